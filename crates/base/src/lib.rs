@@ -1,0 +1,13 @@
+//! Units, identifiers, checksums and aligned buffers.
+//!
+//! **Owns** the vocabulary every other crate speaks. **Knows nothing of** drives, time or I/O.
+
+mod aligned;
+mod checksum;
+mod ids;
+mod units;
+
+pub use aligned::AlignedBuf;
+pub use checksum::{Crc, crc32c};
+pub use ids::{ChunkId, ParseIdError, StoreId, ZoneId};
+pub use units::{BLOCK_SIZE, Blocks, ByteSize, Lba, ParseSizeError};

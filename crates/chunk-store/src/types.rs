@@ -1,0 +1,80 @@
+//! What callers say to a chunk store and hear from it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use shingle_base::ChunkId;
+
+/// What a chunk's data is for, and so how long it is likely to live: chunks of different streams never share a
+/// zone. (SMRstore, sections 2.1 and 5.4.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stream {
+    /// Objects as users write them: short-lived.
+    Data,
+    /// Objects rewritten by object garbage collection: long-lived, most of a drive.
+    Gc,
+    /// Metadata of the service above: small chunks.
+    Meta,
+}
+
+impl Stream {
+    /// All streams.
+    pub const ALL: [Self; 3] = [Self::Data, Self::Gc, Self::Meta];
+
+    /// The stream's name, as commands and dumps show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Gc => "gc",
+            Self::Meta => "meta",
+        }
+    }
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Stream {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|stream| stream.name() == text)
+            .ok_or_else(|| format!("`{text}` is no stream: data, gc or meta"))
+    }
+}
+
+/// A chunk, as [`stat`](crate::ChunkClient::stat) and [`list`](crate::ChunkClient::list) show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkStat {
+    /// Its identity.
+    pub id: ChunkId,
+    /// Its stream.
+    pub stream: Stream,
+    /// Durable bytes: what a read can return.
+    pub size: u64,
+    /// Whether it is sealed: it can then never be appended to again.
+    pub sealed: bool,
+    /// The longest append it would still take; zero when it is sealed or at its limit.
+    pub room: u64,
+}
+
+/// A drive's space, in bytes of data zones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStat {
+    /// Data zones in use, garbage and free together.
+    pub capacity_bytes: u64,
+    /// Free zones and zones that hold only garbage, without those kept for GC.
+    pub free_bytes: u64,
+    /// Garbage in zones that also hold live data: what GC could bring back.
+    pub garbage_bytes: u64,
+    /// Live data, with its headers, footers and padding.
+    pub live_bytes: u64,
+    /// Chunks.
+    pub chunks: u64,
+    /// Appends that are waiting or being written now: how busy the drive is.
+    pub queued_appends: u64,
+}

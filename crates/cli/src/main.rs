@@ -1,0 +1,2 @@
+//! The `shingle` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Objects packed in chunks: index, versions, object GC

@@ -1,0 +1,1 @@
+//! Records on zones: framing, slices, superblock, metadata log

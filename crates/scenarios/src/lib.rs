@@ -1,0 +1,1 @@
+//! Whole-system seeded runs and their checkers (tests only)

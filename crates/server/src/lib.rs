@@ -1,0 +1,1 @@
+//! From configuration to drives, engines and front ends

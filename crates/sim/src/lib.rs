@@ -1,0 +1,1 @@
+//! Virtual-time executor, simulated devices, faults and power cuts

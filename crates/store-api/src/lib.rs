@@ -1,0 +1,19 @@
+//! What a front end may see of a store: buckets, objects, uploads.
+//!
+//! **Owns** the contract between front ends (S3) and object engines. **Knows nothing of** either side.
+//!
+//! # Invariants
+//! - API-1: when a call that changes something returns `Ok`, the change survives a power cut.
+//! - API-2: a change that was not acknowledged is afterwards wholly there or wholly absent.
+//! - API-3: bytes that a reader yields were verified against their checksums first.
+
+mod error;
+mod object;
+mod types;
+
+pub use error::{StoreError, StoreErrorKind, StoreResult};
+pub use object::{ObjectReader, ObjectStore, ObjectWriter, StoreFuture};
+pub use types::{
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, StoreUsage,
+    UploadId, UploadInfo, UploadListing,
+};

@@ -1,0 +1,160 @@
+//! What goes into a store call and comes out of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// A bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketInfo {
+    /// Its name.
+    pub name: String,
+    /// When it was created, in seconds since 1970.
+    pub created_unix_s: u64,
+}
+
+/// What is stored with an object beside its bytes. The store keeps it and does not look into it.
+///
+/// Front ends choose the names: the S3 gateway keeps `content-type`, other standard headers, `x-amz-meta-*` and
+/// `x-amz-checksum-*` under their header names in lower case.
+pub type Metadata = BTreeMap<String, String>;
+
+/// An object, without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Its key.
+    pub key: String,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its ETag, without quotes.
+    pub etag: String,
+    /// When it was committed, in nanoseconds since 1970.
+    pub modified_unix_ns: u64,
+    /// Its version: rises with every commit to the store.
+    pub version: u64,
+    /// What was stored with it.
+    pub metadata: Metadata,
+    /// The sizes of its parts in order, if it was uploaded in parts; else empty.
+    pub part_sizes: Vec<u64>,
+}
+
+/// What must hold of the object's present version when a write is committed. All given parts must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// The key must not exist (`If-None-Match: *`).
+    pub absent: bool,
+    /// The object must exist with this ETag, without quotes (`If-Match`); `*` stands for any.
+    pub etag: Option<String>,
+}
+
+/// What is known of an object once its last byte has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// The ETag to store, without quotes.
+    pub etag: String,
+    /// What to store with the object.
+    pub metadata: Metadata,
+    /// What must hold for the commit to happen.
+    pub condition: Condition,
+}
+
+/// Which keys to list. Keys are ordered by their bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListRequest {
+    /// Only keys that begin with this.
+    pub prefix: String,
+    /// Where given and not empty, keys that share what lies between the prefix and its first occurrence there are
+    /// rolled into one common prefix.
+    pub delimiter: Option<String>,
+    /// Only keys and common prefixes after this one.
+    pub after: Option<String>,
+    /// At most this many keys and common prefixes together.
+    pub limit: usize,
+}
+
+/// What a listing found. Objects and common prefixes are each in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The objects.
+    pub objects: Vec<ObjectInfo>,
+    /// The common prefixes, delimiter included.
+    pub common_prefixes: Vec<String>,
+    /// Where to go on (`ListRequest::after`), if there is more.
+    pub next: Option<String>,
+}
+
+/// An upload's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UploadId(pub u64);
+
+impl fmt::Display for UploadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for UploadId {
+    type Err = std::num::ParseIntError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u64::from_str_radix(text, 16).map(Self)
+    }
+}
+
+/// An upload in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadInfo {
+    /// Its identity.
+    pub id: UploadId,
+    /// The key it will become.
+    pub key: String,
+    /// When it was begun, in nanoseconds since 1970.
+    pub initiated_unix_ns: u64,
+    /// What will be stored with the object.
+    pub metadata: Metadata,
+}
+
+/// Uploads in progress, ordered by key, then id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadListing {
+    /// The uploads.
+    pub uploads: Vec<UploadInfo>,
+    /// Whether there are more.
+    pub truncated: bool,
+}
+
+/// A part of an upload in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartInfo {
+    /// Its number, 1 to 10,000.
+    pub number: u32,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its ETag, without quotes.
+    pub etag: String,
+    /// When it was written, in nanoseconds since 1970.
+    pub modified_unix_ns: u64,
+    /// What was stored with it (checksums).
+    pub metadata: Metadata,
+}
+
+/// A part named at completion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompletedPart {
+    /// Its number.
+    pub number: u32,
+    /// Its ETag as the client was told, without quotes.
+    pub etag: String,
+}
+
+/// How full a store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreUsage {
+    /// Bytes that can be stored in all.
+    pub capacity_bytes: u64,
+    /// Bytes that can be written now or after reclaiming garbage.
+    pub available_bytes: u64,
+    /// Bytes of live objects.
+    pub live_bytes: u64,
+    /// Live objects.
+    pub objects: u64,
+}

@@ -1,0 +1,15 @@
+//! Zoned devices: the contract, and the devices that need no hardware.
+//!
+//! A zoned device is an array of zones. A *conventional* zone is written anywhere; a *sequential* zone only at its
+//! write pointer, and is emptied as a whole by a reset. The contract covers what ZBC, ZAC and ZNS drives do.
+//!
+//! **Owns** the contract ([`ZonedDevice`]), the zone state machine, memory and file devices, views.
+//! **Knows nothing of** records, engines, or time.
+
+mod device;
+mod error;
+mod geometry;
+
+pub use device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+pub use error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
+pub use geometry::{Geometry, GeometryError};
