@@ -23,6 +23,15 @@ impl AlignedBuf {
         Self { memory, start, size }
     }
 
+    /// An empty buffer that takes up to `length` blocks piece by piece: nothing is zeroed only to be overwritten.
+    pub fn builder(length: Blocks) -> AlignedBuilder {
+        let size = length.bytes() as usize;
+        let mut memory: Vec<u8> = Vec::with_capacity(size + BLOCK_SIZE);
+        let start = memory.as_ptr().align_offset(BLOCK_SIZE);
+        memory.resize(start, 0);
+        AlignedBuilder { memory, start, size }
+    }
+
     /// The length in blocks.
     pub fn blocks(&self) -> Blocks {
         Blocks((self.size / BLOCK_SIZE) as u64)
@@ -53,9 +62,63 @@ impl std::ops::DerefMut for AlignedBuf {
     }
 }
 
+/// An aligned buffer that is being filled from its front.
+pub struct AlignedBuilder {
+    memory: Vec<u8>,
+    start: usize,
+    size: usize,
+}
+
+impl AlignedBuilder {
+    /// Adds `bytes`. Panics if the buffer's blocks do not hold them.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        assert!(self.len() + bytes.len() <= self.size, "more bytes than the buffer was made for");
+        self.memory.extend_from_slice(bytes);
+    }
+
+    /// Bytes added so far.
+    pub fn len(&self) -> usize {
+        self.memory.len() - self.start
+    }
+
+    /// Whether nothing was added yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What was added from byte `at` on.
+    pub fn from(&self, at: usize) -> &[u8] {
+        &self.memory[self.start + at..]
+    }
+
+    /// Overwrites what was added at byte `at`.
+    pub fn set(&mut self, at: usize, bytes: &[u8]) {
+        let at = self.start + at;
+        self.memory[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Fills the rest with zeros and shares the buffer.
+    pub fn finish(mut self) -> Bytes {
+        self.memory.resize(self.start + self.size, 0);
+        AlignedBuf { memory: self.memory, start: self.start, size: self.size }.freeze()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_buffer_built_in_pieces_is_aligned_and_padded() {
+        let mut builder = AlignedBuf::builder(Blocks(2));
+        assert!(builder.is_empty());
+        builder.extend(&[1; 5000]);
+        builder.set(0, &[2, 3]);
+        assert_eq!(builder.from(4999), [1]);
+        let bytes = builder.finish();
+        assert_eq!((bytes.len(), bytes.as_ptr().align_offset(BLOCK_SIZE)), (8192, 0));
+        assert_eq!((&bytes[..3], &bytes[4999..5001]), (&[2, 3, 1][..], &[1, 0][..]));
+    }
 
     #[test]
     fn buffers_are_aligned_and_stay_so() {

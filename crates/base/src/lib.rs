@@ -7,7 +7,7 @@ mod checksum;
 mod ids;
 mod units;
 
-pub use aligned::AlignedBuf;
+pub use aligned::{AlignedBuf, AlignedBuilder};
 pub use checksum::{Crc, crc32c};
 pub use ids::{ChunkId, ParseIdError, StoreId, ZoneId};
 pub use units::{BLOCK_SIZE, Blocks, ByteSize, Lba, ParseSizeError};

@@ -1,10 +1,50 @@
 //! SMRstore: a chunk store engine on one zoned drive (Zhou et al., FAST'23).
+//!
+//! A chunk is an append-only byte sequence with an id of 24 bytes. The store keeps chunks as records in the zones of a
+//! drive, everything as a log, each stream of chunks in zones of its own, so that zones are mostly either full of live
+//! data or all garbage and little has to be moved.
+//!
+//! **Owns** one drive (or a range of its zones): layout, index, placement, journal, recovery, GC.
+//! **Knows nothing of** objects, other drives, threads, or which kind of device it runs on.
+//!
+//! # Invariants
+//! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `writer` (APP), `read` (READ),
+//! `checkpoint` (CKPT), `recovery` (REC), `gc` (GC), `flush` (FLUSH). Together they give:
+//! - CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
+//! - CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent.
+//! - CHUNK-3: no byte is returned that was not verified.
+//! - CHUNK-4: no append fails for want of space while a zone is free or can be reclaimed.
 
+mod checkpoint;
 mod client;
+mod config;
 mod error;
+mod flush;
+mod format;
+mod gc;
+mod index;
+mod keeper;
+mod layout;
+mod pools;
+mod read;
+mod recovery;
+mod state;
+mod stats;
+mod store;
+mod table;
 mod types;
+mod writer;
+mod zones;
 
 pub use client::{ChunkClient, Reply, Request};
+pub use config::{Allocation, FormatOptions, Options, Placement, PoolSizes};
 pub use error::{Error, ErrorKind, Result};
+pub use format::JournalEntry;
+pub use gc::{Candidate, CostBenefit, GcReport, GcStatus, Greedy, VictimPolicy};
+pub use layout::{DATA_ZONES_MIN, Layout, METAZONES_MIN};
+pub use recovery::{Damage, RecoveryReport, StepReport};
 pub use shingle_base::ChunkId;
+pub use stats::{Counters, Forecast};
+pub use store::ChunkStore;
 pub use types::{ChunkStat, StoreStat, Stream};
+pub use zones::ZoneStatus;

@@ -1,1 +1,30 @@
-//! Records on zones: framing, slices, superblock, metadata log
+//! Records on zones: what makes bytes survive.
+//!
+//! **Owns** framing, slices, zone heads, scanning, superblock and metadata log.
+//! **Knows nothing of** chunks' placement, indexes or cleaning: engines decide these.
+
+mod frame;
+mod meta_log;
+mod scan;
+mod sequence;
+mod slices;
+mod superblock;
+mod zone_head;
+
+pub use frame::{
+    Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType, frame, keep_metadata, record_blocks,
+};
+pub use meta_log::{
+    CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump,
+    parse_journal,
+};
+pub use scan::{Scanned, ZoneScanner};
+pub use sequence::SequenceSource;
+pub use slices::{
+    DataInfo, FOOTER_SIZE, SLICE_SIZE, SliceError, SliceFault, SlicePlan, extract, frame_sliced, sliced_capacity,
+    sliced_payload_len, sliced_record_blocks,
+};
+pub use superblock::{
+    SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, read_superblock, write_superblock,
+};
+pub use zone_head::{ZONE_HEAD, ZoneHead, frame_zone_head, read_zone_head};

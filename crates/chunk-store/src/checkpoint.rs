@@ -1,0 +1,84 @@
+//! Checkpoints: the whole index and zone table in the metazones, written while everything goes on. (SMRstore,
+//! section 5.6.)
+//!
+//! A checkpoint is fuzzy: its parts are taken one after the other, each in one step, while changes go on. Recovery
+//! makes them one again, because
+//! - CKPT-1: a journaled change is made in memory in the same step in which it takes its place in the journal; so what
+//!   is journaled before the start mark is in every part, and what comes after it is replayed, which changes nothing
+//!   where a part has it already;
+//! - CKPT-2: the zone table is taken before any chunk, and says from where each zone has records that the index may
+//!   lack (ZONE-3); so a record that a part lacks is found by the scan.
+
+use std::rc::Rc;
+
+use shingle_base::ChunkId;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{ChunkPage, encode_zones};
+use crate::store::Inner;
+
+/// Bytes of a part, about: small enough not to hold up appends while it is put together.
+const PAGE_BYTES: usize = 256 << 10;
+
+impl Inner {
+    /// Makes a checkpoint; one at a time.
+    pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<()> {
+        let _one_at_a_time = self.checkpoint_lock.lock().await;
+        self.state.borrow().running()?;
+        let failed = |error| {
+            Error::new(ErrorKind::Device, format!("the checkpoint could not be written: {error}")).caused_by(error)
+        };
+        let mut writer = self.log.begin_checkpoint().await.map_err(failed)?;
+        let zones = encode_zones(&self.state.borrow().zones);
+        writer.part(zones).await.map_err(failed)?;
+        let mut last = None;
+        while let Some(page) = self.next_page(&mut last) {
+            writer.part(page).await.map_err(failed)?;
+        }
+        writer.finish().await.map_err(failed)?;
+        self.state.borrow_mut().counters.checkpoints += 1;
+        Ok(())
+    }
+
+    /// The chunks after `last`, as many as make a part; `None` after the last one.
+    fn next_page(&self, last: &mut Option<ChunkId>) -> Option<Vec<u8>> {
+        let state = self.state.borrow();
+        let mut page = ChunkPage::new();
+        for (_, chunk) in state.chunks.after(*last) {
+            page.add(chunk, &state.zones);
+            *last = Some(chunk.id);
+            if page.len() >= PAGE_BYTES.min(self.log.part_max()) {
+                break;
+            }
+        }
+        (!page.is_empty()).then(|| page.finish())
+    }
+
+    /// Makes checkpoints when the journal grows long or old, until the store stops.
+    pub(crate) async fn checkpoint_task(self: Rc<Self>) {
+        loop {
+            let entries = self.state.borrow().counters.journal_entries;
+            self.wait_for_checkpoint_time().await;
+            let (stopped, now) = {
+                let state = self.state.borrow();
+                (state.stopped.is_some(), state.counters.journal_entries)
+            };
+            if stopped {
+                return;
+            }
+            if (now != entries || self.log.needs_checkpoint())
+                && let Err(error) = self.checkpoint().await
+            {
+                tracing::warn!(%error, "a checkpoint failed; the store goes on from the one before");
+                self.rt.sleep(std::time::Duration::from_secs(1)).await;
+            }
+        }
+    }
+
+    /// Returns when the interval is over or the journal asks for a checkpoint.
+    async fn wait_for_checkpoint_time(&self) {
+        let timer = Box::pin(self.rt.sleep(self.options.checkpoint_every));
+        let asked = Box::pin(self.checkpoint_wake.notified());
+        futures_util::future::select(timer, asked).await;
+    }
+}

@@ -1,0 +1,125 @@
+//! Options of a chunk store, and the placement strategies that experiments switch on and off.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use shingle_base::{BLOCK_SIZE, Blocks, StoreId};
+
+use crate::gc::{Greedy, VictimPolicy};
+use crate::types::Stream;
+
+/// How a drive is formatted. Written to the superzone; fixed from then on.
+#[derive(Clone, Debug, Default)]
+pub struct FormatOptions {
+    /// The store's identity; drawn at random where `None`.
+    pub store: Option<StoreId>,
+    /// Number of metazones; where `None`, 400 of 74,508 zones as in SMRstore (section 5.2), at least
+    /// [`METAZONES_MIN`](crate::METAZONES_MIN).
+    pub metazones: Option<u32>,
+    /// Format even if the drive holds another store.
+    pub force: bool,
+}
+
+/// Which open zone a new chunk is given. (SMRstore, section 5.4.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// Strategy 3: one open zone after the other, so that chunks rarely share one.
+    RoundRobin,
+    /// Any open zone.
+    Random,
+    /// One open zone for everything, as F2FS fills one zone at a time (CS-SMRstore-OneZone, section 6).
+    OneZone,
+}
+
+/// The three strategies of SMRstore, section 5.4; each can be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Strategy 1: chunks of different streams never share a zone.
+    pub separate_streams: bool,
+    /// Strategy 2: data and GC chunks grow to a whole zone; where off, to [`Options::small_chunk`].
+    pub zone_sized_chunks: bool,
+    /// Strategy 3.
+    pub allocation: Allocation,
+}
+
+impl Default for Placement {
+    fn default() -> Self {
+        Self { separate_streams: true, zone_sized_chunks: true, allocation: Allocation::RoundRobin }
+    }
+}
+
+/// Open zones kept ready for each stream; scaled down to what the drive allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSizes {
+    /// For GC streams.
+    pub gc: u32,
+    /// For data streams.
+    pub data: u32,
+    /// For metadata streams.
+    pub meta: u32,
+}
+
+impl Default for PoolSizes {
+    /// SMRstore, section 5.4: 40, 10 and 5.
+    fn default() -> Self {
+        Self { gc: 40, data: 10, meta: 5 }
+    }
+}
+
+impl PoolSizes {
+    /// The size of one stream's pool.
+    pub fn of(&self, stream: Stream) -> u32 {
+        match stream {
+            Stream::Gc => self.gc,
+            Stream::Data => self.data,
+            Stream::Meta => self.meta,
+        }
+    }
+
+    /// All pools together.
+    pub fn total(&self) -> u32 {
+        self.gc + self.data + self.meta
+    }
+}
+
+/// How a store works while it is open. None of it is written to the drive.
+#[derive(Clone)]
+pub struct Options {
+    /// Where chunks are put.
+    pub placement: Placement,
+    /// Open zones kept ready.
+    pub pools: PoolSizes,
+    /// The size limit of metadata chunks (and of all, without strategy 2), with headers, footers and padding.
+    pub small_chunk: Blocks,
+    /// The largest record: appends that wait together are joined up to this size.
+    pub record_max: usize,
+    /// The most that one device write takes.
+    pub batch_max: usize,
+    /// How GC chooses.
+    pub victims: Rc<dyn VictimPolicy>,
+    /// GC begins when free and garbage zones are fewer than this share of data zones.
+    pub gc_start: f64,
+    /// GC slows down where appends take longer than this many times their best.
+    pub gc_latency_factor: f64,
+    /// A checkpoint is made when this time has passed since the last and something was journaled.
+    pub checkpoint_every: Duration,
+    /// Whether background work (GC, checkpoints) starts by itself; tests and tools switch it off.
+    pub background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            placement: Placement::default(),
+            pools: PoolSizes::default(),
+            small_chunk: Blocks((64 << 20) / BLOCK_SIZE as u64),
+            record_max: 1 << 20,
+            batch_max: 8 << 20,
+            victims: Rc::new(Greedy),
+            gc_start: 0.05,
+            gc_latency_factor: 2.0,
+            checkpoint_every: Duration::from_secs(600),
+            background: true,
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! What a chunk store puts into records: superblock, journal entries, checkpoint parts. See `docs/formats/chunk-store.md`.
+//!
+//! All numbers are little-endian. Everything here was framed and checked by crate `record` already; a value that makes
+//! no sense all the same is an error, never a panic.
+
+use shingle_base::{ChunkId, ZoneId};
+use shingle_record::RecordType;
+
+use crate::index::Located;
+use crate::table::Chunk;
+use crate::types::Stream;
+use crate::zones::{Zone, ZoneStatus, ZoneTable};
+
+/// The number by which a superblock says that a chunk store is on the drive.
+pub(crate) const ENGINE: u32 = 0x4B4E_4843; // "CHNK"
+
+/// The version of everything in this file.
+pub(crate) const VERSION: u32 = 1;
+
+/// Types of the records in data zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordKind {
+    /// A part of a chunk, sliced.
+    Data,
+}
+
+impl RecordKind {
+    pub(crate) const fn record_type(self) -> RecordType {
+        match self {
+            Self::Data => RecordType(0x0101),
+        }
+    }
+}
+
+/// The kind a zone head carries: which stream its records belong to.
+pub(crate) fn zone_kind(stream: Stream) -> u16 {
+    0x0100 + stream_number(stream) as u16
+}
+
+/// The stream of a zone whose head carries `kind`.
+pub(crate) fn stream_of_kind(kind: u16) -> Option<Stream> {
+    stream_from((kind.checked_sub(0x0100)?).try_into().ok()?)
+}
+
+fn stream_number(stream: Stream) -> u8 {
+    match stream {
+        Stream::Data => 0,
+        Stream::Gc => 1,
+        Stream::Meta => 2,
+    }
+}
+
+fn stream_from(number: u8) -> Option<Stream> {
+    [Stream::Data, Stream::Gc, Stream::Meta].get(usize::from(number)).copied()
+}
+
+/// Reads numbers off a slice; `None` where it is too short.
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, tail) = self.0.split_first_chunk::<N>()?;
+        self.0 = tail;
+        Some(*head)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn chunk(&mut self) -> Option<ChunkId> {
+        self.take().map(ChunkId)
+    }
+
+    fn done(&self) -> Option<()> {
+        self.0.is_empty().then_some(())
+    }
+}
+
+/// The engine's part of the superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) zone_size: u64,
+    pub(crate) zone_count: u32,
+    pub(crate) metazones: u32,
+}
+
+impl Superblock {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16);
+        bytes.extend(self.zone_size.to_le_bytes());
+        bytes.extend(self.zone_count.to_le_bytes());
+        bytes.extend(self.metazones.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut cursor = Cursor(bytes);
+        let block = Self { zone_size: cursor.u64()?, zone_count: cursor.u32()?, metazones: cursor.u32()? };
+        cursor.done()?;
+        Some(block)
+    }
+}
+
+/// One journaled change. Appends are not journaled. (SMRstore, section 5.6.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalEntry {
+    /// A chunk was created; the entry's sequence number is its birth.
+    Create {
+        /// Its identity.
+        id: ChunkId,
+        /// Its stream.
+        stream: Stream,
+    },
+    /// A chunk was sealed at a size; records past it are not part of it.
+    Seal {
+        /// Its identity.
+        id: ChunkId,
+        /// Its final size.
+        size: u32,
+    },
+    /// A chunk was deleted.
+    Delete {
+        /// Its identity.
+        id: ChunkId,
+    },
+    /// A zone is about to be reset: its life up to `epoch` is over.
+    Reset {
+        /// The zone.
+        zone: ZoneId,
+        /// The epoch of the life that ends.
+        epoch: u64,
+    },
+}
+
+impl JournalEntry {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(32);
+        match self {
+            Self::Create { id, stream } => {
+                bytes.push(1);
+                bytes.extend(id.0);
+                bytes.push(stream_number(*stream));
+            }
+            Self::Seal { id, size } => {
+                bytes.push(2);
+                bytes.extend(id.0);
+                bytes.extend(size.to_le_bytes());
+            }
+            Self::Delete { id } => {
+                bytes.push(3);
+                bytes.extend(id.0);
+            }
+            Self::Reset { zone, epoch } => {
+                bytes.push(4);
+                bytes.extend(zone.0.to_le_bytes());
+                bytes.extend(epoch.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut cursor = Cursor(bytes);
+        let entry = match cursor.u8()? {
+            1 => Self::Create { id: cursor.chunk()?, stream: stream_from(cursor.u8()?)? },
+            2 => Self::Seal { id: cursor.chunk()?, size: cursor.u32()? },
+            3 => Self::Delete { id: cursor.chunk()? },
+            4 => Self::Reset { zone: ZoneId(cursor.u32()?), epoch: cursor.u64()? },
+            _ => return None,
+        };
+        cursor.done()?;
+        Some(entry)
+    }
+}
+
+/// A zone as a checkpoint holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ZoneEntry {
+    pub(crate) zone: ZoneId,
+    pub(crate) status: ZoneStatus,
+    pub(crate) stream: Stream,
+    pub(crate) epoch: u64,
+    pub(crate) written: u32,
+    pub(crate) indexed_to: u32,
+}
+
+/// A part of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CheckpointPart {
+    Zones(Vec<ZoneEntry>),
+    Chunks(Vec<ChunkEntry>),
+}
+
+/// A chunk as a checkpoint holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkEntry {
+    pub(crate) id: ChunkId,
+    pub(crate) stream: Stream,
+    pub(crate) sealed: bool,
+    pub(crate) birth: u64,
+    pub(crate) size: u32,
+    /// Its records in chunk order, each with the epoch of its zone.
+    pub(crate) records: Vec<(Located, u64)>,
+}
+
+/// The zone table as one part. (SMRstore, section 5.6: "can be stored in one record".)
+pub(crate) fn encode_zones(zones: &ZoneTable) -> Vec<u8> {
+    let used: Vec<_> = zones.iter().filter(|(_, zone)| zone.epoch != 0 || zone.status != ZoneStatus::Free).collect();
+    let mut bytes = Vec::with_capacity(5 + used.len() * 22);
+    bytes.push(1);
+    bytes.extend((used.len() as u32).to_le_bytes());
+    for (id, zone) in used {
+        encode_zone(&mut bytes, id, zone);
+    }
+    bytes
+}
+
+fn encode_zone(bytes: &mut Vec<u8>, id: ZoneId, zone: &Zone) {
+    bytes.extend(id.0.to_le_bytes());
+    bytes.push(zone.status as u8);
+    bytes.push(stream_number(zone.stream));
+    bytes.extend(zone.epoch.to_le_bytes());
+    bytes.extend(zone.written.to_le_bytes());
+    bytes.extend(zone.indexed_to.to_le_bytes());
+}
+
+/// Collects chunks into a part.
+pub(crate) struct ChunkPage {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl ChunkPage {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![2, 0, 0, 0, 0], count: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn add(&mut self, chunk: &Chunk, zones: &ZoneTable) {
+        self.count += 1;
+        let bytes = &mut self.bytes;
+        bytes.extend(chunk.id.0);
+        bytes.push(stream_number(chunk.stream) | u8::from(chunk.sealed) << 7);
+        bytes.extend(chunk.birth.to_le_bytes());
+        bytes.extend(chunk.size.to_le_bytes());
+        bytes.extend((chunk.groups.len() as u32).to_le_bytes());
+        for group in chunk.groups.iter() {
+            bytes.extend(group.zone.0.to_le_bytes());
+            bytes.extend(zones.get(group.zone).epoch.to_le_bytes());
+            bytes.extend((group.records().len() as u32).to_le_bytes());
+            bytes.extend(group.end.to_le_bytes());
+            for record in group.records() {
+                bytes.extend(record.offset.to_le_bytes());
+                bytes.extend(record.block.to_le_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.bytes[1..5].copy_from_slice(&self.count.to_le_bytes());
+        self.bytes
+    }
+}
+
+/// Bytes a chunk takes in a checkpoint, beside its records, at most while it lies in one zone.
+pub(crate) const CHUNK_BYTES: u64 = 61;
+
+/// Bytes a record takes in a checkpoint.
+pub(crate) const RECORD_BYTES: u64 = 8;
+
+impl CheckpointPart {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut cursor = Cursor(bytes);
+        let kind = cursor.u8()?;
+        let count = cursor.u32()?;
+        let part = match kind {
+            1 => Self::Zones((0..count).map(|_| decode_zone(&mut cursor)).collect::<Option<_>>()?),
+            2 => Self::Chunks((0..count).map(|_| decode_chunk(&mut cursor)).collect::<Option<_>>()?),
+            _ => return None,
+        };
+        cursor.done()?;
+        Some(part)
+    }
+}
+
+fn decode_zone(cursor: &mut Cursor<'_>) -> Option<ZoneEntry> {
+    Some(ZoneEntry {
+        zone: ZoneId(cursor.u32()?),
+        status: *ZoneStatus::ALL.get(usize::from(cursor.u8()?))?,
+        stream: stream_from(cursor.u8()?)?,
+        epoch: cursor.u64()?,
+        written: cursor.u32()?,
+        indexed_to: cursor.u32()?,
+    })
+}
+
+fn decode_chunk(cursor: &mut Cursor<'_>) -> Option<ChunkEntry> {
+    let id = cursor.chunk()?;
+    let flags = cursor.u8()?;
+    let (stream, sealed) = (stream_from(flags & 0x7F)?, flags & 0x80 != 0);
+    let (birth, size, groups) = (cursor.u64()?, cursor.u32()?, cursor.u32()?);
+    let mut records: Vec<(Located, u64)> = Vec::new();
+    for _ in 0..groups {
+        let zone = ZoneId(cursor.u32()?);
+        let epoch = cursor.u64()?;
+        let (count, group_end) = (cursor.u32()?, cursor.u32()?);
+        let first = records.len();
+        for _ in 0..count {
+            let (offset, block) = (cursor.u32()?, cursor.u32()?);
+            if let Some((before, _)) = records.get_mut(first..)?.last_mut() {
+                before.length = offset.checked_sub(before.offset).filter(|&length| length > 0)?;
+            }
+            records.push((Located { zone, block, offset, length: 0 }, epoch));
+        }
+        let (last, _) = records.get_mut(first..)?.last_mut()?;
+        last.length = group_end.checked_sub(last.offset).filter(|&length| length > 0)?;
+    }
+    Some(ChunkEntry { id, stream, sealed, birth, size, records })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Groups;
+
+    fn groups(entry: &ChunkEntry) -> Groups {
+        let mut groups = Groups::default();
+        for (record, _) in &entry.records {
+            groups.push(*record);
+        }
+        groups
+    }
+
+    fn id() -> ChunkId {
+        ChunkId(std::array::from_fn(|at| at as u8))
+    }
+
+    #[test]
+    fn journal_entries_have_their_golden_bytes() {
+        let hex = |entry: JournalEntry| entry.encode().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let id_hex = id().to_string();
+        for (entry, golden) in [
+            (JournalEntry::Create { id: id(), stream: Stream::Meta }, format!("01{id_hex}02")),
+            (JournalEntry::Seal { id: id(), size: 0x1234 }, format!("02{id_hex}34120000")),
+            (JournalEntry::Delete { id: id() }, format!("03{id_hex}")),
+            (JournalEntry::Reset { zone: ZoneId(7), epoch: 0x99 }, "04070000009900000000000000".to_owned()),
+        ] {
+            assert_eq!(hex(entry), golden);
+            assert_eq!(JournalEntry::decode(&entry.encode()), Some(entry));
+            for cut in 0..entry.encode().len() {
+                assert_eq!(JournalEntry::decode(&entry.encode()[..cut]), None, "{entry:?} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn checkpoint_parts_come_back_as_they_were() {
+        let mut zones = ZoneTable::new(10, 4);
+        zones.set_status(ZoneId(11), ZoneStatus::Closed);
+        let zone = zones.get_mut(ZoneId(11));
+        (zone.epoch, zone.written, zone.indexed_to, zone.stream) = (77, 60, 50, Stream::Gc);
+        let part = CheckpointPart::decode(&encode_zones(&zones));
+        let entry = ZoneEntry {
+            zone: ZoneId(11),
+            status: ZoneStatus::Closed,
+            stream: Stream::Gc,
+            epoch: 77,
+            written: 60,
+            indexed_to: 50,
+        };
+        assert_eq!(part, Some(CheckpointPart::Zones(vec![entry])));
+
+        let mut chunk = Chunk::new(id(), Stream::Data, 5);
+        chunk.groups.push(Located { zone: ZoneId(11), block: 1, offset: 0, length: 100 });
+        chunk.groups.push(Located { zone: ZoneId(11), block: 3, offset: 100, length: 20 });
+        chunk.groups.push(Located { zone: ZoneId(12), block: 1, offset: 120, length: 9 });
+        (chunk.size, chunk.sealed) = (129, true);
+        let mut page = ChunkPage::new();
+        page.add(&chunk, &zones);
+        let bytes = page.finish();
+        match CheckpointPart::decode(&bytes) {
+            Some(CheckpointPart::Chunks(entries)) => {
+                let [entry] = entries.as_slice() else { panic!("{entries:?}") };
+                assert_eq!(groups(entry), chunk.groups);
+                assert_eq!((entry.id, entry.stream, entry.sealed, entry.birth, entry.size), (id(), Stream::Data, true, 5, 129));
+                assert_eq!(entry.records.iter().map(|(_, epoch)| *epoch).collect::<Vec<_>>(), [77, 77, 0]);
+            }
+            other => panic!("{other:?}"),
+        }
+        for cut in 0..bytes.len() {
+            assert_eq!(CheckpointPart::decode(&bytes[..cut]), None, "cut at {cut}");
+        }
+    }
+}

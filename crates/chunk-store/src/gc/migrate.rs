@@ -1,0 +1,297 @@
+//! Emptying one zone: read what lives in the order it lies, write it in the same order, swap the index.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shingle_base::{Blocks, ChunkId, ZoneId};
+use shingle_record::{Place, SlicePlan, extract, frame_sliced};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::RecordKind;
+use crate::gc::{Destination, slot};
+use crate::index::Located;
+use crate::store::Inner;
+use crate::table::Handle;
+use crate::types::Stream;
+use crate::zones::ZoneStatus;
+
+/// Blocks read at once.
+const RUN_BLOCKS: u32 = 1024;
+
+/// Garbage that is read along rather than skipped: skipping costs a revolution or so.
+const GAP_BLOCKS: u32 = 64;
+
+/// A live record of the victim.
+#[derive(Clone, Copy)]
+struct Live {
+    handle: Handle,
+    birth: u64,
+    id: ChunkId,
+    record: Located,
+}
+
+/// A record's data, on its way.
+struct Moving {
+    live: Live,
+    data: Bytes,
+}
+
+/// A record and its durable copy.
+struct Copied {
+    live: Live,
+    copy: Located,
+}
+
+impl Inner {
+    /// Empties a closed zone; what cannot be read stays, and keeps the zone from being a victim again.
+    pub(crate) async fn empty_zone(self: &Rc<Self>, victim: ZoneId) -> Result<()> {
+        if self.gc.borrow().victim.is_some() {
+            return Err(Error::new(ErrorKind::Invalid, "another zone is being emptied"));
+        }
+        let (stream, live) = self.live_records(victim);
+        let pin = self.pin(victim);
+        {
+            let mut gc = self.gc.borrow_mut();
+            gc.victim = Some(victim);
+            gc.moved = (0, live.iter().map(|live| u64::from(live.record.length)).sum());
+        }
+        let mut copies = Vec::with_capacity(live.len());
+        let result = self.copy_all(victim, stream, &live, &mut copies).await;
+        // What was copied counts, even if the rest failed.
+        let swapped = match self.flush.flush().await {
+            Ok(()) => {
+                self.swap(victim, &copies);
+                Ok(())
+            }
+            Err(error) => Err(Error::new(ErrorKind::Device, error.to_string())),
+        };
+        self.gc.borrow_mut().victim = None;
+        drop(pin);
+        let mut state = self.state.borrow_mut();
+        if result.is_ok() && swapped.is_ok() {
+            if state.zones.get(victim).groups.is_empty() {
+                state.counters.gc_zones += 1;
+            } else if state.zones.get(victim).status == ZoneStatus::Closed {
+                state.zones.get_mut(victim).damaged = true;
+            }
+        }
+        state.zones.note_garbage(victim);
+        result.and(swapped)
+    }
+
+    /// The zone's stream and live records, in the order they lie.
+    fn live_records(&self, victim: ZoneId) -> (Stream, Vec<Live>) {
+        let state = self.state.borrow();
+        let zone = state.zones.get(victim);
+        let mut handles = zone.groups.clone();
+        handles.sort_unstable();
+        handles.dedup();
+        let mut live = Vec::new();
+        for handle in handles {
+            let Some(chunk) = state.chunks.get(handle) else { continue };
+            for group in chunk.groups.iter().filter(|group| group.zone == victim) {
+                let found = group.records().map(|record| Live { handle, birth: chunk.birth, id: chunk.id, record });
+                live.extend(found);
+            }
+        }
+        live.sort_unstable_by_key(|live| live.record.block);
+        (zone.stream, live)
+    }
+
+    async fn copy_all(
+        self: &Rc<Self>,
+        victim: ZoneId,
+        stream: Stream,
+        live: &[Live],
+        copies: &mut Vec<Copied>,
+    ) -> Result<()> {
+        let mut rest = live;
+        while !rest.is_empty() {
+            let began = self.rt.now();
+            let (run, later) = rest.split_at(run_length(rest));
+            let moving = self.read_run(victim, run).await;
+            self.write_run(stream, moving, copies).await?;
+            rest = later;
+            self.gc.borrow_mut().moved.0 += run.iter().map(|live| u64::from(live.record.length)).sum::<u64>();
+            self.gc_pause(self.rt.now().since(began)).await;
+            self.state.borrow().running()?;
+        }
+        Ok(())
+    }
+
+    /// Reads and verifies the records of a run with one command; one by one if that fails. What cannot be read is
+    /// left out.
+    async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live]) -> Vec<Moving> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
+        let start = first.record.block;
+        let length = Blocks(u64::from(last.record.block - start)) + last.record.blocks();
+        let at = self.geometry.start_of(victim) + Blocks(u64::from(start));
+        let raw = self.dev.read(at, length).await.ok();
+        let mut moving = Vec::with_capacity(run.len());
+        for &live in run {
+            let mut data = Vec::with_capacity(live.record.length as usize);
+            let verified = match &raw {
+                Some(raw) => {
+                    let from = Blocks(u64::from(live.record.block - start)).bytes() as usize;
+                    let plan = SlicePlan::new(live.record.length, 0, live.record.length);
+                    raw.get(from..).and_then(|record| extract(&plan, record, live.id, live.record.offset, &mut data).ok())
+                }
+                None => None,
+            };
+            if verified.is_none() {
+                data.clear();
+                let length = live.record.length;
+                if let Err(error) = self.read_record(live.id, live.record, 0, length, &mut data).await {
+                    tracing::warn!(zone = victim.0, %error, "GC leaves a record that cannot be read where it is");
+                    continue;
+                }
+            }
+            moving.push(Moving { live, data: Bytes::from(data) });
+        }
+        moving
+    }
+
+    /// Writes records to the stream's destination, in another zone where one fills up or fails.
+    async fn write_run(self: &Rc<Self>, stream: Stream, moving: Vec<Moving>, copies: &mut Vec<Copied>) -> Result<()> {
+        let mut rest = moving.as_slice();
+        let mut failures = 0;
+        while let Some(first) = rest.first() {
+            let destination = self.destination(stream, first.live.record.blocks().0 as u32).await?;
+            let (pieces, copied, next) = self.frame_run(destination, rest);
+            let bytes: u64 = pieces.iter().map(|piece: &Bytes| piece.len() as u64).sum();
+            let at = self.geometry.start_of(destination.zone) + Blocks(u64::from(destination.next));
+            match self.dev.write(at, pieces).await {
+                Ok(()) => {
+                    rest = rest.get(copied.len()..).unwrap_or_default();
+                    copies.extend(copied);
+                    self.gc.borrow_mut().destinations[slot(stream)] = Some(Destination { next, ..destination });
+                    let mut state = self.state.borrow_mut();
+                    state.zones.get_mut(destination.zone).written = next;
+                    state.counters.gc_written_bytes += bytes;
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(zone = destination.zone.0, %error, "a write of GC failed; its zone is closed");
+                    let status = self.status_after_error(destination.zone).await;
+                    self.end_destination(stream, status);
+                    if failures > 8 || self.state.borrow().stopped.is_some() {
+                        return Err(Error::new(ErrorKind::Device, error.to_string()).caused_by(error));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames as many of the records as fit. Returns the pieces, what they are, and where the zone then ends.
+    fn frame_run(&self, destination: Destination, moving: &[Moving]) -> (Vec<Bytes>, Vec<Copied>, u32) {
+        let zone = destination.zone;
+        let epoch = self.state.borrow().zones.get(zone).epoch;
+        let mut next = destination.next;
+        let (mut pieces, mut copied) = (Vec::new(), Vec::new());
+        for Moving { live, data } in moving {
+            let blocks = live.record.blocks().0 as u32;
+            if next + blocks > self.zone_room + 1 {
+                break;
+            }
+            let place = Place { store: self.store, epoch, zone, block: next };
+            let sequence = self.sequence.next();
+            let kind = RecordKind::Data.record_type();
+            pieces.push(frame_sliced(kind, &place, sequence, live.id, live.record.offset, std::slice::from_ref(data)));
+            copied.push(Copied { live: *live, copy: Located { zone, block: next, ..live.record } });
+            next += blocks;
+        }
+        (pieces, copied, next)
+    }
+
+    /// The zone that takes the stream's moved records, with room for `need` blocks.
+    async fn destination(self: &Rc<Self>, stream: Stream, need: u32) -> Result<Destination> {
+        if let Some(destination) = self.gc.borrow().destinations[slot(stream)]
+            && destination.next + need <= self.zone_room + 1
+        {
+            return Ok(destination);
+        }
+        self.end_destination(stream, ZoneStatus::Closed);
+        loop {
+            let free = {
+                let state = self.state.borrow();
+                state.running()?;
+                let free = state.zones.next_of(ZoneStatus::Free, state.free_cursor);
+                (free, state.zones.count(ZoneStatus::Garbage))
+            };
+            let zone = match free {
+                (Some(zone), _) => zone,
+                (None, 0) => return Err(Error::new(ErrorKind::NoSpace, "GC has no free zone to move to")),
+                (None, _) => {
+                    // The keeper turns garbage into a free zone; a reader may hold it up a little.
+                    self.keeper.notify_one();
+                    self.rt.sleep(Duration::from_millis(1)).await;
+                    continue;
+                }
+            };
+            // The keeper opens zones too; whichever of the two takes a zone first marks it opened at once.
+            if self.open_zone(zone, stream).await.is_ok() {
+                self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);
+                let destination = Destination { zone, next: 1 };
+                self.gc.borrow_mut().destinations[slot(stream)] = Some(destination);
+                return Ok(destination);
+            }
+        }
+    }
+
+    /// Ends the stream's destination: nothing more is moved there.
+    fn end_destination(&self, stream: Stream, status: ZoneStatus) {
+        let Some(destination) = self.gc.borrow_mut().destinations[slot(stream)].take() else { return };
+        let mut state = self.state.borrow_mut();
+        state.zones.set_status(destination.zone, status);
+        // Copies that are not swapped in yet will be; if none are, the zone is garbage then.
+        state.releasing.push(destination.zone);
+        self.keeper.notify_one();
+    }
+
+    /// Lets the index point at the copies (GC-1) and the destinations count as indexed (GC-3).
+    fn swap(&self, victim: ZoneId, copies: &[Copied]) {
+        let mut by_chunk: Vec<&Copied> = copies.iter().collect();
+        by_chunk.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));
+        let mut state = self.state.borrow_mut();
+        for of_chunk in by_chunk.chunk_by(|left, right| left.live.handle == right.live.handle) {
+            let Some(Live { handle, birth, .. }) = of_chunk.first().map(|copied| copied.live) else { continue };
+            let moved: Vec<Located> = of_chunk.iter().map(|copied| copied.copy).collect();
+            let Some(chunk) = state.chunks.get_mut(handle).filter(|chunk| chunk.birth == birth) else { continue };
+            let new = chunk.groups.moved(victim, &moved);
+            let old = std::mem::replace(&mut chunk.groups, new.clone());
+            for group in old.iter() {
+                state.zones.remove_group(group.zone, handle, group.blocks());
+            }
+            for group in new.iter() {
+                state.zones.add_group(group.zone, handle);
+                state.zones.add_live(group.zone, group.blocks());
+            }
+        }
+        let mut zones: Vec<ZoneId> = copies.iter().map(|copied| copied.copy.zone).collect();
+        zones.sort_unstable();
+        zones.dedup();
+        for zone in zones {
+            let slot = state.zones.get_mut(zone);
+            slot.indexed_to = slot.written;
+            slot.last_write = self.sequence.last();
+            state.zones.note_garbage(zone);
+        }
+    }
+}
+
+/// How many of the records make a run: near each other, and not too long.
+fn run_length(live: &[Live]) -> usize {
+    let Some(first) = live.first() else { return 0 };
+    let mut end = first.record.block + first.record.blocks().0 as u32;
+    1 + live[1..]
+        .iter()
+        .take_while(|next| {
+            let next_end = next.record.block + next.record.blocks().0 as u32;
+            let near = next.record.block - end <= GAP_BLOCKS && next_end - first.record.block <= RUN_BLOCKS;
+            end = next_end;
+            near
+        })
+        .count()
+}

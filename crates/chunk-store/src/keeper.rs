@@ -1,0 +1,235 @@
+//! The task that keeps open zones ready: opens, closes and resets. (SMRstore, section 5.4.)
+//!
+//! It is the only one to reset a zone, and the one to say that there is no space: an append that finds no zone waits
+//! while any zone is free or garbage, or while GC can still win one.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use shingle_base::ZoneId;
+use shingle_record::frame_zone_head;
+use shingle_zoned::{DeviceError, ZoneOp, ZoneState};
+
+use crate::error::{ErrorKind, Result};
+use crate::format::{JournalEntry, zone_kind};
+use crate::pools::PoolId;
+use crate::store::Inner;
+use crate::types::Stream;
+use crate::writer::ZoneWriter;
+use crate::zones::ZoneStatus;
+
+/// Free zones that only GC may use, so that it can always move something.
+pub(crate) const GC_RESERVE: u32 = 1;
+
+/// What the keeper does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Release(ZoneId),
+    Open(ZoneId, PoolId),
+    Reset(ZoneId),
+    CloseFullest(PoolId),
+    /// GC has to win a zone; its end wakes the keeper.
+    Collect,
+    Refuse(PoolId),
+    Wait,
+}
+
+impl Inner {
+    /// Runs until the store stops.
+    pub(crate) async fn keep_zones(self: Rc<Self>) {
+        while self.state.borrow().stopped.is_none() {
+            self.place_starved();
+            self.note_trend();
+            match self.next_step() {
+                Step::Release(zone) => self.release(zone).await,
+                Step::Open(zone, pool) => self.open_for_pool(zone, pool).await,
+                Step::Reset(zone) => {
+                    if let Err(error) = self.reset_zone(zone).await {
+                        tracing::warn!(zone = zone.0, %error, "a garbage zone could not be reset");
+                    }
+                }
+                Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
+                Step::Collect => {
+                    self.gc_wake.notify_one();
+                    self.keeper.notified().await;
+                }
+                Step::Refuse(pool) => self.refuse(pool),
+                Step::Wait => {
+                    if self.gc_wanted() {
+                        self.gc_wake.notify_one();
+                    }
+                    self.keeper.notified().await;
+                }
+            }
+        }
+    }
+
+    fn next_step(&self) -> Step {
+        let mut state = self.state.borrow_mut();
+        if let Some(zone) = state.releasing.pop() {
+            return Step::Release(zone);
+        }
+        let free = state.zones.count(ZoneStatus::Free);
+        let starving = state.pools.ids().find(|&pool| !state.starved[pool].is_empty());
+        let lacking = |pool: &PoolId| state.pools.missing(*pool) > 0;
+        let needy = starving.filter(lacking).or_else(|| state.pools.ids().find(lacking));
+        if let Some(pool) = needy
+            && free > GC_RESERVE
+            && let Some(zone) = state.zones.next_of(ZoneStatus::Free, state.free_cursor)
+        {
+            return Step::Open(zone, pool);
+        }
+        let low = GC_RESERVE + 1 + state.pools.target() / 8;
+        if free < low
+            && let Some((zone, _)) =
+                state.zones.iter().find(|(_, zone)| zone.status == ZoneStatus::Garbage && zone.pins == 0)
+        {
+            return Step::Reset(zone);
+        }
+        let Some(pool) = starving else { return Step::Wait };
+        if state.pools.missing(pool) == 0 {
+            // Its zones are all too full for what waits. One that is idle makes place; if none is, one soon will be.
+            let idle = state.pools.zones(pool).iter().any(|zone| {
+                let idle = state.writers.get(zone).is_some_and(ZoneWriter::is_idle);
+                idle && state.zones.get(*zone).status == ZoneStatus::Activated
+            });
+            return if idle { Step::CloseFullest(pool) } else { Step::Wait };
+        }
+        if let Some(zone) = self.spare_zone(&mut state, pool) {
+            return Step::Reset(zone);
+        }
+        let busy = self.gc.borrow().victim.is_some()
+            || state.zones.count(ZoneStatus::Garbage) > 0
+            || state.writers.values().any(|writer| !writer.is_idle());
+        drop(state);
+        if self.victim(true).is_some() {
+            Step::Collect
+        } else if busy {
+            Step::Wait
+        } else {
+            Step::Refuse(pool)
+        }
+    }
+
+    /// A zone that another pool can do without: opened and unused, or used and dead. It becomes garbage.
+    fn spare_zone(&self, state: &mut crate::state::State, starving: PoolId) -> Option<ZoneId> {
+        let others = state.pools.ids().filter(|&pool| pool != starving || state.pools.missing(pool) > 0);
+        let zones: Vec<ZoneId> = others.flat_map(|pool| state.pools.zones(pool).to_vec()).collect();
+        let spare = zones.into_iter().find(|zone| {
+            let slot = state.zones.get(*zone);
+            let idle = state.writers.get(zone).is_some_and(ZoneWriter::is_idle);
+            idle && slot.groups.is_empty()
+        })?;
+        state.retire(spare, ZoneStatus::Closed);
+        (state.zones.get(spare).pins == 0).then_some(spare)
+    }
+
+    /// Answers all who wait for a zone of the pool that there is no space.
+    fn refuse(self: &Rc<Self>, pool: PoolId) {
+        let mut state = self.state.borrow_mut();
+        for handle in std::mem::take(&mut state.starved[pool]) {
+            if let Some(open) = state.open.get_mut(&handle) {
+                open.starved = false;
+            }
+            let why = "no zone is free and none can be reclaimed; delete chunks first";
+            self.fail_appends(&mut state, handle, ErrorKind::NoSpace, why);
+        }
+    }
+
+    /// Gives a closed zone's open (and active) resource back to the drive. Failure costs only that resource.
+    async fn release(&self, zone: ZoneId) {
+        let op = if self.geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
+        let held = |state: ZoneState| match op {
+            ZoneOp::Finish => state.is_active(),
+            _ => state.is_open(),
+        };
+        let Ok(report) = self.dev.report(zone, 1).await else { return };
+        if report.first().is_some_and(|info| held(info.state))
+            && let Err(error) = self.dev.manage(zone, op).await
+        {
+            tracing::warn!(zone = zone.0, %error, "a closed zone stays open on the drive");
+        }
+    }
+
+    async fn open_for_pool(self: &Rc<Self>, zone: ZoneId, pool: PoolId) {
+        let stream = self.state.borrow().pools.stream(pool);
+        if self.open_zone(zone, stream).await.is_err() {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        state.writers.insert(zone, ZoneWriter::new(1, self.zone_room + 1));
+        state.pools.add(pool, zone);
+    }
+
+    /// Opens a free zone for a stream and writes its head. Where it fails the zone is out of use.
+    pub(crate) async fn open_zone(&self, zone: ZoneId, stream: Stream) -> std::result::Result<(), DeviceError> {
+        let epoch = self.sequence.next();
+        {
+            let mut state = self.state.borrow_mut();
+            state.zones.set_status(zone, ZoneStatus::Opened);
+            state.free_cursor = zone;
+            let slot = state.zones.get_mut(zone);
+            (slot.epoch, slot.stream, slot.written, slot.indexed_to, slot.live) = (epoch, stream, 1, 1, 0);
+            slot.last_write = epoch;
+        }
+        let head = frame_zone_head(self.store, epoch, zone, zone_kind(stream), self.rt.unix_time());
+        let opened = async {
+            self.dev.manage(zone, ZoneOp::Open).await?;
+            self.dev.write(self.geometry.start_of(zone), vec![head]).await
+        };
+        let Err(error) = opened.await else { return Ok(()) };
+        tracing::warn!(zone = zone.0, %error, "a free zone could not be opened");
+        let status = self.status_after_error(zone).await;
+        let mut state = self.state.borrow_mut();
+        state.zones.set_status(zone, status);
+        if status == ZoneStatus::Closed {
+            // Reset and tried again, once nothing else is left: the error may have been a passing one.
+            state.zones.note_garbage(zone);
+        }
+        drop(state);
+        self.rt.sleep(Duration::from_millis(10)).await;
+        Err(error)
+    }
+
+    /// What became of a zone in which a command failed.
+    pub(crate) async fn status_after_error(&self, zone: ZoneId) -> ZoneStatus {
+        let report = self.dev.report(zone, 1).await.ok();
+        match report.as_deref().and_then(|zones| zones.first()).map(|info| info.state) {
+            Some(ZoneState::ReadOnly) => ZoneStatus::ReadOnly,
+            Some(ZoneState::Offline) => ZoneStatus::Offline,
+            _ => ZoneStatus::Closed,
+        }
+    }
+
+    /// Resets a garbage zone (ZONE-2): the journal first, so that recovery never takes what it holds for alive.
+    async fn reset_zone(self: &Rc<Self>, zone: ZoneId) -> Result<()> {
+        self.journal_room().await?;
+        let epoch = self.state.borrow().zones.get(zone).epoch;
+        self.journal(JournalEntry::Reset { zone, epoch }, self.sequence.next()).await?;
+        let reset = self.dev.manage(zone, ZoneOp::Reset).await;
+        let status = match reset {
+            Ok(()) => ZoneStatus::Free,
+            Err(_) => match self.status_after_error(zone).await {
+                // A zone that can be neither written nor reset is as good as read-only.
+                ZoneStatus::Closed => ZoneStatus::ReadOnly,
+                lost => lost,
+            },
+        };
+        let mut state = self.state.borrow_mut();
+        state.zones.set_status(zone, status);
+        let slot = state.zones.get_mut(zone);
+        (slot.written, slot.indexed_to, slot.live) = (0, 0, 0);
+        state.counters.resets += 1;
+        reset.map_err(crate::read::read_error)
+    }
+
+    /// Takes in how many zones can be written, for the forecast.
+    fn note_trend(&self) {
+        let state = self.state.borrow();
+        let whole = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage);
+        let room = f64::from(self.zone_room);
+        let partly: f64 =
+            state.writers.keys().map(|zone| 1.0 - f64::from(state.zones.get(*zone).written) / (room + 1.0)).sum();
+        self.trend.borrow_mut().observe(self.rt.now(), f64::from(whole) + partly);
+    }
+}

@@ -1,0 +1,106 @@
+//! Reads: from the index to verified bytes. (SMRstore, sections 5.2 and 5.3.)
+//!
+//! # Invariants
+//! - READ-1: every byte returned lay in a slice whose checksum, chunk and offset were verified.
+//! - READ-2: a zone is not reset while a read of it is under way (a pin).
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{Blocks, ChunkId, ZoneId};
+use shingle_record::{SlicePlan, extract};
+use shingle_zoned::{DeviceError, DeviceErrorKind};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::Located;
+use crate::store::Inner;
+
+/// Keeps a zone from being reset until dropped.
+pub(crate) struct Pin {
+    inner: Rc<Inner>,
+    zone: ZoneId,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut state = self.inner.state.borrow_mut();
+        let zone = state.zones.get_mut(self.zone);
+        zone.pins -= 1;
+        if zone.pins == 0 && zone.groups.is_empty() {
+            self.inner.keeper.notify_one();
+        }
+    }
+}
+
+impl Inner {
+    /// Pins a zone.
+    pub(crate) fn pin(self: &Rc<Self>, zone: ZoneId) -> Pin {
+        self.state.borrow_mut().zones.get_mut(zone).pins += 1;
+        Pin { inner: self.clone(), zone }
+    }
+
+    /// See [`ChunkClient::read`](crate::ChunkClient::read).
+    pub(crate) async fn read(self: &Rc<Self>, id: ChunkId, offset: u64, length: u64) -> Result<Bytes> {
+        let (records, from, to) = {
+            let state = self.state.borrow();
+            state.running()?;
+            let (_, chunk) = state.chunk(id)?;
+            let size = u64::from(chunk.size);
+            let end = offset.checked_add(length).filter(|&end| end <= size).ok_or_else(|| {
+                let text = format!("read of {length} bytes at {offset}, but the chunk ends at {size}");
+                Error::new(ErrorKind::OutOfRange { size }, text).of(id)
+            })?;
+            if length == 0 {
+                return Ok(Bytes::new());
+            }
+            let (from, to) = (offset as u32, end as u32);
+            (chunk.groups.covering(from, to).collect::<Vec<_>>(), from, to)
+        };
+        // All at once: a chunk's records may move to other zones while the first of them are read.
+        let pins: Vec<Pin> = {
+            let mut zones: Vec<ZoneId> = records.iter().map(|record| record.zone).collect();
+            zones.dedup();
+            zones.into_iter().map(|zone| self.pin(zone)).collect()
+        };
+        let mut out = Vec::with_capacity((to - from) as usize);
+        for record in records {
+            let (begin, end) = (from.max(record.offset), to.min(record.end()));
+            self.read_record(id, record, begin - record.offset, end - begin, &mut out).await?;
+        }
+        drop(pins);
+        let mut state = self.state.borrow_mut();
+        state.counters.reads += 1;
+        state.counters.read_bytes += length;
+        Ok(Bytes::from(out))
+    }
+
+    /// Appends `length` verified bytes of a record, from `from` bytes into its data, to `out`.
+    pub(crate) async fn read_record(
+        &self,
+        id: ChunkId,
+        record: Located,
+        from: u32,
+        length: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let plan = SlicePlan::new(record.length, from, length);
+        let start = self.geometry.start_of(record.zone) + Blocks(u64::from(record.block));
+        let at = start + plan.first_block();
+        let raw = self.dev.read(at, plan.blocks()).await.map_err(|error| read_error(error).of(id))?;
+        extract(&plan, &raw, id, record.offset, out).map_err(|error| {
+            self.state.borrow_mut().counters.corrupt_reads += 1;
+            Error::new(ErrorKind::Corrupt, error.to_string()).of(id).at(at)
+        })
+    }
+}
+
+/// What a failed device read means to a caller.
+pub(crate) fn read_error(error: DeviceError) -> Error {
+    let kind = match error.kind {
+        // The index says these blocks were written: a zone that is shorter has lost them.
+        DeviceErrorKind::Rule(_) => ErrorKind::Corrupt,
+        _ => ErrorKind::Device,
+    };
+    let at = error.at;
+    Error::new(kind, error.to_string()).at(at).caused_by(error)
+}

@@ -1,0 +1,243 @@
+//! Steps 2 and 3: the chunk table from checkpoint parts and journal, then completed with scanned records.
+
+use std::collections::BTreeMap;
+
+use shingle_base::{ChunkId, ZoneId};
+
+use crate::format::{ChunkEntry, JournalEntry};
+use crate::index::Located;
+use crate::recovery::report::Damage;
+use crate::table::{Chunk, ChunkTable, Handle};
+
+/// A record the scan found, with its sequence number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) record: Located,
+    pub(crate) sequence: u64,
+}
+
+/// Chunks while they are being put together.
+#[derive(Default)]
+pub(crate) struct Loading {
+    pub(crate) chunks: ChunkTable,
+    /// The size a chunk was sealed at.
+    sealed_at: BTreeMap<Handle, u32>,
+    /// Records of chunks whose index has gaps, as the checkpoint had them.
+    sparse: BTreeMap<Handle, Vec<Located>>,
+    /// Records from the scan.
+    scanned: BTreeMap<Handle, Vec<Found>>,
+}
+
+impl Loading {
+    /// Takes in a chunk of the checkpoint, without its records in lives of zones that are over (`ended`).
+    pub(crate) fn load(&mut self, entry: ChunkEntry, ended: &BTreeMap<ZoneId, u64>, is_data: impl Fn(ZoneId) -> bool) {
+        let ChunkEntry { id, stream, sealed, birth, size, records } = entry;
+        if self.chunks.find(id).is_some() {
+            return;
+        }
+        let mut chunk = Chunk::new(id, stream, birth);
+        let lives = |zone: &ZoneId, epoch: u64| is_data(*zone) && ended.get(zone).is_none_or(|&last| epoch > last);
+        let records: Vec<Located> =
+            records.into_iter().filter(|(record, epoch)| lives(&record.zone, *epoch)).map(|(record, _)| record).collect();
+        let whole = records.iter().try_fold(0, |end, record| (record.offset == end).then_some(record.end()));
+        if whole == Some(size) {
+            for record in records {
+                chunk.groups.push(record);
+            }
+            chunk.groups.shrink();
+            chunk.size = size;
+            let handle = self.insert(chunk);
+            if sealed {
+                self.sealed_at.insert(handle, size);
+            }
+        } else {
+            let handle = self.insert(chunk);
+            self.sparse.insert(handle, records);
+            if sealed {
+                self.sealed_at.insert(handle, size);
+            }
+        }
+    }
+
+    fn insert(&mut self, chunk: Chunk) -> Handle {
+        self.chunks.insert(chunk)
+    }
+
+    fn remove(&mut self, handle: Handle) {
+        self.chunks.remove(handle);
+        self.sealed_at.remove(&handle);
+        self.sparse.remove(&handle);
+        self.scanned.remove(&handle);
+    }
+
+    /// Replays one entry. The checkpoint may have its effect, and even later ones, already (CKPT-1).
+    pub(crate) fn replay(&mut self, entry: JournalEntry, sequence: u64) {
+        let before = |chunks: &ChunkTable, id: ChunkId| {
+            let handle = chunks.find(id)?;
+            (chunks.get(handle)?.birth < sequence).then_some(handle)
+        };
+        match entry {
+            JournalEntry::Create { id, stream } => {
+                if let Some(handle) = before(&self.chunks, id) {
+                    self.remove(handle);
+                }
+                if self.chunks.find(id).is_none() {
+                    self.insert(Chunk::new(id, stream, sequence));
+                }
+            }
+            JournalEntry::Seal { id, size } => {
+                if let Some(handle) = before(&self.chunks, id) {
+                    self.sealed_at.insert(handle, size);
+                }
+            }
+            JournalEntry::Delete { id } => {
+                if let Some(handle) = before(&self.chunks, id) {
+                    self.remove(handle);
+                }
+            }
+            // Taken into account when the checkpoint was loaded.
+            JournalEntry::Reset { .. } => {}
+        }
+    }
+
+    /// Takes in a scanned record of `id` (REC-1).
+    pub(crate) fn found(&mut self, id: ChunkId, found: Found) {
+        let Some(handle) = self.chunks.find(id) else { return };
+        if self.chunks.get(handle).is_some_and(|chunk| chunk.birth < found.sequence) {
+            self.scanned.entry(handle).or_default().push(found);
+        }
+    }
+
+    /// Puts every chunk together (REC-2, REC-3). Returns the table, and the chunks that are to be sealed because they
+    /// have lost data.
+    pub(crate) fn finish(mut self, damage: &mut Vec<Damage>) -> (ChunkTable, Vec<Handle>) {
+        let mut broken = Vec::new();
+        for handle in self.chunks.handles() {
+            let sealed_at = self.sealed_at.get(&handle).copied();
+            let sparse = self.sparse.remove(&handle);
+            let scanned = self.scanned.remove(&handle).unwrap_or_default();
+            let Some(chunk) = self.chunks.get_mut(handle) else { continue };
+            let has_gap = complete(chunk, sparse, scanned, sealed_at);
+            let lost = sealed_at.is_some_and(|size| chunk.size < size);
+            if lost {
+                let size = sealed_at.unwrap_or_default();
+                let what = format!("was sealed at {size} bytes, but only the first {} were found", chunk.size);
+                damage.push(Damage { chunk: Some(chunk.id), zone: None, what });
+            } else if has_gap && sealed_at.is_none() {
+                let what = format!("has records past its first missing byte, {}; it is sealed there", chunk.size);
+                damage.push(Damage { chunk: Some(chunk.id), zone: None, what });
+                broken.push(handle);
+            }
+            chunk.sealed = sealed_at.is_some();
+            if chunk.sealed {
+                chunk.groups.shrink();
+            }
+        }
+        (self.chunks, broken)
+    }
+}
+
+/// Completes a chunk's index from what there is. Returns whether records lie past a missing byte.
+fn complete(chunk: &mut Chunk, sparse: Option<Vec<Located>>, scanned: Vec<Found>, limit: Option<u32>) -> bool {
+    if sparse.is_none() && scanned.is_empty() {
+        return false;
+    }
+    // The index's own records first, then the newest: of one range the first is taken (REC-2).
+    let mut records: Vec<(u32, u64, Located)> =
+        scanned.into_iter().map(|found| (found.record.offset, u64::MAX - found.sequence, found.record)).collect();
+    records.extend(sparse.unwrap_or_default().into_iter().map(|record| (record.offset, 0, record)));
+    records.sort_unstable_by_key(|&(offset, rank, _)| (offset, rank));
+    let limit = limit.unwrap_or(u32::MAX);
+    let mut gap = false;
+    for (offset, _, record) in records {
+        let end = chunk.groups.end();
+        if record.end() > limit || offset < end {
+            continue;
+        }
+        if offset > end {
+            gap = true;
+            break;
+        }
+        chunk.groups.push(record);
+    }
+    chunk.size = chunk.groups.end();
+    gap
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Stream;
+
+    fn located(zone: u32, block: u32, offset: u32, length: u32) -> Located {
+        Located { zone: ZoneId(zone), block, offset, length }
+    }
+
+    fn id() -> ChunkId {
+        ChunkId::from_u64(1)
+    }
+
+    fn zones(table: &ChunkTable) -> Vec<(u32, u32)> {
+        let chunk = table.get(table.find(id()).unwrap()).unwrap();
+        chunk.groups.iter().map(|group| (group.zone.0, group.end)).collect()
+    }
+
+    #[test]
+    fn records_of_an_earlier_chunk_of_the_same_id_do_not_count() {
+        let mut loading = Loading::default();
+        loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 10);
+        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 11 });
+        loading.replay(JournalEntry::Delete { id: id() }, 12);
+        loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 13);
+        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 11 });
+        loading.found(id(), Found { record: located(1, 2, 0, 20), sequence: 14 });
+        let (table, _) = loading.finish(&mut Vec::new());
+        assert_eq!(zones(&table), [(1, 20)]);
+    }
+
+    #[test]
+    fn a_copy_takes_the_place_of_a_record_whose_zone_was_reset() {
+        let entry = ChunkEntry {
+            id: id(),
+            stream: Stream::Data,
+            sealed: true,
+            birth: 1,
+            size: 30,
+            records: vec![(located(1, 1, 0, 10), 5), (located(2, 1, 10, 10), 6), (located(1, 2, 20, 10), 5)],
+        };
+        let mut loading = Loading::default();
+        loading.load(entry, &BTreeMap::from([(ZoneId(1), 5)]), |_| true);
+        loading.found(id(), Found { record: located(3, 1, 0, 10), sequence: 20 });
+        loading.found(id(), Found { record: located(3, 2, 20, 10), sequence: 21 });
+        loading.found(id(), Found { record: located(3, 3, 10, 10), sequence: 22 });
+        let mut damage = Vec::new();
+        let (table, _) = loading.finish(&mut damage);
+        assert_eq!(zones(&table), [(3, 10), (2, 20), (3, 30)], "the index's own record of 10..20 is kept");
+        assert!(damage.is_empty());
+    }
+
+    #[test]
+    fn a_gap_ends_a_chunk_and_is_reported() {
+        let mut loading = Loading::default();
+        loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
+        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 2 });
+        loading.found(id(), Found { record: located(1, 3, 20, 10), sequence: 4 });
+        let mut damage = Vec::new();
+        let (table, broken) = loading.finish(&mut damage);
+        assert_eq!(zones(&table), [(1, 10)]);
+        assert_eq!((broken.len(), damage.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_lies_past_a_seal_is_not_part_of_the_chunk() {
+        let mut loading = Loading::default();
+        loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
+        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 2 });
+        loading.found(id(), Found { record: located(1, 2, 10, 10), sequence: 3 });
+        loading.replay(JournalEntry::Seal { id: id(), size: 10 }, 4);
+        let mut damage = Vec::new();
+        let (table, broken) = loading.finish(&mut damage);
+        assert_eq!(zones(&table), [(1, 10)]);
+        assert!(broken.is_empty() && damage.is_empty());
+    }
+}

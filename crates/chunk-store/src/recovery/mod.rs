@@ -1,0 +1,354 @@
+//! Formatting and opening a store: the four steps of SMRstore, section 5.6.
+//!
+//! 1. Find the newest complete checkpoint: the metadata log reads the heads of the metazones.
+//! 2. Load it: zone table, chunks and their records.
+//! 3. Replay the journal that follows its start: create, seal, delete, reset.
+//! 4. Scan the data zones from where the checkpoint's index ends, and complete the chunks with what is found.
+//!
+//! # Invariants
+//! - REC-1: a record counts only if its zone's life is the present one, its chunk exists and was created before it.
+//! - REC-2: of several records of one range any will do (APP-4, GC-2); the one the index had is kept, else the newest.
+//! - REC-3: a chunk is recovered up to its first missing byte. A sealed chunk, or one with records past a missing byte,
+//!   has lost data: it is reported, and never appended to again.
+
+mod chunks;
+mod report;
+mod scan;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId};
+use shingle_record::{
+    MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock, write_superblock,
+};
+use shingle_runtime::Runtime;
+use shingle_zoned::{Geometry, ZoneInfo, ZonedDevice};
+
+pub use report::{Damage, RecoveryReport, StepReport};
+
+use crate::config::{FormatOptions, Options};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry};
+use crate::layout::Layout;
+use crate::pools::Pools;
+use crate::read::read_error;
+use crate::recovery::chunks::Loading;
+use crate::recovery::scan::{FoundZone, ScanContext};
+use crate::state::State;
+use crate::stats::Counters;
+use crate::store::{ChunkStore, Inner, Parts};
+use crate::table::{ChunkTable, Handle};
+use crate::writer::{OpenChunk, ZoneWriter};
+use crate::zones::{ZoneStatus, ZoneTable};
+
+/// How many zones are asked for at once.
+const REPORT_ZONES: u32 = 8192;
+
+/// The kind that heads of metazones carry.
+const META_ZONE_KIND: u16 = 0x0001;
+
+impl ChunkStore {
+    /// Makes an empty store on a drive: superblock, and an empty checkpoint. What the drive held is gone.
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// `Format` if the drive is too small, or holds a store and [`FormatOptions::force`] is not set; `Device`.
+    pub async fn format(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: &FormatOptions) -> Result<StoreId> {
+        let geometry = dev.geometry().clone();
+        check_limits(&geometry)?;
+        let metazones = options.metazones.unwrap_or_else(|| Layout::default_metazones(&geometry));
+        let layout = Layout::new(&geometry, metazones)?;
+        if !options.force {
+            match read_superblock(&dev, layout.superzone).await {
+                Ok(found) => {
+                    let text = format!("the drive already holds store {}; force the format to lose it", found.store);
+                    return Err(Error::new(ErrorKind::Format, text));
+                }
+                Err(SuperblockError::NewerVersion(_)) => {
+                    let text = "the drive holds a store of a newer version; force the format to lose it";
+                    return Err(Error::new(ErrorKind::Format, text));
+                }
+                Err(_) => {}
+            }
+        }
+        let store = options.store.unwrap_or_else(|| StoreId(rt.random()));
+        // Data zones that an earlier store left are garbage to this one: their records carry another store's id.
+        let superblock = shingle_record::Superblock {
+            store,
+            engine: ENGINE,
+            version: VERSION,
+            formatted: rt.unix_time(),
+            payload: Superblock { zone_size: geometry.zone_size.0, zone_count: geometry.zone_count, metazones }
+                .encode()
+                .into(),
+        };
+        let config = log_config(store, &layout);
+        MetaLog::format(rt, &dev, config, SequenceSource::default()).await.map_err(log_error)?;
+        // Last, so that a format that was cut short leaves no store.
+        write_superblock(&dev, layout.superzone, &superblock).await.map_err(read_error)?;
+        Ok(store)
+    }
+
+    /// Opens the store on a drive and starts its background work.
+    ///
+    /// # Errors
+    /// `Format` if the drive holds no store, another engine's, or one of a newer version; `Corrupt` if superblock or
+    /// metadata log are damaged; `Device`.
+    pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> Result<(Self, RecoveryReport)> {
+        check_limits(dev.geometry())?;
+        let (store, layout) = identify(&dev).await?;
+        let sequence = SequenceSource::default();
+        let mut report = RecoveryReport::default();
+        let (log, recovered) = MetaLog::open(rt, &dev, log_config(store, &layout), sequence.clone())
+            .await
+            .map_err(log_error)?;
+        report_log(&mut report, &recovered);
+        let (mut loading, entries, ended) = load(recovered, &layout, rt, &mut report)?;
+        let began = rt.now();
+        let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended };
+        let zones = scan(&context, &layout, &mut loading, &mut report).await?;
+        let (chunks, broken) = loading.finish(&mut report.damage);
+        sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
+        report.chunks = chunks.len() as u64;
+        let state = build(chunks, zones, dev.geometry(), &layout, &options, &mut report.damage);
+        report.scan.time = rt.now().since(began);
+        let inner =
+            Inner::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state });
+        inner.start(broken).await?;
+        Ok((Self { inner }, report))
+    }
+}
+
+impl Inner {
+    /// Seals what has lost data, and starts the background tasks.
+    async fn start(self: &Rc<Self>, broken: Vec<Handle>) -> Result<()> {
+        for handle in broken {
+            let birth = {
+                let mut state = self.state.borrow_mut();
+                if let Some(open) = state.open.get_mut(&handle) {
+                    open.sealing = true;
+                }
+                state.chunks.get(handle).map(|chunk| chunk.birth)
+            };
+            if let Some(birth) = birth {
+                self.finish_seal(handle, birth).await?;
+            }
+        }
+        self.rt.spawn(self.clone().keep_zones());
+        if self.options.background {
+            self.rt.spawn(self.clone().gc_task());
+            self.rt.spawn(self.clone().checkpoint_task());
+        }
+        Ok(())
+    }
+}
+
+/// Reads the superblock, and holds it against the drive.
+pub(crate) async fn identify(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId, Layout)> {
+    let geometry = dev.geometry();
+    let superzone = ZoneId(geometry.conventional_zones);
+    if superzone.0 >= geometry.zone_count {
+        return Err(Error::new(ErrorKind::Format, "the drive has no sequential zones"));
+    }
+    let found = read_superblock(dev, superzone).await.map_err(|error| {
+        let kind = match &error {
+            SuperblockError::Corrupt => ErrorKind::Corrupt,
+            SuperblockError::Device(_) => ErrorKind::Device,
+            _ => ErrorKind::Format,
+        };
+        Error::new(kind, error.to_string()).caused_by(error)
+    })?;
+    let format = |text: String| Err(Error::new(ErrorKind::Format, text));
+    if found.engine != ENGINE {
+        return format("the drive holds a store of another engine, not a chunk store".to_owned());
+    }
+    if found.version > VERSION {
+        let version = found.version;
+        return format(format!("the store has version {version}, this version of Shingle reads {VERSION}: use a newer one"));
+    }
+    let Some(block) = Superblock::decode(&found.payload) else {
+        return Err(Error::new(ErrorKind::Corrupt, "the superblock makes no sense"));
+    };
+    if block.zone_size != geometry.zone_size.0 || block.zone_count != geometry.zone_count {
+        return format(format!(
+            "the store was made on a drive of {} zones of {} bytes, but this one has {} of {}",
+            block.zone_count,
+            block.zone_size.saturating_mul(BLOCK_SIZE as u64),
+            geometry.zone_count,
+            geometry.zone_size.bytes(),
+        ));
+    }
+    Ok((found.store, Layout::new(geometry, block.metazones)?))
+}
+
+/// The metadata log of a store.
+pub(crate) fn log_config(store: StoreId, layout: &Layout) -> MetaLogConfig {
+    MetaLogConfig { store, zones: layout.metazones.clone(), zone_kind: META_ZONE_KIND }
+}
+
+fn check_limits(geometry: &Geometry) -> Result<()> {
+    let limits = [geometry.open_zones_max, geometry.active_zones_max];
+    // One metazone, and a zone of each stream for callers and for GC.
+    let least = 7;
+    if limits.into_iter().flatten().any(|limit| limit < least) {
+        let text = format!("the drive allows too few open or active zones; a chunk store needs {least}");
+        return Err(Error::new(ErrorKind::Format, text));
+    }
+    if geometry.zone_capacity < Blocks(16) || geometry.zone_capacity.0 > u64::from(u32::MAX) {
+        return Err(Error::new(ErrorKind::Format, "the drive's zones are smaller than 64 KiB or larger than 16 TiB"));
+    }
+    Ok(())
+}
+
+fn log_error(error: MetaLogError) -> Error {
+    let kind = match error {
+        MetaLogError::Damaged { .. } | MetaLogError::NoCheckpoint => ErrorKind::Corrupt,
+        _ => ErrorKind::Device,
+    };
+    Error::new(kind, error.to_string()).caused_by(error)
+}
+
+fn report_log(report: &mut RecoveryReport, recovered: &Recovered) {
+    report.find.time = recovered.find_time;
+    report.find.zones = recovered.zones;
+    report.find.read_bytes = Blocks(recovered.find_blocks).bytes();
+    report.find.found = 1;
+    report.load.time = recovered.load_time;
+    report.load.read_bytes = Blocks(recovered.load_blocks).bytes();
+    report.load.found = recovered.parts.len() as u64;
+}
+
+type Loaded = (Loading, BTreeMap<ZoneId, ZoneEntry>, BTreeMap<ZoneId, u64>);
+
+/// Steps 2 and 3: the checkpoint's chunks and zones, brought up to date by the journal.
+fn load(recovered: Recovered, layout: &Layout, rt: &Runtime, report: &mut RecoveryReport) -> Result<Loaded> {
+    let senseless = |what| Error::new(ErrorKind::Corrupt, format!("a {what} in the metadata log makes no sense"));
+    let began = rt.now();
+    let mut journal = Vec::with_capacity(recovered.journal.len());
+    let mut ended = BTreeMap::<ZoneId, u64>::new();
+    for entry in &recovered.journal {
+        let decoded = JournalEntry::decode(&entry.bytes).ok_or_else(|| senseless("journal entry"))?;
+        if let JournalEntry::Reset { zone, epoch } = decoded {
+            let last = ended.entry(zone).or_default();
+            *last = epoch.max(*last);
+        }
+        journal.push((decoded, entry.sequence));
+    }
+    report.replay.time = rt.now().since(began);
+    report.replay.found = journal.len() as u64;
+    let began = rt.now();
+    let mut loading = Loading::default();
+    let mut entries = BTreeMap::new();
+    for part in &recovered.parts {
+        match CheckpointPart::decode(part).ok_or_else(|| senseless("checkpoint part"))? {
+            CheckpointPart::Zones(zones) => entries.extend(zones.into_iter().map(|entry| (entry.zone, entry))),
+            CheckpointPart::Chunks(chunks) => {
+                for chunk in chunks {
+                    loading.load(chunk, &ended, |zone| layout.is_data(zone));
+                }
+            }
+        }
+    }
+    report.load.time += rt.now().since(began);
+    let began = rt.now();
+    for (entry, sequence) in journal {
+        loading.replay(entry, sequence);
+    }
+    report.replay.time += rt.now().since(began);
+    Ok((loading, entries, ended))
+}
+
+/// Step 4, over all data zones.
+async fn scan(
+    context: &ScanContext<'_>,
+    layout: &Layout,
+    loading: &mut Loading,
+    report: &mut RecoveryReport,
+) -> Result<Vec<FoundZone>> {
+    let mut found = Vec::with_capacity(layout.data_zones.len());
+    let mut next = layout.data_zones.start;
+    while next < layout.data_zones.end {
+        let count = REPORT_ZONES.min(layout.data_zones.end - next);
+        let infos: Vec<ZoneInfo> = context.dev.report(ZoneId(next), count).await.map_err(read_error)?;
+        if infos.is_empty() {
+            return Err(Error::new(ErrorKind::Device, "the drive reports fewer zones than it has"));
+        }
+        for info in &infos {
+            found.push(context.zone(info, loading, report).await.map_err(read_error)?);
+        }
+        next += infos.len() as u32;
+    }
+    Ok(found)
+}
+
+/// Puts the state together.
+fn build(
+    chunks: ChunkTable,
+    found: Vec<FoundZone>,
+    geometry: &Geometry,
+    layout: &Layout,
+    options: &Options,
+    damage: &mut Vec<Damage>,
+) -> State {
+    let capacity = geometry.zone_capacity;
+    let mut zones = ZoneTable::new(layout.data_zones.start, layout.data_zones.len() as u32);
+    let mut pools = Pools::new(options.placement, options.pools, geometry, layout.data_zones.len() as u32);
+    let mut open = BTreeMap::new();
+    let mut records = 0;
+    for (handle, chunk) in chunks.after(None) {
+        let mut footprint = Blocks::ZERO;
+        for group in chunk.groups.iter() {
+            zones.add_group(group.zone, handle);
+            zones.add_live(group.zone, group.blocks());
+            footprint += group.blocks();
+            records += group.records().len() as u64;
+        }
+        if !chunk.sealed {
+            open.insert(handle, OpenChunk::at(chunk.size, footprint.0 as u32));
+        }
+    }
+    let mut writers = BTreeMap::new();
+    let mut releasing = Vec::new();
+    for zone in found {
+        let mut status = zone.status;
+        let slot = zones.get_mut(zone.zone);
+        (slot.stream, slot.epoch, slot.last_write) = (zone.stream, zone.epoch, zone.last_write);
+        (slot.written, slot.indexed_to) = (zone.written, zone.indexed_to);
+        if zone.reusable {
+            let pool = pools.of(zone.stream);
+            if pools.stream(pool) == zone.stream && pools.missing(pool) > 0 {
+                pools.add(pool, zone.zone);
+                writers.insert(zone.zone, ZoneWriter::new(zone.written, capacity.0 as u32));
+                status = if zone.written > 1 { ZoneStatus::Activated } else { ZoneStatus::Opened };
+            }
+        }
+        if status == ZoneStatus::Free && !zones.get(zone.zone).groups.is_empty() {
+            // Somebody emptied it behind the store's back: what lay there is lost, and it stays out of use until the
+            // chunks that had it are deleted.
+            status = ZoneStatus::Closed;
+            zones.get_mut(zone.zone).damaged = true;
+            let what = "the zone is empty, but chunks have records in it".to_owned();
+            damage.push(Damage { chunk: None, zone: Some(zone.zone), what });
+        }
+        zones.set_status(zone.zone, status);
+        if status == ZoneStatus::Closed && zone.active {
+            releasing.push(zone.zone);
+        }
+        zones.note_garbage(zone.zone);
+    }
+    let starved = pools.ids().map(|_| VecDeque::new()).collect();
+    State {
+        chunks,
+        zones,
+        pools,
+        open,
+        writers,
+        starved,
+        releasing,
+        free_cursor: ZoneId(layout.data_zones.start),
+        stopped: None,
+        counters: Counters::default(),
+        records,
+    }
+}

@@ -1,0 +1,83 @@
+//! What recovery did, step by step, and what it found damaged.
+
+use std::fmt;
+use std::time::Duration;
+
+use shingle_base::{ByteSize, ChunkId, ZoneId};
+
+/// One of the four steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepReport {
+    /// How long it took.
+    pub time: Duration,
+    /// Bytes read from the drive.
+    pub read_bytes: u64,
+    /// Zones looked into.
+    pub zones: u64,
+    /// What was found: checkpoints, checkpoint parts, journal entries, records.
+    pub found: u64,
+}
+
+/// Something that is lost or cannot be trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The chunk it is part of, where that is known.
+    pub chunk: Option<ChunkId>,
+    /// The zone it lies in, where that is known.
+    pub zone: Option<ZoneId>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(chunk) = self.chunk {
+            write!(f, "chunk {chunk}: ")?;
+        }
+        if let Some(zone) = self.zone {
+            write!(f, "{zone}: ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// What opening a store found and did. (SMRstore, section 5.6; Figure 21 shows the same steps.)
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Step 1: the newest complete checkpoint.
+    pub find: StepReport,
+    /// Step 2: loading it.
+    pub load: StepReport,
+    /// Step 3: replaying the journal.
+    pub replay: StepReport,
+    /// Step 4: scanning data zones.
+    pub scan: StepReport,
+    /// Chunks there are now.
+    pub chunks: u64,
+    /// Zones whose last record was torn by the power cut; what was torn had not been acknowledged.
+    pub torn: u64,
+    /// What is lost.
+    pub damage: Vec<Damage>,
+}
+
+impl fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = [
+            ("find the checkpoint", &self.find, "checkpoints"),
+            ("load it", &self.load, "parts"),
+            ("replay the journal", &self.replay, "entries"),
+            ("scan data zones", &self.scan, "records"),
+        ];
+        for (name, step, things) in steps {
+            writeln!(
+                f,
+                "{name:<20} {:>9.3} s  {:>6} zones  {:>10} read  {:>9} {things}",
+                step.time.as_secs_f64(),
+                step.zones,
+                ByteSize(step.read_bytes).to_string(),
+                step.found,
+            )?;
+        }
+        write!(f, "{} chunks, {} torn zones, {} damaged places", self.chunks, self.torn, self.damage.len())
+    }
+}

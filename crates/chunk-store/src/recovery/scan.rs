@@ -1,0 +1,186 @@
+//! Step 4: the data zones that the checkpoint does not cover.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use shingle_base::{Blocks, StoreId, ZoneId};
+use shingle_record::{DataInfo, ZoneScanner, read_zone_head};
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZoneState, ZonedDevice};
+
+use crate::format::{RecordKind, ZoneEntry, stream_of_kind};
+use crate::index::Located;
+use crate::recovery::chunks::{Found, Loading};
+use crate::recovery::report::{Damage, RecoveryReport};
+use crate::types::Stream;
+use crate::zones::ZoneStatus;
+
+/// A data zone as recovery found it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundZone {
+    pub(crate) zone: ZoneId,
+    pub(crate) status: ZoneStatus,
+    pub(crate) stream: Stream,
+    pub(crate) epoch: u64,
+    pub(crate) written: u32,
+    pub(crate) indexed_to: u32,
+    pub(crate) last_write: u64,
+    /// Everything up to the write pointer is records, and the drive takes more: it can go back into a pool.
+    pub(crate) reusable: bool,
+    /// The drive counts it against its limits.
+    pub(crate) active: bool,
+}
+
+/// What the scan knows before it begins.
+pub(crate) struct ScanContext<'a> {
+    pub(crate) dev: &'a Rc<dyn ZonedDevice>,
+    pub(crate) store: StoreId,
+    /// The checkpoint's zone table.
+    pub(crate) entries: &'a BTreeMap<ZoneId, ZoneEntry>,
+    /// Lives that are over, from the journal.
+    pub(crate) ended: &'a BTreeMap<ZoneId, u64>,
+}
+
+impl ScanContext<'_> {
+    /// Looks at one data zone and, unless the checkpoint covers it, scans it into `loading`.
+    ///
+    /// # Errors
+    /// Only if the device is gone.
+    pub(crate) async fn zone(
+        &self,
+        info: &ZoneInfo,
+        loading: &mut Loading,
+        report: &mut RecoveryReport,
+    ) -> Result<FoundZone, DeviceError> {
+        let zone = info.zone;
+        let ended = self.ended.get(&zone).copied().unwrap_or(0);
+        let entry = self.entries.get(&zone).copied();
+        let known = entry.filter(|entry| entry.status != ZoneStatus::Free && entry.epoch > ended);
+        let mut found = FoundZone {
+            zone,
+            status: ZoneStatus::Garbage,
+            stream: known.map_or(Stream::Data, |entry| entry.stream),
+            epoch: entry.map_or(0, |entry| entry.epoch).max(ended),
+            written: info.written.0 as u32,
+            indexed_to: known.map_or(0, |entry| entry.indexed_to),
+            last_write: known.map_or(0, |entry| entry.epoch),
+            reusable: false,
+            active: info.state.is_active(),
+        };
+        match info.state {
+            ZoneState::Offline => {
+                found.status = ZoneStatus::Offline;
+                return Ok(found);
+            }
+            ZoneState::Empty => {
+                found.status = ZoneStatus::Free;
+                return Ok(found);
+            }
+            _ => {}
+        }
+        let closed = known.filter(|entry| {
+            matches!(entry.status, ZoneStatus::Closed | ZoneStatus::Garbage) && entry.indexed_to >= entry.written
+        });
+        if let Some(entry) = closed {
+            (found.status, found.written) = (ZoneStatus::Closed, entry.written);
+        } else {
+            self.open_zone(info, known, ended, &mut found, loading, report).await?;
+        }
+        if info.state == ZoneState::ReadOnly {
+            (found.status, found.reusable) = (ZoneStatus::ReadOnly, false);
+        }
+        Ok(found)
+    }
+
+    /// A zone that was open, or opened, since the checkpoint began.
+    async fn open_zone(
+        &self,
+        info: &ZoneInfo,
+        known: Option<ZoneEntry>,
+        ended: u64,
+        found: &mut FoundZone,
+        loading: &mut Loading,
+        report: &mut RecoveryReport,
+    ) -> Result<(), DeviceError> {
+        report.scan.zones += 1;
+        report.scan.read_bytes += Blocks(1).bytes();
+        let head = match self.dev.read(info.start, Blocks(1)).await {
+            Ok(bytes) => read_zone_head(&bytes, Some(self.store), info.zone).ok(),
+            Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
+            Err(_) => None,
+        };
+        let stream = head.and_then(|head| stream_of_kind(head.kind));
+        let from = match (head, stream, known) {
+            (Some(head), Some(stream), known) if head.epoch > ended => {
+                let same = known.filter(|entry| entry.epoch == head.epoch);
+                (found.epoch, found.stream) = (head.epoch, stream);
+                same.map_or(1, |entry| entry.indexed_to.max(1))
+            }
+            // The head went bad, but the checkpoint knows the zone.
+            (None, _, Some(entry)) => entry.indexed_to.max(1),
+            // An earlier life that is over, or a head that was torn while the zone was opened.
+            _ => return Ok(()),
+        };
+        self.records(info, from, found, loading, report).await
+    }
+
+    async fn records(
+        &self,
+        info: &ZoneInfo,
+        from: u32,
+        found: &mut FoundZone,
+        loading: &mut Loading,
+        report: &mut RecoveryReport,
+    ) -> Result<(), DeviceError> {
+        use shingle_record::Scanned;
+        let zone = info.zone;
+        let written = info.written.0 as u32;
+        found.status = ZoneStatus::Closed;
+        found.last_write = found.last_write.max(found.epoch);
+        let mut scanner = ZoneScanner::new(self.dev.clone(), self.store, found.epoch, zone, from, written);
+        // A record whose payload is bad is torn if it is the last, and damaged if another follows.
+        let mut bad: Option<(DataInfo, u32)> = None;
+        loop {
+            let scanned = scanner.next().await?;
+            if let (Some((info, _)), Scanned::Record { .. } | Scanned::Gap { .. }) = (bad, &scanned) {
+                let what = format!("a record at offset {} fails its check", info.offset);
+                report.damage.push(Damage { chunk: Some(info.chunk), zone: Some(zone), what });
+                bad = None;
+            }
+            match scanned {
+                Scanned::Record { header, intact, .. } if header.kind == RecordKind::Data.record_type() => {
+                    report.scan.found += 1;
+                    found.last_write = found.last_write.max(header.sequence);
+                    let info = DataInfo::decode(&header.info);
+                    let block = header.place.block;
+                    if intact {
+                        let record = Located { zone, block, offset: info.offset, length: header.length };
+                        if record.offset.checked_add(record.length).is_some() && record.length > 0 {
+                            loading.found(info.chunk, Found { record, sequence: header.sequence });
+                        }
+                        found.indexed_to = block + header.blocks().0 as u32;
+                    } else {
+                        bad = Some((info, block));
+                    }
+                }
+                Scanned::Record { .. } => {}
+                Scanned::Gap { from, to } => {
+                    let what = format!("blocks {from} to {to} hold no record, but later ones do");
+                    report.damage.push(Damage { chunk: None, zone: Some(zone), what });
+                }
+                Scanned::Torn { .. } => {
+                    report.torn += 1;
+                    break;
+                }
+                Scanned::Clean => {
+                    report.torn += u64::from(bad.is_some());
+                    let room = u64::from(written) < info.capacity.0;
+                    found.reusable = bad.is_none() && room && info.state != ZoneState::Full;
+                    break;
+                }
+            }
+        }
+        found.indexed_to = found.indexed_to.max(from);
+        report.scan.read_bytes += Blocks(scanner.blocks_read).bytes();
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! Everything a store holds in memory, changed only between two awaits (RT-1).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use shingle_base::{ChunkId, ZoneId};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::{Added, Located};
+use crate::pools::Pools;
+use crate::stats::Counters;
+use crate::table::{Chunk, ChunkTable, Handle};
+use crate::types::ChunkStat;
+use crate::writer::{OpenChunk, ZoneWriter};
+use crate::zones::{ZoneStatus, ZoneTable};
+
+/// A store's state.
+pub(crate) struct State {
+    pub(crate) chunks: ChunkTable,
+    pub(crate) zones: ZoneTable,
+    pub(crate) pools: Pools,
+    /// Chunks that are not sealed.
+    pub(crate) open: BTreeMap<Handle, OpenChunk>,
+    /// Zones in a pool.
+    pub(crate) writers: BTreeMap<ZoneId, ZoneWriter>,
+    /// Chunks with appends that wait for a zone, by pool, in the order they began to wait.
+    pub(crate) starved: Vec<VecDeque<Handle>>,
+    /// Closed zones whose open resource the drive is still to get back.
+    pub(crate) releasing: Vec<ZoneId>,
+    /// Where the search for a free zone goes on, so that wear and head movement are even.
+    pub(crate) free_cursor: ZoneId,
+    /// Why the store has stopped, if it has.
+    pub(crate) stopped: Option<String>,
+    pub(crate) counters: Counters,
+    /// Records in the index.
+    pub(crate) records: u64,
+}
+
+impl State {
+    /// The chunk of `id`, if callers may use it.
+    pub(crate) fn chunk(&self, id: ChunkId) -> Result<(Handle, &Chunk)> {
+        let absent = || Error::new(ErrorKind::NotFound, "there is no such chunk").of(id);
+        let handle = self.chunks.find(id).ok_or_else(absent)?;
+        if self.open.get(&handle).is_some_and(OpenChunk::hidden) {
+            return Err(absent());
+        }
+        Ok((handle, self.chunks.get(handle).ok_or_else(absent)?))
+    }
+
+    /// Fails once the store has stopped.
+    pub(crate) fn running(&self) -> Result<()> {
+        match &self.stopped {
+            None => Ok(()),
+            Some(why) => Err(Error::new(ErrorKind::Stopped, format!("the chunk store has stopped: {why}"))),
+        }
+    }
+
+    /// Enters a durable record into the index (IDX-1) and the zone table.
+    pub(crate) fn index(&mut self, handle: Handle, record: Located) {
+        let Some(chunk) = self.chunks.get_mut(handle) else { return };
+        if chunk.groups.push(record) == Added::Group {
+            self.zones.add_group(record.zone, handle);
+        }
+        chunk.size = record.end();
+        self.zones.add_live(record.zone, record.blocks());
+        self.records += 1;
+    }
+
+    /// Takes a chunk and all its records out of the index.
+    pub(crate) fn remove_chunk(&mut self, handle: Handle) {
+        self.open.remove(&handle);
+        let Some(chunk) = self.chunks.remove(handle) else { return };
+        for group in chunk.groups.iter() {
+            self.records -= group.records().len() as u64;
+            self.zones.remove_group(group.zone, handle, group.blocks());
+        }
+        for group in chunk.groups.iter() {
+            self.zones.note_garbage(group.zone);
+        }
+    }
+
+    /// Takes a zone out of its pool: it gets no more records.
+    pub(crate) fn retire(&mut self, zone: ZoneId, status: ZoneStatus) {
+        self.writers.remove(&zone);
+        self.pools.remove(zone);
+        for open in self.open.values_mut() {
+            if open.zone == Some(zone) {
+                open.zone = None;
+            }
+        }
+        self.zones.set_status(zone, status);
+        self.zones.note_garbage(zone);
+    }
+
+    /// A chunk as callers see it. `limit` is the blocks a chunk of its stream may take.
+    pub(crate) fn stat(&self, handle: Handle, chunk: &Chunk, limit: u32, append_max: u64) -> ChunkStat {
+        let room = match self.open.get(&handle) {
+            Some(open) if !chunk.sealed && !open.sealing => {
+                let blocks = shingle_base::Blocks(u64::from(limit.saturating_sub(open.footprint)));
+                shingle_record::sliced_capacity(blocks).min(append_max).min(u64::from(u32::MAX - open.tail))
+            }
+            _ => 0,
+        };
+        ChunkStat { id: chunk.id, stream: chunk.stream, size: u64::from(chunk.size), sealed: chunk.sealed, room }
+    }
+
+    /// Appends that wait or are being written.
+    pub(crate) fn queued_appends(&self) -> u64 {
+        self.open.values().map(|open| u64::from(open.inflight) + open.queue.len() as u64).sum()
+    }
+}

@@ -1,0 +1,428 @@
+//! The store: its parts, and the calls that callers make.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{BLOCK_SIZE, Blocks, ChunkId, StoreId};
+use shingle_record::{MetaLog, SequenceSource};
+use shingle_runtime::Runtime;
+use shingle_zoned::{Geometry, ZonedDevice};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::client::Request;
+use crate::config::Options;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flush::Flusher;
+use crate::format::{CHUNK_BYTES, JournalEntry, RECORD_BYTES};
+use crate::gc::{GcState, Throttle};
+use crate::layout::Layout;
+use crate::state::State;
+use crate::stats::{Counters, Forecast, ZoneTrend};
+use crate::table::{Chunk, Handle};
+use crate::types::{ChunkStat, StoreStat, Stream};
+use crate::writer::OpenChunk;
+use crate::zones::ZoneStatus;
+
+/// The largest append, where zones are large enough for it.
+const APPEND_MAX: u64 = 16 << 20;
+
+/// Everything the tasks of one store share.
+pub(crate) struct Inner {
+    pub(crate) rt: Runtime,
+    pub(crate) dev: Rc<dyn ZonedDevice>,
+    pub(crate) geometry: Geometry,
+    pub(crate) options: Options,
+    pub(crate) store: StoreId,
+    pub(crate) layout: Layout,
+    pub(crate) sequence: SequenceSource,
+    pub(crate) log: MetaLog,
+    pub(crate) flush: Rc<Flusher>,
+    pub(crate) throttle: Throttle,
+    pub(crate) trend: RefCell<ZoneTrend>,
+    pub(crate) state: RefCell<State>,
+    /// Blocks of records that a zone holds beside its head.
+    pub(crate) zone_room: u32,
+    /// The longest append in bytes.
+    pub(crate) append_max: u64,
+    /// Wakes the task that opens, closes and resets zones.
+    pub(crate) keeper: Notify,
+    pub(crate) gc_wake: Notify,
+    pub(crate) gc: RefCell<GcState>,
+    pub(crate) checkpoint_wake: Notify,
+    pub(crate) checkpoint_lock: tokio::sync::Mutex<()>,
+    pub(crate) closing: Cell<bool>,
+}
+
+/// What `Inner` is made of once recovery is done.
+pub(crate) struct Parts {
+    pub(crate) rt: Runtime,
+    pub(crate) dev: Rc<dyn ZonedDevice>,
+    pub(crate) options: Options,
+    pub(crate) store: StoreId,
+    pub(crate) layout: Layout,
+    pub(crate) sequence: SequenceSource,
+    pub(crate) log: MetaLog,
+    pub(crate) state: State,
+}
+
+/// A chunk store on one zoned drive. A cheap handle; stays on the thread of its runtime.
+///
+/// Other threads go through [`ChunkClient`](crate::ChunkClient), whose documentation holds for the calls here too.
+#[derive(Clone)]
+pub struct ChunkStore {
+    pub(crate) inner: Rc<Inner>,
+}
+
+impl Inner {
+    pub(crate) fn new(parts: Parts) -> Rc<Self> {
+        let geometry = parts.dev.geometry().clone();
+        let zone_room = (geometry.zone_capacity.0 - 1).min(u64::from(u32::MAX)) as u32;
+        let append_max = shingle_record::sliced_capacity(Blocks(u64::from(zone_room))).min(APPEND_MAX);
+        Rc::new(Self {
+            flush: Flusher::new(parts.rt.clone(), parts.dev.clone()),
+            throttle: Throttle::new(parts.options.gc_latency_factor),
+            trend: RefCell::default(),
+            state: RefCell::new(parts.state),
+            zone_room,
+            append_max,
+            keeper: Notify::new(),
+            gc_wake: Notify::new(),
+            gc: RefCell::default(),
+            checkpoint_wake: Notify::new(),
+            checkpoint_lock: tokio::sync::Mutex::new(()),
+            closing: Cell::new(false),
+            geometry,
+            rt: parts.rt,
+            dev: parts.dev,
+            options: parts.options,
+            store: parts.store,
+            layout: parts.layout,
+            sequence: parts.sequence,
+            log: parts.log,
+        })
+    }
+
+    /// Journals a change that the caller has made in memory already, in the same step (see `checkpoint`), and waits
+    /// until it is durable. If it cannot be made so, the store stops: memory is ahead of the drive.
+    pub(crate) async fn journal(self: &Rc<Self>, entry: JournalEntry, sequence: u64) -> Result<()> {
+        let written = self.log.append(entry.encode(), sequence);
+        self.state.borrow_mut().counters.journal_entries += 1;
+        if self.log.needs_checkpoint() {
+            self.checkpoint_wake.notify_one();
+        }
+        match written.await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let why = format!("the journal could not be written: {error}");
+                self.state.borrow_mut().stopped.get_or_insert(why.clone());
+                self.fail_all(&why);
+                Err(Error::new(ErrorKind::Stopped, format!("the chunk store has stopped: {why}")).caused_by(error))
+            }
+        }
+    }
+
+    /// Waits until the journal takes another entry. A checkpoint makes room where there is none.
+    pub(crate) async fn journal_room(self: &Rc<Self>) -> Result<()> {
+        while !self.log.has_journal_room() {
+            self.state.borrow().running()?;
+            self.checkpoint().await?;
+        }
+        self.state.borrow().running()
+    }
+
+    /// Fails every append that waits; used when the store stops.
+    pub(crate) fn fail_all(self: &Rc<Self>, why: &str) {
+        let mut state = self.state.borrow_mut();
+        let handles: Vec<Handle> = state.open.keys().copied().collect();
+        for handle in handles {
+            self.fail_appends(&mut state, handle, ErrorKind::Stopped, why);
+        }
+        self.keeper.notify_one();
+        self.gc_wake.notify_one();
+        self.checkpoint_wake.notify_one();
+    }
+
+    async fn create(self: &Rc<Self>, id: ChunkId, stream: Stream) -> Result<()> {
+        self.journal_room().await?;
+        let sequence = {
+            let mut state = self.state.borrow_mut();
+            state.running()?;
+            if state.chunks.find(id).is_some() {
+                return Err(Error::new(ErrorKind::Exists, "a chunk of this id exists").of(id));
+            }
+            let bytes = (state.chunks.len() as u64 + 1) * CHUNK_BYTES + state.records * RECORD_BYTES;
+            if !self.log.room_for_checkpoint(bytes) {
+                let why = "the metazones are too small for one more chunk; delete chunks, or store larger ones";
+                return Err(Error::new(ErrorKind::NoSpace, why).of(id));
+            }
+            let sequence = self.sequence.next();
+            let handle = state.chunks.insert(Chunk::new(id, stream, sequence));
+            state.open.insert(handle, OpenChunk { creating: true, ..OpenChunk::default() });
+            sequence
+        };
+        self.journal(JournalEntry::Create { id, stream }, sequence).await?;
+        let mut state = self.state.borrow_mut();
+        if let Some(handle) = state.chunks.find(id)
+            && let Some(open) = state.open.get_mut(&handle)
+        {
+            open.creating = false;
+        }
+        Ok(())
+    }
+
+    async fn seal(self: &Rc<Self>, id: ChunkId) -> Result<u64> {
+        let (handle, birth) = {
+            let mut state = self.state.borrow_mut();
+            state.running()?;
+            let (handle, chunk) = state.chunk(id)?;
+            if chunk.sealed {
+                return Ok(u64::from(chunk.size));
+            }
+            let birth = chunk.birth;
+            if let Some(open) = state.open.get_mut(&handle) {
+                open.sealing = true;
+            }
+            (handle, birth)
+        };
+        self.finish_seal(handle, birth).await
+    }
+
+    /// Seals the chunk of that handle and birth, which is marked as sealing.
+    pub(crate) async fn finish_seal(self: &Rc<Self>, handle: Handle, birth: u64) -> Result<u64> {
+        self.drained(handle).await;
+        self.journal_room().await?;
+        let absent = || Error::new(ErrorKind::NotFound, "the chunk was deleted while it was being sealed");
+        let (entry, sequence, size) = {
+            let mut state = self.state.borrow_mut();
+            if state.open.get(&handle).is_some_and(|open| open.deleting) {
+                return Err(absent());
+            }
+            let chunk = state.chunks.get_mut(handle).filter(|chunk| chunk.birth == birth).ok_or_else(absent)?;
+            if chunk.sealed {
+                return Ok(u64::from(chunk.size));
+            }
+            chunk.sealed = true;
+            chunk.groups.shrink();
+            let (id, size) = (chunk.id, chunk.size);
+            state.open.remove(&handle);
+            (JournalEntry::Seal { id, size }, self.sequence.next(), size)
+        };
+        self.journal(entry, sequence).await?;
+        Ok(u64::from(size))
+    }
+
+    async fn delete(self: &Rc<Self>, id: ChunkId) -> Result<()> {
+        let handle = {
+            let mut state = self.state.borrow_mut();
+            state.running()?;
+            let (handle, _) = state.chunk(id)?;
+            // An entry for a sealed chunk hides it, too, while the journal may make us wait.
+            let open = state.open.entry(handle).or_default();
+            open.deleting = true;
+            self.fail_appends(&mut state, handle, ErrorKind::NotFound, "the chunk is being deleted");
+            handle
+        };
+        self.drained(handle).await;
+        if let Err(error) = self.journal_room().await {
+            if let Some(open) = self.state.borrow_mut().open.get_mut(&handle) {
+                open.deleting = false;
+            }
+            return Err(error);
+        }
+        let sequence = {
+            let mut state = self.state.borrow_mut();
+            state.remove_chunk(handle);
+            self.sequence.next()
+        };
+        let journaled = self.journal(JournalEntry::Delete { id }, sequence).await;
+        self.keeper.notify_one();
+        journaled
+    }
+
+    fn stat(&self, id: ChunkId) -> Result<ChunkStat> {
+        let state = self.state.borrow();
+        let (handle, chunk) = state.chunk(id)?;
+        Ok(state.stat(handle, chunk, self.chunk_limit(chunk.stream), self.append_max))
+    }
+
+    fn list(&self, after: Option<ChunkId>, limit: usize) -> Vec<ChunkStat> {
+        let state = self.state.borrow();
+        let seen = |handle: &Handle| !state.open.get(handle).is_some_and(OpenChunk::hidden);
+        let chunks = state.chunks.after(after).filter(|(handle, _)| seen(handle)).take(limit);
+        chunks
+            .map(|(handle, chunk)| state.stat(handle, chunk, self.chunk_limit(chunk.stream), self.append_max))
+            .collect()
+    }
+
+    /// The drive's space. (Zones that were lost or turned read-only count for nothing.)
+    pub(crate) fn store_stat(&self) -> StoreStat {
+        let state = self.state.borrow();
+        let block = BLOCK_SIZE as u64;
+        let mut stat = StoreStat { chunks: state.chunks.len() as u64, ..StoreStat::default() };
+        stat.queued_appends = state.queued_appends();
+        for (_, zone) in state.zones.iter() {
+            let room = u64::from(self.zone_room.saturating_sub(zone.written.saturating_sub(1))) * block;
+            stat.live_bytes += u64::from(zone.live) * block;
+            match zone.status {
+                ZoneStatus::Free | ZoneStatus::Garbage => stat.free_bytes += u64::from(self.zone_room) * block,
+                ZoneStatus::Opened | ZoneStatus::Activated => {
+                    stat.free_bytes += room;
+                    stat.garbage_bytes += u64::from(zone.garbage()) * block;
+                }
+                ZoneStatus::Closed => stat.garbage_bytes += u64::from(self.zone_room - zone.live.min(self.zone_room)) * block,
+                ZoneStatus::ReadOnly | ZoneStatus::Offline => continue,
+            }
+            stat.capacity_bytes += u64::from(self.zone_room) * block;
+        }
+        let kept = u64::from(crate::keeper::GC_RESERVE) * u64::from(self.zone_room) * block;
+        stat.free_bytes = stat.free_bytes.saturating_sub(kept);
+        stat
+    }
+}
+
+impl ChunkStore {
+    /// The store's identity.
+    pub fn id(&self) -> StoreId {
+        self.inner.store
+    }
+
+    /// How the drive is divided.
+    pub fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    /// See [`ChunkClient::create`](crate::ChunkClient::create).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create(&self, id: ChunkId, stream: Stream) -> Result<()> {
+        self.inner.create(id, stream).await
+    }
+
+    /// See [`ChunkClient::append`](crate::ChunkClient::append).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn append(&self, id: ChunkId, offset: u64, data: Vec<Bytes>) -> Result<u64> {
+        let (reply, answer) = oneshot::channel();
+        self.inner.start_append(id, offset, data, reply);
+        answer.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Stopped, "the chunk store has stopped").of(id)))
+    }
+
+    /// See [`ChunkClient::read`](crate::ChunkClient::read).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read(&self, id: ChunkId, offset: u64, length: u64) -> Result<Bytes> {
+        self.inner.read(id, offset, length).await
+    }
+
+    /// See [`ChunkClient::seal`](crate::ChunkClient::seal).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn seal(&self, id: ChunkId) -> Result<u64> {
+        self.inner.seal(id).await
+    }
+
+    /// See [`ChunkClient::delete`](crate::ChunkClient::delete).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn delete(&self, id: ChunkId) -> Result<()> {
+        self.inner.delete(id).await
+    }
+
+    /// One chunk.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn stat(&self, id: ChunkId) -> Result<ChunkStat> {
+        self.inner.stat(id)
+    }
+
+    /// Chunks with ids above `after`, by id, at most `limit`.
+    pub fn list(&self, after: Option<ChunkId>, limit: usize) -> Vec<ChunkStat> {
+        self.inner.list(after, limit)
+    }
+
+    /// The drive's space.
+    pub fn store_stat(&self) -> StoreStat {
+        self.inner.store_stat()
+    }
+
+    /// What the store has done since it was opened.
+    pub fn counters(&self) -> Counters {
+        self.inner.state.borrow().counters
+    }
+
+    /// When free zones will run out.
+    pub fn forecast(&self) -> Forecast {
+        self.inner.trend.borrow().forecast()
+    }
+
+    /// Writes a checkpoint, so that the next opening has little to replay.
+    ///
+    /// # Errors
+    /// `Device` if it could not be written; the store goes on from the one before.
+    pub async fn checkpoint(&self) -> Result<()> {
+        self.inner.checkpoint().await
+    }
+
+    /// Answers requests until all clients are gone, then closes the store.
+    ///
+    /// Appends take their places in the order of the requests; everything else runs side by side.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub async fn serve(&self, mut requests: mpsc::Receiver<Request>) -> Result<()> {
+        while let Some(request) = requests.recv().await {
+            self.answer(request);
+        }
+        self.close().await
+    }
+
+    /// Begins to answer one request.
+    fn answer(&self, request: Request) {
+        let store = self.clone();
+        // A caller that went away needs no answer.
+        match request {
+            Request::Append { id, offset, data, reply } => self.inner.start_append(id, offset, data, reply),
+            Request::Stat { id, reply } => drop(reply.send(self.stat(id))),
+            Request::List { after, limit, reply } => drop(reply.send(Ok(self.list(after, limit)))),
+            Request::StoreStat { reply } => drop(reply.send(Ok(self.store_stat()))),
+            Request::Create { id, stream, reply } => {
+                self.inner.rt.spawn(async move { drop(reply.send(store.create(id, stream).await)) });
+            }
+            Request::Read { id, offset, length, reply } => {
+                self.inner.rt.spawn(async move { drop(reply.send(store.read(id, offset, length).await)) });
+            }
+            Request::Seal { id, reply } => {
+                self.inner.rt.spawn(async move { drop(reply.send(store.seal(id).await)) });
+            }
+            Request::Delete { id, reply } => {
+                self.inner.rt.spawn(async move { drop(reply.send(store.delete(id).await)) });
+            }
+        }
+    }
+
+    /// Waits for outstanding appends, writes a checkpoint and stops. Nothing acknowledged depends on it: it only makes
+    /// the next opening quick.
+    ///
+    /// # Errors
+    /// `Device` if the checkpoint could not be written.
+    pub async fn close(&self) -> Result<()> {
+        if self.inner.closing.replace(true) {
+            return Ok(());
+        }
+        let handles: Vec<Handle> = self.inner.state.borrow().open.keys().copied().collect();
+        for handle in handles {
+            self.inner.drained(handle).await;
+        }
+        let result = if self.inner.state.borrow().stopped.is_none() { self.inner.checkpoint().await } else { Ok(()) };
+        self.inner.state.borrow_mut().stopped.get_or_insert_with(|| "it was closed".to_owned());
+        self.inner.fail_all("it was closed");
+        result
+    }
+}

@@ -1,0 +1,132 @@
+//! The chunk metadata table: every chunk by id, in little memory. (SMRstore, section 5.3, Figure 11.)
+//!
+//! # Invariants
+//! - TAB-1: a handle stays the same chunk's until that chunk is removed; `birth` tells two lives of an id apart.
+
+use std::collections::BTreeMap;
+
+use shingle_base::ChunkId;
+
+use crate::index::Groups;
+use crate::types::Stream;
+
+/// A chunk's number in the table, reused after the chunk is gone.
+pub(crate) type Handle = u32;
+
+/// One chunk. What only chunks that are being written need is in [`crate::writer::OpenChunk`].
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) id: ChunkId,
+    pub(crate) groups: Groups,
+    /// The sequence number of its creation; records with lower numbers belong to an earlier chunk of its id.
+    pub(crate) birth: u64,
+    /// Durable bytes.
+    pub(crate) size: u32,
+    pub(crate) stream: Stream,
+    pub(crate) sealed: bool,
+}
+
+impl Chunk {
+    pub(crate) fn new(id: ChunkId, stream: Stream, birth: u64) -> Self {
+        Self { id, groups: Groups::default(), birth, size: 0, stream, sealed: false }
+    }
+}
+
+/// Chunks in segments that never move, so that growth copies nothing and wastes less than a segment.
+const SEGMENT: usize = 1024;
+
+/// All chunks.
+#[derive(Default)]
+pub(crate) struct ChunkTable {
+    by_id: BTreeMap<ChunkId, Handle>,
+    segments: Vec<Vec<Option<Chunk>>>,
+    free: Vec<Handle>,
+}
+
+impl ChunkTable {
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn find(&self, id: ChunkId) -> Option<Handle> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The chunk of a handle, unless it is gone.
+    pub(crate) fn get(&self, handle: Handle) -> Option<&Chunk> {
+        self.segments.get(handle as usize / SEGMENT)?.get(handle as usize % SEGMENT)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut Chunk> {
+        self.segments.get_mut(handle as usize / SEGMENT)?.get_mut(handle as usize % SEGMENT)?.as_mut()
+    }
+
+    /// Adds a chunk, whose id must be new.
+    pub(crate) fn insert(&mut self, chunk: Chunk) -> Handle {
+        let id = chunk.id;
+        let handle = match self.free.pop() {
+            Some(handle) => {
+                self.segments[handle as usize / SEGMENT][handle as usize % SEGMENT] = Some(chunk);
+                handle
+            }
+            None => {
+                if self.segments.last().is_none_or(|segment| segment.len() == SEGMENT) {
+                    self.segments.push(Vec::with_capacity(SEGMENT));
+                }
+                let segment = self.segments.len() - 1;
+                self.segments[segment].push(Some(chunk));
+                (segment * SEGMENT + self.segments[segment].len() - 1) as Handle
+            }
+        };
+        let earlier = self.by_id.insert(id, handle);
+        debug_assert!(earlier.is_none(), "TAB-1");
+        handle
+    }
+
+    /// Removes a chunk and returns what it was.
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<Chunk> {
+        let slot = self.segments.get_mut(handle as usize / SEGMENT)?.get_mut(handle as usize % SEGMENT)?;
+        let chunk = slot.take()?;
+        self.by_id.remove(&chunk.id);
+        self.free.push(handle);
+        Some(chunk)
+    }
+
+    /// Chunks with ids above `after`, by id.
+    pub(crate) fn after(&self, after: Option<ChunkId>) -> impl Iterator<Item = (Handle, &Chunk)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        self.by_id.range((from, Unbounded)).filter_map(|(_, &handle)| Some((handle, self.get(handle)?)))
+    }
+
+    /// All handles, by id.
+    pub(crate) fn handles(&self) -> Vec<Handle> {
+        self.by_id.values().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_found_by_id_and_listed_in_order() {
+        let mut table = ChunkTable::default();
+        let handles: Vec<_> = (0..3000u64)
+            .map(|number| {
+                let id = ChunkId::from_u64(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+                (id, table.insert(Chunk::new(id, Stream::Data, number)))
+            })
+            .collect();
+        for &(id, handle) in &handles {
+            assert_eq!(table.find(id), Some(handle));
+        }
+        let listed: Vec<_> = table.after(None).map(|(_, chunk)| chunk.id).collect();
+        assert!(listed.is_sorted() && listed.len() == 3000);
+        let (id, handle) = handles[1500];
+        assert_eq!(table.remove(handle).unwrap().id, id);
+        assert!(table.get(handle).is_none() && table.find(id).is_none() && table.remove(handle).is_none());
+        assert_eq!(table.insert(Chunk::new(id, Stream::Gc, 9)), handle, "the handle is used again");
+        assert_eq!(table.after(Some(listed[10])).next().unwrap().1.id, listed[11]);
+    }
+}

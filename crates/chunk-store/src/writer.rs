@@ -1,0 +1,510 @@
+//! The append path: from a call to a durable record. (SMRstore, sections 5.1 and 5.3.)
+//!
+//! An append waits in its chunk's queue until a zone is found, then in the zone's queue until the write before it is
+//! done. All that waits for a zone leaves in one device write, neighbours of one chunk joined in one record.
+//!
+//! # Invariants
+//! - APP-1: at most one write is in flight in a zone, so a zone's records become durable in the order of their blocks.
+//! - APP-2: a chunk moves to another zone only once all its records in the old one are durable, so a power cut leaves
+//!   it a prefix of what was appended.
+//! - APP-3: an append is one record or part of one: a power cut leaves all of it or nothing.
+//! - APP-4: an append that is tried again after a write error covers the same range, so that two copies of it which
+//!   both survive are interchangeable.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shingle_base::{ChunkId, ZoneId};
+use shingle_record::{Place, frame_sliced, sliced_record_blocks};
+use shingle_runtime::Instant;
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
+use tokio::sync::oneshot;
+
+use crate::client::Reply;
+use crate::error::{Error, ErrorKind};
+use crate::format::RecordKind;
+use crate::index::Located;
+use crate::pools::PoolId;
+use crate::state::State;
+use crate::store::Inner;
+use crate::table::Handle;
+use crate::types::Stream;
+use crate::zones::ZoneStatus;
+
+/// Zones an append is tried in before the drive is taken to be unwritable.
+const TRIES_MAX: u32 = 8;
+
+/// What only a chunk that is being written needs.
+#[derive(Default)]
+pub(crate) struct OpenChunk {
+    /// Bytes, counting appends without an answer.
+    pub(crate) tail: u32,
+    /// Blocks its records take, counting those without an answer at their largest.
+    pub(crate) footprint: u32,
+    /// Where its records go.
+    pub(crate) zone: Option<ZoneId>,
+    /// Appends in that zone's queue or write.
+    pub(crate) inflight: u32,
+    /// Appends that have no zone yet.
+    pub(crate) queue: VecDeque<Pending>,
+    /// Whether it is in a queue of starved chunks.
+    pub(crate) starved: bool,
+    /// Its creation is not durable yet.
+    pub(crate) creating: bool,
+    /// It takes no more appends.
+    pub(crate) sealing: bool,
+    /// It is being deleted.
+    pub(crate) deleting: bool,
+    /// Who waits for its last append.
+    pub(crate) drained: Vec<oneshot::Sender<()>>,
+}
+
+impl OpenChunk {
+    /// A chunk that goes on at `size`.
+    pub(crate) fn at(size: u32, footprint: u32) -> Self {
+        Self { tail: size, footprint, ..Self::default() }
+    }
+
+    /// Whether callers do not see it: not created yet, or deleted.
+    pub(crate) fn hidden(&self) -> bool {
+        self.creating || self.deleting
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.inflight == 0 && self.queue.is_empty()
+    }
+}
+
+/// A caller that waits for bytes up to `end`.
+struct Waiter {
+    end: u32,
+    began: Instant,
+    reply: Reply<u64>,
+}
+
+/// An append without an answer, or several that are one record (APP-4).
+pub(crate) struct Pending {
+    handle: Handle,
+    offset: u32,
+    length: u32,
+    /// Blocks of its record.
+    blocks: u32,
+    data: Vec<Bytes>,
+    waiters: Vec<Waiter>,
+    /// Zones it failed in. Once above zero it is joined with nothing.
+    tries: u32,
+}
+
+impl Pending {
+    /// Takes in the append that follows, to make one record of both.
+    fn join(&mut self, next: Self) {
+        self.length += next.length;
+        self.blocks = sliced_record_blocks(u64::from(self.length)).0 as u32;
+        self.data.extend(next.data);
+        self.waiters.extend(next.waiters);
+    }
+}
+
+/// The writing end of a zone in a pool.
+pub(crate) struct ZoneWriter {
+    /// Where the next record goes.
+    next: u32,
+    /// Blocks that `queue` takes at most.
+    reserved: u32,
+    capacity: u32,
+    queue: VecDeque<Pending>,
+    writing: bool,
+}
+
+impl ZoneWriter {
+    pub(crate) fn new(next: u32, capacity: u32) -> Self {
+        Self { next, reserved: 0, capacity, queue: VecDeque::new(), writing: false }
+    }
+
+    fn room(&self) -> u32 {
+        self.capacity - self.next - self.reserved
+    }
+
+    /// Whether nothing is queued or in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.writing && self.queue.is_empty()
+    }
+
+    fn enqueue(&mut self, pending: Pending) {
+        self.reserved += pending.blocks;
+        self.queue.push_back(pending);
+    }
+}
+
+/// A record on its way to the drive.
+struct Framed {
+    located: Located,
+    pending: Pending,
+}
+
+/// One device write.
+struct Batch {
+    start: u32,
+    pieces: Vec<Bytes>,
+    records: Vec<Framed>,
+}
+
+impl Inner {
+    /// Begins an append; its answer goes to `reply`. Takes its place among the chunk's appends at once.
+    pub(crate) fn start_append(self: &Rc<Self>, id: ChunkId, offset: u64, data: Vec<Bytes>, reply: Reply<u64>) {
+        let mut state = self.state.borrow_mut();
+        match self.admit(&mut state, id, offset, data) {
+            Ok((handle, mut pending)) => {
+                pending.waiters.push(Waiter { end: pending.offset + pending.length, began: self.rt.now(), reply });
+                if let Some(open) = state.open.get_mut(&handle) {
+                    open.queue.push_back(pending);
+                }
+                self.place(&mut state, handle);
+            }
+            Err(error) => {
+                // A caller that went away needs no answer; so at every reply below.
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    /// Checks an append and takes its bytes out of the chunk's room.
+    fn admit(&self, state: &mut State, id: ChunkId, offset: u64, data: Vec<Bytes>) -> crate::Result<(Handle, Pending)> {
+        state.running()?;
+        let (handle, chunk) = state.chunk(id)?;
+        let (sealed, size, stream) = (chunk.sealed, chunk.size, chunk.stream);
+        let error = |kind, text: String| Err(Error::new(kind, text).of(id));
+        let Some(open) = state.open.get_mut(&handle).filter(|open| !sealed && !open.sealing) else {
+            let size = u64::from(size);
+            // A retry of the append that came before the seal learns that it succeeded.
+            let length: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+            if length > 0 && offset.checked_add(length).is_some_and(|end| end <= size) {
+                return error(ErrorKind::WrongOffset { size }, format!("append at {offset}, but the chunk ends at {size}"));
+            }
+            return error(ErrorKind::Sealed, "the chunk is sealed; append to another one".to_owned());
+        };
+        let tail = u64::from(open.tail);
+        if offset != tail {
+            return error(
+                ErrorKind::WrongOffset { size: tail },
+                format!("append at {offset}, but the chunk ends at {tail}"),
+            );
+        }
+        let length: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+        if length == 0 || length > self.append_max {
+            let text = format!("an append takes 1 to {} bytes, not {length}", self.append_max);
+            return error(ErrorKind::Invalid, text);
+        }
+        let blocks = sliced_record_blocks(length).0 as u32;
+        if open.footprint + blocks > self.chunk_limit(stream) || tail + length > u64::from(u32::MAX) {
+            return error(ErrorKind::ChunkFull, "the chunk has reached its size limit; seal it".to_owned());
+        }
+        open.tail += length as u32;
+        open.footprint += blocks;
+        let pending =
+            Pending { handle, offset: offset as u32, length: length as u32, blocks, data, waiters: Vec::new(), tries: 0 };
+        Ok((handle, pending))
+    }
+
+    /// Moves a chunk's waiting appends to a zone, as far as there is room (APP-2).
+    pub(crate) fn place(self: &Rc<Self>, state: &mut State, handle: Handle) {
+        let Some(stream) = state.chunks.get(handle).map(|chunk| chunk.stream) else { return };
+        let pool = state.pools.of(stream);
+        loop {
+            let State { open, writers, pools, zones, starved, .. } = state;
+            let Some(open) = open.get_mut(&handle) else { return };
+            let Some(front) = open.queue.front() else { return };
+            if let Some(zone) = open.zone {
+                let writer = writers.get_mut(&zone);
+                if let Some(writer) = writer.filter(|writer| writer.room() >= front.blocks) {
+                    if let Some(pending) = open.queue.pop_front() {
+                        open.inflight += 1;
+                        writer.enqueue(pending);
+                    }
+                    if !writer.writing {
+                        writer.writing = true;
+                        self.rt.spawn(self.clone().drain(zone));
+                    }
+                    continue;
+                }
+                if open.inflight > 0 {
+                    return;
+                }
+                open.zone = None;
+                let need = front.blocks;
+                self.retire_if_spent(state, zone, need);
+                continue;
+            }
+            let need = front.blocks;
+            let random = if self.options.placement.allocation == crate::config::Allocation::Random { self.rt.random() } else { 0 };
+            let chosen = pools.choose(pool, random, |zone| writers.get(&zone).is_some_and(|writer| writer.room() >= need));
+            match chosen {
+                Some(zone) => {
+                    open.zone = Some(zone);
+                    zones.set_status(zone, ZoneStatus::Activated);
+                }
+                None => {
+                    if !open.starved {
+                        open.starved = true;
+                        starved[pool].push_back(handle);
+                    }
+                    self.keeper.notify_one();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tries the starved chunks of all pools again, oldest first.
+    pub(crate) fn place_starved(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        for pool in state.pools.ids() {
+            for handle in std::mem::take(&mut state.starved[pool]) {
+                if let Some(open) = state.open.get_mut(&handle) {
+                    open.starved = false;
+                    self.place(&mut state, handle);
+                }
+            }
+        }
+    }
+
+    /// Closes an idle zone that has no room for a record of `need` blocks and little room at all.
+    fn retire_if_spent(&self, state: &mut State, zone: ZoneId, need: u32) {
+        let spent = state.writers.get(&zone).is_some_and(|writer| {
+            writer.is_idle() && writer.room() < need.min(writer.capacity / 16)
+        });
+        if spent {
+            self.close_zone(state, zone);
+        }
+    }
+
+    /// Closes the fullest idle zone of a pool whose zones are all too full for what waits for them.
+    pub(crate) fn close_fullest(&self, state: &mut State, pool: PoolId) {
+        let idle = state.pools.zones(pool).iter().filter_map(|&zone| {
+            let writer = state.writers.get(&zone).filter(|writer| writer.is_idle())?;
+            (state.zones.get(zone).status == ZoneStatus::Activated).then_some((writer.room(), zone))
+        });
+        if let Some((_, zone)) = idle.min() {
+            self.close_zone(state, zone);
+        }
+    }
+
+    /// Takes an idle zone out of service for good (ZONE-1) and gives its open resource back to the drive.
+    pub(crate) fn close_zone(&self, state: &mut State, zone: ZoneId) {
+        state.retire(zone, ZoneStatus::Closed);
+        state.releasing.push(zone);
+        self.keeper.notify_one();
+    }
+
+    /// Writes what waits for `zone` until nothing does (APP-1).
+    async fn drain(self: Rc<Self>, zone: ZoneId) {
+        loop {
+            let Some(batch) = self.next_batch(zone) else { return };
+            let at = self.geometry.start_of(zone) + shingle_base::Blocks(u64::from(batch.start));
+            match self.flush.write(at, batch.pieces).await {
+                Ok(()) => self.commit(zone, batch.records),
+                Err(error) => {
+                    self.write_failed(zone, batch.records, &error).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Frames what waits for `zone`; `None`, and the zone is idle, if nothing does.
+    fn next_batch(self: &Rc<Self>, zone: ZoneId) -> Option<Batch> {
+        let mut state = self.state.borrow_mut();
+        let State { writers, zones, chunks, open, counters, .. } = &mut *state;
+        let writer = writers.get_mut(&zone)?;
+        if writer.queue.is_empty() {
+            writer.writing = false;
+            let full = writer.room() == 0;
+            if full {
+                self.close_zone(&mut state, zone);
+            }
+            if state.starved.iter().any(|waiting| !waiting.is_empty()) {
+                // An idle zone can be closed to make place for another.
+                self.keeper.notify_one();
+            }
+            return None;
+        }
+        let mut batch = Batch { start: writer.next, pieces: Vec::new(), records: Vec::new() };
+        let mut bytes = 0;
+        while let Some(mut pending) = writer.queue.pop_front() {
+            writer.reserved -= pending.blocks;
+            while pending.tries == 0
+                && let Some(next) = writer.queue.front()
+                && next.tries == 0
+                && next.handle == pending.handle
+                && (pending.length + next.length) as usize <= self.options.record_max
+                && let Some(next) = writer.queue.pop_front()
+            {
+                writer.reserved -= next.blocks;
+                let apart = pending.blocks + next.blocks;
+                pending.join(next);
+                if let Some(open) = open.get_mut(&pending.handle) {
+                    open.inflight -= 1;
+                    open.footprint -= apart - pending.blocks;
+                }
+            }
+            let (handle, offset, length) = (pending.handle, pending.offset, pending.length);
+            let Some(chunk) = chunks.get(handle) else { continue };
+            let located = Located { zone, block: writer.next, offset, length };
+            let place = Place { store: self.store, epoch: zones.get(zone).epoch, zone, block: writer.next };
+            let sequence = self.sequence.next();
+            let record = frame_sliced(RecordKind::Data.record_type(), &place, sequence, chunk.id, offset, &pending.data);
+            zones.get_mut(zone).last_write = sequence;
+            writer.next += located.blocks().0 as u32;
+            bytes += record.len();
+            counters.written_bytes += record.len() as u64;
+            counters.appended_bytes += u64::from(length);
+            batch.pieces.push(record);
+            batch.records.push(Framed { located, pending });
+            if bytes >= self.options.batch_max {
+                break;
+            }
+        }
+        zones.get_mut(zone).written = writer.next;
+        counters.writes += 1;
+        Some(batch)
+    }
+
+    /// Enters durable records into the index and answers their callers.
+    fn commit(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>) {
+        let now = self.rt.now();
+        let mut state = self.state.borrow_mut();
+        let mut touched = Vec::new();
+        for Framed { located, pending } in records {
+            let handle = pending.handle;
+            state.index(handle, located);
+            state.zones.get_mut(zone).indexed_to = located.block + located.blocks().0 as u32;
+            if let Some(open) = state.open.get_mut(&handle) {
+                open.inflight -= 1;
+            }
+            for waiter in pending.waiters {
+                state.counters.appends += 1;
+                self.throttle.observe(now.since(waiter.began), located.length);
+                let _ = waiter.reply.send(Ok(u64::from(waiter.end)));
+            }
+            if touched.last() != Some(&handle) {
+                touched.push(handle);
+            }
+        }
+        for handle in touched {
+            self.place(&mut state, handle);
+            self.note_drained(&mut state, handle);
+        }
+    }
+
+    /// Tells those who wait for a chunk's last append.
+    fn note_drained(&self, state: &mut State, handle: Handle) {
+        if let Some(open) = state.open.get_mut(&handle)
+            && open.is_drained()
+        {
+            for waiter in open.drained.drain(..) {
+                let _ = waiter.send(());
+            }
+        }
+    }
+
+    /// A write to `zone` failed: the zone takes no more, and what was on its way goes elsewhere (APP-4).
+    async fn write_failed(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>, error: &Arc<DeviceError>) {
+        tracing::warn!(zone = zone.0, %error, "a write failed; its zone is closed and the data goes elsewhere");
+        let gone = matches!(error.kind, DeviceErrorKind::Gone);
+        let found = if gone { None } else { self.dev.report(zone, 1).await.ok() };
+        let status = match found.as_deref().and_then(|zones| zones.first()).map(|info| info.state) {
+            Some(ZoneState::ReadOnly) => ZoneStatus::ReadOnly,
+            Some(ZoneState::Offline) => ZoneStatus::Offline,
+            _ => ZoneStatus::Closed,
+        };
+        let mut state = self.state.borrow_mut();
+        state.counters.write_errors += 1;
+        let waiting = state.writers.get_mut(&zone).map(|writer| std::mem::take(&mut writer.queue)).unwrap_or_default();
+        let slot = state.zones.get_mut(zone);
+        // What the failed write left behind is dead: recovery looks at it again and finds the same ranges elsewhere.
+        slot.written = slot.written.max(slot.indexed_to);
+        if status == ZoneStatus::Closed && !gone {
+            self.close_zone(&mut state, zone);
+        } else {
+            state.retire(zone, status);
+            self.keeper.notify_one();
+        }
+        let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
+        retries.iter_mut().for_each(|pending| pending.tries += 1);
+        retries.extend(waiting);
+        let mut handles: Vec<Handle> = retries.iter().map(|pending| pending.handle).collect();
+        handles.sort_unstable();
+        handles.dedup();
+        for pending in retries.into_iter().rev() {
+            if let Some(open) = state.open.get_mut(&pending.handle) {
+                open.inflight -= 1;
+                open.queue.push_front(pending);
+            }
+        }
+        if gone {
+            state.stopped.get_or_insert_with(|| error.to_string());
+        }
+        for handle in handles {
+            let hopeless = |open: &OpenChunk| open.queue.front().is_some_and(|front| front.tries >= TRIES_MAX);
+            if gone || state.open.get(&handle).is_some_and(hopeless) {
+                self.fail_appends(&mut state, handle, ErrorKind::Device, &error.to_string());
+            } else {
+                self.place(&mut state, handle);
+            }
+        }
+    }
+
+    /// Fails all of a chunk's appends that have no zone. If any of them may have reached the drive, the chunk is
+    /// sealed at its last durable byte, so that what it left there can never be taken for later data.
+    pub(crate) fn fail_appends(self: &Rc<Self>, state: &mut State, handle: Handle, kind: ErrorKind, why: &str) {
+        let Some((id, birth)) = state.chunks.get(handle).map(|chunk| (chunk.id, chunk.birth)) else { return };
+        let Some(open) = state.open.get_mut(&handle) else { return };
+        let failed = std::mem::take(&mut open.queue);
+        let Some(first) = failed.front() else { return };
+        open.tail = first.offset;
+        let mut tried = false;
+        for pending in failed {
+            tried |= pending.tries > 0;
+            open.footprint = open.footprint.saturating_sub(pending.blocks);
+            for waiter in pending.waiters {
+                let _ = waiter.reply.send(Err(Error::new(kind, why).of(id)));
+            }
+        }
+        if tried && !open.sealing && !open.deleting {
+            open.sealing = true;
+            let inner = self.clone();
+            self.rt.spawn(async move {
+                if let Err(error) = inner.finish_seal(handle, birth).await {
+                    tracing::warn!(%error, "a chunk whose append failed could not be sealed");
+                }
+            });
+        }
+        self.note_drained(state, handle);
+    }
+
+    /// Waits until no append of the chunk is outstanding.
+    pub(crate) async fn drained(&self, handle: Handle) {
+        loop {
+            let waiting = {
+                let mut state = self.state.borrow_mut();
+                let Some(open) = state.open.get_mut(&handle).filter(|open| !open.is_drained()) else { return };
+                let (sender, receiver) = oneshot::channel();
+                open.drained.push(sender);
+                receiver
+            };
+            let _ = waiting.await;
+        }
+    }
+
+    /// The blocks that a chunk of `stream` may take. (SMRstore, section 5.4, strategy 2.)
+    pub(crate) fn chunk_limit(&self, stream: Stream) -> u32 {
+        let zone = self.zone_room;
+        if self.options.placement.zone_sized_chunks && stream != Stream::Meta {
+            zone
+        } else {
+            zone.min(self.options.small_chunk.0.min(u64::from(u32::MAX)) as u32)
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The zone table: what each data zone is doing, and what lies in it. (SMRstore, section 5.4, Figure 12.)
+//!
+//! ```text
+//! Free -> Opened -> Activated -> Closed -> Garbage -> Free
+//!           \___________________________________________/      (an opened zone that another stream needs more)
+//! ```
+//! Any zone can turn `ReadOnly` or `Offline`, for good.
+//!
+//! # Invariants
+//! - ZONE-1: a closed zone is not written again before it is reset.
+//! - ZONE-2: a zone is reset only when no chunk has a record in it, no reader uses it, and the reset is journaled.
+//! - ZONE-3: all records before `indexed_to` are in the index or dead, so recovery scans from there.
+
+use shingle_base::{Blocks, ZoneId};
+
+use crate::table::Handle;
+use crate::types::Stream;
+
+/// A data zone's place in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ZoneStatus {
+    /// Empty.
+    Free,
+    /// Open, holding nothing but its head; waiting in a pool.
+    Opened,
+    /// Open, holding records, taking more.
+    Activated,
+    /// Takes no more records.
+    Closed,
+    /// Holds nothing that lives; to be reset when free zones run short.
+    Garbage,
+    /// Readable, never writable again.
+    ReadOnly,
+    /// Lost, with what it held.
+    Offline,
+}
+
+impl ZoneStatus {
+    /// All, in the order of their numbers on the drive.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Free,
+        Self::Opened,
+        Self::Activated,
+        Self::Closed,
+        Self::Garbage,
+        Self::ReadOnly,
+        Self::Offline,
+    ];
+}
+
+/// One data zone.
+#[derive(Clone, Debug)]
+pub(crate) struct Zone {
+    pub(crate) status: ZoneStatus,
+    /// The stream its records belong to; without meaning for a free zone.
+    pub(crate) stream: Stream,
+    /// Its life: the sequence number of its head; zero before the first.
+    pub(crate) epoch: u64,
+    /// Blocks written or being written, head included.
+    pub(crate) written: u32,
+    /// ZONE-3.
+    pub(crate) indexed_to: u32,
+    /// Blocks of records that live.
+    pub(crate) live: u32,
+    /// When (by sequence number) a record was last written: how old its data is.
+    pub(crate) last_write: u64,
+    /// The chunk of each group that lies here (SMRstore: "live index groups").
+    pub(crate) groups: Vec<Handle>,
+    /// Readers and movers that rely on the zone's contents.
+    pub(crate) pins: u32,
+    /// Holds a record that could not be read: GC leaves it alone.
+    pub(crate) damaged: bool,
+}
+
+impl Zone {
+    pub(crate) fn new() -> Self {
+        Self {
+            status: ZoneStatus::Free,
+            stream: Stream::Data,
+            epoch: 0,
+            written: 0,
+            indexed_to: 0,
+            live: 0,
+            last_write: 0,
+            groups: Vec::new(),
+            pins: 0,
+            damaged: false,
+        }
+    }
+
+    /// Blocks of dead records.
+    pub(crate) fn garbage(&self) -> u32 {
+        // The head is neither.
+        self.written.saturating_sub(1).saturating_sub(self.live)
+    }
+}
+
+/// All data zones, by number on the drive.
+pub(crate) struct ZoneTable {
+    first: u32,
+    zones: Vec<Zone>,
+    counts: [u32; ZoneStatus::ALL.len()],
+}
+
+impl ZoneTable {
+    /// `count` free zones from `first`.
+    pub(crate) fn new(first: u32, count: u32) -> Self {
+        let mut counts = [0; ZoneStatus::ALL.len()];
+        counts[ZoneStatus::Free as usize] = count;
+        Self { first, zones: (0..count).map(|_| Zone::new()).collect(), counts }
+    }
+
+    /// Number of data zones.
+    pub(crate) fn len(&self) -> u32 {
+        self.zones.len() as u32
+    }
+
+    /// A zone known to be a data zone.
+    pub(crate) fn get(&self, zone: ZoneId) -> &Zone {
+        &self.zones[(zone.0 - self.first) as usize]
+    }
+
+    /// A zone known to be a data zone. Its status is changed by [`set_status`](Self::set_status) only.
+    pub(crate) fn get_mut(&mut self, zone: ZoneId) -> &mut Zone {
+        &mut self.zones[(zone.0 - self.first) as usize]
+    }
+
+    pub(crate) fn set_status(&mut self, zone: ZoneId, status: ZoneStatus) {
+        let slot = &mut self.zones[(zone.0 - self.first) as usize];
+        if matches!(slot.status, ZoneStatus::ReadOnly | ZoneStatus::Offline) && status != ZoneStatus::Offline {
+            return;
+        }
+        self.counts[slot.status as usize] -= 1;
+        self.counts[status as usize] += 1;
+        slot.status = status;
+    }
+
+    /// Number of zones of a status.
+    pub(crate) fn count(&self, status: ZoneStatus) -> u32 {
+        self.counts[status as usize]
+    }
+
+    /// All zones with their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ZoneId, &Zone)> {
+        self.zones.iter().enumerate().map(|(at, zone)| (ZoneId(self.first + at as u32), zone))
+    }
+
+    /// The first zone of a status, looking from after `from` and around.
+    pub(crate) fn next_of(&self, status: ZoneStatus, from: ZoneId) -> Option<ZoneId> {
+        if self.count(status) == 0 {
+            return None;
+        }
+        let count = self.len();
+        let start = from.0.saturating_sub(self.first).saturating_add(1);
+        (0..count)
+            .map(|step| (start + step) % count)
+            .find(|&at| self.zones[at as usize].status == status)
+            .map(|at| ZoneId(self.first + at))
+    }
+
+    /// A group of `chunk` now lies in `zone`.
+    pub(crate) fn add_group(&mut self, zone: ZoneId, chunk: Handle) {
+        self.get_mut(zone).groups.push(chunk);
+    }
+
+    /// `blocks` in `zone` now live.
+    pub(crate) fn add_live(&mut self, zone: ZoneId, blocks: Blocks) {
+        self.get_mut(zone).live += blocks.0 as u32;
+    }
+
+    /// A group of `chunk` with `blocks` is gone from `zone`. The caller notes garbage once its change is whole.
+    pub(crate) fn remove_group(&mut self, zone: ZoneId, chunk: Handle, blocks: Blocks) {
+        let slot = self.get_mut(zone);
+        if let Some(at) = slot.groups.iter().position(|&handle| handle == chunk) {
+            slot.groups.swap_remove(at);
+        }
+        slot.live = slot.live.saturating_sub(blocks.0 as u32);
+    }
+
+    /// A closed zone in which nothing lives is garbage.
+    pub(crate) fn note_garbage(&mut self, zone: ZoneId) {
+        let slot = self.get(zone);
+        if slot.status == ZoneStatus::Closed && slot.groups.is_empty() {
+            self.set_status(zone, ZoneStatus::Garbage);
+            self.get_mut(zone).damaged = false;
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The drives: how full and how busy each is, and which one takes the next file.
+
+use std::time::Duration;
+
+use shingle_base::StoreId;
+use shingle_chunk_store::{ChunkClient, StoreStat, Stream};
+use shingle_runtime::Instant;
+
+/// How long a drive that failed a command gets no new files.
+const COOL_DOWN: Duration = Duration::from_secs(10);
+/// How old a drive's figures may be.
+const STAT_AGE: Duration = Duration::from_millis(500);
+
+/// Who wants to append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Objects of users: they leave the reserve alone.
+    User,
+    /// Deletes, GC and other writes that make space or are needed to.
+    System,
+}
+
+/// A drive.
+pub(crate) struct DriveState {
+    pub(crate) client: ChunkClient,
+    pub(crate) store: StoreId,
+    stat: StoreStat,
+    stat_at: Option<Instant>,
+    /// Bytes appended since the figures were taken.
+    since: u64,
+    /// The longest append a fresh chunk takes, once one has been seen.
+    pub(crate) room: Option<u64>,
+    /// It failed; no new files before this.
+    bad_until: Option<Instant>,
+    /// Files being created, by stream.
+    creating: [u32; 3],
+    reserve: Option<u64>,
+}
+
+impl DriveState {
+    pub(crate) fn new(client: ChunkClient, store: StoreId, reserve: Option<u64>) -> Self {
+        Self {
+            client,
+            store,
+            stat: StoreStat::default(),
+            stat_at: None,
+            since: 0,
+            room: None,
+            bad_until: None,
+            creating: [0; 3],
+            reserve,
+        }
+    }
+
+    pub(crate) fn set_stat(&mut self, stat: StoreStat, now: Instant) {
+        self.stat = stat;
+        self.stat_at = Some(now);
+        self.since = 0;
+    }
+
+    pub(crate) fn stat(&self) -> StoreStat {
+        self.stat
+    }
+
+    /// Whether its figures say too little about now.
+    pub(crate) fn stat_is_old(&self, now: Instant) -> bool {
+        self.stat_at.is_none_or(|at| now.since(at) > STAT_AGE) || self.since > self.stat.free_bytes / 8
+    }
+
+    pub(crate) fn wrote(&mut self, bytes: u64) {
+        self.since = self.since.saturating_add(bytes);
+    }
+
+    /// Bytes that can be written before zones must be reclaimed.
+    pub(crate) fn free(&self) -> u64 {
+        // Garbage that shares zones with live data is space, too: the chunk store's own GC makes it so while appends
+        // wait. A part of it is left out, since cleaning needs room to work.
+        let reclaimable = self.stat.garbage_bytes - self.stat.garbage_bytes / 4;
+        (self.stat.free_bytes + reclaimable).saturating_sub(self.since)
+    }
+
+    /// Bytes that only [`Class::System`] may use.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserve.unwrap_or_else(|| {
+            let capacity = self.stat.capacity_bytes;
+            (capacity / 32).max(2 * self.room.unwrap_or(0)).min(capacity / 4)
+        })
+    }
+
+    /// Whether `bytes` more fit.
+    pub(crate) fn takes(&self, class: Class, bytes: u64) -> bool {
+        let reserved = if class == Class::User { self.reserved() } else { 0 };
+        self.free() >= bytes.saturating_add(reserved)
+    }
+
+    pub(crate) fn failed(&mut self, now: Instant) {
+        self.bad_until = Some(now + COOL_DOWN);
+    }
+
+    pub(crate) fn is_bad(&self, now: Instant) -> bool {
+        self.bad_until.is_some_and(|until| now < until)
+    }
+
+    pub(crate) fn creating(&mut self, stream: Stream) -> &mut u32 {
+        &mut self.creating[stream as usize]
+    }
+
+    pub(crate) fn is_creating(&self, stream: Stream) -> u32 {
+        self.creating[stream as usize]
+    }
+
+    /// Free space as a fraction of the drive, for comparing drives.
+    pub(crate) fn free_fraction(&self) -> f64 {
+        if self.stat.capacity_bytes == 0 { 0.0 } else { self.free() as f64 / self.stat.capacity_bytes as f64 }
+    }
+}

@@ -1,0 +1,259 @@
+//! The engine: state shared by the tasks of one owner thread, and the ways they get at index and drives.
+//!
+//! # Invariants
+//! - ENG-1: no borrow of a cell is held across an `await`.
+//! - ENG-2: a change is acknowledged only when its entries are durable and the index has them.
+
+pub(crate) mod append;
+mod buckets;
+pub(crate) mod indexing;
+mod listing;
+mod objects;
+mod purge;
+mod reading;
+pub(crate) mod run;
+mod uploads;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use shingle_runtime::Runtime;
+use shingle_store_api::{Condition, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage};
+use tokio::sync::{Notify, mpsc};
+
+use crate::drives::DriveState;
+use crate::errors::{from_index, invalid, lost, unavailable};
+use crate::files::Files;
+use crate::format::Attributes;
+use crate::index::{Index, IndexResult};
+use crate::indexer::Totals;
+use crate::locks::Locks;
+use crate::options::Options;
+use crate::stats::ObjectStats;
+
+pub(crate) use reading::Opened;
+
+/// Keys are at most this long.
+const KEY_MAX: usize = 4096;
+/// What is stored with an object is at most this long.
+const METADATA_MAX: usize = 256 << 10;
+
+/// State shared by the engine's tasks.
+pub(crate) struct Core {
+    pub(crate) runtime: Runtime,
+    pub(crate) options: Options,
+    /// The store set, as chunk ids name it.
+    pub(crate) set: u32,
+    pub(crate) index: Arc<dyn Index>,
+    pub(crate) drives: RefCell<Vec<DriveState>>,
+    pub(crate) files: RefCell<Files>,
+    pub(crate) totals: Cell<Totals>,
+    pub(crate) stats: RefCell<ObjectStats>,
+    /// The next version, file, blob or upload.
+    sequence: Cell<u64>,
+    /// Buckets and when they were created: few, and asked for in every call.
+    pub(crate) buckets: RefCell<BTreeMap<String, u64>>,
+    /// Held shared by whoever writes to a bucket, exclusively to create or delete it.
+    pub(crate) gates: Rc<Locks>,
+    /// Held by whoever changes a key.
+    pub(crate) keys: Rc<Locks>,
+    /// Held shared by whoever writes a part, exclusively by whoever ends the upload.
+    pub(crate) uploads: Rc<Locks>,
+    pub(crate) indexing: mpsc::UnboundedSender<indexing::Submission>,
+    /// Blobs that readers have open.
+    pub(crate) blob_pins: RefCell<BTreeMap<u64, u32>>,
+    /// Blobs being written: segments on their way, and whether the writer has given up.
+    pub(crate) writers: RefCell<BTreeMap<u64, (u32, bool)>>,
+    pub(crate) dead_blobs: RefCell<BTreeSet<u64>>,
+    pub(crate) purge_wanted: Notify,
+    /// A pin was released, a chunk closed, or space came free: whoever waits for one looks again.
+    pub(crate) changed: Notify,
+    pub(crate) gc: crate::gc::GcState,
+    pub(crate) backup: RefCell<crate::backup::BackupState>,
+    /// Why the engine no longer works.
+    failed: RefCell<Option<String>>,
+    pub(crate) closing: Cell<bool>,
+}
+
+/// What a new [`Core`] takes over from recovery.
+pub(crate) struct Recovered {
+    pub(crate) set: u32,
+    pub(crate) drives: Vec<DriveState>,
+    pub(crate) files: Files,
+    pub(crate) totals: Totals,
+    pub(crate) sequence: u64,
+    pub(crate) buckets: BTreeMap<String, u64>,
+    pub(crate) dead_blobs: BTreeSet<u64>,
+    pub(crate) backup: crate::backup::BackupState,
+}
+
+impl Core {
+    pub(crate) fn new(
+        runtime: Runtime,
+        options: Options,
+        index: Arc<dyn Index>,
+        recovered: Recovered,
+        indexing: mpsc::UnboundedSender<indexing::Submission>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            runtime,
+            options,
+            set: recovered.set,
+            index,
+            drives: RefCell::new(recovered.drives),
+            files: RefCell::new(recovered.files),
+            totals: Cell::new(recovered.totals),
+            stats: RefCell::default(),
+            sequence: Cell::new(recovered.sequence),
+            buckets: RefCell::new(recovered.buckets),
+            gates: Rc::default(),
+            keys: Rc::default(),
+            uploads: Rc::default(),
+            indexing,
+            blob_pins: RefCell::default(),
+            writers: RefCell::default(),
+            dead_blobs: RefCell::new(recovered.dead_blobs),
+            purge_wanted: Notify::new(),
+            changed: Notify::new(),
+            gc: crate::gc::GcState::default(),
+            backup: RefCell::new(recovered.backup),
+            failed: RefCell::new(None),
+            closing: Cell::new(false),
+        })
+    }
+
+    /// A number no version, file, blob or upload has had.
+    pub(crate) fn next_number(&self) -> u64 {
+        let number = self.sequence.get();
+        self.sequence.set(number + 1);
+        number
+    }
+
+    /// A number above all handed out so far.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.get()
+    }
+
+    /// The engine can go on no more: every later call gets this.
+    pub(crate) fn fail(&self, message: &str) {
+        let mut failed = self.failed.borrow_mut();
+        if failed.is_none() {
+            tracing::error!(message, "the object store has stopped working");
+            *failed = Some(message.to_owned());
+        }
+    }
+
+    /// That the engine still works.
+    pub(crate) fn working(&self) -> StoreResult<()> {
+        match &*self.failed.borrow() {
+            Some(message) => Err(unavailable(format!("the object store has stopped working: {message}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs `work` on the index, where it may block.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Index) -> IndexResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        if !self.index.blocks() {
+            return work(self.index.as_ref()).map_err(from_index);
+        }
+        let index = self.index.clone();
+        self.runtime.blocking(move || work(index.as_ref())).await.map_err(lost)?.map_err(from_index)
+    }
+
+    /// The time for what is committed now.
+    pub(crate) fn now_unix_ns(&self) -> u64 {
+        self.runtime.unix_time().nanos
+    }
+
+    /// That the bucket is there. True until its gate is let go.
+    pub(crate) fn require_bucket(&self, bucket: &str) -> StoreResult<u64> {
+        self.buckets.borrow().get(bucket).copied().ok_or_else(|| crate::errors::no_bucket(bucket))
+    }
+
+    /// How full the store is.
+    pub(crate) async fn usage(self: &Rc<Self>) -> StoreResult<StoreUsage> {
+        self.working()?;
+        self.refresh_drives(true).await;
+        let totals = self.totals.get();
+        let mut usage = StoreUsage { live_bytes: totals.object_bytes, objects: totals.objects, ..StoreUsage::default() };
+        for drive in self.drives.borrow().iter() {
+            usage.capacity_bytes += drive.stat().capacity_bytes;
+            usage.available_bytes += drive.free().saturating_sub(drive.reserved());
+        }
+        usage.available_bytes += self.files.borrow().iter().map(|(_, file)| file.garbage()).sum::<u64>();
+        usage.available_bytes = usage.available_bytes.min(usage.capacity_bytes);
+        Ok(usage)
+    }
+
+    pub(crate) fn stats(&self) -> ObjectStats {
+        let totals = self.totals.get();
+        let mut stats = *self.stats.borrow();
+        let files = self.files.borrow();
+        for (_, file) in files.iter() {
+            stats.files += 1;
+            stats.file_bytes += file.size();
+            stats.live_bytes += file.record.live_bytes;
+        }
+        stats.objects = totals.objects;
+        stats.object_bytes = totals.object_bytes;
+        stats
+    }
+}
+
+/// An object as callers see it.
+pub(crate) fn object_info(
+    key: &str,
+    version: u64,
+    size: u64,
+    attributes: Attributes,
+    part_sizes: Vec<u64>,
+) -> ObjectInfo {
+    ObjectInfo {
+        key: key.to_owned(),
+        size,
+        etag: attributes.etag,
+        modified_unix_ns: attributes.modified_unix_ns,
+        version,
+        metadata: attributes.metadata,
+        part_sizes,
+    }
+}
+
+/// That `condition` holds of the object whose ETag is `etag`, or of none.
+fn check_condition(condition: &Condition, etag: Option<&str>) -> StoreResult<()> {
+    let failed = |message: &str| Err(StoreError::new(StoreErrorKind::PreconditionFailed, message));
+    if condition.absent && etag.is_some() {
+        return failed("the object exists");
+    }
+    match (&condition.etag, etag) {
+        (None, _) => Ok(()),
+        (Some(_), None) => failed("the object does not exist"),
+        (Some(wanted), Some(etag)) if wanted == "*" || wanted == etag => Ok(()),
+        (Some(_), Some(_)) => failed("the object's ETag is another"),
+    }
+}
+
+/// That names and metadata are such as the store keeps.
+fn check_names(bucket: &str, key: &str) -> StoreResult<()> {
+    if bucket.is_empty() || bucket.len() > 255 || bucket.contains('\0') {
+        return Err(invalid("a bucket's name has 1 to 255 bytes and no zero byte"));
+    }
+    if key.len() > KEY_MAX {
+        return Err(invalid(format!("a key has at most {KEY_MAX} bytes")));
+    }
+    Ok(())
+}
+
+fn check_attributes(attributes: &Attributes) -> StoreResult<()> {
+    let pairs = attributes.metadata.iter();
+    let length: usize = pairs.map(|(name, value)| name.len() + value.len()).sum::<usize>() + attributes.etag.len();
+    if length > METADATA_MAX {
+        return Err(invalid(format!("an object's metadata has at most {METADATA_MAX} bytes")));
+    }
+    Ok(())
+}

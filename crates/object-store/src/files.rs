@@ -1,0 +1,170 @@
+//! The files of the store, as the running engine knows them.
+//!
+//! # Invariants
+//! - FIL-1: an entry's place is reserved before it is appended and pending until it is in the index: a file's watermark
+//!   never passes a pending entry.
+//! - FIL-2: a pinned file keeps its chunks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shingle_chunk_store::Stream;
+
+use crate::records::{FileRecord, Position};
+
+/// Where a file is appended to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail {
+    /// The last chunk.
+    pub(crate) ordinal: u32,
+    /// Its end, reservations included.
+    pub(crate) next: u64,
+    /// What it will take beyond that, as far as known.
+    pub(crate) room: u64,
+    /// It takes no more: it is being sealed.
+    pub(crate) rolling: bool,
+}
+
+/// A file.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    /// Its drive's place in the engine's list; none if the drive is missing.
+    pub(crate) drive: Option<usize>,
+    pub(crate) stream: Stream,
+    /// Sizes of chunks that are closed.
+    pub(crate) closed: BTreeMap<u32, u64>,
+    /// The open chunk; none once the file is finished.
+    pub(crate) tail: Option<Tail>,
+    /// Reserved places whose entries are not in the index yet.
+    pub(crate) pending: BTreeSet<Position>,
+    /// Bytes reserved and not yet answered for.
+    pub(crate) outstanding: u64,
+    /// What the index says of it.
+    pub(crate) record: FileRecord,
+    /// Readers that need its chunks.
+    pub(crate) pins: u32,
+    /// GC is at work on it.
+    pub(crate) collecting: bool,
+    /// GC could not read all of it: it stays.
+    pub(crate) damaged: bool,
+    /// How many files had been dropped when GC last found only graves in it that are needed.
+    pub(crate) graves_seen_at: Option<u64>,
+}
+
+impl LogFile {
+    pub(crate) fn new(drive: Option<usize>, stream: Stream, record: FileRecord) -> Self {
+        Self {
+            drive,
+            stream,
+            closed: BTreeMap::new(),
+            tail: None,
+            pending: BTreeSet::new(),
+            outstanding: 0,
+            record,
+            pins: 0,
+            collecting: false,
+            damaged: false,
+            graves_seen_at: None,
+        }
+    }
+
+    /// Bytes appended to it.
+    pub(crate) fn size(&self) -> u64 {
+        self.closed.values().sum::<u64>() + self.tail.map_or(0, |tail| tail.next)
+    }
+
+    /// Bytes of entries nobody needs.
+    pub(crate) fn garbage(&self) -> u64 {
+        self.size().saturating_sub(self.record.live_bytes)
+    }
+
+    /// Whether it can be appended to now.
+    pub(crate) fn appendable(&self) -> Option<&Tail> {
+        self.tail.as_ref().filter(|tail| !tail.rolling && !self.collecting && !self.record.dropping)
+    }
+
+    /// All entries before this are in the index (FIL-1).
+    pub(crate) fn indexed(&self) -> Position {
+        let end = match self.tail {
+            Some(tail) => Position { ordinal: tail.ordinal, offset: tail.next },
+            None => Position { ordinal: self.closed.keys().next_back().map_or(0, |last| last + 1), offset: 0 },
+        };
+        self.pending.first().copied().unwrap_or(end)
+    }
+}
+
+/// All files.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    map: BTreeMap<u64, LogFile>,
+    /// Files with an open chunk, by drive and stream.
+    open: BTreeMap<(usize, Stream), BTreeSet<u64>>,
+}
+
+impl Files {
+    pub(crate) fn get(&self, file: u64) -> Option<&LogFile> {
+        self.map.get(&file)
+    }
+
+    pub(crate) fn get_mut(&mut self, file: u64) -> Option<&mut LogFile> {
+        self.map.get_mut(&file)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &LogFile)> {
+        self.map.iter().map(|(number, file)| (*number, file))
+    }
+
+    pub(crate) fn insert(&mut self, number: u64, file: LogFile) {
+        if let (Some(drive), Some(_)) = (file.drive, file.tail) {
+            self.open.entry((drive, file.stream)).or_default().insert(number);
+        }
+        self.map.insert(number, file);
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) {
+        if let Some(file) = self.map.remove(&number)
+            && let Some(drive) = file.drive
+        {
+            self.open.entry((drive, file.stream)).or_default().remove(&number);
+        }
+    }
+
+    /// Closes a file's open chunk at its final size; it goes on in the next chunk if that one's room is given.
+    pub(crate) fn close_chunk(&mut self, number: u64, ordinal: u32, size: u64, next_room: Option<u64>) {
+        let Some(file) = self.map.get_mut(&number) else { return };
+        file.closed.insert(ordinal, size);
+        file.tail = next_room.map(|room| Tail { ordinal: ordinal + 1, next: 0, room, rolling: false });
+        if let (Some(drive), None) = (file.drive, file.tail) {
+            self.open.entry((drive, file.stream)).or_default().remove(&number);
+        }
+    }
+
+    /// Files of `stream` on `drive` with an open chunk.
+    pub(crate) fn open(&self, drive: usize, stream: Stream) -> impl Iterator<Item = (u64, &LogFile)> {
+        let numbers = self.open.get(&(drive, stream)).into_iter().flatten();
+        numbers.filter_map(|number| Some((*number, self.map.get(number)?)))
+    }
+
+    /// Keeps a file's chunks until [`Files::unpin`]; `false` if it is gone or going.
+    pub(crate) fn pin(&mut self, file: u64) -> bool {
+        match self.map.get_mut(&file) {
+            Some(found) if !found.record.dropping => {
+                found.pins += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn unpin(&mut self, file: u64) {
+        if let Some(found) = self.map.get_mut(&file) {
+            found.pins = found.pins.saturating_sub(1);
+        }
+    }
+
+    /// Forgets that a place was reserved: its entry is in the index, or was never written.
+    pub(crate) fn settle(&mut self, file: u64, position: Position) {
+        if let Some(found) = self.map.get_mut(&file) {
+            found.pending.remove(&position);
+        }
+    }
+}

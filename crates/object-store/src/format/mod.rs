@@ -1,0 +1,12 @@
+//! What lies in chunks: the names of chunks, and the entries and backups inside them (`docs/formats/object-log.md`).
+
+mod backup;
+mod body;
+mod chunk_name;
+mod entry;
+
+pub(crate) use backup::{PIECE_HEADER_SIZE, Piece, Trailer, decode_piece_header, decode_records, put_record};
+pub use body::{Attributes, BlobRef, Body, Manifest};
+pub use chunk_name::ChunkName;
+pub use entry::{Entry, EntryHeader, HEADER_SIZE, HEAD_SIZE_MAX, Header, Place};
+pub(crate) use entry::{MAGIC, Sealed};

@@ -1,0 +1,109 @@
+use super::*;
+
+fn put(space: Space, key: &str, value: &str) -> (Space, Vec<u8>, Option<Vec<u8>>) {
+    (space, key.as_bytes().to_vec(), Some(value.as_bytes().to_vec()))
+}
+
+fn remove(space: Space, key: &str) -> (Space, Vec<u8>, Option<Vec<u8>>) {
+    (space, key.as_bytes().to_vec(), None)
+}
+
+fn all(view: &(impl View + ?Sized), space: Space) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    view.scan(space, b"", &mut |key, value| {
+        found.push((text(key), text(&value)));
+        Step::Next
+    })
+    .unwrap();
+    found
+}
+
+fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+/// What every index must do; both run it.
+fn holds_the_contract(index: &dyn Index) {
+    let changes = vec![
+        put(Space::Objects, "b", "1"),
+        put(Space::Objects, "a", "2"),
+        put(Space::Objects, "c", "3"),
+        put(Space::Buckets, "b", "other"),
+        put(Space::Objects, "c", "later"),
+        put(Space::Objects, "gone", "x"),
+        remove(Space::Objects, "gone"),
+    ];
+    index.apply(Batch { changes }).unwrap();
+    assert_eq!(all(index, Space::Objects), pairs(&[("a", "2"), ("b", "1"), ("c", "later")]));
+    assert_eq!(index.get(Space::Buckets, b"b").unwrap().as_deref(), Some(&b"other"[..]));
+    assert_eq!(index.get(Space::Buckets, b"a").unwrap(), None);
+
+    let moment = index.snapshot();
+    index.apply(Batch { changes: vec![remove(Space::Objects, "a"), put(Space::Objects, "d", "4")] }).unwrap();
+    assert_eq!(all(moment.as_ref(), Space::Objects), pairs(&[("a", "2"), ("b", "1"), ("c", "later")]));
+    assert_eq!(all(index, Space::Objects), pairs(&[("b", "1"), ("c", "later"), ("d", "4")]));
+
+    let mut visited = Vec::new();
+    index
+        .scan(Space::Objects, b"a", &mut |key, _| {
+            visited.push(key.to_vec());
+            match key {
+                b"b" => Step::Seek(b"cc".to_vec()),
+                _ => Step::Stop,
+            }
+        })
+        .unwrap();
+    assert_eq!(visited, [b"b", b"d"]);
+    index.persist().unwrap();
+    index.clear().unwrap();
+    assert_eq!(all(index, Space::Objects), pairs(&[]));
+    assert_eq!(all(index, Space::Buckets), pairs(&[]));
+    index.apply(Batch { changes: vec![put(Space::Objects, "e", "5")] }).unwrap();
+    index.persist().unwrap();
+}
+
+#[test]
+fn the_memory_index_holds_the_contract() {
+    holds_the_contract(&MemoryIndex::new());
+}
+
+#[test]
+fn the_directory_index_holds_the_contract_and_survives_reopening() {
+    let directory = std::env::temp_dir().join(format!("shingle-index-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    {
+        let index = FjallIndex::open(&directory, 1 << 20).unwrap();
+        holds_the_contract(&index);
+        assert!(FjallIndex::open(&directory, 1 << 20).is_err(), "a second process would spoil it");
+    }
+    {
+        let index = FjallIndex::open(&directory, 1 << 20).unwrap();
+        assert_eq!(all(&index, Space::Objects), pairs(&[("e", "5")]));
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_crash_takes_back_whole_batches_in_order_and_none_that_was_persisted() {
+    let index = MemoryIndex::new();
+    index.apply(Batch { changes: vec![put(Space::Files, "a", "1")] }).unwrap();
+    index.persist().unwrap();
+    index.apply(Batch { changes: vec![put(Space::Files, "a", "2"), put(Space::Files, "b", "2")] }).unwrap();
+    index.apply(Batch { changes: vec![remove(Space::Files, "a"), put(Space::Files, "a", "3")] }).unwrap();
+    let copy = index.fork();
+    index.crash(1);
+    assert_eq!(all(&index, Space::Files), pairs(&[("a", "2"), ("b", "2")]));
+    index.crash(9);
+    assert_eq!(all(&index, Space::Files), pairs(&[("a", "1")]));
+    assert_eq!(copy.unpersisted(), 2);
+    assert_eq!(all(&copy, Space::Files), pairs(&[("a", "3"), ("b", "2")]));
+}
+
+#[test]
+fn the_successor_of_a_prefix_is_the_first_key_without_it() {
+    assert_eq!(successor(b"ab"), Some(b"ac".to_vec()));
+    assert_eq!(successor(b"a\xff"), Some(b"b".to_vec()));
+    assert_eq!(successor(b"\xff\xff"), None);
+    assert_eq!(successor(b""), None);
+}

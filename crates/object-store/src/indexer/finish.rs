@@ -1,0 +1,180 @@
+//! What is left to decide once recovery has applied every entry it found.
+
+use std::collections::BTreeSet;
+
+use super::transaction::Transaction;
+use super::{Indexer, spoilt};
+use crate::index::{IndexResult, Space, Step};
+use crate::keys::{self, Identity};
+use crate::records::{BlobState, BucketRecord, Ghosts, Item, Location, ObjectRecord, PartRecord};
+
+/// What [`Indexer::finish_recovery`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Finished {
+    /// Blobs of writers and parts that nobody will commit.
+    pub(crate) orphan_blobs: u64,
+    /// Records of entries whose files are gone: they had been deleted after the index was backed up.
+    pub(crate) forgotten: u64,
+    /// Buckets made again because live objects name them.
+    pub(crate) implied_buckets: u64,
+    /// Objects of buckets that were deleted: remains of writes that were never acknowledged.
+    pub(crate) strays: u64,
+}
+
+/// Records handled in one batch.
+const STEP: usize = 1000;
+
+impl Indexer {
+    /// Settles what single entries could not: writers died with the process, so open blobs are dead; parts without an
+    /// upload are none. After a rebuild (`all`) also what a backup knew and the files no longer say, and buckets that
+    /// only their objects remember.
+    ///
+    /// # Errors
+    /// If the index fails.
+    pub(crate) fn finish_recovery(&mut self, all: bool) -> IndexResult<Finished> {
+        let mut finished = Finished::default();
+        if all {
+            finished.forgotten = self.forget_vanished()?;
+            (finished.implied_buckets, finished.strays) = self.settle_buckets()?;
+        }
+        self.each(Space::Parts, |transaction, key, bytes| {
+            let record = PartRecord::decode(bytes).map_err(spoilt)?;
+            let upload = keys::split_part(key).map(|(upload, _)| Identity::Upload(upload).key()).unwrap_or_default();
+            if transaction.get(Space::Uploads, &upload)?.is_none() {
+                transaction.drop_part(key.to_vec(), &record)?;
+            }
+            Ok(())
+        })?;
+        let mut orphans = 0;
+        self.each(Space::Blobs, |transaction, key, bytes| {
+            if BlobState::decode(bytes).map_err(spoilt)? == BlobState::Open {
+                orphans += 1;
+                transaction.mark(keys::split_number(key).unwrap_or_default(), BlobState::Dead)?;
+            }
+            Ok(())
+        })?;
+        finished.orphan_blobs = orphans;
+        Ok(finished)
+    }
+
+    /// Blobs whose segments are still to be forgotten.
+    pub(crate) fn dead_blobs(&self) -> IndexResult<Vec<u64>> {
+        let mut dead = Vec::new();
+        self.index.scan(Space::Blobs, b"", &mut |key, value| {
+            if BlobState::decode(&value) == Ok(BlobState::Dead) {
+                dead.extend(keys::split_number(key));
+            }
+            Step::Next
+        })?;
+        Ok(dead)
+    }
+
+    /// Visits every record of a space, in bounded batches.
+    fn each(
+        &mut self,
+        space: Space,
+        mut visit: impl FnMut(&mut Transaction<'_>, &[u8], &[u8]) -> IndexResult<()>,
+    ) -> IndexResult<()> {
+        let mut from = Vec::new();
+        loop {
+            let mut records = Vec::new();
+            self.index.scan(space, &from, &mut |key, value| {
+                records.push((key.to_vec(), value));
+                if records.len() < STEP { Step::Next } else { Step::Stop }
+            })?;
+            let Some((last, _)) = records.last() else { return Ok(()) };
+            from = [last.as_slice(), &[0]].concat();
+            let mut transaction = Transaction::begin(self.index.as_ref(), &mut self.files, &mut self.totals);
+            for (key, value) in &records {
+                visit(&mut transaction, key, value)?;
+            }
+            let (batch, _, _) = transaction.finish();
+            if !batch.changes.is_empty() {
+                self.index.apply(batch)?;
+            }
+        }
+    }
+
+    /// Removes records of entries in files that are gone.
+    fn forget_vanished(&mut self) -> IndexResult<u64> {
+        let mut forgotten = 0;
+        for space in [Space::Objects, Space::Uploads, Space::Buckets, Space::Graves] {
+            self.each(space, |transaction, key, bytes| {
+                let item = Item::decode(&bytes::Bytes::copy_from_slice(bytes)).map_err(spoilt)?;
+                if transaction.file_exists(item.location.file) {
+                    return Ok(());
+                }
+                forgotten += 1;
+                let identity = match space {
+                    Space::Objects => keys::split_object(key).map(|(b, k)| Identity::Object(b.to_owned(), k.to_owned())),
+                    Space::Uploads => keys::split_number(key).map(Identity::Upload),
+                    Space::Buckets => std::str::from_utf8(key).ok().map(|name| Identity::Bucket(name.to_owned())),
+                    _ => None,
+                };
+                match identity {
+                    Some(identity) => transaction.retire(&identity, &item, false),
+                    None => {
+                        transaction.put(space, key.to_vec(), None);
+                        Ok(())
+                    }
+                }
+            })?;
+        }
+        self.each(Space::Parts, |transaction, key, bytes| {
+            let record = PartRecord::decode(bytes).map_err(spoilt)?;
+            if !transaction.file_exists(record.location.file) {
+                forgotten += 1;
+                transaction.drop_part(key.to_vec(), &record)?;
+            }
+            Ok(())
+        })?;
+        self.each(Space::Segments, |transaction, key, bytes| {
+            let location = Location::decode(bytes).map_err(spoilt)?;
+            if !transaction.file_exists(location.file) {
+                forgotten += 1;
+                transaction.put(Space::Segments, key.to_vec(), None);
+            }
+            Ok(())
+        })?;
+        Ok(forgotten)
+    }
+
+    /// A bucket's entry lies on one drive, its objects on all: where the entry is lost, the objects say that the bucket
+    /// was there. Where the bucket was deleted after they were written, they are remains of writes that failed.
+    fn settle_buckets(&mut self) -> IndexResult<(u64, u64)> {
+        let mut known = BTreeSet::new();
+        let (mut implied, mut strays) = (0, 0);
+        self.each(Space::Objects, |transaction, key, bytes| {
+            let Some((bucket, name)) = keys::split_object(key) else { return Ok(()) };
+            if known.contains(bucket) {
+                return Ok(());
+            }
+            let identity = Identity::Bucket(bucket.to_owned());
+            if transaction.get(Space::Buckets, &identity.key())?.is_some() {
+                known.insert(bucket.to_owned());
+                return Ok(());
+            }
+            let item = Item::decode(&bytes::Bytes::copy_from_slice(bytes)).map_err(spoilt)?;
+            if let Some(bytes) = transaction.get(Space::Graves, &identity.grave())? {
+                let mut grave = Item::decode(&bytes).map_err(spoilt)?;
+                if grave.version > item.version {
+                    strays += 1;
+                    grave.ghosts.add(item.location.file);
+                    grave.ghosts.add_all(&item.ghosts);
+                    transaction.put(Space::Graves, identity.grave(), Some(grave.encode()));
+                    return transaction.retire(&Identity::Object(bucket.to_owned(), name.to_owned()), &item, false);
+                }
+                transaction.retire(&identity, &grave, true)?;
+            }
+            implied += 1;
+            let record = ObjectRecord::decode(&item.payload).map_err(spoilt)?;
+            let payload = BucketRecord { created_unix_ns: record.attributes.modified_unix_ns }.encode();
+            // It has no entry of its own: it stands on an object's, whose length it must not count a second time.
+            let location = Location { head: 0, data: 0, ..item.location };
+            let made = Item { version: item.version, location, ghosts: Ghosts::default(), payload };
+            transaction.put(Space::Buckets, identity.key(), Some(made.encode()));
+            Ok(())
+        })?;
+        Ok((implied, strays))
+    }
+}

@@ -1,0 +1,256 @@
+//! What entries mean: the one place where the index is changed.
+//!
+//! **Owns** every write to the index. **Knows nothing of** time, tasks or chunks: it is plain code over [`Index`], run by
+//! one caller at a time.
+//!
+//! # Invariants
+//! - INX-1: applying an entry twice, or entries in another order than they were written, gives the same index: the
+//!   newest version of a key wins. Recovery relies on it.
+//! - INX-2: a file's watermark is written in one batch with what is before it, so an index is never behind it.
+//! - INX-3: a file's live bytes are the lengths of the entries that records point to.
+//! - INX-4: a grave stays while a file may hold an older entry of its key ([`Ghosts`](crate::records::Ghosts)).
+
+mod blobs;
+mod finish;
+mod items;
+mod transaction;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::BufMut;
+
+use crate::format::Body;
+use crate::index::{Index, IndexError, IndexResult, Space};
+use crate::keys;
+use crate::records::{FileRecord, Location, Position};
+use crate::wire::{Input, Malformed};
+use transaction::Transaction;
+
+pub(crate) use finish::Finished;
+
+/// One change, or one question that must see all changes before it.
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    /// An entry is durable at a place.
+    Entry { version: u64, body: Body, location: Location },
+    /// GC has copied an entry: it counts at the new place if it still counted at the old.
+    Move { version: u64, body: Body, from: Location, to: Location },
+    /// Whether an entry is still needed. Where its file is being collected, a grave that is not needed is forgotten.
+    Judge { version: u64, body: Body, location: Location, collecting: bool },
+    /// A writer has given up a blob.
+    Abandon { blob: u64 },
+    /// Forget at most so many segments of a dead blob.
+    Purge { blob: u64, limit: usize },
+    /// A file was begun.
+    AddFile { file: u64, store: u64 },
+    /// A file is about to be deleted: refused while anything in it is live.
+    Dropping { file: u64 },
+    /// A file is gone.
+    Dropped { file: u64 },
+}
+
+/// What a command came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It was done.
+    Done,
+    /// The answer of [`Command::Judge`]: whether the entry is needed.
+    Needed(bool),
+    /// The answer of [`Command::Purge`]: whether there are more segments.
+    More(bool),
+    /// [`Command::Dropping`] found the file still needed, with so many live bytes.
+    Refused(u64),
+}
+
+/// Commands that are applied in one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) commands: Vec<Command>,
+    /// Files' new watermarks, true once the commands are applied.
+    pub(crate) indexed: Vec<(u64, Position)>,
+    /// A number above all versions handed out so far.
+    pub(crate) sequence: u64,
+}
+
+/// What a group came to.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// One for each command.
+    pub(crate) effects: Vec<Effect>,
+    /// Files whose records changed; none for those that are gone.
+    pub(crate) files: Vec<(u64, Option<FileRecord>)>,
+    /// Blobs that nobody needs any more.
+    pub(crate) dead: Vec<u64>,
+    pub(crate) totals: Totals,
+}
+
+/// Counters the index keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Live objects.
+    pub(crate) objects: u64,
+    /// Their bytes.
+    pub(crate) object_bytes: u64,
+    /// Above all versions, files, blobs and uploads so far.
+    pub(crate) sequence: u64,
+}
+
+impl Totals {
+    fn encode(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24);
+        out.put_u64_le(self.objects);
+        out.put_u64_le(self.object_bytes);
+        out.put_u64_le(self.sequence);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut input = Input::new(bytes);
+        let totals = Self {
+            objects: input.u64("totals")?,
+            object_bytes: input.u64("totals")?,
+            sequence: input.u64("totals")?,
+        };
+        input.end("totals")?;
+        Ok(totals)
+    }
+}
+
+/// Whose index this is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The store set, as chunk ids name it.
+    pub(crate) set: u32,
+    /// The drives' stores.
+    pub(crate) stores: Vec<u64>,
+}
+
+impl Owner {
+    /// Version of everything in the index. Another one is rebuilt.
+    const FORMAT: u32 = 1;
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u32_le(Self::FORMAT);
+        out.put_u32_le(self.set);
+        self.stores.iter().for_each(|store| out.put_u64_le(*store));
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut input = Input::new(bytes);
+        if input.u32("index format")? != Self::FORMAT {
+            return Err(Malformed("index: a format version this program does not know"));
+        }
+        let set = input.u32("store set")?;
+        let (stores, []) = input.rest().as_chunks::<8>() else { return Err(Malformed("stores")) };
+        Ok(Self { set, stores: stores.iter().map(|store| u64::from_le_bytes(*store)).collect() })
+    }
+
+    /// Whose index `index` is; none if it is empty.
+    ///
+    /// # Errors
+    /// If the index cannot be read, or is of another format version.
+    pub(crate) fn of(index: &dyn Index) -> IndexResult<Option<Self>> {
+        let found = index.get(Space::About, keys::ABOUT_OWNER)?;
+        found.map(|bytes| Self::decode(&bytes).map_err(spoilt)).transpose()
+    }
+}
+
+/// An index whose records are not what they should be.
+pub(crate) fn spoilt(malformed: Malformed) -> IndexError {
+    IndexError::caused("a record of the index is damaged; rebuild the index", malformed)
+}
+
+/// Applies entries to the index.
+pub(crate) struct Indexer {
+    index: Arc<dyn Index>,
+    files: BTreeMap<u64, FileRecord>,
+    totals: Totals,
+}
+
+impl Indexer {
+    /// Takes over what `index` holds.
+    pub(crate) fn load(index: Arc<dyn Index>) -> IndexResult<Self> {
+        let mut files = BTreeMap::new();
+        let mut bad = None;
+        index.scan(Space::Files, b"", &mut |key, value| {
+            match (keys::split_number(key), FileRecord::decode(&value)) {
+                (Some(file), Ok(record)) => drop(files.insert(file, record)),
+                (None, _) => bad = Some(Malformed("file number")),
+                (_, Err(error)) => bad = Some(error),
+            }
+            if bad.is_none() { crate::index::Step::Next } else { crate::index::Step::Stop }
+        })?;
+        if let Some(error) = bad {
+            return Err(spoilt(error));
+        }
+        let totals = index.get(Space::About, keys::ABOUT_TOTALS)?;
+        let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose().map_err(spoilt)?.unwrap_or_default();
+        Ok(Self { index, files, totals })
+    }
+
+    /// The files the index knows.
+    pub(crate) fn files(&self) -> &BTreeMap<u64, FileRecord> {
+        &self.files
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Applies a group in one batch.
+    ///
+    /// # Errors
+    /// If the index fails. What is in memory is then ahead of it: load it again.
+    pub(crate) fn apply(&mut self, group: Group) -> IndexResult<Outcome> {
+        let mut transaction = Transaction::begin(self.index.as_ref(), &mut self.files, &mut self.totals);
+        let mut effects = Vec::with_capacity(group.commands.len());
+        for command in group.commands {
+            effects.push(transaction.run(command)?);
+        }
+        for (file, position) in group.indexed {
+            transaction.set_indexed(file, position);
+        }
+        transaction.totals.sequence = transaction.totals.sequence.max(group.sequence);
+        let (batch, files, dead) = transaction.finish();
+        if !batch.changes.is_empty() {
+            self.index.apply(batch)?;
+        }
+        Ok(Outcome { effects, files, dead, totals: self.totals })
+    }
+
+    /// Writes down whose index this is, and makes it durable.
+    pub(crate) fn set_owner(&mut self, owner: &Owner) -> IndexResult<()> {
+        let changes = vec![(Space::About, keys::ABOUT_OWNER.to_vec(), Some(owner.encode()))];
+        self.index.apply(crate::index::Batch { changes })?;
+        self.index.persist()
+    }
+}
+
+impl Transaction<'_> {
+    fn run(&mut self, command: Command) -> IndexResult<Effect> {
+        match command {
+            Command::Entry { version, body, location } => self.entry(version, body, location)?,
+            Command::Move { version, body, from, to } => self.moved(version, &body, from, to)?,
+            Command::Judge { version, body, location, collecting } => {
+                return Ok(Effect::Needed(self.judge(version, &body, location, collecting)?));
+            }
+            Command::Abandon { blob } => self.abandon(blob)?,
+            Command::Purge { blob, limit } => return Ok(Effect::More(self.purge(blob, limit)?)),
+            Command::AddFile { file, store } => self.add_file(file, store),
+            Command::Dropping { file } => {
+                if let Some(live) = self.begin_drop(file) {
+                    return Ok(Effect::Refused(live));
+                }
+            }
+            Command::Dropped { file } => self.remove_file(file),
+        }
+        Ok(Effect::Done)
+    }
+}
+
+#[cfg(test)]
+#[path = "indexer_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! What can be set.
+
+use std::time::Duration;
+
+use shingle_base::StoreId;
+use shingle_chunk_store::ChunkClient;
+
+/// A drive: its chunk store and that store's identity.
+#[derive(Clone)]
+pub struct Drive {
+    /// The chunk store.
+    pub client: ChunkClient,
+    /// Its identity, as it was formatted.
+    pub store: StoreId,
+}
+
+/// What can be set. The defaults suit full drives and small emulated ones.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of an object that go into one entry; larger objects are cut into segments of this size. Less where a
+    /// drive's chunks take less.
+    pub segment_bytes: u32,
+    /// Bytes after which a file is closed and another begun; by default 1/256 of the drive, at most 1 GiB.
+    pub file_bytes: Option<u64>,
+    /// Files of one stream open on one drive at a time. A second is opened only when the first is busy.
+    pub files_open_max: usize,
+    /// Bytes of a drive that only deletions and GC may use, by default 1/32 of it: so that a full drive can be emptied.
+    pub reserve_bytes: Option<u64>,
+    /// Bytes of objects that may be on their way to the drives: writers wait beyond it.
+    pub write_budget_bytes: u32,
+    /// Calls that wait for the engine, of each of reading and writing.
+    pub queue_depth: usize,
+    /// The least size of a part other than an upload's last.
+    pub part_bytes_min: u64,
+    /// How often the index is made durable, which bounds how much a restart after a power cut must scan.
+    pub persist_interval: Duration,
+    /// Object GC.
+    pub gc: GcOptions,
+    /// Index backups.
+    pub backup: BackupOptions,
+    /// Open although drives that the index knows are not there: their objects give errors, others work.
+    pub allow_missing_drives: bool,
+}
+
+/// When and how fast object GC works.
+#[derive(Clone, Debug)]
+pub struct GcOptions {
+    /// Whether it runs by itself; it can be asked for in either case.
+    pub enabled: bool,
+    /// The part of a file that must be garbage before it is rewritten, while there is space.
+    pub garbage_fraction: f64,
+    /// The part of a drive that must be free; below it, less garbage is worth a rewrite, and the rate does not count.
+    pub free_fraction_low: f64,
+    /// How often files are looked at.
+    pub interval: Duration,
+    /// Bytes a second that are read and rewritten on one drive, while there is space.
+    pub rate_bytes_per_s: u64,
+}
+
+/// When the index is backed up to the drives.
+#[derive(Clone, Debug)]
+pub struct BackupOptions {
+    /// Whether it is, by itself; it can be asked for in either case.
+    pub enabled: bool,
+    /// How often it is looked at whether a backup is due.
+    pub interval: Duration,
+    /// A backup is due once this many bytes were written since the last one,
+    pub bytes_min: u64,
+    /// and this many times the last backup's size.
+    pub size_factor: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 4 << 20,
+            file_bytes: None,
+            files_open_max: 8,
+            reserve_bytes: None,
+            write_budget_bytes: 128 << 20,
+            queue_depth: 256,
+            part_bytes_min: 5 << 20,
+            persist_interval: Duration::from_secs(5),
+            gc: GcOptions::default(),
+            backup: BackupOptions::default(),
+            allow_missing_drives: false,
+        }
+    }
+}
+
+impl Default for GcOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            garbage_fraction: 0.3,
+            free_fraction_low: 0.15,
+            interval: Duration::from_secs(1),
+            rate_bytes_per_s: 64 << 20,
+        }
+    }
+}
+
+impl Default for BackupOptions {
+    fn default() -> Self {
+        Self { enabled: true, interval: Duration::from_secs(60), bytes_min: 1 << 30, size_factor: 32 }
+    }
+}

@@ -1,0 +1,124 @@
+//! Little-endian fields in byte strings: how everything this crate stores is written and read.
+//!
+//! **Knows nothing of** what the fields mean. Reading never panics: a field that is not there is [`Malformed`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::BufMut;
+
+/// Bytes that are not what they should be; says which field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed {}", self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Reads fields off the front of a byte string.
+pub(crate) struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed(what))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Malformed> {
+        self.take(N, what)?.try_into().map_err(|_| Malformed(what))
+    }
+
+    pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
+        Ok(u8::from_le_bytes(self.array(what)?))
+    }
+
+    pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array(what)?))
+    }
+
+    pub(crate) fn u64(&mut self, what: &'static str) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array(what)?))
+    }
+
+    /// A `u32` length and that many bytes of UTF-8.
+    pub(crate) fn text(&mut self, what: &'static str) -> Result<String, Malformed> {
+        let length = self.u32(what)? as usize;
+        let bytes = self.take(length, what)?;
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed(what))
+    }
+
+    /// A `u32` count and that many pairs of texts, by name, each name once.
+    pub(crate) fn pairs(&mut self, what: &'static str) -> Result<BTreeMap<String, String>, Malformed> {
+        let count = self.u32(what)?;
+        let mut pairs = BTreeMap::new();
+        for _ in 0..count {
+            let name = self.text(what)?;
+            if pairs.insert(name, self.text(what)?).is_some() {
+                return Err(Malformed(what));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// All that has not been read yet.
+    pub(crate) fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// That nothing is left.
+    pub(crate) fn end(self, what: &'static str) -> Result<(), Malformed> {
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed(what)) }
+    }
+}
+
+/// Writes what [`Input::text`] reads.
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.put_u32_le(text.len() as u32);
+    out.put_slice(text.as_bytes());
+}
+
+/// Writes what [`Input::pairs`] reads.
+pub(crate) fn put_pairs(out: &mut Vec<u8>, pairs: &BTreeMap<String, String>) {
+    out.put_u32_le(pairs.len() as u32);
+    for (name, value) in pairs {
+        put_text(out, name);
+        put_text(out, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_are_cut_short_are_malformed() {
+        let mut bytes = Vec::new();
+        put_text(&mut bytes, "schlüssel");
+        put_pairs(&mut bytes, &BTreeMap::from([("a".to_owned(), "b".to_owned())]));
+        let read = |bytes: &[u8]| {
+            let mut input = Input::new(bytes);
+            let text = input.text("text")?;
+            let pairs = input.pairs("pairs")?;
+            input.end("end")?;
+            Ok((text, pairs.len()))
+        };
+        assert_eq!(read(&bytes), Ok(("schlüssel".to_owned(), 1)));
+        for length in 0..bytes.len() {
+            assert!(read(&bytes[..length]).is_err(), "{length} bytes");
+        }
+        bytes.push(0);
+        assert_eq!(read(&bytes), Err(Malformed("end")));
+        let huge = [0xff; 8];
+        assert_eq!(Input::new(&huge).text("text"), Err(Malformed("text")));
+        assert_eq!(Input::new(&huge).pairs("pairs"), Err(Malformed("pairs")));
+    }
+}

@@ -1,0 +1,122 @@
+//! The metadata log: a journal and checkpoints over a few zones. (SMRstore, section 5.6.)
+//!
+//! **Owns** the metazones it was given; nobody else writes or resets them.
+//! **Knows nothing of** what journal entries and checkpoint parts mean.
+//!
+//! Journal entries and checkpoint parts share one queue and one stream of records, so that a checkpoint is written while
+//! the journal goes on. Each log record has a position; positions have no gaps.
+//!
+//! # Invariants
+//! - LOG-1: an entry is acknowledged once it is durable, and so are all entries before it.
+//! - LOG-2: recovery yields the newest complete checkpoint and every journal entry behind its start, in order, none twice:
+//!   a missing position in front of a later one is damage, never passed over.
+//! - LOG-3: zones from the newest complete checkpoint's start on are never reset.
+//! - LOG-4: a checkpoint can always be written: the journal is refused before it takes the zones a checkpoint needs.
+
+mod format;
+mod log;
+mod recover;
+mod write;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shingle_base::{StoreId, ZoneId};
+use shingle_zoned::DeviceError;
+
+pub use format::parse_journal;
+pub use log::{CheckpointWriter, MetaLog};
+pub use recover::{LogRecord, dump};
+
+/// The fewest metazones.
+pub const META_ZONES_MIN: u32 = 4;
+
+/// Which log to open.
+#[derive(Clone, Debug)]
+pub struct MetaLogConfig {
+    /// The store it belongs to.
+    pub store: StoreId,
+    /// Its zones.
+    pub zones: Range<u32>,
+    /// The kind its zone heads carry.
+    pub zone_kind: u16,
+}
+
+/// A journal entry, as recovered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its sequence number.
+    pub sequence: u64,
+    /// What was journaled.
+    pub bytes: Bytes,
+}
+
+/// What opening a log found.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// The parts of the newest complete checkpoint, in order.
+    pub parts: Vec<Bytes>,
+    /// The journal from its start on, in order.
+    pub journal: Vec<Entry>,
+    /// The highest sequence number seen anywhere in the log.
+    pub sequence: u64,
+    /// Metazones that hold anything.
+    pub zones: u64,
+    /// Blocks read to find the checkpoint.
+    pub find_blocks: u64,
+    /// Blocks read to load it and the journal.
+    pub load_blocks: u64,
+    /// How long it took to find the checkpoint.
+    pub find_time: Duration,
+    /// How long it took to load it and the journal.
+    pub load_time: Duration,
+}
+
+/// Why a log cannot be opened or written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum MetaLogError {
+    /// No metazone is left to write to.
+    Full,
+    /// A record is missing or damaged in front of later ones: what it said is lost.
+    Damaged {
+        /// Where it would have been, if that is known.
+        zone: Option<ZoneId>,
+        /// Its position in the log.
+        position: u64,
+    },
+    /// There is no complete checkpoint.
+    NoCheckpoint,
+    /// The drive failed the command.
+    Device(Arc<DeviceError>),
+    /// The log was closed by an earlier error.
+    Stopped,
+}
+
+impl fmt::Display for MetaLogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("no metazone is left to write to"),
+            Self::Damaged { zone: Some(zone), position } => {
+                write!(f, "{zone}: record {position} of the metadata log is damaged, and later ones depend on it")
+            }
+            Self::Damaged { zone: None, position } => {
+                write!(f, "record {position} of the metadata log is missing, and later ones depend on it")
+            }
+            Self::NoCheckpoint => f.write_str("the metazones hold no complete checkpoint"),
+            Self::Device(error) => error.fmt(f),
+            Self::Stopped => f.write_str("the metadata log stopped after an earlier error"),
+        }
+    }
+}
+
+impl std::error::Error for MetaLogError {}
+
+impl From<DeviceError> for MetaLogError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(Arc::new(error))
+    }
+}

@@ -1,0 +1,145 @@
+//! Reading the records of a zone one after the other, whatever state they are in.
+//!
+//! # Invariants
+//! - SCAN-1: a scan yields every intact record of the expected life between its bounds, in order.
+//! - SCAN-2: nothing on the drive makes a scan fail or panic but the loss of the drive: unreadable and foreign blocks
+//!   are gaps.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, StoreId, ZoneId};
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZonedDevice};
+
+use crate::frame::{Expect, Header};
+
+/// Blocks read at once.
+const WINDOW: u32 = 256;
+
+/// How far behind a bad block records are looked for: further than the longest record.
+const LOOK_AHEAD: u32 = 4352;
+
+/// What a scan came upon.
+#[derive(Clone, Debug)]
+pub enum Scanned {
+    /// A record with a good header.
+    Record {
+        /// Its header.
+        header: Header,
+        /// The whole record.
+        bytes: Bytes,
+        /// Whether its payload passes its check.
+        intact: bool,
+    },
+    /// Blocks that hold no record of the life, with a record behind them.
+    Gap {
+        /// The first bad block.
+        from: u32,
+        /// Where the next record begins.
+        to: u32,
+    },
+    /// The end of what was written, all of it records.
+    Clean,
+    /// The end of the records: what follows, up to the end of what was written, is none.
+    Torn {
+        /// The first block that is no record.
+        from: u32,
+    },
+}
+
+/// A scan of one zone.
+pub struct ZoneScanner {
+    dev: Rc<dyn ZonedDevice>,
+    store: StoreId,
+    epoch: u64,
+    zone: ZoneId,
+    next: u32,
+    to: u32,
+    window: Option<(u32, Bytes)>,
+    /// Blocks read from the device.
+    pub blocks_read: u64,
+}
+
+impl ZoneScanner {
+    /// A scan of life `epoch` of `zone`, from block `from` to block `to`, both from the zone's start.
+    pub fn new(dev: Rc<dyn ZonedDevice>, store: StoreId, epoch: u64, zone: ZoneId, from: u32, to: u32) -> Self {
+        Self { dev, store, epoch, zone, next: from, to, window: None, blocks_read: 0 }
+    }
+
+    /// What comes next. After [`Scanned::Clean`] or [`Scanned::Torn`] there is nothing more.
+    ///
+    /// # Errors
+    /// Only if the device is gone.
+    pub async fn next(&mut self) -> Result<Scanned, DeviceError> {
+        if self.next >= self.to {
+            return Ok(Scanned::Clean);
+        }
+        if let Some(header) = self.header_at(self.next).await? {
+            return self.record(header).await;
+        }
+        let from = self.next;
+        let limit = self.to.min(from.saturating_add(LOOK_AHEAD));
+        for block in from + 1..limit {
+            if self.header_at(block).await?.is_some() {
+                self.next = block;
+                return Ok(Scanned::Gap { from, to: block });
+            }
+        }
+        Ok(Scanned::Torn { from })
+    }
+
+    async fn record(&mut self, header: Header) -> Result<Scanned, DeviceError> {
+        let block = self.next;
+        let blocks = header.blocks().0 as u32;
+        let bytes = self.read(block, blocks).await?;
+        let keeps_payload = self.dev.geometry().keeps_payload || !header.sliced;
+        let intact = !keeps_payload || header.verify_payload(&bytes).is_ok();
+        self.next = block + blocks;
+        Ok(Scanned::Record { header, bytes, intact })
+    }
+
+    /// The good header of a record that begins at `block` and ends before the end, if one does.
+    async fn header_at(&mut self, block: u32) -> Result<Option<Header>, DeviceError> {
+        let bytes = self.read(block, 1).await?;
+        let expect = Expect { store: Some(self.store), epoch: Some(self.epoch), at: Some((self.zone, block)) };
+        let header = Header::decode(&bytes, &expect).ok();
+        Ok(header.filter(|header| header.blocks().0 <= u64::from(self.to - block)))
+    }
+
+    /// `blocks` from `block`, through the window. Blocks that cannot be read are zeros.
+    async fn read(&mut self, block: u32, blocks: u32) -> Result<Bytes, DeviceError> {
+        if let Some((start, bytes)) = &self.window
+            && block >= *start
+        {
+            let at = (block - start) as usize * BLOCK_SIZE;
+            if let Some(end) = at.checked_add(blocks as usize * BLOCK_SIZE)
+                && end <= bytes.len()
+            {
+                return Ok(bytes.slice(at..end));
+            }
+        }
+        let length = blocks.max(WINDOW.min(self.to - block));
+        let bytes = self.read_device(block, length).await?;
+        self.window = Some((block, bytes.clone()));
+        Ok(bytes.slice(..blocks as usize * BLOCK_SIZE))
+    }
+
+    async fn read_device(&mut self, block: u32, length: u32) -> Result<Bytes, DeviceError> {
+        self.blocks_read += u64::from(length);
+        let at = self.dev.geometry().start_of(self.zone) + Blocks(u64::from(block));
+        match self.dev.read(at, Blocks(u64::from(length))).await {
+            Ok(bytes) => return Ok(bytes),
+            Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
+            Err(_) => {}
+        }
+        let mut patched = AlignedBuf::builder(Blocks(u64::from(length)));
+        for step in 0..u64::from(length) {
+            match self.dev.read(at + Blocks(step), Blocks(1)).await {
+                Ok(bytes) => patched.extend(&bytes),
+                Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
+                Err(_) => patched.extend(&[0; BLOCK_SIZE]),
+            }
+        }
+        Ok(patched.finish())
+    }
+}

@@ -1,0 +1,369 @@
+//! Sliced payloads: any few KiB of a large record can be read and verified alone. (SMRstore, section 5.2.)
+//!
+//! The payload is cut into slices of 4,096 bytes (the last may be shorter), each followed by a footer of 32 bytes that
+//! names the chunk and the slice's offset in it and holds a checksum. So a read of 4 KiB touches at most two slices of a
+//! record, and needs nothing else of it.
+//!
+//! # Invariants
+//! - SLICE-1: a footer's checksum covers the slice's data and the footer's other fields, so data of another chunk or
+//!   offset never passes for this one's.
+//! - SLICE-2: the header's payload checksum covers the footers, so that writing reads the data once: the header vouches
+//!   for the footers, and each footer for its slice.
+
+use std::fmt;
+
+use bytes::{Buf, Bytes};
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ChunkId, crc32c};
+
+use crate::frame::{FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
+
+/// Bytes of data in a slice.
+pub const SLICE_SIZE: usize = 4096;
+
+/// Bytes of a slice's footer.
+///
+/// | at | size | field    | meaning                                                    |
+/// |---:|-----:|----------|------------------------------------------------------------|
+/// |  0 |   24 | `chunk`  | chunk id                                                   |
+/// | 24 |    4 | `offset` | offset of the slice's data in the chunk                    |
+/// | 28 |    4 | `crc`    | CRC-32C of the slice's data and bytes 0..28 of the footer   |
+pub const FOOTER_SIZE: usize = 32;
+
+const STRIDE: usize = SLICE_SIZE + FOOTER_SIZE;
+
+/// What a sliced record's `info` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataInfo {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// Where the record's data begins in it.
+    pub offset: u32,
+}
+
+impl DataInfo {
+    fn encode(&self) -> [u8; INFO_SIZE] {
+        let mut info = [0; INFO_SIZE];
+        info[..24].copy_from_slice(&self.chunk.0);
+        info[24..28].copy_from_slice(&self.offset.to_le_bytes());
+        info
+    }
+
+    /// Reads a sliced record's `info`.
+    pub fn decode(info: &[u8; INFO_SIZE]) -> Self {
+        let mut chunk = [0; 24];
+        chunk.copy_from_slice(&info[..24]);
+        let [.., o0, o1, o2, o3, _, _, _, _] = *info;
+        Self { chunk: ChunkId(chunk), offset: u32::from_le_bytes([o0, o1, o2, o3]) }
+    }
+}
+
+/// Bytes that `length` bytes of data take with their footers.
+pub fn sliced_payload_len(length: u64) -> u64 {
+    length + length.div_ceil(SLICE_SIZE as u64) * FOOTER_SIZE as u64
+}
+
+/// Blocks of a sliced record with `length` bytes of data.
+pub fn sliced_record_blocks(length: u64) -> Blocks {
+    Blocks::holding(HEADER_SIZE as u64 + sliced_payload_len(length))
+}
+
+/// The most data that a sliced record of `blocks` holds.
+pub fn sliced_capacity(blocks: Blocks) -> u64 {
+    let payload = blocks.bytes().saturating_sub(HEADER_SIZE as u64);
+    let (whole, rest) = (payload / STRIDE as u64, payload % STRIDE as u64);
+    whole * SLICE_SIZE as u64 + rest.saturating_sub(FOOTER_SIZE as u64)
+}
+
+/// Frames a sliced record. Each byte of `data` is copied once and read once more, while it is in the cache.
+pub fn frame_sliced(
+    kind: RecordType,
+    place: &Place,
+    sequence: u64,
+    chunk: ChunkId,
+    offset: u32,
+    data: &[Bytes],
+) -> Bytes {
+    let length: usize = data.iter().map(Bytes::len).sum();
+    let mut buffer = AlignedBuf::builder(sliced_record_blocks(length as u64));
+    buffer.extend(&[0; HEADER_SIZE]);
+    let mut footers = Vec::with_capacity(length.div_ceil(SLICE_SIZE) * FOOTER_SIZE);
+    let mut pieces = data.iter();
+    let mut piece = pieces.next().cloned().unwrap_or_default();
+    let mut done = 0;
+    while done < length {
+        let slice = SLICE_SIZE.min(length - done);
+        let start = buffer.len();
+        let mut missing = slice;
+        while missing > 0 {
+            if piece.is_empty() {
+                piece = pieces.next().cloned().unwrap_or_default();
+                continue;
+            }
+            let take = missing.min(piece.len());
+            buffer.extend(&piece[..take]);
+            piece.advance(take);
+            missing -= take;
+        }
+        buffer.extend(&chunk.0);
+        buffer.extend(&(offset + done as u32).to_le_bytes());
+        // Data and fields adjoin, so that one call covers both (SLICE-1).
+        let crc = crc32c(buffer.from(start));
+        buffer.extend(&crc.to_le_bytes());
+        footers.extend_from_slice(buffer.from(start + slice));
+        done += slice;
+    }
+    let info = DataInfo { chunk, offset }.encode();
+    let header = Header {
+        kind,
+        sliced: true,
+        length: length as u32,
+        place: *place,
+        sequence,
+        info,
+        payload_crc: crc32c(&footers),
+    };
+    buffer.set(0, &header.encode());
+    buffer.finish()
+}
+
+/// Why a slice cannot be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceError {
+    /// The slice's offset in the chunk.
+    pub offset: u32,
+    /// What is wrong with it.
+    pub fault: SliceFault,
+}
+
+/// What is wrong with a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SliceFault {
+    /// Its checksum does not hold.
+    Checksum,
+    /// It is a good slice of another chunk.
+    ForeignChunk(ChunkId),
+    /// It is a good slice of another place in the chunk.
+    WrongOffset(u32),
+    /// Its bytes end too early.
+    Short,
+}
+
+impl fmt::Display for SliceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let offset = self.offset;
+        match self.fault {
+            SliceFault::Checksum => write!(f, "the slice at offset {offset} fails its checksum"),
+            SliceFault::ForeignChunk(id) => write!(f, "the slice at offset {offset} belongs to chunk {id}"),
+            SliceFault::WrongOffset(other) => write!(f, "the slice at offset {offset} belongs to offset {other}"),
+            SliceFault::Short => write!(f, "the slice at offset {offset} is cut short"),
+        }
+    }
+}
+
+impl std::error::Error for SliceError {}
+
+/// Which blocks of a record hold a range of its data, with the footers that vouch for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlicePlan {
+    record_length: u32,
+    from: u32,
+    length: u32,
+    first_block: u64,
+    blocks: u64,
+}
+
+impl SlicePlan {
+    /// A plan for `length` bytes from `from` bytes into the data of a record that has `record_length` bytes of it. The
+    /// range is cut to the record's.
+    pub fn new(record_length: u32, from: u32, length: u32) -> Self {
+        let from = from.min(record_length);
+        let length = length.min(record_length - from);
+        if length == 0 {
+            return Self { record_length, from, length, first_block: 0, blocks: 0 };
+        }
+        let first = from as usize / SLICE_SIZE;
+        let last = (from as usize + length as usize - 1) / SLICE_SIZE;
+        let begin = HEADER_SIZE + first * STRIDE;
+        let last_size = SLICE_SIZE.min(record_length as usize - last * SLICE_SIZE);
+        let end = HEADER_SIZE + last * STRIDE + last_size + FOOTER_SIZE;
+        let first_block = begin / BLOCK_SIZE;
+        Self {
+            record_length,
+            from,
+            length,
+            first_block: first_block as u64,
+            blocks: (end.div_ceil(BLOCK_SIZE) - first_block) as u64,
+        }
+    }
+
+    /// The first block to read, from the record's start.
+    pub fn first_block(&self) -> Blocks {
+        Blocks(self.first_block)
+    }
+
+    /// How many blocks to read.
+    pub fn blocks(&self) -> Blocks {
+        Blocks(self.blocks)
+    }
+}
+
+/// Verifies every slice that `plan` touches and appends the wanted bytes to `out`. `raw` begins at the plan's first
+/// block; `chunk` and `record_offset` say whose data it must be.
+///
+/// # Errors
+/// The first slice that cannot be believed; `out` then holds what came before it.
+pub fn extract(
+    plan: &SlicePlan,
+    raw: &[u8],
+    chunk: ChunkId,
+    record_offset: u32,
+    out: &mut Vec<u8>,
+) -> Result<(), SliceError> {
+    if plan.length == 0 {
+        return Ok(());
+    }
+    let (from, to) = (plan.from as usize, plan.from as usize + plan.length as usize);
+    let base = plan.first_block as usize * BLOCK_SIZE;
+    for slice in from / SLICE_SIZE..to.div_ceil(SLICE_SIZE) {
+        let start = slice * SLICE_SIZE;
+        let size = SLICE_SIZE.min(plan.record_length as usize - start);
+        let offset = record_offset.wrapping_add(start as u32);
+        let at = HEADER_SIZE + slice * STRIDE - base;
+        let fault = |fault| SliceError { offset, fault };
+        let bytes = raw.get(at..at + size + FOOTER_SIZE).ok_or(fault(SliceFault::Short))?;
+        check(bytes, chunk, offset).map_err(fault)?;
+        out.extend_from_slice(&bytes[from.saturating_sub(start)..size.min(to - start)]);
+    }
+    Ok(())
+}
+
+/// Checks a slice with its footer.
+fn check(slice: &[u8], chunk: ChunkId, offset: u32) -> Result<(), SliceFault> {
+    let Some((covered, crc)) = slice.split_last_chunk::<4>() else { return Err(SliceFault::Short) };
+    if crc32c(covered) != u32::from_le_bytes(*crc) {
+        return Err(SliceFault::Checksum);
+    }
+    let Some((rest, at)) = covered.split_last_chunk::<4>() else { return Err(SliceFault::Short) };
+    let Some((_, id)) = rest.split_last_chunk::<24>() else { return Err(SliceFault::Short) };
+    if *id != chunk.0 {
+        return Err(SliceFault::ForeignChunk(ChunkId(*id)));
+    }
+    let at = u32::from_le_bytes(*at);
+    if at == offset { Ok(()) } else { Err(SliceFault::WrongOffset(at)) }
+}
+
+/// Checks every slice of a whole sliced record, and that its header vouches for the footers (SLICE-2).
+pub(crate) fn verify_sliced(record: &[u8], header: &Header) -> Result<(), FrameError> {
+    let info = DataInfo::decode(&header.info);
+    let length = header.length as usize;
+    let mut footers = Vec::with_capacity(length.div_ceil(SLICE_SIZE).min(record.len() / SLICE_SIZE + 1) * FOOTER_SIZE);
+    let mut start = 0;
+    while start < length {
+        let size = SLICE_SIZE.min(length - start);
+        let at = HEADER_SIZE + start / SLICE_SIZE * STRIDE;
+        let bytes = record.get(at..at + size + FOOTER_SIZE).ok_or(FrameError::NotARecord)?;
+        let offset = info.offset.wrapping_add(start as u32);
+        check(bytes, info.chunk, offset).map_err(|_| FrameError::BadPayload)?;
+        footers.extend_from_slice(&bytes[size..]);
+        start += size;
+    }
+    if crc32c(&footers) == header.payload_crc { Ok(()) } else { Err(FrameError::BadPayload) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Expect;
+    use shingle_base::{StoreId, ZoneId};
+
+    const PLACE: Place = Place { store: StoreId(7), epoch: 9, zone: ZoneId(3), block: 5 };
+
+    fn id() -> ChunkId {
+        ChunkId(std::array::from_fn(|at| at as u8 + 1))
+    }
+
+    fn data(length: usize) -> Vec<u8> {
+        (0..length).map(|at| (at * 31 + at / 256) as u8).collect()
+    }
+
+    fn record(length: usize, offset: u32) -> Bytes {
+        // In uneven pieces, as they come from a socket.
+        let whole = Bytes::from(data(length));
+        let pieces: Vec<Bytes> =
+            (0..length).step_by(1500).map(|at| whole.slice(at..length.min(at + 1500))).collect();
+        frame_sliced(RecordType(0x0101), &PLACE, 1, id(), offset, &pieces)
+    }
+
+    #[test]
+    fn a_small_record_has_its_golden_bytes() {
+        let record = record(3, 0x1000);
+        let hex: String = record[HEADER_SIZE..HEADER_SIZE + 31].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "001f3e0102030405060708090a0b0c0d0e0f10111213141516171800100000");
+        let crc = crc32c(&record[HEADER_SIZE..HEADER_SIZE + 31]);
+        assert_eq!(record[HEADER_SIZE + 31..HEADER_SIZE + 35], crc.to_le_bytes());
+    }
+
+    #[test]
+    fn sizes_agree_with_each_other() {
+        for length in (1..20_000).chain([1 << 20, (1 << 20) + 1]) {
+            let blocks = sliced_record_blocks(length);
+            assert!(sliced_capacity(blocks) >= length, "{length}");
+            assert_eq!(sliced_record_blocks(sliced_capacity(blocks)), blocks, "{length}");
+            assert!(sliced_record_blocks(sliced_capacity(blocks) + 1) > blocks, "{length}");
+        }
+        assert_eq!(sliced_capacity(Blocks(0)), 0);
+    }
+
+    #[test]
+    fn every_range_of_a_record_is_read_from_the_planned_blocks_alone() {
+        for length in [1usize, 4095, 4096, 4097, 10_000, 12_288] {
+            let record = record(length, 500);
+            let header = Header::decode(&record, &Expect::place(&PLACE)).unwrap();
+            header.verify_payload(&record).unwrap();
+            assert_eq!(DataInfo::decode(&header.info), DataInfo { chunk: id(), offset: 500 });
+            assert_eq!(header.blocks().bytes(), record.len() as u64);
+            for from in (0..length).step_by(97) {
+                for size in [1, 2, 4096, length - from] {
+                    let size = size.min(length - from);
+                    let plan = SlicePlan::new(length as u32, from as u32, size as u32);
+                    let begin = plan.first_block().bytes() as usize;
+                    let raw = &record[begin..begin + plan.blocks().bytes() as usize];
+                    let mut out = Vec::new();
+                    extract(&plan, raw, id(), 500, &mut out).unwrap();
+                    assert_eq!(out, data(length)[from..from + size], "{length} bytes: {from} + {size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reading_4_kib_touches_at_most_two_slices() {
+        for from in 0..8192 {
+            let plan = SlicePlan::new(1 << 20, from, 4096);
+            assert!(plan.blocks() <= Blocks(3), "two slices of 4,128 bytes lie in three blocks");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_the_payload_is_noticed() {
+        let record = record(5000, 0);
+        let header = Header::decode(&record, &Expect::default()).unwrap();
+        let plan = SlicePlan::new(5000, 0, 5000);
+        for bit in (HEADER_SIZE * 8)..(HEADER_SIZE + sliced_payload_len(5000) as usize) * 8 {
+            let mut bytes = record.to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(header.verify_payload(&bytes), Err(FrameError::BadPayload), "bit {bit}");
+            assert!(extract(&plan, &bytes, id(), 0, &mut Vec::new()).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn data_of_another_chunk_or_place_is_not_taken() {
+        let record = record(4096, 8192);
+        let plan = SlicePlan::new(4096, 0, 4096);
+        let fault = |chunk, offset| extract(&plan, &record, chunk, offset, &mut Vec::new()).unwrap_err().fault;
+        assert_eq!(fault(ChunkId::from_u64(1), 8192), SliceFault::ForeignChunk(id()));
+        assert_eq!(fault(id(), 4096), SliceFault::WrongOffset(8192));
+        assert_eq!(extract(&plan, &record[..4096], id(), 8192, &mut Vec::new()).unwrap_err().fault, SliceFault::Short);
+    }
+}
