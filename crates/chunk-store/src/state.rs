@@ -100,7 +100,9 @@ impl State {
             }
             _ => 0,
         };
-        ChunkStat { id: chunk.id, stream: chunk.stream, size: u64::from(chunk.size), sealed: chunk.sealed, room }
+        // A seal counts once it is durable.
+        let sealed = chunk.sealed && !self.open.contains_key(&handle);
+        ChunkStat { id: chunk.id, stream: chunk.stream, size: u64::from(chunk.size), sealed, room }
     }
 
     /// Appends that wait or are being written.

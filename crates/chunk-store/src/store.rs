@@ -1,6 +1,7 @@
 //! The store: its parts, and the calls that callers make.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -103,22 +104,27 @@ impl Inner {
         })
     }
 
-    /// Journals a change that the caller has made in memory already, in the same step (see `checkpoint`), and waits
-    /// until it is durable. If it cannot be made so, the store stops: memory is ahead of the drive.
-    pub(crate) async fn journal(self: &Rc<Self>, entry: JournalEntry, sequence: u64) -> Result<()> {
+    /// Journals a change that the caller makes in memory in the same step (CKPT-1): the entry takes its place at once,
+    /// the future waits until it is durable. If it cannot be made so, the store stops: memory is ahead of the drive.
+    pub(crate) fn journal(
+        self: &Rc<Self>,
+        entry: JournalEntry,
+        sequence: u64,
+    ) -> impl Future<Output = Result<()>> + use<> {
         let written = self.log.append(entry.encode(), sequence);
-        self.state.borrow_mut().counters.journal_entries += 1;
-        if self.log.needs_checkpoint() {
-            self.checkpoint_wake.notify_one();
-        }
-        match written.await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let why = format!("the journal could not be written: {error}");
-                self.state.borrow_mut().stopped.get_or_insert(why.clone());
-                self.fail_all(&why);
-                Err(Error::new(ErrorKind::Stopped, format!("the chunk store has stopped: {why}")).caused_by(error))
+        let inner = self.clone();
+        async move {
+            if inner.log.needs_checkpoint() {
+                inner.checkpoint_wake.notify_one();
             }
+            let Err(error) = written.await else {
+                inner.state.borrow_mut().counters.journal_entries += 1;
+                return Ok(());
+            };
+            let why = format!("the journal could not be written: {error}");
+            inner.state.borrow_mut().stopped.get_or_insert(why.clone());
+            inner.fail_all(&why);
+            Err(Error::new(ErrorKind::Stopped, format!("the chunk store has stopped: {why}")).caused_by(error))
         }
     }
 
@@ -145,7 +151,7 @@ impl Inner {
 
     async fn create(self: &Rc<Self>, id: ChunkId, stream: Stream) -> Result<()> {
         self.journal_room().await?;
-        let sequence = {
+        let journaled = {
             let mut state = self.state.borrow_mut();
             state.running()?;
             if state.chunks.find(id).is_some() {
@@ -159,9 +165,9 @@ impl Inner {
             let sequence = self.sequence.next();
             let handle = state.chunks.insert(Chunk::new(id, stream, sequence));
             state.open.insert(handle, OpenChunk { creating: true, ..OpenChunk::default() });
-            sequence
+            self.journal(JournalEntry::Create { id, stream }, sequence)
         };
-        self.journal(JournalEntry::Create { id, stream }, sequence).await?;
+        journaled.await?;
         let mut state = self.state.borrow_mut();
         if let Some(handle) = state.chunks.find(id)
             && let Some(open) = state.open.get_mut(&handle)
@@ -176,9 +182,6 @@ impl Inner {
             let mut state = self.state.borrow_mut();
             state.running()?;
             let (handle, chunk) = state.chunk(id)?;
-            if chunk.sealed {
-                return Ok(u64::from(chunk.size));
-            }
             let birth = chunk.birth;
             if let Some(open) = state.open.get_mut(&handle) {
                 open.sealing = true;
@@ -188,28 +191,49 @@ impl Inner {
         self.finish_seal(handle, birth).await
     }
 
-    /// Seals the chunk of that handle and birth, which is marked as sealing.
+    /// Seals the chunk of that handle and birth, which is marked as sealing. Several may seal it at once: all return
+    /// when it is durable.
     pub(crate) async fn finish_seal(self: &Rc<Self>, handle: Handle, birth: u64) -> Result<u64> {
         self.drained(handle).await;
         self.journal_room().await?;
         let absent = || Error::new(ErrorKind::NotFound, "the chunk was deleted while it was being sealed");
-        let (entry, sequence, size) = {
+        let (size, waiting) = {
             let mut state = self.state.borrow_mut();
-            if state.open.get(&handle).is_some_and(|open| open.deleting) {
+            let State { chunks, open, .. } = &mut *state;
+            let chunk = chunks.get_mut(handle).filter(|chunk| chunk.birth == birth).ok_or_else(absent)?;
+            let Some(open) = open.get_mut(&handle) else { return Ok(u64::from(chunk.size)) };
+            if open.deleting {
                 return Err(absent());
             }
-            let chunk = state.chunks.get_mut(handle).filter(|chunk| chunk.birth == birth).ok_or_else(absent)?;
-            if chunk.sealed {
-                return Ok(u64::from(chunk.size));
+            let (sender, receiver) = oneshot::channel();
+            open.sealers.push(sender);
+            if !std::mem::replace(&mut chunk.sealed, true) {
+                chunk.groups.shrink();
+                let entry = JournalEntry::Seal { id: chunk.id, size: chunk.size };
+                let journaled = self.journal(entry, self.sequence.next());
+                self.rt.spawn(self.clone().sealed(handle, birth, journaled));
             }
-            chunk.sealed = true;
-            chunk.groups.shrink();
-            let (id, size) = (chunk.id, chunk.size);
-            state.open.remove(&handle);
-            (JournalEntry::Seal { id, size }, self.sequence.next(), size)
+            (chunk.size, receiver)
         };
-        self.journal(entry, sequence).await?;
+        waiting.await.unwrap_or_else(|_| Err(absent()))?;
         Ok(u64::from(size))
+    }
+
+    /// Waits until a seal is durable, and tells who waits for it.
+    async fn sealed(self: Rc<Self>, handle: Handle, birth: u64, journaled: impl Future<Output = Result<()>>) {
+        let journaled = journaled.await;
+        let mut state = self.state.borrow_mut();
+        if state.chunks.get(handle).is_none_or(|chunk| chunk.birth != birth) {
+            return;
+        }
+        let Some(open) = state.open.get_mut(&handle) else { return };
+        for waiter in open.sealers.drain(..) {
+            let result = journaled.as_ref().map(drop);
+            let _ = waiter.send(result.map_err(|error| Error::new(error.kind, error.message.clone())));
+        }
+        if journaled.is_ok() && !open.deleting {
+            state.open.remove(&handle);
+        }
     }
 
     async fn delete(self: &Rc<Self>, id: ChunkId) -> Result<()> {
@@ -230,12 +254,8 @@ impl Inner {
             }
             return Err(error);
         }
-        let sequence = {
-            let mut state = self.state.borrow_mut();
-            state.remove_chunk(handle);
-            self.sequence.next()
-        };
-        let journaled = self.journal(JournalEntry::Delete { id }, sequence).await;
+        self.state.borrow_mut().remove_chunk(handle);
+        let journaled = self.journal(JournalEntry::Delete { id }, self.sequence.next()).await;
         self.keeper.notify_one();
         journaled
     }

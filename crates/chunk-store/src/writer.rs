@@ -59,6 +59,8 @@ pub(crate) struct OpenChunk {
     pub(crate) deleting: bool,
     /// Who waits for its last append.
     pub(crate) drained: Vec<oneshot::Sender<()>>,
+    /// Who waits for its seal to be durable.
+    pub(crate) sealers: Vec<oneshot::Sender<crate::Result<()>>>,
 }
 
 impl OpenChunk {
@@ -105,6 +107,15 @@ impl Pending {
         self.data.extend(next.data);
         self.waiters.extend(next.waiters);
     }
+}
+
+/// What became of a chunk's waiting appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placed {
+    /// They have a zone, or will once those before them are durable.
+    Done,
+    /// No zone has room.
+    Starved,
 }
 
 /// The writing end of a zone in a pool.
@@ -208,14 +219,21 @@ impl Inner {
         Ok((handle, pending))
     }
 
-    /// Moves a chunk's waiting appends to a zone, as far as there is room (APP-2).
-    pub(crate) fn place(self: &Rc<Self>, state: &mut State, handle: Handle) {
-        let Some(stream) = state.chunks.get(handle).map(|chunk| chunk.stream) else { return };
+    /// Moves a chunk's waiting appends to a zone, as far as there is room (APP-2), and has the keeper find one where
+    /// there is none.
+    fn place(self: &Rc<Self>, state: &mut State, handle: Handle) {
+        if self.try_place(state, handle) == Placed::Starved {
+            self.keeper.notify_one();
+        }
+    }
+
+    fn try_place(self: &Rc<Self>, state: &mut State, handle: Handle) -> Placed {
+        let Some(stream) = state.chunks.get(handle).map(|chunk| chunk.stream) else { return Placed::Done };
         let pool = state.pools.of(stream);
         loop {
             let State { open, writers, pools, zones, starved, .. } = state;
-            let Some(open) = open.get_mut(&handle) else { return };
-            let Some(front) = open.queue.front() else { return };
+            let Some(open) = open.get_mut(&handle) else { return Placed::Done };
+            let Some(front) = open.queue.front() else { return Placed::Done };
             if let Some(zone) = open.zone {
                 let writer = writers.get_mut(&zone);
                 if let Some(writer) = writer.filter(|writer| writer.room() >= front.blocks) {
@@ -230,7 +248,7 @@ impl Inner {
                     continue;
                 }
                 if open.inflight > 0 {
-                    return;
+                    return Placed::Done;
                 }
                 open.zone = None;
                 let need = front.blocks;
@@ -250,8 +268,7 @@ impl Inner {
                         open.starved = true;
                         starved[pool].push_back(handle);
                     }
-                    self.keeper.notify_one();
-                    return;
+                    return Placed::Starved;
                 }
             }
         }
@@ -264,7 +281,7 @@ impl Inner {
             for handle in std::mem::take(&mut state.starved[pool]) {
                 if let Some(open) = state.open.get_mut(&handle) {
                     open.starved = false;
-                    self.place(&mut state, handle);
+                    self.try_place(&mut state, handle);
                 }
             }
         }

@@ -74,11 +74,10 @@ pub type DeviceFuture<'a, T> = LocalBoxFuture<'a, DeviceResult<T>>;
 
 /// A zoned device with one owner.
 ///
-/// Commands start in the order they are called and may complete in any order. What breaks a rule fails with
+/// A command starts when its future is first polled; commands may complete in any order. What breaks a rule fails with
 /// [`Violation`](crate::Violation), exactly as the drive would fail it, and changes nothing.
 ///
-/// A command belongs to the device from the moment the method is called: dropping the future neither stops nor
-/// undoes it.
+/// A command that has started belongs to the device: dropping the future neither stops nor undoes it.
 ///
 /// # Invariants
 /// - DEV-1: a write whose future completed is read back by every later read.

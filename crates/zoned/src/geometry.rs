@@ -83,6 +83,9 @@ impl Geometry {
         if self.zone_capacity == Blocks::ZERO || self.zone_capacity > self.zone_size {
             return wrong("zone capacity must be at least one block and at most the zone size");
         }
+        if self.zone_size.0 > u64::from(u32::MAX) {
+            return wrong("a zone is larger than 2^44 bytes");
+        }
         if self.conventional_zones > self.zone_count {
             return wrong("there are more conventional zones than zones");
         }

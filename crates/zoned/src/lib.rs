@@ -8,8 +8,15 @@
 
 mod device;
 mod error;
+mod file;
 mod geometry;
+mod machine;
+mod memory;
+mod pieces;
 
 pub use device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 pub use error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
+pub use file::{CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind};
 pub use geometry::{Geometry, GeometryError};
+pub use machine::{Applied, ImpossibleState, Machine, gathered_length};
+pub use memory::{Keep, MemoryDevice};

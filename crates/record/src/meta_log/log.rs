@@ -105,7 +105,7 @@ impl MetaLog {
     /// # Errors
     /// `Full` or `Device` if it could not be written anywhere; then the log stops: a later entry could never be
     /// acknowledged in front of a missing one.
-    pub fn append(&self, entry: Vec<u8>, sequence: u64) -> impl Future<Output = Result<(), MetaLogError>> + 'static {
+    pub fn append(&self, entry: Vec<u8>, sequence: u64) -> impl Future<Output = Result<(), MetaLogError>> + use<> {
         let (done, waiting) = oneshot::channel();
         let item = Item { kind: JOURNAL, sequence, bytes: entry, checkpoint: 0, parts: 0, done };
         self.inner.enqueue(item);
@@ -117,7 +117,7 @@ impl MetaLog {
     ///
     /// # Errors
     /// As [`append`](Self::append).
-    pub fn begin_checkpoint(&self) -> impl Future<Output = Result<CheckpointWriter, MetaLogError>> + 'static {
+    pub fn begin_checkpoint(&self) -> impl Future<Output = Result<CheckpointWriter, MetaLogError>> + use<> {
         let (done, waiting) = oneshot::channel();
         let item = Item { kind: START, sequence: self.inner.sequence.next(), bytes: Vec::new(), checkpoint: 0, parts: 0, done };
         self.inner.enqueue(item);

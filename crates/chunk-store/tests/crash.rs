@@ -1,0 +1,87 @@
+//! CHUNK-1 and CHUNK-2: wherever the power fails, every acknowledged byte is found and nothing else is half there.
+
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use common::{Driver, Model, formatted, geometry, open, options};
+use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_zoned::MemoryDevice;
+
+/// A power cut: the command before which it came, the device then, and what had to be there.
+struct Cut {
+    command: u64,
+    image: MemoryDevice,
+    model: Model,
+}
+
+/// Runs a random history and cuts the power at every command of it.
+fn cuts(seed: u64) -> Vec<Cut> {
+    let mut random = Random::new(seed);
+    let medium = formatted(geometry(&mut random));
+    let options = options(&mut random);
+    let steps = 20 + random.below(60);
+    let callers = 1 + random.below(4);
+    Sim::new(seed).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let model = Rc::new(RefCell::new(Model::default()));
+        let cuts = Rc::new(RefCell::new(Vec::new()));
+        let (store, _) = open(&rt, &device, options).await;
+        device.on_command({
+            let (cuts, model) = (cuts.clone(), model.clone());
+            move |command, device| {
+                let image = device.crash_image(seed * 1_000_003 + command.number);
+                cuts.borrow_mut().push(Cut { command: command.number, image, model: model.borrow().clone() });
+            }
+        });
+        let random = Rc::new(RefCell::new(random));
+        let drivers = (0..callers).map(|_| {
+            let (rt, store, model, random) = (rt.clone(), store.clone(), model.clone(), random.clone());
+            async move { Driver { rt, store, model, random, ids: 12, faults: false }.run(steps).await }
+        });
+        let tasks: Vec<_> = drivers.map(|driver| rt.spawn(driver)).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        device.on_command(|_, _| {});
+        cuts.take()
+    })
+}
+
+/// Opens what a power cut left, holds it against the model, works on with it, and opens it once more.
+fn recover(seed: u64, cut: Cut) {
+    let Cut { command, image, mut model } = cut;
+    let context = format!("seed {seed}, cut at command {command}");
+    let mut random = Random::new(seed ^ command << 20);
+    Sim::new(seed ^ command).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &image);
+        let (store, report) = open(&rt, &device, options(&mut random)).await;
+        assert_eq!(report.damage, [], "{context}: damage");
+        model.settle(&store, &context).await;
+        let model = Rc::new(RefCell::new(model));
+        // A second cut soon after, while recovery's effects are fresh.
+        let random = Rc::new(RefCell::new(random));
+        let driver = Driver { rt: rt.clone(), store: store.clone(), model: model.clone(), random, ids: 12, faults: false };
+        driver.run(2).await;
+        let image = device.crash_image(command);
+        let mut model = model.borrow().clone();
+        let device = SimDevice::new(&rt, &image);
+        let (store, report) = open(&rt, &device, options(&mut Random::new(seed))).await;
+        assert_eq!(report.damage, [], "{context}: damage after a second cut");
+        model.settle(&store, &format!("{context}, and again")).await;
+    });
+}
+
+#[test]
+fn cut_at_every_command() {
+    let mut pairs = 0;
+    for seed in seeds(60) {
+        for cut in cuts(seed) {
+            pairs += 1;
+            recover(seed, cut);
+        }
+    }
+    println!("{pairs} (seed, cut) pairs");
+    assert!(pairs >= 60 || std::env::var_os("SHINGLE_SEED").is_some(), "hardly anything was tested");
+}

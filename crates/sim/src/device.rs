@@ -1,0 +1,462 @@
+//! A zoned device in virtual time that fails on demand and can lose power at any command.
+//!
+//! A command takes effect in the order of calls and completes after a random time. What is not durable yet is kept as a
+//! list of effects for each zone, from which a crash image takes a random prefix (SIM-2).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
+use shingle_runtime::Runtime;
+use shingle_zoned::{
+    DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZoneState,
+    ZonedDevice,
+};
+
+use crate::faults::{Fault, Faults, landed};
+use crate::seeds::Random;
+
+/// The kind of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CommandKind {
+    /// A zone report.
+    Report,
+    /// A read.
+    Read,
+    /// A write or append.
+    Write,
+    /// Open, close or finish.
+    Manage,
+    /// A reset.
+    Reset,
+    /// A flush.
+    Flush,
+}
+
+impl CommandKind {
+    pub(crate) const COUNT: usize = 6;
+}
+
+/// A command, as it is submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Its number, from 0.
+    pub number: u64,
+    /// Its kind.
+    pub kind: CommandKind,
+    /// Its zone, if it has one.
+    pub zone: Option<ZoneId>,
+    /// Its length, if it has one.
+    pub blocks: Blocks,
+}
+
+/// Commands so far, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All commands.
+    pub commands: u64,
+    /// Reads, and blocks read.
+    pub reads: (u64, u64),
+    /// Writes and appends, and blocks written.
+    pub writes: (u64, u64),
+    /// Resets.
+    pub resets: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+/// Something a command did that a power cut may undo.
+#[derive(Clone)]
+enum Effect {
+    Write { at: Lba, data: Vec<Bytes> },
+    Manage(ZoneOp),
+}
+
+#[derive(Clone)]
+struct Pending {
+    number: u64,
+    effect: Effect,
+    completed: bool,
+}
+
+type Hook = Rc<RefCell<dyn FnMut(&Command, &SimDevice)>>;
+
+/// The device. A cheap handle.
+#[derive(Clone)]
+pub struct SimDevice {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    rt: Runtime,
+    geometry: Geometry,
+    /// What commands see.
+    current: MemoryDevice,
+    /// What survives for certain.
+    durable: MemoryDevice,
+    /// What may survive: by zone, in order.
+    pending: RefCell<BTreeMap<ZoneId, Vec<Pending>>>,
+    random: RefCell<Random>,
+    faults: RefCell<Faults>,
+    counts: Cell<Counts>,
+    power_off_at: Cell<Option<u64>>,
+    hook: RefCell<Option<Hook>>,
+    latency: Cell<Duration>,
+}
+
+impl SimDevice {
+    /// A device that goes on from `medium`; its times and faults come from the runtime's random numbers.
+    pub fn new(rt: &Runtime, medium: &MemoryDevice) -> Self {
+        let shared = Shared {
+            rt: rt.clone(),
+            geometry: medium.geometry().clone(),
+            current: medium.snapshot(),
+            durable: medium.snapshot(),
+            pending: RefCell::default(),
+            random: RefCell::new(Random::new(rt.random())),
+            faults: RefCell::default(),
+            counts: Cell::default(),
+            power_off_at: Cell::default(),
+            hook: RefCell::default(),
+            latency: Cell::new(Duration::from_micros(100)),
+        };
+        Self { shared: Rc::new(shared) }
+    }
+
+    /// The longest a command takes unless a fault slows it; zero makes every command complete at once.
+    pub fn set_latency(&self, latency: Duration) {
+        self.shared.latency.set(latency);
+    }
+
+    /// From now on faults follow these rules.
+    pub fn set_faults(&self, faults: Faults) {
+        *self.shared.faults.borrow_mut() = faults;
+    }
+
+    /// The rules, with what was injected.
+    pub fn faults(&self) -> Faults {
+        self.shared.faults.borrow().clone()
+    }
+
+    /// From command `number` on every command fails with `Gone`.
+    pub fn power_off_at(&self, number: u64) {
+        self.shared.power_off_at.set(Some(number));
+    }
+
+    /// Calls `hook` at every command, before it takes effect.
+    pub fn on_command(&self, hook: impl FnMut(&Command, &Self) + 'static) {
+        *self.shared.hook.borrow_mut() = Some(Rc::new(RefCell::new(hook)));
+    }
+
+    /// Commands so far.
+    pub fn counts(&self) -> Counts {
+        self.shared.counts.get()
+    }
+
+    /// What commands see now, cached or not: the device after an orderly shutdown.
+    pub fn image(&self) -> MemoryDevice {
+        self.shared.current.snapshot()
+    }
+
+    /// What is on the medium if the power fails now (SIM-2): everything durable; of each zone's other effects a random
+    /// prefix, the last write of it perhaps cut short at a block, with garbage in its last block.
+    pub fn crash_image(&self, seed: u64) -> MemoryDevice {
+        let random = &mut Random::new(seed);
+        let image = self.shared.durable.snapshot();
+        for (&zone, effects) in self.shared.pending.borrow().iter() {
+            let whole = random.between(0, effects.len() as u64) as usize;
+            for pending in &effects[..whole] {
+                apply(&image, zone, &pending.effect);
+            }
+            if let Some(Pending { effect: Effect::Write { at, data }, .. }) = effects.get(whole) {
+                tear(&image, zone, *at, data, random);
+            }
+        }
+        image.power_cycle();
+        image
+    }
+
+    /// Begins a command: counts it, calls the hook, and decides on its fault.
+    fn begin(&self, kind: CommandKind, zone: Option<ZoneId>, at: Lba, blocks: Blocks) -> DeviceResult<(u64, Option<Fault>)> {
+        let shared = &self.shared;
+        let mut counts = shared.counts.get();
+        let number = counts.commands;
+        counts.commands += 1;
+        match kind {
+            CommandKind::Read => counts.reads = (counts.reads.0 + 1, counts.reads.1 + blocks.0),
+            CommandKind::Write => counts.writes = (counts.writes.0 + 1, counts.writes.1 + blocks.0),
+            CommandKind::Reset => counts.resets += 1,
+            CommandKind::Flush => counts.flushes += 1,
+            CommandKind::Report | CommandKind::Manage => {}
+        }
+        shared.counts.set(counts);
+        let hook = shared.hook.borrow().clone();
+        if let Some(hook) = hook {
+            (hook.borrow_mut())(&Command { number, kind, zone, blocks }, self);
+        }
+        if shared.power_off_at.get().is_some_and(|off| number >= off) {
+            return Err(DeviceError::new(DeviceErrorKind::Gone, at, zone));
+        }
+        let fault = shared.faults.borrow_mut().hit(number, kind, zone, &mut shared.random.borrow_mut());
+        Ok((number, fault))
+    }
+
+    /// Waits as long as the command takes.
+    async fn wait(&self, fault: Option<Fault>) {
+        let most = self.shared.latency.get().as_nanos() as u64;
+        if most == 0 {
+            return;
+        }
+        let factor = if fault == Some(Fault::Slow) { 1000 } else { 1 };
+        let nanos = self.shared.random.borrow_mut().between(1, most) * factor;
+        self.shared.rt.sleep(Duration::from_nanos(nanos)).await;
+    }
+
+    fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
+        DeviceError::new(kind, at, self.shared.geometry.zone_of(at))
+    }
+
+    /// Applies a fault of a zone that fails as a whole.
+    fn fail_zone(&self, zone: Option<ZoneId>, fault: Option<Fault>, at: Lba) -> DeviceResult<()> {
+        let (state, kind) = match fault {
+            Some(Fault::ZoneReadOnly) => (ZoneState::ReadOnly, DeviceErrorKind::ZoneReadOnly),
+            Some(Fault::ZoneOffline) => (ZoneState::Offline, DeviceErrorKind::ZoneOffline),
+            Some(Fault::CommandError) => return Err(self.error(DeviceErrorKind::WriteFailed, at)),
+            _ => return Ok(()),
+        };
+        if let Some(zone) = zone {
+            // The medium fails for good, whatever the power does: what was pending there is settled now.
+            for pending in self.shared.pending.borrow_mut().remove(&zone).unwrap_or_default() {
+                apply(&self.shared.durable, zone, &pending.effect);
+            }
+            self.shared.current.set_state(zone, state);
+            self.shared.durable.set_state(zone, state);
+        }
+        Err(self.error(kind, at))
+    }
+
+    /// Takes note of an effect that is not durable yet.
+    fn note(&self, zone: ZoneId, number: u64, effect: Effect) {
+        let pending = Pending { number, effect, completed: false };
+        self.shared.pending.borrow_mut().entry(zone).or_default().push(pending);
+    }
+
+    /// A command completed. Without a volatile cache it is now durable, and with it all before it in its zone.
+    fn complete(&self, zone: ZoneId, number: u64) {
+        let mut all = self.shared.pending.borrow_mut();
+        let Some(effects) = all.get_mut(&zone) else { return };
+        let Some(at) = effects.iter().position(|pending| pending.number == number) else { return };
+        effects[at].completed = true;
+        if !self.shared.geometry.volatile_cache {
+            for pending in effects.drain(..=at) {
+                apply(&self.shared.durable, zone, &pending.effect);
+            }
+            if effects.is_empty() {
+                all.remove(&zone);
+            }
+        }
+    }
+
+    /// Everything that had completed before command `before` is durable.
+    fn make_durable(&self, before: u64) {
+        let mut all = self.shared.pending.borrow_mut();
+        for (&zone, effects) in all.iter_mut() {
+            let last = effects.iter().rposition(|pending| pending.completed && pending.number < before);
+            for pending in effects.drain(..last.map_or(0, |last| last + 1)) {
+                apply(&self.shared.durable, zone, &pending.effect);
+            }
+        }
+        all.retain(|_, effects| !effects.is_empty());
+    }
+
+    async fn do_write(&self, at: Option<Lba>, zone: ZoneId, data: Vec<Bytes>) -> DeviceResult<Lba> {
+        let start = at.unwrap_or_else(|| self.shared.geometry.start_of(zone));
+        let blocks = Blocks(data.iter().map(|piece| (piece.len() / BLOCK_SIZE) as u64).sum());
+        let (number, fault) = self.begin(CommandKind::Write, Some(zone), start, blocks)?;
+        self.fail_zone(Some(zone), fault, start)?;
+        let at = at.unwrap_or_else(|| start + self.shared.current.zone(zone).written);
+        let (data, failed) = self.spoil(fault, at, data, blocks);
+        if !data.is_empty() {
+            let written = self.shared.current.write(at, data.clone());
+            written.await?;
+            self.note(zone, number, Effect::Write { at, data });
+        }
+        self.wait(fault).await;
+        self.check_power(number, at)?;
+        self.complete(zone, number);
+        if failed { Err(self.error(DeviceErrorKind::WriteFailed, at)) } else { Ok(at) }
+    }
+
+    /// What a write with a fault puts on the medium, and whether it says that it failed.
+    fn spoil(&self, fault: Option<Fault>, at: Lba, data: Vec<Bytes>, blocks: Blocks) -> (Vec<Bytes>, bool) {
+        let random = &mut *self.shared.random.borrow_mut();
+        match fault {
+            Some(Fault::WriteError) => (prefix(&data, landed(blocks, random)), true),
+            Some(Fault::BitFlip) => (vec![flip_bit(&join(&data), random)], false),
+            Some(Fault::TornWrite) => {
+                let good = landed(blocks, random);
+                (vec![garbage_after(&join(&data), good, random)], false)
+            }
+            Some(Fault::Misdirected) => {
+                let bytes = self.bytes_elsewhere(at, blocks, random);
+                (vec![bytes], false)
+            }
+            _ => (data, false),
+        }
+    }
+
+    /// What some other place of the device holds: what blocks that a misdirected write missed look like.
+    fn bytes_elsewhere(&self, at: Lba, blocks: Blocks, random: &mut Random) -> Bytes {
+        let mut out = AlignedBuf::zeroed(blocks);
+        let zones = u64::from(self.shared.geometry.zone_count);
+        let zone = ZoneId(random.below(zones) as u32);
+        let info = self.shared.current.zone(zone);
+        if info.written >= blocks && info.start != at {
+            let read = self.shared.current.read(info.start, blocks);
+            if let Some(Ok(bytes)) = futures_util::FutureExt::now_or_never(read) {
+                out.copy_from_slice(&bytes);
+            }
+        }
+        out.freeze()
+    }
+
+    fn check_power(&self, number: u64, at: Lba) -> DeviceResult<()> {
+        // A command that was under way when the power failed never completes well.
+        let off = self.shared.power_off_at.get().is_some_and(|off| self.counts().commands > off && number < off);
+        if off { Err(self.error(DeviceErrorKind::Gone, at)) } else { Ok(()) }
+    }
+
+    async fn do_manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceResult<()> {
+        let start = self.shared.geometry.start_of(zone);
+        let kind = if op == ZoneOp::Reset { CommandKind::Reset } else { CommandKind::Manage };
+        let (number, fault) = self.begin(kind, Some(zone), start, Blocks::ZERO)?;
+        self.fail_zone(Some(zone), fault, start)?;
+        self.shared.current.manage(zone, op).await?;
+        self.note(zone, number, Effect::Manage(op));
+        self.wait(fault).await;
+        self.check_power(number, start)?;
+        self.complete(zone, number);
+        Ok(())
+    }
+
+    async fn do_read(&self, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
+        let zone = self.shared.geometry.zone_of(at);
+        let (number, fault) = self.begin(CommandKind::Read, zone, at, length)?;
+        let result = self.shared.current.read(at, length).await;
+        self.wait(fault).await;
+        self.check_power(number, at)?;
+        self.fail_zone(zone, fault, at)?;
+        if fault == Some(Fault::ReadError) { Err(self.error(DeviceErrorKind::ReadFailed, at)) } else { result }
+    }
+}
+
+/// Lets an effect happen to an image. What cannot happen there (an effect of a zone that failed since) does not.
+fn apply(image: &MemoryDevice, zone: ZoneId, effect: &Effect) {
+    let result = match effect {
+        Effect::Write { at, data } => futures_util::FutureExt::now_or_never(image.write(*at, data.clone())),
+        Effect::Manage(op) => futures_util::FutureExt::now_or_never(image.manage(zone, *op)),
+    };
+    drop(result);
+}
+
+/// Lets a part of a write happen.
+fn tear(image: &MemoryDevice, zone: ZoneId, at: Lba, data: &[Bytes], random: &mut Random) {
+    let blocks = Blocks(data.iter().map(|piece| (piece.len() / BLOCK_SIZE) as u64).sum());
+    let part = landed(blocks, random);
+    if part == Blocks::ZERO {
+        return;
+    }
+    let mut torn = prefix(data, part);
+    if random.chance(0.25) {
+        torn = vec![garbage_after(&join(&torn), Blocks(part.0 - 1), random)];
+    }
+    apply(image, zone, &Effect::Write { at, data: torn });
+}
+
+/// The first `blocks` of the pieces.
+fn prefix(data: &[Bytes], blocks: Blocks) -> Vec<Bytes> {
+    let mut left = blocks.bytes() as usize;
+    let mut out = Vec::new();
+    for piece in data {
+        let take = piece.len().min(left);
+        if take > 0 {
+            out.push(piece.slice(..take));
+        }
+        left -= take;
+    }
+    out
+}
+
+fn join(data: &[Bytes]) -> Vec<u8> {
+    data.concat()
+}
+
+fn aligned(bytes: &[u8]) -> AlignedBuf {
+    let mut out = AlignedBuf::zeroed(Blocks::holding(bytes.len() as u64));
+    out.copy_from_slice(bytes);
+    out
+}
+
+fn flip_bit(bytes: &[u8], random: &mut Random) -> Bytes {
+    let mut out = aligned(bytes);
+    let bit = random.below(bytes.len() as u64 * 8);
+    out[(bit / 8) as usize] ^= 1 << (bit % 8);
+    out.freeze()
+}
+
+fn garbage_after(bytes: &[u8], good: Blocks, random: &mut Random) -> Bytes {
+    let mut out = aligned(bytes);
+    let from = good.bytes() as usize;
+    let garbage = random.bytes(bytes.len() - from);
+    out[from..].copy_from_slice(&garbage);
+    out.freeze()
+}
+
+impl ZonedDevice for SimDevice {
+    fn geometry(&self) -> &Geometry {
+        &self.shared.geometry
+    }
+
+    fn report(&self, first: ZoneId, count: u32) -> DeviceFuture<'_, Vec<ZoneInfo>> {
+        let at = self.shared.geometry.start_of(first);
+        let begun = self.begin(CommandKind::Report, None, at, Blocks::ZERO);
+        Box::pin(async move {
+            let (number, fault) = begun?;
+            self.wait(fault).await;
+            self.check_power(number, at)?;
+            self.shared.current.report(first, count).await
+        })
+    }
+
+    fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
+        Box::pin(self.do_read(at, length))
+    }
+
+    fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+        let zone = self.shared.geometry.zone_of(at).unwrap_or_default();
+        let this = self.clone();
+        Box::pin(async move { this.do_write(Some(at), zone, data).await.map(drop) })
+    }
+
+    fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
+        Box::pin(self.do_write(None, zone, data))
+    }
+
+    fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
+        Box::pin(self.do_manage(zone, op))
+    }
+
+    fn flush(&self) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            let (number, fault) = self.begin(CommandKind::Flush, None, Lba(0), Blocks::ZERO)?;
+            self.fail_zone(None, fault, Lba(0))?;
+            self.wait(fault).await;
+            self.check_power(number, Lba(0))?;
+            self.make_durable(number);
+            Ok(())
+        })
+    }
+}

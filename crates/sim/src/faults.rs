@@ -1,0 +1,110 @@
+//! Faults on demand: which command fails, and how.
+
+use shingle_base::{Blocks, ZoneId};
+
+use crate::device::CommandKind;
+use crate::seeds::Random;
+
+/// What goes wrong with a command. See `docs/fault-model.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The medium cannot be read.
+    ReadError,
+    /// The write fails; a random part of it, from its front, has landed.
+    WriteError,
+    /// The command fails and changes nothing.
+    CommandError,
+    /// The write succeeds, but one bit of it is wrong on the medium.
+    BitFlip,
+    /// The write succeeds, but its last blocks hold garbage.
+    TornWrite,
+    /// The write succeeds and moves the write pointer, but the bytes lie elsewhere: the blocks hold what another place
+    /// held.
+    Misdirected,
+    /// The zone turns read-only, and the command fails.
+    ZoneReadOnly,
+    /// The zone goes offline, and the command fails.
+    ZoneOffline,
+    /// The command takes a thousand times as long.
+    Slow,
+}
+
+/// When a fault happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Trigger {
+    /// At the command of this number, counted over all kinds from 0.
+    Command(u64),
+    /// At the command of this number among its kind, from 0.
+    Nth(CommandKind, u64),
+    /// At every command of the kind in the zone.
+    Zone(CommandKind, ZoneId),
+    /// At every command of the kind with this probability.
+    Rate(CommandKind, f64),
+}
+
+/// A fault and when it happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaultRule {
+    /// When.
+    pub trigger: Trigger,
+    /// What.
+    pub fault: Fault,
+}
+
+/// Rules of a device, and what came of them.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    rules: Vec<FaultRule>,
+    /// Zones that are left alone.
+    spared: Vec<ZoneId>,
+    /// What was injected: command number, zone, fault.
+    injected: Vec<(u64, Option<ZoneId>, Fault)>,
+    counts: [u64; CommandKind::COUNT],
+}
+
+impl Faults {
+    /// Faults by these rules.
+    pub fn new(rules: impl IntoIterator<Item = FaultRule>) -> Self {
+        Self { rules: rules.into_iter().collect(), ..Self::default() }
+    }
+
+    /// No fault hits these zones.
+    #[must_use]
+    pub fn sparing(mut self, zones: impl IntoIterator<Item = ZoneId>) -> Self {
+        self.spared.extend(zones);
+        self
+    }
+
+    /// What was injected so far: command number, zone, fault.
+    pub fn injected(&self) -> &[(u64, Option<ZoneId>, Fault)] {
+        &self.injected
+    }
+
+    /// The fault that hits a command, if one does.
+    pub(crate) fn hit(
+        &mut self,
+        number: u64,
+        kind: CommandKind,
+        zone: Option<ZoneId>,
+        random: &mut Random,
+    ) -> Option<Fault> {
+        let nth = self.counts[kind as usize];
+        self.counts[kind as usize] += 1;
+        if zone.is_some_and(|zone| self.spared.contains(&zone)) {
+            return None;
+        }
+        let rule = self.rules.iter().find(|rule| match rule.trigger {
+            Trigger::Command(at) => at == number,
+            Trigger::Nth(of, at) => of == kind && at == nth,
+            Trigger::Zone(of, at) => of == kind && Some(at) == zone,
+            Trigger::Rate(of, share) => of == kind && random.chance(share),
+        })?;
+        self.injected.push((number, zone, rule.fault));
+        Some(rule.fault)
+    }
+}
+
+/// How many of `blocks` land when a write fails half-way: fewer than all.
+pub(crate) fn landed(blocks: Blocks, random: &mut Random) -> Blocks {
+    Blocks(random.below(blocks.0.max(1)))
+}

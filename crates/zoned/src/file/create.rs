@@ -1,0 +1,175 @@
+//! Making the file of a drive, and taking it up again.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
+
+use crate::device::ZoneState;
+use crate::file::error::{FileDeviceError, FileDeviceErrorKind};
+use crate::file::format::{BadHeader, ENTRY_SIZE, Entry, Header, TABLE_AT};
+use crate::file::host;
+use crate::file::slots::Slots;
+use crate::geometry::Geometry;
+use crate::machine::Machine;
+
+/// How to make a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// Put the new drive in place of one that is there, whose data is lost. Anything but a drive or an empty file is
+    /// left alone all the same.
+    pub overwrite: bool,
+}
+
+/// A drive that was opened.
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) header: Header,
+    pub(crate) machine: Machine,
+    pub(crate) slots: Slots,
+}
+
+pub(crate) fn create(path: &Path, geometry: &Geometry, options: CreateOptions) -> Result<(), FileDeviceError> {
+    let failed = |error| FileDeviceError::from_io(error, path);
+    geometry.validate().map_err(|error| FileDeviceError::new(FileDeviceErrorKind::Geometry(error), path))?;
+    let mut open = OpenOptions::new();
+    open.read(true).write(true);
+    let new = open.clone().create_new(true).open(path);
+    let is_new = new.is_ok();
+    let file = match new {
+        Err(error) if options.overwrite && error.kind() == io::ErrorKind::AlreadyExists => {
+            open.open(path).map_err(failed)?
+        }
+        other => other.map_err(failed)?,
+    };
+    host::claim(&file, path)?;
+    if file.metadata().map_err(failed)?.len() > 0 {
+        let not_a_drive = |_| FileDeviceError::new(FileDeviceErrorKind::NotADrive, path);
+        let first = read_header(&file).map_err(failed)?;
+        match Header::parse(&first) {
+            Err(error @ BadHeader::NotADrive) => return Err(not_a_drive(error)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    write_new(&file, geometry).map_err(|error| {
+        if is_new {
+            // Nothing of it was ever used; if it cannot be removed either, the first error still says why.
+            let _ = std::fs::remove_file(path);
+        }
+        failed(error)
+    })
+}
+
+/// The header goes last: a file without one is no drive, so that half a drive is never taken for one.
+fn write_new(file: &File, geometry: &Geometry) -> io::Result<()> {
+    let machine = Machine::new(geometry.clone()).map_err(io::Error::other)?;
+    let header = Header::new(geometry);
+    file.set_len(0)?;
+    file.set_len(header.data_at)?;
+    let mut table = Vec::with_capacity(geometry.zone_count as usize * ENTRY_SIZE);
+    for zone in (0..geometry.zone_count).map(ZoneId) {
+        let entry = Entry { state: machine.info(zone).state, written: 0, slot: None };
+        table.extend(entry.to_bytes(zone));
+    }
+    file.write_all_at(&table, TABLE_AT)?;
+    file.sync_all()?;
+    file.write_all_at(&header.to_bytes(), 0)?;
+    file.sync_all()
+}
+
+/// The first block of the file, or as much of it as there is.
+fn read_header(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; BLOCK_SIZE];
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read_at(&mut bytes[length..], length as u64) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+pub(crate) fn open(path: &Path) -> Result<Opened, FileDeviceError> {
+    let failed = |error| FileDeviceError::from_io(error, path);
+    let wrong = |kind| FileDeviceError::new(kind, path);
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+    host::claim(&file, path)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let truncated = |needed| wrong(FileDeviceErrorKind::Truncated { length, needed });
+    let header = Header::parse(&read_header(&file).map_err(failed)?).map_err(|bad| match bad {
+        BadHeader::NotADrive => wrong(FileDeviceErrorKind::NotADrive),
+        BadHeader::NewerVersion(version) => wrong(FileDeviceErrorKind::NewerVersion(version)),
+        BadHeader::CutShort => truncated(BLOCK_SIZE as u64),
+        BadHeader::Corrupt => wrong(FileDeviceErrorKind::CorruptHeader),
+    })?;
+    if length < header.data_at {
+        return Err(truncated(header.data_at));
+    }
+    let mut opened = read_table(file, header).map_err(|error| match error {
+        TableError::Io(error) => failed(error),
+        TableError::Corrupt(zone) => wrong(FileDeviceErrorKind::CorruptTable(zone)),
+    })?;
+    let end = opened.slot_at(opened.slots.end());
+    if length < end {
+        return Err(truncated(end));
+    }
+    opened.tidy(length).map_err(failed)?;
+    Ok(opened)
+}
+
+enum TableError {
+    Io(io::Error),
+    Corrupt(ZoneId),
+}
+
+fn read_table(file: File, header: Header) -> Result<Opened, TableError> {
+    let count = header.geometry.zone_count;
+    let mut machine = Machine::new(header.geometry.clone()).map_err(|_| TableError::Corrupt(ZoneId(0)))?;
+    let mut slots = Slots::new(count);
+    let mut table = vec![0; count as usize * ENTRY_SIZE];
+    file.read_exact_at(&mut table, TABLE_AT).map_err(TableError::Io)?;
+    for (zone, bytes) in (0..count).map(ZoneId).zip(table.chunks_exact(ENTRY_SIZE)) {
+        let corrupt = || TableError::Corrupt(zone);
+        let entry = Entry::parse(bytes, zone).ok_or_else(corrupt)?;
+        let holds = entry.state.is_active() && entry.written > 0;
+        if holds && entry.slot.is_none() || entry.slot.is_some_and(|slot| !slots.restore(zone, slot)) {
+            return Err(corrupt());
+        }
+        machine.set(zone, entry.state, Blocks(u64::from(entry.written))).map_err(|_| corrupt())?;
+    }
+    machine.close_excess();
+    Ok(Opened { file, header, machine, slots })
+}
+
+impl Opened {
+    fn slot_at(&self, slot: u32) -> u64 {
+        self.header.data_at + u64::from(slot) * self.header.geometry.zone_size.bytes()
+    }
+
+    /// Gives back the space of what its process had no time to: slots of resets and of first writes that were cut off.
+    fn tidy(&mut self, length: u64) -> io::Result<()> {
+        let reset: Vec<ZoneId> = (0..self.header.geometry.zone_count)
+            .map(ZoneId)
+            .filter(|&zone| self.machine.info(zone).state == ZoneState::Empty && self.slots.get(zone).is_some())
+            .collect();
+        for zone in reset {
+            self.slots.release(zone);
+            let entry = Entry { state: ZoneState::Empty, written: 0, slot: None };
+            self.file.write_all_at(&entry.to_bytes(zone), TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64)?;
+        }
+        for (first, end) in self.slots.free_runs() {
+            let at = self.slot_at(first);
+            let to = self.slot_at(end).min(length);
+            // A file system without holes keeps them; nothing reads them.
+            let _ = host::punch(&self.file, at, to.saturating_sub(at));
+        }
+        let end = self.slot_at(self.slots.end());
+        if length > end { self.file.set_len(end) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,225 @@
+//! The order of commands within a zone.
+//!
+//! A drive's commands take effect in the order they start, yet those of the host file system run on many threads. So
+//! the commands of a zone form a lane: one write at a time, resets alone, reads beside each other and beside the
+//! writes whose blocks they do not want. Zones do not wait for each other.
+//!
+//! **Owns** who may go. **Knows nothing of** files or of what a command does.
+//!
+//! # Invariants
+//! - LN-1: a lane exists only while a command of its zone is under way; without one, all of the zone is settled.
+//! - LN-2: a write that was accepted behind a failed write, with no reset between them, does not go ahead.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use shingle_base::ZoneId;
+use tokio::sync::oneshot;
+
+use crate::device::ZoneState;
+
+/// How a command shares its zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A read of what was settled when it started.
+    Read,
+    /// A read of what a write under way may change: goes behind all before it.
+    LateRead,
+    /// A write, or a change of state.
+    Write,
+    /// A reset.
+    Alone,
+}
+
+/// What the file holds of a zone: what its entry in the zone table says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) state: ZoneState,
+    pub(crate) written: u32,
+}
+
+/// A command's place in its lane.
+pub(crate) struct Place {
+    /// Comes when the command may go; `None`: at once.
+    pub(crate) go: Option<oneshot::Receiver<()>>,
+    /// Rises with every reset and every failed write.
+    pub(crate) epoch: u32,
+}
+
+struct Lane {
+    settled: Settled,
+    reads: u32,
+    writing: bool,
+    alone: bool,
+    /// Writes and resets, under way or waiting.
+    changes: u32,
+    epoch: u32,
+    failed: Option<u32>,
+    waiting: VecDeque<(Kind, oneshot::Sender<()>)>,
+}
+
+/// The lanes of a drive.
+#[derive(Default)]
+pub(crate) struct Lanes(BTreeMap<ZoneId, Lane>);
+
+impl Lanes {
+    /// Whether no command of `zone` is under way.
+    pub(crate) fn idle(&self, zone: ZoneId) -> bool {
+        !self.0.contains_key(&zone)
+    }
+
+    /// What is settled of `zone`, and whether changes are on their way; `None`: all is settled.
+    pub(crate) fn settled(&self, zone: ZoneId) -> Option<(Settled, bool)> {
+        self.0.get(&zone).map(|lane| (lane.settled, lane.changes > 0))
+    }
+
+    /// Puts a command in its lane. `before` is what the zone was before this command.
+    pub(crate) fn enter(&mut self, zone: ZoneId, kind: Kind, before: Settled) -> Place {
+        let lane = self.0.entry(zone).or_insert_with(|| Lane {
+            settled: before,
+            reads: 0,
+            writing: false,
+            alone: false,
+            changes: 0,
+            epoch: 0,
+            failed: None,
+            waiting: VecDeque::new(),
+        });
+        if kind == Kind::Alone {
+            lane.epoch += 1;
+        }
+        lane.changes += u32::from(matches!(kind, Kind::Write | Kind::Alone));
+        let overtakes = kind == Kind::Read && !lane.waiting.iter().any(|(other, _)| *other == Kind::Alone);
+        if (lane.waiting.is_empty() || overtakes) && lane.may_go(kind) {
+            lane.start(kind);
+            return Place { go: None, epoch: lane.epoch };
+        }
+        let (sender, receiver) = oneshot::channel();
+        lane.waiting.push_back((kind, sender));
+        Place { go: Some(receiver), epoch: lane.epoch }
+    }
+
+    /// Ends a command that was under way, and lets those behind it go.
+    pub(crate) fn leave(&mut self, zone: ZoneId, kind: Kind) {
+        let Some(lane) = self.0.get_mut(&zone) else { return };
+        lane.stop(kind);
+        while let Some((next, _)) = lane.waiting.front()
+            && lane.may_go(*next)
+            && let Some((next, sender)) = lane.waiting.pop_front()
+        {
+            lane.start(next);
+            if sender.send(()).is_err() {
+                lane.stop(next);
+            }
+        }
+        if lane.reads == 0 && !lane.writing && !lane.alone && lane.waiting.is_empty() {
+            self.0.remove(&zone);
+        }
+    }
+
+    /// Takes note of what the file now holds of `zone`.
+    pub(crate) fn settle(&mut self, zone: ZoneId, settled: Settled) {
+        if let Some(lane) = self.0.get_mut(&zone) {
+            lane.settled = settled;
+        }
+    }
+
+    /// A command failed. Those behind it in its epoch are to fail too; returns whether it is the current one, so that
+    /// the zone stays as it is settled.
+    pub(crate) fn fail(&mut self, zone: ZoneId, epoch: u32) -> bool {
+        let Some(lane) = self.0.get_mut(&zone) else { return false };
+        lane.failed = Some(epoch);
+        let current = lane.epoch == epoch;
+        lane.epoch += u32::from(current);
+        current
+    }
+
+    /// Whether a command of `epoch` is to fail because one before it did (LN-2).
+    pub(crate) fn failed(&self, zone: ZoneId, epoch: u32) -> bool {
+        self.0.get(&zone).is_some_and(|lane| lane.failed == Some(epoch))
+    }
+}
+
+impl Lane {
+    fn may_go(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Read => !self.alone,
+            Kind::LateRead | Kind::Write => !self.alone && !self.writing,
+            Kind::Alone => !self.alone && !self.writing && self.reads == 0,
+        }
+    }
+
+    fn start(&mut self, kind: Kind) {
+        match kind {
+            Kind::Read | Kind::LateRead => self.reads += 1,
+            Kind::Write => self.writing = true,
+            Kind::Alone => self.alone = true,
+        }
+    }
+
+    fn stop(&mut self, kind: Kind) {
+        match kind {
+            Kind::Read | Kind::LateRead => self.reads -= 1,
+            Kind::Write => self.writing = false,
+            Kind::Alone => self.alone = false,
+        }
+        self.changes -= u32::from(matches!(kind, Kind::Write | Kind::Alone));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONE: ZoneId = ZoneId(1);
+    const BEFORE: Settled = Settled { state: ZoneState::Closed, written: 4 };
+
+    fn goes(place: &mut Place) -> bool {
+        place.go.as_mut().is_none_or(|go| go.try_recv().is_ok())
+    }
+
+    #[test]
+    fn one_write_goes_at_a_time_and_reads_beside_it() {
+        let mut lanes = Lanes::default();
+        let mut enter = |lanes: &mut Lanes, kind| lanes.enter(ZONE, kind, BEFORE);
+        let [mut first, mut second] = [enter(&mut lanes, Kind::Write), enter(&mut lanes, Kind::Write)];
+        let [mut read, mut late] = [enter(&mut lanes, Kind::Read), enter(&mut lanes, Kind::LateRead)];
+        assert!(goes(&mut first) && goes(&mut read) && !goes(&mut second) && !goes(&mut late));
+        lanes.leave(ZONE, Kind::Write);
+        assert!(goes(&mut second) && !goes(&mut late));
+        lanes.leave(ZONE, Kind::Write);
+        assert!(goes(&mut late));
+        lanes.leave(ZONE, Kind::Read);
+        lanes.leave(ZONE, Kind::LateRead);
+        assert!(lanes.idle(ZONE));
+    }
+
+    #[test]
+    fn a_reset_goes_alone_and_nothing_overtakes_it() {
+        let mut lanes = Lanes::default();
+        let mut enter = |lanes: &mut Lanes, kind| lanes.enter(ZONE, kind, BEFORE);
+        assert!(goes(&mut enter(&mut lanes, Kind::Read)));
+        let mut reset = enter(&mut lanes, Kind::Alone);
+        let mut behind = [enter(&mut lanes, Kind::Read), enter(&mut lanes, Kind::Write)];
+        assert!(!goes(&mut reset) && !behind.iter_mut().any(goes));
+        lanes.leave(ZONE, Kind::Read);
+        assert!(goes(&mut reset) && !behind.iter_mut().any(goes));
+        lanes.leave(ZONE, Kind::Alone);
+        assert!(behind.iter_mut().all(goes));
+    }
+
+    #[test]
+    fn what_waits_behind_a_failed_write_fails_unless_a_reset_is_between() {
+        let mut lanes = Lanes::default();
+        let first = lanes.enter(ZONE, Kind::Write, BEFORE);
+        let second = lanes.enter(ZONE, Kind::Write, BEFORE);
+        let reset = lanes.enter(ZONE, Kind::Alone, BEFORE);
+        let third = lanes.enter(ZONE, Kind::Write, BEFORE);
+        assert!(!lanes.fail(ZONE, first.epoch), "the reset has the last word");
+        let failed = [second, reset, third].map(|place| lanes.failed(ZONE, place.epoch));
+        assert_eq!(failed, [true, false, false]);
+        let mut lanes = Lanes::default();
+        let first = lanes.enter(ZONE, Kind::Write, BEFORE);
+        assert!(lanes.fail(ZONE, first.epoch));
+        assert!(!lanes.failed(ZONE, lanes.enter(ZONE, Kind::Write, BEFORE).epoch), "started after the failure");
+    }
+}

@@ -1,0 +1,446 @@
+//! A zoned device in a sparse file that anybody can make, without root.
+//!
+//! The zone state machine decides; the file holds zones' bytes and a table of their states. A write's bytes go to the
+//! file before its entry in the table, and it completes after both: so however the process ends, the table says
+//! exactly what its completed commands made of each zone (of one cut off in the middle, all or nothing).
+//!
+//! **Owns** the file, alone: another process is refused.
+//! **Knows nothing of** what is stored.
+//!
+//! # Invariants
+//! - FD-1: after `kill -9` the drive is as its completed commands left it; of a command under way nothing or all is
+//!   there. (`the_drive_survives_a_killed_process`)
+//! - FD-2: a flush is an `fdatasync`: after a failure of the machine, what completed before a flush is there. Of the
+//!   rest, the table may be older or newer than the bytes; engines find out by their records' checksums.
+//! - FD-3: the space of a reset zone goes back to the file system.
+
+mod create;
+mod error;
+mod format;
+mod host;
+mod lanes;
+mod slots;
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
+use shingle_runtime::{Runtime, Task};
+
+use crate::device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use crate::error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
+use crate::file::format::{ENTRY_SIZE, Entry, TABLE_AT};
+use crate::file::lanes::{Kind, Lanes, Place, Settled};
+use crate::file::slots::Slots;
+use crate::geometry::Geometry;
+use crate::machine::{ImpossibleState, Machine, gathered_length};
+
+pub use create::CreateOptions;
+pub use error::{FileDeviceError, FileDeviceErrorKind};
+
+/// A zoned device in a file. Reads, and writes to different zones, run side by side on the runtime's blocking threads.
+pub struct FileDevice {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    runtime: Runtime,
+    geometry: Geometry,
+    file: Arc<File>,
+    /// Where slot 0 begins.
+    data_at: u64,
+    state: RefCell<State>,
+    /// Set when the table or a flush failed: the file can no longer be trusted to hold what it is told.
+    gone: Cell<bool>,
+}
+
+struct State {
+    /// What the commands that have started make of the zones.
+    machine: Machine,
+    slots: Slots,
+    lanes: Lanes,
+}
+
+impl FileDevice {
+    /// Makes a drive of this shape, with nothing in it, at `path`. The geometry's `volatile_cache` does not count: a
+    /// drive in a file has one.
+    ///
+    /// Takes as much space as the zone table, 16 bytes a zone; the rest comes as it is written.
+    ///
+    /// # Errors
+    /// `Exists`, `InUse`, `NotADrive`, `NoSpace`, `Geometry` or `System`. A file that was new is removed again.
+    pub fn create(path: &Path, geometry: &Geometry, options: CreateOptions) -> Result<(), FileDeviceError> {
+        create::create(path, geometry, options)
+    }
+
+    /// Opens the drive at `path`, as its last process left it, however that ended. Blocks for as long as it takes to
+    /// read the zone table.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADrive`, `NewerVersion`, `Truncated`, `CorruptHeader`, `CorruptTable`, `InUse` or `System`.
+    pub fn open(path: &Path, runtime: &Runtime) -> Result<Self, FileDeviceError> {
+        let create::Opened { file, header, machine, slots } = create::open(path)?;
+        let shared = Shared {
+            runtime: runtime.clone(),
+            geometry: header.geometry,
+            file: Arc::new(file),
+            data_at: header.data_at,
+            state: RefCell::new(State { machine, slots, lanes: Lanes::default() }),
+            gone: Cell::new(false),
+        };
+        Ok(Self { shared: Rc::new(shared) })
+    }
+
+    /// Puts `zone` into `state`, as a failing drive does (read-only, offline).
+    ///
+    /// # Errors
+    /// A zone of its type cannot be in `state`, or the zone table cannot be written.
+    pub fn set_state(&self, zone: ZoneId, state: ZoneState) -> io::Result<()> {
+        let before = if zone.0 < self.shared.geometry.zone_count { Some(self.shared.settled(zone)) } else { None };
+        let impossible = |_: ImpossibleState| io::Error::from(io::ErrorKind::InvalidInput);
+        let before = before.ok_or(ImpossibleState).map_err(impossible)?;
+        let written = Blocks(u64::from(before.written));
+        self.shared.state.borrow_mut().machine.set(zone, state, written).map_err(impossible)?;
+        self.shared.mark(zone, before).map(drop).map_err(|error| io::Error::other(error.to_string()))
+    }
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+enum Target {
+    At(Lba),
+    Append(ZoneId),
+}
+
+impl Shared {
+    /// What the state machine says of a zone that exists.
+    fn settled(&self, zone: ZoneId) -> Settled {
+        let info = self.state.borrow().machine.info(zone);
+        Settled { state: info.state, written: info.written.0 as u32 }
+    }
+
+    fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
+        DeviceError::new(kind, at, self.geometry.zone_of(at))
+    }
+
+    fn begin(&self, at: Lba) -> DeviceResult<()> {
+        if self.gone.get() { Err(self.error(DeviceErrorKind::Gone, at)) } else { Ok(()) }
+    }
+
+    /// Where in the file the block at `at` lies, in this slot.
+    fn offset(&self, slot: u32, at: Lba) -> u64 {
+        let block = at.0 % self.geometry.zone_size.0;
+        self.slot_at(slot) + Blocks(block).bytes()
+    }
+
+    fn slot_at(&self, slot: u32) -> u64 {
+        self.data_at + u64::from(slot) * self.geometry.zone_size.bytes()
+    }
+
+    /// Writes the zone's entry in the table: into the page cache, where it outlives the process, so it is not worth a
+    /// thread.
+    fn persist(&self, zone: ZoneId, settled: Settled) -> DeviceResult<()> {
+        let slot = self.state.borrow().slots.get(zone);
+        let entry = Entry { state: settled.state, written: settled.written, slot }.to_bytes(zone);
+        let at = TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64;
+        self.file.write_all_at(&entry, at).map_err(|error| {
+            self.gone.set(true);
+            self.error(DeviceErrorKind::System(error), self.geometry.start_of(zone))
+        })
+    }
+
+    fn enter(self: &Rc<Self>, zone: ZoneId, kind: Kind, before: Settled) -> Turn {
+        let place = self.state.borrow_mut().lanes.enter(zone, kind, before);
+        Turn { shared: self.clone(), zone, kind, place, started: false }
+    }
+
+    /// Sees that the table gets the state that the state machine has just given `zone`, behind what is under way there.
+    fn mark(self: &Rc<Self>, zone: ZoneId, before: Settled) -> DeviceResult<Option<Task<DeviceResult<()>>>> {
+        let after = self.settled(zone);
+        if self.state.borrow().lanes.idle(zone) {
+            return if before == after { Ok(None) } else { self.persist(zone, after).map(|()| None) };
+        }
+        let mut turn = self.enter(zone, Kind::Write, before);
+        Ok(Some(self.runtime.spawn(async move {
+            turn.wait().await?;
+            turn.check()?;
+            turn.settle(after)
+        })))
+    }
+
+    /// As [`mark`](Self::mark), for the zone that the device closed of itself to make room. Nobody waits for it.
+    fn mark_closed(self: &Rc<Self>, closed: Option<ZoneId>) -> DeviceResult<()> {
+        let Some(zone) = closed else { return Ok(()) };
+        let after = self.settled(zone);
+        self.mark(zone, Settled { state: ZoneState::ImplicitOpen, ..after }).map(drop)
+    }
+
+    fn start_write(self: &Rc<Self>, target: Target, data: Vec<Bytes>) -> DeviceResult<Task<DeviceResult<Lba>>> {
+        let start = match target {
+            Target::At(at) => at,
+            Target::Append(zone) => self.geometry.start_of(zone),
+        };
+        self.begin(start)?;
+        let length = gathered_length(&data).map_err(|rule| self.error(DeviceErrorKind::Rule(rule), start))?;
+        let before = self.geometry.zone_of(start).map(|zone| self.settled(zone));
+        let machine = &mut self.state.borrow_mut().machine;
+        let applied = match target {
+            Target::At(at) => machine.write(at, length)?,
+            Target::Append(zone) => machine.append(zone, length)?,
+        };
+        let Some(before) = before else { return Err(self.error(DeviceErrorKind::Gone, start)) };
+        let _ = machine;
+        let after = self.settled(applied.zone);
+        let mut turn = self.enter(applied.zone, Kind::Write, before);
+        self.mark_closed(applied.closed)?;
+        Ok(self.runtime.spawn(async move {
+            turn.wait().await?;
+            turn.check()?;
+            match turn.write(applied.at, data).await {
+                Ok(()) => turn.settle(after).map(|()| applied.at),
+                Err(error) => Err(turn.fail(error, applied.at)),
+            }
+        }))
+    }
+
+    fn start_read(self: &Rc<Self>, at: Lba, length: Blocks) -> DeviceResult<Task<DeviceResult<Bytes>>> {
+        self.begin(at)?;
+        let zone = self.state.borrow().machine.read(at, length)?;
+        let end = ((at - self.geometry.start_of(zone)) + length).0;
+        let late = self.state.borrow().lanes.settled(zone).is_some_and(|(settled, changing)| {
+            changing && (self.geometry.is_conventional(zone) || end > u64::from(settled.written))
+        });
+        // A read beside a waiting reset needs no care: the lane puts it behind the reset only if that came first, and
+        // then the state machine has refused what the reset dropped.
+        let kind = if late { Kind::LateRead } else { Kind::Read };
+        let mut turn = self.enter(zone, kind, self.settled(zone));
+        Ok(self.runtime.spawn(async move {
+            turn.wait().await?;
+            turn.read(at, length, end).await
+        }))
+    }
+
+    fn start_manage(self: &Rc<Self>, zone: ZoneId, op: ZoneOp) -> DeviceResult<Option<Task<DeviceResult<()>>>> {
+        let start = self.geometry.start_of(zone);
+        self.begin(start)?;
+        let before = (zone.0 < self.geometry.zone_count).then(|| self.settled(zone));
+        let applied = self.state.borrow_mut().machine.manage(zone, op)?;
+        let Some(before) = before else { return Err(self.error(DeviceErrorKind::Gone, start)) };
+        self.mark_closed(applied.closed)?;
+        let plain = {
+            let state = self.state.borrow();
+            op != ZoneOp::Reset || (state.lanes.idle(zone) && state.slots.get(zone).is_none())
+        };
+        if plain {
+            return self.mark(zone, before);
+        }
+        let mut turn = self.enter(zone, Kind::Alone, before);
+        Ok(Some(self.runtime.spawn(async move {
+            turn.wait().await?;
+            turn.reset().await
+        })))
+    }
+}
+
+/// A command's place in its zone's lane; leaves it when dropped.
+struct Turn {
+    shared: Rc<Shared>,
+    zone: ZoneId,
+    kind: Kind,
+    place: Place,
+    started: bool,
+}
+
+impl Turn {
+    /// Waits until the command may go.
+    async fn wait(&mut self) -> DeviceResult<()> {
+        if let Some(go) = self.place.go.take()
+            && go.await.is_err()
+        {
+            // Only a device that is being dropped forgets its lanes.
+            return Err(self.shared.error(DeviceErrorKind::Gone, self.start()));
+        }
+        self.started = true;
+        self.shared.begin(self.start())
+    }
+
+    fn start(&self) -> Lba {
+        self.shared.geometry.start_of(self.zone)
+    }
+
+    /// Refuses to go on behind a failed write (LN-2).
+    fn check(&self) -> DeviceResult<()> {
+        let failed = self.shared.state.borrow().lanes.failed(self.zone, self.place.epoch);
+        if failed { Err(self.shared.error(DeviceErrorKind::WriteFailed, self.start())) } else { Ok(()) }
+    }
+
+    fn settle(&self, settled: Settled) -> DeviceResult<()> {
+        self.shared.state.borrow_mut().lanes.settle(self.zone, settled);
+        self.shared.persist(self.zone, settled)
+    }
+
+    async fn write(&self, at: Lba, data: Vec<Bytes>) -> io::Result<()> {
+        let offset = self.shared.offset(self.slot_for_write()?, at);
+        let file = self.shared.file.clone();
+        let written = self.shared.runtime.blocking(move || host::write_all(&file, offset, &data)).await;
+        written.unwrap_or_else(|lost| Err(io::Error::other(lost)))
+    }
+
+    /// The zone's slot, a new one if it has none; the file then grows so far. Here and not on a blocking thread, where
+    /// two such changes of length could overtake each other.
+    fn slot_for_write(&self) -> io::Result<u32> {
+        let slots = &mut self.shared.state.borrow_mut().slots;
+        if let Some(slot) = slots.get(self.zone) {
+            return Ok(slot);
+        }
+        let end = slots.end();
+        let slot = slots.take(self.zone);
+        if slot >= end
+            && let Err(error) = self.shared.file.set_len(self.shared.slot_at(slot + 1))
+        {
+            slots.release(self.zone);
+            return Err(error);
+        }
+        Ok(slot)
+    }
+
+    /// A write failed: the zone stays as it was settled, and so must what follows be refused.
+    fn fail(&self, error: io::Error, at: Lba) -> DeviceError {
+        let shared = &self.shared;
+        if !shared.geometry.is_conventional(self.zone) {
+            let state = &mut *shared.state.borrow_mut();
+            if state.lanes.fail(self.zone, self.place.epoch)
+                && let Some((settled, _)) = state.lanes.settled(self.zone)
+            {
+                state.machine.write_failed(self.zone, Blocks(u64::from(settled.written)));
+                let info = state.machine.info(self.zone);
+                state.lanes.settle(self.zone, Settled { state: info.state, ..settled });
+            }
+        }
+        let settled = shared.state.borrow().lanes.settled(self.zone);
+        if let Some((settled, _)) = settled
+            && let Err(error) = shared.persist(self.zone, settled)
+        {
+            return error;
+        }
+        shared.error(host::device_error(error, true), at)
+    }
+
+    async fn read(&self, at: Lba, length: Blocks, end: u64) -> DeviceResult<Bytes> {
+        let shared = &self.shared;
+        let (slot, settled) = {
+            let state = shared.state.borrow();
+            (state.slots.get(self.zone), state.lanes.settled(self.zone))
+        };
+        if self.kind == Kind::LateRead
+            && let Some((settled, _)) = settled.filter(|(settled, _)| end > u64::from(settled.written))
+            && !shared.geometry.is_conventional(self.zone)
+        {
+            // The write it waited for failed.
+            let write_pointer = self.start() + Blocks(u64::from(settled.written));
+            let violation = Violation::PastWritePointer { end: at + length, write_pointer };
+            return Err(shared.error(DeviceErrorKind::Rule(violation), at));
+        }
+        let Some(slot) = slot else { return Ok(AlignedBuf::zeroed(length).freeze()) };
+        let (file, offset) = (shared.file.clone(), shared.offset(slot, at));
+        match shared.runtime.blocking(move || host::read(&file, offset, length)).await {
+            Ok(result) => result.map_err(|error| shared.error(host::device_error(error, false), at)),
+            Err(_) => Err(shared.error(DeviceErrorKind::Gone, at)),
+        }
+    }
+
+    /// The table says empty before the bytes go, and keeps the slot until they are gone, so that a process that ends
+    /// in between leaves neither a zone that says more than it holds nor space that nobody gives back.
+    async fn reset(&self) -> DeviceResult<()> {
+        let shared = &self.shared;
+        let empty = Settled { state: ZoneState::Empty, written: 0 };
+        self.settle(empty)?;
+        let Some(slot) = shared.state.borrow().slots.get(self.zone) else { return Ok(()) };
+        let (file, at, length) = (shared.file.clone(), shared.slot_at(slot), shared.geometry.zone_size.bytes());
+        let punched = shared.runtime.blocking(move || host::punch(&file, at, length)).await;
+        if !matches!(punched, Ok(Ok(()))) {
+            // A file system without holes: the zone keeps its slot and writes over it.
+            return Ok(());
+        }
+        shared.state.borrow_mut().slots.release(self.zone);
+        shared.persist(self.zone, empty)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.started {
+            self.shared.state.borrow_mut().lanes.leave(self.zone, self.kind);
+        }
+    }
+}
+
+impl ZonedDevice for FileDevice {
+    fn geometry(&self) -> &Geometry {
+        &self.shared.geometry
+    }
+
+    fn report(&self, first: ZoneId, count: u32) -> DeviceFuture<'_, Vec<ZoneInfo>> {
+        Box::pin(async move {
+            self.shared.begin(self.shared.geometry.start_of(first))?;
+            Ok(self.shared.state.borrow().machine.report(first, count))
+        })
+    }
+
+    fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
+        Box::pin(async move { self.shared.end(at, self.shared.start_read(at, length)?).await })
+    }
+
+    fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            let task = self.shared.start_write(Target::At(at), data)?;
+            self.shared.end(at, task).await.map(drop)
+        })
+    }
+
+    fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
+        Box::pin(async move {
+            let task = self.shared.start_write(Target::Append(zone), data)?;
+            self.shared.end(self.shared.geometry.start_of(zone), task).await
+        })
+    }
+
+    fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            match self.shared.start_manage(zone, op)? {
+                Some(task) => self.shared.end(self.shared.geometry.start_of(zone), task).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn flush(&self) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            self.shared.begin(Lba(0))?;
+            let shared = self.shared.clone();
+            let task = self.shared.runtime.spawn(async move {
+                let file = shared.file.clone();
+                let synced = shared.runtime.blocking(move || file.sync_data()).await;
+                synced.unwrap_or_else(|lost| Err(io::Error::other(lost))).map_err(|error| {
+                    // The operating system may have dropped what it could not write: a second try would prove nothing.
+                    shared.gone.set(true);
+                    DeviceError::new(DeviceErrorKind::System(error), Lba(0), None)
+                })
+            });
+            self.shared.end(Lba(0), task).await
+        })
+    }
+}
+
+impl Shared {
+    /// Waits for a command's task.
+    async fn end<T>(&self, at: Lba, task: Task<DeviceResult<T>>) -> DeviceResult<T> {
+        task.await.unwrap_or_else(|_| Err(self.error(DeviceErrorKind::Gone, at)))
+    }
+}
