@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use shingle_base::{ChunkId, ZoneId};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::gc::slot;
 use crate::index::{Added, Located};
 use crate::pools::Pools;
 use crate::stats::Counters;
@@ -33,6 +34,8 @@ pub(crate) struct State {
     pub(crate) counters: Counters,
     /// Records in the index.
     pub(crate) records: u64,
+    /// Blocks of the longest record, by the stream of its zone.
+    pub(crate) longest: [u32; 3],
 }
 
 impl State {
@@ -62,6 +65,8 @@ impl State {
         }
         chunk.size = record.end();
         self.zones.add_live(record.zone, record.blocks());
+        let longest = &mut self.longest[slot(self.zones.get(record.zone).stream)];
+        *longest = (*longest).max(record.blocks().0 as u32);
         self.records += 1;
     }
 

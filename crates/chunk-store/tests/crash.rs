@@ -76,12 +76,14 @@ fn recover(seed: u64, cut: Cut) {
 #[test]
 fn cut_at_every_command() {
     let mut pairs = 0;
-    for seed in seeds(60) {
+    // Among them 24 and 28, in which the keeper once span, and 49, 118 and 144, in which a second seal was acknowledged
+    // before the first was durable.
+    for seed in seeds(200) {
         for cut in cuts(seed) {
             pairs += 1;
             recover(seed, cut);
         }
     }
     println!("{pairs} (seed, cut) pairs");
-    assert!(pairs >= 60 || std::env::var_os("SHINGLE_SEED").is_some(), "hardly anything was tested");
+    assert!(pairs >= 10_000 || std::env::var_os("SHINGLE_SEED").is_some(), "only {pairs} pairs were tested");
 }

@@ -67,7 +67,8 @@ pub struct GcReport {
     pub damaged: u64,
 }
 
-fn slot(stream: Stream) -> usize {
+/// A stream's place in arrays.
+pub(crate) fn slot(stream: Stream) -> usize {
     match stream {
         Stream::Data => 0,
         Stream::Gc => 1,
@@ -89,28 +90,38 @@ impl Inner {
         self.state.borrow().starved.iter().any(|waiting| !waiting.is_empty())
     }
 
-    /// The best zone to empty, if emptying zones of its stream can win a whole one. Without urgency, zones that would
-    /// win little are left until they win more.
+    /// The best zone to empty, if emptying zones of its stream is sure to win a whole one. Without urgency, zones that
+    /// would win little are left until they win more.
+    ///
+    /// Where records do not fit together, a zone they are moved to keeps room for up to the longest record of the
+    /// stream, W. So n zones with garbage g each need at most ceil(sum(room - g) / (room - W)) others, which is fewer
+    /// than n if sum(g - W) >= room - W. Zones with no more garbage than W never count, so GC cannot go in circles.
     pub(crate) fn victim(&self, urgent: bool) -> Option<ZoneId> {
         let state = self.state.borrow();
         let now = self.sequence.last();
         let mut gain = self.destination_room(&state);
+        let longest = |stream: Stream| state.longest[slot(stream)].min(self.zone_room);
         let candidates: Vec<(Stream, Candidate)> = state
             .zones
             .iter()
-            .filter(|(_, zone)| zone.status == ZoneStatus::Closed && !zone.damaged && zone.live < self.zone_room)
-            .map(|(id, zone)| {
-                let garbage = self.zone_room - zone.live;
-                gain[slot(zone.stream)] += u64::from(garbage);
+            .filter(|(_, zone)| zone.status == ZoneStatus::Closed && !zone.damaged)
+            .filter_map(|(id, zone)| {
+                let garbage = self.zone_room.saturating_sub(zone.live);
+                let waste = longest(zone.stream);
+                if garbage <= waste {
+                    return None;
+                }
+                gain[slot(zone.stream)] += u64::from(garbage - waste);
                 let age = now.saturating_sub(zone.last_write);
-                (zone.stream, Candidate { zone: id, live: zone.live, garbage, age })
+                Some((zone.stream, Candidate { zone: id, live: zone.live, garbage, age }))
             })
             .collect();
         let least = if urgent { 1 } else { self.zone_room.div_ceil(16) };
         candidates
             .into_iter()
             .filter(|(stream, candidate)| {
-                candidate.garbage >= least && gain[slot(*stream)] >= u64::from(self.zone_room)
+                let wins = gain[slot(*stream)] >= u64::from(self.zone_room - longest(*stream));
+                wins && candidate.garbage >= least
             })
             .map(|(_, candidate)| (self.options.victims.score(&candidate), candidate.zone))
             .max_by(|left, right| left.0.total_cmp(&right.0).then(right.1.cmp(&left.1)))
@@ -134,7 +145,6 @@ impl Inner {
             let urgent = self.gc_urgent();
             let victim = if urgent || self.gc_wanted() { self.victim(urgent) } else { None };
             let Some(victim) = victim else {
-                self.keeper.notify_one();
                 self.gc_wake.notified().await;
                 continue;
             };

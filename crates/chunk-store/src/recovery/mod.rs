@@ -29,6 +29,7 @@ pub use report::{Damage, RecoveryReport, StepReport};
 
 use crate::config::{FormatOptions, Options};
 use crate::error::{Error, ErrorKind, Result};
+use crate::gc::slot;
 use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry};
 use crate::layout::Layout;
 use crate::pools::Pools;
@@ -39,6 +40,7 @@ use crate::state::State;
 use crate::stats::Counters;
 use crate::store::{ChunkStore, Inner, Parts};
 use crate::table::{ChunkTable, Handle};
+use crate::types::Stream;
 use crate::writer::{OpenChunk, ZoneWriter};
 use crate::zones::{ZoneStatus, ZoneTable};
 
@@ -296,6 +298,8 @@ fn build(
     let mut pools = Pools::new(options.placement, options.pools, geometry, layout.data_zones.len() as u32);
     let mut open = BTreeMap::new();
     let mut records = 0;
+    let mut longest = [0; 3];
+    let streams: BTreeMap<ZoneId, Stream> = found.iter().map(|zone| (zone.zone, zone.stream)).collect();
     for (handle, chunk) in chunks.after(None) {
         let mut footprint = Blocks::ZERO;
         for group in chunk.groups.iter() {
@@ -303,6 +307,8 @@ fn build(
             zones.add_live(group.zone, group.blocks());
             footprint += group.blocks();
             records += group.records().len() as u64;
+            let longest = &mut longest[slot(streams.get(&group.zone).copied().unwrap_or(chunk.stream))];
+            *longest = group.records().map(|record| record.blocks().0 as u32).fold(*longest, u32::max);
         }
         if !chunk.sealed {
             open.insert(handle, OpenChunk::at(chunk.size, footprint.0 as u32));
@@ -350,5 +356,6 @@ fn build(
         stopped: None,
         counters: Counters::default(),
         records,
+        longest,
     }
 }

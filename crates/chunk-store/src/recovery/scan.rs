@@ -77,9 +77,8 @@ impl ScanContext<'_> {
             }
             _ => {}
         }
-        let closed = known.filter(|entry| {
-            matches!(entry.status, ZoneStatus::Closed | ZoneStatus::Garbage) && entry.indexed_to >= entry.written
-        });
+        // Not so a garbage zone: its reset may have been journaled in front of the checkpoint and done behind it.
+        let closed = known.filter(|entry| entry.status == ZoneStatus::Closed && entry.indexed_to >= entry.written);
         if let Some(entry) = closed {
             (found.status, found.written) = (ZoneStatus::Closed, entry.written);
         } else {

@@ -1,0 +1,248 @@
+//! Drives that fail: what was acknowledged is found or named as damaged, nothing wrong is ever returned, and the rest of
+//! the drive keeps working.
+
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use common::{Driver, Model, content, formatted, open, options};
+use shingle_base::{BLOCK_SIZE, Blocks, ChunkId, ZoneId};
+use shingle_chunk_store::{ChunkStore, ErrorKind, Options, Stream};
+use shingle_runtime::Runtime;
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
+use shingle_zoned::{Geometry, ZoneState, ZonedDevice};
+
+fn drive() -> Geometry {
+    Geometry::hm_smr(Blocks(64), 40, 0, 16)
+}
+
+/// Zones of superblock and metazones: faults in data zones leave them alone.
+fn metadata_zones() -> impl Iterator<Item = ZoneId> {
+    (0..7).map(ZoneId)
+}
+
+fn rate(kind: CommandKind, share: f64, fault: Fault) -> FaultRule {
+    FaultRule { trigger: Trigger::Rate(kind, share), fault }
+}
+
+/// Runs a history with faults in the data zones. What was acknowledged must be there unless a fault explains it.
+fn history(seed: u64, rules: Vec<FaultRule>, strict: bool) {
+    let mut random = Random::new(seed);
+    let medium = formatted(drive());
+    let options = Options { background: true, ..options(&mut random) };
+    Sim::new(seed).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, options.clone()).await;
+        device.set_faults(Faults::new(rules).sparing(metadata_zones()));
+        let model = Rc::new(RefCell::new(Model::default()));
+        let random = Rc::new(RefCell::new(random));
+        let tasks: Vec<_> = (0..3)
+            .map(|_| {
+                let (model, random) = (model.clone(), random.clone());
+                let driver = Driver { rt: rt.clone(), store: store.clone(), model, random, ids: 10, faults: true };
+                rt.spawn(async move { driver.run(60).await })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let injected = device.faults().injected().len();
+        device.set_faults(Faults::default());
+        // As it is, and after a power cut.
+        let again = SimDevice::new(&rt, &device.crash_image(seed));
+        let (reopened, report) = open(&rt, &again, options).await;
+        for (store, name) in [(&store, "running"), (&reopened, "reopened")] {
+            for (&id, chunk) in model.borrow().chunks.iter().filter(|(_, chunk)| chunk.created && !chunk.delete_begun) {
+                let context = format!("seed {seed}, {injected} faults, {name}: chunk {id}");
+                let size = store.stat(id).unwrap_or_else(|error| panic!("{context}: {error}")).size;
+                let known = |size: u64| report.damage.iter().any(|damage| damage.chunk == Some(id)) || size >= chunk.acked;
+                assert!(!strict || size >= chunk.acked, "{context}: {size} of {} bytes", chunk.acked);
+                assert!(known(size) || !strict, "{context}: lost without a word");
+                match store.read(id, 0, size.min(chunk.acked)).await {
+                    Ok(bytes) => assert!(bytes == content(chunk.key, 0, bytes.len() as u64), "{context}: wrong bytes"),
+                    Err(error) => {
+                        assert!(!strict, "{context}: {error}");
+                        assert!(matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Device), "{context}: {error}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn failed_writes_lose_nothing() {
+    for seed in seeds(60) {
+        let share = 0.02 + (seed % 5) as f64 * 0.03;
+        history(seed, vec![rate(CommandKind::Write, share, Fault::WriteError)], true);
+    }
+}
+
+#[test]
+fn zones_that_turn_read_only_lose_nothing() {
+    for seed in seeds(60) {
+        let rules = vec![
+            rate(CommandKind::Write, 0.02, Fault::ZoneReadOnly),
+            rate(CommandKind::Reset, 0.05, Fault::ZoneReadOnly),
+            rate(CommandKind::Manage, 0.02, Fault::CommandError),
+        ];
+        history(seed, rules, true);
+    }
+}
+
+#[test]
+fn reads_that_fail_are_errors_and_never_wrong_bytes() {
+    for seed in seeds(40) {
+        let rules = vec![
+            rate(CommandKind::Read, 0.05, Fault::ReadError),
+            rate(CommandKind::Write, 0.03, Fault::BitFlip),
+            rate(CommandKind::Write, 0.02, Fault::TornWrite),
+            rate(CommandKind::Write, 0.02, Fault::Misdirected),
+        ];
+        history(seed, rules, false);
+    }
+}
+
+#[test]
+fn zones_that_go_offline_take_only_what_lay_in_them() {
+    for seed in seeds(40) {
+        let rules = vec![rate(CommandKind::Write, 0.01, Fault::ZoneOffline), rate(CommandKind::Read, 0.01, Fault::ZoneOffline)];
+        history(seed, rules, false);
+    }
+}
+
+#[test]
+fn slow_commands_only_take_longer() {
+    for seed in seeds(20) {
+        history(seed, vec![rate(CommandKind::Write, 0.1, Fault::Slow), rate(CommandKind::Read, 0.1, Fault::Slow)], true);
+    }
+}
+
+async fn filled(rt: &Runtime, device: &SimDevice, id: ChunkId, size: u64) -> ChunkStore {
+    let (store, _) = open(rt, device, Options::default()).await;
+    store.create(id, Stream::Data).await.unwrap();
+    for at in (0..size).step_by(10_000) {
+        let data = Bytes::from(content(5, at, (size - at).min(10_000)));
+        store.append(id, at, vec![data]).await.unwrap();
+    }
+    store
+}
+
+/// The data zones that hold anything.
+async fn used_zones(device: &SimDevice) -> Vec<ZoneId> {
+    let zones = device.report(ZoneId(7), u32::MAX).await.unwrap();
+    zones.iter().filter(|zone| zone.written > Blocks(1)).map(|zone| zone.zone).collect()
+}
+
+#[test]
+fn one_unreadable_slice_costs_only_its_own_bytes() {
+    let medium = formatted(drive());
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let id = ChunkId::from_u64(1);
+        let store = filled(&rt, &device, id, 60_000).await;
+        store.close().await.unwrap();
+        let [zone] = used_zones(&device).await[..] else { panic!("one chunk of data lies in one zone") };
+        let image = device.image();
+        // Ten thousand bytes make a record of three blocks; the third record's second block holds its second slice.
+        image.corrupt(image.geometry().start_of(zone) + Blocks(1 + 6 + 1), |block| block[BLOCK_SIZE / 2] ^= 4);
+        let device = SimDevice::new(&rt, &image);
+        let (store, _) = open(&rt, &device, Options::default()).await;
+        let mut bad = Vec::new();
+        for at in (0..60_000).step_by(1000) {
+            match store.read(id, at, 1000).await {
+                Ok(bytes) => assert!(bytes == content(5, at, 1000)),
+                Err(error) => {
+                    assert_eq!((error.kind, error.chunk), (ErrorKind::Corrupt, Some(id)));
+                    assert!(error.at.is_some(), "the place is named");
+                    bad.push(at);
+                }
+            }
+        }
+        assert!((4..=6).contains(&bad.len()), "one slice of 4,096 bytes: {bad:?}");
+    });
+}
+
+#[test]
+fn a_drive_without_space_says_so_and_takes_data_again_after_a_delete() {
+    let medium = formatted(drive());
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options::default()).await;
+        let mut written = Vec::new();
+        let refused = loop {
+            let id = ChunkId::from_u64(written.len() as u64);
+            store.create(id, Stream::Data).await.unwrap();
+            match store.append(id, 0, vec![Bytes::from(content(written.len() as u64, 0, 150_000))]).await {
+                Ok(_) => written.push(id),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind, ErrorKind::NoSpace);
+        assert!(written.len() >= 20, "only {} of about 33 zones were used", written.len());
+        let full = ChunkId::from_u64(written.len() as u64);
+        for (key, &id) in written.iter().enumerate() {
+            let bytes = store.read(id, 0, 150_000).await.unwrap();
+            assert!(bytes == content(key as u64, 0, 150_000), "a full drive keeps what it has");
+        }
+        store.delete(written[3]).await.unwrap();
+        assert_eq!(store.append(full, 0, vec![Bytes::from(content(99, 0, 150_000))]).await.unwrap(), 150_000);
+    });
+}
+
+#[test]
+fn appends_wait_while_gc_can_win_a_zone() {
+    let medium = formatted(drive());
+    Sim::new(3).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options::default()).await;
+        // Small chunks fill every zone; then every second one goes, so that no zone is all garbage.
+        let mut ids = Vec::new();
+        loop {
+            let id = ChunkId::from_u64(ids.len() as u64);
+            store.create(id, Stream::Data).await.unwrap();
+            if store.append(id, 0, vec![Bytes::from(content(id.0[23].into(), 0, 20_000))]).await.is_err() {
+                break;
+            }
+            ids.push(id);
+        }
+        for id in ids.iter().step_by(2) {
+            store.delete(*id).await.unwrap();
+        }
+        let room = ids.len() / 2 - 8;
+        for number in 0..room {
+            let id = ChunkId::from_u64(1000 + number as u64);
+            store.create(id, Stream::Data).await.unwrap();
+            let data = Bytes::from(content(number as u64, 0, 20_000));
+            store.append(id, 0, vec![data]).await.unwrap_or_else(|error| panic!("append {number} of {room}: {error}"));
+        }
+        assert!(store.counters().gc_zones > 0, "space came back by GC");
+        for id in ids.iter().skip(1).step_by(2) {
+            assert!(store.read(*id, 0, 20_000).await.unwrap() == content(id.0[23].into(), 0, 20_000));
+        }
+    });
+}
+
+#[test]
+fn an_offline_zone_leaves_other_chunks_alone() {
+    let medium = formatted(drive());
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (lost, kept) = (ChunkId::from_u64(1), ChunkId::from_u64(2));
+        let store = filled(&rt, &device, lost, 50_000).await;
+        store.create(kept, Stream::Meta).await.unwrap();
+        store.append(kept, 0, vec![Bytes::from(content(7, 0, 9000))]).await.unwrap();
+        store.close().await.unwrap();
+        let image = device.image();
+        let zones = used_zones(&device).await;
+        let data = zones.iter().copied().max_by_key(|&zone| image.zone(zone).written).unwrap();
+        image.set_state(data, ZoneState::Offline);
+        let device = SimDevice::new(&rt, &image);
+        let (store, _) = open(&rt, &device, Options::default()).await;
+        assert_eq!(store.read(lost, 0, 100).await.unwrap_err().kind, ErrorKind::Device);
+        assert!(store.read(kept, 0, 9000).await.unwrap() == content(7, 0, 9000));
+        store.delete(lost).await.unwrap();
+    });
+}
