@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use common::{Driver, Model, formatted, geometry, open, options};
+use shingle_chunk_store::check;
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_zoned::MemoryDevice;
 
@@ -56,6 +57,11 @@ fn recover(seed: u64, cut: Cut) {
     let mut random = Random::new(seed ^ command << 20);
     Sim::new(seed ^ command).run(move |rt| async move {
         let device = SimDevice::new(&rt, &image);
+        // `check` reads everything, too, but is slow: every seventh time will do.
+        if command % 7 == 0 {
+            let report = check(&rt, Rc::new(device.clone()), |_, _| {}).await.unwrap();
+            assert!(report.clean, "{context}: {:?}", report.damage);
+        }
         let (store, report) = open(&rt, &device, options(&mut random)).await;
         assert_eq!(report.damage, [], "{context}: damage");
         model.settle(&store, &context).await;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use common::{Driver, Model, content, formatted, open, options};
 use shingle_base::{BLOCK_SIZE, Blocks, ChunkId, ZoneId};
-use shingle_chunk_store::{ChunkStore, ErrorKind, Options, Stream};
+use shingle_chunk_store::{ChunkStore, ErrorKind, Options, Stream, check};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::{Geometry, ZoneState, ZonedDevice};
@@ -162,6 +162,8 @@ fn one_unreadable_slice_costs_only_its_own_bytes() {
             }
         }
         assert!((4..=6).contains(&bad.len()), "one slice of 4,096 bytes: {bad:?}");
+        let report = check(&rt, Rc::new(device), |_, _| {}).await.unwrap();
+        assert!(!report.clean && report.damage.iter().all(|damage| damage.chunk == Some(id)), "{:?}", report.damage);
     });
 }
 

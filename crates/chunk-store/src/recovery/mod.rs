@@ -98,28 +98,37 @@ impl ChunkStore {
     /// `Format` if the drive holds no store, another engine's, or one of a newer version; `Corrupt` if superblock or
     /// metadata log are damaged; `Device`.
     pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> Result<(Self, RecoveryReport)> {
-        check_limits(dev.geometry())?;
-        let (store, layout) = identify(&dev).await?;
-        let sequence = SequenceSource::default();
-        let mut report = RecoveryReport::default();
-        let (log, recovered) = MetaLog::open(rt, &dev, log_config(store, &layout), sequence.clone())
-            .await
-            .map_err(log_error)?;
-        report_log(&mut report, &recovered);
-        let (mut loading, entries, ended) = load(recovered, &layout, rt, &mut report)?;
-        let began = rt.now();
-        let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended };
-        let zones = scan(&context, &layout, &mut loading, &mut report).await?;
-        let (chunks, broken) = loading.finish(&mut report.damage);
-        sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
-        report.chunks = chunks.len() as u64;
-        let state = build(chunks, zones, dev.geometry(), &layout, &options, &mut report.damage);
-        report.scan.time = rt.now().since(began);
-        let inner =
-            Inner::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state });
+        let (inner, report, broken) = recover(rt, dev, options).await?;
         inner.start(broken).await?;
         Ok((Self { inner }, report))
     }
+}
+
+/// The four steps. Writes nothing: the store does not work until it is started. Also returns the chunks that are to be
+/// sealed then, because they have lost data.
+pub(crate) async fn recover(
+    rt: &Runtime,
+    dev: Rc<dyn ZonedDevice>,
+    options: Options,
+) -> Result<(Rc<Inner>, RecoveryReport, Vec<Handle>)> {
+    check_limits(dev.geometry())?;
+    let (store, layout) = identify(&dev).await?;
+    let sequence = SequenceSource::default();
+    let mut report = RecoveryReport::default();
+    let opened = MetaLog::open(rt, &dev, log_config(store, &layout), sequence.clone()).await;
+    let (log, recovered) = opened.map_err(log_error)?;
+    report_log(&mut report, &recovered);
+    let (mut loading, entries, ended) = load(recovered, &layout, rt, &mut report)?;
+    let began = rt.now();
+    let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended };
+    let zones = scan(&context, &layout, &mut loading, &mut report).await?;
+    let (chunks, broken) = loading.finish(&mut report.damage);
+    sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
+    report.chunks = chunks.len() as u64;
+    let state = build(chunks, zones, dev.geometry(), &layout, &options, &mut report.damage);
+    report.scan.time = rt.now().since(began);
+    let inner = Inner::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state });
+    Ok((inner, report, broken))
 }
 
 impl Inner {

@@ -1,0 +1,178 @@
+//! Looking at a store that is not open: `check` and `dump`. Neither writes anything.
+
+use std::rc::Rc;
+
+use shingle_base::{BLOCK_SIZE, ChunkId, StoreId, ZoneId};
+use shingle_record::LogRecord;
+use shingle_runtime::Runtime;
+use shingle_zoned::ZonedDevice;
+
+use crate::config::Options;
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
+use crate::recovery::{Damage, RecoveryReport, identify, log_config, recover};
+use crate::types::Stream;
+use crate::zones::ZoneStatus;
+
+/// How much of a chunk is read at once.
+const READ_BYTES: u32 = 4 << 20;
+
+/// What a check found. A check repairs nothing: opening a store repairs what a power cut leaves, and what is damaged
+/// beyond that is lost here and has to come from another copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Chunks looked at.
+    pub chunks: u64,
+    /// Bytes read and verified.
+    pub verified_bytes: u64,
+    /// Whether nothing is damaged.
+    pub clean: bool,
+    /// What recovery did.
+    pub recovery: RecoveryReport,
+    /// Everything that is lost or cannot be trusted, recovery's finds first.
+    pub damage: Vec<Damage>,
+}
+
+/// Reads and verifies everything a store holds. `progress` hears of chunks done and chunks in all.
+///
+/// # Errors
+/// As [`ChunkStore::open`](crate::ChunkStore::open): then nothing could be checked.
+pub async fn check(rt: &Runtime, dev: Rc<dyn ZonedDevice>, mut progress: impl FnMut(u64, u64)) -> Result<CheckReport> {
+    let (inner, recovery, _) = recover(rt, dev, Options::default()).await?;
+    let mut report = CheckReport { damage: recovery.damage.clone(), recovery, ..CheckReport::default() };
+    let chunks: Vec<(ChunkId, u32)> =
+        inner.state.borrow().chunks.after(None).map(|(_, chunk)| (chunk.id, chunk.size)).collect();
+    for &(id, size) in &chunks {
+        let mut at = 0;
+        while at < size {
+            let length = READ_BYTES.min(size - at);
+            match inner.read(id, u64::from(at), u64::from(length)).await {
+                Ok(bytes) => report.verified_bytes += bytes.len() as u64,
+                Err(error) if error.kind == ErrorKind::Stopped => return Err(error),
+                Err(error) => {
+                    let zone = error.at.and_then(|at| inner.geometry.zone_of(at));
+                    let what = format!("bytes {at} to {}: {}", at + length, error.message);
+                    report.damage.push(Damage { chunk: Some(id), zone, what });
+                }
+            }
+            at += length;
+        }
+        report.chunks += 1;
+        progress(report.chunks, chunks.len() as u64);
+    }
+    report.clean = report.damage.is_empty();
+    Ok(report)
+}
+
+/// A data zone, as a dump shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneDump {
+    /// Its number.
+    pub zone: ZoneId,
+    /// Where in its life it is.
+    pub status: ZoneStatus,
+    /// The stream of its records.
+    pub stream: Stream,
+    /// Its life.
+    pub epoch: u64,
+    /// Bytes written, head included.
+    pub written_bytes: u64,
+    /// Bytes of records that live.
+    pub live_bytes: u64,
+}
+
+/// A record, as a dump shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordDump {
+    /// Where its data begins in the chunk.
+    pub offset: u64,
+    /// Bytes of data.
+    pub length: u64,
+    /// Its zone.
+    pub zone: ZoneId,
+    /// Its first block in the zone.
+    pub block: u32,
+}
+
+/// A chunk, as a dump shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkDump {
+    /// Its identity.
+    pub id: ChunkId,
+    /// Its stream.
+    pub stream: Stream,
+    /// Its size.
+    pub size: u64,
+    /// Whether it is sealed.
+    pub sealed: bool,
+    /// The sequence number of its creation.
+    pub birth: u64,
+    /// Its records in order.
+    pub records: Vec<RecordDump>,
+}
+
+/// Everything a store knows of itself.
+#[derive(Clone, Debug)]
+pub struct Dump {
+    /// Its identity.
+    pub store: StoreId,
+    /// How the drive is divided.
+    pub layout: Layout,
+    /// The records in its metazones, needed or not.
+    pub log: Vec<LogRecord>,
+    /// Data zones that were ever used.
+    pub zones: Vec<ZoneDump>,
+    /// Its chunks by id.
+    pub chunks: Vec<ChunkDump>,
+}
+
+/// Reads what a store knows of itself.
+///
+/// # Errors
+/// As [`ChunkStore::open`](crate::ChunkStore::open).
+pub async fn dump(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<Dump> {
+    let (store, layout) = identify(&dev).await?;
+    let log = shingle_record::dump(&dev, &log_config(store, &layout)).await.map_err(|error| {
+        Error::new(ErrorKind::Device, format!("the metazones could not be read: {error}")).caused_by(error)
+    })?;
+    let (inner, ..) = recover(rt, dev, Options::default()).await?;
+    let state = inner.state.borrow();
+    let bytes = |blocks: u32| u64::from(blocks) * BLOCK_SIZE as u64;
+    let zones = state
+        .zones
+        .iter()
+        .filter(|(_, zone)| zone.epoch != 0 || zone.status != ZoneStatus::Free)
+        .map(|(id, zone)| ZoneDump {
+            zone: id,
+            status: zone.status,
+            stream: zone.stream,
+            epoch: zone.epoch,
+            written_bytes: bytes(zone.written),
+            live_bytes: bytes(zone.live),
+        })
+        .collect();
+    let chunks = state
+        .chunks
+        .after(None)
+        .map(|(_, chunk)| ChunkDump {
+            id: chunk.id,
+            stream: chunk.stream,
+            size: u64::from(chunk.size),
+            sealed: chunk.sealed,
+            birth: chunk.birth,
+            records: chunk
+                .groups
+                .iter()
+                .flat_map(|group| group.records())
+                .map(|record| RecordDump {
+                    offset: u64::from(record.offset),
+                    length: u64::from(record.length),
+                    zone: record.zone,
+                    block: record.block,
+                })
+                .collect(),
+        })
+        .collect();
+    drop(state);
+    Ok(Dump { store, layout, log, zones, chunks })
+}
