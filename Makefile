@@ -1,0 +1,34 @@
+# Shingle: everything a user or contributor runs. `make help` lists it.
+.POSIX:
+.SUFFIXES:
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
+
+serve: ## an S3 server on emulated shingled drives under ./shingle-data
+	@scripts/setup rust
+	@cargo build --release --quiet --bin shingle
+	@exec target/release/shingle serve
+
+test: ## everything: unit, simulation and end-to-end tests
+	@scripts/setup all
+	@scripts/test
+
+crash: ## more power cuts: make crash SEEDS=20 runs 20 times as many seeds
+	SHINGLE_SEEDS=$${SEEDS:-10} cargo test --workspace --quiet --test 'crash*' --test 'model*' --test 'faults*'
+
+bench: ## all benchmarks, one JSON object each
+	@cargo build --release --quiet --bin shingle
+	@for name in chunk-append chunk-read chunk-memory s3; do target/release/shingle bench $$name --json | tail -n 1; done
+
+fuzz: ## a minute of fuzzing for each parser of on-disk bytes (needs nightly Rust and cargo-fuzz)
+	@scripts/fuzz
+
+lint: ## formatting and clippy, as CI has them
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt: ## format the code
+	cargo fmt --all
+
+.PHONY: help serve test crash bench fuzz lint fmt
