@@ -403,7 +403,9 @@ def test_a_body_other_than_the_signed_one_is_refused(s3, bucket):
     refused(s3.head_object, status=404, Bucket=bucket, Key="k")
 
 
-def test_presigned_urls(s3, bucket):
+def test_presigned_urls(bucket):
+    # Without being told, boto3 signs URLs for us-east-1 by version 2.
+    s3 = client(signature_version="s3v4")
     put = s3.generate_presigned_url("put_object", Params={"Bucket": bucket, "Key": "a b/ü"}, ExpiresIn=60)
     assert send("PUT", put, b"presigned")[0] == 200
     get = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a b/ü"}, ExpiresIn=60)
@@ -411,6 +413,8 @@ def test_presigned_urls(s3, bucket):
     assert (status, data) == (200, b"presigned")
     status, _, text = send("GET", get.replace("X-Amz-Expires=60", "X-Amz-Expires=61"))
     assert status == 403, text
+    old = client(signature_version="s3").generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a b/ü"})
+    assert send("GET", old)[0] == 400, "signature version 2"
 
 
 # Listing
@@ -492,6 +496,8 @@ def test_keys_are_escaped_if_asked(bucket):
     assert status == 200 and b"<EncodingType>url</EncodingType>" in text
     assert b"%01" in text and b"%C3%BC" in text, text
     assert [item["Key"] for item in c.list_objects_v2(Bucket=bucket)["Contents"]] == ["a b\u0001+ü"]
+    # XML, and so DeleteObjects, cannot carry such a key.
+    c.delete_object(Bucket=bucket, Key="a b\u0001+ü")
 
 
 # Copies
@@ -655,11 +661,19 @@ def test_the_transfer_manager_moves_a_large_file(s3, bucket, tmp_path, threads):
 def test_what_is_not_served_is_refused(s3, bucket):
     for call, arguments in (
         (s3.put_bucket_versioning, {"VersioningConfiguration": {"Status": "Enabled"}}),
-        (s3.get_bucket_policy, {}),
+        (s3.put_bucket_policy, {"Policy": "{}"}),
         (s3.put_object_tagging, {"Key": "k", "Tagging": {"TagSet": []}}),
-        (s3.get_bucket_lifecycle_configuration, {}),
+        (s3.put_object, {"Key": "k", "Body": b"x", "ServerSideEncryption": "AES256"}),
+        (s3.put_object, {"Key": "k", "Body": b"x", "ACL": "public-read"}),
     ):
         refused(call, "NotImplemented", 501, Bucket=bucket, **arguments)
+    refused(s3.head_object, status=404, Bucket=bucket, Key="k")
+
+
+def test_settings_that_nothing_has_are_told_so(s3, bucket):
+    assert "Status" not in s3.get_bucket_versioning(Bucket=bucket)
+    refused(s3.get_bucket_policy, "NoSuchBucketPolicy", 404, Bucket=bucket)
+    refused(s3.get_bucket_lifecycle_configuration, "NoSuchLifecycleConfiguration", 404, Bucket=bucket)
 
 
 # The aws command

@@ -1,2 +1,59 @@
-//! The `shingle` command.
-fn main() {}
+//! The `shingle` command: arguments in, words and exit statuses out. All else is in the crates it calls.
+
+mod bench;
+mod chunk;
+mod drive;
+mod failure;
+mod object;
+mod output;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// Storage on shingled drives: chunks, objects and S3, straight on zones.
+#[derive(Parser)]
+#[command(name = "shingle", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the S3 server.
+    Serve(serve::Serve),
+    /// Make and look after drives.
+    #[command(subcommand)]
+    Drive(drive::Drive),
+    /// Work with the chunk store on a drive.
+    #[command(subcommand)]
+    Chunk(chunk::Chunk),
+    /// Look after the objects of a server that is not running.
+    #[command(subcommand)]
+    Object(object::Object),
+    /// Measure this machine: a figure, and the best it could be.
+    Bench(bench::Bench),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(command) => command.run(),
+        Command::Drive(command) => command.run(),
+        Command::Chunk(command) => command.run(),
+        Command::Object(command) => command.run(),
+        Command::Bench(command) => command.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { message, status }) => {
+            if !message.is_empty() {
+                eprintln!("shingle: {message}");
+            }
+            ExitCode::from(status)
+        }
+    }
+}

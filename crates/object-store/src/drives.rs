@@ -30,7 +30,7 @@ pub(crate) struct DriveState {
     since: u64,
     /// The longest append a fresh chunk takes, once one has been seen.
     pub(crate) room: Option<u64>,
-    /// It failed; no new files before this.
+    /// It failed: others are preferred before this.
     bad_until: Option<Instant>,
     /// Files being created, by stream.
     creating: [u32; 3],

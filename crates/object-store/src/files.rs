@@ -79,7 +79,7 @@ impl LogFile {
 
     /// Whether it can be appended to now.
     pub(crate) fn appendable(&self) -> Option<&Tail> {
-        self.tail.as_ref().filter(|tail| !tail.rolling && !self.collecting && !self.record.dropping)
+        self.tail.as_ref().filter(|tail| !tail.rolling && !self.record.dropping)
     }
 
     /// All entries before this are in the index (FIL-1).
@@ -88,7 +88,9 @@ impl LogFile {
             Some(tail) => Position { ordinal: tail.ordinal, offset: tail.next },
             None => Position { ordinal: self.closed.keys().next_back().map_or(0, |last| last + 1), offset: 0 },
         };
-        self.pending.first().copied().unwrap_or(end)
+        // A place reserved past the end of a chunk that was closed meanwhile was never written.
+        let written = |at: &&Position| self.closed.get(&at.ordinal).is_none_or(|size| at.offset < *size);
+        self.pending.iter().find(written).copied().unwrap_or(end)
     }
 }
 

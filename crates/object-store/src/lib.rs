@@ -1,1 +1,50 @@
-//! Objects packed in chunks: index, versions, object GC
+//! Objects packed in chunks: the part of an object storage service that lies between its front end and its drives
+//! (the KV server of SMRstore, section 2.1).
+//!
+//! Objects are written to append-only files made of chunks, whole or in segments, together with their keys and
+//! metadata; an index on the local file system says where each is. Files that hold much garbage are rewritten.
+//!
+//! **Owns** the meaning of the bytes in its chunks, and the index. **Knows nothing of** zones, or of the protocol its
+//! callers speak.
+//!
+//! # Invariants
+//! - OBJ-1: an acknowledged change survives a power cut at any instant, and the loss of the index: it is in the log.
+//!   `crash.rs`.
+//! - OBJ-2: an object is there whole or not at all: its one entry, or the commit that names its segments, is.
+//! - OBJ-3: the newest version of a key wins, in whatever order entries are found. [`indexer`](self) INX-1.
+//! - OBJ-4: space of what was deleted or replaced comes back without stopping anyone. `gc.rs`.
+//!
+//! Where to look: `format` is what lies on drives; `indexer` what entries mean; `engine` the calls; `recovery` opening;
+//! `gc` and `backup` what goes on behind.
+
+mod backup;
+mod check;
+mod client;
+mod drives;
+mod engine;
+mod errors;
+mod files;
+pub mod format;
+mod gc;
+pub mod index;
+mod indexer;
+mod keys;
+mod locks;
+mod options;
+mod reader;
+mod records;
+mod recovery;
+mod scan;
+mod stats;
+mod wire;
+mod writer;
+
+pub use check::{CheckReport, Depth};
+pub use client::ObjectStoreClient;
+pub use engine::run::ObjectEngine;
+pub use index::{FjallIndex, Index, IndexError, MemoryIndex};
+pub use options::{BackupOptions, Drive, GcOptions, Options};
+pub use records::{FileRecord, Location, Position};
+pub use recovery::{Damage, IndexOrigin, OpenReport, Progress, ProgressFn};
+pub use stats::ObjectStats;
+pub use wire::Malformed;

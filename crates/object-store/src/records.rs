@@ -34,11 +34,6 @@ impl Location {
         self.offset.saturating_add(self.length())
     }
 
-    /// The position of the entry in its file.
-    pub(crate) fn position(&self) -> Position {
-        Position { ordinal: self.ordinal, offset: self.offset }
-    }
-
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.put_u64_le(self.file);
         out.put_u32_le(self.ordinal);
@@ -121,7 +116,12 @@ impl Ghosts {
     }
 
     /// Whether a file other than `except` may hold a replaced entry. `files` are the files there are.
-    pub(crate) fn haunt<'a>(&self, mut files: impl Iterator<Item = &'a u64>, except: u64, exists: impl Fn(u64) -> bool) -> bool {
+    pub(crate) fn haunt<'a>(
+        &self,
+        mut files: impl Iterator<Item = &'a u64>,
+        except: u64,
+        exists: impl Fn(u64) -> bool,
+    ) -> bool {
         self.files.iter().any(|file| *file != except && exists(*file))
             || (self.upto > 0 && files.any(|file| *file != except && *file <= self.upto))
     }
@@ -317,6 +317,8 @@ pub struct FileRecord {
     pub grave_bytes: u64,
     /// All entries before this are in the index.
     pub indexed: Position,
+    /// Its first chunk that is there: a deletion that was interrupted has taken those before.
+    pub first: u32,
     /// It is being deleted: nothing in it is needed any more.
     pub dropping: bool,
 }
@@ -329,6 +331,7 @@ impl FileRecord {
         out.put_u64_le(self.grave_bytes);
         out.put_u32_le(self.indexed.ordinal);
         out.put_u64_le(self.indexed.offset);
+        out.put_u32_le(self.first);
         out.put_u8(u8::from(self.dropping));
         out
     }
@@ -340,6 +343,7 @@ impl FileRecord {
             live_bytes: input.u64("live bytes")?,
             grave_bytes: input.u64("grave bytes")?,
             indexed: Position { ordinal: input.u32("position")?, offset: input.u64("position")? },
+            first: input.u32("first chunk")?,
             dropping: input.u8("dropping")? != 0,
         };
         input.end("file record")?;

@@ -1,1 +1,40 @@
-//! S3 protocol over a store
+//! S3 over a store: signatures, limits, checksums and ETags of the protocol, on top of any [`ObjectStore`].
+//!
+//! **Owns** the HTTP connections, what S3 says about requests and answers, and the names under which S3's headers are
+//! kept in an object's metadata. **Knows nothing of** engines, drives, or where bytes lie: it sees `store-api` alone.
+//! The protocol's shapes and its signatures are crate `s3s`'s; what that leaves open is closed here (`guard`,
+//! `framing`; see `docs/decisions/0007-s3-adapter.md`).
+//!
+//! # Invariants
+//! - S3-1: no request that changes or reads anything is served without a valid signature of version 4.
+//! - S3-2: an object is committed only after its whole body came and every length, digest and checksum that the client
+//!   stated was found true.
+//! - S3-3: a request holds at most a few MiB, whatever its body's length or framing.
+//! - S3-4: what is asked for and not done is refused (`NotImplemented`), never silently left out.
+//!
+//! [`ObjectStore`]: shingle_store_api::ObjectStore
+
+mod checksums;
+mod conditions;
+mod digests;
+mod egress;
+mod errors;
+mod framing;
+mod guard;
+mod headers;
+mod host;
+mod ingest;
+mod metrics;
+mod multipart_checksums;
+mod options;
+mod percent;
+pub mod reference;
+mod request_body;
+mod serve;
+mod service;
+mod stall;
+mod xml;
+
+pub use metrics::{GatewayMetrics, LATENCY_BOUNDS_S, MethodMetrics};
+pub use options::{Credentials, Limits, Options};
+pub use serve::{Gateway, Served};

@@ -1,1 +1,32 @@
-//! From configuration to drives, engines and front ends
+//! The server: from a configuration to drives, engines and front ends, which meet here and nowhere else.
+//!
+//! Each drive is owned by a thread of its own, the object store by another; the S3 front end runs on tokio's threads and
+//! reaches them over bounded queues.
+//!
+//! **Owns** the configuration, the data directory, the threads and the order in which all of it starts and stops.
+//! **Knows nothing of** formats, requests, or how any engine works.
+//!
+//! # Invariants
+//! - SRV-1: one server per data directory. (`a_data_directory_is_used_by_one_at_a_time`)
+//! - SRV-2: no drive is formatted that holds a store, or that this directory has ever used. (`startup.rs`)
+//! - SRV-3: the secret key is in one file that only its owner reads, and never in a log or on a terminal.
+//! - SRV-4: what was acknowledged does not depend on an orderly end: stopping only saves the next start some work.
+
+mod admin;
+mod config;
+mod credentials;
+mod data_dir;
+mod drive;
+mod error;
+mod metrics;
+mod objects;
+mod offline;
+mod opening;
+mod ready;
+mod server;
+mod thread;
+
+pub use config::{Config, DriveConfig, LimitsConfig, Shape};
+pub use error::{Error, ErrorKind};
+pub use offline::Offline;
+pub use server::{Server, run};

@@ -6,6 +6,7 @@
 //! **Owns** the contract ([`ZonedDevice`]), the zone state machine, memory and file devices, views.
 //! **Knows nothing of** records, engines, or time.
 
+pub mod contract_suite;
 mod device;
 mod error;
 mod file;
@@ -13,6 +14,8 @@ mod geometry;
 mod machine;
 mod memory;
 mod pieces;
+mod preset;
+mod view;
 
 pub use device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 pub use error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
@@ -20,3 +23,5 @@ pub use file::{CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind};
 pub use geometry::{Geometry, GeometryError};
 pub use machine::{Applied, ImpossibleState, Machine, gathered_length};
 pub use memory::{Keep, MemoryDevice};
+pub use preset::GeometrySpec;
+pub use view::{Share, ZoneRange, ZoneRangeError};

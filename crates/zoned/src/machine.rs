@@ -302,14 +302,17 @@ impl Machine {
         }
     }
 
-    /// Closes implicitly open zones while more are open than may be: a table of states taken while a command was
-    /// under way can say so.
-    pub fn close_excess(&mut self) {
+    /// Closes implicitly open zones while more are open than may be, and returns them: a table of states taken while
+    /// a command was under way can say so, and so can the drive under a view.
+    pub fn close_excess(&mut self) -> Vec<ZoneId> {
+        let mut closed = Vec::new();
         while self.geometry.open_zones_max.is_some_and(|limit| self.open > limit)
             && let Some(&oldest) = self.implicit.front()
         {
             self.close(oldest);
+            closed.push(oldest);
         }
+        closed
     }
 
     /// Checks that a range is not empty and lies in one zone, and returns the zone.

@@ -1,8 +1,8 @@
 //! A zoned device in memory: for simulation, experiments and benchmarks.
 //!
 //! Written pieces are kept as they came, by reference; nothing is copied. In metadata-only mode a caller's function
-//! says how much of each piece is kept, so that a drive of 20 TB fits in memory. Without an operation under way a
-//! zone costs 16 bytes, and each piece 36 bytes beside what is kept of it.
+//! says how much of each piece is kept, so that a drive of 20 TB fits in memory.
+//! A zone costs 16 bytes, and each piece 36 bytes beside what is kept of it.
 //!
 //! **Owns** states and bytes of a device that ends with its process.
 //! **Knows nothing of** time and faults: crate `sim` brings them, through the methods marked *fault*.

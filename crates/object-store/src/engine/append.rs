@@ -23,7 +23,7 @@ use crate::records::{FileRecord, Location, Position};
 const TRIES: usize = 12;
 /// A file with more than this on its way is busy: another is opened beside it.
 const BUSY_BYTES: u64 = 1 << 20;
-/// The least size of a file.
+/// The least default size of a file, until a chunk has shown what it takes.
 const FILE_BYTES_MIN: u64 = 64 << 10;
 /// The largest default size of a file.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -49,12 +49,14 @@ enum Reserved {
     Slot(Slot),
     /// A file must be created on this drive first.
     Create(usize),
+    /// This chunk of a file is too full: it is to be closed, and the file to go on if it says so.
+    Close(u64, u32, bool),
     /// Files are being created or closed: wait.
     Wait,
-    /// No drive takes this much.
+    /// No drive takes this much now.
     NoSpace,
-    /// No drive works.
-    NoDrive,
+    /// No drive ever takes so much in one piece.
+    TooLong,
 }
 
 impl Core {
@@ -88,17 +90,18 @@ impl Core {
             };
             tracing::debug!(%error, chunk = %id, attempt, "an append failed");
             self.stats.borrow_mut().append_retries += 1;
-            let go_on = matches!(error.kind, ErrorKind::ChunkFull);
-            if matches!(error.kind, ErrorKind::Device | ErrorKind::Corrupt | ErrorKind::Stopped) {
+            let broken = matches!(error.kind, ErrorKind::Device | ErrorKind::Corrupt | ErrorKind::Stopped);
+            if broken {
                 let now = self.runtime.now();
-                self.with_drive(slot.drive, |drive| drive.failed(now));
+                self.drives.borrow_mut()[slot.drive].failed(now);
             }
-            if error.kind == ErrorKind::NoSpace {
+            let full = error.kind == ErrorKind::NoSpace;
+            if full {
                 self.refresh_drive(slot.drive).await;
             }
-            let size = self.close_chunk(slot.name.file, slot.name.ordinal, go_on).await;
+            let size = self.close_chunk(slot.name.file, slot.name.ordinal, !broken && !full).await;
             // Where the drive failed in the middle the append may have landed: what is sealed into the chunk counts.
-            if size.is_some_and(|size| size >= slot.offset + length) && may_have_landed(error.kind) {
+            if broken && size.is_some_and(|size| size >= slot.offset + length) {
                 self.count_append(entries.len(), length);
                 return Ok(Appended { locations, settle });
             }
@@ -133,22 +136,31 @@ impl Core {
         }
     }
 
-    /// Reserves a place for `length` bytes, creating files as needed.
+    /// Reserves a place for `length` bytes, creating and closing files as needed.
     async fn reserve(self: &Rc<Self>, stream: Stream, class: Class, length: u64) -> StoreResult<Slot> {
-        let mut refreshed = false;
+        self.refresh_drives(false).await;
+        let (mut refreshed, mut failures) = (false, 0);
         loop {
             self.working()?;
             // Registered before looking, so that a change in between is not missed.
             let changed = self.changed.notified();
             match self.try_reserve(stream, class, length) {
-                Reserved::Slot(slot) => {
-                    self.open_ahead(&slot, stream, class, length);
-                    return Ok(slot);
+                Reserved::Slot(slot) => return Ok(slot),
+                Reserved::Create(drive) => {
+                    if let Err(error) = self.create_file(drive, stream).await {
+                        failures += 1;
+                        if failures > 2 * self.drives.borrow().len() + 4 {
+                            return Err(from_chunk(error));
+                        }
+                    }
                 }
-                Reserved::Create(drive) => self.create_file(drive, stream, length).await?,
+                Reserved::Close(file, ordinal, go_on) => drop(self.close_chunk(file, ordinal, go_on).await),
                 Reserved::Wait => changed.await,
-                Reserved::NoDrive => {
-                    return Err(StoreError::new(StoreErrorKind::Device, "no drive takes writes; see the log"));
+                Reserved::TooLong => {
+                    return Err(StoreError::new(
+                        StoreErrorKind::TooLarge,
+                        format!("no drive's chunks take {length} bytes in one piece"),
+                    ));
                 }
                 Reserved::NoSpace if !refreshed => {
                     self.refresh_drives(true).await;
@@ -167,75 +179,206 @@ impl Core {
         }
     }
 
-    /// Looks for a file that takes `length` bytes, on the drive with least to do.
-    fn try_reserve(&self, stream: Stream, class: Class, length: u64) -> Reserved {
+    /// Looks for a file that takes `length` bytes: the one with least to do, on a drive that has not just failed.
+    fn try_reserve(self: &Rc<Self>, stream: Stream, class: Class, length: u64) -> Reserved {
         let now = self.runtime.now();
-        let mut files = self.files.borrow_mut();
-        let mut drives = self.drives.borrow_mut();
-        let mut best: Option<(u64, u64)> = None;
-        let mut create: Option<(f64, usize)> = None;
-        let (mut wait, mut works, mut too_long) = (false, false, false);
+        let drives = self.drives.borrow();
+        let all_bad = drives.iter().all(|drive| drive.is_bad(now));
+        let (mut best, mut create, mut close) = (None::<(u64, u64)>, None::<(f64, usize)>, None);
+        let (mut wait, mut fits_any) = (false, false);
+        let files = self.files.borrow();
         for (number, drive) in drives.iter().enumerate() {
-            if drive.is_bad(now) {
-                continue;
-            }
             if drive.room.is_some_and(|room| room < length) {
-                too_long = true;
                 continue;
             }
-            works = true;
-            if !drive.takes(class, length) {
+            fits_any = true;
+            if (drive.is_bad(now) && !all_bad) || !drive.takes(class, length) {
                 continue;
             }
             let limit = self.file_bytes(drive.stat().capacity_bytes, drive.room);
-            let mut open = 0;
+            let mut open = drive.is_creating(stream) as usize;
+            wait |= open > 0;
             for (file_number, file) in files.open(number, stream) {
-                open += 1;
                 let Some(tail) = file.appendable() else {
-                    wait |= !file.collecting;
+                    wait = true;
                     continue;
                 };
-                let fits = tail.room >= length && (file.size() + length <= limit || file.size() == 0);
-                if fits && best.is_none_or(|(outstanding, _)| file.outstanding < outstanding) {
+                open += 1;
+                let size = file.size();
+                if size > 0 && size + length > limit {
+                    close = Some((file_number, tail.ordinal, false));
+                } else if tail.room < length {
+                    close = Some((file_number, tail.ordinal, true));
+                } else if best.is_none_or(|(outstanding, _)| file.outstanding < outstanding) {
                     best = Some((file.outstanding, file_number));
                 }
             }
-            if drive.is_creating(stream) > 0 {
-                wait = true;
-            } else if open < self.options.files_open_max.max(1) + 1 {
-                let score = drive.free_fraction();
-                if create.is_none_or(|(other, _)| score > other) {
-                    create = Some((score, number));
-                }
+            // Spread over drives first, then over files of one drive.
+            let score = drive.free_fraction() - open as f64;
+            if open < self.files_open_max(drive.stat().capacity_bytes, limit) && create.is_none_or(|(other, _)| score > other) {
+                create = Some((score, number));
             }
         }
-        if let Some((_, number)) = best
-            && let Some(file) = files.get_mut(number)
-            && let (Some(drive), Some(tail)) = (file.drive, file.tail.as_mut())
+        drop((files, drives));
+        if let Some((outstanding, number)) = best
+            && let Some(slot) = self.take_slot(number, length)
         {
-            let name = ChunkName { file: number, ordinal: tail.ordinal, stream, set: self.set };
-            let offset = tail.next;
-            tail.next += length;
-            // Headers and footers take room, too; the chunk says when it is full.
-            tail.room -= length;
-            file.pending.insert(Position { ordinal: name.ordinal, offset });
-            file.outstanding += length;
-            drives[drive].wrote(length);
-            let client = drives[drive].client.clone();
-            return Reserved::Slot(Slot { client, drive, name, offset, length });
+            if let (true, Some((_, drive))) = (outstanding > BUSY_BYTES, create) {
+                let core = self.clone();
+                let open = async move { core.create_file(drive, stream).await.is_ok() };
+                drop(self.runtime.spawn(open));
+            }
+            return Reserved::Slot(slot);
         }
-        match create {
-            Some((_, drive)) => Reserved::Create(drive),
-            None if wait => Reserved::Wait,
-            None if works => Reserved::NoSpace,
-            None if too_long => Reserved::NoSpace,
-            None => Reserved::NoDrive,
+        match (close, create) {
+            (Some((file, ordinal, go_on)), _) => Reserved::Close(file, ordinal, go_on),
+            (None, _) if wait => Reserved::Wait,
+            (None, Some((_, drive))) => Reserved::Create(drive),
+            (None, None) if fits_any => Reserved::NoSpace,
+            (None, None) => Reserved::TooLong,
         }
     }
 
-    /// A file's size limit on a drive of `capacity` bytes.
-    pub(crate) fn file_bytes(&self, capacity: u64, room: Option<u64>) -> u64 {
-        let least = room.unwrap_or(FILE_BYTES_MIN).min(FILE_BYTES_MIN);
-        self.options.file_bytes.unwrap_or_else(|| (capacity / 256).clamp(least, FILE_BYTES_MAX))
+    fn take_slot(&self, number: u64, length: u64) -> Option<Slot> {
+        let mut files = self.files.borrow_mut();
+        let file = files.get_mut(number)?;
+        let (drive, stream) = (file.drive?, file.stream);
+        let tail = file.tail.as_mut()?;
+        let name = ChunkName { file: number, ordinal: tail.ordinal, stream, set: self.set };
+        let offset = tail.next;
+        tail.next += length;
+        // Headers and footers take room, too: the chunk itself says when it is full.
+        tail.room = tail.room.saturating_sub(length);
+        file.pending.insert(Position { ordinal: name.ordinal, offset });
+        file.outstanding += length;
+        let state = &mut self.drives.borrow_mut()[drive];
+        state.wrote(length);
+        Some(Slot { client: state.client.clone(), drive, name, offset, length })
+    }
+
+    /// A file's size limit on a drive of `capacity` bytes whose chunks take appends of up to `room`: by default at least
+    /// a whole chunk, so that a file that is dropped leaves whole zones empty.
+    fn file_bytes(&self, capacity: u64, room: Option<u64>) -> u64 {
+        let default = || (capacity / 256).min(FILE_BYTES_MAX).max(room.unwrap_or(FILE_BYTES_MIN));
+        self.options.file_bytes.unwrap_or_else(default)
+    }
+
+    /// How many files of a stream may be open on such a drive: fewer on a small one, whose space they would hold.
+    fn files_open_max(&self, capacity: u64, file_bytes: u64) -> usize {
+        let most = capacity / file_bytes.saturating_mul(16).max(1);
+        self.options.files_open_max.min(most as usize).max(1)
+    }
+
+    /// Begins a file on `drive`.
+    pub(crate) async fn create_file(&self, drive: usize, stream: Stream) -> shingle_chunk_store::Result<()> {
+        *self.drives.borrow_mut()[drive].creating(stream) += 1;
+        let number = self.next_number();
+        let name = ChunkName { file: number, ordinal: 0, stream, set: self.set };
+        let created = self.create_chunk(drive, name).await;
+        *self.drives.borrow_mut()[drive].creating(stream) -= 1;
+        let result = created.map(|room| {
+            let store = self.drives.borrow()[drive].store.0;
+            let record = FileRecord { store, ..FileRecord::default() };
+            let mut file = LogFile::new(Some(drive), stream, record);
+            file.tail = Some(Tail { ordinal: 0, next: 0, room, rolling: false });
+            self.files.borrow_mut().insert(number, file);
+            self.submit_ahead(vec![Command::AddFile { file: number, store, first: 0 }]);
+        });
+        self.changed.notify_waiters();
+        result
+    }
+
+    /// Creates a chunk, and returns what it takes.
+    pub(crate) async fn create_chunk(&self, drive: usize, name: ChunkName) -> shingle_chunk_store::Result<u64> {
+        let client = self.drives.borrow()[drive].client.clone();
+        let made = async {
+            client.create(name.id(), name.stream).await?;
+            Ok(client.stat(name.id()).await?.room)
+        };
+        let made: shingle_chunk_store::Result<u64> = made.await;
+        let mut drives = self.drives.borrow_mut();
+        match &made {
+            // Metadata chunks have a limit of their own, and hold no entries.
+            Ok(_) if name.stream == Stream::Meta => {}
+            Ok(room) => drives[drive].room = Some(drives[drive].room.unwrap_or(0).max(*room)),
+            Err(error) => {
+                tracing::warn!(%error, store = %drives[drive].store, "a chunk could not be created");
+                drives[drive].failed(self.runtime.now());
+            }
+        }
+        made
+    }
+
+    /// Closes a chunk of a file, once, however many ask; the file goes on in a new chunk if `go_on`. Returns the
+    /// chunk's final size, if the drive told it.
+    pub(crate) async fn close_chunk(&self, number: u64, ordinal: u32, go_on: bool) -> Option<u64> {
+        let (drive, stream, before) = loop {
+            let changed = self.changed.notified();
+            {
+                let mut files = self.files.borrow_mut();
+                let file = files.get_mut(number)?;
+                if let Some(size) = file.closed.get(&ordinal) {
+                    return Some(*size);
+                }
+                let before: u64 = file.closed.values().sum();
+                let (drive, stream) = (file.drive?, file.stream);
+                let tail = file.tail.as_mut().filter(|tail| tail.ordinal == ordinal)?;
+                if !tail.rolling {
+                    tail.rolling = true;
+                    break (drive, stream, before);
+                }
+            }
+            changed.await;
+        };
+        let name = ChunkName { file: number, ordinal, stream, set: self.set };
+        let client = self.drives.borrow()[drive].client.clone();
+        let sealed = client.seal(name.id()).await;
+        if let Err(error) = &sealed {
+            tracing::warn!(%error, "a chunk could not be sealed; nothing more is written to it");
+        }
+        let size = sealed.ok();
+        let (limit, more) = {
+            let drives = self.drives.borrow();
+            (
+                self.file_bytes(drives[drive].stat().capacity_bytes, drives[drive].room),
+                size.is_some_and(|size| size > 0),
+            )
+        };
+        let mut next_room = None;
+        if go_on && more && before + size.unwrap_or(0) < limit {
+            next_room = self.create_chunk(drive, ChunkName { ordinal: ordinal + 1, ..name }).await.ok();
+        }
+        {
+            let mut files = self.files.borrow_mut();
+            // Where the drive did not tell, what was reserved is an upper bound; readers ask the chunk itself.
+            let reserved = files.get(number).and_then(|file| file.tail).map_or(0, |tail| tail.next);
+            files.close_chunk(number, ordinal, size.unwrap_or(reserved), next_room);
+        }
+        self.changed.notify_waiters();
+        size
+    }
+
+    /// Asks the drives how full they are: those whose figures are old, or all.
+    pub(crate) async fn refresh_drives(&self, all: bool) {
+        let count = self.drives.borrow().len();
+        for number in 0..count {
+            if all || self.drives.borrow()[number].stat_is_old(self.runtime.now()) {
+                self.refresh_drive(number).await;
+            }
+        }
+    }
+
+    async fn refresh_drive(&self, number: usize) {
+        let client = self.drives.borrow()[number].client.clone();
+        let stat = client.store_stat().await;
+        let now = self.runtime.now();
+        let drive = &mut self.drives.borrow_mut()[number];
+        match stat {
+            Ok(stat) => drive.set_stat(stat, now),
+            Err(error) => {
+                tracing::warn!(%error, store = %drive.store, "a drive does not answer");
+                drive.failed(now);
+            }
+        }
     }
 }

@@ -8,9 +8,9 @@ pub(crate) mod append;
 mod buckets;
 pub(crate) mod indexing;
 mod listing;
-mod objects;
-mod purge;
-mod reading;
+pub(crate) mod objects;
+pub(crate) mod purge;
+pub(crate) mod reading;
 pub(crate) mod run;
 mod uploads;
 
@@ -75,6 +75,7 @@ pub(crate) struct Core {
     /// Why the engine no longer works.
     failed: RefCell<Option<String>>,
     pub(crate) closing: Cell<bool>,
+    pub(crate) close_wanted: Notify,
 }
 
 /// What a new [`Core`] takes over from recovery.
@@ -121,6 +122,7 @@ impl Core {
             backup: RefCell::new(recovered.backup),
             failed: RefCell::new(None),
             closing: Cell::new(false),
+            close_wanted: Notify::new(),
         })
     }
 
@@ -180,7 +182,8 @@ impl Core {
         self.working()?;
         self.refresh_drives(true).await;
         let totals = self.totals.get();
-        let mut usage = StoreUsage { live_bytes: totals.object_bytes, objects: totals.objects, ..StoreUsage::default() };
+        let mut usage =
+            StoreUsage { live_bytes: totals.object_bytes, objects: totals.objects, ..StoreUsage::default() };
         for drive in self.drives.borrow().iter() {
             usage.capacity_bytes += drive.stat().capacity_bytes;
             usage.available_bytes += drive.free().saturating_sub(drive.reserved());

@@ -30,9 +30,6 @@ pub struct BlobRef {
 }
 
 impl BlobRef {
-    /// Encoded bytes.
-    pub(crate) const SIZE: usize = 24;
-
     /// How many segments it has.
     pub fn segments(&self) -> u64 {
         self.size.div_ceil(u64::from(self.segment_bytes.max(1)))
@@ -103,11 +100,7 @@ impl Attributes {
     }
 
     pub(crate) fn read(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            modified_unix_ns: input.u64("time")?,
-            etag: input.text("etag")?,
-            metadata: input.pairs("metadata")?,
-        })
+        Ok(Self { modified_unix_ns: input.u64("time")?, etag: input.text("etag")?, metadata: input.pairs("metadata")? })
     }
 }
 

@@ -5,8 +5,9 @@ mod body;
 mod chunk_name;
 mod entry;
 
-pub(crate) use backup::{PIECE_HEADER_SIZE, Piece, Trailer, decode_piece_header, decode_records, put_record};
+pub use backup::read_backup_piece;
+pub(crate) use backup::{PIECE_HEADER_SIZE, Piece, decode_piece_header, decode_records, put_record};
 pub use body::{Attributes, BlobRef, Body, Manifest};
 pub use chunk_name::ChunkName;
-pub use entry::{Entry, EntryHeader, HEADER_SIZE, HEAD_SIZE_MAX, Header, Place};
+pub use entry::{Entry, EntryHeader, HEAD_SIZE_MAX, HEADER_SIZE, Header, Place};
 pub(crate) use entry::{MAGIC, Sealed};

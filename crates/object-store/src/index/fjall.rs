@@ -31,7 +31,8 @@ impl FjallIndex {
     /// damaged one. Nothing is lost with it: remove it and rebuild.
     pub fn open(directory: impl AsRef<Path>, cache_bytes: u64) -> IndexResult<Self> {
         let directory = directory.as_ref();
-        let failed = |error| IndexError::caused(format!("the index in {} cannot be opened", directory.display()), error);
+        let failed =
+            |error| IndexError::caused(format!("the index in {} cannot be opened", directory.display()), error);
         let database = Database::builder(directory).cache_size(cache_bytes).worker_threads(2).open().map_err(failed)?;
         let keyspaces = Space::ALL
             .into_iter()

@@ -7,13 +7,14 @@ use bytes::Bytes;
 
 use super::{Batch, Index, IndexError, IndexResult, Space, Step, View};
 
-type Records = BTreeMap<(Space, Vec<u8>), Bytes>;
+type Key = (Space, Vec<u8>);
+type Records = BTreeMap<Key, Bytes>;
 
 #[derive(Default)]
 struct State {
     records: Arc<Records>,
     /// What undoes each batch since the last persist, oldest first.
-    undo: Vec<Vec<((Space, Vec<u8>), Option<Bytes>)>>,
+    undo: Vec<Vec<(Key, Option<Bytes>)>>,
     failing: bool,
 }
 

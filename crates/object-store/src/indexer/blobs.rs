@@ -31,9 +31,10 @@ impl Transaction<'_> {
         let key = keys::segment(blob, index);
         if let Some(bytes) = self.get(Space::Segments, &key)? {
             let present = Location::decode(&bytes).map_err(spoilt)?;
-            if present == location || self.file_exists(present.file) {
+            if present == location || self.exists(&present) {
                 return Ok(());
             }
+            self.dead(present, false);
         }
         if self.blob(blob)?.is_none() {
             self.mark(blob, BlobState::Open)?;
@@ -65,7 +66,7 @@ impl Transaction<'_> {
             if present.version > record.version {
                 return self.mark_dead_part(record.part.blob);
             }
-            if present.version == record.version && self.file_exists(present.location.file) {
+            if present.version == record.version && self.exists(&present.location) {
                 return Ok(());
             }
             self.dead(present.location, false);

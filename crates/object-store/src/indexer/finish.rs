@@ -9,14 +9,14 @@ use crate::keys::{self, Identity};
 use crate::records::{BlobState, BucketRecord, Ghosts, Item, Location, ObjectRecord, PartRecord};
 
 /// What [`Indexer::finish_recovery`] found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Finished {
     /// Blobs of writers and parts that nobody will commit.
     pub(crate) orphan_blobs: u64,
     /// Records of entries whose files are gone: they had been deleted after the index was backed up.
     pub(crate) forgotten: u64,
     /// Buckets made again because live objects name them.
-    pub(crate) implied_buckets: u64,
+    pub(crate) implied_buckets: Vec<String>,
     /// Objects of buckets that were deleted: remains of writes that were never acknowledged.
     pub(crate) strays: u64,
 }
@@ -101,12 +101,14 @@ impl Indexer {
         for space in [Space::Objects, Space::Uploads, Space::Buckets, Space::Graves] {
             self.each(space, |transaction, key, bytes| {
                 let item = Item::decode(&bytes::Bytes::copy_from_slice(bytes)).map_err(spoilt)?;
-                if transaction.file_exists(item.location.file) {
+                if transaction.exists(&item.location) {
                     return Ok(());
                 }
                 forgotten += 1;
                 let identity = match space {
-                    Space::Objects => keys::split_object(key).map(|(b, k)| Identity::Object(b.to_owned(), k.to_owned())),
+                    Space::Objects => {
+                        keys::split_object(key).map(|(b, k)| Identity::Object(b.to_owned(), k.to_owned()))
+                    }
                     Space::Uploads => keys::split_number(key).map(Identity::Upload),
                     Space::Buckets => std::str::from_utf8(key).ok().map(|name| Identity::Bucket(name.to_owned())),
                     _ => None,
@@ -114,6 +116,7 @@ impl Indexer {
                 match identity {
                     Some(identity) => transaction.retire(&identity, &item, false),
                     None => {
+                        transaction.dead(item.location, true);
                         transaction.put(space, key.to_vec(), None);
                         Ok(())
                     }
@@ -122,7 +125,7 @@ impl Indexer {
         }
         self.each(Space::Parts, |transaction, key, bytes| {
             let record = PartRecord::decode(bytes).map_err(spoilt)?;
-            if !transaction.file_exists(record.location.file) {
+            if !transaction.exists(&record.location) {
                 forgotten += 1;
                 transaction.drop_part(key.to_vec(), &record)?;
             }
@@ -130,8 +133,9 @@ impl Indexer {
         })?;
         self.each(Space::Segments, |transaction, key, bytes| {
             let location = Location::decode(bytes).map_err(spoilt)?;
-            if !transaction.file_exists(location.file) {
+            if !transaction.exists(&location) {
                 forgotten += 1;
+                transaction.dead(location, false);
                 transaction.put(Space::Segments, key.to_vec(), None);
             }
             Ok(())
@@ -141,9 +145,9 @@ impl Indexer {
 
     /// A bucket's entry lies on one drive, its objects on all: where the entry is lost, the objects say that the bucket
     /// was there. Where the bucket was deleted after they were written, they are remains of writes that failed.
-    fn settle_buckets(&mut self) -> IndexResult<(u64, u64)> {
+    fn settle_buckets(&mut self) -> IndexResult<(Vec<String>, u64)> {
         let mut known = BTreeSet::new();
-        let (mut implied, mut strays) = (0, 0);
+        let (mut implied, mut strays) = (Vec::new(), 0);
         self.each(Space::Objects, |transaction, key, bytes| {
             let Some((bucket, name)) = keys::split_object(key) else { return Ok(()) };
             if known.contains(bucket) {
@@ -166,7 +170,7 @@ impl Indexer {
                 }
                 transaction.retire(&identity, &grave, true)?;
             }
-            implied += 1;
+            implied.push(bucket.to_owned());
             let record = ObjectRecord::decode(&item.payload).map_err(spoilt)?;
             let payload = BucketRecord { created_unix_ns: record.attributes.modified_unix_ns }.encode();
             // It has no entry of its own: it stands on an object's, whose length it must not count a second time.

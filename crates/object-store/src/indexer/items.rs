@@ -41,9 +41,7 @@ impl Transaction<'_> {
                 let record = ObjectRecord { size, large: true, attributes };
                 self.settle(&Identity::Object(bucket, key), item(record.encode()), false, Some(&manifest))
             }
-            Body::Delete { bucket, key } => {
-                self.settle(&Identity::Object(bucket, key), item(Bytes::new()), true, None)
-            }
+            Body::Delete { bucket, key } => self.settle(&Identity::Object(bucket, key), item(Bytes::new()), true, None),
             Body::BucketCreate { bucket, created_unix_ns } => {
                 let record = BucketRecord { created_unix_ns };
                 self.settle(&Identity::Bucket(bucket), item(record.encode()), false, None)
@@ -80,7 +78,13 @@ impl Transaction<'_> {
     }
 
     /// Makes `item` the newest of its key if it is (INX-1).
-    fn settle(&mut self, identity: &Identity, mut item: Item, grave: bool, manifest: Option<&Manifest>) -> IndexResult<()> {
+    fn settle(
+        &mut self,
+        identity: &Identity,
+        mut item: Item,
+        grave: bool,
+        manifest: Option<&Manifest>,
+    ) -> IndexResult<()> {
         if let Some((mut present, present_grave)) = self.current(identity)? {
             if present.version > item.version {
                 // An older entry: it is a ghost from the start.
@@ -135,11 +139,12 @@ impl Transaction<'_> {
         if present.location == other {
             return Ok(());
         }
-        if self.file_exists(present.location.file) {
+        if self.exists(&present.location) {
             if !grave {
                 present.ghosts.add(other.file);
             }
         } else {
+            self.dead(present.location, grave);
             present.location = other;
             self.live(other, grave);
         }

@@ -27,8 +27,6 @@ use crate::records::{FileRecord, Location, Position};
 use crate::wire::{Input, Malformed};
 use transaction::Transaction;
 
-pub(crate) use finish::Finished;
-
 /// One change, or one question that must see all changes before it.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
@@ -42,8 +40,8 @@ pub(crate) enum Command {
     Abandon { blob: u64 },
     /// Forget at most so many segments of a dead blob.
     Purge { blob: u64, limit: usize },
-    /// A file was begun.
-    AddFile { file: u64, store: u64 },
+    /// A file was begun, or found; its chunks before `first` are gone.
+    AddFile { file: u64, store: u64, first: u32 },
     /// A file is about to be deleted: refused while anything in it is live.
     Dropping { file: u64 },
     /// A file is gone.
@@ -107,11 +105,8 @@ impl Totals {
 
     fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Input::new(bytes);
-        let totals = Self {
-            objects: input.u64("totals")?,
-            object_bytes: input.u64("totals")?,
-            sequence: input.u64("totals")?,
-        };
+        let totals =
+            Self { objects: input.u64("totals")?, object_bytes: input.u64("totals")?, sequence: input.u64("totals")? };
         input.end("totals")?;
         Ok(totals)
     }
@@ -239,7 +234,7 @@ impl Transaction<'_> {
             }
             Command::Abandon { blob } => self.abandon(blob)?,
             Command::Purge { blob, limit } => return Ok(Effect::More(self.purge(blob, limit)?)),
-            Command::AddFile { file, store } => self.add_file(file, store),
+            Command::AddFile { file, store, first } => self.add_file(file, store, first),
             Command::Dropping { file } => {
                 if let Some(live) = self.begin_drop(file) {
                     return Ok(Effect::Refused(live));

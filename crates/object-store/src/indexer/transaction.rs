@@ -101,8 +101,9 @@ impl<'a> Transaction<'a> {
         self.dead.push(blob);
     }
 
-    pub(super) fn file_exists(&self, file: u64) -> bool {
-        self.files.contains_key(&file)
+    /// Whether the chunk at `location` is there.
+    pub(super) fn exists(&self, location: &Location) -> bool {
+        self.files.get(&location.file).is_some_and(|record| record.first <= location.ordinal)
     }
 
     pub(super) fn haunted(&self, ghosts: &Ghosts, except: u64) -> bool {
@@ -113,8 +114,9 @@ impl<'a> Transaction<'a> {
         ghosts.prune(|file| self.files.contains_key(&file), self.files.keys().next().copied());
     }
 
-    pub(super) fn add_file(&mut self, file: u64, store: u64) {
-        self.files.entry(file).or_insert(FileRecord { store, ..FileRecord::default() });
+    pub(super) fn add_file(&mut self, file: u64, store: u64, first: u32) {
+        let record = self.files.entry(file).or_insert(FileRecord { store, ..FileRecord::default() });
+        record.first = record.first.max(first);
         self.touched.insert(file);
     }
 

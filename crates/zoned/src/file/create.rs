@@ -10,7 +10,7 @@ use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
 use crate::device::ZoneState;
 use crate::file::error::{FileDeviceError, FileDeviceErrorKind};
 use crate::file::format::{BadHeader, ENTRY_SIZE, Entry, Header, TABLE_AT};
-use crate::file::host;
+use crate::file::host::{self, Claimed};
 use crate::file::slots::Slots;
 use crate::geometry::Geometry;
 use crate::machine::Machine;
@@ -25,7 +25,7 @@ pub struct CreateOptions {
 
 /// A drive that was opened.
 pub(crate) struct Opened {
-    pub(crate) file: File,
+    pub(crate) file: Claimed,
     pub(crate) header: Header,
     pub(crate) machine: Machine,
     pub(crate) slots: Slots,
@@ -44,16 +44,14 @@ pub(crate) fn create(path: &Path, geometry: &Geometry, options: CreateOptions) -
         }
         other => other.map_err(failed)?,
     };
-    host::claim(&file, path)?;
+    let file = host::claim(file, path)?;
     if file.metadata().map_err(failed)?.len() > 0 {
-        let not_a_drive = |_| FileDeviceError::new(FileDeviceErrorKind::NotADrive, path);
         let first = read_header(&file).map_err(failed)?;
-        match Header::parse(&first) {
-            Err(error @ BadHeader::NotADrive) => return Err(not_a_drive(error)),
-            Ok(_) | Err(_) => {}
+        if Header::parse(&first) == Err(BadHeader::NotADrive) {
+            return Err(FileDeviceError::new(FileDeviceErrorKind::NotADrive, path));
         }
     }
-    write_new(&file, geometry).map_err(|error| {
+    write_new(&file, geometry).and_then(|()| sync_directory(path)).map_err(|error| {
         if is_new {
             // Nothing of it was ever used; if it cannot be removed either, the first error still says why.
             let _ = std::fs::remove_file(path);
@@ -79,6 +77,12 @@ fn write_new(file: &File, geometry: &Geometry) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Makes the file's name durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
 /// The first block of the file, or as much of it as there is.
 fn read_header(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; BLOCK_SIZE];
@@ -99,7 +103,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, FileDeviceError> {
     let failed = |error| FileDeviceError::from_io(error, path);
     let wrong = |kind| FileDeviceError::new(kind, path);
     let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-    host::claim(&file, path)?;
+    let file = host::claim(file, path)?;
     let length = file.metadata().map_err(failed)?.len();
     let truncated = |needed| wrong(FileDeviceErrorKind::Truncated { length, needed });
     let header = Header::parse(&read_header(&file).map_err(failed)?).map_err(|bad| match bad {
@@ -119,7 +123,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, FileDeviceError> {
     if length < end {
         return Err(truncated(end));
     }
-    opened.tidy(length).map_err(failed)?;
+    opened.tidy().map_err(failed)?;
     Ok(opened)
 }
 
@@ -128,7 +132,7 @@ enum TableError {
     Corrupt(ZoneId),
 }
 
-fn read_table(file: File, header: Header) -> Result<Opened, TableError> {
+fn read_table(file: Claimed, header: Header) -> Result<Opened, TableError> {
     let count = header.geometry.zone_count;
     let mut machine = Machine::new(header.geometry.clone()).map_err(|_| TableError::Corrupt(ZoneId(0)))?;
     let mut slots = Slots::new(count);
@@ -153,23 +157,25 @@ impl Opened {
     }
 
     /// Gives back the space of what its process had no time to: slots of resets and of first writes that were cut off.
-    fn tidy(&mut self, length: u64) -> io::Result<()> {
+    fn tidy(&mut self) -> io::Result<()> {
         let reset: Vec<ZoneId> = (0..self.header.geometry.zone_count)
             .map(ZoneId)
             .filter(|&zone| self.machine.info(zone).state == ZoneState::Empty && self.slots.get(zone).is_some())
             .collect();
         for zone in reset {
-            self.slots.release(zone);
+            self.slots.release(zone, 0);
             let entry = Entry { state: ZoneState::Empty, written: 0, slot: None };
             self.file.write_all_at(&entry.to_bytes(zone), TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64)?;
         }
+        // What the last process did and never flushed: only behind this are its slots free (SL-1).
+        self.file.sync_data()?;
+        self.slots.flushed(0);
         for (first, end) in self.slots.free_runs() {
-            let at = self.slot_at(first);
-            let to = self.slot_at(end).min(length);
             // A file system without holes keeps them; nothing reads them.
-            let _ = host::punch(&self.file, at, to.saturating_sub(at));
+            let _ = host::punch(&self.file, self.slot_at(first), self.slot_at(end) - self.slot_at(first));
         }
+        self.slots.trim();
         let end = self.slot_at(self.slots.end());
-        if length > end { self.file.set_len(end) } else { Ok(()) }
+        self.file.set_len(end)
     }
 }

@@ -224,8 +224,8 @@ mod tests {
         assert_eq!(entry.to_bytes(ZoneId(3)), bytes[..]);
     }
 
-    const GOLDEN_HEADER_CRC: [u8; 4] = [0, 0, 0, 0];
-    const GOLDEN_ENTRY_CRC: [u8; 4] = [0, 0, 0, 0];
+    const GOLDEN_HEADER_CRC: [u8; 4] = [36, 206, 51, 19];
+    const GOLDEN_ENTRY_CRC: [u8; 4] = [19, 96, 187, 103];
 
     #[test]
     fn what_is_written_is_read() {

@@ -48,16 +48,35 @@ pub(crate) fn punch(file: &File, at: u64, length: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, length)?)
 }
 
-/// Sees that `file` is an ordinary file that nobody else has open as a drive; holds it until it is closed.
-pub(crate) fn claim(file: &File, path: &Path) -> Result<(), FileDeviceError> {
+/// A file that nobody else has open as a drive.
+pub(crate) struct Claimed(File);
+
+impl std::ops::Deref for Claimed {
+    type Target = File;
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        // Closing the file would not do: a child process that another thread is just starting still has it, and the
+        // lock with it, until it becomes another program.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Sees that `file` is an ordinary file that nobody else has open as a drive.
+pub(crate) fn claim(file: File, path: &Path) -> Result<Claimed, FileDeviceError> {
     let metadata = file.metadata().map_err(|error| FileDeviceError::from_io(error, path))?;
     if !metadata.is_file() {
         return Err(FileDeviceError::new(FileDeviceErrorKind::NotADrive, path));
     }
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => FileDeviceError::new(FileDeviceErrorKind::InUse, path),
-        TryLockError::Error(error) => FileDeviceError::from_io(error, path),
-    })
+    match file.try_lock() {
+        Ok(()) => Ok(Claimed(file)),
+        Err(TryLockError::WouldBlock) => Err(FileDeviceError::new(FileDeviceErrorKind::InUse, path)),
+        Err(TryLockError::Error(error)) => Err(FileDeviceError::from_io(error, path)),
+    }
 }
 
 /// What a failed write or read of the file means for the drive.

@@ -37,6 +37,11 @@ pub(crate) struct Settled {
     pub(crate) written: u32,
 }
 
+impl Settled {
+    /// Of a zone that does not exist: its commands are refused before anybody asks.
+    pub(crate) const NOTHING: Self = Self { state: ZoneState::Offline, written: 0 };
+}
+
 /// A command's place in its lane.
 pub(crate) struct Place {
     /// Comes when the command may go; `None`: at once.
@@ -67,9 +72,19 @@ impl Lanes {
         !self.0.contains_key(&zone)
     }
 
-    /// What is settled of `zone`, and whether changes are on their way; `None`: all is settled.
-    pub(crate) fn settled(&self, zone: ZoneId) -> Option<(Settled, bool)> {
-        self.0.get(&zone).map(|lane| (lane.settled, lane.changes > 0))
+    /// What is settled of `zone`; `None`: all is.
+    pub(crate) fn settled(&self, zone: ZoneId) -> Option<Settled> {
+        self.0.get(&zone).map(|lane| lane.settled)
+    }
+
+    /// Whether a write or reset of `zone` is under way or waiting.
+    pub(crate) fn changing(&self, zone: ZoneId) -> bool {
+        self.0.get(&zone).is_some_and(|lane| lane.changes > 0)
+    }
+
+    /// Whether a reset of `zone` is under way or waiting.
+    pub(crate) fn resetting(&self, zone: ZoneId) -> bool {
+        self.0.get(&zone).is_some_and(|lane| lane.alone || lane.waiting.iter().any(|(kind, _)| *kind == Kind::Alone))
     }
 
     /// Puts a command in its lane. `before` is what the zone was before this command.
@@ -180,7 +195,7 @@ mod tests {
     #[test]
     fn one_write_goes_at_a_time_and_reads_beside_it() {
         let mut lanes = Lanes::default();
-        let mut enter = |lanes: &mut Lanes, kind| lanes.enter(ZONE, kind, BEFORE);
+        let enter = |lanes: &mut Lanes, kind| lanes.enter(ZONE, kind, BEFORE);
         let [mut first, mut second] = [enter(&mut lanes, Kind::Write), enter(&mut lanes, Kind::Write)];
         let [mut read, mut late] = [enter(&mut lanes, Kind::Read), enter(&mut lanes, Kind::LateRead)];
         assert!(goes(&mut first) && goes(&mut read) && !goes(&mut second) && !goes(&mut late));
@@ -196,7 +211,7 @@ mod tests {
     #[test]
     fn a_reset_goes_alone_and_nothing_overtakes_it() {
         let mut lanes = Lanes::default();
-        let mut enter = |lanes: &mut Lanes, kind| lanes.enter(ZONE, kind, BEFORE);
+        let enter = |lanes: &mut Lanes, kind| lanes.enter(ZONE, kind, BEFORE);
         assert!(goes(&mut enter(&mut lanes, Kind::Read)));
         let mut reset = enter(&mut lanes, Kind::Alone);
         let mut behind = [enter(&mut lanes, Kind::Read), enter(&mut lanes, Kind::Write)];
@@ -220,6 +235,7 @@ mod tests {
         let mut lanes = Lanes::default();
         let first = lanes.enter(ZONE, Kind::Write, BEFORE);
         assert!(lanes.fail(ZONE, first.epoch));
-        assert!(!lanes.failed(ZONE, lanes.enter(ZONE, Kind::Write, BEFORE).epoch), "started after the failure");
+        let later = lanes.enter(ZONE, Kind::Write, BEFORE);
+        assert!(!lanes.failed(ZONE, later.epoch), "started after the failure");
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! The zone state machine decides; the file holds zones' bytes and a table of their states. A write's bytes go to the
 //! file before its entry in the table, and it completes after both: so however the process ends, the table says
-//! exactly what its completed commands made of each zone (of one cut off in the middle, all or nothing).
+//! exactly what its completed commands made of each zone. A command cut off in the middle happened or did not; only in
+//! a conventional zone may a part of a write be there.
 //!
 //! **Owns** the file, alone: another process is refused.
 //! **Knows nothing of** what is stored.
 //!
 //! # Invariants
-//! - FD-1: after `kill -9` the drive is as its completed commands left it; of a command under way nothing or all is
-//!   there. (`the_drive_survives_a_killed_process`)
+//! - FD-1: after `kill -9` every zone is as its completed commands left it, or as the command under way would have.
+//!   (`a_killed_process_leaves_exactly_what_its_completed_commands_made`)
 //! - FD-2: a flush is an `fdatasync`: after a failure of the machine, what completed before a flush is there. Of the
 //!   rest, the table may be older or newer than the bytes; engines find out by their records' checksums.
 //! - FD-3: the space of a reset zone goes back to the file system.
@@ -20,9 +21,9 @@ mod format;
 mod host;
 mod lanes;
 mod slots;
+mod turn;
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -30,14 +31,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
+use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::{Runtime, Task};
 
 use crate::device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
-use crate::error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
+use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
 use crate::file::format::{ENTRY_SIZE, Entry, TABLE_AT};
-use crate::file::lanes::{Kind, Lanes, Place, Settled};
+use crate::file::host::Claimed;
+use crate::file::lanes::{Kind, Lanes, Settled};
 use crate::file::slots::Slots;
+use crate::file::turn::Turn;
 use crate::geometry::Geometry;
 use crate::machine::{ImpossibleState, Machine, gathered_length};
 
@@ -52,10 +55,12 @@ pub struct FileDevice {
 struct Shared {
     runtime: Runtime,
     geometry: Geometry,
-    file: Arc<File>,
+    file: Arc<Claimed>,
     /// Where slot 0 begins.
     data_at: u64,
     state: RefCell<State>,
+    /// The number of the flush that begins next; opening the drive was number 0.
+    flush: Cell<u64>,
     /// Set when the table or a flush failed: the file can no longer be trusted to hold what it is told.
     gone: Cell<bool>,
 }
@@ -65,6 +70,10 @@ struct State {
     machine: Machine,
     slots: Slots,
     lanes: Lanes,
+    /// The length of the file, in slots.
+    length: u32,
+    /// Of that, what a failure of the machine leaves.
+    durable_length: u32,
 }
 
 impl FileDevice {
@@ -91,7 +100,14 @@ impl FileDevice {
             geometry: header.geometry,
             file: Arc::new(file),
             data_at: header.data_at,
-            state: RefCell::new(State { machine, slots, lanes: Lanes::default() }),
+            flush: Cell::new(1),
+            state: RefCell::new(State {
+                length: slots.end(),
+                durable_length: slots.end(),
+                machine,
+                slots,
+                lanes: Lanes::default(),
+            }),
             gone: Cell::new(false),
         };
         Ok(Self { shared: Rc::new(shared) })
@@ -102,9 +118,11 @@ impl FileDevice {
     /// # Errors
     /// A zone of its type cannot be in `state`, or the zone table cannot be written.
     pub fn set_state(&self, zone: ZoneId, state: ZoneState) -> io::Result<()> {
-        let before = if zone.0 < self.shared.geometry.zone_count { Some(self.shared.settled(zone)) } else { None };
         let impossible = |_: ImpossibleState| io::Error::from(io::ErrorKind::InvalidInput);
-        let before = before.ok_or(ImpossibleState).map_err(impossible)?;
+        if zone.0 >= self.shared.geometry.zone_count {
+            return Err(impossible(ImpossibleState));
+        }
+        let before = self.shared.settled(zone);
         let written = Blocks(u64::from(before.written));
         self.shared.state.borrow_mut().machine.set(zone, state, written).map_err(impossible)?;
         self.shared.mark(zone, before).map(drop).map_err(|error| io::Error::other(error.to_string()))
@@ -155,9 +173,25 @@ impl Shared {
         })
     }
 
+    /// Makes what is in the file durable, its length and what was given back included.
+    async fn sync(&self) -> io::Result<()> {
+        let flush = self.flush.replace(self.flush.get() + 1);
+        let length = self.state.borrow().length;
+        let file = self.file.clone();
+        let synced = self.runtime.blocking(move || file.sync_data()).await;
+        if let Err(error) = synced.unwrap_or_else(|lost| Err(io::Error::other(lost))) {
+            // The operating system may have dropped what it could not write: a second try would prove nothing.
+            self.gone.set(true);
+            return Err(error);
+        }
+        let state = &mut *self.state.borrow_mut();
+        state.durable_length = state.durable_length.max(length);
+        state.slots.flushed(flush);
+        Ok(())
+    }
+
     fn enter(self: &Rc<Self>, zone: ZoneId, kind: Kind, before: Settled) -> Turn {
-        let place = self.state.borrow_mut().lanes.enter(zone, kind, before);
-        Turn { shared: self.clone(), zone, kind, place, started: false }
+        Turn::new(self.clone(), zone, kind, before)
     }
 
     /// Sees that the table gets the state that the state machine has just given `zone`, behind what is under way there.
@@ -188,14 +222,14 @@ impl Shared {
         };
         self.begin(start)?;
         let length = gathered_length(&data).map_err(|rule| self.error(DeviceErrorKind::Rule(rule), start))?;
-        let before = self.geometry.zone_of(start).map(|zone| self.settled(zone));
-        let machine = &mut self.state.borrow_mut().machine;
-        let applied = match target {
-            Target::At(at) => machine.write(at, length)?,
-            Target::Append(zone) => machine.append(zone, length)?,
+        let before = self.geometry.zone_of(start).map(|zone| self.settled(zone)).unwrap_or(Settled::NOTHING);
+        let applied = {
+            let machine = &mut self.state.borrow_mut().machine;
+            match target {
+                Target::At(at) => machine.write(at, length)?,
+                Target::Append(zone) => machine.append(zone, length)?,
+            }
         };
-        let Some(before) = before else { return Err(self.error(DeviceErrorKind::Gone, start)) };
-        let _ = machine;
         let after = self.settled(applied.zone);
         let mut turn = self.enter(applied.zone, Kind::Write, before);
         self.mark_closed(applied.closed)?;
@@ -213,11 +247,13 @@ impl Shared {
         self.begin(at)?;
         let zone = self.state.borrow().machine.read(at, length)?;
         let end = ((at - self.geometry.start_of(zone)) + length).0;
-        let late = self.state.borrow().lanes.settled(zone).is_some_and(|(settled, changing)| {
-            changing && (self.geometry.is_conventional(zone) || end > u64::from(settled.written))
-        });
-        // A read beside a waiting reset needs no care: the lane puts it behind the reset only if that came first, and
-        // then the state machine has refused what the reset dropped.
+        let late = {
+            let lanes = &self.state.borrow().lanes;
+            let unsettled = |settled: Settled| end > u64::from(settled.written);
+            lanes.resetting(zone)
+                || lanes.changing(zone)
+                    && (self.geometry.is_conventional(zone) || lanes.settled(zone).is_some_and(unsettled))
+        };
         let kind = if late { Kind::LateRead } else { Kind::Read };
         let mut turn = self.enter(zone, kind, self.settled(zone));
         Ok(self.runtime.spawn(async move {
@@ -229,9 +265,8 @@ impl Shared {
     fn start_manage(self: &Rc<Self>, zone: ZoneId, op: ZoneOp) -> DeviceResult<Option<Task<DeviceResult<()>>>> {
         let start = self.geometry.start_of(zone);
         self.begin(start)?;
-        let before = (zone.0 < self.geometry.zone_count).then(|| self.settled(zone));
+        let before = if zone.0 < self.geometry.zone_count { self.settled(zone) } else { Settled::NOTHING };
         let applied = self.state.borrow_mut().machine.manage(zone, op)?;
-        let Some(before) = before else { return Err(self.error(DeviceErrorKind::Gone, start)) };
         self.mark_closed(applied.closed)?;
         let plain = {
             let state = self.state.borrow();
@@ -245,139 +280,6 @@ impl Shared {
             turn.wait().await?;
             turn.reset().await
         })))
-    }
-}
-
-/// A command's place in its zone's lane; leaves it when dropped.
-struct Turn {
-    shared: Rc<Shared>,
-    zone: ZoneId,
-    kind: Kind,
-    place: Place,
-    started: bool,
-}
-
-impl Turn {
-    /// Waits until the command may go.
-    async fn wait(&mut self) -> DeviceResult<()> {
-        if let Some(go) = self.place.go.take()
-            && go.await.is_err()
-        {
-            // Only a device that is being dropped forgets its lanes.
-            return Err(self.shared.error(DeviceErrorKind::Gone, self.start()));
-        }
-        self.started = true;
-        self.shared.begin(self.start())
-    }
-
-    fn start(&self) -> Lba {
-        self.shared.geometry.start_of(self.zone)
-    }
-
-    /// Refuses to go on behind a failed write (LN-2).
-    fn check(&self) -> DeviceResult<()> {
-        let failed = self.shared.state.borrow().lanes.failed(self.zone, self.place.epoch);
-        if failed { Err(self.shared.error(DeviceErrorKind::WriteFailed, self.start())) } else { Ok(()) }
-    }
-
-    fn settle(&self, settled: Settled) -> DeviceResult<()> {
-        self.shared.state.borrow_mut().lanes.settle(self.zone, settled);
-        self.shared.persist(self.zone, settled)
-    }
-
-    async fn write(&self, at: Lba, data: Vec<Bytes>) -> io::Result<()> {
-        let offset = self.shared.offset(self.slot_for_write()?, at);
-        let file = self.shared.file.clone();
-        let written = self.shared.runtime.blocking(move || host::write_all(&file, offset, &data)).await;
-        written.unwrap_or_else(|lost| Err(io::Error::other(lost)))
-    }
-
-    /// The zone's slot, a new one if it has none; the file then grows so far. Here and not on a blocking thread, where
-    /// two such changes of length could overtake each other.
-    fn slot_for_write(&self) -> io::Result<u32> {
-        let slots = &mut self.shared.state.borrow_mut().slots;
-        if let Some(slot) = slots.get(self.zone) {
-            return Ok(slot);
-        }
-        let end = slots.end();
-        let slot = slots.take(self.zone);
-        if slot >= end
-            && let Err(error) = self.shared.file.set_len(self.shared.slot_at(slot + 1))
-        {
-            slots.release(self.zone);
-            return Err(error);
-        }
-        Ok(slot)
-    }
-
-    /// A write failed: the zone stays as it was settled, and so must what follows be refused.
-    fn fail(&self, error: io::Error, at: Lba) -> DeviceError {
-        let shared = &self.shared;
-        if !shared.geometry.is_conventional(self.zone) {
-            let state = &mut *shared.state.borrow_mut();
-            if state.lanes.fail(self.zone, self.place.epoch)
-                && let Some((settled, _)) = state.lanes.settled(self.zone)
-            {
-                state.machine.write_failed(self.zone, Blocks(u64::from(settled.written)));
-                let info = state.machine.info(self.zone);
-                state.lanes.settle(self.zone, Settled { state: info.state, ..settled });
-            }
-        }
-        let settled = shared.state.borrow().lanes.settled(self.zone);
-        if let Some((settled, _)) = settled
-            && let Err(error) = shared.persist(self.zone, settled)
-        {
-            return error;
-        }
-        shared.error(host::device_error(error, true), at)
-    }
-
-    async fn read(&self, at: Lba, length: Blocks, end: u64) -> DeviceResult<Bytes> {
-        let shared = &self.shared;
-        let (slot, settled) = {
-            let state = shared.state.borrow();
-            (state.slots.get(self.zone), state.lanes.settled(self.zone))
-        };
-        if self.kind == Kind::LateRead
-            && let Some((settled, _)) = settled.filter(|(settled, _)| end > u64::from(settled.written))
-            && !shared.geometry.is_conventional(self.zone)
-        {
-            // The write it waited for failed.
-            let write_pointer = self.start() + Blocks(u64::from(settled.written));
-            let violation = Violation::PastWritePointer { end: at + length, write_pointer };
-            return Err(shared.error(DeviceErrorKind::Rule(violation), at));
-        }
-        let Some(slot) = slot else { return Ok(AlignedBuf::zeroed(length).freeze()) };
-        let (file, offset) = (shared.file.clone(), shared.offset(slot, at));
-        match shared.runtime.blocking(move || host::read(&file, offset, length)).await {
-            Ok(result) => result.map_err(|error| shared.error(host::device_error(error, false), at)),
-            Err(_) => Err(shared.error(DeviceErrorKind::Gone, at)),
-        }
-    }
-
-    /// The table says empty before the bytes go, and keeps the slot until they are gone, so that a process that ends
-    /// in between leaves neither a zone that says more than it holds nor space that nobody gives back.
-    async fn reset(&self) -> DeviceResult<()> {
-        let shared = &self.shared;
-        let empty = Settled { state: ZoneState::Empty, written: 0 };
-        self.settle(empty)?;
-        let Some(slot) = shared.state.borrow().slots.get(self.zone) else { return Ok(()) };
-        let (file, at, length) = (shared.file.clone(), shared.slot_at(slot), shared.geometry.zone_size.bytes());
-        let punched = shared.runtime.blocking(move || host::punch(&file, at, length)).await;
-        if !matches!(punched, Ok(Ok(()))) {
-            // A file system without holes: the zone keeps its slot and writes over it.
-            return Ok(());
-        }
-        shared.state.borrow_mut().slots.release(self.zone);
-        shared.persist(self.zone, empty)
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if self.started {
-            self.shared.state.borrow_mut().lanes.leave(self.zone, self.kind);
-        }
     }
 }
 
@@ -425,13 +327,8 @@ impl ZonedDevice for FileDevice {
             self.shared.begin(Lba(0))?;
             let shared = self.shared.clone();
             let task = self.shared.runtime.spawn(async move {
-                let file = shared.file.clone();
-                let synced = shared.runtime.blocking(move || file.sync_data()).await;
-                synced.unwrap_or_else(|lost| Err(io::Error::other(lost))).map_err(|error| {
-                    // The operating system may have dropped what it could not write: a second try would prove nothing.
-                    shared.gone.set(true);
-                    DeviceError::new(DeviceErrorKind::System(error), Lba(0), None)
-                })
+                let synced = shared.sync().await;
+                synced.map_err(|error| DeviceError::new(DeviceErrorKind::System(error), Lba(0), None))
             });
             self.shared.end(Lba(0), task).await
         })

@@ -1,10 +1,11 @@
 //! Where in the file each zone's bytes lie.
 //!
 //! A zone gets a slot (as long as a zone) at its first write and gives it back at its reset. So a drive of 20 TB can be
-//! made on a file system whose files end at 16 TiB, and its file is as long as what it holds.
+//! made on a file system whose files end at 16 TiB.
 //!
 //! # Invariants
-//! - SL-1: no two zones have the same slot.
+//! - SL-1: no two zones have the same slot, whichever of the table's entries since the last flush a failure of the
+//!   machine brings back. So a slot that was given back is given out again only after a flush.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +15,10 @@ use shingle_base::ZoneId;
 pub(crate) struct Slots {
     /// By zone: 1 + its slot, or 0.
     of_zone: Vec<u32>,
-    /// Slots below `end` that no zone has.
+    /// Slots below `end` that no zone has, and none had at the last flush.
     free: BTreeSet<u32>,
+    /// Slots given back since, each with the flush (by number) that makes it free.
+    given_back: Vec<(u32, u64)>,
     /// The first slot that was never given out.
     end: u32,
 }
@@ -23,7 +26,7 @@ pub(crate) struct Slots {
 impl Slots {
     /// No zone has a slot.
     pub(crate) fn new(zone_count: u32) -> Self {
-        Self { of_zone: vec![0; zone_count as usize], free: BTreeSet::new(), end: 0 }
+        Self { of_zone: vec![0; zone_count as usize], free: BTreeSet::new(), given_back: Vec::new(), end: 0 }
     }
 
     /// The slot of `zone`.
@@ -31,23 +34,52 @@ impl Slots {
         self.of_zone.get(zone.0 as usize)?.checked_sub(1)
     }
 
-    /// Gives `zone`, which has none, the first free slot.
-    pub(crate) fn take(&mut self, zone: ZoneId) -> u32 {
+    /// Gives `zone`, which has none, the first free slot. `None`: only a flush makes one free.
+    pub(crate) fn take(&mut self, zone: ZoneId) -> Option<u32> {
         debug_assert!(self.get(zone).is_none());
-        let slot = self.free.pop_first().unwrap_or_else(|| {
-            self.end += 1;
-            self.end - 1
-        });
+        let slot = match self.free.pop_first() {
+            Some(slot) => slot,
+            None if self.end as usize == self.of_zone.len() => return None,
+            None => {
+                self.end += 1;
+                self.end - 1
+            }
+        };
         self.of_zone[zone.0 as usize] = slot + 1;
-        slot
+        Some(slot)
     }
 
-    /// Takes the slot of `zone` back.
-    pub(crate) fn release(&mut self, zone: ZoneId) {
+    /// Whether a flush would make slots free.
+    pub(crate) fn any_given_back(&self) -> bool {
+        !self.given_back.is_empty()
+    }
+
+    /// Takes the slot of `zone` back, of which no entry of the table ever said that the zone has it.
+    pub(crate) fn untake(&mut self, zone: ZoneId) {
         if let Some(slot) = self.get(zone) {
             self.of_zone[zone.0 as usize] = 0;
             self.free.insert(slot);
+            self.trim();
         }
+    }
+
+    /// Takes the slot of `zone` back, for others from flush number `flush` on.
+    pub(crate) fn release(&mut self, zone: ZoneId, flush: u64) {
+        if let Some(slot) = self.get(zone) {
+            self.of_zone[zone.0 as usize] = 0;
+            self.given_back.push((slot, flush));
+        }
+    }
+
+    /// Flush number `flush` has completed.
+    pub(crate) fn flushed(&mut self, flush: u64) {
+        let free = &mut self.free;
+        self.given_back.retain(|&(slot, from)| {
+            if from <= flush {
+                free.insert(slot);
+            }
+            from > flush
+        });
     }
 
     /// Takes over what a zone table says. `false` if that is impossible: another zone has the slot, or there are not
@@ -62,6 +94,13 @@ impl Slots {
         }
         self.of_zone[zone.0 as usize] = slot + 1;
         true
+    }
+
+    /// Forgets free slots behind the last one that is given out.
+    pub(crate) fn trim(&mut self) {
+        while self.end > 0 && self.free.remove(&(self.end - 1)) {
+            self.end -= 1;
+        }
     }
 
     /// The number of slots up to the last one that is given out.
@@ -87,13 +126,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_reused_and_never_shared() {
+    fn slots_are_reused_after_a_flush_and_never_shared() {
         let mut slots = Slots::new(4);
-        assert_eq!(slots.take(ZoneId(3)), 0);
-        assert_eq!(slots.take(ZoneId(1)), 1);
-        slots.release(ZoneId(3));
-        assert_eq!((slots.get(ZoneId(3)), slots.free_runs()), (None, vec![(0, 1)]));
-        assert_eq!((slots.take(ZoneId(0)), slots.take(ZoneId(2)), slots.end()), (0, 2, 3));
+        assert_eq!(slots.take(ZoneId(3)), Some(0));
+        assert_eq!(slots.take(ZoneId(1)), Some(1));
+        slots.release(ZoneId(3), 7);
+        assert_eq!((slots.get(ZoneId(3)), slots.free_runs()), (None, vec![]));
+        slots.flushed(6);
+        assert_eq!((slots.take(ZoneId(2)), slots.free_runs()), (Some(2), vec![]), "the flush began before the reset");
+        slots.flushed(7);
+        assert_eq!((slots.free_runs(), slots.take(ZoneId(0))), (vec![(0, 1)], Some(0)));
+        slots.untake(ZoneId(1));
+        slots.untake(ZoneId(2));
+        assert_eq!((slots.end(), slots.free_runs(), slots.take(ZoneId(3))), (1, vec![], Some(1)));
+    }
+
+    #[test]
+    fn there_are_no_more_slots_than_zones() {
+        let mut slots = Slots::new(2);
+        for zone in [0, 1] {
+            assert_eq!(slots.take(ZoneId(zone)), Some(zone));
+        }
+        slots.release(ZoneId(0), 1);
+        assert_eq!((slots.take(ZoneId(0)), slots.any_given_back()), (None, true));
+        slots.flushed(1);
+        assert_eq!((slots.take(ZoneId(0)), slots.any_given_back()), (Some(0), false));
     }
 
     #[test]

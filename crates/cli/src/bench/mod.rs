@@ -1,0 +1,95 @@
+//! `shingle bench`: figures of this machine, each beside the best it could be, measured in the same process.
+
+mod append;
+mod limit;
+mod memory;
+mod read;
+mod s3;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::failure::Outcome;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Name {
+    /// Appends of 1 MiB, 16 outstanding, 128 chunks, on a memory device that drops payload.
+    ChunkAppend,
+    /// Verified random reads of 4 KiB.
+    ChunkRead,
+    /// Memory that the index takes.
+    ChunkMemory,
+    /// PUT and GET of 1 MiB objects over loopback, 8 clients.
+    S3,
+}
+
+/// Measures one thing: `shingle bench chunk-append --json`
+#[derive(Args)]
+pub(crate) struct Bench {
+    /// What to measure.
+    #[arg(value_enum)]
+    name: Name,
+    /// Print one JSON object as the last line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One figure: larger is better unless it is memory.
+pub(crate) struct Figure {
+    pub(crate) id: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) value: f64,
+    pub(crate) limit: f64,
+}
+
+impl Figure {
+    fn json(&self) -> Value {
+        json!({ "id": self.id, "unit": self.unit, "value": round(self.value), "limit": round(self.limit),
+                "ratio": round(self.value / self.limit) })
+    }
+}
+
+/// Four digits say all that a measurement does.
+fn round(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    let scale = 10f64.powf(4.0 - value.abs().log10().ceil());
+    (value * scale).round() / scale
+}
+
+/// The median of at least one sample.
+pub(crate) fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or(0.0)
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Outcome {
+        let (name, figures) = match self.name {
+            Name::ChunkAppend => ("chunk-append", append::run()?),
+            Name::ChunkRead => ("chunk-read", read::run()?),
+            Name::ChunkMemory => ("chunk-memory", memory::run()?),
+            Name::S3 => ("s3", s3::run()?),
+        };
+        for figure in &figures {
+            println!(
+                "{name} {}: {:.4} {} of at most {:.4}, ratio {:.3}",
+                figure.id,
+                round(figure.value),
+                figure.unit,
+                round(figure.limit),
+                figure.value / figure.limit
+            );
+        }
+        if self.json {
+            let mut object = figures.first().map(Figure::json).unwrap_or_default();
+            object["bench"] = json!(name);
+            if figures.len() > 1 {
+                object["figures"] = figures.iter().map(Figure::json).collect();
+            }
+            println!("{object}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,396 @@
+//! `shingle chunk`: the chunk store on a drive, without a server.
+
+use std::future::Future;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use shingle_base::{ByteSize, ChunkId};
+use shingle_chunk_store::{ChunkStat, ChunkStore, FormatOptions, Options, Stream};
+use shingle_runtime::Runtime;
+use shingle_zoned::{FileDevice, ZonedDevice};
+
+use crate::failure::{Failure, Outcome, status};
+use crate::output::Progress;
+
+/// Bytes that one append takes at most.
+const PIECE: usize = 1 << 20;
+
+/// Commands on a chunk store.
+#[derive(Subcommand)]
+pub(crate) enum Chunk {
+    /// Make an empty store: `shingle chunk format disk.shingle`
+    Format(Format),
+    /// Create a chunk: `shingle chunk create disk.shingle 2a --stream data`
+    Create(Create),
+    /// Append standard input, or a file: `shingle chunk append disk.shingle 2a < photo.jpg`
+    Append(Append),
+    /// Write a chunk's bytes to standard output, or a file: `shingle chunk read disk.shingle 2a > photo.jpg`
+    Read(ReadChunk),
+    /// Seal a chunk: it takes no more appends.
+    Seal(One),
+    /// Delete a chunk.
+    Delete(One),
+    /// List all chunks.
+    Ls(Store),
+    /// Show a chunk, or the store.
+    Stat(Stat),
+    /// Win back the space of deleted chunks now.
+    Gc(Gc),
+    /// Read and verify everything. Exit status: 0 clean, 4 damage, 8 could not run.
+    Check(Store),
+    /// Print what the store knows of itself, as JSON.
+    Dump(Store),
+}
+
+#[derive(Args)]
+pub(crate) struct Format {
+    /// The drive's file.
+    device: PathBuf,
+    /// The number of metazones, if not the usual share.
+    #[arg(long)]
+    metazones: Option<u32>,
+    /// Format even if the drive holds a store; its data is lost.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Store {
+    /// The drive's file.
+    device: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct One {
+    /// The drive's file.
+    device: PathBuf,
+    /// The chunk: up to 48 hexadecimal digits.
+    chunk: ChunkId,
+}
+
+#[derive(Args)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    one: One,
+    /// What the chunk is for: data, gc or meta.
+    #[arg(long, default_value = "data")]
+    stream: Stream,
+}
+
+#[derive(Args)]
+pub(crate) struct Append {
+    #[command(flatten)]
+    one: One,
+    /// The file to append, instead of standard input.
+    file: Option<PathBuf>,
+    /// The size the chunk must have: where it differs, nothing is appended.
+    #[arg(long)]
+    offset: Option<u64>,
+}
+
+#[derive(Args)]
+pub(crate) struct ReadChunk {
+    #[command(flatten)]
+    one: One,
+    /// The file to write, instead of standard output.
+    file: Option<PathBuf>,
+    /// Where to begin.
+    #[arg(long, default_value_t = 0)]
+    offset: u64,
+    /// How much to read; to the end where absent.
+    #[arg(long)]
+    length: Option<u64>,
+}
+
+#[derive(Args)]
+pub(crate) struct Stat {
+    /// The drive's file.
+    device: PathBuf,
+    /// The chunk; the store where absent.
+    chunk: Option<ChunkId>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Gc {
+    /// The drive's file.
+    device: PathBuf,
+    /// How many zones to empty at most.
+    #[arg(long, default_value_t = u64::MAX)]
+    zones: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn device(path: &PathBuf, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
+    Ok(Rc::new(FileDevice::open(path, rt)?))
+}
+
+/// Runs `work` with the store of a drive open, and closes it.
+fn with_store<T, F: Future<Output = Outcome<T>>>(path: PathBuf, work: impl FnOnce(ChunkStore) -> F) -> Outcome<T> {
+    shingle_runtime::real::run(|rt| async move {
+        let (store, report) = ChunkStore::open(&rt, device(&path, &rt)?, Options::default()).await?;
+        for damage in &report.damage {
+            eprintln!("shingle: damaged: {damage}");
+        }
+        let result = work(store.clone()).await;
+        store.close().await?;
+        result
+    })?
+}
+
+impl Chunk {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Format(format) => format.run(),
+            Self::Create(create) => with_store(create.one.device, |store| async move {
+                Ok(store.create(create.one.chunk, create.stream).await?)
+            }),
+            Self::Append(append) => append.run(),
+            Self::Read(read) => read.run(),
+            Self::Seal(one) => with_store(one.device, |store| async move {
+                println!("{}", store.seal(one.chunk).await?);
+                Ok(())
+            }),
+            Self::Delete(one) => {
+                with_store(one.device, |store| async move { Ok(store.delete(one.chunk).await?) })
+            }
+            Self::Ls(store) => store.list(),
+            Self::Stat(stat) => stat.run(),
+            Self::Gc(gc) => gc.run(),
+            Self::Check(store) => store.check(),
+            Self::Dump(store) => store.dump(),
+        }
+    }
+}
+
+impl Format {
+    fn run(self) -> Outcome {
+        shingle_runtime::real::run(|rt| async move {
+            let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
+            let id = ChunkStore::format(&rt, device(&self.device, &rt)?, &options).await?;
+            println!("{}: store {id}", self.device.display());
+            Ok(())
+        })?
+    }
+}
+
+impl Append {
+    fn run(self) -> Outcome {
+        let mut input: Box<dyn Read> = match &self.file {
+            Some(path) => Box::new(std::fs::File::open(path).map_err(|error| named(path, &error))?),
+            None => Box::new(std::io::stdin().lock()),
+        };
+        with_store(self.one.device, |store| async move {
+            let id = self.one.chunk;
+            let mut size = store.stat(id)?.size;
+            if self.offset.is_some_and(|offset| offset != size) {
+                return Err(Failure::new(format!("chunk {id} ends at {size}; nothing was appended")));
+            }
+            loop {
+                let mut piece = Vec::with_capacity(PIECE);
+                input.by_ref().take(PIECE as u64).read_to_end(&mut piece)?;
+                if piece.is_empty() {
+                    break;
+                }
+                size = store.append(id, size, vec![Bytes::from(piece)]).await?;
+            }
+            println!("{size}");
+            Ok(())
+        })
+    }
+}
+
+impl ReadChunk {
+    fn run(self) -> Outcome {
+        let mut output: Box<dyn Write> = match &self.file {
+            Some(path) => Box::new(std::fs::File::create(path).map_err(|error| named(path, &error))?),
+            None => Box::new(std::io::stdout().lock()),
+        };
+        with_store(self.one.device, |store| async move {
+            let id = self.one.chunk;
+            let size = store.stat(id)?.size;
+            let end = self.length.map_or(size, |length| self.offset.saturating_add(length));
+            let mut at = self.offset;
+            while at < end {
+                let length = (end - at).min(4 * PIECE as u64);
+                output.write_all(&store.read(id, at, length).await?)?;
+                at += length;
+            }
+            output.flush()?;
+            Ok(())
+        })
+    }
+}
+
+fn named(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+fn chunk_json(stat: &ChunkStat) -> serde_json::Value {
+    json!({
+        "chunk": stat.id.to_string(),
+        "stream": stat.stream.name(),
+        "size_bytes": stat.size,
+        "sealed": stat.sealed,
+        "room_bytes": stat.room,
+    })
+}
+
+fn chunk_line(stat: &ChunkStat) -> String {
+    let sealed = if stat.sealed { "sealed" } else { "open" };
+    format!("{}  {:<4}  {:<6}  {:>12}", stat.id, stat.stream.name(), sealed, stat.size)
+}
+
+impl Store {
+    fn list(self) -> Outcome {
+        with_store(self.device, |store| async move {
+            let mut after = None;
+            let mut rows = Vec::new();
+            loop {
+                let page = store.list(after, 1000);
+                let Some(last) = page.last() else { break };
+                after = Some(last.id);
+                if self.json {
+                    rows.extend(page.iter().map(chunk_json));
+                } else {
+                    page.iter().for_each(|stat| println!("{}", chunk_line(stat)));
+                }
+            }
+            if self.json {
+                println!("{}", json!({ "chunks": rows }));
+            }
+            Ok(())
+        })
+    }
+
+    fn check(self) -> Outcome {
+        let checked = shingle_runtime::real::run(|rt| async move {
+            let device = device(&self.device, &rt)?;
+            let mut progress = Progress::new();
+            let report = shingle_chunk_store::check(&rt, device, |done, all| {
+                progress.show(&format!("{done} of {all} chunks"));
+            });
+            Ok::<_, Failure>(report.await?)
+        });
+        let not_run = |failure: Failure| failure.with_status(status::NOT_RUN);
+        let report = checked.map_err(|error| not_run(error.into()))?.map_err(not_run)?;
+        let damage: Vec<String> = report.damage.iter().map(ToString::to_string).collect();
+        if self.json {
+            println!("{}", json!({ "clean": report.clean, "repaired": 0, "damage": damage }));
+        } else {
+            println!("{}", report.recovery);
+            println!("{} of {} chunks verified", ByteSize(report.verified_bytes), report.chunks);
+            damage.iter().for_each(|line| println!("damaged: {line}"));
+            println!("{}", if report.clean { "clean" } else { "damage is left: restore these chunks from another copy" });
+        }
+        if report.clean { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
+    }
+
+    fn dump(self) -> Outcome {
+        shingle_runtime::real::run(|rt| async move {
+            let dump = shingle_chunk_store::dump(&rt, device(&self.device, &rt)?).await?;
+            let log: Vec<_> = dump
+                .log
+                .iter()
+                .map(|record| {
+                    json!({ "zone": record.zone.0, "block": record.block, "position": record.position,
+                            "kind": record.kind, "bytes": record.length, "entries": record.entries.len() })
+                })
+                .collect();
+            let zones: Vec<_> = dump
+                .zones
+                .iter()
+                .map(|zone| {
+                    json!({ "zone": zone.zone.0, "status": format!("{:?}", zone.status).to_lowercase(),
+                            "stream": zone.stream.name(), "epoch": zone.epoch,
+                            "written_bytes": zone.written_bytes, "live_bytes": zone.live_bytes })
+                })
+                .collect();
+            let chunks: Vec<_> = dump
+                .chunks
+                .iter()
+                .map(|chunk| {
+                    let records: Vec<_> = chunk
+                        .records
+                        .iter()
+                        .map(|record| {
+                            json!({ "offset": record.offset, "bytes": record.length, "zone": record.zone.0,
+                                    "block": record.block })
+                        })
+                        .collect();
+                    json!({ "chunk": chunk.id.to_string(), "stream": chunk.stream.name(), "size_bytes": chunk.size,
+                            "sealed": chunk.sealed, "birth": chunk.birth, "records": records })
+                })
+                .collect();
+            let layout = json!({ "superzone": dump.layout.superzone.0,
+                "metazones": [dump.layout.metazones.start, dump.layout.metazones.end],
+                "data_zones": [dump.layout.data_zones.start, dump.layout.data_zones.end] });
+            println!(
+                "{}",
+                json!({ "store": dump.store.to_string(), "layout": layout, "log": log, "zones": zones, "chunks": chunks })
+            );
+            Ok(())
+        })?
+    }
+}
+
+impl Stat {
+    fn run(self) -> Outcome {
+        with_store(self.device, |store| async move {
+            if let Some(id) = self.chunk {
+                let stat = store.stat(id)?;
+                println!("{}", if self.json { chunk_json(&stat).to_string() } else { chunk_line(&stat) });
+                return Ok(());
+            }
+            let stat = store.store_stat();
+            if self.json {
+                let forecast = format!("{:?}", store.forecast());
+                println!(
+                    "{}",
+                    json!({ "store": store.id().to_string(), "capacity_bytes": stat.capacity_bytes,
+                            "free_bytes": stat.free_bytes, "garbage_bytes": stat.garbage_bytes,
+                            "live_bytes": stat.live_bytes, "chunks": stat.chunks, "forecast": forecast })
+                );
+            } else {
+                println!("store     {}", store.id());
+                println!("capacity  {}", ByteSize(stat.capacity_bytes));
+                println!("free      {}", ByteSize(stat.free_bytes));
+                println!("garbage   {}", ByteSize(stat.garbage_bytes));
+                println!("live      {}", ByteSize(stat.live_bytes));
+                println!("chunks    {}", stat.chunks);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Gc {
+    fn run(self) -> Outcome {
+        with_store(self.device, |store| async move {
+            let mut progress = Progress::new();
+            let report = store
+                .gc(self.zones, |report| {
+                    progress.show(&format!("{} zones emptied, {} moved", report.zones, ByteSize(report.moved_bytes)));
+                })
+                .await?;
+            drop(progress);
+            if self.json {
+                println!("{}", json!({ "zones": report.zones, "moved_bytes": report.moved_bytes, "damaged": report.damaged }));
+            } else {
+                println!("{} zones emptied, {} moved", report.zones, ByteSize(report.moved_bytes));
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! How a command ends badly: words for a person, a status for a program.
+
+use std::error::Error;
+
+/// Exit statuses of checks, like fsck's.
+pub(crate) mod status {
+    /// Any other failure.
+    pub(crate) const FAILED: u8 = 1;
+    /// Damage is left.
+    pub(crate) const DAMAGED: u8 = 4;
+    /// The check could not run.
+    pub(crate) const NOT_RUN: u8 = 8;
+}
+
+/// A failed command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) status: u8,
+}
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), status: status::FAILED }
+    }
+
+    /// Ends with a status, everything having been said already.
+    pub(crate) fn silent(status: u8) -> Self {
+        Self { message: String::new(), status }
+    }
+
+    pub(crate) fn with_status(self, status: u8) -> Self {
+        Self { status, ..self }
+    }
+}
+
+impl<E: Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(error.to_string())
+    }
+}

@@ -1,0 +1,49 @@
+//! `shingle serve`: the S3 server in the foreground.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use shingle_server::Config;
+
+use crate::failure::Outcome;
+
+/// Without anything, two emulated drives of 64 GiB are made under ./shingle-data: `shingle serve`
+///
+/// With a configuration, the drives named there are used: `shingle serve --config shingle.toml`
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// The configuration, a TOML file.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// The data directory: index, keys, and emulated drives.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Where S3 clients connect: an address and a port.
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Where metrics are served, for anyone who can connect there.
+    #[arg(long)]
+    admin: Option<SocketAddr>,
+}
+
+/// The configuration of a file, or the default, with the data directory that was asked for.
+pub(crate) fn config(file: Option<&Path>, data: Option<PathBuf>) -> Outcome<Config> {
+    let mut config = match file {
+        Some(path) => Config::load(path)?,
+        None => Config::default(),
+    };
+    if let Some(data) = data {
+        config.data = data;
+    }
+    Ok(config)
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Outcome {
+        let mut config = config(self.config.as_deref(), self.data)?;
+        config.listen = self.listen.unwrap_or(config.listen);
+        config.admin = self.admin.or(config.admin);
+        Ok(shingle_server::run(config)?)
+    }
+}

@@ -1,0 +1,308 @@
+//! Comparing index and drives, and showing what is in them.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_store_api::StoreResult;
+
+use crate::engine::Core;
+use crate::errors::{from_chunk, from_record};
+use crate::format::Manifest;
+use crate::index::{Space, Step};
+use crate::indexer::{Command, Effect};
+use crate::keys;
+use crate::records::{Item, Location, ObjectRecord, PartRecord};
+use crate::scan::{Next, Scanned, Scanner};
+use crate::wire::Input;
+
+/// Records read from the index at a time.
+const PAGE: usize = 1000;
+
+/// How much is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// The index against the chunk lists.
+    Quick,
+    /// Also every byte of every file.
+    Full,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Objects looked at.
+    pub objects: u64,
+    /// Entries read, in a full check.
+    pub entries: u64,
+    /// Bytes read and verified, in a full check.
+    pub bytes: u64,
+    /// What is wrong, each in a sentence that names the place.
+    pub damage: Vec<String>,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.damage.is_empty()
+    }
+}
+
+/// A check under way.
+struct Check {
+    core: Rc<Core>,
+    report: CheckReport,
+    /// Bytes the index's records point to, by file.
+    live: BTreeMap<u64, u64>,
+}
+
+impl Core {
+    /// Compares index and drives.
+    pub(crate) async fn check(self: &Rc<Self>, depth: Depth) -> StoreResult<CheckReport> {
+        self.working()?;
+        let mut check = Check { core: self.clone(), report: CheckReport::default(), live: BTreeMap::new() };
+        check.records().await?;
+        check.manifests().await?;
+        check.files(depth).await?;
+        Ok(check.report)
+    }
+
+    /// A space's records, a page at a time; none after the last.
+    async fn page(&self, space: Space, from: Vec<u8>) -> StoreResult<Vec<(Vec<u8>, Bytes)>> {
+        self.read(move |index| {
+            let mut page = Vec::new();
+            index.scan(space, &from, &mut |key, value| {
+                page.push((key.to_vec(), value));
+                if page.len() < PAGE { Step::Next } else { Step::Stop }
+            })?;
+            Ok(page)
+        })
+        .await
+    }
+
+    /// Shows files, and entries if `entries`, a line at a time.
+    pub(crate) async fn dump(self: &Rc<Self>, entries: bool, mut line: impl FnMut(String)) -> StoreResult<()> {
+        self.working()?;
+        let numbers: Vec<u64> = self.files.borrow().iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            let chunks: Vec<u32> = {
+                let files = self.files.borrow();
+                let Some(file) = files.get(number) else { continue };
+                let record = &file.record;
+                line(format!(
+                    "file {number} store {:016x} stream {} chunks {} size {} live {} graves {} indexed {}:{}{}{}",
+                    record.store,
+                    file.stream,
+                    file.closed.len() + usize::from(file.tail.is_some()),
+                    file.size(),
+                    record.live_bytes,
+                    record.grave_bytes,
+                    record.indexed.ordinal,
+                    record.indexed.offset,
+                    if file.tail.is_some() { " open" } else { "" },
+                    if record.dropping { " dropping" } else { "" },
+                ));
+                file.closed.keys().copied().chain(file.tail.map(|tail| tail.ordinal)).collect()
+            };
+            for ordinal in chunks.into_iter().filter(|_| entries) {
+                let Some((client, name)) = self.chunk_of(number, ordinal) else { continue };
+                let size = client.stat(name.id()).await.map_err(from_chunk)?.size;
+                let mut scanner = Scanner::new(client, name, 0, size);
+                loop {
+                    match scanner.next().await.map_err(from_chunk)? {
+                        Next::Entry(Scanned { version, body, location }) => line(format!(
+                            "  {ordinal}:{} {} version {version} head {} data {} {body:?}",
+                            location.offset,
+                            body.name(),
+                            location.head,
+                            location.data
+                        )),
+                        Next::Damage { from, to, why } => line(format!("  {ordinal}:{from} damage to {to}: {why}")),
+                        Next::End => break,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Check {
+    fn damage(&mut self, what: String) {
+        self.report.damage.push(what);
+    }
+
+    /// Every record points into a file that is there.
+    async fn records(&mut self) -> StoreResult<()> {
+        let spaces = [Space::Buckets, Space::Objects, Space::Uploads, Space::Graves, Space::Parts, Space::Segments];
+        for space in spaces {
+            let mut from = Vec::new();
+            loop {
+                let page = self.core.page(space, from).await?;
+                let Some((last, _)) = page.last() else { break };
+                from = [last.as_slice(), &[0]].concat();
+                for (key, value) in &page {
+                    let location = match space {
+                        Space::Segments => Location::decode(value),
+                        Space::Parts => PartRecord::decode(value).map(|record| record.location),
+                        _ => Item::decode(value).map(|item| item.location),
+                    };
+                    self.report.objects += u64::from(space == Space::Objects);
+                    match location {
+                        Ok(location) => self.location(space, key, location),
+                        Err(error) => self.damage(format!("index: {} {}: {error}", space.name(), readable(key))),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn location(&mut self, space: Space, key: &[u8], location: Location) {
+        *self.live.entry(location.file).or_default() += location.length();
+        let what = || format!("{} {} in file {}", space.name(), readable(key), location.file);
+        let wrong = {
+            let files = self.core.files.borrow();
+            match files.get(location.file) {
+                None => Some("which is not there".to_owned()),
+                Some(file) if file.drive.is_none() => Some("whose drive is missing".to_owned()),
+                Some(file) => {
+                    let open = file.tail.filter(|tail| tail.ordinal == location.ordinal).map(|tail| tail.next);
+                    match file.closed.get(&location.ordinal).copied().or(open) {
+                        None => Some(format!("whose chunk {} is not there", location.ordinal)),
+                        Some(size) if size < location.end() => Some("lies beyond its chunk's end".to_owned()),
+                        Some(_) => None,
+                    }
+                }
+            }
+        };
+        if let Some(wrong) = wrong {
+            let what = what();
+            self.damage(format!("{what}: {wrong}"));
+        }
+    }
+
+    /// Every large object has all its segments.
+    async fn manifests(&mut self) -> StoreResult<()> {
+        let mut from = Vec::new();
+        loop {
+            let page = self.core.page(Space::Objects, from).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            from = [last.as_slice(), &[0]].concat();
+            for (key, value) in &page {
+                let item = Item::decode(value).map_err(from_record)?;
+                let record = ObjectRecord::decode(&item.payload).map_err(from_record)?;
+                if !record.large {
+                    continue;
+                }
+                let version = keys::number(item.version);
+                let bytes = self.core.read(move |index| index.get(Space::Manifests, &version)).await?;
+                let Some(bytes) = bytes else {
+                    self.damage(format!("object {} has no manifest", readable(key)));
+                    continue;
+                };
+                let manifest = Manifest::read(&mut Input::new(&bytes)).map_err(from_record)?;
+                self.segments(key, &manifest).await?;
+            }
+        }
+    }
+
+    async fn segments(&mut self, key: &[u8], manifest: &Manifest) -> StoreResult<()> {
+        for blob in manifest.blobs.clone() {
+            let missing = self.core.read(move |index| {
+                let mut next = 0u64;
+                let mut missing = None;
+                index.scan(Space::Segments, &keys::number(blob.blob), &mut |key, value| {
+                    let Some((of, at)) = keys::split_segment(key).filter(|(of, _)| *of == blob.blob) else {
+                        return Step::Stop;
+                    };
+                    debug_assert_eq!(of, blob.blob);
+                    let left = blob.size - next.min(blob.segments()) * u64::from(blob.segment_bytes).min(blob.size);
+                    let want = left.min(u64::from(blob.segment_bytes));
+                    let have = Location::decode(&value).map_or(0, |location| u64::from(location.data));
+                    if u64::from(at) != next || have != want {
+                        missing = Some(next);
+                        return Step::Stop;
+                    }
+                    next += 1;
+                    Step::Next
+                })?;
+                Ok(missing.or((next != blob.segments()).then_some(next)))
+            });
+            if let Some(index) = missing.await? {
+                self.damage(format!("object {}: segment {index} of blob {} is missing", readable(key), blob.blob));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every file's live bytes are what records point to; in a full check also what its entries say.
+    async fn files(&mut self, depth: Depth) -> StoreResult<()> {
+        let numbers: Vec<(u64, u64, Option<usize>)> = {
+            let files = self.core.files.borrow();
+            files.iter().map(|(number, file)| (number, file.record.live_bytes, file.drive)).collect()
+        };
+        for (number, live, drive) in numbers {
+            let counted = self.live.get(&number).copied().unwrap_or(0);
+            if counted != live {
+                self.damage(format!("file {number}: the index counts {live} live bytes, its records {counted}"));
+            }
+            if depth == Depth::Full && drive.is_some() {
+                let found = self.entries(number).await?;
+                if found != counted {
+                    self.damage(format!("file {number}: records point to {counted} bytes, entries are {found}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all of a file; returns the bytes of entries in it that are needed.
+    async fn entries(&mut self, number: u64) -> StoreResult<u64> {
+        let chunks: Vec<u32> = match self.core.files.borrow().get(number) {
+            Some(file) => file.closed.keys().copied().chain(file.tail.map(|tail| tail.ordinal)).collect(),
+            None => Vec::new(),
+        };
+        let mut needed = 0;
+        for ordinal in chunks {
+            let Some((client, name)) = self.core.chunk_of(number, ordinal) else { continue };
+            let size = match client.stat(name.id()).await {
+                Ok(stat) => stat.size,
+                Err(error) => {
+                    self.damage(format!("file {number}: chunk {ordinal}: {error}"));
+                    continue;
+                }
+            };
+            let mut scanner = Scanner::new(client, name, 0, size);
+            loop {
+                match scanner.next().await.map_err(from_chunk)? {
+                    Next::End => break,
+                    Next::Damage { from, to, why } => {
+                        self.damage(format!("file {number}: chunk {ordinal}: bytes {from} to {to}: {why}"));
+                    }
+                    Next::Entry(scanned) => {
+                        self.report.entries += 1;
+                        self.report.bytes += scanned.location.length();
+                        if let Err(error) = scanner.data(&scanned.location).await {
+                            self.damage(format!(
+                                "file {number}: data at {ordinal}:{}: {error}",
+                                scanned.location.offset
+                            ));
+                        }
+                        let Scanned { version, body, location } = scanned;
+                        let judge = Command::Judge { version, body, location, collecting: false };
+                        if self.core.submit(vec![judge]).await? == [Effect::Needed(true)] {
+                            needed += location.length();
+                        }
+                    }
+                }
+            }
+        }
+        Ok(needed)
+    }
+}
+
+/// A key for people.
+fn readable(key: &[u8]) -> String {
+    key.escape_ascii().to_string()
+}

@@ -1,0 +1,215 @@
+//! Putting, finding and deleting objects.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_chunk_store::Stream;
+use shingle_store_api::{Commit, Condition, ObjectInfo, StoreResult};
+
+use crate::drives::Class;
+use crate::engine::{Core, check_attributes, check_condition, check_names, object_info};
+use crate::errors::{from_record, invalid, no_key};
+use crate::format::{Attributes, BlobRef, Body, Entry, HEADER_SIZE, Manifest, Sealed};
+use crate::index::Space;
+use crate::keys;
+use crate::records::{Item, ObjectRecord};
+use crate::wire::Input;
+
+/// What a writer needs to begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    /// Names the segments, should there be any.
+    pub(crate) blob: u64,
+    /// Bytes in a segment.
+    pub(crate) segment_bytes: u32,
+}
+
+/// What a writer has written when it commits.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) begun: Begun,
+    /// Segments written so far.
+    pub(crate) segments: u32,
+    /// The rest, at most a segment.
+    pub(crate) rest: Vec<Bytes>,
+    /// Bytes in all.
+    pub(crate) size: u64,
+}
+
+impl Written {
+    /// The blob it makes, as part `number`.
+    pub(crate) fn blob(&self, number: u32) -> BlobRef {
+        BlobRef { blob: self.begun.blob, number, segment_bytes: self.begun.segment_bytes, size: self.size }
+    }
+
+    /// The rest as the last segment; none if nothing is left.
+    pub(crate) fn last_segment(&mut self) -> StoreResult<Option<Sealed>> {
+        let rest = std::mem::take(&mut self.rest);
+        if rest.iter().all(Bytes::is_empty) {
+            return Ok(None);
+        }
+        let body = Body::Segment { blob: self.begun.blob, index: self.segments };
+        sealed(self.begun.blob, body, rest).map(Some)
+    }
+}
+
+pub(crate) fn sealed(version: u64, body: Body, data: Vec<Bytes>) -> StoreResult<Sealed> {
+    Sealed::new(Entry { version, body }, data).map_err(|error| invalid(error.to_string()))
+}
+
+impl Core {
+    /// What an object or part in `bucket` needs to be written.
+    pub(crate) async fn begin_put(&self, bucket: &str, key: &str) -> StoreResult<Begun> {
+        self.working()?;
+        check_names(bucket, key)?;
+        self.require_bucket(bucket)?;
+        Ok(self.begin_blob().await)
+    }
+
+    /// What a blob needs to be written.
+    pub(crate) async fn begin_blob(&self) -> Begun {
+        self.learn_room().await;
+        // A segment must fit the chunks of every drive, with the entry's header and head before it and, at the end of
+        // an object, the commit behind it: GC may carry it to any of them.
+        let room = self.drives.borrow().iter().filter_map(|drive| drive.room).min().unwrap_or(u64::MAX);
+        let most = room.saturating_sub((HEADER_SIZE + 16) as u64).max(1);
+        let segment_bytes = u64::from(self.options.segment_bytes).min(most) as u32;
+        Begun { blob: self.next_number(), segment_bytes: segment_bytes.max(1) }
+    }
+
+    /// Appends a whole segment.
+    pub(crate) async fn put_segment(self: &Rc<Self>, blob: u64, index: u32, data: Vec<Bytes>) -> StoreResult<()> {
+        self.working()?;
+        let bytes: usize = data.iter().map(Bytes::len).sum();
+        let sealed = sealed(blob, Body::Segment { blob, index }, data)?;
+        self.segment_begins(blob);
+        let result = self.write(Stream::Data, Class::User, vec![sealed]).await;
+        self.segment_ends(blob);
+        self.stats.borrow_mut().put_bytes += bytes as u64;
+        result
+    }
+
+    /// Makes what a writer has written the object.
+    pub(crate) async fn commit_put(
+        self: &Rc<Self>,
+        bucket: String,
+        key: String,
+        mut written: Written,
+        commit: Commit,
+    ) -> StoreResult<ObjectInfo> {
+        self.working()?;
+        let attributes =
+            Attributes { modified_unix_ns: self.now_unix_ns(), etag: commit.etag, metadata: commit.metadata };
+        check_attributes(&attributes)?;
+        let _gate = self.gates.shared(bucket.clone().into_bytes()).await;
+        self.require_bucket(&bucket)?;
+        let _turn = self.keys.exclusive(keys::object(&bucket, &key)).await;
+        self.check_present(&bucket, &key, &commit.condition).await?;
+        let version = self.next_number();
+        let info = object_info(&key, version, written.size, attributes.clone(), Vec::new());
+        let rest: usize = written.rest.iter().map(Bytes::len).sum();
+        let put = Body::Put { bucket: bucket.clone(), key: key.clone(), attributes: attributes.clone() };
+        let whole = sealed(version, put, written.rest.clone())?;
+        let entries = if written.segments == 0 && self.fits(whole.length()) {
+            written.rest.clear();
+            vec![whole]
+        } else {
+            let mut entries = Vec::new();
+            let blob = written.blob(0);
+            let last = written.last_segment()?;
+            let manifest = Manifest { multipart: false, blobs: vec![blob] };
+            let commit = sealed(version, Body::Commit { bucket, key, attributes, manifest }, Vec::new())?;
+            match last {
+                Some(last) if self.fits(last.length() + commit.length()) => entries.push(last),
+                Some(last) => self.write(Stream::Data, Class::User, vec![last]).await?,
+                None => {}
+            }
+            entries.push(commit);
+            entries
+        };
+        self.write(Stream::Data, Class::User, entries).await?;
+        let mut stats = self.stats.borrow_mut();
+        stats.puts += 1;
+        stats.put_bytes += rest as u64;
+        Ok(info)
+    }
+
+    /// Begins a file on each drive of which it is not known yet how long an append its chunks take.
+    async fn learn_room(&self) {
+        let unknown: Vec<usize> = {
+            let drives = self.drives.borrow();
+            let unknown = |(_, drive): &(usize, &crate::drives::DriveState)| {
+                drive.room.is_none() && !drive.is_bad(self.runtime.now()) && drive.is_creating(Stream::Data) == 0
+            };
+            drives.iter().enumerate().filter(unknown).map(|(number, _)| number).collect()
+        };
+        for number in unknown {
+            // A drive that fails now may work later; its files then show what they take.
+            let _ = self.create_file(number, Stream::Data).await;
+        }
+    }
+
+    /// Whether every drive's chunks take an append of `length`.
+    pub(crate) fn fits(&self, length: u64) -> bool {
+        self.drives.borrow().iter().all(|drive| drive.room.is_none_or(|room| length <= room))
+    }
+
+    /// That `condition` holds. True until the key's turn is over.
+    pub(crate) async fn check_present(&self, bucket: &str, key: &str, condition: &Condition) -> StoreResult<()> {
+        if *condition == Condition::default() {
+            return Ok(());
+        }
+        let present = self.find(bucket, key).await?;
+        check_condition(condition, present.as_ref().map(|(_, record)| record.attributes.etag.as_str()))
+    }
+
+    /// The present version of an object.
+    pub(crate) async fn find(&self, bucket: &str, key: &str) -> StoreResult<Option<(Item, ObjectRecord)>> {
+        let key = keys::object(bucket, key);
+        let Some(bytes) = self.read(move |index| index.get(Space::Objects, &key)).await? else { return Ok(None) };
+        let item = Item::decode(&bytes).map_err(from_record)?;
+        let record = ObjectRecord::decode(&item.payload).map_err(from_record)?;
+        Ok(Some((item, record)))
+    }
+
+    /// The manifest of a large object's version; none if that version is gone.
+    pub(crate) async fn manifest(&self, version: u64) -> StoreResult<Option<Manifest>> {
+        let found = self.read(move |index| index.get(Space::Manifests, &keys::number(version))).await?;
+        found.map(|bytes| Manifest::read(&mut Input::new(&bytes)).map_err(from_record)).transpose()
+    }
+
+    pub(crate) async fn head(&self, bucket: &str, key: &str) -> StoreResult<ObjectInfo> {
+        loop {
+            self.working()?;
+            self.require_bucket(bucket)?;
+            let (item, record) = self.find(bucket, key).await?.ok_or_else(|| no_key(bucket, key))?;
+            let mut part_sizes = Vec::new();
+            if record.large {
+                // Gone between the two reads: look for the version that replaced it.
+                let Some(manifest) = self.manifest(item.version).await? else { continue };
+                part_sizes = sizes_of(&manifest);
+            }
+            return Ok(object_info(key, item.version, record.size, record.attributes, part_sizes));
+        }
+    }
+
+    /// Deletes an object. `false` if there was none.
+    pub(crate) async fn delete(self: &Rc<Self>, bucket: String, key: String) -> StoreResult<bool> {
+        self.working()?;
+        let _gate = self.gates.shared(bucket.clone().into_bytes()).await;
+        self.require_bucket(&bucket)?;
+        let id = keys::object(&bucket, &key);
+        let _turn = self.keys.exclusive(id.clone()).await;
+        if self.read(move |index| index.get(Space::Objects, &id)).await?.is_none() {
+            return Ok(false);
+        }
+        self.log(Class::System, self.next_number(), Body::Delete { bucket, key }).await?;
+        self.stats.borrow_mut().deletes += 1;
+        Ok(true)
+    }
+}
+
+/// The sizes of an object's parts, if it was uploaded in parts.
+pub(crate) fn sizes_of(manifest: &Manifest) -> Vec<u64> {
+    if manifest.multipart { manifest.blobs.iter().map(|blob| blob.size).collect() } else { Vec::new() }
+}

@@ -1,0 +1,264 @@
+//! The engine's life: opening, serving calls, closing.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures_util::future::LocalBoxFuture;
+use shingle_runtime::{Runtime, Task};
+use shingle_store_api::StoreResult;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::client::ObjectStoreClient;
+use crate::drives::Class;
+use crate::engine::Core;
+use crate::engine::purge::Release;
+use crate::errors::unavailable;
+use crate::format::Body;
+use crate::index::Index;
+use crate::options::{Drive, Options};
+use crate::recovery::{self, OpenReport, ProgressFn, Rebuild};
+
+/// A call, on its way to the engine's thread.
+pub(crate) type Job = Box<dyn FnOnce(Rc<Core>) -> LocalBoxFuture<'static, ()> + Send>;
+
+/// The ways in, for front ends.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    /// Calls that only read.
+    pub(crate) reads: mpsc::Sender<Job>,
+    /// Calls that change something.
+    pub(crate) writes: mpsc::Sender<Job>,
+    /// What readers and writers let go when they are dropped: never waits, so that dropping never does.
+    pub(crate) releases: mpsc::UnboundedSender<Release>,
+    /// Bytes on their way to the drives.
+    pub(crate) budget: Arc<Semaphore>,
+}
+
+/// A running object store: the owner's side. It lives on one thread; front ends use [`ObjectEngine::client`].
+///
+/// Dropping it stops nothing: call [`ObjectEngine::close`], or let the executor end, which is as safe as a power cut.
+pub struct ObjectEngine {
+    core: Rc<Core>,
+    client: ObjectStoreClient,
+    closed: Task<()>,
+}
+
+impl ObjectEngine {
+    /// Opens the store on `drives`: makes one if they are empty, brings the index up to date, and starts serving.
+    ///
+    /// An empty index is filled from the newest backup and the log. `progress` hears of long scans.
+    ///
+    /// # Errors
+    /// `Invalid` if the drives are not of one store or the index is another store's; `Device` if a drive is missing;
+    /// `Unavailable` if the index fails; `Corrupt` or `Device` if a drive's chunk list cannot be read.
+    pub async fn open(
+        runtime: Runtime,
+        drives: Vec<Drive>,
+        index: Arc<dyn Index>,
+        options: Options,
+        progress: Option<ProgressFn>,
+    ) -> StoreResult<(Self, OpenReport)> {
+        Self::start(runtime, drives, index, options, None, progress).await
+    }
+
+    /// As [`ObjectEngine::open`], but empties the index first: it is made again from the newest backup, if
+    /// `use_backup` and there is one, and the log.
+    ///
+    /// # Errors
+    /// As [`ObjectEngine::open`].
+    pub async fn rebuild_index(
+        runtime: Runtime,
+        drives: Vec<Drive>,
+        index: Arc<dyn Index>,
+        options: Options,
+        use_backup: bool,
+        progress: Option<ProgressFn>,
+    ) -> StoreResult<(Self, OpenReport)> {
+        Self::start(runtime, drives, index, options, Some(Rebuild { use_backup }), progress).await
+    }
+
+    async fn start(
+        runtime: Runtime,
+        drives: Vec<Drive>,
+        index: Arc<dyn Index>,
+        options: Options,
+        rebuild: Option<Rebuild>,
+        progress: Option<ProgressFn>,
+    ) -> StoreResult<(Self, OpenReport)> {
+        let count = drives.len();
+        let opened = recovery::open(&runtime, drives, index.clone(), &options, rebuild, progress).await?;
+        let (indexing, submissions) = mpsc::unbounded_channel();
+        let (reads, read_jobs) = mpsc::channel(options.queue_depth.max(1));
+        let (writes, write_jobs) = mpsc::channel(options.queue_depth.max(1));
+        let (releases, released) = mpsc::unbounded_channel();
+        let budget = Arc::new(Semaphore::new(options.write_budget_bytes.max(1) as usize));
+        let entrance = Entrance { reads, writes, releases, budget };
+        let client = ObjectStoreClient::new(entrance, &options);
+        let depth = options.queue_depth.max(1);
+        let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing);
+
+        let indexer = core.clone().run_indexer(opened.indexer, submissions);
+        drop(runtime.spawn(indexer));
+        for (file, ordinal) in opened.to_close {
+            core.close_chunk(file, ordinal, false).await;
+        }
+        for bucket in &opened.report.implied_buckets {
+            // Until it has an entry of its own, the bucket stands on its objects alone.
+            let created_unix_ns = core.require_bucket(bucket)?;
+            let body = Body::BucketCreate { bucket: bucket.clone(), created_unix_ns };
+            if let Err(error) = core.log(Class::System, core.next_number(), body).await {
+                tracing::warn!(%error, bucket, "a bucket that was lost could not be written again");
+            }
+        }
+        drop(runtime.spawn(core.clone().run_purge()));
+        drop(runtime.spawn(core.clone().run_persist()));
+        if core.options.gc.enabled {
+            for drive in 0..count {
+                drop(runtime.spawn(core.clone().run_gc(drive)));
+            }
+        }
+        if core.options.backup.enabled {
+            drop(runtime.spawn(core.clone().run_backups()));
+        }
+        drop(runtime.spawn(run_releases(core.clone(), released)));
+        let serving = [(read_jobs, core.clone()), (write_jobs, core.clone())]
+            .map(|(jobs, core)| runtime.spawn(serve(core, jobs, depth)));
+        let closing = core.clone();
+        let closed = runtime.spawn(async move {
+            for task in serving {
+                let _ = task.await;
+            }
+            // What is in the log is durable without this; it only spares the next start a scan.
+            if let Err(error) = closing.persist().await {
+                tracing::warn!(%error, "the index could not be made durable");
+            }
+        });
+        Ok((Self { core, client, closed }, opened.report))
+    }
+
+    /// A handle for front ends, from any thread.
+    pub fn client(&self) -> ObjectStoreClient {
+        self.client.clone()
+    }
+
+    /// Completes once the store was closed by [`ObjectStoreClient::close`] and all calls have been answered.
+    pub async fn closed(self) {
+        let Self { core, client, closed } = self;
+        drop((core, client));
+        let _ = closed.await;
+    }
+
+    /// Answers what has been asked, and stops.
+    pub async fn close(self) {
+        self.core.begin_close();
+        self.closed().await;
+    }
+}
+
+/// Runs jobs as they come, at most `depth` at a time, until the engine closes.
+async fn serve(core: Rc<Core>, mut jobs: mpsc::Receiver<Job>, depth: usize) {
+    let places = Arc::new(Semaphore::new(depth));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let closing = core.close_wanted.notified();
+        if core.closing.get() {
+            break;
+        }
+        let next = futures_util::future::select(Box::pin(jobs.recv()), Box::pin(closing)).await;
+        let futures_util::future::Either::Left((Some(job), _)) = next else { break };
+        start(&core, job, place);
+    }
+    // Those in the queue are still served; later ones are told that the store has stopped.
+    jobs.close();
+    while let Some(job) = jobs.recv().await {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        start(&core, job, place);
+    }
+    let _ = places.acquire_many(depth as u32).await;
+}
+
+fn start(core: &Rc<Core>, job: Job, place: OwnedSemaphorePermit) {
+    let work = job(core.clone());
+    let run = async move {
+        work.await;
+        drop(place);
+    };
+    drop(core.runtime.spawn(run));
+}
+
+async fn run_releases(core: Rc<Core>, mut released: mpsc::UnboundedReceiver<Release>) {
+    while let Some(release) = released.recv().await {
+        core.release(release);
+    }
+}
+
+impl Core {
+    pub(crate) fn begin_close(&self) {
+        self.closing.set(true);
+        self.close_wanted.notify_waiters();
+        self.purge_wanted.notify_one();
+        self.wake_gc();
+        self.changed.notify_waiters();
+    }
+
+    /// Makes the index durable now and then.
+    async fn run_persist(self: Rc<Self>) {
+        let mut persisted = 0;
+        loop {
+            self.runtime.sleep(self.options.persist_interval).await;
+            if self.closing.get() || self.working().is_err() {
+                return;
+            }
+            let batches = self.stats.borrow().index_batches;
+            if batches == persisted {
+                continue;
+            }
+            match self.persist().await {
+                Ok(()) => persisted = batches,
+                Err(error) => return self.fail(&error.message),
+            }
+        }
+    }
+}
+
+impl Entrance {
+    /// Has `work` done on the engine's thread.
+    pub(crate) async fn call<T, F>(
+        queue: &mpsc::Sender<Job>,
+        work: impl FnOnce(Rc<Core>) -> F + Send + 'static,
+    ) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = StoreResult<T>> + 'static,
+    {
+        let stopped = || unavailable("the object store has stopped");
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |core| {
+            Box::pin(async move {
+                // A caller who has gone away does not undo what was begun.
+                let _ = reply.send(work(core).await);
+            })
+        });
+        queue.send(job).await.map_err(|_| stopped())?;
+        answer.await.map_err(|_| stopped())?
+    }
+
+    /// As [`Entrance::call`], for calls that only read.
+    pub(crate) async fn read<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = StoreResult<T>> + 'static,
+    {
+        Self::call(&self.reads, work).await
+    }
+
+    /// As [`Entrance::call`], for calls that change something.
+    pub(crate) async fn write<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = StoreResult<T>> + 'static,
+    {
+        Self::call(&self.writes, work).await
+    }
+}

@@ -1,0 +1,430 @@
+//! Object GC: files that hold much garbage are rewritten and deleted.
+//!
+//! # Invariants
+//! - OGC-1: a file is deleted only once the index, durably, needs nothing in it and no reader has it pinned.
+//! - OGC-2: its chunks go in order, oldest first: a grave is never gone before what it buries.
+//! - OGC-3: the foreground never waits for GC unless the drives are full.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::select;
+use shingle_chunk_store::{ErrorKind, Stream};
+use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
+use tokio::sync::Notify;
+
+use crate::drives::Class;
+use crate::engine::Core;
+use crate::errors::from_chunk;
+use crate::files::LogFile;
+use crate::format::{ChunkName, Entry, Sealed};
+use crate::indexer::{Command, Effect};
+use crate::records::Location;
+use crate::scan::{Next, Scanned, Scanner};
+
+/// Entries judged at a time.
+const JUDGE_MAX: usize = 128;
+/// Bytes copied in one append, unless an entry alone is longer.
+const COPY_BYTES: u64 = 1 << 20;
+/// The garbage fraction worth a rewrite when space is short.
+const FRACTION_LEAST: f64 = 0.05;
+
+/// What GC keeps beside the files.
+#[derive(Default)]
+pub(crate) struct GcState {
+    /// Passes over each drive that have ended.
+    rounds: RefCell<BTreeMap<usize, u64>>,
+    /// Bytes of files deleted.
+    freed: Cell<u64>,
+    /// Files deleted: graves may have become needless each time it rises.
+    dropped: Cell<u64>,
+    /// Writers wait for space.
+    waiting: Cell<u32>,
+    wanted: Notify,
+}
+
+/// How hard a pass tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// As much as the drive's fullness calls for.
+    Background,
+    /// Everything with garbage in it, at once.
+    Full,
+}
+
+impl Core {
+    /// Collects garbage on `drive`, in the background, until the engine closes.
+    pub(crate) async fn run_gc(self: Rc<Self>, drive: usize) {
+        loop {
+            let wanted = self.gc.wanted.notified();
+            if self.closing.get() || self.working().is_err() {
+                return;
+            }
+            if let Err(error) = self.gc_round(drive, Effort::Background).await {
+                tracing::warn!(%error, "object GC could not go on; it will try again");
+            }
+            *self.gc.rounds.borrow_mut().entry(drive).or_default() += 1;
+            self.changed.notify_waiters();
+            let pause = self.runtime.sleep(self.options.gc.interval);
+            let _ = select(Box::pin(pause), Box::pin(wanted)).await;
+        }
+    }
+
+    /// Wakes GC, and every task that waits to look at something again.
+    pub(crate) fn wake_gc(&self) {
+        self.gc.wanted.notify_waiters();
+    }
+
+    /// Waits until GC has freed something, if it can. `false` if it cannot.
+    pub(crate) async fn wait_for_gc(&self) -> bool {
+        let garbage = self.files.borrow().iter().any(|(_, file)| file.garbage() > 0 && !file.damaged);
+        if !self.options.gc.enabled || !garbage {
+            return false;
+        }
+        let freed = self.gc.freed.get();
+        let before: BTreeMap<usize, u64> = self.gc.rounds.borrow().clone();
+        self.gc.waiting.set(self.gc.waiting.get() + 1);
+        let came = loop {
+            let changed = self.changed.notified();
+            self.wake_gc();
+            if self.gc.freed.get() > freed {
+                break true;
+            }
+            // The round under way may have begun before the wish: the one after it counts.
+            if self.closing.get() || self.working().is_err() || self.rounds_since(&before, 2) {
+                break false;
+            }
+            changed.await;
+        };
+        self.gc.waiting.set(self.gc.waiting.get() - 1);
+        came
+    }
+
+    /// Whether every drive has had so many more passes since there were `before`.
+    fn rounds_since(&self, before: &BTreeMap<usize, u64>, count: u64) -> bool {
+        let rounds = self.gc.rounds.borrow();
+        let of = |rounds: &BTreeMap<usize, u64>, drive| rounds.get(&drive).copied().unwrap_or(0);
+        (0..self.drives.borrow().len()).all(|drive| of(&rounds, drive) >= of(before, drive) + count)
+    }
+
+    /// Collects on all drives until nothing more can be gained. Returns the bytes of files deleted.
+    pub(crate) async fn collect_all(self: &Rc<Self>) -> StoreResult<u64> {
+        let before = self.gc.freed.get();
+        loop {
+            let at = self.gc.freed.get();
+            while self.purge_all().await {}
+            let drives = self.drives.borrow().len();
+            for drive in 0..drives {
+                self.gc_round(drive, Effort::Full).await?;
+            }
+            // Deleting files makes graves in others needless.
+            if self.gc.freed.get() == at {
+                return Ok(at - before);
+            }
+        }
+    }
+
+    /// One pass over a drive's files: the one with most garbage first, until none is worth it.
+    async fn gc_round(self: &Rc<Self>, drive: usize, effort: Effort) -> StoreResult<()> {
+        self.refresh_drives(effort == Effort::Full).await;
+        loop {
+            self.working()?;
+            if self.closing.get() {
+                return Ok(());
+            }
+            let fraction = self.worthwhile(drive, effort);
+            let Some((file, step)) = self.pick(drive, fraction, effort) else { return Ok(()) };
+            match step {
+                GcStep::Finish => self.finish_drop(file).await?,
+                GcStep::Graves => self.judge_graves(file).await?,
+                GcStep::Collect => self.collect(file, effort).await?,
+            }
+        }
+    }
+
+    /// The garbage fraction from which a file is worth rewriting.
+    fn worthwhile(&self, drive: usize, effort: Effort) -> f64 {
+        let gc = &self.options.gc;
+        if effort == Effort::Full || self.gc.waiting.get() > 0 {
+            return f64::MIN_POSITIVE;
+        }
+        let free = self.drives.borrow()[drive].free_fraction();
+        if free >= gc.free_fraction_low {
+            return gc.garbage_fraction;
+        }
+        (gc.garbage_fraction * free / gc.free_fraction_low).max(FRACTION_LEAST)
+    }
+
+    /// The file to work on next, and what to do with it.
+    fn pick(&self, drive: usize, worthwhile: f64, effort: Effort) -> Option<(u64, GcStep)> {
+        let files = self.files.borrow();
+        let hurry = effort == Effort::Full || self.gc.waiting.get() > 0;
+        let mut best: Option<(f64, u64, GcStep)> = None;
+        for (number, file) in files.iter().filter(|(_, file)| file.drive == Some(drive)) {
+            if file.record.dropping && file.pins == 0 && !file.collecting {
+                return Some((number, GcStep::Finish));
+            }
+            let idle = file.pending.is_empty() && !file.collecting && !file.damaged && !file.record.dropping;
+            if !idle {
+                continue;
+            }
+            let size = file.size().max(1) as f64;
+            let fraction = if file.size() == 0 { 1.0 } else { file.garbage() as f64 / size };
+            let with_graves = fraction + file.record.grave_bytes as f64 / size;
+            let looked = file.graves_seen_at == Some(self.gc.dropped.get());
+            let (fraction, step) = if fraction >= worthwhile && self.may_close(file, hurry) {
+                (fraction, GcStep::Collect)
+            } else if with_graves >= worthwhile && file.record.grave_bytes > 0 && !looked {
+                (with_graves, GcStep::Graves)
+            } else {
+                continue;
+            };
+            if best.is_none_or(|(other, ..)| fraction > other) {
+                best = Some((fraction, number, step));
+            }
+        }
+        best.map(|(_, number, step)| (number, step))
+    }
+
+    /// Whether a file is finished, or may be finished early to get at its garbage.
+    fn may_close(&self, file: &LogFile, hurry: bool) -> bool {
+        match (&file.tail, file.appendable()) {
+            (None, _) => true,
+            // Small files are left open: closing them again and again would litter the drive.
+            (Some(_), Some(tail)) => {
+                file.outstanding == 0 && file.garbage() > 0 && (hurry || file.size() > (tail.room + file.size()) / 4)
+            }
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Forgets graves in a file that bury nothing any more, without rewriting it.
+    async fn judge_graves(self: &Rc<Self>, number: u64) -> StoreResult<()> {
+        let dropped = self.gc.dropped.get();
+        self.with_file(number, |file| file.collecting = true);
+        let result = self.walk(number, Effort::Full, false).await;
+        self.with_file(number, |file| {
+            file.collecting = false;
+            file.graves_seen_at = Some(dropped);
+        });
+        result.map(drop)
+    }
+
+    /// Rewrites what a file holds that is needed, and deletes the file.
+    async fn collect(self: &Rc<Self>, number: u64, effort: Effort) -> StoreResult<()> {
+        let open = self.files.borrow().get(number).and_then(|file| file.tail).map(|tail| tail.ordinal);
+        if let Some(ordinal) = open {
+            self.close_chunk(number, ordinal, false).await;
+        }
+        let idle = |file: &LogFile| file.pending.is_empty() && file.tail.is_none();
+        if !self.files.borrow().get(number).is_some_and(idle) {
+            return Ok(());
+        }
+        self.with_file(number, |file| file.collecting = true);
+        let result = self.walk(number, effort, true).await;
+        self.with_file(number, |file| file.collecting = false);
+        let whole = result?;
+        self.stats.borrow_mut().gc_files += 1;
+        let effects = self.submit(vec![Command::Dropping { file: number }]).await?;
+        if let Some(Effect::Refused(live)) = effects.first() {
+            tracing::warn!(file = number, live, whole, "a file stays: what is needed in it could not all be read");
+            self.with_file(number, |file| file.damaged = true);
+            self.stats.borrow_mut().gc_damaged_files += 1;
+            return Ok(());
+        }
+        self.persist().await?;
+        let pinned = self.files.borrow().get(number).is_some_and(|file| file.pins > 0);
+        // A pinned file is left to a later pass.
+        if pinned { Ok(()) } else { self.finish_drop(number).await }
+    }
+
+    fn with_file(&self, number: u64, change: impl FnOnce(&mut LogFile)) {
+        if let Some(file) = self.files.borrow_mut().get_mut(number) {
+            change(file);
+        }
+    }
+
+    /// Goes through a file's entries, and copies those that are needed if `copy`. Whether all could be read.
+    async fn walk(self: &Rc<Self>, number: u64, effort: Effort, copy: bool) -> StoreResult<bool> {
+        let chunks: Vec<u32> = match self.files.borrow().get(number) {
+            Some(file) => file.closed.keys().copied().chain(file.tail.map(|tail| tail.ordinal)).collect(),
+            None => return Ok(true),
+        };
+        // Nothing in it is needed: it can go unread.
+        let needless = |file: &LogFile| file.record.live_bytes == 0;
+        if self.files.borrow().get(number).is_some_and(needless) {
+            return Ok(true);
+        }
+        let mut whole = true;
+        for ordinal in chunks {
+            whole &= self.walk_chunk(number, ordinal, effort, copy).await?;
+        }
+        Ok(whole)
+    }
+
+    async fn walk_chunk(self: &Rc<Self>, number: u64, ordinal: u32, effort: Effort, copy: bool) -> StoreResult<bool> {
+        let Some((client, name)) = self.chunk_of(number, ordinal) else { return Ok(false) };
+        let size = match client.stat(name.id()).await {
+            Ok(stat) => stat.size,
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(from_chunk(error)),
+        };
+        let mut scanner = Scanner::new(client, name, 0, size);
+        let (mut whole, mut ended) = (true, false);
+        let mut copies = Copies::default();
+        while !ended {
+            let began = (self.runtime.now(), scanner.read, copies.total);
+            let mut found: Vec<(Scanned, Option<Bytes>)> = Vec::new();
+            while found.len() < JUDGE_MAX {
+                match scanner.next().await.map_err(from_chunk)? {
+                    Next::Entry(scanned) => {
+                        let data = scanner.buffered(&scanned.location);
+                        found.push((scanned, data));
+                    }
+                    Next::Damage { from, to, why } => {
+                        tracing::warn!(chunk = %name.id(), from, to, why, "GC cannot read a part of a chunk");
+                        whole = false;
+                    }
+                    Next::End => {
+                        ended = true;
+                        break;
+                    }
+                }
+            }
+            let judge = |(scanned, _): &(Scanned, Option<Bytes>)| Command::Judge {
+                version: scanned.version,
+                body: scanned.body.clone(),
+                location: scanned.location,
+                collecting: true,
+            };
+            let effects = self.submit(found.iter().map(judge).collect()).await?;
+            for ((scanned, data), effect) in found.into_iter().zip(effects) {
+                if !copy || effect != Effect::Needed(true) {
+                    continue;
+                }
+                let data = match data {
+                    Some(data) => data,
+                    None => match scanner.data(&scanned.location).await {
+                        Ok(data) => data,
+                        Err(error) => {
+                            tracing::warn!(%error, chunk = %name.id(), "GC cannot read an entry that is needed");
+                            whole = false;
+                            continue;
+                        }
+                    },
+                };
+                self.copy(&mut copies, scanned, data).await?;
+            }
+            if effort == Effort::Background {
+                let bytes = (scanner.read - began.1) + (copies.total - began.2);
+                self.throttle(began.0, bytes).await;
+            }
+        }
+        self.flush(&mut copies).await?;
+        Ok(whole)
+    }
+
+    pub(crate) fn chunk_of(&self, number: u64, ordinal: u32) -> Option<(shingle_chunk_store::ChunkClient, ChunkName)> {
+        let files = self.files.borrow();
+        let file = files.get(number)?;
+        let name = ChunkName { file: number, ordinal, stream: file.stream, set: self.set };
+        Some((self.drives.borrow()[file.drive?].client.clone(), name))
+    }
+
+    /// Adds an entry to the next append of copies.
+    async fn copy(self: &Rc<Self>, copies: &mut Copies, scanned: Scanned, data: Bytes) -> StoreResult<()> {
+        let entry = Entry { version: scanned.version, body: scanned.body };
+        let data = if data.is_empty() { Vec::new() } else { vec![data] };
+        let sealed = Sealed::new(entry, data)
+            .map_err(|error| StoreError::caused(StoreErrorKind::Corrupt, error.to_string(), error))?;
+        let length = sealed.length();
+        let most =
+            self.drives.borrow().iter().filter_map(|drive| drive.room).min().unwrap_or(COPY_BYTES).min(COPY_BYTES);
+        if !copies.entries.is_empty() && copies.bytes + length > most {
+            self.flush(copies).await?;
+        }
+        copies.bytes += length;
+        copies.entries.push(sealed);
+        copies.from.push(scanned.location);
+        Ok(())
+    }
+
+    /// Appends the copies, and has the index point to them.
+    async fn flush(self: &Rc<Self>, copies: &mut Copies) -> StoreResult<()> {
+        let Copies { entries, from, bytes, total } = std::mem::take(copies);
+        copies.total = total + bytes;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let appended = self.append(Stream::Gc, Class::System, &entries).await?;
+        let moves = entries.into_iter().zip(from).zip(appended.locations).map(|((sealed, from), to)| Command::Move {
+            version: sealed.entry.version,
+            body: sealed.entry.body,
+            from,
+            to,
+        });
+        self.submit_entries(moves.collect(), vec![appended.settle]).await?;
+        self.stats.borrow_mut().gc_copied_bytes += bytes;
+        Ok(())
+    }
+
+    /// Sleeps so that `bytes` since `began` keep to the rate, unless space is short.
+    async fn throttle(&self, began: shingle_runtime::Instant, bytes: u64) {
+        let gc = &self.options.gc;
+        let scarce = self.drives.borrow().iter().any(|drive| drive.free_fraction() < gc.free_fraction_low);
+        if scarce || self.gc.waiting.get() > 0 || gc.rate_bytes_per_s == 0 {
+            return;
+        }
+        let due = Duration::from_secs_f64(bytes as f64 / gc.rate_bytes_per_s as f64);
+        let spent = self.runtime.now().since(began);
+        if due > spent {
+            self.runtime.sleep(due - spent).await;
+        }
+    }
+
+    /// Deletes the chunks of a file that the index, durably, does not need (OGC-1), oldest first (OGC-2).
+    async fn finish_drop(&self, number: u64) -> StoreResult<()> {
+        let (chunks, size): (Vec<u32>, u64) = match self.files.borrow().get(number) {
+            Some(file) => (file.closed.keys().copied().collect(), file.size()),
+            None => return Ok(()),
+        };
+        for ordinal in chunks {
+            let Some((client, name)) = self.chunk_of(number, ordinal) else { return Ok(()) };
+            match client.delete(name.id()).await {
+                Ok(()) => {}
+                Err(error) if error.kind == ErrorKind::NotFound => {}
+                Err(error) => return Err(from_chunk(error)),
+            }
+        }
+        self.submit(vec![Command::Dropped { file: number }]).await?;
+        self.files.borrow_mut().remove(number);
+        self.gc.dropped.set(self.gc.dropped.get() + 1);
+        self.gc.freed.set(self.gc.freed.get() + size.max(1));
+        self.stats.borrow_mut().gc_freed_bytes += size;
+        self.changed.notify_waiters();
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GcStep {
+    /// Its deletion was begun and not finished.
+    Finish,
+    /// Much of it is graves: see which are still needed.
+    Graves,
+    /// Rewrite it.
+    Collect,
+}
+
+/// Entries for the next append.
+#[derive(Default)]
+struct Copies {
+    entries: Vec<Sealed>,
+    from: Vec<Location>,
+    bytes: u64,
+    /// Bytes of all appends so far.
+    total: u64,
+}

@@ -1,0 +1,128 @@
+//! What is on the drives: their chunk lists, sorted into files and backups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shingle_chunk_store::{ChunkStat, Stream};
+use shingle_store_api::StoreResult;
+
+use super::{Damage, FileRecords};
+use crate::backup::BackupFile;
+use crate::errors::from_chunk;
+use crate::files::{Files, LogFile, Tail};
+use crate::format::ChunkName;
+use crate::options::{Drive, Options};
+use crate::records::FileRecord;
+
+/// Chunks asked for at a time.
+const PAGE: usize = 1024;
+
+/// A file as the chunk list shows it.
+#[derive(Clone, Debug)]
+pub(super) struct FoundFile {
+    pub(super) drive: usize,
+    pub(super) stream: Stream,
+    pub(super) chunks: BTreeMap<u32, ChunkStat>,
+}
+
+/// What is on the drives.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    pub(super) files: BTreeMap<u64, FoundFile>,
+    pub(super) backups: BTreeMap<u64, BackupFile>,
+    /// Store sets found, and on which drive.
+    pub(super) sets: BTreeMap<u32, usize>,
+    /// A file that is on two drives.
+    pub(super) twice: Option<u64>,
+    pub(super) chunks: u64,
+    pub(super) foreign: u64,
+}
+
+impl Inventory {
+    /// Lists all chunks of all drives.
+    pub(super) async fn take(drives: &[Drive]) -> StoreResult<Self> {
+        let mut inventory = Self::default();
+        for (number, drive) in drives.iter().enumerate() {
+            let mut after = None;
+            loop {
+                let page = drive.client.list(after, PAGE).await.map_err(from_chunk)?;
+                let Some(last) = page.last() else { break };
+                after = Some(last.id);
+                for chunk in page {
+                    inventory.add(number, chunk);
+                }
+            }
+        }
+        Ok(inventory)
+    }
+
+    fn add(&mut self, drive: usize, chunk: ChunkStat) {
+        self.chunks += 1;
+        let Some(name) = ChunkName::parse(chunk.id) else {
+            self.foreign += 1;
+            return;
+        };
+        self.sets.entry(name.set).or_insert(drive);
+        if name.stream == Stream::Meta {
+            let backup = self.backups.entry(name.file);
+            let backup = backup.or_insert_with(|| BackupFile { number: name.file, drive, chunks: Vec::new() });
+            if backup.drive != drive {
+                self.twice = Some(name.file);
+            }
+            backup.chunks.push(name.ordinal);
+            return;
+        }
+        let fresh = || FoundFile { drive, stream: name.stream, chunks: BTreeMap::new() };
+        let file = self.files.entry(name.file).or_insert_with(fresh);
+        if file.drive != drive || file.stream != name.stream {
+            self.twice = Some(name.file);
+        }
+        file.chunks.insert(name.ordinal, chunk);
+    }
+
+    /// The highest file number.
+    pub(super) fn highest_file(&self) -> u64 {
+        let file = self.files.keys().next_back().copied().unwrap_or(0);
+        file.max(self.backups.keys().next_back().copied().unwrap_or(0))
+    }
+
+    /// The engine's files, and open chunks that are not to be used any more: of damaged files, and more than the
+    /// engine keeps open.
+    pub(super) fn engine_files(
+        &self,
+        records: &FileRecords,
+        drives: &[Drive],
+        options: &Options,
+        damage: &[Damage],
+    ) -> (Files, Vec<(u64, u32)>) {
+        let damaged: BTreeSet<u64> = damage.iter().map(|damage| damage.file).collect();
+        let mut files = Files::default();
+        let mut open: BTreeMap<(usize, Stream), usize> = BTreeMap::new();
+        let mut to_close = Vec::new();
+        for (number, found) in &self.files {
+            let store = drives.get(found.drive).map_or(0, |drive| drive.store.0);
+            let record = records.get(number).copied().unwrap_or(FileRecord { store, ..FileRecord::default() });
+            let mut file = LogFile::new(Some(found.drive), found.stream, record);
+            let last = found.chunks.keys().next_back().copied();
+            file.damaged = damaged.contains(number);
+            for (ordinal, chunk) in &found.chunks {
+                if Some(*ordinal) == last && !chunk.sealed {
+                    let used = open.entry((found.drive, found.stream)).or_default();
+                    *used += 1;
+                    if file.damaged || record.dropping || *used > options.files_open_max {
+                        to_close.push((*number, *ordinal));
+                    }
+                    let tail = Tail { ordinal: *ordinal, next: chunk.size, room: chunk.room, rolling: false };
+                    file.tail = Some(tail);
+                } else {
+                    file.closed.insert(*ordinal, chunk.size);
+                }
+            }
+            files.insert(*number, file);
+        }
+        // Files of drives that are missing: what points to them says so.
+        for (number, record) in records.iter().filter(|(number, _)| !self.files.contains_key(number)) {
+            files.insert(*number, LogFile::new(None, Stream::Data, *record));
+        }
+        (files, to_close)
+    }
+}

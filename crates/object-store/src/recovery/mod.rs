@@ -1,0 +1,304 @@
+//! Opening a store: what the drives hold, what the index knows, and what it must still learn.
+//!
+//! # Invariants
+//! - REC-1: every entry on the drives is in the index when the store opens, so every acknowledged write is found.
+//! - REC-2: the drives decide. An index that does not fit them is rebuilt, or refused where it is another store's.
+
+mod inventory;
+mod scan;
+mod trust;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use shingle_base::StoreId;
+use shingle_runtime::Runtime;
+use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
+
+use crate::backup::{BackupFile, BackupState};
+use crate::drives::DriveState;
+use crate::engine::Recovered;
+use crate::errors::{from_index, invalid, lost};
+use crate::index::{Index, IndexResult, Space, Step};
+use crate::indexer::{Indexer, Owner, spoilt};
+use crate::options::{Drive, Options};
+use crate::records::{BucketRecord, FileRecord, Item};
+use inventory::Inventory;
+use trust::Trust;
+
+/// Above all numbers found, by so much does a store go on: what was handed out and never written stays unused.
+const JUMP: u64 = 1 << 20;
+/// As [`JUMP`], where something that knew more is lost.
+const JUMP_FAR: u64 = 1 << 32;
+
+/// How the index came to be what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexOrigin {
+    /// The store is empty.
+    New,
+    /// It was there, and only what was written last had to be added.
+    Kept,
+    /// It was lost; a backup was loaded, and what was written since was added.
+    Backup,
+    /// It was lost; everything was read from the drives.
+    Scan,
+}
+
+/// A place that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The drive's store.
+    pub store: StoreId,
+    /// The file.
+    pub file: u64,
+    /// The chunk in the file.
+    pub ordinal: u32,
+    /// First byte, in the chunk.
+    pub from: u64,
+    /// First byte after it.
+    pub to: u64,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// What opening a store found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenReport {
+    /// The store set, as chunk ids name it.
+    pub set: u32,
+    /// Where the index came from.
+    pub index: IndexOrigin,
+    /// Why it was not kept, if it was there.
+    pub index_refused: Option<String>,
+    /// Files on the drives.
+    pub files: u64,
+    /// Chunks on the drives, and how many of them are not this store's.
+    pub chunks: u64,
+    /// Chunks that no object store made.
+    pub foreign_chunks: u64,
+    /// Entries read and added to the index.
+    pub entries: u64,
+    /// Bytes read for them.
+    pub bytes: u64,
+    /// Drives the index knows that are not there.
+    pub missing_drives: Vec<StoreId>,
+    /// Places that could not be read.
+    pub damage: Vec<Damage>,
+    /// Large objects that were being written when the store stopped, and whose segments are now garbage.
+    pub abandoned_writes: u64,
+    /// Buckets whose own entries are lost and that were made again because they hold objects.
+    pub implied_buckets: Vec<String>,
+}
+
+/// How far a scan has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Files to scan.
+    pub files: u64,
+    /// Files scanned.
+    pub files_done: u64,
+    /// Bytes those files have beyond what the index knew.
+    pub bytes: u64,
+    /// Bytes of them passed.
+    pub bytes_done: u64,
+    /// Entries found.
+    pub entries: u64,
+}
+
+/// Hears of progress.
+pub type ProgressFn = Box<dyn FnMut(Progress)>;
+
+/// What recovery hands to the engine.
+pub(crate) struct Opened {
+    pub(crate) recovered: Recovered,
+    pub(crate) indexer: Indexer,
+    pub(crate) report: OpenReport,
+    /// Chunks that were open and are not to be appended to any more.
+    pub(crate) to_close: Vec<(u64, u32)>,
+}
+
+/// Runs `work` on the indexer, where it may block.
+async fn with_indexer<T: Send + 'static>(
+    runtime: &Runtime,
+    index: &Arc<dyn Index>,
+    mut indexer: Indexer,
+    work: impl FnOnce(&mut Indexer) -> IndexResult<T> + Send + 'static,
+) -> StoreResult<(Indexer, T)> {
+    let run = move || {
+        let result = work(&mut indexer);
+        (indexer, result)
+    };
+    let (indexer, result) = if index.blocks() { runtime.blocking(run).await.map_err(lost)? } else { run() };
+    Ok((indexer, result.map_err(from_index)?))
+}
+
+async fn with_index<T: Send + 'static>(
+    runtime: &Runtime,
+    index: &Arc<dyn Index>,
+    work: impl FnOnce(&Arc<dyn Index>) -> IndexResult<T> + Send + 'static,
+) -> StoreResult<T> {
+    if !index.blocks() {
+        return work(index).map_err(from_index);
+    }
+    let index = index.clone();
+    runtime.blocking(move || work(&index)).await.map_err(lost)?.map_err(from_index)
+}
+
+/// Brings the index up to what is on the drives. With `rebuild`, from nothing, or from a backup if `use_backup`.
+pub(crate) async fn open(
+    runtime: &Runtime,
+    drives: Vec<Drive>,
+    index: Arc<dyn Index>,
+    options: &Options,
+    rebuild: Option<Rebuild>,
+    mut progress: Option<ProgressFn>,
+) -> StoreResult<Opened> {
+    if drives.is_empty() {
+        return Err(invalid("an object store needs at least one drive"));
+    }
+    let stores: BTreeSet<u64> = drives.iter().map(|drive| drive.store.0).collect();
+    if stores.len() != drives.len() {
+        return Err(invalid("a drive is named twice, or one is a copy of another"));
+    }
+    let inventory = Inventory::take(&drives).await?;
+    let owner = with_index(runtime, &index, |index| Ok(Owner::of(index.as_ref()))).await?;
+    let verdict = trust::judge(&inventory, &owner, &stores, options, rebuild.is_some())?;
+    let set = verdict.set.unwrap_or_else(|| (runtime.random() as u32).max(1));
+    let mut missing = verdict.missing;
+    let mut refused = verdict.refused;
+    let mut trusted = verdict.trust == Trust::Keep;
+    let indexer = if trusted {
+        let loaded = with_index(runtime, &index, |index| Indexer::load(index.clone())).await?;
+        match trust::compare(&inventory, loaded.files(), &stores) {
+            Ok(()) => Some(loaded),
+            Err(why) => {
+                refused = Some(why);
+                trusted = false;
+                None
+            }
+        }
+    } else {
+        None
+    };
+    let mut origin = IndexOrigin::Kept;
+    let indexer = match indexer {
+        Some(indexer) => indexer,
+        None => {
+            with_index(runtime, &index, |index| index.clear()).await?;
+            origin = if inventory.files.is_empty() { IndexOrigin::New } else { IndexOrigin::Scan };
+            let from_backup = rebuild.is_none_or(|rebuild| rebuild.use_backup);
+            if from_backup && restore_newest(runtime, &inventory, &drives, &index, set).await? {
+                origin = IndexOrigin::Backup;
+            }
+            let loaded = with_index(runtime, &index, |index| Indexer::load(index.clone())).await?;
+            // A backup knows drives by its files; of one it knew and that is not there, objects are lost, not deleted.
+            let known = loaded.files().values().map(|record| record.store);
+            missing.extend(known.filter(|store| !stores.contains(store)));
+            loaded
+        }
+    };
+    if !missing.is_empty() && !options.allow_missing_drives {
+        let names: Vec<_> = missing.iter().map(|store| StoreId(*store).to_string()).collect();
+        return Err(StoreError::new(
+            StoreErrorKind::Device,
+            format!("drives that hold a part of the store are missing: {}", names.join(", ")),
+        ));
+    }
+    let mut all = stores.clone();
+    all.extend(&missing);
+    let (indexer, ()) = scan::match_files(runtime, &index, indexer, &inventory, &stores, &drives).await?;
+    let (indexer, found) = scan::tails(runtime, &index, indexer, &inventory, &drives, set, &mut progress).await?;
+    let (indexer, finished) =
+        with_indexer(runtime, &index, indexer, move |indexer| indexer.finish_recovery(!trusted)).await?;
+    let (indexer, dead) = with_indexer(runtime, &index, indexer, |indexer| indexer.dead_blobs()).await?;
+    // Last of all: an index without an owner is one whose making was interrupted, and is made again.
+    let owner = Owner { set, stores: all.into_iter().collect() };
+    let (indexer, ()) = with_indexer(runtime, &index, indexer, move |indexer| indexer.set_owner(&owner)).await?;
+    let buckets = with_index(runtime, &index, |index| buckets(index.as_ref())).await?;
+
+    let highest = found.highest.max(inventory.highest_file()).max(indexer.totals().sequence);
+    let jump = if trusted && missing.is_empty() { JUMP } else { JUMP_FAR };
+    let states: Vec<DriveState> =
+        drives.iter().map(|drive| DriveState::new(drive.client.clone(), drive.store, options.reserve_bytes)).collect();
+    let (files, to_close) = inventory.engine_files(indexer.files(), &drives, options, &found.damage);
+    let mut backup = BackupState::default();
+    for file in inventory.backups.values() {
+        let whole = crate::backup::pieces_of(&drives[file.drive].client, file, set).await.is_some();
+        if whole { backup.complete.push(file.clone()) } else { backup.broken.push(file.clone()) }
+    }
+    let report = OpenReport {
+        set,
+        index: origin,
+        index_refused: refused,
+        files: inventory.files.len() as u64,
+        chunks: inventory.chunks,
+        foreign_chunks: inventory.foreign,
+        entries: found.entries,
+        bytes: found.bytes,
+        missing_drives: missing.into_iter().map(StoreId).collect(),
+        damage: found.damage,
+        abandoned_writes: finished.orphan_blobs,
+        implied_buckets: finished.implied_buckets,
+    };
+    let recovered = Recovered {
+        set,
+        drives: states,
+        files,
+        totals: indexer.totals(),
+        sequence: highest + 1 + jump,
+        buckets,
+        dead_blobs: dead.into_iter().collect(),
+        backup,
+    };
+    Ok(Opened { recovered, indexer, report, to_close })
+}
+
+/// How an index is rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rebuild {
+    pub(crate) use_backup: bool,
+}
+
+/// Loads the newest backup that is whole into the empty index.
+async fn restore_newest(
+    runtime: &Runtime,
+    inventory: &Inventory,
+    drives: &[Drive],
+    index: &Arc<dyn Index>,
+    set: u32,
+) -> StoreResult<bool> {
+    for file in inventory.backups.values().rev() {
+        let BackupFile { number, drive, .. } = *file;
+        match crate::backup::restore(&drives[drive].client, file, set, index, runtime).await {
+            Ok(records) => {
+                tracing::info!(backup = number, records, "loaded an index backup");
+                return Ok(true);
+            }
+            Err(crate::backup::BackupError::Index(error)) => return Err(from_index(error)),
+            Err(error) => {
+                tracing::warn!(backup = number, %error, "an index backup cannot be used");
+                with_index(runtime, index, |index| index.clear()).await?;
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Buckets and when they were created.
+fn buckets(index: &dyn Index) -> IndexResult<BTreeMap<String, u64>> {
+    let mut found = BTreeMap::new();
+    let mut bad = None;
+    index.scan(Space::Buckets, b"", &mut |key, value| {
+        let record = Item::decode(&value).and_then(|item| BucketRecord::decode(&item.payload));
+        match (std::str::from_utf8(key), record) {
+            (Ok(name), Ok(record)) => drop(found.insert(name.to_owned(), record.created_unix_ns)),
+            (_, Err(error)) => bad = Some(error),
+            (Err(_), _) => bad = Some(crate::wire::Malformed("bucket name")),
+        }
+        if bad.is_none() { Step::Next } else { Step::Stop }
+    })?;
+    bad.map_or(Ok(found), |error| Err(spoilt(error)))
+}
+
+/// What the index knows of the files, to compare.
+pub(crate) type FileRecords = BTreeMap<u64, FileRecord>;

@@ -1,0 +1,203 @@
+//! Adding to the index what the drives hold beyond it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use shingle_chunk_store::ChunkClient;
+use shingle_runtime::Runtime;
+use shingle_store_api::{StoreErrorKind, StoreResult};
+use tokio::sync::mpsc;
+
+use super::inventory::{FoundFile, Inventory};
+use super::{Damage, Progress, ProgressFn, with_indexer};
+use crate::errors::from_chunk;
+use crate::format::ChunkName;
+use crate::index::Index;
+use crate::indexer::{Command, Group, Indexer};
+use crate::options::Drive;
+use crate::records::Position;
+use crate::scan::{Next, Scanner};
+
+/// Entries applied in one batch.
+const GROUP: usize = 512;
+
+/// What the scan found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+    /// The highest number in any entry.
+    pub(super) highest: u64,
+    pub(super) damage: Vec<Damage>,
+}
+
+/// What a drive's scan sends on.
+#[derive(Debug, Default)]
+struct Finding {
+    commands: Vec<Command>,
+    /// Everything in this file before this has been sent.
+    upto: Option<(u64, Position)>,
+    damage: Vec<Damage>,
+    bytes_passed: u64,
+    bytes_read: u64,
+    file_done: bool,
+}
+
+/// Tells the indexer of files it does not know, and of those that are gone.
+pub(super) async fn match_files(
+    runtime: &Runtime,
+    index: &Arc<dyn Index>,
+    indexer: Indexer,
+    inventory: &Inventory,
+    stores: &BTreeSet<u64>,
+    drives: &[Drive],
+) -> StoreResult<(Indexer, ())> {
+    let mut commands = Vec::new();
+    for (number, found) in &inventory.files {
+        let first = found.chunks.keys().next().copied().unwrap_or(0);
+        if indexer.files().get(number).is_none_or(|record| record.first < first) {
+            let store = drives.get(found.drive).map_or(0, |drive| drive.store.0);
+            commands.push(Command::AddFile { file: *number, store, first });
+        }
+    }
+    for (number, record) in indexer.files() {
+        if !inventory.files.contains_key(number) && stores.contains(&record.store) {
+            commands.push(Command::Dropped { file: *number });
+        }
+    }
+    let group = Group { commands, ..Group::default() };
+    let (indexer, _) = with_indexer(runtime, index, indexer, move |indexer| indexer.apply(group)).await?;
+    Ok((indexer, ()))
+}
+
+/// Scans every file from where the index knows it, all drives at once.
+pub(super) async fn tails(
+    runtime: &Runtime,
+    index: &Arc<dyn Index>,
+    mut indexer: Indexer,
+    inventory: &Inventory,
+    drives: &[Drive],
+    set: u32,
+    progress: &mut Option<ProgressFn>,
+) -> StoreResult<(Indexer, Found)> {
+    let mut total = Progress::default();
+    let mut findings = Vec::new();
+    let (sender, mut receiver) = mpsc::channel(4);
+    for (number, drive) in drives.iter().enumerate() {
+        let mut work = Vec::new();
+        for (file, found) in inventory.files.iter().filter(|(_, found)| found.drive == number) {
+            let Some(record) = indexer.files().get(file).filter(|record| !record.dropping) else { continue };
+            let bytes = beyond(found, record.indexed);
+            if bytes > 0 {
+                total.files += 1;
+                total.bytes += bytes;
+                work.push((*file, found.clone(), record.indexed));
+            }
+        }
+        let (client, store, sender) = (drive.client.clone(), drive.store, sender.clone());
+        findings.push(runtime.spawn(async move {
+            for (file, found, from) in work {
+                scan_file(&client, store, set, file, &found, from, &sender).await?;
+            }
+            Ok(())
+        }));
+    }
+    drop(sender);
+    let mut found = Found::default();
+    while let Some(finding) = receiver.recv().await {
+        found.bytes += finding.bytes_read;
+        total.bytes_done += finding.bytes_passed;
+        total.files_done += u64::from(finding.file_done);
+        total.entries += finding.commands.len() as u64;
+        found.damage.extend(finding.damage);
+        for command in &finding.commands {
+            if let Command::Entry { version, .. } = command {
+                found.highest = found.highest.max(*version);
+            }
+        }
+        let group = Group { commands: finding.commands, indexed: finding.upto.into_iter().collect(), sequence: 0 };
+        (indexer, _) = with_indexer(runtime, index, indexer, move |indexer| indexer.apply(group)).await?;
+        if let Some(progress) = progress {
+            progress(total);
+        }
+    }
+    for task in findings {
+        let result: StoreResult<()> = task.await.map_err(crate::errors::lost)?;
+        result?;
+    }
+    found.entries = total.entries;
+    Ok((indexer, found))
+}
+
+/// Bytes of a file beyond a position.
+fn beyond(found: &FoundFile, from: Position) -> u64 {
+    let after = found
+        .chunks
+        .range(from.ordinal..)
+        .map(|(ordinal, chunk)| chunk.size.saturating_sub(if *ordinal == from.ordinal { from.offset } else { 0 }));
+    after.sum()
+}
+
+async fn scan_file(
+    client: &ChunkClient,
+    store: shingle_base::StoreId,
+    set: u32,
+    file: u64,
+    found: &FoundFile,
+    from: Position,
+    sender: &mpsc::Sender<Finding>,
+) -> StoreResult<()> {
+    let gone = |_| shingle_store_api::StoreError::new(StoreErrorKind::Unavailable, "recovery was given up");
+    // What could not be read may hold entries nobody else has: the watermark stays before it, so that every later start
+    // looks again.
+    let mut whole = true;
+    for (ordinal, chunk) in found.chunks.range(from.ordinal..) {
+        let name = ChunkName { file, ordinal: *ordinal, stream: found.stream, set };
+        let begin = if *ordinal == from.ordinal { from.offset } else { 0 };
+        let mut scanner = Scanner::new(client.clone(), name, begin, chunk.size);
+        let (mut passed, mut read) = (begin, 0);
+        loop {
+            let mut finding = Finding::default();
+            let mut ended = false;
+            while finding.commands.len() < GROUP {
+                match scanner.next().await.map_err(from_chunk)? {
+                    Next::Entry(scanned) => {
+                        let end = Position { ordinal: *ordinal, offset: scanned.location.end() };
+                        finding.upto = whole.then_some((file, end));
+                        finding.bytes_passed += scanned.location.end().saturating_sub(passed);
+                        passed = scanned.location.end();
+                        finding.commands.push(Command::Entry {
+                            version: scanned.version,
+                            body: scanned.body,
+                            location: scanned.location,
+                        });
+                    }
+                    Next::Damage { from, to, why } => {
+                        tracing::warn!(chunk = %name.id(), from, to, why, "a part of a chunk cannot be read");
+                        whole = false;
+                        finding.damage.push(Damage { store, file, ordinal: *ordinal, from, to, why });
+                    }
+                    Next::End => {
+                        ended = true;
+                        break;
+                    }
+                }
+            }
+            if ended {
+                let open = !chunk.sealed && found.chunks.keys().next_back() == Some(ordinal);
+                let end = Position { ordinal: *ordinal, offset: chunk.size };
+                let next = Position { ordinal: ordinal + 1, offset: 0 };
+                finding.upto = whole.then_some((file, if open { end } else { next }));
+                finding.bytes_passed += chunk.size.saturating_sub(passed);
+                finding.file_done = found.chunks.keys().next_back() == Some(ordinal);
+            }
+            finding.bytes_read = scanner.read - read;
+            read = scanner.read;
+            sender.send(finding).await.map_err(gone)?;
+            if ended {
+                break;
+            }
+        }
+    }
+    Ok(())
+}

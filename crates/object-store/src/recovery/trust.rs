@@ -1,0 +1,104 @@
+//! Whether an index fits the drives.
+
+use std::collections::BTreeSet;
+
+use shingle_base::StoreId;
+use shingle_store_api::StoreResult;
+
+use super::FileRecords;
+use super::inventory::Inventory;
+use crate::errors::invalid;
+use crate::index::IndexResult;
+use crate::indexer::Owner;
+use crate::options::Options;
+
+/// What to do with the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    Keep,
+    Rebuild,
+}
+
+pub(super) struct Verdict {
+    pub(super) trust: Trust,
+    /// The store set; none if neither drives nor index name one.
+    pub(super) set: Option<u32>,
+    /// Stores the index knows that are not there.
+    pub(super) missing: BTreeSet<u64>,
+    /// Why an index that was there is not kept.
+    pub(super) refused: Option<String>,
+}
+
+/// Compares whose the index is with whose the drives are.
+///
+/// # Errors
+/// `Invalid` if drives of different stores were mixed, or the index is another store's.
+pub(super) fn judge(
+    inventory: &Inventory,
+    owner: &IndexResult<Option<Owner>>,
+    stores: &BTreeSet<u64>,
+    options: &Options,
+    rebuild: bool,
+) -> StoreResult<Verdict> {
+    if inventory.sets.len() > 1 {
+        return Err(invalid("the drives belong to different object stores; name only those of one"));
+    }
+    if let Some(file) = inventory.twice {
+        return Err(invalid(format!("file {file} is on two drives: one is a copy of the other; name only one")));
+    }
+    let set = inventory.sets.keys().next().copied();
+    let verdict = |trust, set, refused| Verdict { trust, set, missing: BTreeSet::new(), refused };
+    let owner = match owner {
+        _ if rebuild => return Ok(verdict(Trust::Rebuild, set, None)),
+        Err(error) => return Ok(verdict(Trust::Rebuild, set, Some(error.to_string()))),
+        Ok(None) => return Ok(verdict(Trust::Rebuild, set, None)),
+        Ok(Some(owner)) => owner,
+    };
+    let known = owner.stores.iter().any(|store| stores.contains(store));
+    if set.is_some_and(|set| set != owner.set) || !known {
+        return Err(invalid(
+            "the index belongs to another object store; name its own directory, or rebuild the index in an empty one",
+        ));
+    }
+    let missing: BTreeSet<u64> = owner.stores.iter().copied().filter(|store| !stores.contains(store)).collect();
+    if !missing.is_empty() && !options.allow_missing_drives {
+        let names: Vec<_> = missing.iter().map(|store| StoreId(*store).to_string()).collect();
+        return Err(shingle_store_api::StoreError::new(
+            shingle_store_api::StoreErrorKind::Device,
+            format!("drives that hold a part of the store are missing: {}", names.join(", ")),
+        ));
+    }
+    Ok(Verdict { trust: Trust::Keep, set: Some(owner.set), missing, refused: None })
+}
+
+/// Compares the files the index knows with those that are there.
+///
+/// An index may be older than the drives: what it lacks is scanned. But it never knows of more than was on them, since
+/// entries are indexed once they are durable and files deleted once the index, durably, does not need them. One that
+/// does has lost its end, or the drives have lost theirs; in either case the drives decide.
+pub(super) fn compare(inventory: &Inventory, records: &FileRecords, stores: &BTreeSet<u64>) -> Result<(), String> {
+    for (number, record) in records.iter().filter(|(_, record)| stores.contains(&record.store)) {
+        let Some(found) = inventory.files.get(number) else {
+            if record.dropping || record.live_bytes == 0 {
+                continue;
+            }
+            return Err(format!("the index needs file {number}, which is not on its drive"));
+        };
+        let (Some((first, _)), Some((last, chunk))) = (found.chunks.first_key_value(), found.chunks.last_key_value())
+        else {
+            continue;
+        };
+        if *first > record.first && !record.dropping {
+            return Err(format!("the index needs chunk {} of file {number}, which is not on its drive", record.first));
+        }
+        let at = record.indexed;
+        let beyond = at.ordinal > last + 1 || (at.ordinal == *last && at.offset > chunk.size);
+        if beyond && !record.dropping {
+            return Err(format!(
+                "the index knows file {number} up to {}:{}, its drive holds it up to {last}:{}",
+                at.ordinal, at.offset, chunk.size
+            ));
+        }
+    }
+    Ok(())
+}

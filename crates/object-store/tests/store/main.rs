@@ -1,0 +1,11 @@
+//! The object store as its callers see it, on chunk stores in memory and on zones, with crashes in between.
+
+mod chunks;
+mod crash;
+mod histories;
+mod reading;
+mod recovery;
+mod space;
+mod workload;
+mod world;
+mod zones;

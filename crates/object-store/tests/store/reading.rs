@@ -1,0 +1,158 @@
+//! Readers and writers that meet.
+
+use std::rc::Rc;
+
+use shingle_chunk_store::Stream;
+use shingle_sim::{Sim, seeds};
+use shingle_store_api::{Commit, Condition, ObjectStore, StoreErrorKind};
+
+use crate::world::{World, bytes_of, commit, get, put};
+
+const BUCKET: &str = "bucket";
+
+#[test]
+fn a_reader_keeps_its_version_through_overwrite_delete_and_gc() {
+    for seed in seeds(10) {
+        let world = World::new(seed, 1, 4 << 20, 40 << 10);
+        Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let (small, large) = (bytes_of(1, 3000), bytes_of(2, 90_000));
+            put(&store, BUCKET, "small", &small, commit("s")).await.unwrap();
+            put(&store, BUCKET, "large", &large, commit("l")).await.unwrap();
+            let readers = [store.open(BUCKET, "small").await.unwrap(), store.open(BUCKET, "large").await.unwrap()];
+            put(&store, BUCKET, "small", &bytes_of(3, 50_000), commit("s2")).await.unwrap();
+            put(&store, BUCKET, "large", &bytes_of(4, 10), commit("l2")).await.unwrap();
+            store.collect_garbage().await.unwrap();
+            assert!(store.delete(BUCKET, "small").await.unwrap() && store.delete(BUCKET, "large").await.unwrap());
+            for number in 0..30 {
+                put(&store, BUCKET, "filler", &bytes_of(number, 9000), commit("f")).await.unwrap();
+            }
+            store.collect_garbage().await.unwrap();
+            assert_eq!(readers[0].read(0, 3000).await.unwrap(), small);
+            assert_eq!(readers[1].read(0, 90_000).await.unwrap(), large);
+            for (from, length) in [(0, 1), (4095, 2), (4096, 4096), (8000, 20_000), (89_999, 1), (90_000, 0)] {
+                let bytes = readers[1].read(from, length).await.unwrap();
+                assert_eq!(bytes, large.slice(from as usize..(from + length) as usize), "{length} from {from}");
+            }
+            assert_eq!(readers[1].read(89_999, 2).await.unwrap_err().kind, StoreErrorKind::Invalid);
+            drop(readers);
+            store.delete(BUCKET, "filler").await.unwrap();
+            store.collect_garbage().await.unwrap();
+            let stats = store.stats().await.unwrap();
+            assert!(stats.file_bytes < 1000, "what readers held is garbage now: {stats:?}");
+        });
+    }
+}
+
+#[test]
+fn of_conditional_writers_that_race_exactly_one_wins() {
+    for seed in seeds(40) {
+        let world = World::new(seed, 1, 4 << 20, 40 << 10);
+        Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let absent = Condition { absent: true, etag: None };
+            let present = Condition { absent: false, etag: Some("0".to_owned()) };
+            for (round, condition) in [absent, present].into_iter().enumerate() {
+                let etag = |number: usize| if round == 0 { "0".to_owned() } else { format!("{number}") };
+                let tasks: Vec<_> = (1..=5)
+                    .map(|number| {
+                        let store = store.clone();
+                        let commit = Commit { condition: condition.clone(), ..commit(&etag(number)) };
+                        // Large and small ones race, too.
+                        let data = bytes_of(number as u64, 3000 * number);
+                        runtime.spawn(async move { put(&store, BUCKET, "key", &data, commit).await })
+                    })
+                    .collect();
+                let mut winners = Vec::new();
+                for (number, task) in tasks.into_iter().enumerate() {
+                    match task.await.unwrap() {
+                        Ok(info) => winners.push((number + 1, info)),
+                        Err(error) => assert_eq!(error.kind, StoreErrorKind::PreconditionFailed, "{error}"),
+                    }
+                }
+                assert_eq!(winners.len(), 1, "seed {seed}, round {round}");
+                let (number, info) = &winners[0];
+                assert_eq!(store.head(BUCKET, "key").await.unwrap(), *info);
+                assert_eq!(get(&store, BUCKET, "key").await.unwrap(), bytes_of(*number as u64, 3000 * number));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_bucket_is_not_deleted_under_an_object_being_put() {
+    for seed in seeds(40) {
+        let world = World::new(seed, 1, 4 << 20, 40 << 10);
+        Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let mut writer = store.begin_put(BUCKET, "key").await.unwrap();
+            writer.write(bytes_of(1, 100)).await.unwrap();
+            let delete = runtime.spawn({
+                let store = store.clone();
+                async move { store.delete_bucket(BUCKET).await }
+            });
+            let committed = writer.commit(commit("e")).await;
+            let deleted = delete.await.unwrap();
+            match (&committed, &deleted) {
+                (Ok(_), Err(error)) => assert_eq!(error.kind, StoreErrorKind::BucketNotEmpty),
+                (Err(error), Ok(())) => assert_eq!(error.kind, StoreErrorKind::NoSuchBucket),
+                _ => panic!("seed {seed}: committed {committed:?}, deleted {deleted:?}"),
+            }
+        });
+    }
+}
+
+#[test]
+fn unreadable_bytes_give_an_error_and_leave_other_objects_alone() {
+    let world = World::new(1, 1, 4 << 20, 40 << 10);
+    Sim::new(1).run(move |runtime| async move {
+        let (_engine, store, _) = world.open(&runtime).await;
+        store.create_bucket(BUCKET).await.unwrap();
+        for (key, number) in [("a", 1), ("b", 2), ("c", 3)] {
+            put(&store, BUCKET, key, &bytes_of(number, 3000), commit(key)).await.unwrap();
+        }
+        let chunk = world.drives[0].chunks(Stream::Data)[0];
+        // The middle of the second object's data.
+        world.drives[0].corrupt(chunk, 4800, 4801);
+        assert_eq!(get(&store, BUCKET, "b").await.unwrap_err().kind, StoreErrorKind::Corrupt);
+        let check = store.check(shingle_object_store::Depth::Full).await.unwrap();
+        assert_eq!(check.damage.len(), 1, "{:?}", check.damage);
+        // GC takes what it can read, and keeps the file for what it cannot.
+        put(&store, BUCKET, "c", &bytes_of(4, 3000), commit("c")).await.unwrap();
+        store.collect_garbage().await.unwrap();
+        assert_eq!(store.stats().await.unwrap().gc_damaged_files, 1);
+        assert_eq!(get(&store, BUCKET, "a").await.unwrap(), bytes_of(1, 3000));
+        assert_eq!(get(&store, BUCKET, "c").await.unwrap(), bytes_of(4, 3000));
+        assert_eq!(get(&store, BUCKET, "b").await.unwrap_err().kind, StoreErrorKind::Corrupt);
+        assert!(store.delete(BUCKET, "b").await.unwrap());
+        let chunks = Rc::new(world.drives[0].chunks(Stream::Data));
+        assert!(chunks.contains(&chunk));
+    });
+}
+
+#[test]
+fn names_and_metadata_that_are_too_long_are_refused() {
+    let world = World::new(1, 1, 4 << 20, 400 << 10);
+    Sim::new(1).run(move |runtime| async move {
+        let (_engine, store, _) = world.open(&runtime).await;
+        for name in ["", "a\0b"] {
+            assert_eq!(store.create_bucket(name).await.unwrap_err().kind, StoreErrorKind::Invalid, "{name:?}");
+        }
+        store.create_bucket(BUCKET).await.unwrap();
+        let long = "k".repeat(5000);
+        assert_eq!(store.begin_put(BUCKET, &long).await.err().unwrap().kind, StoreErrorKind::Invalid);
+        let mut large = commit("e");
+        large.metadata.insert("x".to_owned(), "y".repeat(300 << 10));
+        let error = put(&store, BUCKET, "k", &bytes_of(1, 1), large).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Invalid);
+        // Keys may hold any character.
+        for key in ["", "\0", "a\0b", "ü/\u{10ffff}"] {
+            put(&store, BUCKET, key, &bytes_of(9, 10), commit("e")).await.unwrap();
+            assert_eq!(get(&store, BUCKET, key).await.unwrap(), bytes_of(9, 10), "{key:?}");
+        }
+        assert_eq!(get(&store, "nowhere", "k").await.unwrap_err().kind, StoreErrorKind::NoSuchBucket);
+    });
+}

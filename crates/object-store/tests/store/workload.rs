@@ -1,0 +1,447 @@
+//! Clients that do random things to keys of their own, know what must come of it, and say so when it does not.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_object_store::ObjectStoreClient;
+use shingle_sim::Random;
+use shingle_store_api::{
+    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectStore, StoreErrorKind, StoreResult, UploadId,
+};
+
+use crate::world::{bytes_of, commit, pieces, put};
+
+pub(crate) const BUCKET: &str = "bucket";
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    /// Numbers and sizes of the pieces its bytes are made of.
+    pieces: Vec<(u64, usize)>,
+    multipart: bool,
+}
+
+impl Value {
+    fn etag(&self) -> String {
+        let numbers: Vec<_> = self.pieces.iter().map(|(number, _)| number.to_string()).collect();
+        numbers.join("-")
+    }
+
+    fn size(&self) -> u64 {
+        self.pieces.iter().map(|(_, size)| *size as u64).sum()
+    }
+
+    fn bytes(&self) -> Bytes {
+        let pieces: Vec<_> = self.pieces.iter().map(|(number, size)| bytes_of(*number, *size)).collect();
+        pieces.concat().into()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Upload {
+    key: String,
+    parts: BTreeMap<u32, (u64, usize)>,
+}
+
+/// What a client was doing when the power failed.
+#[derive(Clone, Debug)]
+enum Doing {
+    Put(String, Value),
+    Delete(String),
+    Begin(String),
+    Part(UploadId, u32, (u64, usize)),
+    Complete(UploadId, String, Value),
+    Abort(UploadId),
+}
+
+/// How large the objects are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Up to this in most cases,
+    pub(crate) small: u64,
+    /// and up to this in some.
+    pub(crate) large: u64,
+}
+
+/// A client. It does one thing at a time, to keys nobody else touches.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    name: String,
+    random: Random,
+    next: u64,
+    sizes: Sizes,
+    keys: u64,
+    objects: BTreeMap<String, Value>,
+    uploads: BTreeMap<UploadId, Upload>,
+    /// Shared with copies made before, so that they know what was going on.
+    doing: Rc<RefCell<Option<Doing>>>,
+    /// Writes refused for want of space.
+    pub(crate) refused: u64,
+}
+
+type Failure = String;
+
+impl Client {
+    pub(crate) fn new(name: &str, seed: u64, keys: u64, sizes: Sizes) -> Self {
+        let objects = BTreeMap::new();
+        let random = Random::new(seed);
+        let next = seed << 20;
+        Self {
+            name: name.to_owned(),
+            random,
+            next,
+            sizes,
+            keys,
+            objects,
+            uploads: BTreeMap::new(),
+            doing: Rc::default(),
+            refused: 0,
+        }
+    }
+
+    /// A copy that shares nothing with this one.
+    pub(crate) fn fork(&self) -> Self {
+        Self { doing: Rc::new(RefCell::new(self.doing.borrow().clone())), ..self.clone() }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn key(&mut self) -> String {
+        let number = self.random.below(self.keys);
+        format!("{}/{}/{number}", self.name, number % 3)
+    }
+
+    fn size(&mut self) -> usize {
+        let most = if self.random.chance(0.2) { self.sizes.large } else { self.sizes.small };
+        self.random.between(0, most) as usize
+    }
+
+    /// Does `count` random things.
+    pub(crate) async fn work(&mut self, store: &ObjectStoreClient, count: usize) -> Result<(), Failure> {
+        for _ in 0..count {
+            match self.random.below(100) {
+                0..30 => self.put(store).await?,
+                30..45 => self.delete(store).await?,
+                45..60 => self.read_one(store).await?,
+                60..65 => self.list(store).await?,
+                65..72 => self.begin(store).await?,
+                72..87 => self.part(store).await?,
+                87..93 => self.complete(store).await?,
+                93..96 => self.abort(store).await?,
+                _ => self.give_up(store).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, what: impl std::fmt::Display) -> Failure {
+        format!("client {}: {what}", self.name)
+    }
+
+    /// Takes the result of a write: whether it happened.
+    fn happened<T>(&mut self, what: &str, result: StoreResult<T>) -> Result<Option<T>, Failure> {
+        self.doing.replace(None);
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.kind == StoreErrorKind::NoSpace => {
+                self.refused += 1;
+                Ok(None)
+            }
+            Err(error) => Err(self.wrong(format!("{what}: {:?} {error}", error.kind))),
+        }
+    }
+
+    async fn put(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        let key = self.key();
+        let value = Value { pieces: vec![(self.number(), self.size())], multipart: false };
+        let condition = match self.random.below(8) {
+            0 => Condition { absent: true, etag: None },
+            1 => Condition { absent: false, etag: Some("*".to_owned()) },
+            2 => Condition { absent: false, etag: self.objects.get(&key).map(Value::etag) },
+            _ => Condition::default(),
+        };
+        let present = self.objects.get(&key).map(Value::etag);
+        let holds = !(condition.absent && present.is_some())
+            && condition
+                .etag
+                .as_ref()
+                .is_none_or(|want| present.as_ref().is_some_and(|have| want == "*" || want == have));
+        self.doing.replace(holds.then(|| Doing::Put(key.clone(), value.clone())));
+        let result = put(store, BUCKET, &key, &value.bytes(), Commit { condition, ..commit(&value.etag()) }).await;
+        match result {
+            Err(error) if error.kind == StoreErrorKind::PreconditionFailed && !holds => Ok(()),
+            result => {
+                if self.happened("put", result)?.is_some() {
+                    if !holds {
+                        return Err(self.wrong(format!("a condition on {key} was not checked")));
+                    }
+                    self.objects.insert(key, value);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins to write and does not commit.
+    async fn give_up(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        let key = self.key();
+        let (number, size) = (self.number(), self.size());
+        let writer = store.begin_put(BUCKET, &key).await;
+        let mut writer = writer.map_err(|error| self.wrong(error))?;
+        for piece in pieces(&bytes_of(number, size)) {
+            if writer.write(piece).await.is_err() {
+                self.refused += 1;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        let key = self.key();
+        self.doing.replace(Some(Doing::Delete(key.clone())));
+        let result = store.delete(BUCKET, &key).await;
+        if let Some(was_there) = self.happened("delete", result)? {
+            let expected = self.objects.remove(&key).is_some();
+            if was_there != expected {
+                return Err(self.wrong(format!("delete of {key}: was there {was_there}, expected {expected}")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn begin(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        if self.uploads.len() >= 4 {
+            return Ok(());
+        }
+        let key = self.key();
+        self.doing.replace(Some(Doing::Begin(key.clone())));
+        let metadata = Metadata::from([("x-amz-meta-begun".to_owned(), key.clone())]);
+        let result = store.begin_upload(BUCKET, &key, metadata).await;
+        if let Some(info) = self.happened("begin upload", result)? {
+            self.uploads.insert(info.id, Upload { key, parts: BTreeMap::new() });
+        }
+        Ok(())
+    }
+
+    fn any_upload(&mut self) -> Option<(UploadId, Upload)> {
+        let at = self.random.below(self.uploads.len().max(1) as u64) as usize;
+        self.uploads.iter().nth(at).map(|(id, upload)| (*id, upload.clone()))
+    }
+
+    async fn part(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        let Some((id, upload)) = self.any_upload() else { return Ok(()) };
+        let number = self.random.between(1, 4) as u32;
+        let part = (self.number(), self.size());
+        self.doing.replace(Some(Doing::Part(id, number, part)));
+        let written = async {
+            let mut writer = store.begin_part(BUCKET, &upload.key, id, number).await?;
+            for piece in pieces(&bytes_of(part.0, part.1)) {
+                writer.write(piece).await?;
+            }
+            writer.commit(commit(&part.0.to_string())).await
+        };
+        let result = written.await;
+        if self.happened("part", result)?.is_some() {
+            self.uploads.entry(id).or_default().parts.insert(number, part);
+        }
+        Ok(())
+    }
+
+    async fn complete(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        let Some((id, upload)) = self.any_upload() else { return Ok(()) };
+        let chosen: Vec<_> = upload.parts.iter().filter(|(number, _)| **number != 3).collect();
+        // The least size of a part, in these tests, is one byte.
+        let small = chosen.iter().rev().skip(1).any(|(_, (_, size))| *size == 0);
+        if chosen.is_empty() || small {
+            return Ok(());
+        }
+        let value = Value { pieces: chosen.iter().map(|(_, part)| **part).collect(), multipart: true };
+        let wanted = chosen
+            .iter()
+            .map(|(number, (etag, _))| CompletedPart { number: **number, etag: etag.to_string() })
+            .collect();
+        self.doing.replace(Some(Doing::Complete(id, upload.key.clone(), value.clone())));
+        let result = store.complete_upload(BUCKET, &upload.key, id, wanted, commit(&value.etag())).await;
+        if self.happened("complete", result)?.is_some() {
+            self.uploads.remove(&id);
+            self.objects.insert(upload.key, value);
+        }
+        Ok(())
+    }
+
+    async fn abort(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        let Some((id, upload)) = self.any_upload() else { return Ok(()) };
+        self.doing.replace(Some(Doing::Abort(id)));
+        let result = store.abort_upload(BUCKET, &upload.key, id).await;
+        if self.happened("abort", result)?.is_some() {
+            self.uploads.remove(&id);
+        }
+        Ok(())
+    }
+
+    async fn read_one(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        let key = self.key();
+        let expected = self.objects.get(&key).cloned();
+        self.expect(store, &key, expected.as_ref()).await
+    }
+
+    /// That `key` holds what is expected: attributes, all bytes, and a range of them.
+    async fn expect(&mut self, store: &ObjectStoreClient, key: &str, expected: Option<&Value>) -> Result<(), Failure> {
+        let found = store.open(BUCKET, key).await;
+        let Some(value) = expected else {
+            return match found {
+                Err(error) if error.kind == StoreErrorKind::NoSuchKey => Ok(()),
+                Err(error) => Err(self.wrong(format!("{key}: {error}"))),
+                Ok(reader) => Err(self.wrong(format!("{key} is there: {:?}", reader.info()))),
+            };
+        };
+        let reader = found.map_err(|error| self.wrong(format!("{key}, expected {value:?}: {error}")))?;
+        let info = reader.info();
+        let sizes: Vec<u64> = value.pieces.iter().map(|(_, size)| *size as u64).collect();
+        let sizes = if value.multipart { sizes } else { Vec::new() };
+        if (info.size, &info.etag, &info.part_sizes) != (value.size(), &value.etag(), &sizes) {
+            return Err(self.wrong(format!("{key}, expected {value:?}: {info:?}")));
+        }
+        if info.metadata.get("x-amz-meta-tag") != Some(&format!("of {}", value.etag())) {
+            return Err(self.wrong(format!("{key} has the metadata of another: {info:?}")));
+        }
+        let size = value.size();
+        let from = self.random.between(0, size);
+        let length = self.random.between(0, size - from);
+        for (from, length) in [(0, size), (from, length)] {
+            let bytes = reader.read(from, length).await.map_err(|error| self.wrong(format!("{key}: {error}")))?;
+            if bytes != value.bytes().slice(from as usize..(from + length) as usize) {
+                return Err(self.wrong(format!("{key}: {length} bytes from {from} differ")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn list(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        let prefix = format!("{}/", self.name);
+        let mut request = ListRequest { prefix, limit: 7, ..ListRequest::default() };
+        let mut found = BTreeMap::new();
+        loop {
+            let page = store.list(BUCKET, request.clone()).await.map_err(|error| self.wrong(error))?;
+            found.extend(page.objects.into_iter().map(|object| (object.key, object.etag)));
+            let Some(next) = page.next else { break };
+            request.after = Some(next);
+        }
+        let expected: BTreeMap<_, _> = self.objects.iter().map(|(key, value)| (key.clone(), value.etag())).collect();
+        if found != expected {
+            return Err(self.wrong(format!("a listing shows {found:?}, expected {expected:?}")));
+        }
+        Ok(())
+    }
+
+    /// That everything is as it must be. What was being done when the power failed has happened or has not; this finds
+    /// out which.
+    pub(crate) async fn verify(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        self.settle(store).await?;
+        for (key, value) in self.objects.clone() {
+            self.expect(store, &key, Some(&value)).await?;
+        }
+        self.list(store).await?;
+        let uploads = self.listed_uploads(store).await?;
+        let expected: BTreeMap<_, _> = self.uploads.iter().map(|(id, upload)| (*id, upload.key.clone())).collect();
+        if uploads != expected {
+            return Err(self.wrong(format!("uploads are {uploads:?}, expected {expected:?}")));
+        }
+        for (id, upload) in self.uploads.clone() {
+            let parts = store.list_parts(BUCKET, &upload.key, id, 0, 100).await.map_err(|error| self.wrong(error))?.0;
+            let found: BTreeMap<_, _> = parts.into_iter().map(|part| (part.number, (part.etag, part.size))).collect();
+            let have = upload.parts.iter();
+            let expected: BTreeMap<_, _> =
+                have.map(|(number, (etag, size))| (*number, (etag.to_string(), *size as u64))).collect();
+            if found != expected {
+                return Err(self.wrong(format!("parts of {id} are {found:?}, expected {expected:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn listed_uploads(&self, store: &ObjectStoreClient) -> Result<BTreeMap<UploadId, String>, Failure> {
+        let prefix = format!("{}/", self.name);
+        let mut found = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let page =
+                store.list_uploads(BUCKET, &prefix, after.clone(), 3).await.map_err(|error| self.wrong(error))?;
+            after = page.uploads.last().map(|upload| (upload.key.clone(), Some(upload.id)));
+            found.extend(page.uploads.into_iter().map(|upload| (upload.id, upload.key)));
+            if !page.truncated {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn settle(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+        let etag_of = async |key: &str| match store.head(BUCKET, key).await {
+            Ok(info) => Ok(Some(info.etag)),
+            Err(error) if error.kind == StoreErrorKind::NoSuchKey => Ok(None),
+            Err(error) => Err(format!("{key}: {error}")),
+        };
+        let doing = self.doing.take();
+        // Numbers of what was under way are not used again.
+        self.next += 1000;
+        match doing {
+            None => {}
+            Some(Doing::Put(key, value)) => {
+                let now = etag_of(&key).await?;
+                if now == Some(value.etag()) {
+                    self.objects.insert(key, value);
+                }
+            }
+            Some(Doing::Delete(key)) => {
+                let now = etag_of(&key).await?;
+                if now.is_none() {
+                    self.objects.remove(&key);
+                }
+            }
+            Some(Doing::Begin(key)) => {
+                for (id, of) in self.listed_uploads(store).await? {
+                    if of == key {
+                        self.uploads.entry(id).or_insert(Upload { key: key.clone(), parts: BTreeMap::new() });
+                    }
+                }
+            }
+            Some(Doing::Part(id, number, part)) => {
+                let Some(upload) = self.uploads.get_mut(&id) else { return Ok(()) };
+                let parts =
+                    store.list_parts(BUCKET, &upload.key, id, 0, 100).await.map_err(|error| error.to_string())?;
+                if parts.0.iter().any(|found| found.number == number && found.etag == part.0.to_string()) {
+                    upload.parts.insert(number, part);
+                }
+            }
+            Some(Doing::Complete(id, key, value)) => {
+                // Object and end of the upload come together.
+                let object = etag_of(&key).await? == Some(value.etag());
+                let ended = !self.listed_uploads(store).await?.contains_key(&id);
+                if object != ended {
+                    return Err(self.wrong(format!("{key} is half completed: object {object}, upload ended {ended}")));
+                }
+                if ended {
+                    self.uploads.remove(&id);
+                    self.objects.insert(key, value);
+                }
+            }
+            Some(Doing::Abort(id)) => {
+                let uploads = self.listed_uploads(store).await?;
+                if !uploads.contains_key(&id) {
+                    self.uploads.remove(&id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn objects(&self) -> usize {
+        self.objects.len()
+    }
+}

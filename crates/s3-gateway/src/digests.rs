@@ -1,0 +1,75 @@
+//! Digests that a request states of an XML body: `Content-MD5`, and for `DeleteObjects` a checksum. (Of objects, `ingest`
+//! checks them; the checksum of a completed upload is its object's.)
+
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method};
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::{S3Result, s3_error};
+
+use crate::checksums::{Hasher, Stated};
+
+/// What a body must have, and has so far.
+pub(crate) struct Digests {
+    md5: Option<(Md5, Vec<u8>)>,
+    checksum: Option<(Hasher, Stated)>,
+}
+
+impl Digests {
+    /// What this request states of its XML body; `None` where it states nothing or its body is none.
+    ///
+    /// # Errors
+    /// `InvalidDigest`, `InvalidRequest` for what is no digest.
+    pub(crate) fn of_request(head: &Parts) -> S3Result<Option<Self>> {
+        if head.method != Method::POST {
+            return Ok(None);
+        }
+        let md5 = stated_md5(&head.headers)?.map(|digest| (Md5::new(), digest));
+        let query = head.uri.query().unwrap_or_default();
+        let deletes = query.split('&').any(|pair| pair == "delete" || pair.starts_with("delete="));
+        let stated = if deletes { Stated::of_request(&head.headers, None)? } else { None };
+        let checksum = stated.filter(|stated| stated.value.is_some()).map(|stated| (stated.algorithm.hasher(), stated));
+        Ok((md5.is_some() || checksum.is_some()).then_some(Self { md5, checksum }))
+    }
+
+    pub(crate) fn update(&mut self, data: &[u8]) {
+        if let Some((hasher, _)) = &mut self.md5 {
+            hasher.update(data);
+        }
+        if let Some((hasher, _)) = &mut self.checksum {
+            hasher.update(data);
+        }
+    }
+
+    /// Whether the whole body was as stated.
+    ///
+    /// # Errors
+    /// `BadDigest`.
+    pub(crate) fn verify(self) -> S3Result<()> {
+        if let Some((hasher, stated)) = self.md5 {
+            same_md5(&hasher.finalize(), &stated)?;
+        }
+        match self.checksum {
+            Some((hasher, stated)) => stated.verify(&hasher.finish(), None),
+            None => Ok(()),
+        }
+    }
+}
+
+fn stated_md5(headers: &HeaderMap) -> S3Result<Option<Vec<u8>>> {
+    headers.get("content-md5").map(|value| parse_md5(value.to_str().unwrap_or_default())).transpose()
+}
+
+/// The MD5 that `Content-MD5` writes.
+pub(crate) fn parse_md5(value: &str) -> S3Result<Vec<u8>> {
+    let digest = base64_simd::STANDARD.decode_to_vec(value).ok().filter(|bytes| bytes.len() == 16);
+    digest.ok_or_else(|| s3_error!(InvalidDigest, "The Content-MD5 you specified is not valid."))
+}
+
+/// # Errors
+/// `BadDigest` where they differ.
+pub(crate) fn same_md5(found: &[u8], stated: &[u8]) -> S3Result<()> {
+    if found == stated {
+        return Ok(());
+    }
+    Err(s3_error!(BadDigest, "The Content-MD5 you specified did not match what we received."))
+}

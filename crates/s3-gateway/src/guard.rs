@@ -1,0 +1,205 @@
+//! What a request is refused for before `s3s` sees it.
+//!
+//! **Owns** the part of S3-1 and S3-4 that `s3s` leaves open: older signatures, headers that nobody signed, forms, sizes,
+//! and headers that ask for what is not done here.
+
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
+use s3s::{S3Result, s3_error};
+
+use crate::errors::with_status;
+use crate::framing::Framing;
+use crate::options::{HEAD_BYTES_MAX, TARGET_BYTES_MAX};
+use crate::percent;
+
+/// Refuses what must not reach the service.
+///
+/// # Errors
+/// The answer to give.
+pub(crate) fn check(head: &Parts) -> S3Result<()> {
+    sizes(head)?;
+    if head.method == Method::POST && starts_with(&head.headers, CONTENT_TYPE, "multipart/") {
+        return Err(s3_error!(NotImplemented, "uploads by HTML form are not served"));
+    }
+    let query: Vec<(String, String)> = query(head).collect();
+    let named = |name: &str| query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
+    let authorization = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let other_mechanism = authorization.is_some_and(|value| !value.starts_with("AWS4-HMAC-SHA256"));
+    if other_mechanism || named("Signature").is_some() {
+        return Err(s3_error!(
+            InvalidRequest,
+            "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256 (boto3 makes presigned URLs so with Config(signature_version='s3v4'))."
+        ));
+    }
+    let signed = match named("X-Amz-SignedHeaders") {
+        Some(names) => Some(names),
+        None => authorization.and_then(signed_headers),
+    };
+    if let Some(names) = signed {
+        all_are_signed(&head.headers, names)?;
+    }
+    unserved(&head.headers)
+}
+
+fn sizes(head: &Parts) -> S3Result<()> {
+    let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if bytes > HEAD_BYTES_MAX {
+        return Err(s3_error!(
+            RequestHeaderSectionTooLarge,
+            "Your request header section of {bytes} bytes exceeds the maximum of {HEAD_BYTES_MAX}."
+        ));
+    }
+    let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    if target > TARGET_BYTES_MAX {
+        let message = format!("the request's target of {target} bytes exceeds the maximum of {TARGET_BYTES_MAX}");
+        return Err(with_status("RequestURITooLong", StatusCode::URI_TOO_LONG, message));
+    }
+    Ok(())
+}
+
+fn query(head: &Parts) -> impl Iterator<Item = (String, String)> {
+    let pairs = head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (percent::decode(name), percent::decode(value))
+    })
+}
+
+fn starts_with(headers: &HeaderMap, name: HeaderName, prefix: &str) -> bool {
+    let values = headers.get_all(name);
+    values.iter().any(|value| value.as_bytes().trim_ascii().to_ascii_lowercase().starts_with(prefix.as_bytes()))
+}
+
+fn signed_headers(authorization: &str) -> Option<&str> {
+    let (_, from) = authorization.split_once("SignedHeaders=")?;
+    from.split(',').next().map(str::trim)
+}
+
+/// Headers that change what a request does must be under its signature: someone in between could else add them.
+fn all_are_signed(headers: &HeaderMap, names: &str) -> S3Result<()> {
+    let is_signed = |name: &str| names.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
+    // These two are part of what is signed in another way, or mean nothing here.
+    let exempt = ["x-amz-content-sha256", "x-amz-user-agent"];
+    let unsigned = headers
+        .keys()
+        .map(HeaderName::as_str)
+        .filter(|name| *name == "host" || name.starts_with("x-amz-") && !exempt.contains(name))
+        .find(|name| !is_signed(name));
+    match unsigned {
+        Some(name) => {
+            Err(s3_error!(AccessDenied, "There were headers present in the request which were not signed: {name}"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Headers that ask for what is not done here.
+fn unserved(headers: &HeaderMap) -> S3Result<()> {
+    for (name, value) in headers {
+        let value = value.to_str().unwrap_or_default();
+        let what = match name.as_str() {
+            name if name.starts_with("x-amz-server-side-encryption") => "server-side encryption is",
+            name if name.starts_with("x-amz-copy-source-server-side-encryption") => "server-side encryption is",
+            name if name.starts_with("x-amz-object-lock") => "object lock is",
+            "x-amz-bucket-object-lock-enabled" if !value.eq_ignore_ascii_case("false") => "object lock is",
+            name if name.starts_with("x-amz-grant-") => "grants are",
+            "x-amz-acl" if !matches!(value, "private" | "bucket-owner-full-control" | "") => {
+                "ACLs other than private are"
+            }
+            "x-amz-tagging" if !value.is_empty() => "object tags are",
+            "x-amz-website-redirect-location" => "website redirects are",
+            "x-amz-write-offset-bytes" => "appending to objects is",
+            "x-amz-expected-bucket-owner" | "x-amz-source-expected-bucket-owner" => "account ids are",
+            "x-amz-storage-class" if !matches!(value, "STANDARD" | "") => {
+                return Err(s3_error!(InvalidStorageClass, "the only storage class is STANDARD, not {value}"));
+            }
+            _ => continue,
+        };
+        return Err(s3_error!(NotImplemented, "{what} not served ({name}: {value})"));
+    }
+    Ok(())
+}
+
+/// How the body is framed beside HTTP, if it is.
+pub(crate) fn framing(headers: &HeaderMap) -> Option<Framing> {
+    let kind = headers.get("x-amz-content-sha256")?.to_str().ok()?;
+    let rest = kind.strip_prefix("STREAMING-")?;
+    Some(Framing::new(!rest.starts_with("UNSIGNED-")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Request;
+
+    fn code(method: &str, target: &str, headers: &[(&'static str, &str)]) -> Option<String> {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        check(&head).err().map(|error| error.code().as_str().to_owned())
+    }
+
+    const SIGNED: &str = "AWS4-HMAC-SHA256 Credential=A/20260101/us-east-1/s3/aws4_request, \
+                          SignedHeaders=host;x-amz-date, Signature=00";
+
+    #[test]
+    fn older_signatures_are_refused_however_they_are_written() {
+        let refused = Some("InvalidRequest".to_owned());
+        assert_eq!(code("GET", "/b", &[("authorization", "AWS key:sig")]), refused);
+        assert_eq!(code("GET", "/b", &[("authorization", "Basic eDp5")]), refused);
+        assert_eq!(code("GET", "/b?AWSAccessKeyId=a&Signature=s&Expires=1", &[]), refused);
+        assert_eq!(code("GET", "/b?%53ignature=s", &[]), refused);
+    }
+
+    #[test]
+    fn headers_that_mean_something_must_be_signed() {
+        let denied = Some("AccessDenied".to_owned());
+        let auth = ("authorization", SIGNED);
+        assert_eq!(code("PUT", "/b/k", &[auth, ("host", "h"), ("x-amz-date", "d")]), None);
+        assert_eq!(code("PUT", "/b/k", &[auth, ("host", "h"), ("x-amz-content-sha256", "d")]), None);
+        assert_eq!(code("PUT", "/b/k", &[auth, ("x-amz-copy-source", "b/secret")]), denied);
+        let presigned = "/b/k?X-Amz-SignedHeaders=host&X-Amz-Signature=00";
+        assert_eq!(code("PUT", presigned, &[("host", "h")]), None);
+        assert_eq!(code("PUT", presigned, &[("x-amz-meta-a", "1")]), denied);
+        let without_host = "/b/k?X-Amz-SignedHeaders=x-amz-date&X-Amz-Signature=00";
+        assert_eq!(code("PUT", without_host, &[("host", "h")]), denied);
+    }
+
+    #[test]
+    fn what_is_not_done_is_said() {
+        let unserved = Some("NotImplemented".to_owned());
+        for header in [
+            ("x-amz-server-side-encryption", "AES256"),
+            ("x-amz-acl", "public-read"),
+            ("x-amz-tagging", "a=b"),
+            ("x-amz-object-lock-mode", "GOVERNANCE"),
+            ("x-amz-expected-bucket-owner", "111122223333"),
+        ] {
+            assert_eq!(code("PUT", "/b/k", &[header]), unserved, "{header:?}");
+        }
+        assert_eq!(code("PUT", "/b/k", &[("x-amz-acl", "private"), ("x-amz-storage-class", "STANDARD")]), None);
+        assert_eq!(code("PUT", "/b/k", &[("x-amz-storage-class", "GLACIER")]), Some("InvalidStorageClass".to_owned()));
+        assert_eq!(code("POST", "/b", &[("content-type", "Multipart/Form-Data; boundary=x")]), unserved);
+    }
+
+    #[test]
+    fn heads_have_a_limit() {
+        let long = "v".repeat(17 << 10);
+        assert_eq!(code("GET", "/b", &[("x-long", &long)]), Some("RequestHeaderSectionTooLarge".to_owned()));
+        assert_eq!(code("GET", &format!("/b/{long}"), &[]), Some("RequestURITooLong".to_owned()));
+    }
+
+    #[test]
+    fn a_streamed_body_is_framed() {
+        let framed = |value: &'static str| {
+            framing(&HeaderMap::from_iter([("x-amz-content-sha256".parse().unwrap(), value.parse().unwrap())]))
+                .is_some()
+        };
+        assert!(framed("STREAMING-UNSIGNED-PAYLOAD-TRAILER"));
+        assert!(framed("STREAMING-AWS4-HMAC-SHA256-PAYLOAD"));
+        assert!(!framed("UNSIGNED-PAYLOAD"));
+    }
+}

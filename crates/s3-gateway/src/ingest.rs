@@ -1,0 +1,177 @@
+//! From a request's body to the store: pieces of a MiB, digests taken as they pass, and everything stated checked.
+//!
+//! **Owns** the check of S3-2: what a client said of its body must be true before the writer is committed.
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use hyper::HeaderMap;
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::dto::StreamingBlob;
+use s3s::{S3Result, TrailingHeaders, s3_error};
+use shingle_store_api::{Metadata, ObjectWriter};
+
+use crate::checksums::{self, Algorithm, Hasher, Stated};
+use crate::digests::{parse_md5, same_md5};
+use crate::errors;
+use crate::options::PIECE_BYTES;
+
+/// Frames of at least this size go to the store as they are; smaller ones are copied together.
+const FRAME_BYTES_WHOLE: usize = PIECE_BYTES / 4;
+
+/// What a request states of its body.
+pub(crate) struct Statement {
+    length: u64,
+    md5: Option<Vec<u8>>,
+    checksum: Option<Stated>,
+    trailers: Option<TrailingHeaders>,
+}
+
+impl Statement {
+    /// What the request's headers say.
+    ///
+    /// # Errors
+    /// `MissingContentLength`; `EntityTooLarge` above `bytes_max`; `InvalidDigest` and `InvalidRequest` for what is
+    /// no digest.
+    pub(crate) fn of_request(
+        length: Option<i64>,
+        md5: Option<&str>,
+        sdk_algorithm: Option<&str>,
+        headers: &HeaderMap,
+        trailers: Option<TrailingHeaders>,
+        bytes_max: u64,
+    ) -> S3Result<Self> {
+        let length = length.ok_or_else(|| s3_error!(MissingContentLength))?;
+        let length = u64::try_from(length).map_err(|_| s3_error!(InvalidArgument, "Content-Length is negative"))?;
+        if length > bytes_max {
+            return Err(s3_error!(
+                EntityTooLarge,
+                "Your proposed upload of {length} bytes exceeds the {bytes_max} that one request may bring; upload it in parts"
+            ));
+        }
+        let md5 = md5.map(parse_md5).transpose()?;
+        Ok(Self { length, md5, checksum: Stated::of_request(headers, sdk_algorithm)?, trailers })
+    }
+
+    /// Has the body's checksum computed in this algorithm if it states none.
+    pub(crate) fn want(&mut self, algorithm: Algorithm) -> S3Result<()> {
+        match &self.checksum {
+            Some(stated) if stated.algorithm != algorithm => Err(s3_error!(
+                InvalidRequest,
+                "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
+                algorithm.name(),
+                stated.algorithm.name()
+            )),
+            Some(_) => Ok(()),
+            None => {
+                self.checksum = Some(Stated { algorithm, value: None, in_trailer: false });
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A body that came whole.
+pub(crate) struct Ingested {
+    /// Its MD5 in hex: the ETag.
+    pub(crate) etag: String,
+    /// Its checksum, if it has one.
+    pub(crate) checksum: Option<(Algorithm, Vec<u8>)>,
+}
+
+impl Ingested {
+    /// Puts the checksum where the store keeps it.
+    pub(crate) fn store_checksum(&self, metadata: &mut Metadata) {
+        if let Some((algorithm, digest)) = &self.checksum {
+            checksums::store(metadata, *algorithm, digest);
+        }
+    }
+}
+
+/// Moves the body to the writer, which is not committed.
+///
+/// # Errors
+/// `IncompleteBody`, `BadDigest`, and others for a body that is not what was stated; the store's own.
+pub(crate) async fn ingest(
+    body: Option<StreamingBlob>,
+    statement: Statement,
+    writer: &mut dyn ObjectWriter,
+) -> S3Result<Ingested> {
+    let mut sink = Sink::new(writer, statement.checksum.as_ref().map(|stated| stated.algorithm));
+    if let Some(mut body) = body {
+        while let Some(frame) = body.next().await {
+            let frame = frame.map_err(|error| errors::of_body(&error))?;
+            if sink.length + frame.len() as u64 > statement.length {
+                return Err(s3_error!(InvalidRequest, "the body is longer than stated"));
+            }
+            sink.push(frame).await?;
+        }
+    }
+    if sink.length < statement.length {
+        let (came, stated) = (sink.length, statement.length);
+        return Err(s3_error!(IncompleteBody, "{came} bytes came of the {stated} that were stated"));
+    }
+    let (md5, checksum) = sink.finish().await?;
+    if let Some(stated) = &statement.md5 {
+        same_md5(&md5, stated)?;
+    }
+    if let (Some(stated), Some((_, digest))) = (&statement.checksum, &checksum) {
+        stated.verify(digest, statement.trailers.as_ref())?;
+    }
+    Ok(Ingested { etag: hex(&md5), checksum })
+}
+
+/// Collects small frames into pieces, and digests what passes.
+///
+/// A frame is digested when it comes, while the next is on its way: at most a few hundred KiB, under a millisecond.
+pub(crate) struct Sink<'a> {
+    writer: &'a mut dyn ObjectWriter,
+    pending: BytesMut,
+    md5: Md5,
+    checksum: Option<(Algorithm, Hasher)>,
+    length: u64,
+}
+
+impl<'a> Sink<'a> {
+    pub(crate) fn new(writer: &'a mut dyn ObjectWriter, checksum: Option<Algorithm>) -> Self {
+        let checksum = checksum.map(|algorithm| (algorithm, algorithm.hasher()));
+        Self { writer, pending: BytesMut::new(), md5: Md5::new(), checksum, length: 0 }
+    }
+
+    pub(crate) async fn push(&mut self, frame: Bytes) -> S3Result<()> {
+        self.length += frame.len() as u64;
+        self.md5.update(&frame);
+        if let Some((_, hasher)) = &mut self.checksum {
+            hasher.update(&frame);
+        }
+        if self.pending.is_empty() && frame.len() >= FRAME_BYTES_WHOLE {
+            return self.writer.write(frame).await.map_err(errors::of_store);
+        }
+        if self.pending.capacity() == 0 {
+            self.pending.reserve(PIECE_BYTES);
+        }
+        self.pending.extend_from_slice(&frame);
+        if self.pending.len() >= PIECE_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> S3Result<()> {
+        let piece = std::mem::take(&mut self.pending);
+        if piece.is_empty() { Ok(()) } else { self.writer.write(piece.freeze()).await.map_err(errors::of_store) }
+    }
+
+    /// The MD5 and the checksum of all that was pushed; the writer has all of it.
+    pub(crate) async fn finish(mut self) -> S3Result<([u8; 16], Option<(Algorithm, Vec<u8>)>)> {
+        self.flush().await?;
+        let checksum = self.checksum.map(|(algorithm, hasher)| (algorithm, hasher.finish()));
+        Ok((self.md5.finalize(), checksum))
+    }
+}
+
+/// Bytes in lower-case hex, as ETags write them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to memory cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

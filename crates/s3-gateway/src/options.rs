@@ -1,0 +1,90 @@
+//! What can be set, and the limits of the protocol.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A pair of keys that may do everything.
+#[derive(Clone)]
+pub struct Credentials {
+    /// The public half: names the pair.
+    pub access_key: String,
+    /// The secret half: signs requests.
+    pub secret_key: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("access_key", &self.access_key).finish_non_exhaustive()
+    }
+}
+
+/// What can be set of a gateway.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The region it says it is in. Requests signed for another one are served all the same.
+    pub region: String,
+    /// Who may send requests; all others are refused.
+    pub credentials: Vec<Credentials>,
+    /// Where given, requests to `BUCKET.domain` are for that bucket (virtual-hosted style); else only paths name
+    /// buckets.
+    pub domain: Option<String>,
+    /// Limits on what clients may do.
+    pub limits: Limits,
+}
+
+/// Limits on what clients may do.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections at a time; further ones wait to be accepted.
+    pub connections_max: usize,
+    /// How long a connection may take to send a request's head, or be idle before one.
+    pub head_timeout: Duration,
+    /// How long a connection may go without a byte in the direction that is due.
+    pub stall_timeout: Duration,
+    /// How long requests have to finish at shutdown.
+    pub shutdown_grace: Duration,
+    /// The largest object of one PUT, and the largest part.
+    pub put_bytes_max: u64,
+    /// The least size of a part other than the last.
+    pub part_bytes_min: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { region: "us-east-1".to_owned(), credentials: Vec::new(), domain: None, limits: Limits::default() }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 1024,
+            head_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(60),
+            shutdown_grace: Duration::from_secs(20),
+            put_bytes_max: 5 << 30,
+            part_bytes_min: 5 << 20,
+        }
+    }
+}
+
+/// The largest object in parts: S3's 10,000 parts of at most 5 GiB, capped at 50 TB.
+pub(crate) const OBJECT_BYTES_MAX: u64 = 50_000_000_000_000;
+/// Part numbers are 1 to this.
+pub(crate) const PARTS_MAX: u32 = 10_000;
+/// Keys, parts and uploads in one page of a listing, and keys in one `DeleteObjects`.
+pub(crate) const PAGE_MAX: usize = 1000;
+/// Names and values of user metadata together.
+pub(crate) const USER_METADATA_BYTES_MAX: usize = 2048;
+/// A request's headers together.
+pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Headers of a request.
+pub(crate) const HEADERS_MAX: usize = 100;
+/// A request's target: a key of 1,024 bytes, each escaped, with a presigned query.
+pub(crate) const TARGET_BYTES_MAX: usize = 16 << 10;
+/// A body that is XML: 10,000 parts with their checksums.
+pub(crate) const XML_BYTES_MAX: usize = 4 << 20;
+/// A signed chunk of a streamed body, which is held until its signature is checked.
+pub(crate) const SIGNED_CHUNK_BYTES_MAX: u64 = 8 << 20;
+/// Bytes handed to and asked from the store at a time.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;

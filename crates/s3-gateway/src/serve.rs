@@ -1,0 +1,241 @@
+//! Connections: accepting, limits, and an orderly end.
+
+#![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, SERVER};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use s3s::auth::SimpleAuth;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, HttpError, S3Error};
+use shingle_store_api::ObjectStore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::digests::Digests;
+use crate::guard;
+use crate::host::Domain;
+use crate::metrics::GatewayMetrics;
+use crate::options::{HEADERS_MAX, Limits, Options, PIECE_BYTES, XML_BYTES_MAX};
+use crate::request_body::{Fate, RequestBody};
+use crate::service::Service;
+use crate::stall::Socket;
+use crate::xml;
+
+/// The bytes a connection's read buffer may grow to: half a piece, so that few reads fill one.
+const READ_BUFFER_BYTES: usize = PIECE_BYTES / 2;
+/// How long to wait after the operating system refused a connection (no descriptors left, most often).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A gateway to a store.
+#[derive(Clone)]
+pub struct Gateway {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    service: S3Service,
+    limits: Limits,
+    metrics: Arc<GatewayMetrics>,
+    requests: AtomicU64,
+}
+
+/// How serving ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Connections that had not finished their request when the grace was over, and were cut.
+    pub cut: usize,
+}
+
+impl Gateway {
+    /// A gateway to `store`.
+    ///
+    /// # Errors
+    /// `InvalidInput` where the domain is none.
+    pub fn new(store: Arc<dyn ObjectStore>, options: Options) -> io::Result<Self> {
+        let mut auth = SimpleAuth::new();
+        for pair in options.credentials {
+            auth.register(pair.access_key, pair.secret_key.into());
+        }
+        let mut config = S3Config::default();
+        config.xml_max_body_size = XML_BYTES_MAX;
+        // Forms are refused before; nothing of one may be collected in any case.
+        config.post_object_max_file_size = 0;
+        let mut builder = S3ServiceBuilder::new(Service::new(store, options.region, options.limits.clone()));
+        builder.set_auth(auth);
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+        if let Some(domain) = options.domain {
+            let host = Domain::new(&domain)
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{domain} is no domain name")))?;
+            builder.set_host(host);
+        }
+        let inner = Inner {
+            service: builder.build(),
+            limits: options.limits,
+            metrics: Arc::default(),
+            requests: AtomicU64::new(0),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> Arc<GatewayMetrics> {
+        self.inner.metrics.clone()
+    }
+
+    /// Serves connections of `listener` until `shutdown` completes; then lets requests under way finish, for at most
+    /// the grace of [`Limits`], and returns. Runs on the tokio runtime it is called in, which must have its timer and
+    /// its network driver on.
+    pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Served {
+        let slots = Arc::new(Semaphore::new(self.inner.limits.connections_max));
+        let (stop, stopped) = watch::channel(false);
+        let mut connections = JoinSet::new();
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            let accepting = async {
+                let slot = slots.clone().acquire_owned().await;
+                (slot, listener.accept().await)
+            };
+            let (slot, accepted) = tokio::select! {
+                () = &mut shutdown => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = accepting => accepted,
+            };
+            match accepted {
+                Ok((socket, _)) => {
+                    let connection = self.inner.clone().connection(socket, stopped.clone());
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(slot);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!("a connection could not be accepted: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        // The receivers are the connections; there may be none.
+        let _ = stop.send(true);
+        let finish = async { while connections.join_next().await.is_some() {} };
+        let in_time = tokio::time::timeout(self.inner.limits.shutdown_grace, finish).await.is_ok();
+        let cut = if in_time { 0 } else { connections.len() };
+        connections.shutdown().await;
+        Served { cut }
+    }
+}
+
+impl Inner {
+    async fn connection(self: Arc<Self>, socket: TcpStream, mut stopped: watch::Receiver<bool>) {
+        self.metrics.connections_accepted.fetch_add(1, Relaxed);
+        let _open = Gauge::raise(&self.metrics, |metrics| &metrics.connections_open);
+        // Answers are written whole; waiting to join small ones only adds latency.
+        let _ = socket.set_nodelay(true);
+        let io = TokioIo::new(Socket::new(socket, self.limits.stall_timeout, self.metrics.clone()));
+        let inner = self.clone();
+        let service = service_fn(move |request| {
+            let inner = inner.clone();
+            async move { inner.answer(request).await }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head_timeout)
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(READ_BUFFER_BYTES)
+            .serve_connection(io, service);
+        let mut connection = std::pin::pin!(connection);
+        let result = tokio::select! {
+            result = &mut connection => result,
+            // Its sender gone is an end, too.
+            () = async { drop(stopped.wait_for(|stopped| *stopped).await) } => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!("a connection broke off: {error}");
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, HttpError> {
+        let began = Instant::now();
+        let _in_flight = Gauge::raise(&self.metrics, |metrics| &metrics.requests_in_flight);
+        let number = self.requests.fetch_add(1, Relaxed);
+        let (method, target) = (request.method().clone(), request.uri().path().to_owned());
+        let fate = Fate::default();
+        let awaits_continue = request.headers().contains_key(EXPECT);
+        let mut response = self.respond(request, fate.clone()).await?;
+        fate.drain(awaits_continue).await;
+
+        if response.status() == StatusCode::NOT_MODIFIED {
+            *response.body_mut() = Body::empty();
+            response.headers_mut().remove(CONTENT_TYPE);
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
+        if let Some(escaped) = response.body().bytes().as_deref().and_then(|body| of_xml(&response, body)) {
+            // The length is the body's, which hyper asks it for.
+            response.headers_mut().remove(CONTENT_LENGTH);
+            *response.body_mut() = Body::from(escaped);
+        }
+        let headers = response.headers_mut();
+        headers.insert(SERVER, HeaderValue::from_static("Shingle"));
+        if let Ok(id) = HeaderValue::from_str(&format!("{number:016X}")) {
+            headers.insert("x-amz-request-id", id);
+        }
+        self.metrics.answered(&method, response.status(), began.elapsed());
+        tracing::debug!(%method, target, status = response.status().as_u16(), number, "answered");
+        Ok(response)
+    }
+
+    async fn respond(&self, request: Request<Incoming>, fate: Fate) -> Result<Response<Body>, HttpError> {
+        let (head, incoming) = request.into_parts();
+        let framing = guard::framing(&head.headers);
+        let mut body = RequestBody::new(incoming, framing, self.limits.stall_timeout, fate.clone());
+        match guard::check(&head).and_then(|()| Digests::of_request(&head)) {
+            Ok(digests) => body.check(digests),
+            Err(error) => return refuse(error),
+        }
+        let body = if http_body::Body::is_end_stream(&body) { Body::empty() } else { Body::http_body_unsync(body) };
+        let response = self.service.call(Request::from_parts(head, body)).await;
+        fate.wrong().map_or(response, refuse)
+    }
+}
+
+fn of_xml(response: &Response<Body>, body: &[u8]) -> Option<Vec<u8>> {
+    let kind = response.headers().get(CONTENT_TYPE)?;
+    // An object may be of any type; the answers of a GET of one have an ETag.
+    (kind == "application/xml" && !response.headers().contains_key(ETAG)).then(|| xml::escape_controls(body))?
+}
+
+fn refuse(error: S3Error) -> Result<Response<Body>, HttpError> {
+    error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+}
+
+/// One more while it lives.
+struct Gauge<'a>(&'a AtomicU64);
+
+impl<'a> Gauge<'a> {
+    fn raise(metrics: &'a GatewayMetrics, which: impl Fn(&GatewayMetrics) -> &AtomicU64) -> Self {
+        let gauge = which(metrics);
+        gauge.fetch_add(1, Relaxed);
+        Self(gauge)
+    }
+}
+
+impl Drop for Gauge<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}

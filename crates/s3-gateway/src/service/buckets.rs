@@ -1,0 +1,79 @@
+//! Buckets.
+
+use s3s::dto::*;
+use s3s::{S3Request, S3Result, s3_error};
+
+use super::{Service, owner};
+use crate::errors;
+use crate::headers::timestamp_s;
+use crate::options::PAGE_MAX;
+
+/// The region that `GetBucketLocation` writes as an empty string, for reasons of S3's history.
+const REGION_UNNAMED: &str = "us-east-1";
+
+impl Service {
+    pub(super) async fn create_bucket(&self, request: S3Request<CreateBucketInput>) -> S3Result<CreateBucketOutput> {
+        let input = request.input;
+        if input.object_lock_enabled_for_bucket == Some(true) {
+            return Err(s3_error!(NotImplemented, "object lock is not served"));
+        }
+        let asked = input.create_bucket_configuration.and_then(|configuration| configuration.location_constraint);
+        if let Some(region) = asked.filter(|region| region.as_str() != self.region) {
+            let (asked, ours) = (region.as_str(), &self.region);
+            return Err(s3_error!(
+                IllegalLocationConstraintException,
+                "the location constraint {asked} is not this server's region, {ours}"
+            ));
+        }
+        self.store.create_bucket(&input.bucket).await.map_err(errors::of_store)?;
+        Ok(CreateBucketOutput { location: Some(format!("/{}", input.bucket)) })
+    }
+
+    pub(super) async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> S3Result<DeleteBucketOutput> {
+        self.store.delete_bucket(&request.input.bucket).await.map_err(errors::of_store)?;
+        Ok(DeleteBucketOutput::default())
+    }
+
+    pub(super) async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> S3Result<HeadBucketOutput> {
+        self.store.bucket(&request.input.bucket).await.map_err(errors::of_store)?;
+        Ok(HeadBucketOutput { bucket_region: Some(self.region.clone()), ..HeadBucketOutput::default() })
+    }
+
+    pub(super) async fn get_bucket_location(
+        &self,
+        request: S3Request<GetBucketLocationInput>,
+    ) -> S3Result<GetBucketLocationOutput> {
+        self.store.bucket(&request.input.bucket).await.map_err(errors::of_store)?;
+        let named = (self.region != REGION_UNNAMED).then(|| self.region.clone());
+        Ok(GetBucketLocationOutput { location_constraint: named.map(BucketLocationConstraint::from) })
+    }
+
+    pub(super) async fn list_buckets(&self, request: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
+        let input = request.input;
+        let prefix = input.prefix.clone().unwrap_or_default();
+        let limit = match input.max_buckets {
+            None => usize::MAX,
+            Some(given) => usize::try_from(given)
+                .ok()
+                .filter(|limit| (1..=10 * PAGE_MAX).contains(limit))
+                .ok_or_else(|| s3_error!(InvalidArgument, "max-buckets must be 1 to 10000"))?,
+        };
+        let after = input.continuation_token.unwrap_or_default();
+        let mut found = self.store.list_buckets().await.map_err(errors::of_store)?;
+        found.retain(|bucket| bucket.name.starts_with(&prefix) && bucket.name > after);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = more.then(|| found.last().map(|bucket| bucket.name.clone())).flatten();
+        let buckets = found.into_iter().map(|bucket| Bucket {
+            bucket_region: Some(self.region.clone()),
+            creation_date: Some(timestamp_s(bucket.created_unix_s)),
+            name: Some(bucket.name),
+        });
+        Ok(ListBucketsOutput {
+            buckets: Some(buckets.collect()),
+            continuation_token: next,
+            owner: Some(owner()),
+            prefix: input.prefix,
+        })
+    }
+}

@@ -1,0 +1,274 @@
+//! Listings of keys, and of uploads.
+
+use s3s::dto::*;
+use s3s::{S3Request, S3Result, s3_error};
+use shingle_store_api::{ListRequest, Listing, ObjectInfo, UploadId, UploadInfo};
+
+use super::{Service, owner};
+use crate::headers::timestamp;
+use crate::options::PAGE_MAX;
+use crate::{checksums, errors, percent};
+
+/// How keys are written in an answer.
+#[derive(Clone, Copy)]
+struct Writing {
+    escaped: bool,
+}
+
+impl Writing {
+    fn of(encoding: Option<&EncodingType>) -> S3Result<Self> {
+        match encoding.map(EncodingType::as_str) {
+            None => Ok(Self { escaped: false }),
+            Some("url") => Ok(Self { escaped: true }),
+            Some(other) => Err(s3_error!(InvalidArgument, "Invalid Encoding Method specified in Request: {other}")),
+        }
+    }
+
+    fn text(self, text: &str) -> String {
+        if self.escaped { percent::encode(text) } else { text.to_owned() }
+    }
+
+    fn given(self, text: Option<&String>) -> Option<String> {
+        text.map(|text| self.text(text))
+    }
+
+    fn object(self, info: &ObjectInfo, with_owner: bool) -> Object {
+        let checksum = checksums::stored(&info.metadata);
+        Object {
+            checksum_algorithm: checksum.map(|(algorithm, _)| vec![algorithm.name().to_owned().into()]),
+            checksum_type: checksum.and_then(|_| info.metadata.get(checksums::TYPE_NAME).cloned().map(Into::into)),
+            e_tag: Some(ETag::Strong(info.etag.clone())),
+            key: Some(self.text(&info.key)),
+            last_modified: Some(timestamp(info.modified_unix_ns)),
+            owner: with_owner.then(owner),
+            restore_status: None,
+            size: i64::try_from(info.size).ok(),
+            storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+        }
+    }
+
+    fn prefixes(self, prefixes: &[String]) -> Vec<CommonPrefix> {
+        prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(self.text(prefix)) }).collect()
+    }
+}
+
+/// How many items a page takes.
+fn page(asked: Option<i32>, name: &str) -> S3Result<usize> {
+    let Some(asked) = asked else { return Ok(PAGE_MAX) };
+    let asked = usize::try_from(asked).map_err(|_| s3_error!(InvalidArgument, "{name} cannot be negative"))?;
+    Ok(asked.min(PAGE_MAX))
+}
+
+/// A continuation token: the place to go on from, in a form that no client takes for a key.
+fn token(after: &str) -> String {
+    base64_simd::URL_SAFE_NO_PAD.encode_to_string(after)
+}
+
+fn place(token: &str) -> S3Result<String> {
+    let bytes = base64_simd::URL_SAFE_NO_PAD.decode_to_vec(token).ok();
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    text.ok_or_else(|| s3_error!(InvalidArgument, "The continuation token provided is incorrect"))
+}
+
+impl Service {
+    async fn list(&self, bucket: &str, request: ListRequest) -> S3Result<Listing> {
+        if request.limit == 0 {
+            // S3 answers that nothing is cut off, since it was asked for nothing.
+            self.store.bucket(bucket).await.map_err(errors::of_store)?;
+            return Ok(Listing::default());
+        }
+        self.store.list(bucket, request).await.map_err(errors::of_store)
+    }
+
+    pub(super) async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> S3Result<ListObjectsOutput> {
+        let input = request.input;
+        let writing = Writing::of(input.encoding_type.as_ref())?;
+        let limit = page(input.max_keys, "max-keys")?;
+        let asked = ListRequest {
+            prefix: input.prefix.clone().unwrap_or_default(),
+            delimiter: input.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
+            after: input.marker.clone().filter(|marker| !marker.is_empty()),
+            limit,
+        };
+        let found = self.list(&input.bucket, asked).await?;
+        Ok(ListObjectsOutput {
+            common_prefixes: Some(writing.prefixes(&found.common_prefixes)),
+            contents: Some(found.objects.iter().map(|info| writing.object(info, true)).collect()),
+            delimiter: writing.given(input.delimiter.as_ref()),
+            is_truncated: Some(found.next.is_some()),
+            marker: Some(writing.text(input.marker.as_deref().unwrap_or_default())),
+            max_keys: i32::try_from(limit).ok(),
+            name: Some(input.bucket),
+            next_marker: writing.given(found.next.as_ref()),
+            prefix: Some(writing.text(input.prefix.as_deref().unwrap_or_default())),
+            encoding_type: input.encoding_type,
+            request_charged: None,
+        })
+    }
+
+    pub(super) async fn list_objects_v2(
+        &self,
+        request: S3Request<ListObjectsV2Input>,
+    ) -> S3Result<ListObjectsV2Output> {
+        let input = request.input;
+        let writing = Writing::of(input.encoding_type.as_ref())?;
+        let limit = page(input.max_keys, "max-keys")?;
+        let after = match &input.continuation_token {
+            Some(token) => Some(place(token)?),
+            None => input.start_after.clone().filter(|after| !after.is_empty()),
+        };
+        let asked = ListRequest {
+            prefix: input.prefix.clone().unwrap_or_default(),
+            delimiter: input.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
+            after,
+            limit,
+        };
+        let found = self.list(&input.bucket, asked).await?;
+        let with_owner = input.fetch_owner == Some(true);
+        Ok(ListObjectsV2Output {
+            key_count: i32::try_from(found.objects.len() + found.common_prefixes.len()).ok(),
+            common_prefixes: Some(writing.prefixes(&found.common_prefixes)),
+            contents: Some(found.objects.iter().map(|info| writing.object(info, with_owner)).collect()),
+            continuation_token: input.continuation_token,
+            delimiter: writing.given(input.delimiter.as_ref()),
+            is_truncated: Some(found.next.is_some()),
+            max_keys: i32::try_from(limit).ok(),
+            name: Some(input.bucket),
+            next_continuation_token: found.next.as_deref().map(token),
+            prefix: Some(writing.text(input.prefix.as_deref().unwrap_or_default())),
+            start_after: writing.given(input.start_after.as_ref()),
+            encoding_type: input.encoding_type,
+            request_charged: None,
+        })
+    }
+
+    async fn upload_page(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        delimiter: Option<&str>,
+        mut after: Option<(String, Option<UploadId>)>,
+        limit: usize,
+    ) -> S3Result<UploadPage> {
+        let mut page = UploadPage::default();
+        if limit == 0 {
+            self.store.bucket(bucket).await.map_err(errors::of_store)?;
+            return Ok(page);
+        }
+        let mut last = None;
+        loop {
+            let found = self.store.list_uploads(bucket, prefix, after.clone(), PAGE_MAX).await;
+            let found = found.map_err(errors::of_store)?;
+            for upload in found.uploads {
+                let place = (upload.key.clone(), upload.id);
+                let common = delimiter.and_then(|delimiter| common_prefix(&upload.key, prefix, delimiter));
+                if common.is_none() || common != page.prefixes.last().map(String::as_str) {
+                    if page.uploads.len() + page.prefixes.len() == limit {
+                        return Ok(UploadPage { next: last, ..page });
+                    }
+                    match common {
+                        Some(common) => page.prefixes.push(common.to_owned()),
+                        None => page.uploads.push(upload),
+                    }
+                }
+                last = Some(place);
+            }
+            let next = last.clone().map(|(key, id)| (key, Some(id)));
+            if !found.truncated || next == after {
+                return Ok(page);
+            }
+            after = next;
+        }
+    }
+
+    pub(super) async fn list_multipart_uploads(
+        &self,
+        request: S3Request<ListMultipartUploadsInput>,
+    ) -> S3Result<ListMultipartUploadsOutput> {
+        let input = request.input;
+        let writing = Writing::of(input.encoding_type.as_ref())?;
+        let limit = page(input.max_uploads, "max-uploads")?;
+        let prefix = input.prefix.clone().unwrap_or_default();
+        let delimiter = input.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
+        // An upload's marker means nothing without its key's.
+        let after = match input.key_marker.clone().filter(|marker| !marker.is_empty()) {
+            Some(key) => {
+                let id = input.upload_id_marker.as_deref().filter(|id| !id.is_empty());
+                let id = id.map(|id| {
+                    id.parse::<UploadId>().map_err(|_| s3_error!(InvalidArgument, "Invalid uploadId marker"))
+                });
+                Some((key, id.transpose()?))
+            }
+            None => None,
+        };
+        let found = self.upload_page(&input.bucket, &prefix, delimiter, after, limit).await?;
+        let uploads = found.uploads.iter().map(|upload| MultipartUpload {
+            checksum_algorithm: upload.metadata.get(checksums::ALGORITHM_NAME).cloned().map(Into::into),
+            checksum_type: upload.metadata.get(checksums::TYPE_NAME).cloned().map(Into::into),
+            initiated: Some(timestamp(upload.initiated_unix_ns)),
+            initiator: Some(Initiator { display_name: owner().display_name, id: owner().id }),
+            key: Some(writing.text(&upload.key)),
+            owner: Some(owner()),
+            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+            upload_id: Some(upload.id.to_string()),
+        });
+        let uploads: Vec<_> = uploads.collect();
+        let (next_key, next_id) = match &found.next {
+            Some((key, id)) => (Some(writing.text(key)), Some(id.to_string())),
+            None => (None, None),
+        };
+        Ok(ListMultipartUploadsOutput {
+            common_prefixes: Some(writing.prefixes(&found.prefixes)),
+            delimiter: writing.given(input.delimiter.as_ref()),
+            is_truncated: Some(found.next.is_some()),
+            key_marker: Some(writing.text(input.key_marker.as_deref().unwrap_or_default())),
+            max_uploads: i32::try_from(limit).ok(),
+            next_key_marker: next_key,
+            next_upload_id_marker: next_id,
+            prefix: Some(writing.text(&prefix)),
+            upload_id_marker: input.upload_id_marker,
+            uploads: Some(uploads),
+            bucket: Some(input.bucket),
+            encoding_type: input.encoding_type,
+            request_charged: None,
+        })
+    }
+}
+
+/// One page of uploads and of prefixes they share.
+#[derive(Default)]
+struct UploadPage {
+    uploads: Vec<UploadInfo>,
+    prefixes: Vec<String>,
+    /// The last upload on the page or below its last prefix, if there is more.
+    next: Option<(String, UploadId)>,
+}
+
+/// `key` up to and with the first delimiter behind the prefix.
+fn common_prefix<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
+    let rest = key.strip_prefix(prefix)?;
+    let end = prefix.len() + rest.find(delimiter)? + delimiter.len();
+    key.get(..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_leads_back_to_its_place() {
+        for text in ["", "a/b", "ü\u{10ffff}\n"] {
+            assert_eq!(place(&token(text)).unwrap(), text);
+        }
+        assert!(place("???").is_err());
+        assert!(place(&base64_simd::URL_SAFE_NO_PAD.encode_to_string([0xff, 0xfe])).is_err());
+    }
+
+    #[test]
+    fn a_common_prefix_ends_with_its_delimiter() {
+        assert_eq!(common_prefix("a/b/c", "", "/"), Some("a/"));
+        assert_eq!(common_prefix("a/b/c", "a/", "/"), Some("a/b/"));
+        assert_eq!(common_prefix("a/bc", "a/b", "/"), None);
+        assert_eq!(common_prefix("üaüb", "", "üb"), Some("üaüb"));
+    }
+}

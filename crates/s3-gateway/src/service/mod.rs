@@ -1,0 +1,108 @@
+//! What S3's operations mean on a store. One file a group; this one only hands over.
+//!
+//! Operations that are not here answer `NotImplemented`, by `s3s`.
+
+mod buckets;
+mod copy;
+mod delete;
+mod listing;
+mod read;
+mod unset;
+mod uploads;
+mod write;
+
+use std::sync::Arc;
+
+use s3s::dto::*;
+use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
+use shingle_store_api::{Condition, ObjectStore};
+
+use crate::options::Limits;
+
+/// The owner that listings name: whoever has the keys.
+const OWNER: &str = "shingle";
+
+/// The operations.
+pub(crate) struct Service {
+    store: Arc<dyn ObjectStore>,
+    region: String,
+    limits: Limits,
+}
+
+impl Service {
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, region: String, limits: Limits) -> Self {
+        Self { store, region, limits }
+    }
+}
+
+fn owner() -> Owner {
+    Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
+}
+
+/// What must hold for a write, as its headers say.
+///
+/// # Errors
+/// `NotImplemented` for `If-None-Match` with an ETag, which S3 does not have either.
+fn write_condition(if_match: Option<&IfMatch>, if_none_match: Option<&IfNoneMatch>) -> S3Result<Condition> {
+    if if_none_match.is_some_and(|condition| !condition.is_any()) {
+        return Err(s3_error!(NotImplemented, "If-None-Match of a write can only be *"));
+    }
+    let etag = if_match.map(|condition| condition.as_etag().map_or("*", ETag::value).to_owned());
+    Ok(Condition { absent: if_none_match.is_some(), etag })
+}
+
+/// Nothing is versioned: an object has the one version `null`.
+fn only_version(version: Option<&str>) -> S3Result<()> {
+    match version {
+        None | Some("null" | "") => Ok(()),
+        Some(version) => Err(s3_error!(NoSuchVersion, "objects have no versions, so none is {version}")),
+    }
+}
+
+type Answer<T> = S3Result<S3Response<T>>;
+
+macro_rules! operations {
+    ($($name:ident: $input:ty => $output:ty;)*) => {
+        #[async_trait::async_trait]
+        impl S3 for Service {
+            $(async fn $name(&self, request: S3Request<$input>) -> Answer<$output> {
+                self.$name(request).await.map(S3Response::new)
+            })*
+        }
+    };
+}
+
+operations! {
+    create_bucket: CreateBucketInput => CreateBucketOutput;
+    delete_bucket: DeleteBucketInput => DeleteBucketOutput;
+    head_bucket: HeadBucketInput => HeadBucketOutput;
+    list_buckets: ListBucketsInput => ListBucketsOutput;
+    get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput;
+
+    put_object: PutObjectInput => PutObjectOutput;
+    copy_object: CopyObjectInput => CopyObjectOutput;
+    get_object: GetObjectInput => GetObjectOutput;
+    head_object: HeadObjectInput => HeadObjectOutput;
+    get_object_attributes: GetObjectAttributesInput => GetObjectAttributesOutput;
+    delete_object: DeleteObjectInput => DeleteObjectOutput;
+    delete_objects: DeleteObjectsInput => DeleteObjectsOutput;
+    list_objects: ListObjectsInput => ListObjectsOutput;
+    list_objects_v2: ListObjectsV2Input => ListObjectsV2Output;
+
+    create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput;
+    upload_part: UploadPartInput => UploadPartOutput;
+    upload_part_copy: UploadPartCopyInput => UploadPartCopyOutput;
+    list_parts: ListPartsInput => ListPartsOutput;
+    list_multipart_uploads: ListMultipartUploadsInput => ListMultipartUploadsOutput;
+    complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput;
+    abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput;
+
+    get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput;
+    get_bucket_tagging: GetBucketTaggingInput => GetBucketTaggingOutput;
+    get_bucket_policy: GetBucketPolicyInput => GetBucketPolicyOutput;
+    get_bucket_cors: GetBucketCorsInput => GetBucketCorsOutput;
+    get_bucket_lifecycle_configuration: GetBucketLifecycleConfigurationInput => GetBucketLifecycleConfigurationOutput;
+    get_bucket_encryption: GetBucketEncryptionInput => GetBucketEncryptionOutput;
+    get_object_lock_configuration: GetObjectLockConfigurationInput => GetObjectLockConfigurationOutput;
+    get_object_tagging: GetObjectTaggingInput => GetObjectTaggingOutput;
+}

@@ -1,0 +1,110 @@
+//! The admin listener: `/metrics` and `/healthz`, without authentication, so meant for loopback.
+
+#![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use shingle_object_store::{ObjectStats, ObjectStoreClient};
+use shingle_s3_gateway::GatewayMetrics;
+use shingle_store_api::{ObjectStore, StoreUsage};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::drive::Drive;
+use crate::metrics;
+
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 16;
+/// How long a client may take with a request's head, and the object store with an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is watched.
+pub(crate) struct Watched {
+    pub(crate) gateway: Arc<GatewayMetrics>,
+    pub(crate) store: ObjectStoreClient,
+    pub(crate) drives: Arc<Vec<Drive>>,
+}
+
+/// Serves until it is dropped.
+pub(crate) async fn serve(listener: TcpListener, watched: Arc<Watched>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        while connections.try_join_next().is_some() {}
+        let socket = match listener.accept().await {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                tracing::warn!("an admin connection could not be accepted: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let watched = watched.clone();
+        connections.spawn(async move {
+            let service = service_fn(move |request| answer(request, watched.clone()));
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
+            if let Err(error) = http.serve_connection(TokioIo::new(socket), service).await {
+                tracing::debug!("an admin connection broke off: {error}");
+            }
+            drop(place);
+        });
+    }
+}
+
+async fn answer(request: Request<Incoming>, watched: Arc<Watched>) -> Result<Response<Text>, Infallible> {
+    let (status, text) = match (request.method(), request.uri().path()) {
+        (&Method::GET, "/metrics") => {
+            (StatusCode::OK, metrics::render(&watched.gateway, ask(&watched.store).await, &watched.drives))
+        }
+        (&Method::GET, "/healthz") => match ask(&watched.store).await {
+            Some(_) => (StatusCode::OK, "ok\n".to_owned()),
+            None => (StatusCode::SERVICE_UNAVAILABLE, "the object store does not answer\n".to_owned()),
+        },
+        (&Method::GET, _) => (StatusCode::NOT_FOUND, "there are /metrics and /healthz\n".to_owned()),
+        _ => (StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned()),
+    };
+    let mut response = Response::new(Text(Some(Bytes::from(text))));
+    *response.status_mut() = status;
+    let kind = header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+async fn ask(store: &ObjectStoreClient) -> Option<(ObjectStats, StoreUsage)> {
+    let asking = async { Some((store.stats().await.ok()?, store.usage().await.ok()?)) };
+    tokio::time::timeout(PATIENCE, asking).await.ok()?
+}
+
+/// An answer's body, whole.
+struct Text(Option<Bytes>);
+
+impl Body for Text {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}

@@ -1,0 +1,294 @@
+//! What can be set, in one TOML file. An unknown or ill-typed field is an error that names its line.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::de::{Deserialize, Deserializer, Error as _};
+use shingle_base::{BLOCK_SIZE, Blocks, ByteSize};
+use shingle_zoned::Geometry;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A server's configuration.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where S3 clients connect.
+    pub listen: SocketAddr,
+    /// The data directory: index, keys, and what is known of the drives.
+    pub data: PathBuf,
+    /// The region the server says it is in.
+    pub region: String,
+    /// Where given, buckets are also found at `BUCKET.domain`.
+    pub domain: Option<String>,
+    /// What is logged: a level, or levels by module, such as `info,shingle_object_store=debug`.
+    pub log: String,
+    /// Where `/metrics` and `/healthz` are served, without authentication; nowhere if not given.
+    pub admin: Option<SocketAddr>,
+    /// Start although drives are missing: their objects give errors, the others work.
+    pub allow_missing_drives: bool,
+    /// Memory for reading the index.
+    #[serde(deserialize_with = "size")]
+    pub index_cache: u64,
+    /// The drives; two emulated ones in the data directory if there are none.
+    #[serde(rename = "drive")]
+    pub drives: Vec<DriveConfig>,
+    /// Limits on what clients may do.
+    pub limits: LimitsConfig,
+}
+
+/// A drive.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveConfig {
+    /// The file that emulates it. One that is not absolute is looked for in the data directory.
+    pub path: PathBuf,
+    /// The shape it is made with if it is not there; without one, a drive that is not there is an error.
+    pub create: Option<Shape>,
+}
+
+/// The shape of an emulated drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shape {
+    /// Bytes of a zone, a multiple of 4 KiB.
+    #[serde(deserialize_with = "size")]
+    pub zone_size: u64,
+    /// Bytes of a zone that can be written; all of it if not given (ZNS drives have less).
+    #[serde(deserialize_with = "maybe_size")]
+    pub zone_capacity: Option<u64>,
+    /// Number of zones.
+    pub zones: u32,
+    /// How many of them are conventional.
+    pub conventional_zones: u32,
+    /// The most zones that may be open at once.
+    pub open_zones_max: u32,
+    /// The most zones that may be active at once; no limit if not given.
+    pub active_zones_max: Option<u32>,
+}
+
+/// Limits on what clients may do.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Connections at a time; further ones wait.
+    pub connections: usize,
+    /// Seconds a connection may take to send a request's head, or be idle before one.
+    pub head_timeout_s: u64,
+    /// Seconds a connection may go without a byte in the direction that is due.
+    pub stall_timeout_s: u64,
+    /// Seconds that requests under way get to finish when the server stops.
+    pub shutdown_grace_s: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)),
+            data: PathBuf::from("shingle-data"),
+            region: "us-east-1".to_owned(),
+            domain: None,
+            log: "info".to_owned(),
+            admin: None,
+            allow_missing_drives: false,
+            index_cache: 64 << 20,
+            drives: Vec::new(),
+            limits: LimitsConfig::default(),
+        }
+    }
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self { connections: 1024, head_timeout_s: 60, stall_timeout_s: 60, shutdown_grace_s: 20 }
+    }
+}
+
+impl Default for Shape {
+    /// 64 GiB in 256 MiB zones, as HM-SMR drives have them. Space is taken only as it is written.
+    fn default() -> Self {
+        Self {
+            zone_size: 256 << 20,
+            zone_capacity: None,
+            zones: 256,
+            conventional_zones: 4,
+            open_zones_max: 128,
+            active_zones_max: None,
+        }
+    }
+}
+
+impl Shape {
+    /// As the device contract writes it.
+    ///
+    /// # Errors
+    /// `Config` for a shape no drive can have.
+    pub fn geometry(&self) -> Result<Geometry> {
+        let wrong = |text: String| Error::new(ErrorKind::Config, text);
+        let capacity = self.zone_capacity.unwrap_or(self.zone_size);
+        for (name, bytes) in [("zone_size", self.zone_size), ("zone_capacity", capacity)] {
+            if bytes % BLOCK_SIZE as u64 != 0 {
+                return Err(wrong(format!("{name} is {bytes} bytes, which is no multiple of {BLOCK_SIZE}")));
+            }
+        }
+        let blocks = |bytes: u64| Blocks(bytes / BLOCK_SIZE as u64);
+        let mut geometry =
+            Geometry::hm_smr(blocks(self.zone_size), self.zones, self.conventional_zones, self.open_zones_max);
+        geometry.zone_capacity = blocks(capacity);
+        geometry.active_zones_max = self.active_zones_max;
+        geometry.volatile_cache = true;
+        geometry.validate().map_err(|error| wrong(error.to_string()))?;
+        Ok(geometry)
+    }
+}
+
+impl Config {
+    /// Reads a configuration file. A data directory that is not absolute is taken from the directory of the process.
+    ///
+    /// # Errors
+    /// `Config`, with the line; `System` if the file cannot be read.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::system(format_args!("the configuration {}", path.display()), error))?;
+        Self::parse(&text).map_err(|error| Error::new(error.kind, format!("{}: {}", path.display(), error.message)))
+    }
+
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// `Config`, with the line.
+    pub fn parse(text: &str) -> Result<Self> {
+        let config: Self =
+            toml::from_str(text).map_err(|error| Error::new(ErrorKind::Config, error.to_string().trim_end()))?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    fn validate(&self) -> Result<()> {
+        let wrong = |text: String| Err(Error::new(ErrorKind::Config, text));
+        for (index, drive) in self.drives.iter().enumerate() {
+            if self.drives.iter().take(index).any(|other| other.path == drive.path) {
+                return wrong(format!("the drive {} is named twice", drive.path.display()));
+            }
+            if let Some(Err(error)) = drive.create.as_ref().map(Shape::geometry) {
+                return wrong(format!("the drive {} cannot be made: {error}", drive.path.display()));
+            }
+        }
+        if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
+            return wrong(format!("region `{}` is none: letters, digits and dashes", self.region));
+        }
+        if self.limits.connections == 0 {
+            return wrong("limits.connections is 0, which lets nobody in".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The drives with the paths they are found at.
+    pub(crate) fn drives(&self) -> Vec<DriveConfig> {
+        if self.drives.is_empty() {
+            let drive = |number| DriveConfig {
+                path: self.data.join(format!("drive-{number}.zoned")),
+                create: Some(Shape::default()),
+            };
+            return vec![drive(0), drive(1)];
+        }
+        self.drives.iter().map(|drive| DriveConfig { path: self.data.join(&drive.path), ..drive.clone() }).collect()
+    }
+}
+
+/// A number of bytes, or text such as `256 MiB`.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Size {
+        Bytes(u64),
+        Text(String),
+    }
+    match Size::deserialize(deserializer)? {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Text(text) => text.parse::<ByteSize>().map(|size| size.0).map_err(D::Error::custom),
+    }
+}
+
+fn maybe_size<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u64>, D::Error> {
+    size(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_can_be_left_out() {
+        let config = Config::parse("").unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:9000");
+        assert!(config.admin.is_none());
+        let drives = config.drives();
+        assert_eq!(drives.len(), 2);
+        assert_eq!(drives[0].path, Path::new("shingle-data/drive-0.zoned"));
+        assert!(Shape::default().geometry().is_ok());
+    }
+
+    #[test]
+    fn everything_can_be_set() {
+        let text = r#"
+            listen = "[::1]:9000"
+            data = "/srv/shingle"
+            region = "eu-test-1"
+            domain = "s3.test"
+            log = "debug"
+            admin = "127.0.0.1:9001"
+            allow_missing_drives = true
+            index_cache = 1048576
+            [[drive]]
+            path = "a.zoned"
+            [[drive]]
+            path = "/mnt/b.zoned"
+            create = { zone_size = "64 MiB", zone_capacity = "48 MiB", zones = 32, conventional_zones = 0, open_zones_max = 14, active_zones_max = 14 }
+            [limits]
+            connections = 8
+            head_timeout_s = 1
+            stall_timeout_s = 2
+            shutdown_grace_s = 3
+        "#;
+        let config = Config::parse(text).unwrap();
+        let drives = config.drives();
+        assert_eq!(drives[0].path, Path::new("/srv/shingle/a.zoned"));
+        assert_eq!(drives[1].path, Path::new("/mnt/b.zoned"));
+        let geometry = drives[1].create.unwrap().geometry().unwrap();
+        assert_eq!(geometry.zone_capacity.bytes(), 48 << 20);
+        assert_eq!(geometry.active_zones_max, Some(14));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        let cases = [
+            ("listen = \"127.0.0.1:9000\"\nlisten_port = 1", "line 2", "listen_port"),
+            ("\n\nlisten = \"nowhere\"", "line 3", "socket address"),
+            ("index_cache = \"12 parsecs\"", "line 1", "12 parsecs"),
+            ("[[drive]]\npath = \"x\"\ncreate = { zones = 4, colour = 1 }", "line 3", "colour"),
+            ("[limits]\nconnections = \"many\"", "line 2", "many"),
+            ("listen = ", "line 1", ""),
+        ];
+        for (text, line, word) in cases {
+            let error = Config::parse(text).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Config);
+            assert!(error.message.contains(line) && error.message.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let cases = [
+            ("[[drive]]\npath = \"x\"\n[[drive]]\npath = \"x\"", "twice"),
+            ("[[drive]]\npath = \"x\"\ncreate = { zone_size = 5000 }", "multiple"),
+            ("[[drive]]\npath = \"x\"\ncreate = { zones = 2, conventional_zones = 3 }", "more conventional"),
+            ("region = \"a b\"", "region"),
+            ("limits = { connections = 0 }", "nobody"),
+        ];
+        for (text, word) in cases {
+            let error = Config::parse(text).unwrap_err();
+            assert!(error.message.contains(word), "{text}: {error}");
+        }
+    }
+}

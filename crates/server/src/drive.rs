@@ -1,0 +1,147 @@
+//! A drive's owner: a thread that has the device and its chunk store to itself.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use shingle_base::StoreId;
+use shingle_chunk_store::{ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Options, StoreStat};
+use shingle_record::SuperblockError;
+use shingle_runtime::Runtime;
+use shingle_zoned::{CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, ZonedDevice};
+use tokio::sync::oneshot;
+
+use crate::config::DriveConfig;
+use crate::error::{Error, ErrorKind, Result};
+use crate::thread;
+
+/// Requests that wait between the object store and a drive.
+const QUEUE_DEPTH: usize = 256;
+/// How old the figures may be that metrics show.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a drive's owner last said of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) space: StoreStat,
+    pub(crate) counters: Counters,
+    pub(crate) gc: GcStatus,
+}
+
+/// A drive whose owner runs.
+pub(crate) struct Drive {
+    pub(crate) path: PathBuf,
+    pub(crate) store: StoreId,
+    /// Dropped when the object store has it: the owner ends with its last client.
+    pub(crate) client: Option<ChunkClient>,
+    pub(crate) chunks: u64,
+    pub(crate) sample: Arc<Mutex<Sample>>,
+    /// Completes when the owner has ended.
+    pub(crate) ended: oneshot::Receiver<()>,
+}
+
+/// What the owner says once the store is open.
+struct Opened {
+    store: StoreId,
+    client: ChunkClient,
+    chunks: u64,
+    sample: Arc<Mutex<Sample>>,
+}
+
+/// Starts a drive's owner and waits until its store is open. A drive that is not there is made if the configuration
+/// says how, and one without a store is formatted, unless this data directory has used it (`known`).
+///
+/// # Errors
+/// `Drive`, `NewerVersion`, `InUse`, `System`.
+pub(crate) async fn start(config: DriveConfig, number: usize, known: Option<StoreId>) -> Result<Drive> {
+    let (tell, told) = oneshot::channel();
+    let path = config.path.clone();
+    let owner = move |runtime: Runtime| own(runtime, config, known, tell);
+    let ended = thread::start(&format!("drive-{number}"), owner)?;
+    let lost =
+        |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
+    let Opened { store, client, chunks, sample } = told.await.map_err(lost)??;
+    Ok(Drive { path, store, client: Some(client), chunks, sample, ended })
+}
+
+async fn own(runtime: Runtime, config: DriveConfig, known: Option<StoreId>, tell: oneshot::Sender<Result<Opened>>) {
+    let path = config.path.clone();
+    let store = match open(&runtime, config, known).await {
+        Ok(store) => Rc::new(store),
+        Err(error) => return drop(tell.send(Err(error))),
+    };
+    let (client, requests) = ChunkClient::channel(QUEUE_DEPTH);
+    let sample = Arc::new(Mutex::new(look(&store)));
+    let opened = Opened { store: store.id(), client, chunks: store.store_stat().chunks, sample: sample.clone() };
+    if tell.send(Ok(opened)).is_err() {
+        return;
+    }
+    drop(runtime.spawn({
+        let (runtime, store) = (runtime.clone(), store.clone());
+        async move {
+            loop {
+                runtime.sleep(SAMPLE_INTERVAL).await;
+                let now = look(&store);
+                *sample.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            }
+        }
+    }));
+    if let Err(error) = store.serve(requests).await {
+        tracing::warn!(drive = %path.display(), %error, "the drive's last checkpoint failed; its next start takes longer");
+    }
+}
+
+fn look(store: &ChunkStore) -> Sample {
+    Sample { space: store.store_stat(), counters: store.counters(), gc: store.gc_status() }
+}
+
+async fn open(runtime: &Runtime, config: DriveConfig, known: Option<StoreId>) -> Result<ChunkStore> {
+    let path = &config.path;
+    let device = device(runtime, &config, known)?;
+    let failed = |error: shingle_chunk_store::Error| {
+        let kind = if error.message.contains("newer") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
+        Error::new(kind, format!("{}: {error}", path.display()))
+    };
+    let (store, report) = match ChunkStore::open(runtime, device.clone(), Options::default()).await {
+        Err(error) if known.is_none() && is_blank(&error) => {
+            ChunkStore::format(runtime, device.clone(), &FormatOptions::default()).await.map_err(failed)?;
+            tracing::info!(drive = %path.display(), "formatted");
+            ChunkStore::open(runtime, device, Options::default()).await.map_err(failed)?
+        }
+        opened => opened.map_err(failed)?,
+    };
+    for damage in &report.damage {
+        tracing::error!(drive = %path.display(), chunk = ?damage.chunk, zone = ?damage.zone, "{}", damage.what);
+    }
+    Ok(store)
+}
+
+/// Whether the drive could be read and holds no store of any kind.
+fn is_blank(error: &shingle_chunk_store::Error) -> bool {
+    let source = std::error::Error::source(error);
+    matches!(source.and_then(|source| source.downcast_ref()), Some(SuperblockError::NotFormatted))
+}
+
+fn device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) -> Result<Rc<dyn ZonedDevice>> {
+    let path: &Path = &config.path;
+    let failed = |error: FileDeviceError| {
+        let kind = match &error.kind {
+            FileDeviceErrorKind::NewerVersion(_) => ErrorKind::NewerVersion,
+            FileDeviceErrorKind::InUse => ErrorKind::InUse,
+            _ => ErrorKind::Drive,
+        };
+        Error::new(kind, error.to_string())
+    };
+    if let Some(shape) = &config.create
+        && known.is_none()
+        && !path.exists()
+    {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|error| Error::system(parent.display(), error))?;
+        }
+        FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(failed)?;
+        tracing::info!(drive = %path.display(), zones = shape.zones, "made an emulated drive");
+    }
+    Ok(Rc::new(FileDevice::open(path, runtime).map_err(failed)?))
+}

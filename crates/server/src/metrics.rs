@@ -1,0 +1,191 @@
+//! Figures in the Prometheus text format: a small set, kept by hand. Base units, `_total` on counters.
+
+use std::fmt::{Display, Write};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+use shingle_chunk_store::Forecast;
+use shingle_object_store::ObjectStats;
+use shingle_s3_gateway::{GatewayMetrics, LATENCY_BOUNDS_S};
+use shingle_store_api::StoreUsage;
+
+use crate::drive::{Drive, Sample};
+
+/// The text being written.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.0 += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        // Writing to memory cannot fail.
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, "", value);
+    }
+}
+
+/// All figures. `store` is `None` where the object store gave none.
+pub(crate) fn render(gateway: &GatewayMetrics, store: Option<(ObjectStats, StoreUsage)>, drives: &[Drive]) -> String {
+    let mut text = Text::default();
+    text.single("shingle_up", "gauge", "Whether the object store answers.", u8::from(store.is_some()));
+    render_gateway(&mut text, gateway);
+    if let Some((stats, usage)) = &store {
+        render_objects(&mut text, stats, usage);
+    }
+    render_drives(&mut text, drives);
+    text.0
+}
+
+fn render_gateway(text: &mut Text, gateway: &GatewayMetrics) {
+    let (counter, gauge) = ("counter", "gauge");
+    let get = |value: &std::sync::atomic::AtomicU64| value.load(Relaxed);
+    text.single("shingle_s3_received_bytes_total", counter, "Bytes read from clients.", get(&gateway.received_bytes));
+    text.single("shingle_s3_sent_bytes_total", counter, "Bytes written to clients.", get(&gateway.sent_bytes));
+    text.single("shingle_s3_connections_total", counter, "Connections accepted.", get(&gateway.connections_accepted));
+    text.single("shingle_s3_connections", gauge, "Connections open.", get(&gateway.connections_open));
+    text.single("shingle_s3_requests_in_flight", gauge, "Requests under way.", get(&gateway.requests_in_flight));
+
+    let name = "shingle_s3_requests_total";
+    text.family(name, counter, "Requests answered, by method and class of status.");
+    for (method, figures) in gateway.methods() {
+        for (class, count) in (1..).zip(&figures.answers) {
+            text.sample(name, &format!("method=\"{method}\",status=\"{class}xx\""), get(count));
+        }
+    }
+    let name = "shingle_s3_request_seconds";
+    text.family(name, "histogram", "Time from a request's head to its answer's head.");
+    for (method, figures) in gateway.methods() {
+        let mut sum = 0;
+        let bounds = LATENCY_BOUNDS_S.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        for (bound, count) in bounds.zip(&figures.latency) {
+            sum += get(count);
+            text.sample(&format!("{name}_bucket"), &format!("method=\"{method}\",le=\"{bound}\""), sum);
+        }
+        let labels = format!("method=\"{method}\"");
+        text.sample(&format!("{name}_sum"), &labels, get(&figures.latency_sum_ns) as f64 / 1e9);
+        text.sample(&format!("{name}_count"), &labels, sum);
+    }
+}
+
+fn render_objects(text: &mut Text, stats: &ObjectStats, usage: &StoreUsage) {
+    for (name, help, value) in [
+        ("objects", "Live objects.", usage.objects),
+        ("live_bytes", "Bytes of live objects.", usage.live_bytes),
+        ("capacity_bytes", "Bytes that can be stored in all.", usage.capacity_bytes),
+        ("available_bytes", "Bytes that can be written now or after reclaiming garbage.", usage.available_bytes),
+        ("files", "Files that objects are packed in.", stats.files),
+        ("file_bytes", "Bytes in them.", stats.file_bytes),
+        ("backup_bytes", "Size of the last index backup.", stats.backup_bytes),
+    ] {
+        text.single(&format!("shingle_store_{name}"), "gauge", help, value);
+    }
+    for (name, help, value) in [
+        ("puts", "Objects and parts written.", stats.puts),
+        ("put_bytes", "Their bytes.", stats.put_bytes),
+        ("opens", "Objects opened for reading.", stats.opens),
+        ("deletes", "Objects deleted.", stats.deletes),
+        ("log_bytes", "Bytes appended to the log, GC's included.", stats.entry_bytes),
+        ("append_retries", "Appends that failed and were made again elsewhere.", stats.append_retries),
+        ("no_space", "Writes refused for want of space.", stats.no_space),
+        ("gc_files", "Files that object GC has gone through.", stats.gc_files),
+        ("gc_copied_bytes", "Bytes that object GC has copied.", stats.gc_copied_bytes),
+        ("gc_freed_bytes", "Bytes of files that object GC has deleted.", stats.gc_freed_bytes),
+        ("gc_damaged_files", "Files that object GC could not read wholly.", stats.gc_damaged_files),
+        ("backups", "Index backups written.", stats.backups),
+    ] {
+        text.single(&format!("shingle_store_{name}_total"), "counter", help, value);
+    }
+}
+
+/// A figure of a drive: its name, what it is, and where it is found.
+type Figure = (&'static str, &'static str, fn(&Sample) -> f64);
+
+const GAUGES: [Figure; 8] =
+    [
+        ("capacity_bytes", "Bytes in data zones that can be used.", |s| s.space.capacity_bytes as f64),
+        ("free_bytes", "Bytes in free zones and zones of garbage alone.", |s| s.space.free_bytes as f64),
+        ("garbage_bytes", "Garbage in zones that also hold live data.", |s| s.space.garbage_bytes as f64),
+        ("live_bytes", "Live data, with its headers and padding.", |s| s.space.live_bytes as f64),
+        ("chunks", "Chunks.", |s| s.space.chunks as f64),
+        ("queued_appends", "Appends that wait or are being written.", |s| s.space.queued_appends as f64),
+        ("gc_progress_ratio", "How far GC is with the zone it empties; 0 where it rests.", |s| {
+            if s.gc.victim.is_some() { s.gc.progress } else { 0.0 }
+        }),
+        ("free_zones_end_seconds", "When free zones run out at this rate; +Inf: never, NaN: too early to tell.", |s| {
+            match s.gc.forecast {
+                Forecast::Never => f64::INFINITY,
+                Forecast::Seconds(seconds) => seconds,
+                Forecast::Unknown => f64::NAN,
+            }
+        }),
+    ];
+
+const COUNTERS: [Figure; 11] = [
+    ("appends_total", "Appends acknowledged.", |s| s.counters.appends as f64),
+    ("appended_bytes_total", "Bytes of callers' data written.", |s| s.counters.appended_bytes as f64),
+    ("written_bytes_total", "Bytes written to data zones for callers.", |s| s.counters.written_bytes as f64),
+    ("reads_total", "Reads answered.", |s| s.counters.reads as f64),
+    ("read_bytes_total", "Bytes returned by reads.", |s| s.counters.read_bytes as f64),
+    ("write_errors_total", "Device writes that failed.", |s| s.counters.write_errors as f64),
+    ("corrupt_reads_total", "Reads that found bytes that fail their check.", |s| s.counters.corrupt_reads as f64),
+    ("gc_written_bytes_total", "Bytes that GC wrote.", |s| s.counters.gc_written_bytes as f64),
+    ("gc_zones_total", "Zones that GC emptied.", |s| s.counters.gc_zones as f64),
+    ("zone_resets_total", "Zones reset.", |s| s.counters.resets as f64),
+    ("checkpoints_total", "Checkpoints completed.", |s| s.counters.checkpoints as f64),
+];
+
+fn render_drives(text: &mut Text, drives: &[Drive]) {
+    let sampled: Vec<_> = drives
+        .iter()
+        .map(|drive| {
+            let path = drive.path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let labels = format!("drive=\"{path}\",store=\"{}\"", drive.store);
+            (labels, *drive.sample.lock().unwrap_or_else(PoisonError::into_inner))
+        })
+        .collect();
+    for (kind, figures) in [("gauge", &GAUGES[..]), ("counter", &COUNTERS[..])] {
+        for (name, help, figure) in figures {
+            let name = format!("shingle_drive_{name}");
+            text.family(&name, kind, help);
+            for (labels, sample) in &sampled {
+                let value = figure(sample);
+                // Rust writes infinity as `inf`.
+                let value = if value.is_infinite() { "+Inf".to_owned() } else { value.to_string() };
+                text.sample(&name, labels, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_a_comment_or_a_figure_of_a_declared_family() {
+        let text = render(&GatewayMetrics::default(), Some((ObjectStats::default(), StoreUsage::default())), &[]);
+        let mut families = std::collections::BTreeSet::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(families.insert(name.to_owned()), "{name} is declared twice");
+                assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+            } else if !line.starts_with("# HELP ") {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                value.parse::<f64>().unwrap();
+                let name = series.split('{').next().unwrap();
+                let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+                assert!(families.contains(base.unwrap_or(name)) || families.contains(name), "{line}");
+            }
+        }
+        assert!(families.contains("shingle_store_objects"));
+    }
+}

@@ -1,0 +1,100 @@
+//! The object store's owner: a thread for the engine, on top of the drives' owners.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use shingle_object_store::{
+    Drive, FjallIndex, IndexOrigin, ObjectEngine, ObjectStoreClient, OpenReport, Options, Progress,
+};
+use shingle_runtime::Runtime;
+use tokio::sync::oneshot;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::thread;
+
+/// An object store whose owner runs.
+pub(crate) struct Objects {
+    pub(crate) client: ObjectStoreClient,
+    pub(crate) report: OpenReport,
+    /// Completes when the owner has ended: after [`ObjectStoreClient::close`], or because it failed.
+    pub(crate) ended: oneshot::Receiver<()>,
+}
+
+/// What the engine is opened with.
+pub(crate) struct Setup {
+    pub(crate) index: PathBuf,
+    pub(crate) index_cache_bytes: u64,
+    pub(crate) drives: Vec<Drive>,
+    pub(crate) options: Options,
+    /// Make the index again: with the newest backup, or without.
+    pub(crate) rebuild: Option<bool>,
+}
+
+/// Starts the owner and waits until the store is open.
+///
+/// # Errors
+/// `Store`, with what to do; `System`.
+pub(crate) async fn start(setup: Setup) -> Result<Objects> {
+    let (tell, told) = oneshot::channel();
+    let owner = move |runtime: Runtime| async move {
+        match open(runtime, setup).await {
+            Err(error) => drop(tell.send(Err(error))),
+            Ok((engine, report)) => {
+                if tell.send(Ok((engine.client(), report))).is_ok() {
+                    engine.closed().await;
+                }
+            }
+        }
+    };
+    let ended = thread::start("objects", owner)?;
+    let lost = |_| Error::new(ErrorKind::Store, "the object store's thread ended while it was opened");
+    let (client, report) = told.await.map_err(lost)??;
+    Ok(Objects { client, report, ended })
+}
+
+async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenReport)> {
+    let Setup { index, index_cache_bytes, drives, options, rebuild } = setup;
+    let failed = |error: &dyn std::fmt::Display| {
+        let advice = "nothing is lost with the index: it can be removed, and is made again from the drives";
+        Error::new(ErrorKind::Store, format!("{error} ({advice})"))
+    };
+    let index = FjallIndex::open(&index, index_cache_bytes).map_err(|error| failed(&error))?;
+    let mut told = 0;
+    let progress = move |progress: Progress| {
+        let percent = (progress.bytes_done * 100).checked_div(progress.bytes).unwrap_or(100);
+        if percent >= told + 10 {
+            told = percent;
+            tracing::info!(files = progress.files, files_done = progress.files_done, "reading the drives: {percent} %");
+        }
+    };
+    let (index, progress) = (Arc::new(index), Some(Box::new(progress) as _));
+    let opened = match rebuild {
+        None => ObjectEngine::open(runtime, drives, index, options, progress).await,
+        Some(backup) => ObjectEngine::rebuild_index(runtime, drives, index, options, backup, progress).await,
+    };
+    opened.map_err(|error| Error::new(ErrorKind::Store, error.message))
+}
+
+/// Tells the log what opening found.
+pub(crate) fn log_report(report: &OpenReport) {
+    if let Some(why) = &report.index_refused {
+        tracing::warn!("the index was not used: {why}");
+    }
+    let origin = match report.index {
+        IndexOrigin::New => "new",
+        IndexOrigin::Kept => "kept",
+        IndexOrigin::Backup => "from its backup",
+        IndexOrigin::Scan => "from the drives",
+    };
+    tracing::info!(files = report.files, entries_read = report.entries, bytes_read = report.bytes, "index {origin}");
+    for store in &report.missing_drives {
+        tracing::error!("the drive with store {store} is missing: its objects give errors until it is back");
+    }
+    for damage in &report.damage {
+        let shingle_object_store::Damage { store, file, ordinal, from, to, why } = damage;
+        tracing::error!(%store, file, ordinal, from, to, "damage: {why}");
+    }
+    for bucket in &report.implied_buckets {
+        tracing::warn!(bucket, "the bucket's own entry was lost; it was made again because it holds objects");
+    }
+}

@@ -1,0 +1,193 @@
+//! What a server does with data directories, drives and addresses that are not as they should be.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+
+use shingle_server::{Config, DriveConfig, Error, ErrorKind, Server, Shape};
+
+/// Small enough that a test takes no time, large enough for a store: 64 zones of 1 MiB.
+const SHAPE: Shape = Shape {
+    zone_size: 1 << 20,
+    zone_capacity: None,
+    zones: 64,
+    conventional_zones: 2,
+    open_zones_max: 32,
+    active_zones_max: None,
+};
+
+/// A directory of the test's own, removed when it is done.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("shingle-startup-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn config(data: &Path, drives: &[&Path]) -> Config {
+    let drive = |path: &&Path| DriveConfig { path: path.to_path_buf(), create: Some(SHAPE) };
+    Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        data: data.to_owned(),
+        drives: drives.iter().map(drive).collect(),
+        ..Config::default()
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(work)
+}
+
+async fn refused(config: Config) -> Error {
+    match Server::start(config).await {
+        Err(error) => error,
+        Ok(_) => panic!("the server started"),
+    }
+}
+
+/// Starts, stops, and says which stores its data directory has noted.
+async fn run_once(config: Config) -> String {
+    let notes = config.data.join("drives.toml");
+    Server::start(config).await.unwrap().stop().await;
+    std::fs::read_to_string(notes).unwrap()
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut socket = TcpStream::connect(address).unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_first_start_makes_drives_and_keys_and_a_second_finds_them() {
+    let scratch = Scratch::new("first");
+    let (data, a, b) = (scratch.path("data"), scratch.path("a"), scratch.path("b"));
+    block_on(async {
+        let mut config = config(&data, &[&a, &b]);
+        config.admin = Some(([127, 0, 0, 1], 0).into());
+        let server = Server::start(config.clone()).await.unwrap();
+        assert!(get(server.endpoint(), "/").starts_with("HTTP/1.1 403 "), "an unsigned request");
+        let admin = server.admin().unwrap();
+        assert!(get(admin, "/healthz").starts_with("HTTP/1.1 200 "));
+        let metrics = get(admin, "/metrics");
+        assert!(metrics.contains("\nshingle_up 1\n") && metrics.contains("shingle_drive_free_bytes{"), "{metrics}");
+        assert!(get(admin, "/other").starts_with("HTTP/1.1 404 "));
+
+        let keys = std::fs::read_to_string(server.credentials()).unwrap();
+        let secret = keys.split('"').nth(3).unwrap();
+        let told = server.ready_text();
+        assert!(told.contains(&server.endpoint().to_string()) && !told.contains(secret), "{told}");
+        server.stop().await;
+
+        let noted = std::fs::read_to_string(data.join("drives.toml")).unwrap();
+        assert_eq!(noted.matches("[[drive]]").count(), 2);
+        assert_eq!(run_once(config).await, noted);
+        assert_eq!(std::fs::read_to_string(data.join("credentials.toml")).unwrap(), keys);
+    });
+}
+
+#[test]
+fn a_directory_an_address_and_a_drive_in_use_are_named() {
+    let scratch = Scratch::new("in-use");
+    let (data, other, a, b) = (scratch.path("data"), scratch.path("other"), scratch.path("a"), scratch.path("b"));
+    block_on(async {
+        let server = Server::start(config(&data, &[&a])).await.unwrap();
+        let error = refused(config(&data, &[&a])).await;
+        assert!(error.kind == ErrorKind::InUse && error.message.contains("data directory"), "{error}");
+        let error = refused(config(&other, &[&a])).await;
+        assert!(error.kind == ErrorKind::InUse && error.message.contains("drive is in use"), "{error}");
+        let mut same_port = config(&other, &[&b]);
+        same_port.listen = server.endpoint();
+        let error = refused(same_port).await;
+        assert!(error.kind == ErrorKind::InUse && error.message.contains("address"), "{error}");
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_drive_that_is_gone_is_not_made_anew() {
+    let scratch = Scratch::new("gone");
+    let (data, a, b) = (scratch.path("data"), scratch.path("a"), scratch.path("b"));
+    block_on(async {
+        let noted = run_once(config(&data, &[&a, &b])).await;
+        std::fs::rename(&b, scratch.path("elsewhere")).unwrap();
+        let error = refused(config(&data, &[&a, &b])).await;
+        assert!(error.kind == ErrorKind::Drive && error.message.contains("not made anew"), "{error}");
+        assert!(!b.exists());
+        let error = refused(config(&data, &[&a])).await;
+        assert!(error.kind == ErrorKind::Drive && error.message.contains("allow_missing_drives"), "{error}");
+
+        let moved = scratch.path("elsewhere");
+        let noted_since = run_once(config(&data, &[&a, &moved])).await;
+        assert_eq!(noted_since.matches("store =").count(), 2);
+        assert_ne!(noted_since, noted, "the drive's new path is noted");
+    });
+}
+
+#[test]
+fn a_drive_of_another_data_directory_is_refused_and_left_as_it_was() {
+    let scratch = Scratch::new("foreign");
+    let (data, other, a, b) = (scratch.path("data"), scratch.path("other"), scratch.path("a"), scratch.path("b"));
+    block_on(async {
+        run_once(config(&data, &[&a])).await;
+        let noted = run_once(config(&other, &[&b])).await;
+        let put_something = Server::start(config(&other, &[&b])).await.unwrap();
+        make_bucket(&put_something).await;
+        put_something.stop().await;
+
+        let error = refused(config(&data, &[&a, &b])).await;
+        assert!(error.kind == ErrorKind::Drive && error.message.contains("none of those"), "{error}");
+        assert_eq!(run_once(config(&other, &[&b])).await, noted, "the other server finds its drive");
+    });
+}
+
+/// Something durable on the server's drives.
+async fn make_bucket(server: &Server) {
+    use shingle_store_api::ObjectStore;
+    server.store().create_bucket("first").await.unwrap();
+}
+
+#[test]
+fn what_is_no_drive_is_left_alone() {
+    let scratch = Scratch::new("no-drive");
+    let (data, file) = (scratch.path("data"), scratch.path("letter"));
+    std::fs::write(&file, b"Dear reader").unwrap();
+    block_on(async {
+        let error = refused(config(&data, &[&file])).await;
+        assert!(error.kind == ErrorKind::Drive && error.message.contains("not a Shingle drive"), "{error}");
+    });
+    assert_eq!(std::fs::read(&file).unwrap(), b"Dear reader");
+}
+
+#[test]
+fn a_lost_data_directory_is_made_again_from_the_drives() {
+    let scratch = Scratch::new("lost");
+    let (data, a, b) = (scratch.path("data"), scratch.path("a"), scratch.path("b"));
+    block_on(async {
+        let server = Server::start(config(&data, &[&a, &b])).await.unwrap();
+        make_bucket(&server).await;
+        server.stop().await;
+        std::fs::remove_dir_all(&data).unwrap();
+        let server = Server::start(config(&data, &[&a, &b])).await.unwrap();
+        use shingle_store_api::ObjectStore;
+        let buckets = server.store().list_buckets().await.unwrap();
+        assert_eq!(buckets.iter().map(|bucket| bucket.name.as_str()).collect::<Vec<_>>(), ["first"]);
+        server.stop().await;
+    });
+}

@@ -1,0 +1,115 @@
+//! The test suite of the [`ZonedDevice`](crate::ZonedDevice) contract, which every backend runs.
+//!
+//! A backend says how it makes a device of a given shape, and as far as it can, how it opens one again and how it
+//! lets a zone fail. [`check`] then runs every case on fresh devices and panics at the first broken rule; [`random`]
+//! runs a long random history beside a naive model.
+//!
+//! **Owns** the cases. **Knows nothing of** any backend.
+
+mod limits;
+mod model;
+mod rules;
+mod states;
+
+use bytes::Bytes;
+use futures_util::future::LocalBoxFuture;
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
+
+use crate::device::{ZoneInfo, ZoneState, ZonedDevice};
+use crate::error::{DeviceErrorKind, DeviceResult, Violation};
+use crate::geometry::Geometry;
+
+pub use model::random;
+
+/// A kind of device under test.
+pub trait Backend {
+    /// The device.
+    type Device: ZonedDevice;
+
+    /// A fresh device of this shape (but for `volatile_cache`); `None` if this backend has none such.
+    fn make<'a>(&'a self, geometry: &'a Geometry) -> LocalBoxFuture<'a, Option<Self::Device>>;
+
+    /// Closes the device and opens it again. `None`: this backend cannot.
+    fn reopen(&self, _device: Self::Device) -> LocalBoxFuture<'_, Option<Self::Device>> {
+        Box::pin(async { None })
+    }
+
+    /// Whether `reopen` can work, and leaves open zones open.
+    fn reopens_exactly(&self) -> bool {
+        false
+    }
+
+    /// Puts a zone into the read-only or offline state; returns whether this backend can.
+    fn degrade(&self, _device: &Self::Device, _zone: ZoneId, _state: ZoneState) -> bool {
+        false
+    }
+}
+
+/// Runs every case, and returns how many.
+///
+/// # Panics
+/// At the first rule that the backend breaks.
+pub async fn check<B: Backend>(backend: &B) -> usize {
+    rules::check(backend).await + states::check(backend).await + limits::check(backend).await
+}
+
+/// Zones of 16 blocks, of which 12 can be written; 2 conventional; at most 3 open and 5 active.
+fn small() -> Geometry {
+    Geometry { zone_capacity: Blocks(12), conventional_zones: 2, ..Geometry::zns(Blocks(16), Blocks(12), 10, 3, 5) }
+}
+
+/// A block that carries its number and the round it was written in.
+fn fill(block: &mut [u8], tag: u64) {
+    for (at, word) in block.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&(tag ^ (at as u64) << 48).to_le_bytes());
+    }
+}
+
+/// Blocks with the tags from `tag` on.
+fn blocks(tag: u64, count: u64) -> Bytes {
+    let mut buffer = AlignedBuf::zeroed(Blocks(count));
+    for (tag, block) in (tag..).zip(buffer.chunks_exact_mut(BLOCK_SIZE)) {
+        fill(block, tag);
+    }
+    buffer.freeze()
+}
+
+/// Reads, and checks length and alignment of what comes.
+async fn read(device: &impl ZonedDevice, at: Lba, length: u64) -> DeviceResult<Bytes> {
+    let bytes = device.read(at, Blocks(length)).await?;
+    assert_eq!(bytes.len() as u64, Blocks(length).bytes(), "length of a read at {at}");
+    assert_eq!(bytes.as_ptr().align_offset(BLOCK_SIZE), 0, "alignment of a read at {at}");
+    Ok(bytes)
+}
+
+async fn zone(device: &impl ZonedDevice, zone: ZoneId) -> ZoneInfo {
+    let zones = device.report(zone, 1).await.expect("a report");
+    assert_eq!(zones.len(), 1, "a report of one zone");
+    zones[0]
+}
+
+async fn state(device: &impl ZonedDevice, id: ZoneId) -> (ZoneState, u64) {
+    let info = zone(device, id).await;
+    (info.state, info.written.0)
+}
+
+/// Checks that a command broke this rule.
+#[track_caller]
+fn broke<T>(result: DeviceResult<T>, expected: Violation) {
+    match result {
+        Ok(_) => panic!("accepted what should fail with {expected:?}"),
+        Err(error) => assert_eq!(error.violation(), Some(expected), "{error}"),
+    }
+}
+
+/// Checks that a command failed because its zone has.
+#[track_caller]
+fn zone_failed<T>(result: DeviceResult<T>, state: ZoneState) {
+    let Err(error) = result else { panic!("accepted by a zone that is {state:?}") };
+    let right = match error.kind {
+        DeviceErrorKind::ZoneReadOnly => state == ZoneState::ReadOnly,
+        DeviceErrorKind::ZoneOffline => state == ZoneState::Offline,
+        _ => false,
+    };
+    assert!(right, "a zone that is {state:?} answered {error:?}");
+}

@@ -1,0 +1,180 @@
+//! A command's turn in its zone: what it does to the file once it may.
+//!
+//! **Owns** the order of bytes and table entries. **Knows nothing of** the rules of zones: the state machine has accepted
+//! the command before it gets its turn.
+
+use std::io;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
+
+use crate::device::ZoneState;
+use crate::error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
+use crate::file::lanes::{Kind, Place, Settled};
+use crate::file::{Shared, host};
+
+/// The fewest slots that the file of a drive in use is long.
+const LENGTH_MIN: u32 = 16;
+
+/// A command's place in its zone's lane; leaves it when dropped.
+pub(super) struct Turn {
+    shared: Rc<Shared>,
+    zone: ZoneId,
+    kind: Kind,
+    place: Place,
+    started: bool,
+}
+
+impl Turn {
+    /// The next place in the lane of `zone`, which was `before` until this command.
+    pub(super) fn new(shared: Rc<Shared>, zone: ZoneId, kind: Kind, before: Settled) -> Self {
+        let place = shared.state.borrow_mut().lanes.enter(zone, kind, before);
+        Self { shared, zone, kind, place, started: false }
+    }
+
+    /// Waits until the command may go.
+    pub(super) async fn wait(&mut self) -> DeviceResult<()> {
+        if let Some(go) = self.place.go.take()
+            && go.await.is_err()
+        {
+            // Only a device that is being dropped forgets its lanes.
+            return Err(self.shared.error(DeviceErrorKind::Gone, self.start()));
+        }
+        self.started = true;
+        self.shared.begin(self.start())
+    }
+
+    fn start(&self) -> Lba {
+        self.shared.geometry.start_of(self.zone)
+    }
+
+    /// Refuses to go on behind a failed write (LN-2).
+    pub(super) fn check(&self) -> DeviceResult<()> {
+        let failed = self.shared.state.borrow().lanes.failed(self.zone, self.place.epoch);
+        if failed { Err(self.shared.error(DeviceErrorKind::WriteFailed, self.start())) } else { Ok(()) }
+    }
+
+    pub(super) fn settle(&self, settled: Settled) -> DeviceResult<()> {
+        self.shared.state.borrow_mut().lanes.settle(self.zone, settled);
+        self.shared.persist(self.zone, settled)
+    }
+
+    pub(super) async fn write(&self, at: Lba, data: Vec<Bytes>) -> io::Result<()> {
+        let slot = loop {
+            let found = self.slot_for_write();
+            let given_back = self.shared.state.borrow().slots.any_given_back();
+            match found {
+                Ok(Some(slot)) => break slot,
+                // What was given back since the last flush makes room.
+                Ok(None) | Err(_) if given_back => self.shared.sync().await?,
+                Ok(None) => return Err(io::ErrorKind::StorageFull.into()),
+                Err(error) => return Err(error),
+            }
+        };
+        if slot >= self.shared.state.borrow().durable_length {
+            // An entry that names a slot past the end of the file would make the drive one that was cut short.
+            self.shared.sync().await?;
+        }
+        let offset = self.shared.offset(slot, at);
+        let file = self.shared.file.clone();
+        let written = self.shared.runtime.blocking(move || host::write_all(&file, offset, &data)).await;
+        written.unwrap_or_else(|lost| Err(io::Error::other(lost)))
+    }
+
+    /// The zone's slot, a new one if it has none; `None` if only a flush makes one free. The file then grows, by as much again so that few writes wait for its
+    /// length; here and not on a blocking thread, where two such changes could overtake each other.
+    fn slot_for_write(&self) -> io::Result<Option<u32>> {
+        let state = &mut *self.shared.state.borrow_mut();
+        if let Some(slot) = state.slots.get(self.zone) {
+            return Ok(Some(slot));
+        }
+        let Some(slot) = state.slots.take(self.zone) else { return Ok(None) };
+        if slot < state.length {
+            return Ok(Some(slot));
+        }
+        let most = self.shared.geometry.zone_count;
+        let wanted = (slot + 1).saturating_mul(2).clamp(LENGTH_MIN.min(most), most);
+        let grow = |length| self.shared.file.set_len(self.shared.slot_at(length)).map(|()| length);
+        match grow(wanted).or_else(|_| grow(slot + 1)) {
+            Ok(length) => {
+                state.length = length;
+                Ok(Some(slot))
+            }
+            Err(error) => {
+                state.slots.untake(self.zone);
+                Err(error)
+            }
+        }
+    }
+
+    /// A write failed: the zone stays as it was settled, and so must what follows be refused.
+    pub(super) fn fail(&self, error: io::Error, at: Lba) -> DeviceError {
+        let shared = &self.shared;
+        if !shared.geometry.is_conventional(self.zone) {
+            let state = &mut *shared.state.borrow_mut();
+            if state.lanes.fail(self.zone, self.place.epoch)
+                && let Some(settled) = state.lanes.settled(self.zone)
+            {
+                state.machine.write_failed(self.zone, Blocks(u64::from(settled.written)));
+                let info = state.machine.info(self.zone);
+                state.lanes.settle(self.zone, Settled { state: info.state, ..settled });
+            }
+        }
+        let settled = shared.state.borrow().lanes.settled(self.zone);
+        if let Some(settled) = settled
+            && let Err(error) = shared.persist(self.zone, settled)
+        {
+            return error;
+        }
+        shared.error(host::device_error(error, true), at)
+    }
+
+    pub(super) async fn read(&self, at: Lba, length: Blocks, end: u64) -> DeviceResult<Bytes> {
+        let shared = &self.shared;
+        let (slot, settled) = {
+            let state = shared.state.borrow();
+            (state.slots.get(self.zone), state.lanes.settled(self.zone))
+        };
+        if self.kind == Kind::LateRead
+            && let Some(settled) = settled.filter(|settled| end > u64::from(settled.written))
+            && !shared.geometry.is_conventional(self.zone)
+        {
+            // The write it waited for failed.
+            let write_pointer = self.start() + Blocks(u64::from(settled.written));
+            let violation = Violation::PastWritePointer { end: at + length, write_pointer };
+            return Err(shared.error(DeviceErrorKind::Rule(violation), at));
+        }
+        let Some(slot) = slot else { return Ok(AlignedBuf::zeroed(length).freeze()) };
+        let (file, offset) = (shared.file.clone(), shared.offset(slot, at));
+        match shared.runtime.blocking(move || host::read(&file, offset, length)).await {
+            Ok(result) => result.map_err(|error| shared.error(host::device_error(error, false), at)),
+            Err(_) => Err(shared.error(DeviceErrorKind::Gone, at)),
+        }
+    }
+
+    /// The table says empty before the bytes go, and keeps the slot until they are gone, so that a process that ends
+    /// in between leaves neither a zone that says more than it holds nor space that nobody gives back.
+    pub(super) async fn reset(&self) -> DeviceResult<()> {
+        let shared = &self.shared;
+        let empty = Settled { state: ZoneState::Empty, written: 0 };
+        self.settle(empty)?;
+        let Some(slot) = shared.state.borrow().slots.get(self.zone) else { return Ok(()) };
+        let (file, at, length) = (shared.file.clone(), shared.slot_at(slot), shared.geometry.zone_size.bytes());
+        let punched = shared.runtime.blocking(move || host::punch(&file, at, length)).await;
+        if !matches!(punched, Ok(Ok(()))) {
+            // A file system without holes: the zone keeps its slot and writes over it.
+            return Ok(());
+        }
+        shared.state.borrow_mut().slots.release(self.zone, shared.flush.get());
+        shared.persist(self.zone, empty)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.started {
+            self.shared.state.borrow_mut().lanes.leave(self.zone, self.kind);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+"""A real `shingle serve` on loopback with a data directory of its own, to start, kill and start again."""
+
+import os
+import pathlib
+import queue
+import re
+import signal
+import subprocess
+import threading
+
+import boto3
+from botocore.config import Config
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+BINARY = pathlib.Path(os.environ.get("SHINGLE_BINARY", TARGET / "debug" / "shingle"))
+START_SECONDS = 60
+REGION = "us-east-1"
+
+
+class Server:
+    """One data directory, served by one process after another."""
+
+    def __init__(self, data, config=None):
+        self.data = pathlib.Path(data)
+        self.config = config
+        self.process = None
+        self.endpoint = None
+
+    def command(self):
+        config = ["--config", str(self.config)] if self.config else []
+        return [str(BINARY), "serve", *config, "--data", str(self.data), "--listen", "127.0.0.1:0"]
+
+    def start(self):
+        assert self.process is None, "it runs already"
+        self.process = subprocess.Popen(
+            self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+        ready, lines = queue.Queue(), []
+
+        def drain(output):
+            for line in output:
+                lines.append(line)
+                found = re.search(r"Ready: (http://\S+)", line)
+                if found:
+                    ready.put(found[1])
+            ready.put(None)
+
+        threading.Thread(target=drain, args=(self.process.stdout,), daemon=True).start()
+        try:
+            self.endpoint = ready.get(timeout=START_SECONDS)
+        except queue.Empty:
+            self.endpoint = None
+        if self.endpoint is None:
+            self.kill()
+            raise AssertionError("the server did not start:\n" + "".join(lines[-40:]))
+        return self
+
+    def kill(self):
+        """Like a crash of the process: nothing is said, nothing is closed."""
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def stop(self):
+        """Ends it in order, as Ctrl-C does."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                status = self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError("the server did not stop") from None
+            self.process = None
+            assert status == 0, f"the server ended with status {status}"
+
+    def restart_after_kill(self):
+        self.kill()
+        return self.start()
+
+    @property
+    def keys(self):
+        text = (self.data / "credentials.toml").read_text()
+        return tuple(re.search(rf'^{name} = "(.*)"$', text, re.M)[1] for name in ("access_key", "secret_key"))
+
+    def s3(self, attempts=1):
+        access, secret = self.keys
+        config = Config(
+            s3={"addressing_style": "path"},
+            retries={"total_max_attempts": attempts},
+            connect_timeout=10,
+            read_timeout=60,
+        )
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id=access,
+            aws_secret_access_key=secret,
+            config=config,
+        )
+
+    def environment(self, home):
+        """For the aws and rclone commands; `home` keeps the user's own settings out."""
+        access, secret = self.keys
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LC_ALL": "C.UTF-8",
+            "AWS_ACCESS_KEY_ID": access,
+            "AWS_SECRET_ACCESS_KEY": secret,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "RCLONE_CONFIG": str(pathlib.Path(home) / "rclone.conf"),
+            "RCLONE_CONFIG_SHINGLE_TYPE": "s3",
+            "RCLONE_CONFIG_SHINGLE_PROVIDER": "Other",
+            "RCLONE_CONFIG_SHINGLE_ENV_AUTH": "true",
+            "RCLONE_CONFIG_SHINGLE_REGION": REGION,
+            "RCLONE_CONFIG_SHINGLE_ENDPOINT": self.endpoint,
+        }
+
+
+def shingle(*arguments, timeout=120, **options):
+    """Runs a command of shingle's to its end."""
+    return subprocess.run(
+        [str(BINARY), *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options
+    )
