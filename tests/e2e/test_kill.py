@@ -1,5 +1,6 @@
 """`kill -9` in the middle of uploads, deletes and garbage collection: what was acknowledged is there, the rest is not."""
 
+import concurrent.futures
 import hashlib
 import random
 import threading
@@ -52,9 +53,9 @@ class Client(threading.Thread):
             self.possible[key] = before | {after}
             try:
                 if delete:
-                    self.s3.delete_object(Bucket="b", Key=key)
+                    self.s3.delete_object(Bucket="bucket", Key=key)
                 else:
-                    self.s3.put_object(Bucket="b", Key=key, Body=data)
+                    self.s3.put_object(Bucket="bucket", Key=key, Body=data)
             except CUT_OFF:
                 return
             self.possible[key] = {after}
@@ -63,14 +64,14 @@ class Client(threading.Thread):
 
 def digest(s3, key):
     try:
-        return hashlib.sha256(s3.get_object(Bucket="b", Key=key)["Body"].read()).hexdigest()
+        return hashlib.sha256(s3.get_object(Bucket="bucket", Key=key)["Body"].read()).hexdigest()
     except botocore.exceptions.ClientError as error:
         assert error.response["Error"]["Code"] == "NoSuchKey", error.response
         return None
 
 
 def listed(s3):
-    pages = s3.get_paginator("list_objects_v2").paginate(Bucket="b")
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket="bucket")
     return {item["Key"] for page in pages for item in page.get("Contents", [])}
 
 
@@ -85,7 +86,7 @@ def verify(server, possible):
 
 def rounds(server, kills, sizes, seconds):
     """Clients at work, a kill after a while, and a look at what is left: `kills` times over."""
-    server.s3().create_bucket(Bucket="b")
+    server.s3().create_bucket(Bucket="bucket")
     possible, acknowledged = {}, 0
     rng = random.Random(7)
     for kill in range(kills):
@@ -130,12 +131,12 @@ def test_kills_on_a_small_drive_whose_garbage_is_collected_all_the_time(tmp_path
 
 def test_the_index_is_rebuilt_from_the_drives_alone(server):
     s3 = server.s3()
-    s3.create_bucket(Bucket="b")
+    s3.create_bucket(Bucket="bucket")
     objects = {f"folder {number % 5}/ö {number}": content(number, 0, number * 997) for number in range(120)}
-    for key, data in objects.items():
-        s3.put_object(Bucket="b", Key=key, Body=data)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda item: s3.put_object(Bucket="bucket", Key=item[0], Body=item[1]), objects.items()))
     for key in list(objects)[::7]:
-        s3.delete_object(Bucket="b", Key=key)
+        s3.delete_object(Bucket="bucket", Key=key)
         del objects[key]
     server.kill()
     rebuilt = shingle("object", "rebuild-index", "--data", server.data)
@@ -143,20 +144,20 @@ def test_the_index_is_rebuilt_from_the_drives_alone(server):
     s3 = server.start().s3()
     assert listed(s3) == set(objects)
     for key, data in objects.items():
-        assert s3.get_object(Bucket="b", Key=key)["Body"].read() == data
+        assert s3.get_object(Bucket="bucket", Key=key)["Body"].read() == data
 
 
 def test_an_upload_in_parts_survives_a_kill_and_is_listed_completed_and_aborted(server):
     s3 = server.s3()
-    s3.create_bucket(Bucket="b")
+    s3.create_bucket(Bucket="bucket")
     parts = [content("part", number, 5 * MIB) for number in range(2)] + [b"the end"]
-    kept = s3.create_multipart_upload(Bucket="b", Key="kept")["UploadId"]
-    gone = s3.create_multipart_upload(Bucket="b", Key="gone")["UploadId"]
+    kept = s3.create_multipart_upload(Bucket="bucket", Key="kept")["UploadId"]
+    gone = s3.create_multipart_upload(Bucket="bucket", Key="gone")["UploadId"]
     etags = [
-        s3.upload_part(Bucket="b", Key="kept", UploadId=kept, PartNumber=number, Body=part)["ETag"]
+        s3.upload_part(Bucket="bucket", Key="kept", UploadId=kept, PartNumber=number, Body=part)["ETag"]
         for number, part in enumerate(parts, 1)
     ]
-    s3.upload_part(Bucket="b", Key="gone", UploadId=gone, PartNumber=1, Body=parts[0])
+    s3.upload_part(Bucket="bucket", Key="gone", UploadId=gone, PartNumber=1, Body=parts[0])
     # One more part is on its way when the server dies.
     late = threading.Thread(target=lambda: attempt(s3, UploadId=gone, PartNumber=2, Body=content("late", 0, 64 * MIB)))
     late.start()
@@ -164,30 +165,30 @@ def test_an_upload_in_parts_survives_a_kill_and_is_listed_completed_and_aborted(
     s3 = server.restart_after_kill().s3()
     late.join(timeout=90)
 
-    uploads = s3.list_multipart_uploads(Bucket="b")["Uploads"]
+    uploads = s3.list_multipart_uploads(Bucket="bucket")["Uploads"]
     assert {(item["Key"], item["UploadId"]) for item in uploads} == {("kept", kept), ("gone", gone)}
     assert listed(s3) == set()
-    found = s3.list_parts(Bucket="b", Key="kept", UploadId=kept)["Parts"]
+    found = s3.list_parts(Bucket="bucket", Key="kept", UploadId=kept)["Parts"]
     assert [(part["PartNumber"], part["ETag"], part["Size"]) for part in found] == [
         (number, etag, len(part)) for number, (etag, part) in enumerate(zip(etags, parts), 1)
     ]
     s3.complete_multipart_upload(
-        Bucket="b",
+        Bucket="bucket",
         Key="kept",
         UploadId=kept,
         MultipartUpload={"Parts": [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]},
     )
-    s3.abort_multipart_upload(Bucket="b", Key="gone", UploadId=gone)
+    s3.abort_multipart_upload(Bucket="bucket", Key="gone", UploadId=gone)
     s3 = server.restart_after_kill().s3()
-    assert "Uploads" not in s3.list_multipart_uploads(Bucket="b")
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket="bucket")
     assert listed(s3) == {"kept"}
-    assert s3.get_object(Bucket="b", Key="kept")["Body"].read() == b"".join(parts)
+    assert s3.get_object(Bucket="bucket", Key="kept")["Body"].read() == b"".join(parts)
     with pytest.raises(botocore.exceptions.ClientError):
-        s3.list_parts(Bucket="b", Key="gone", UploadId=gone)
+        s3.list_parts(Bucket="bucket", Key="gone", UploadId=gone)
 
 
 def attempt(s3, **arguments):
     try:
-        s3.upload_part(Bucket="b", Key="gone", **arguments)
+        s3.upload_part(Bucket="bucket", Key="gone", **arguments)
     except CUT_OFF:
         pass

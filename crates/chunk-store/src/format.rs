@@ -398,7 +398,10 @@ mod tests {
             Some(CheckpointPart::Chunks(entries)) => {
                 let [entry] = entries.as_slice() else { panic!("{entries:?}") };
                 assert_eq!(groups(entry), chunk.groups);
-                assert_eq!((entry.id, entry.stream, entry.sealed, entry.birth, entry.size), (id(), Stream::Data, true, 5, 129));
+                assert_eq!(
+                    (entry.id, entry.stream, entry.sealed, entry.birth, entry.size),
+                    (id(), Stream::Data, true, 5, 129)
+                );
                 assert_eq!(entry.records.iter().map(|(_, epoch)| *epoch).collect::<Vec<_>>(), [77, 77, 0]);
             }
             other => panic!("{other:?}"),

@@ -180,13 +180,14 @@ impl Inner {
         let Err(error) = opened.await else { return Ok(()) };
         tracing::warn!(zone = zone.0, %error, "a free zone could not be opened");
         let status = self.status_after_error(zone).await;
-        let mut state = self.state.borrow_mut();
-        state.zones.set_status(zone, status);
-        if status == ZoneStatus::Closed {
-            // Reset and tried again, once nothing else is left: the error may have been a passing one.
-            state.zones.note_garbage(zone);
+        {
+            let zones = &mut self.state.borrow_mut().zones;
+            zones.set_status(zone, status);
+            if status == ZoneStatus::Closed {
+                // Reset and tried again, once nothing else is left: the error may have been a passing one.
+                zones.note_garbage(zone);
+            }
         }
-        drop(state);
         self.rt.sleep(Duration::from_millis(10)).await;
         Err(error)
     }

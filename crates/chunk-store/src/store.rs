@@ -290,7 +290,9 @@ impl Inner {
                     stat.free_bytes += room;
                     stat.garbage_bytes += u64::from(zone.garbage()) * block;
                 }
-                ZoneStatus::Closed => stat.garbage_bytes += u64::from(self.zone_room - zone.live.min(self.zone_room)) * block,
+                ZoneStatus::Closed => {
+                    stat.garbage_bytes += u64::from(self.zone_room - zone.live.min(self.zone_room)) * block
+                }
                 ZoneStatus::ReadOnly | ZoneStatus::Offline => continue,
             }
             stat.capacity_bytes += u64::from(self.zone_room) * block;

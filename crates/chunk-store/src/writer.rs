@@ -192,7 +192,10 @@ impl Inner {
             // A retry of the append that came before the seal learns that it succeeded.
             let length: u64 = data.iter().map(|piece| piece.len() as u64).sum();
             if length > 0 && offset.checked_add(length).is_some_and(|end| end <= size) {
-                return error(ErrorKind::WrongOffset { size }, format!("append at {offset}, but the chunk ends at {size}"));
+                return error(
+                    ErrorKind::WrongOffset { size },
+                    format!("append at {offset}, but the chunk ends at {size}"),
+                );
             }
             return error(ErrorKind::Sealed, "the chunk is sealed; append to another one".to_owned());
         };
@@ -214,8 +217,15 @@ impl Inner {
         }
         open.tail += length as u32;
         open.footprint += blocks;
-        let pending =
-            Pending { handle, offset: offset as u32, length: length as u32, blocks, data, waiters: Vec::new(), tries: 0 };
+        let pending = Pending {
+            handle,
+            offset: offset as u32,
+            length: length as u32,
+            blocks,
+            data,
+            waiters: Vec::new(),
+            tries: 0,
+        };
         Ok((handle, pending))
     }
 
@@ -256,8 +266,13 @@ impl Inner {
                 continue;
             }
             let need = front.blocks;
-            let random = if self.options.placement.allocation == crate::config::Allocation::Random { self.rt.random() } else { 0 };
-            let chosen = pools.choose(pool, random, |zone| writers.get(&zone).is_some_and(|writer| writer.room() >= need));
+            let random = if self.options.placement.allocation == crate::config::Allocation::Random {
+                self.rt.random()
+            } else {
+                0
+            };
+            let chosen =
+                pools.choose(pool, random, |zone| writers.get(&zone).is_some_and(|writer| writer.room() >= need));
             match chosen {
                 Some(zone) => {
                     open.zone = Some(zone);
@@ -289,9 +304,10 @@ impl Inner {
 
     /// Closes an idle zone that has no room for a record of `need` blocks and little room at all.
     fn retire_if_spent(&self, state: &mut State, zone: ZoneId, need: u32) {
-        let spent = state.writers.get(&zone).is_some_and(|writer| {
-            writer.is_idle() && writer.room() < need.min(writer.capacity / 16)
-        });
+        let spent = state
+            .writers
+            .get(&zone)
+            .is_some_and(|writer| writer.is_idle() && writer.room() < need.min(writer.capacity / 16));
         if spent {
             self.close_zone(state, zone);
         }
@@ -371,7 +387,8 @@ impl Inner {
             let located = Located { zone, block: writer.next, offset, length };
             let place = Place { store: self.store, epoch: zones.get(zone).epoch, zone, block: writer.next };
             let sequence = self.sequence.next();
-            let record = frame_sliced(RecordKind::Data.record_type(), &place, sequence, chunk.id, offset, &pending.data);
+            let record =
+                frame_sliced(RecordKind::Data.record_type(), &place, sequence, chunk.id, offset, &pending.data);
             zones.get_mut(zone).last_write = sequence;
             writer.next += located.blocks().0 as u32;
             bytes += record.len();

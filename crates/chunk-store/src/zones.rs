@@ -37,15 +37,8 @@ pub enum ZoneStatus {
 
 impl ZoneStatus {
     /// All, in the order of their numbers on the drive.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Free,
-        Self::Opened,
-        Self::Activated,
-        Self::Closed,
-        Self::Garbage,
-        Self::ReadOnly,
-        Self::Offline,
-    ];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Free, Self::Opened, Self::Activated, Self::Closed, Self::Garbage, Self::ReadOnly, Self::Offline];
 }
 
 /// One data zone.

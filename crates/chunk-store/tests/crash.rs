@@ -68,7 +68,8 @@ fn recover(seed: u64, cut: Cut) {
         let model = Rc::new(RefCell::new(model));
         // A second cut soon after, while recovery's effects are fresh.
         let random = Rc::new(RefCell::new(random));
-        let driver = Driver { rt: rt.clone(), store: store.clone(), model: model.clone(), random, ids: 12, faults: false };
+        let driver =
+            Driver { rt: rt.clone(), store: store.clone(), model: model.clone(), random, ids: 12, faults: false };
         driver.run(2).await;
         let image = device.crash_image(command);
         let mut model = model.borrow().clone();

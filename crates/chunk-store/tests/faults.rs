@@ -54,10 +54,12 @@ fn history(seed: u64, rules: Vec<FaultRule>, strict: bool) {
         let again = SimDevice::new(&rt, &device.crash_image(seed));
         let (reopened, report) = open(&rt, &again, options).await;
         for (store, name) in [(&store, "running"), (&reopened, "reopened")] {
-            for (&id, chunk) in model.borrow().chunks.iter().filter(|(_, chunk)| chunk.created && !chunk.delete_begun) {
+            let model = model.borrow().clone();
+            for (&id, chunk) in model.chunks.iter().filter(|(_, chunk)| chunk.created && !chunk.delete_begun) {
                 let context = format!("seed {seed}, {injected} faults, {name}: chunk {id}");
                 let size = store.stat(id).unwrap_or_else(|error| panic!("{context}: {error}")).size;
-                let known = |size: u64| report.damage.iter().any(|damage| damage.chunk == Some(id)) || size >= chunk.acked;
+                let known =
+                    |size: u64| report.damage.iter().any(|damage| damage.chunk == Some(id)) || size >= chunk.acked;
                 assert!(!strict || size >= chunk.acked, "{context}: {size} of {} bytes", chunk.acked);
                 assert!(known(size) || !strict, "{context}: lost without a word");
                 match store.read(id, 0, size.min(chunk.acked)).await {
@@ -108,7 +110,8 @@ fn reads_that_fail_are_errors_and_never_wrong_bytes() {
 #[test]
 fn zones_that_go_offline_take_only_what_lay_in_them() {
     for seed in seeds(40) {
-        let rules = vec![rate(CommandKind::Write, 0.01, Fault::ZoneOffline), rate(CommandKind::Read, 0.01, Fault::ZoneOffline)];
+        let rules =
+            vec![rate(CommandKind::Write, 0.01, Fault::ZoneOffline), rate(CommandKind::Read, 0.01, Fault::ZoneOffline)];
         history(seed, rules, false);
     }
 }
@@ -116,7 +119,11 @@ fn zones_that_go_offline_take_only_what_lay_in_them() {
 #[test]
 fn slow_commands_only_take_longer() {
     for seed in seeds(20) {
-        history(seed, vec![rate(CommandKind::Write, 0.1, Fault::Slow), rate(CommandKind::Read, 0.1, Fault::Slow)], true);
+        history(
+            seed,
+            vec![rate(CommandKind::Write, 0.1, Fault::Slow), rate(CommandKind::Read, 0.1, Fault::Slow)],
+            true,
+        );
     }
 }
 

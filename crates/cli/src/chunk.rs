@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -132,7 +132,7 @@ pub(crate) struct Gc {
     json: bool,
 }
 
-fn device(path: &PathBuf, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
+fn device(path: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
     Ok(Rc::new(FileDevice::open(path, rt)?))
 }
 
@@ -162,9 +162,7 @@ impl Chunk {
                 println!("{}", store.seal(one.chunk).await?);
                 Ok(())
             }),
-            Self::Delete(one) => {
-                with_store(one.device, |store| async move { Ok(store.delete(one.chunk).await?) })
-            }
+            Self::Delete(one) => with_store(one.device, |store| async move { Ok(store.delete(one.chunk).await?) }),
             Self::Ls(store) => store.list(),
             Self::Stat(stat) => stat.run(),
             Self::Gc(gc) => gc.run(),
@@ -233,7 +231,7 @@ impl ReadChunk {
     }
 }
 
-fn named(path: &std::path::Path, error: &std::io::Error) -> Failure {
+fn named(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 
@@ -292,7 +290,10 @@ impl Store {
             println!("{}", report.recovery);
             println!("{} of {} chunks verified", ByteSize(report.verified_bytes), report.chunks);
             damage.iter().for_each(|line| println!("damaged: {line}"));
-            println!("{}", if report.clean { "clean" } else { "damage is left: restore these chunks from another copy" });
+            println!(
+                "{}",
+                if report.clean { "clean" } else { "damage is left: restore these chunks from another copy" }
+            );
         }
         if report.clean { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
     }
@@ -386,7 +387,10 @@ impl Gc {
                 .await?;
             drop(progress);
             if self.json {
-                println!("{}", json!({ "zones": report.zones, "moved_bytes": report.moved_bytes, "damaged": report.damaged }));
+                println!(
+                    "{}",
+                    json!({ "zones": report.zones, "moved_bytes": report.moved_bytes, "damaged": report.damaged })
+                );
             } else {
                 println!("{} zones emptied, {} moved", report.zones, ByteSize(report.moved_bytes));
             }

@@ -147,7 +147,9 @@ impl List {
         with_objects(&directory, None, |objects| async {
             let list = objects.list(&self.prefix, |bucket, object| {
                 if directory.json {
-                    rows.push(json!({ "bucket": bucket, "key": object.key, "size_bytes": object.size, "etag": object.etag }));
+                    rows.push(
+                        json!({ "bucket": bucket, "key": object.key, "size_bytes": object.size, "etag": object.etag }),
+                    );
                 } else {
                     println!("{:>14}  {bucket}/{}", object.size, object.key);
                 }

@@ -119,7 +119,7 @@ impl Core {
 
     async fn write_backup(self: &Rc<Self>) -> StoreResult<u64> {
         self.working()?;
-        self.refresh_drives(false).await;
+        self.refresh_drives().await;
         let drive = {
             let drives = self.drives.borrow();
             let most =

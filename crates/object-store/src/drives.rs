@@ -26,6 +26,8 @@ pub(crate) struct DriveState {
     pub(crate) store: StoreId,
     stat: StoreStat,
     stat_at: Option<Instant>,
+    /// New ones have been asked for.
+    refreshing: bool,
     /// Bytes appended since the figures were taken.
     since: u64,
     /// The longest append a fresh chunk takes, once one has been seen.
@@ -44,6 +46,7 @@ impl DriveState {
             store,
             stat: StoreStat::default(),
             stat_at: None,
+            refreshing: false,
             since: 0,
             room: None,
             bad_until: None,
@@ -56,15 +59,24 @@ impl DriveState {
         self.stat = stat;
         self.stat_at = Some(now);
         self.since = 0;
+        self.refreshing = false;
+    }
+
+    /// Whether its figures say too little about now and nobody has asked for new ones; the caller then does.
+    pub(crate) fn begin_refresh(&mut self, now: Instant) -> bool {
+        let old = self.stat_at.is_none_or(|at| now.since(at) > STAT_AGE) || self.since > self.stat.free_bytes / 8;
+        let ask = old && !self.refreshing;
+        self.refreshing |= ask;
+        ask
+    }
+
+    /// The drive did not answer.
+    pub(crate) fn end_refresh(&mut self) {
+        self.refreshing = false;
     }
 
     pub(crate) fn stat(&self) -> StoreStat {
         self.stat
-    }
-
-    /// Whether its figures say too little about now.
-    pub(crate) fn stat_is_old(&self, now: Instant) -> bool {
-        self.stat_at.is_none_or(|at| now.since(at) > STAT_AGE) || self.since > self.stat.free_bytes / 8
     }
 
     pub(crate) fn wrote(&mut self, bytes: u64) {

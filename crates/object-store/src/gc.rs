@@ -129,7 +129,10 @@ impl Core {
 
     /// One pass over a drive's files: the one with most garbage first, until none is worth it.
     async fn gc_round(self: &Rc<Self>, drive: usize, effort: Effort) -> StoreResult<()> {
-        self.refresh_drives(effort == Effort::Full).await;
+        match effort {
+            Effort::Full => self.refresh_drives().await,
+            Effort::Background => self.refresh_ahead(),
+        }
         loop {
             self.working()?;
             if self.closing.get() {

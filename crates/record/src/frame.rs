@@ -270,8 +270,7 @@ pub fn frame(kind: RecordType, place: &Place, sequence: u64, info: [u8; INFO_SIZ
         at += piece.len();
     }
     let payload_crc = crc32c(&buffer[HEADER_SIZE..at]);
-    let header =
-        Header { kind, sliced: false, length: length as u32, place: *place, sequence, info, payload_crc };
+    let header = Header { kind, sliced: false, length: length as u32, place: *place, sequence, info, payload_crc };
     buffer[..HEADER_SIZE].copy_from_slice(&header.encode());
     buffer.freeze()
 }

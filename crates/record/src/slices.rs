@@ -289,8 +289,7 @@ mod tests {
     fn record(length: usize, offset: u32) -> Bytes {
         // In uneven pieces, as they come from a socket.
         let whole = Bytes::from(data(length));
-        let pieces: Vec<Bytes> =
-            (0..length).step_by(1500).map(|at| whole.slice(at..length.min(at + 1500))).collect();
+        let pieces: Vec<Bytes> = (0..length).step_by(1500).map(|at| whole.slice(at..length.min(at + 1500))).collect();
         frame_sliced(RecordType(0x0101), &PLACE, 1, id(), offset, &pieces)
     }
 

@@ -52,7 +52,10 @@ impl fmt::Display for SuperblockError {
         match self {
             Self::NotFormatted => f.write_str("the drive holds no store: format it first"),
             Self::NewerVersion(version) => {
-                write!(f, "the store has format version {version}, which this version of Shingle does not read: use a newer one")
+                write!(
+                    f,
+                    "the store has format version {version}, which this version of Shingle does not read: use a newer one"
+                )
             }
             Self::Corrupt => f.write_str("both copies of the superblock are damaged"),
             Self::Device(error) => error.fmt(f),
@@ -109,7 +112,11 @@ impl Superblock {
 ///
 /// # Panics
 /// If the payload is longer than [`SUPERBLOCK_PAYLOAD_MAX`]: a bug of the engine.
-pub async fn write_superblock(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, superblock: &Superblock) -> Result<(), DeviceError> {
+pub async fn write_superblock(
+    dev: &Rc<dyn ZonedDevice>,
+    zone: ZoneId,
+    superblock: &Superblock,
+) -> Result<(), DeviceError> {
     assert!(superblock.payload.len() <= SUPERBLOCK_PAYLOAD_MAX, "a superblock is one block");
     dev.manage(zone, ZoneOp::Reset).await?;
     let copies = vec![superblock.frame(zone, 0), superblock.frame(zone, 1)];

@@ -61,7 +61,8 @@ mod tests {
         let head = ZoneHead { store: StoreId(5), epoch: 42, kind: 0x0102, opened };
         assert_eq!(read_zone_head(&bytes, Some(StoreId(5)), ZoneId(7)), Ok(head));
         assert_eq!(read_zone_head(&bytes, None, ZoneId(8)), Err(FrameError::WrongPlace(ZoneId(7), 0)));
-        let other = frame(RecordType(9), &Place { store: StoreId(5), epoch: 1, zone: ZoneId(7), block: 0 }, 1, [0; 32], &[]);
+        let other =
+            frame(RecordType(9), &Place { store: StoreId(5), epoch: 1, zone: ZoneId(7), block: 0 }, 1, [0; 32], &[]);
         assert_eq!(read_zone_head(&other, None, ZoneId(7)), Err(FrameError::NotARecord));
     }
 }

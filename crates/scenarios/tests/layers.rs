@@ -43,11 +43,7 @@ fn normal_dependencies_point_to_strictly_lower_layers() {
             // `sim` may be used by the tests of whatever it simulates.
             let test_only = dependency["kind"] == "dev";
             checked += 1;
-            assert!(
-                theirs < own || test_only,
-                "{} (layer {own}) depends on {target} (layer {theirs})",
-                name(package)
-            );
+            assert!(theirs < own || test_only, "{} (layer {own}) depends on {target} (layer {theirs})", name(package));
         }
     }
     assert!(checked > 20, "only {checked} dependencies were seen");

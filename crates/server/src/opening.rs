@@ -2,8 +2,6 @@
 //!
 //! **Owns** SRV-2, with `drive`.
 
-#![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
-
 use std::path::Path;
 use std::time::Duration;
 

@@ -180,7 +180,13 @@ impl SimDevice {
     }
 
     /// Begins a command: counts it, calls the hook, and decides on its fault.
-    fn begin(&self, kind: CommandKind, zone: Option<ZoneId>, at: Lba, blocks: Blocks) -> DeviceResult<(u64, Option<Fault>)> {
+    fn begin(
+        &self,
+        kind: CommandKind,
+        zone: Option<ZoneId>,
+        at: Lba,
+        blocks: Blocks,
+    ) -> DeviceResult<(u64, Option<Fault>)> {
         let shared = &self.shared;
         let mut counts = shared.counts.get();
         let number = counts.commands;

@@ -93,6 +93,21 @@ fn a_zone_that_failed_no_longer_counts() {
     .unwrap();
 }
 
+/// As above, but nobody wrote to it: the view finds out when it closes it to make room.
+#[test]
+fn a_zone_that_failed_unnoticed_no_longer_counts_once_it_is_closed() {
+    real::run(|_| async {
+        let drive = drive();
+        let view = ZoneRange::new(drive.clone(), ZoneId(4), 8, share(1, 2)).await.unwrap();
+        view.append(ZoneId(0), vec![blocks(1, 1)]).await.unwrap();
+        drive.set_state(ZoneId(4), ZoneState::ReadOnly);
+        view.append(ZoneId(1), vec![blocks(1, 1)]).await.unwrap();
+        view.append(ZoneId(2), vec![blocks(1, 1)]).await.unwrap();
+        assert!(view.append(ZoneId(3), vec![blocks(1, 1)]).await.is_err());
+    })
+    .unwrap();
+}
+
 #[test]
 fn a_view_takes_over_open_zones_and_closes_those_past_its_share() {
     real::run(|_| async {

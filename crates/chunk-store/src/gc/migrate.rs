@@ -135,7 +135,8 @@ impl Inner {
                 Some(raw) => {
                     let from = Blocks(u64::from(live.record.block - start)).bytes() as usize;
                     let plan = SlicePlan::new(live.record.length, 0, live.record.length);
-                    raw.get(from..).and_then(|record| extract(&plan, record, live.id, live.record.offset, &mut data).ok())
+                    raw.get(from..)
+                        .and_then(|record| extract(&plan, record, live.id, live.record.offset, &mut data).ok())
                 }
                 None => None,
             };

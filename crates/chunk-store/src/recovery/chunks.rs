@@ -37,8 +37,11 @@ impl Loading {
         }
         let mut chunk = Chunk::new(id, stream, birth);
         let lives = |zone: &ZoneId, epoch: u64| is_data(*zone) && ended.get(zone).is_none_or(|&last| epoch > last);
-        let records: Vec<Located> =
-            records.into_iter().filter(|(record, epoch)| lives(&record.zone, *epoch)).map(|(record, _)| record).collect();
+        let records: Vec<Located> = records
+            .into_iter()
+            .filter(|(record, epoch)| lives(&record.zone, *epoch))
+            .map(|(record, _)| record)
+            .collect();
         let whole = records.iter().try_fold(0, |end, record| (record.offset == end).then_some(record.end()));
         if whole == Some(size) {
             for record in records {

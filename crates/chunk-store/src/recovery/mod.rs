@@ -29,8 +29,8 @@ pub use report::{Damage, RecoveryReport, StepReport};
 
 use crate::config::{FormatOptions, Options};
 use crate::error::{Error, ErrorKind, Result};
-use crate::gc::slot;
 use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry};
+use crate::gc::slot;
 use crate::layout::Layout;
 use crate::pools::Pools;
 use crate::read::read_error;
@@ -176,7 +176,9 @@ pub(crate) async fn identify(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId, Layo
     }
     if found.version > VERSION {
         let version = found.version;
-        return format(format!("the store has version {version}, this version of Shingle reads {VERSION}: use a newer one"));
+        return format(format!(
+            "the store has version {version}, this version of Shingle reads {VERSION}: use a newer one"
+        ));
     }
     let Some(block) = Superblock::decode(&found.payload) else {
         return Err(Error::new(ErrorKind::Corrupt, "the superblock makes no sense"));

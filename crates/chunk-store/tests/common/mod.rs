@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, StoreId};
 use shingle_chunk_store::{
-    Allocation, ChunkStore, CostBenefit, ErrorKind, FormatOptions, Options, Placement, PoolSizes, RecoveryReport, Stream,
+    Allocation, ChunkStore, CostBenefit, ErrorKind, FormatOptions, Options, Placement, PoolSizes, RecoveryReport,
+    Stream,
 };
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice};
@@ -64,11 +65,8 @@ pub fn options(random: &mut Random) -> Options {
         1 => Allocation::OneZone,
         _ => Allocation::RoundRobin,
     };
-    let placement = Placement {
-        separate_streams: random.chance(0.7),
-        zone_sized_chunks: random.chance(0.7),
-        allocation,
-    };
+    let placement =
+        Placement { separate_streams: random.chance(0.7), zone_sized_chunks: random.chance(0.7), allocation };
     let mut options = Options {
         placement,
         pools: PoolSizes { gc: 2, data: 2, meta: 1 },
@@ -285,7 +283,12 @@ impl Model {
                 gone.push(id);
                 continue;
             };
-            assert!(stat.size >= chunk.acked, "{context}: {id} has {} bytes, {} were acknowledged", stat.size, chunk.acked);
+            assert!(
+                stat.size >= chunk.acked,
+                "{context}: {id} has {} bytes, {} were acknowledged",
+                stat.size,
+                chunk.acked
+            );
             let whole = stat.size == chunk.acked || chunk.ends.contains(&stat.size);
             assert!(whole, "{context}: {id} ends at {}, inside an append ({:?})", stat.size, chunk.ends);
             assert!(!chunk.sealed || stat.sealed, "{context}: {id} was sealed");

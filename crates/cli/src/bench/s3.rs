@@ -89,7 +89,8 @@ async fn open_objects(rt: &Runtime) -> Outcome<ObjectEngine> {
         drives.push(Drive { client, store });
     }
     let index = Arc::new(MemoryIndex::new());
-    let (engine, _) = ObjectEngine::open(rt.clone(), drives, index, shingle_object_store::Options::default(), None).await?;
+    let (engine, _) =
+        ObjectEngine::open(rt.clone(), drives, index, shingle_object_store::Options::default(), None).await?;
     Ok(engine)
 }
 

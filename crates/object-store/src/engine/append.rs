@@ -138,7 +138,7 @@ impl Core {
 
     /// Reserves a place for `length` bytes, creating and closing files as needed.
     async fn reserve(self: &Rc<Self>, stream: Stream, class: Class, length: u64) -> StoreResult<Slot> {
-        self.refresh_drives(false).await;
+        self.refresh_ahead();
         let (mut refreshed, mut failures) = (false, 0);
         loop {
             self.working()?;
@@ -163,7 +163,7 @@ impl Core {
                     ));
                 }
                 Reserved::NoSpace if !refreshed => {
-                    self.refresh_drives(true).await;
+                    self.refresh_drives().await;
                     refreshed = true;
                 }
                 Reserved::NoSpace => {
@@ -184,7 +184,7 @@ impl Core {
         let now = self.runtime.now();
         let drives = self.drives.borrow();
         let all_bad = drives.iter().all(|drive| drive.is_bad(now));
-        let (mut best, mut create, mut close) = (None::<(u64, u64)>, None::<(f64, usize)>, None);
+        let (mut best, mut create, mut close) = (None::<(u64, u64)>, None::<(bool, f64, usize)>, None);
         let (mut wait, mut fits_any) = (false, false);
         let files = self.files.borrow();
         for (number, drive) in drives.iter().enumerate() {
@@ -197,10 +197,10 @@ impl Core {
             }
             let limit = self.file_bytes(drive.stat().capacity_bytes, drive.room);
             let mut open = drive.is_creating(stream) as usize;
-            wait |= open > 0;
+            let mut idle = open == 0;
             for (file_number, file) in files.open(number, stream) {
                 let Some(tail) = file.appendable() else {
-                    wait = true;
+                    idle = false;
                     continue;
                 };
                 open += 1;
@@ -213,27 +213,33 @@ impl Core {
                     best = Some((file.outstanding, file_number));
                 }
             }
-            // Spread over drives first, then over files of one drive.
-            let score = drive.free_fraction() - open as f64;
-            if open < self.files_open_max(drive.stat().capacity_bytes, limit) && create.is_none_or(|(other, _)| score > other) {
-                create = Some((score, number));
+            wait |= !idle;
+            // Drives on which a file is about to be there come last; then spread over drives, then over files of one.
+            let score = (idle, drive.free_fraction() - open as f64);
+            if open < self.files_open_max(drive.stat().capacity_bytes, limit)
+                && create.is_none_or(|(other_idle, other, _)| score > (other_idle, other))
+            {
+                create = Some((score.0, score.1, number));
             }
         }
         drop((files, drives));
         if let Some((outstanding, number)) = best
             && let Some(slot) = self.take_slot(number, length)
         {
-            if let (true, Some((_, drive))) = (outstanding > BUSY_BYTES, create) {
+            if let (true, Some((_, _, drive))) = (outstanding > BUSY_BYTES, create) {
+                // Counted at once, so that those who come next do not open one more each.
+                self.announce(drive, stream);
                 let core = self.clone();
-                let open = async move { core.create_file(drive, stream).await.is_ok() };
+                let open = async move { core.create_announced(drive, stream).await.is_ok() };
                 drop(self.runtime.spawn(open));
             }
             return Reserved::Slot(slot);
         }
         match (close, create) {
             (Some((file, ordinal, go_on)), _) => Reserved::Close(file, ordinal, go_on),
+            (None, Some((idle, _, drive))) if idle || !wait => Reserved::Create(drive),
             (None, _) if wait => Reserved::Wait,
-            (None, Some((_, drive))) => Reserved::Create(drive),
+            (None, Some((_, _, drive))) => Reserved::Create(drive),
             (None, None) if fits_any => Reserved::NoSpace,
             (None, None) => Reserved::TooLong,
         }
@@ -271,7 +277,15 @@ impl Core {
 
     /// Begins a file on `drive`.
     pub(crate) async fn create_file(&self, drive: usize, stream: Stream) -> shingle_chunk_store::Result<()> {
+        self.announce(drive, stream);
+        self.create_announced(drive, stream).await
+    }
+
+    fn announce(&self, drive: usize, stream: Stream) {
         *self.drives.borrow_mut()[drive].creating(stream) += 1;
+    }
+
+    async fn create_announced(&self, drive: usize, stream: Stream) -> shingle_chunk_store::Result<()> {
         let number = self.next_number();
         let name = ChunkName { file: number, ordinal: 0, stream, set: self.set };
         let created = self.create_chunk(drive, name).await;
@@ -358,12 +372,20 @@ impl Core {
         size
     }
 
-    /// Asks the drives how full they are: those whose figures are old, or all.
-    pub(crate) async fn refresh_drives(&self, all: bool) {
+    /// Asks all drives how full they are.
+    pub(crate) async fn refresh_drives(&self) {
+        let count = self.drives.borrow().len();
+        futures_util::future::join_all((0..count).map(|number| self.refresh_drive(number))).await;
+    }
+
+    /// Asks drives whose figures are old, and waits for none: one that hangs must not hold up the others.
+    pub(crate) fn refresh_ahead(self: &Rc<Self>) {
         let count = self.drives.borrow().len();
         for number in 0..count {
-            if all || self.drives.borrow()[number].stat_is_old(self.runtime.now()) {
-                self.refresh_drive(number).await;
+            let now = self.runtime.now();
+            if self.drives.borrow_mut()[number].begin_refresh(now) {
+                let core = self.clone();
+                drop(self.runtime.spawn(async move { core.refresh_drive(number).await }));
             }
         }
     }
@@ -376,6 +398,7 @@ impl Core {
         match stat {
             Ok(stat) => drive.set_stat(stat, now),
             Err(error) => {
+                drive.end_refresh();
                 tracing::warn!(%error, store = %drive.store, "a drive does not answer");
                 drive.failed(now);
             }

@@ -180,7 +180,7 @@ impl Core {
     /// How full the store is.
     pub(crate) async fn usage(self: &Rc<Self>) -> StoreResult<StoreUsage> {
         self.working()?;
-        self.refresh_drives(true).await;
+        self.refresh_drives().await;
         let totals = self.totals.get();
         let mut usage =
             StoreUsage { live_bytes: totals.object_bytes, objects: totals.objects, ..StoreUsage::default() };

@@ -98,6 +98,7 @@ impl ObjectEngine {
         let depth = options.queue_depth.max(1);
         let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing);
 
+        core.refresh_drives().await;
         let indexer = core.clone().run_indexer(opened.indexer, submissions);
         drop(runtime.spawn(indexer));
         for (file, ordinal) in opened.to_close {

@@ -19,7 +19,7 @@ use crate::backup::{BackupFile, BackupState};
 use crate::drives::DriveState;
 use crate::engine::Recovered;
 use crate::errors::{from_index, invalid, lost};
-use crate::index::{Index, IndexResult, Space, Step};
+use crate::index::{Batch, Index, IndexResult, Space, Step};
 use crate::indexer::{Indexer, Owner, spoilt};
 use crate::options::{Drive, Options};
 use crate::records::{BucketRecord, FileRecord, Item};
@@ -184,7 +184,7 @@ pub(crate) async fn open(
     let indexer = match indexer {
         Some(indexer) => indexer,
         None => {
-            with_index(runtime, &index, |index| index.clear()).await?;
+            with_index(runtime, &index, |index| empty(index.as_ref())).await?;
             origin = if inventory.files.is_empty() { IndexOrigin::New } else { IndexOrigin::Scan };
             let from_backup = rebuild.is_none_or(|rebuild| rebuild.use_backup);
             if from_backup && restore_newest(runtime, &inventory, &drives, &index, set).await? {
@@ -253,6 +253,14 @@ pub(crate) async fn open(
     Ok(Opened { recovered, indexer, report, to_close })
 }
 
+/// Empties the index. Its owner goes first, durably: whatever a power cut leaves of the rest, nobody will trust it.
+fn empty(index: &dyn Index) -> IndexResult<()> {
+    let changes = vec![(Space::About, crate::keys::ABOUT_OWNER.to_vec(), None)];
+    index.apply(Batch { changes })?;
+    index.persist()?;
+    index.clear()
+}
+
 /// How an index is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rebuild {
@@ -277,7 +285,7 @@ async fn restore_newest(
             Err(crate::backup::BackupError::Index(error)) => return Err(from_index(error)),
             Err(error) => {
                 tracing::warn!(backup = number, %error, "an index backup cannot be used");
-                with_index(runtime, index, |index| index.clear()).await?;
+                with_index(runtime, index, |index| empty(index.as_ref())).await?;
             }
         }
     }

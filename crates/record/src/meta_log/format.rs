@@ -85,7 +85,10 @@ mod tests {
         assert_eq!(hex, "02010000000000000200000061620300000000000000000000 00".replace(' ', ""));
         let payload = Bytes::from(payload);
         let entries = parse_journal(&payload).unwrap();
-        assert_eq!(entries.iter().map(|entry| (entry.sequence, &entry.bytes[..])).collect::<Vec<_>>(), [(0x0102, &b"ab"[..]), (3, b"")]);
+        assert_eq!(
+            entries.iter().map(|entry| (entry.sequence, &entry.bytes[..])).collect::<Vec<_>>(),
+            [(0x0102, &b"ab"[..]), (3, b"")]
+        );
         for cut in (1..payload.len()).filter(|&cut| cut != 14) {
             assert_eq!(parse_journal(&payload.slice(..cut)), None, "cut at {cut}");
         }

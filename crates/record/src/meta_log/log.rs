@@ -119,7 +119,14 @@ impl MetaLog {
     /// As [`append`](Self::append).
     pub fn begin_checkpoint(&self) -> impl Future<Output = Result<CheckpointWriter, MetaLogError>> + use<> {
         let (done, waiting) = oneshot::channel();
-        let item = Item { kind: START, sequence: self.inner.sequence.next(), bytes: Vec::new(), checkpoint: 0, parts: 0, done };
+        let item = Item {
+            kind: START,
+            sequence: self.inner.sequence.next(),
+            bytes: Vec::new(),
+            checkpoint: 0,
+            parts: 0,
+            done,
+        };
         self.inner.enqueue(item);
         let log = self.clone();
         async move {

@@ -8,8 +8,8 @@ use futures_util::future::{join, join_all, join3};
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::real;
 use shingle_zoned::{
-    CreateOptions, DeviceErrorKind, DeviceResult, FileDevice, FileDeviceErrorKind as Kind, MemoryDevice, ZoneOp,
-    ZoneState, ZonedDevice,
+    CreateOptions, DeviceErrorKind, DeviceResult, FileDevice, FileDeviceErrorKind as Kind, MemoryDevice, Violation,
+    ZoneOp, ZoneState, ZonedDevice,
 };
 
 use super::{Directory, blocks, create, geometry, open_error};
@@ -239,6 +239,10 @@ async fn fill_the_file_system(device: &FileDevice) {
         join(device.write(Lba(192), vec![blocks(1, 4)]), device.write(Lba(196), vec![blocks(5, 56)])).await;
     full(first);
     assert!(matches!(second.unwrap_err().kind, DeviceErrorKind::WriteFailed));
+    // A read of what a write under way was to bring waits for it, and is refused with it.
+    let (_, read) = join(device.write(Lba(192), vec![blocks(1, 4)]), device.read(Lba(192), Blocks(2))).await;
+    let rule = Violation::PastWritePointer { end: Lba(194), write_pointer: Lba(192) };
+    assert_eq!(read.unwrap_err().violation(), Some(rule));
     let info = device.report(ZoneId(3), 1).await.unwrap()[0];
     assert_eq!((info.state, info.written), (ZoneState::Empty, Blocks::ZERO));
     full(device.append(ZoneId(3), vec![blocks(1, 4)]).await.map(drop));

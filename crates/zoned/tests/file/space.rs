@@ -1,6 +1,6 @@
 //! What a drive takes on the file system, and gives back.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
 use shingle_base::{BLOCK_SIZE, Blocks, ByteSize, Crc, Lba, ZoneId};
@@ -115,7 +115,7 @@ fn resets_without_a_flush_do_not_run_out_of_places() {
 #[test]
 fn any_mix_of_table_entries_since_the_last_flush_is_a_drive() {
     let directory = Directory::new("mix");
-    for seed in 1..=40_u64 {
+    for seed in 1..=12_u64 {
         let path = directory.0.join(format!("drive-{seed}"));
         create(&path, &geometry());
         let mut state = seed;
@@ -125,10 +125,13 @@ fn any_mix_of_table_entries_since_the_last_flush_is_a_drive() {
         };
         real::run(|runtime| async move {
             let device = FileDevice::open(&path, &runtime).unwrap();
-            let table = || fs::read(&path).unwrap()[4096..4096 + 16 * 16].to_vec();
-            let length = || fs::metadata(&path).unwrap().len();
+            let file = File::open(&path).unwrap();
+            let table = || {
+                let mut bytes = vec![0; 16 * 16];
+                file.read_exact_at(&mut bytes, 4096).unwrap();
+                bytes
+            };
             let mut since = vec![table()];
-            let mut lengths = vec![length()];
             let mut flushed = device.report(ZoneId(0), 16).await.unwrap();
             for step in 0..150 {
                 let zone = ZoneId(2 + below(14) as u32);
@@ -138,22 +141,23 @@ fn any_mix_of_table_entries_since_the_last_flush_is_a_drive() {
                     _ => device.manage(zone, ZoneOp::Finish).await,
                 };
                 since.push(table());
-                lengths.push(length());
                 if below(20) == 0 {
                     device.flush().await.unwrap();
-                    (since, lengths) = (vec![table()], vec![length()]);
+                    since = vec![table()];
                     flushed = device.report(ZoneId(0), 16).await.unwrap();
                 }
                 if below(10) > 0 {
                     continue;
                 }
-                let mut image = fs::read(&path).unwrap();
+                let mut image = vec![0; 8192];
+                file.read_exact_at(&mut image, 0).unwrap();
                 for entry in 0..16 {
                     let version = &since[below(since.len() as u64) as usize];
                     image[4096 + entry * 16..][..16].copy_from_slice(&version[entry * 16..][..16]);
                 }
                 let cut = path.with_extension("cut");
                 fs::write(&cut, &image).unwrap();
+                OpenOptions::new().write(true).open(&cut).unwrap().set_len(file.metadata().unwrap().len()).unwrap();
                 let found = FileDevice::open(&cut, &runtime)
                     .unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
                 for (zone, before) in found.report(ZoneId(0), 16).await.unwrap().iter().zip(&flushed) {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use futures_util::future::{join, join_all, join4, poll_immediate};
+use futures_util::future::{join, join_all, join3, join4, poll_immediate};
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::real;
 use shingle_zoned::{FileDevice, Geometry, Violation, ZoneOp, ZoneState, ZonedDevice};
@@ -45,6 +45,30 @@ fn commands_of_a_zone_take_effect_in_the_order_they_start() {
             assert!(last.unwrap() == blocks(tag + 538, 2), "round {round}");
             device.manage(zone, ZoneOp::Reset).await.unwrap();
         }
+    })
+    .unwrap();
+}
+
+/// A zone that was full is reset and written again, and its end read, all at once: the read wants the new bytes,
+/// though the old ones lay there too.
+#[test]
+fn a_read_behind_a_reset_and_a_long_write_waits_for_both() {
+    let directory = Directory::new("long");
+    let path = directory.drive();
+    create(&path, &Geometry::zns(Blocks(4096), Blocks(4096), 4, 2, 2));
+    real::run(|runtime| async move {
+        let device = FileDevice::open(&path, &runtime).unwrap();
+        device.append(ZoneId(1), vec![blocks(1, 4096)]).await.unwrap();
+        let again = vec![blocks(10_000, 4096)];
+        let (reset, write, read) = join3(
+            device.manage(ZoneId(1), ZoneOp::Reset),
+            device.append(ZoneId(1), again),
+            device.read(Lba(2 * 4096 - 1), Blocks(1)),
+        )
+        .await;
+        reset.unwrap();
+        write.unwrap();
+        assert!(read.unwrap() == blocks(14_095, 1));
     })
     .unwrap();
 }

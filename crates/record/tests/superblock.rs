@@ -1,0 +1,67 @@
+//! The superblock: either copy is enough, and what is not ours is told apart.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{Blocks, Lba, StoreId, ZoneId};
+use shingle_record::{Superblock, SuperblockError, read_superblock, write_superblock};
+use shingle_runtime::UnixTime;
+use shingle_sim::{Sim, SimDevice};
+use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
+
+fn superblock() -> Superblock {
+    let formatted = UnixTime { nanos: 1_700_000_000_000_000_000 };
+    Superblock { store: StoreId(3), engine: 7, version: 1, formatted, payload: Bytes::from_static(b"payload") }
+}
+
+/// Writes a superblock, changes the medium, and reads it.
+fn after(change: impl FnOnce(&MemoryDevice)) -> Result<Superblock, SuperblockError> {
+    let device = MemoryDevice::new(Geometry::hm_smr(Blocks(16), 4, 0, 4));
+    let image = Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &device);
+        let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+        write_superblock(&shared, ZoneId(0), &superblock()).await.unwrap();
+        device.image()
+    });
+    change(&image);
+    Sim::new(1).run(move |rt| async move {
+        let device: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &image));
+        read_superblock(&device, ZoneId(0)).await
+    })
+}
+
+fn spoil(image: &MemoryDevice, block: u64) {
+    image.corrupt(Lba(block), |bytes| bytes[20] ^= 1);
+}
+
+#[test]
+fn either_copy_is_enough() {
+    assert_eq!(after(|_| {}).unwrap(), superblock());
+    assert_eq!(after(|image| spoil(image, 0)).unwrap(), superblock());
+    assert_eq!(after(|image| spoil(image, 1)).unwrap(), superblock());
+}
+
+#[test]
+fn two_bad_copies_are_damage() {
+    let both = |image: &MemoryDevice| {
+        spoil(image, 0);
+        spoil(image, 1);
+    };
+    assert!(matches!(after(both), Err(SuperblockError::Corrupt)));
+}
+
+#[test]
+fn an_empty_drive_and_one_with_other_data_are_not_formatted() {
+    assert!(matches!(after(|image| image.truncate_zone(ZoneId(0), Blocks(0))), Err(SuperblockError::NotFormatted)));
+    let other = |image: &MemoryDevice| {
+        image.corrupt(Lba(0), |bytes| bytes.fill(0xAA));
+        image.corrupt(Lba(1), |bytes| bytes.fill(0x55));
+    };
+    assert!(matches!(after(other), Err(SuperblockError::NotFormatted)));
+}
+
+#[test]
+fn a_newer_format_is_named() {
+    let newer = |image: &MemoryDevice| image.corrupt(Lba(0), |bytes| bytes[6..8].copy_from_slice(b"17"));
+    assert!(matches!(after(newer), Err(SuperblockError::NewerVersion(17))));
+}
