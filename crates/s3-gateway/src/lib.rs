@@ -24,6 +24,7 @@ mod guard;
 mod headers;
 mod host;
 mod ingest;
+mod keys;
 mod metrics;
 mod multipart_checksums;
 mod options;

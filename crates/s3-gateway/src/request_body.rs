@@ -49,12 +49,16 @@ impl Fate {
         self.left().wrong.take()
     }
 
-    /// Takes in what is left of the body, within bounds. A client that waits to be told to go on is not told so.
-    pub(crate) async fn drain(self, awaits_continue: bool) {
+    /// Takes in what is left of the body, within bounds. A client that waits to be told to go on is not told so: then
+    /// this is `false`, and the connection must not be used again, since the client may or may not send the body.
+    pub(crate) async fn drain(self, awaits_continue: bool) -> bool {
         let rest = self.left().rest.take();
-        let Some(Rest { mut body, polled }) = rest else { return };
-        if body.is_end_stream() || awaits_continue && !polled {
-            return;
+        let Some(Rest { mut body, polled }) = rest else { return true };
+        if awaits_continue && !polled {
+            return false;
+        }
+        if body.is_end_stream() {
+            return true;
         }
         let mut drained = 0;
         let draining = async {
@@ -66,6 +70,7 @@ impl Fate {
         };
         // Past the time the connection is simply closed.
         let _ = tokio::time::timeout(DRAIN_TIME_MAX, draining).await;
+        true
     }
 }
 

@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, SERVER};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, SERVER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use s3s::auth::SimpleAuth;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError, S3Error};
@@ -26,6 +25,7 @@ use tokio::task::JoinSet;
 use crate::digests::Digests;
 use crate::guard;
 use crate::host::Domain;
+use crate::keys::Keys;
 use crate::metrics::GatewayMetrics;
 use crate::options::{HEADERS_MAX, Limits, Options, PIECE_BYTES, XML_BYTES_MAX};
 use crate::request_body::{Fate, RequestBody};
@@ -64,16 +64,12 @@ impl Gateway {
     /// # Errors
     /// `InvalidInput` where the domain is none.
     pub fn new(store: Arc<dyn ObjectStore>, options: Options) -> io::Result<Self> {
-        let mut auth = SimpleAuth::new();
-        for pair in options.credentials {
-            auth.register(pair.access_key, pair.secret_key.into());
-        }
         let mut config = S3Config::default();
         config.xml_max_body_size = XML_BYTES_MAX;
         // Forms are refused before; nothing of one may be collected in any case.
         config.post_object_max_file_size = 0;
         let mut builder = S3ServiceBuilder::new(Service::new(store, options.region, options.limits.clone()));
-        builder.set_auth(auth);
+        builder.set_auth(Keys::new(options.credentials));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         if let Some(domain) = options.domain {
             let host = Domain::new(&domain)
@@ -177,7 +173,10 @@ impl Inner {
         let fate = Fate::default();
         let awaits_continue = request.headers().contains_key(EXPECT);
         let mut response = self.respond(request, fate.clone()).await?;
-        fate.drain(awaits_continue).await;
+        if !fate.drain(awaits_continue).await {
+            // As S3 does. (botocore misreads the next answer on a connection where one came without its 100.)
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
 
         if response.status() == StatusCode::NOT_MODIFIED {
             *response.body_mut() = Body::empty();

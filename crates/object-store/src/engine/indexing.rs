@@ -87,7 +87,9 @@ impl Core {
                     }
                 }
             } else {
+                self.runtime.yield_now().await;
                 result = indexer.apply(group);
+                self.runtime.yield_now().await;
             }
             match result {
                 Ok(outcome) => self.take_outcome(outcome, replies),

@@ -161,7 +161,11 @@ impl Core {
         work: impl FnOnce(&dyn Index) -> IndexResult<T> + Send + 'static,
     ) -> StoreResult<T> {
         if !self.index.blocks() {
-            return work(self.index.as_ref()).map_err(from_index);
+            // Others run in between all the same, so that simulations meet what threads bring about.
+            self.runtime.yield_now().await;
+            let result = work(self.index.as_ref()).map_err(from_index);
+            self.runtime.yield_now().await;
+            return result;
         }
         let index = self.index.clone();
         self.runtime.blocking(move || work(index.as_ref())).await.map_err(lost)?.map_err(from_index)

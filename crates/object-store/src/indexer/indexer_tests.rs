@@ -264,6 +264,37 @@ fn a_copy_of_what_was_replaced_meanwhile_is_buried_too() {
 }
 
 #[test]
+fn an_entry_found_at_two_places_is_buried_at_both() {
+    let (_, mut indexer) = indexer();
+    let (bucket, key) = ("b".to_owned(), "k".to_owned());
+    let put = Body::Put { bucket: bucket.clone(), key: key.clone(), attributes: Attributes::default() };
+    let delete = Body::Delete { bucket, key };
+    // An append that failed and had landed all the same, and its second try.
+    run(&mut indexer, entry(1, &put, 1));
+    run(&mut indexer, entry(1, &put, 2));
+    assert_eq!((indexer.files()[&1].live_bytes, indexer.files()[&2].live_bytes), (60, 0));
+    run(&mut indexer, entry(2, &delete, 3));
+    run(&mut indexer, Command::Dropped { file: 1 });
+    let judge = Command::Judge { version: 2, body: delete, location: at(2, 3), collecting: true };
+    assert_eq!(run(&mut indexer, judge), Effect::Needed(true), "file 2 holds it, too");
+}
+
+#[test]
+fn an_entry_that_gc_has_moved_is_buried_at_its_old_place_too() {
+    let (_, mut indexer) = indexer();
+    let (bucket, key) = ("b".to_owned(), "k".to_owned());
+    let put = Body::Put { bucket: bucket.clone(), key: key.clone(), attributes: Attributes::default() };
+    let delete = Body::Delete { bucket, key };
+    run(&mut indexer, entry(1, &put, 1));
+    run(&mut indexer, Command::Move { version: 1, body: put, from: at(1, 1), to: at(1, 2) });
+    run(&mut indexer, entry(2, &delete, 3));
+    // The copy goes first: a reader may have the old file pinned for long.
+    run(&mut indexer, Command::Dropped { file: 2 });
+    let judge = Command::Judge { version: 2, body: delete, location: at(2, 3), collecting: true };
+    assert_eq!(run(&mut indexer, judge), Effect::Needed(true), "file 1 still holds the original");
+}
+
+#[test]
 fn a_file_with_live_entries_is_not_dropped() {
     let (_, mut indexer) = indexer();
     let put = Body::Put { bucket: "b".to_owned(), key: "k".to_owned(), attributes: Attributes::default() };

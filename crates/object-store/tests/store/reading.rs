@@ -46,6 +46,44 @@ fn a_reader_keeps_its_version_through_overwrite_delete_and_gc() {
 }
 
 #[test]
+fn an_open_that_meets_an_overwrite_reads_one_version_or_the_other() {
+    for seed in seeds(30) {
+        let world = World::new(seed, 1, 4 << 20, 40 << 10);
+        Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let size = |number: u64| if number.is_multiple_of(3) { 1000 } else { 9000 };
+            let value = move |number: u64| (bytes_of(number, size(number)), commit(&number.to_string()));
+            let (data, first) = value(0);
+            put(&store, BUCKET, "key", &data, first).await.unwrap();
+            let readers: Vec<_> = (0..3)
+                .map(|_| {
+                    let store = store.clone();
+                    runtime.spawn(async move {
+                        for _ in 0..40 {
+                            let reader = store.open(BUCKET, "key").await.unwrap();
+                            let number: u64 = reader.info().etag.parse().unwrap();
+                            let bytes = reader.read(0, reader.info().size).await.unwrap();
+                            assert_eq!(bytes, value(number).0, "seed {seed}, version {number}");
+                        }
+                    })
+                })
+                .collect();
+            for number in 1..40 {
+                let (data, commit) = value(number);
+                put(&store, BUCKET, "key", &data, commit).await.unwrap();
+                if number.is_multiple_of(8) {
+                    store.collect_garbage().await.unwrap();
+                }
+            }
+            for reader in readers {
+                reader.await.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
 fn of_conditional_writers_that_race_exactly_one_wins() {
     for seed in seeds(40) {
         let world = World::new(seed, 1, 4 << 20, 40 << 10);

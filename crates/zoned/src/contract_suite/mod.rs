@@ -1,4 +1,4 @@
-//! The test suite of the [`ZonedDevice`](crate::ZonedDevice) contract, which every backend runs.
+//! The test suite of the [`ZonedDevice`] contract, which every backend runs.
 //!
 //! A backend says how it makes a device of a given shape, and as far as it can, how it opens one again and how it
 //! lets a zone fail. [`check`] then runs every case on fresh devices and panics at the first broken rule; [`random`]

@@ -11,8 +11,9 @@
 //! # Invariants
 //! - FD-1: after `kill -9` every zone is as its completed commands left it, or as the command under way would have.
 //!   (`a_killed_process_leaves_exactly_what_its_completed_commands_made`)
-//! - FD-2: a flush is an `fdatasync`: after a failure of the machine, what completed before a flush is there. Of the
-//!   rest, the table may be older or newer than the bytes; engines find out by their records' checksums.
+//! - FD-2: a flush is an `fdatasync`: after a failure of the machine the drive opens, and what completed before a flush
+//!   is there. Of the rest, the table may be older or newer than the bytes; engines find out by their records' checksums.
+//!   (`any_mix_of_table_entries_since_the_last_flush_is_a_drive`)
 //! - FD-3: the space of a reset zone goes back to the file system.
 
 mod create;
