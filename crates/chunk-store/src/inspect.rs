@@ -10,7 +10,7 @@ use shingle_zoned::ZonedDevice;
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
-use crate::recovery::{Damage, RecoveryReport, identify, log_config, recover};
+use crate::recovery::{Damage, RecoveryReport, log_config, read_identity, recover};
 use crate::types::Stream;
 use crate::zones::ZoneStatus;
 
@@ -126,12 +126,22 @@ pub struct Dump {
     pub chunks: Vec<ChunkDump>,
 }
 
+/// The identity of the store on a drive, and how many chunks it holds: to see whose it is before it is opened, which
+/// writes to it.
+///
+/// # Errors
+/// As [`ChunkStore::open`](crate::ChunkStore::open).
+pub async fn identify(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<(StoreId, u64)> {
+    let (inner, report, _) = recover(rt, dev, Options::default()).await?;
+    Ok((inner.store, report.chunks))
+}
+
 /// Reads what a store knows of itself.
 ///
 /// # Errors
 /// As [`ChunkStore::open`](crate::ChunkStore::open).
 pub async fn dump(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<Dump> {
-    let (store, layout) = identify(&dev).await?;
+    let (store, layout) = read_identity(&dev).await?;
     let log = shingle_record::dump(&dev, &log_config(store, &layout)).await.map_err(|error| {
         Error::new(ErrorKind::Device, format!("the metazones could not be read: {error}")).caused_by(error)
     })?;

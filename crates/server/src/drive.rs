@@ -35,7 +35,6 @@ pub(crate) struct Drive {
     pub(crate) store: StoreId,
     /// Dropped when the object store has it: the owner ends with its last client.
     pub(crate) client: Option<ChunkClient>,
-    pub(crate) chunks: u64,
     pub(crate) sample: Arc<Mutex<Sample>>,
     /// Completes when the owner has ended.
     pub(crate) ended: oneshot::Receiver<()>,
@@ -45,7 +44,6 @@ pub(crate) struct Drive {
 struct Opened {
     store: StoreId,
     client: ChunkClient,
-    chunks: u64,
     sample: Arc<Mutex<Sample>>,
 }
 
@@ -54,26 +52,37 @@ struct Opened {
 ///
 /// # Errors
 /// `Drive`, `NewerVersion`, `InUse`, `System`.
-pub(crate) async fn start(config: DriveConfig, number: usize, known: Option<StoreId>) -> Result<Drive> {
+pub(crate) async fn start(
+    config: DriveConfig,
+    number: usize,
+    known: Option<StoreId>,
+    ours: Vec<StoreId>,
+) -> Result<Drive> {
     let (tell, told) = oneshot::channel();
     let path = config.path.clone();
-    let owner = move |runtime: Runtime| own(runtime, config, known, tell);
+    let owner = move |runtime: Runtime| own(runtime, config, known, ours, tell);
     let ended = thread::start(&format!("drive-{number}"), owner)?;
     let lost =
         |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
-    let Opened { store, client, chunks, sample } = told.await.map_err(lost)??;
-    Ok(Drive { path, store, client: Some(client), chunks, sample, ended })
+    let Opened { store, client, sample } = told.await.map_err(lost)??;
+    Ok(Drive { path, store, client: Some(client), sample, ended })
 }
 
-async fn own(runtime: Runtime, config: DriveConfig, known: Option<StoreId>, tell: oneshot::Sender<Result<Opened>>) {
+async fn own(
+    runtime: Runtime,
+    config: DriveConfig,
+    known: Option<StoreId>,
+    ours: Vec<StoreId>,
+    tell: oneshot::Sender<Result<Opened>>,
+) {
     let path = config.path.clone();
-    let store = match open(&runtime, config, known).await {
+    let store = match open(&runtime, config, known, &ours).await {
         Ok(store) => Rc::new(store),
         Err(error) => return drop(tell.send(Err(error))),
     };
     let (client, requests) = ChunkClient::channel(QUEUE_DEPTH);
     let sample = Arc::new(Mutex::new(look(&store)));
-    let opened = Opened { store: store.id(), client, chunks: store.store_stat().chunks, sample: sample.clone() };
+    let opened = Opened { store: store.id(), client, sample: sample.clone() };
     if tell.send(Ok(opened)).is_err() {
         return;
     }
@@ -96,13 +105,20 @@ fn look(store: &ChunkStore) -> Sample {
     Sample { space: store.store_stat(), counters: store.counters(), gc: store.gc_status() }
 }
 
-async fn open(runtime: &Runtime, config: DriveConfig, known: Option<StoreId>) -> Result<ChunkStore> {
+async fn open(runtime: &Runtime, config: DriveConfig, known: Option<StoreId>, ours: &[StoreId]) -> Result<ChunkStore> {
     let path = &config.path;
     let device = device(runtime, &config, known)?;
     let failed = |error: shingle_chunk_store::Error| {
         let kind = if error.message.contains("newer") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
         Error::new(kind, format!("{}: {error}", path.display()))
     };
+    if !ours.is_empty()
+        && let Ok((store, chunks)) = shingle_chunk_store::identify(runtime, device.clone()).await
+        && chunks > 0
+        && !ours.contains(&store)
+    {
+        return Err(foreign(path, store, chunks, ours));
+    }
     let (store, report) = match ChunkStore::open(runtime, device.clone(), Options::default()).await {
         Err(error) if known.is_none() && is_blank(&error) => {
             ChunkStore::format(runtime, device.clone(), &FormatOptions::default()).await.map_err(failed)?;
@@ -115,6 +131,19 @@ async fn open(runtime: &Runtime, config: DriveConfig, known: Option<StoreId>) ->
         tracing::error!(drive = %path.display(), chunk = ?damage.chunk, zone = ?damage.zone, "{}", damage.what);
     }
     Ok(store)
+}
+
+fn foreign(path: &Path, store: StoreId, chunks: u64, ours: &[StoreId]) -> Error {
+    let ours: Vec<_> = ours.iter().map(ToString::to_string).collect();
+    Error::new(
+        ErrorKind::Drive,
+        format!(
+            "{}: the drive holds {chunks} chunks of store {store}, which is none of those that this data directory has \
+             used ({}): give it a data directory of its own, or name the right drive",
+            path.display(),
+            ours.join(", ")
+        ),
+    )
 }
 
 /// Whether the drive could be read and holds no store of any kind.

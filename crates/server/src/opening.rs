@@ -66,19 +66,15 @@ async fn start_drives(config: &Config, directory: &DataDir, drives: &mut Vec<Dri
     let known = directory.drives();
     for (number, drive) in config.drives().into_iter().enumerate() {
         let expected = known.iter().find(|known| same_path(&known.path, &drive.path)).map(|known| known.store);
-        let drive = drive::start(drive, number, expected).await.map_err(|error| missing(error, known))?;
-        let belongs = known.is_empty() || known.iter().any(|known| known.store == drive.store);
-        let error = if let Some(other) = drives.iter().find(|other| other.store == drive.store) {
+        let ours = known.iter().map(|known| known.store).collect();
+        let drive = drive::start(drive, number, expected, ours).await.map_err(|error| missing(error, known))?;
+        let copy = drives.iter().find(|other| other.store == drive.store).map(|other| {
             let (path, other) = (drive.path.display(), other.path.display());
-            let text = format!("{path} and {other} are copies of one drive: name only one of them");
-            Some(Error::new(ErrorKind::Drive, text))
-        } else if !belongs && drive.chunks > 0 {
-            Some(foreign(&drive, directory))
-        } else {
-            None
-        };
+            Error::new(ErrorKind::Drive, format!("{path} and {other} are copies of one drive: name only one of them"))
+        });
+        // Kept in any case: whoever called closes what was opened.
         drives.push(drive);
-        if let Some(error) = error {
+        if let Some(error) = copy {
             return Err(error);
         }
     }
@@ -104,22 +100,6 @@ fn missing(mut error: Error, known: &[KnownDrive]) -> Error {
         error.message += "; this data directory has used it, so it is not made anew: bring it back";
     }
     error
-}
-
-fn foreign(drive: &Drive, directory: &DataDir) -> Error {
-    let stores: Vec<_> = directory.drives().iter().map(|known| known.store.to_string()).collect();
-    Error::new(
-        ErrorKind::Drive,
-        format!(
-            "{}: the drive holds {} chunks of store {}, which is none of those that {} has used ({}): give it a data \
-             directory of its own, or name the right drive",
-            drive.path.display(),
-            drive.chunks,
-            drive.store,
-            directory.path().display(),
-            stores.join(", ")
-        ),
-    )
 }
 
 /// Whether two paths, of which neither need be there, name the same file.

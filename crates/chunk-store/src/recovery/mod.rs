@@ -112,7 +112,7 @@ pub(crate) async fn recover(
     options: Options,
 ) -> Result<(Rc<Inner>, RecoveryReport, Vec<Handle>)> {
     check_limits(dev.geometry())?;
-    let (store, layout) = identify(&dev).await?;
+    let (store, layout) = read_identity(&dev).await?;
     let sequence = SequenceSource::default();
     let mut report = RecoveryReport::default();
     let opened = MetaLog::open(rt, &dev, log_config(store, &layout), sequence.clone()).await;
@@ -156,7 +156,7 @@ impl Inner {
 }
 
 /// Reads the superblock, and holds it against the drive.
-pub(crate) async fn identify(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId, Layout)> {
+pub(crate) async fn read_identity(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId, Layout)> {
     let geometry = dev.geometry();
     let superzone = ZoneId(geometry.conventional_zones);
     if superzone.0 >= geometry.zone_count {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use shingle_chunk_store::Stream;
 use shingle_sim::{Sim, seeds};
-use shingle_store_api::{Commit, Condition, ObjectStore, StoreErrorKind};
+use shingle_store_api::{Commit, CompletedPart, Condition, ObjectStore, StoreErrorKind};
 
 use crate::world::{World, bytes_of, commit, get, put};
 
@@ -115,6 +115,49 @@ fn of_conditional_writers_that_race_exactly_one_wins() {
                 assert_eq!(store.head(BUCKET, "key").await.unwrap(), *info);
                 assert_eq!(get(&store, BUCKET, "key").await.unwrap(), bytes_of(*number as u64, 3000 * number));
             }
+        });
+    }
+}
+
+#[test]
+fn a_part_that_is_replaced_while_its_upload_completes_does_not_hurt_the_object() {
+    for seed in seeds(60) {
+        let world = World::new(seed, 1, 4 << 20, 40 << 10);
+        Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let id = store.begin_upload(BUCKET, "key", Default::default()).await.unwrap().id;
+            let part = |number: u64| {
+                let store = store.clone();
+                async move {
+                    let mut writer = store.begin_part(BUCKET, "key", id, 1).await?;
+                    writer.write(bytes_of(number, 6000)).await?;
+                    writer.commit(commit(&number.to_string())).await
+                }
+            };
+            part(1).await.unwrap();
+            let replace = runtime.spawn(part(2));
+            let pause = std::time::Duration::from_nanos(runtime.random() % 30_000);
+            runtime.sleep(pause).await;
+            let named = vec![CompletedPart { number: 1, etag: "1".to_owned() }];
+            let completed = store.complete_upload(BUCKET, "key", id, named, commit("whole-1")).await;
+            let replaced = replace.await.unwrap();
+            match (&completed, &replaced) {
+                (Ok(_), Err(error)) => assert_eq!(error.kind, StoreErrorKind::NoSuchUpload),
+                (Err(error), Ok(_)) => assert_eq!(error.kind, StoreErrorKind::InvalidPart),
+                _ => panic!("seed {seed}: completed {completed:?}, replaced {replaced:?}"),
+            }
+            if completed.is_err() {
+                store.abort_upload(BUCKET, "key", id).await.unwrap();
+            }
+            store.collect_garbage().await.unwrap();
+            if completed.is_ok() {
+                assert_eq!(get(&store, BUCKET, "key").await.unwrap(), bytes_of(1, 6000), "seed {seed}");
+            }
+            let check = store.check(shingle_object_store::Depth::Full).await.unwrap();
+            assert_eq!(check.damage, Vec::<String>::new(), "seed {seed}");
+            let live = store.stats().await.unwrap().live_bytes;
+            assert!(live < if completed.is_ok() { 7000 } else { 300 }, "seed {seed}: {live} bytes are live");
         });
     }
 }
