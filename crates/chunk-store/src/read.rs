@@ -62,7 +62,7 @@ impl Inner {
             zones.dedup();
             zones.into_iter().map(|zone| self.pin(zone)).collect()
         };
-        let mut out = Vec::with_capacity((to - from) as usize);
+        let mut out = self.buffers.take((to - from) as usize);
         for record in records {
             let (begin, end) = (from.max(record.offset), to.min(record.end()));
             self.read_record(id, record, begin - record.offset, end - begin, &mut out).await?;
@@ -71,7 +71,7 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         state.counters.reads += 1;
         state.counters.read_bytes += length;
-        Ok(Bytes::from(out))
+        Ok(self.buffers.share(out))
     }
 
     /// Appends `length` verified bytes of a record, from `from` bytes into its data, to `out`.

@@ -11,6 +11,7 @@ use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZonedDevice};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::buffers::Buffers;
 use crate::client::Request;
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) sequence: SequenceSource,
     pub(crate) log: MetaLog,
     pub(crate) flush: Rc<Flusher>,
+    pub(crate) buffers: Buffers,
     pub(crate) throttle: Throttle,
     pub(crate) trend: RefCell<ZoneTrend>,
     pub(crate) state: RefCell<State>,
@@ -82,6 +84,7 @@ impl Inner {
         let append_max = shingle_record::sliced_capacity(Blocks(u64::from(zone_room))).min(APPEND_MAX);
         Rc::new(Self {
             flush: Flusher::new(parts.rt.clone(), parts.dev.clone()),
+            buffers: Buffers::default(),
             throttle: Throttle::new(parts.options.gc_latency_factor),
             trend: RefCell::default(),
             state: RefCell::new(parts.state),
