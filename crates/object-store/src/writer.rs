@@ -1,14 +1,18 @@
 //! Writing an object or part: a segment is gathered while the one before it is on its way.
 
 use std::mem;
+use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_store_api::{Commit, ObjectInfo, ObjectWriter, StoreFuture, StoreResult, UploadId};
+use shingle_store_api::{
+    Commit, ObjectInfo, ObjectWriter, StoreError, StoreErrorKind, StoreFuture, StoreResult, UploadId,
+};
 use tokio::sync::oneshot;
 
 use crate::client::ObjectStoreClient;
+use crate::engine::Core;
 use crate::engine::objects::{Begun, Written};
-use crate::engine::purge::Release;
+use crate::engine::purge::BlobHold;
 use crate::errors::unavailable;
 
 /// What is being written.
@@ -27,13 +31,14 @@ pub(crate) struct Writer {
     /// Bytes in `written.rest`.
     gathered: u64,
     under_way: Option<oneshot::Receiver<StoreResult<()>>>,
-    committed: bool,
+    hold: BlobHold,
 }
 
 impl Writer {
     pub(crate) fn new(client: ObjectStoreClient, target: Target, begun: Begun) -> Self {
         let written = Written { begun, segments: 0, rest: Vec::new(), size: 0 };
-        Self { client, target, written, gathered: 0, under_way: None, committed: false }
+        let hold = BlobHold::new(begun.blob, client.entrance.releases.clone());
+        Self { client, target, written, gathered: 0, under_way: None, hold }
     }
 
     /// Waits for the segment on its way.
@@ -53,7 +58,6 @@ impl Writer {
         let data = mem::take(&mut self.written.rest);
         self.gathered = 0;
         let (blob, index) = (self.written.begun.blob, self.written.segments);
-        self.written.segments += 1;
         let (reply, answer) = oneshot::channel();
         let job: crate::engine::run::Job = Box::new(move |core| {
             Box::pin(async move {
@@ -65,6 +69,8 @@ impl Writer {
         });
         let sent = self.client.entrance.writes.send(job).await;
         sent.map_err(|_| unavailable("the object store has stopped"))?;
+        self.written.segments += 1;
+        self.hold.sent += 1;
         self.under_way = Some(answer);
         Ok(())
     }
@@ -90,32 +96,26 @@ impl Writer {
         let budget = self.client.entrance.budget.clone();
         let share = self.client.share(self.gathered);
         let permit = budget.acquire_many_owned(share).await.map_err(|_| unavailable("the object store has stopped"))?;
-        let target = self.target.clone();
-        let rest = mem::take(&mut self.written.rest);
-        let written = Written { rest, ..self.written.clone() };
-        let result = self.client.entrance.write(move |core| async move {
+        let Self { client, target, written, hold, .. } = self;
+        let work = move |core: Rc<Core>| async move {
             let result = match target {
                 Target::Object { bucket, key } => core.commit_put(bucket, key, written, commit).await,
                 Target::Part { bucket, key, id, number } => {
                     core.commit_part((bucket, key), id, number, written, commit).await
                 }
             };
+            // Where the drive or the engine failed, the commit may have landed: the next start finds out, and until
+            // then its segments stay.
+            let unsure = |error: &StoreError| {
+                matches!(error.kind, StoreErrorKind::Device | StoreErrorKind::Corrupt | StoreErrorKind::Unavailable)
+            };
+            if result.as_ref().map_or_else(unsure, |_| true) {
+                hold.keep();
+            }
             drop(permit);
             result
-        });
-        let result = result.await;
-        self.committed = result.is_ok();
-        result
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        // Also after a commit that failed: its last segment may have arrived. If the answer alone was lost, the blob is
-        // no longer open, and giving it up changes nothing.
-        if !self.committed && (self.written.segments > 0 || self.written.size > 0) {
-            let _ = self.client.entrance.releases.send(Release::Writer(self.written.begun.blob));
-        }
+        };
+        client.entrance.write(work).await
     }
 }
 

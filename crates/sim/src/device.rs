@@ -283,13 +283,17 @@ impl SimDevice {
         let blocks = Blocks(data.iter().map(|piece| (piece.len() / BLOCK_SIZE) as u64).sum());
         let (number, fault) = self.begin(CommandKind::Write, Some(zone), start, blocks)?;
         self.fail_zone(Some(zone), fault, start)?;
-        let at = at.unwrap_or_else(|| start + self.shared.current.zone(zone).written);
-        let (data, failed) = self.spoil(fault, at, data, blocks);
-        if !data.is_empty() {
-            let written = self.shared.current.write(at, data.clone());
-            written.await?;
-            self.note(zone, number, Effect::Write { at, data });
+        let (landing, failed) = self.spoil(fault, start, data, blocks);
+        let mut landed_at = start;
+        // A failed write of which nothing landed leaves no trace; one of nothing at all breaks a rule.
+        if !failed || !landing.is_empty() {
+            landed_at = match at {
+                Some(at) => self.shared.current.write(at, landing.clone()).await.map(|()| at)?,
+                None => self.shared.current.append(zone, landing.clone()).await?,
+            };
+            self.note(zone, number, Effect::Write { at: landed_at, data: landing });
         }
+        let at = landed_at;
         self.wait(fault).await;
         self.check_power(number, at)?;
         self.complete(zone, number);

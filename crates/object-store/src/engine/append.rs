@@ -72,9 +72,15 @@ impl Core {
         entries: &[Sealed],
     ) -> StoreResult<Appended> {
         let length: u64 = entries.iter().map(Sealed::length).sum();
-        let mut last_error = None;
+        let (mut last_error, mut unsure) = (None, false);
         for attempt in 0..TRIES {
-            let slot = self.reserve(stream, class, length).await?;
+            let slot = match self.reserve(stream, class, length).await {
+                Ok(slot) => slot,
+                Err(error) if unsure => {
+                    return Err(StoreError::caused(StoreErrorKind::Device, "a drive failed in the middle", error));
+                }
+                Err(error) => return Err(error),
+            };
             // No await up to the append's own (APP-1).
             let (locations, pieces) = self.place(&slot, entries);
             let id = slot.name.id();
@@ -106,6 +112,11 @@ impl Core {
                 return Ok(Appended { locations, settle });
             }
             self.files.borrow_mut().settle(settle.0, settle.1);
+            if broken && size.is_none() {
+                // It may be there all the same, unknown to the index: no grave is forgotten while that is so.
+                unsure = true;
+                self.submit_ahead(vec![Command::KeepGraves]);
+            }
             last_error = Some(error);
         }
         Err(last_error.map_or_else(|| StoreError::new(StoreErrorKind::Device, "no append succeeded"), from_chunk))

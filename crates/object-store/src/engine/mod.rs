@@ -64,8 +64,8 @@ pub(crate) struct Core {
     pub(crate) indexing: mpsc::UnboundedSender<indexing::Submission>,
     /// Blobs that readers have open.
     pub(crate) blob_pins: RefCell<BTreeMap<u64, u32>>,
-    /// Blobs being written: segments on their way, and whether the writer has given up.
-    pub(crate) writers: RefCell<BTreeMap<u64, (u32, bool)>>,
+    /// Blobs being written.
+    pub(crate) writers: RefCell<BTreeMap<u64, purge::WriterState>>,
     pub(crate) dead_blobs: RefCell<BTreeSet<u64>>,
     pub(crate) purge_wanted: Notify,
     /// A pin was released, a chunk closed, or space came free: whoever waits for one looks again.

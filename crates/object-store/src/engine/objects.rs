@@ -79,12 +79,10 @@ impl Core {
 
     /// Appends a whole segment.
     pub(crate) async fn put_segment(self: &Rc<Self>, blob: u64, index: u32, data: Vec<Bytes>) -> StoreResult<()> {
-        self.working()?;
         let bytes: usize = data.iter().map(Bytes::len).sum();
         let sealed = sealed(blob, Body::Segment { blob, index }, data)?;
-        self.segment_begins(blob);
         let result = self.write(Stream::Data, Class::User, vec![sealed]).await;
-        self.segment_ends(blob);
+        self.segment_ended(blob);
         self.stats.borrow_mut().put_bytes += bytes as u64;
         result
     }
@@ -128,6 +126,7 @@ impl Core {
             entries
         };
         self.write(Stream::Data, Class::User, entries).await?;
+        self.writer_done(written.begun.blob);
         let mut stats = self.stats.borrow_mut();
         stats.puts += 1;
         stats.put_bytes += rest as u64;

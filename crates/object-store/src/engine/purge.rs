@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use tokio::sync::mpsc;
+
 use crate::engine::Core;
 use crate::indexer::{Command, Effect};
 
@@ -15,8 +17,45 @@ pub(crate) enum Release {
     File(u64),
     /// A reader no longer needs blobs.
     Blobs(Vec<u64>),
-    /// A writer has given up its blob.
-    Writer(u64),
+    /// A writer has given up its blob, having sent so many segments.
+    Writer { blob: u64, sent: u32 },
+}
+
+/// A blob that is being written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WriterState {
+    /// Segments that have arrived, or failed to.
+    ended: u32,
+    /// The writer has given it up, having sent so many.
+    given_up: Option<u32>,
+}
+
+/// A writer's hold on its blob. Dropped, it gives the blob up; a commit that succeeds, or may have, keeps it.
+#[derive(Debug)]
+pub(crate) struct BlobHold {
+    blob: u64,
+    pub(crate) sent: u32,
+    releases: Option<mpsc::UnboundedSender<Release>>,
+}
+
+impl BlobHold {
+    pub(crate) fn new(blob: u64, releases: mpsc::UnboundedSender<Release>) -> Self {
+        Self { blob, sent: 0, releases: Some(releases) }
+    }
+
+    /// The blob is not this writer's to give up any more.
+    pub(crate) fn keep(mut self) {
+        self.releases = None;
+    }
+}
+
+impl Drop for BlobHold {
+    fn drop(&mut self) {
+        if let Some(releases) = self.releases.take() {
+            // The engine may have stopped; the blob is then given up at the next start.
+            let _ = releases.send(Release::Writer { blob: self.blob, sent: self.sent });
+        }
+    }
 }
 
 impl Core {
@@ -37,32 +76,31 @@ impl Core {
                 }
                 self.purge_wanted.notify_one();
             }
-            Release::Writer(blob) => {
-                if let Some((_, given_up)) = self.writers.borrow_mut().get_mut(&blob) {
-                    *given_up = true;
-                    return;
-                }
-                self.submit_ahead(vec![Command::Abandon { blob }]);
+            Release::Writer { blob, sent } => {
+                self.writers.borrow_mut().entry(blob).or_default().given_up = Some(sent);
+                self.settle_writer(blob);
             }
         }
     }
 
-    /// A segment of `blob` is on its way; its writer's end waits for it.
-    pub(crate) fn segment_begins(&self, blob: u64) {
-        self.writers.borrow_mut().entry(blob).or_default().0 += 1;
+    /// A segment of a blob has arrived, or failed to.
+    pub(crate) fn segment_ended(&self, blob: u64) {
+        self.writers.borrow_mut().entry(blob).or_default().ended += 1;
+        self.settle_writer(blob);
     }
 
-    /// It has arrived, or failed.
-    pub(crate) fn segment_ends(&self, blob: u64) {
+    /// The blob was committed: its writer cannot give it up any more.
+    pub(crate) fn writer_done(&self, blob: u64) {
+        self.writers.borrow_mut().remove(&blob);
+    }
+
+    /// A blob that was given up is garbage once none of its segments can still arrive.
+    fn settle_writer(&self, blob: u64) {
         let mut writers = self.writers.borrow_mut();
-        let Some((under_way, given_up)) = writers.get_mut(&blob) else { return };
-        *under_way = under_way.saturating_sub(1);
-        if *under_way == 0 {
-            let given_up = *given_up;
+        let over = writers.get(&blob).is_some_and(|writer| writer.given_up.is_some_and(|sent| writer.ended >= sent));
+        if over {
             writers.remove(&blob);
-            if given_up {
-                self.submit_ahead(vec![Command::Abandon { blob }]);
-            }
+            self.submit_ahead(vec![Command::Abandon { blob }]);
         }
     }
 

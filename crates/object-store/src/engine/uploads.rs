@@ -112,6 +112,7 @@ impl Core {
             }
             None => self.write(Stream::Data, Class::User, vec![commit]).await?,
         }
+        self.writer_done(written.begun.blob);
         self.stats.borrow_mut().put_bytes += rest as u64;
         Ok(info)
     }

@@ -84,7 +84,7 @@ impl Indexer {
             })?;
             let Some((last, _)) = records.last() else { return Ok(()) };
             from = [last.as_slice(), &[0]].concat();
-            let mut transaction = Transaction::begin(self.index.as_ref(), &mut self.files, &mut self.totals);
+            let mut transaction = self.begin();
             for (key, value) in &records {
                 visit(&mut transaction, key, value)?;
             }

@@ -295,6 +295,16 @@ fn an_entry_that_gc_has_moved_is_buried_at_its_old_place_too() {
 }
 
 #[test]
+fn while_there_may_be_unknown_entries_no_grave_is_forgotten() {
+    let (_, mut indexer) = indexer();
+    let delete = Body::Delete { bucket: "b".to_owned(), key: "k".to_owned() };
+    run(&mut indexer, entry(2, &delete, 3));
+    run(&mut indexer, Command::KeepGraves);
+    let judge = Command::Judge { version: 2, body: delete, location: at(2, 3), collecting: true };
+    assert_eq!(run(&mut indexer, judge), Effect::Needed(true));
+}
+
+#[test]
 fn a_file_with_live_entries_is_not_dropped() {
     let (_, mut indexer) = indexer();
     let put = Body::Put { bucket: "b".to_owned(), key: "k".to_owned(), attributes: Attributes::default() };

@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Dropping { file: u64 },
     /// A file is gone.
     Dropped { file: u64 },
+    /// There may be entries that the index does not know: forget no grave until the next start.
+    KeepGraves,
 }
 
 /// What a command came to.
@@ -163,6 +165,7 @@ pub(crate) struct Indexer {
     index: Arc<dyn Index>,
     files: BTreeMap<u64, FileRecord>,
     totals: Totals,
+    keep_graves: bool,
 }
 
 impl Indexer {
@@ -183,7 +186,7 @@ impl Indexer {
         }
         let totals = index.get(Space::About, keys::ABOUT_TOTALS)?;
         let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose().map_err(spoilt)?.unwrap_or_default();
-        Ok(Self { index, files, totals })
+        Ok(Self { index, files, totals, keep_graves: false })
     }
 
     /// The files the index knows.
@@ -195,12 +198,16 @@ impl Indexer {
         self.totals
     }
 
+    fn begin(&mut self) -> Transaction<'_> {
+        Transaction::begin(self.index.as_ref(), &mut self.files, &mut self.totals, &mut self.keep_graves)
+    }
+
     /// Applies a group in one batch.
     ///
     /// # Errors
     /// If the index fails. What is in memory is then ahead of it: load it again.
     pub(crate) fn apply(&mut self, group: Group) -> IndexResult<Outcome> {
-        let mut transaction = Transaction::begin(self.index.as_ref(), &mut self.files, &mut self.totals);
+        let mut transaction = self.begin();
         let mut effects = Vec::with_capacity(group.commands.len());
         for command in group.commands {
             effects.push(transaction.run(command)?);
@@ -241,6 +248,7 @@ impl Transaction<'_> {
                 }
             }
             Command::Dropped { file } => self.remove_file(file),
+            Command::KeepGraves => *self.keep_graves = true,
         }
         Ok(Effect::Done)
     }

@@ -17,6 +17,8 @@ pub(super) struct Transaction<'a> {
     dead: Vec<u64>,
     pub(super) totals: &'a mut Totals,
     before: Totals,
+    /// There may be entries nobody knows of: every grave may be needed.
+    pub(super) keep_graves: &'a mut bool,
 }
 
 impl<'a> Transaction<'a> {
@@ -24,9 +26,10 @@ impl<'a> Transaction<'a> {
         index: &'a dyn Index,
         files: &'a mut BTreeMap<u64, FileRecord>,
         totals: &'a mut Totals,
+        keep_graves: &'a mut bool,
     ) -> Self {
-        let before = *totals;
-        Self { index, changes: BTreeMap::new(), files, touched: BTreeSet::new(), dead: Vec::new(), totals, before }
+        let (changes, touched, dead, before) = (BTreeMap::new(), BTreeSet::new(), Vec::new(), *totals);
+        Self { index, changes, files, touched, dead, totals, before, keep_graves }
     }
 
     /// The batch to write, the files that changed, and the blobs that died.
@@ -107,7 +110,7 @@ impl<'a> Transaction<'a> {
     }
 
     pub(super) fn haunted(&self, ghosts: &Ghosts, except: u64) -> bool {
-        ghosts.haunt(self.files.keys(), except, |file| self.files.contains_key(&file))
+        *self.keep_graves || ghosts.haunt(self.files.keys(), except, |file| self.files.contains_key(&file))
     }
 
     pub(super) fn prune(&self, ghosts: &mut Ghosts) {

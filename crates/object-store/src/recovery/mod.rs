@@ -20,7 +20,7 @@ use crate::drives::DriveState;
 use crate::engine::Recovered;
 use crate::errors::{from_index, invalid, lost};
 use crate::index::{Batch, Index, IndexResult, Space, Step};
-use crate::indexer::{Indexer, Owner, spoilt};
+use crate::indexer::{Command, Group, Indexer, Owner, spoilt};
 use crate::options::{Drive, Options};
 use crate::records::{BucketRecord, FileRecord, Item};
 use inventory::Inventory;
@@ -208,6 +208,9 @@ pub(crate) async fn open(
     all.extend(&missing);
     let (indexer, ()) = scan::match_files(runtime, &index, indexer, &inventory, &stores, &drives).await?;
     let (indexer, found) = scan::tails(runtime, &index, indexer, &inventory, &drives, set, &mut progress).await?;
+    let unknown = !missing.is_empty() || !found.damage.is_empty();
+    let group = Group { commands: unknown.then_some(Command::KeepGraves).into_iter().collect(), ..Group::default() };
+    let (indexer, _) = with_indexer(runtime, &index, indexer, move |indexer| indexer.apply(group)).await?;
     let (indexer, finished) =
         with_indexer(runtime, &index, indexer, move |indexer| indexer.finish_recovery(!trusted)).await?;
     let (indexer, dead) = with_indexer(runtime, &index, indexer, |indexer| indexer.dead_blobs()).await?;

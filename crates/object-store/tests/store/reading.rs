@@ -163,6 +163,34 @@ fn a_part_that_is_replaced_while_its_upload_completes_does_not_hurt_the_object()
 }
 
 #[test]
+fn a_commit_whose_caller_goes_away_happens_wholly_or_not_at_all() {
+    let mut happened = 0;
+    for seed in seeds(80) {
+        let world = World::new(seed, 1, 4 << 20, 40 << 10);
+        happened += Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let data = bytes_of(seed, 18_000);
+            let patience = runtime.sleep(std::time::Duration::from_nanos(runtime.random() % 150_000));
+            let put = put(&store, BUCKET, "key", &data, commit("e"));
+            let _ = futures_util::future::select(Box::pin(put), Box::pin(patience)).await;
+            runtime.sleep(std::time::Duration::from_millis(1)).await;
+            store.collect_garbage().await.unwrap();
+            let found = get(&store, BUCKET, "key").await;
+            let live = store.stats().await.unwrap().live_bytes;
+            match &found {
+                Ok(bytes) => assert_eq!(*bytes, data, "seed {seed}"),
+                Err(error) => assert_eq!(error.kind, StoreErrorKind::NoSuchKey, "seed {seed}: {error}"),
+            }
+            assert!(live < if found.is_ok() { 19_000 } else { 300 }, "seed {seed}: {live} bytes are live");
+            assert!(store.check(shingle_object_store::Depth::Full).await.unwrap().is_clean(), "seed {seed}");
+            u64::from(found.is_ok())
+        });
+    }
+    assert!(happened > 0, "no caller was patient enough");
+}
+
+#[test]
 fn a_bucket_is_not_deleted_under_an_object_being_put() {
     for seed in seeds(40) {
         let world = World::new(seed, 1, 4 << 20, 40 << 10);

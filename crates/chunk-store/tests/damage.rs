@@ -1,0 +1,109 @@
+//! A corrupted or truncated drive: opening it, reading it and checking it give errors or right bytes, never a panic and
+//! never wrong bytes.
+
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use common::{Driver, Model, content, formatted, geometry, open, options};
+use shingle_base::{Blocks, Lba, ZoneId};
+use shingle_chunk_store::{ChunkStore, ErrorKind, Options, check, dump};
+use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_zoned::{MemoryDevice, ZonedDevice};
+
+/// A drive with a history, and what was put there.
+fn used_drive(seed: u64) -> (MemoryDevice, Model, Random) {
+    let mut random = Random::new(seed);
+    let medium = formatted(geometry(&mut random));
+    let options = options(&mut random);
+    Sim::new(seed).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, options).await;
+        let (model, random) = (Rc::new(RefCell::new(Model::default())), Rc::new(RefCell::new(random)));
+        let driver =
+            Driver { rt: rt.clone(), store: store.clone(), model: model.clone(), random: random.clone(), ids: 8, faults: false };
+        driver.run(60).await;
+        store.close().await.unwrap();
+        let model = model.borrow().clone();
+        let random = random.borrow().clone();
+        (device.image(), model, random)
+    })
+}
+
+/// Spoils a few blocks, or cuts a zone short.
+fn spoil(image: &MemoryDevice, random: &mut Random) {
+    let geometry = image.geometry().clone();
+    for _ in 0..1 + random.below(6) {
+        let zone = ZoneId(random.below(u64::from(geometry.zone_count)) as u32);
+        let written = image.zone(zone).written;
+        if written == Blocks::ZERO {
+            continue;
+        }
+        if random.chance(0.2) && written < geometry.zone_capacity {
+            image.truncate_zone(zone, Blocks(random.below(written.0)));
+            continue;
+        }
+        let at = geometry.start_of(zone) + Blocks(random.below(written.0));
+        let other = Lba(random.below(geometry.blocks().0));
+        match random.below(4) {
+            0 => image.corrupt(at, |block| block.fill(0)),
+            1 => {
+                let garbage = random.bytes(4096);
+                image.corrupt(at, |block| block.copy_from_slice(&garbage));
+            }
+            2 => {
+                let bit = random.below(4096 * 8);
+                image.corrupt(at, |block| block[(bit / 8) as usize] ^= 1 << (bit % 8));
+            }
+            // A block of another place, or zeros if nothing was written there.
+            _ => {
+                let mut copy = vec![0; 4096];
+                image.corrupt(other, |block| copy.copy_from_slice(block));
+                image.corrupt(at, |block| block.copy_from_slice(&copy));
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_drives_give_errors_and_never_wrong_bytes() {
+    let (mut opened, mut refused) = (0, 0);
+    for seed in seeds(400) {
+        let (image, model, mut random) = used_drive(seed);
+        spoil(&image, &mut random);
+        let ok = Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &image);
+            // Neither writes anything; both must end.
+            let _ = check(&rt, Rc::new(device.clone()), |_, _| {}).await;
+            let _ = dump(&rt, Rc::new(device.clone())).await;
+            let store = match ChunkStore::open(&rt, Rc::new(device.clone()), Options::default()).await {
+                Ok((store, _)) => store,
+                Err(error) => {
+                    let known = matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Format | ErrorKind::Device);
+                    assert!(known, "seed {seed}: {error}");
+                    return false;
+                }
+            };
+            for (&id, chunk) in &model.chunks {
+                let Ok(stat) = store.stat(id) else { continue };
+                let size = stat.size.min(chunk.acked);
+                for at in (0..size).step_by(5000) {
+                    let length = (size - at).min(5000);
+                    match store.read(id, at, length).await {
+                        Ok(bytes) => assert!(bytes == content(chunk.key, at, length), "seed {seed}: {id} at {at}"),
+                        Err(error) => {
+                            let known = matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Device);
+                            assert!(known, "seed {seed}: {error}");
+                        }
+                    }
+                }
+            }
+            true
+        });
+        opened += u64::from(ok);
+        refused += u64::from(!ok);
+    }
+    let both = opened > 50 && refused > 5;
+    assert!(both || std::env::var_os("SHINGLE_SEED").is_some(), "{opened} drives opened, {refused} were refused");
+}
