@@ -27,6 +27,7 @@ mod index;
 mod inspect;
 mod keeper;
 mod layout;
+pub mod parse;
 mod pools;
 mod read;
 mod recovery;

@@ -21,8 +21,14 @@ fn used_drive(seed: u64) -> (MemoryDevice, Model, Random) {
         let device = SimDevice::new(&rt, &medium);
         let (store, _) = open(&rt, &device, options).await;
         let (model, random) = (Rc::new(RefCell::new(Model::default())), Rc::new(RefCell::new(random)));
-        let driver =
-            Driver { rt: rt.clone(), store: store.clone(), model: model.clone(), random: random.clone(), ids: 8, faults: false };
+        let driver = Driver {
+            rt: rt.clone(),
+            store: store.clone(),
+            model: model.clone(),
+            random: random.clone(),
+            ids: 8,
+            faults: false,
+        };
         driver.run(60).await;
         store.close().await.unwrap();
         let model = model.borrow().clone();

@@ -4,14 +4,16 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use shingle_base::{ChunkId, StoreId, ZoneId};
+use shingle_chunk_store::parse;
 use shingle_object_store::format::{ChunkName, Header as EntryHeader, Place as EntryPlace, read_backup_piece};
 use shingle_record::{DataInfo, Expect, Header, SlicePlan, Superblock, extract, parse_journal, read_zone_head};
+use shingle_zoned::parse_file_device;
 
 /// A parser by name.
 pub type Parser = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const ALL: [Parser; 7] = [
+pub const ALL: [Parser; 9] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
@@ -19,6 +21,8 @@ pub const ALL: [Parser; 7] = [
     ("journal", journal),
     ("object_entry", object_entry),
     ("index_backup", index_backup),
+    ("chunk_metadata", chunk_metadata),
+    ("file_device", file_device),
 ];
 
 /// The chunk whose slices [`slices`] expects.
@@ -77,4 +81,14 @@ pub fn object_entry(bytes: &[u8]) {
 /// A piece of the index's backup.
 pub fn index_backup(bytes: &[u8]) {
     black_box(read_backup_piece(bytes, 2, 1).is_ok());
+}
+
+/// Superblock, journal entries and checkpoint parts of the chunk store.
+pub fn chunk_metadata(bytes: &[u8]) {
+    black_box(parse::superblock(bytes) | parse::journal_entry(bytes) | parse::checkpoint_part(bytes));
+}
+
+/// The header and the zone table of a drive's file.
+pub fn file_device(bytes: &[u8]) {
+    black_box(parse_file_device(bytes));
 }

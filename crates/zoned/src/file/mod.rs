@@ -48,6 +48,11 @@ use crate::machine::{ImpossibleState, Machine, gathered_length};
 pub use create::CreateOptions;
 pub use error::{FileDeviceError, FileDeviceErrorKind};
 
+/// Whether bytes are the header of a drive's file, or a zone's entry in its table: for fuzzing, never panics.
+pub fn parse_file_device(bytes: &[u8]) -> bool {
+    format::Header::parse(bytes).is_ok() || format::Entry::parse(bytes, ZoneId(0)).is_some()
+}
+
 /// A zoned device in a file. Reads, and writes to different zones, run side by side on the runtime's blocking threads.
 pub struct FileDevice {
     shared: Rc<Shared>,
