@@ -8,7 +8,7 @@ use crate::data_dir::DataDir;
 use crate::drive::Drive;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::Objects;
-use crate::opening;
+use crate::opening::{self, Purpose};
 
 /// The objects of a data directory, without a front end. The directory is locked while this exists.
 pub struct Offline {
@@ -28,7 +28,7 @@ impl Offline {
     pub async fn open(config: &Config, rebuild: Option<bool>) -> Result<Self> {
         let mut directory = DataDir::open(&config.data)?;
         let mut drives = Vec::new();
-        match opening::open(config, &mut directory, &mut drives, rebuild).await {
+        match opening::open(config, &mut directory, &mut drives, Purpose::Inspect { rebuild }).await {
             Ok(Objects { client, report, ended }) => Ok(Self { client, report, drives, ended, _directory: directory }),
             Err(error) => {
                 opening::close_drives(drives).await;

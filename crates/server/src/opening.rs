@@ -17,9 +17,34 @@ use crate::objects::{self, Objects, Setup};
 /// as safe as a power cut.
 pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(20);
 
+/// What a data directory is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To serve requests.
+    Serve,
+    /// To look after the objects: nothing goes on in the background, which a check would take for damage. With `rebuild`
+    /// the index is made again from the drives: `Some(true)` begins with its newest backup.
+    Inspect { rebuild: Option<bool> },
+}
+
+impl Purpose {
+    fn options(self, config: &Config) -> ObjectOptions {
+        let mut options =
+            ObjectOptions { allow_missing_drives: config.allow_missing_drives, ..ObjectOptions::default() };
+        let background = self == Self::Serve;
+        (options.gc.enabled, options.backup.enabled) = (background, background);
+        options
+    }
+
+    fn rebuild(self) -> Option<bool> {
+        match self {
+            Self::Serve => None,
+            Self::Inspect { rebuild } => rebuild,
+        }
+    }
+}
+
 /// Opens the drives, which are left in `drives` also where it fails, and the object store on them.
-///
-/// With `rebuild` the index is made again from the drives: `Some(true)` begins with its newest backup.
 ///
 /// # Errors
 /// `Drive`, `NewerVersion`, `InUse`, `Store`, `System`.
@@ -27,7 +52,7 @@ pub(crate) async fn open(
     config: &Config,
     directory: &mut DataDir,
     drives: &mut Vec<Drive>,
-    rebuild: Option<bool>,
+    purpose: Purpose,
 ) -> Result<Objects> {
     start_drives(config, directory, drives).await?;
     let known: Vec<_> =
@@ -40,8 +65,8 @@ pub(crate) async fn open(
         index: directory.path().join("index"),
         index_cache_bytes: config.index_cache,
         drives: object_drives.collect(),
-        options: ObjectOptions { allow_missing_drives: config.allow_missing_drives, ..ObjectOptions::default() },
-        rebuild,
+        options: purpose.options(config),
+        rebuild: purpose.rebuild(),
     };
     let objects = objects::start(setup).await?;
     if let Err(error) = directory.note_drives(&known) {

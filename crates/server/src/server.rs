@@ -26,7 +26,7 @@ use crate::data_dir::DataDir;
 use crate::drive::Drive;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{self, Objects};
-use crate::opening;
+use crate::opening::{self, Purpose};
 use crate::ready;
 
 /// A server that runs, in the tokio runtime it was started in.
@@ -60,7 +60,7 @@ impl Server {
             None => None,
         };
         let mut drives = Vec::new();
-        let opened = opening::open(&config, &mut directory, &mut drives, None).await;
+        let opened = opening::open(&config, &mut directory, &mut drives, Purpose::Serve).await;
         let Objects { client: store, report, ended } = match opened {
             Ok(objects) => objects,
             Err(error) => {

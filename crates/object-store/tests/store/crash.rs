@@ -108,7 +108,7 @@ async fn verify(store: &ObjectStoreClient, clients: &mut [Client], what: &str) {
 #[test]
 fn wherever_the_power_fails_acknowledged_writes_are_found_and_others_are_whole_or_absent() {
     let mut pairs = 0;
-    for seed in seeds(30) {
+    for seed in seeds(60) {
         let (world, clients) = scene(seed);
         let fresh = || -> Clients { Rc::new(RefCell::new(clients.iter().map(Client::fork).collect())) };
         let requests = run(seed, &world.fork(), &fresh(), 15, None);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shingle_base::StoreId;
 use shingle_chunk_store::Stream;
-use shingle_object_store::{Depth, FjallIndex, IndexOrigin, MemoryIndex, ObjectEngine, ObjectStoreClient};
+use shingle_object_store::{Depth, FjallIndex, Index, IndexOrigin, MemoryIndex, ObjectEngine, ObjectStoreClient};
 use shingle_runtime::Runtime;
 use shingle_sim::Sim;
 use shingle_store_api::{CompletedPart, ObjectStore, StoreErrorKind};
@@ -128,6 +128,93 @@ fn of_two_backups_the_older_serves_if_the_newer_is_damaged_and_the_log_if_both_a
         });
         assert_eq!(report.index, expected);
     }
+}
+
+/// Runs `main` with an open store until the power fails at the request of number `cut`; whether it did.
+fn cut_short<F: Future<Output = ()> + 'static>(
+    world: &World,
+    cut: u64,
+    main: impl FnOnce(ObjectStoreClient) -> F + 'static,
+) -> bool {
+    world.power.cut_after(Some(cut));
+    let moved = world.clone();
+    let failed = Sim::new(1).run(move |runtime| async move {
+        let power = moved.power.clone();
+        let life = async move {
+            let (engine, store, _) = moved.open(&runtime).await;
+            main(store).await;
+            engine.close().await;
+        };
+        let ended = futures_util::future::select(Box::pin(life), Box::pin(power.fails())).await;
+        matches!(ended, futures_util::future::Either::Right(_))
+    });
+    world.power.cut_after(None);
+    failed
+}
+
+/// A store whose newest backup is behind what has happened since, GC included.
+fn behind_its_backup() -> World {
+    let world = filled(1, 50);
+    with_store(&world, |store, _| async move {
+        store.back_up_index().await.unwrap();
+        for number in (0..50).filter(|number| number % 3 > 0) {
+            store.delete(BUCKET, &format!("k{number}")).await.unwrap();
+        }
+        fill(&store, 50, 10).await;
+    });
+    world
+}
+
+async fn find_behind(store: &ObjectStoreClient, what: &str) {
+    for number in (0..50).step_by(3) {
+        find(store, number, 1).await;
+    }
+    find(store, 50, 10).await;
+    let listed = store.list(BUCKET, shingle_store_api::ListRequest { limit: 100, ..Default::default() }).await.unwrap();
+    assert_eq!(listed.objects.len(), 27, "{what}");
+    assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "{what}");
+}
+
+#[test]
+fn a_rebuild_that_is_cut_short_anywhere_is_begun_anew() {
+    let whole = behind_its_backup();
+    whole.index.clear().unwrap();
+    let mut cut = 0;
+    loop {
+        let world = whole.fork();
+        let failed = cut_short(&world, cut, |_| async {});
+        let what = format!("cut at {cut}");
+        with_store(&world, move |store, _| async move { find_behind(&store, &what).await });
+        if !failed {
+            break;
+        }
+        cut += 1;
+    }
+    assert!(cut > 10, "{cut} cuts");
+}
+
+#[test]
+fn gc_that_is_cut_short_anywhere_is_understood_from_an_older_backup() {
+    let whole = behind_its_backup();
+    let mut cut = 0;
+    loop {
+        let world = whole.fork();
+        let failed = cut_short(&world, cut, |store| async move {
+            store.collect_garbage().await.unwrap();
+        });
+        world.index.clear().unwrap();
+        let what = format!("cut at {cut}");
+        with_store(&world, move |store, _| async move {
+            find_behind(&store, &what).await;
+            store.collect_garbage().await.unwrap();
+            find_behind(&store, &format!("{what}, after GC")).await;
+        });
+        if !failed {
+            break;
+        }
+        cut += 1;
+    }
+    assert!(cut > 50, "{cut} cuts");
 }
 
 #[test]
