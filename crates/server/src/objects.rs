@@ -1,6 +1,6 @@
 //! The object store's owner: a thread for the engine, on top of the drives' owners.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shingle_object_store::{
@@ -58,7 +58,14 @@ async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenRepor
         let advice = "nothing is lost with the index: it can be removed, and is made again from the drives";
         Error::new(ErrorKind::Store, format!("{error} ({advice})"))
     };
-    let index = FjallIndex::open(&index, index_cache_bytes).map_err(|error| failed(&error))?;
+    let index = match FjallIndex::open(&index, index_cache_bytes) {
+        Ok(index) => index,
+        Err(error) => {
+            let aside = set_aside(&index).map_err(|error| failed(&error))?;
+            tracing::warn!(%error, moved_to = %aside.display(), "the index is damaged; it is made again from the drives");
+            FjallIndex::open(&index, index_cache_bytes).map_err(|error| failed(&error))?
+        }
+    };
     let mut told = 0;
     let progress = move |progress: Progress| {
         let percent = (progress.bytes_done * 100).checked_div(progress.bytes).unwrap_or(100);
@@ -73,6 +80,14 @@ async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenRepor
         Some(backup) => ObjectEngine::rebuild_index(runtime, drives, index, options, backup, progress).await,
     };
     opened.map_err(|error| Error::new(ErrorKind::Store, error.message))
+}
+
+/// Moves a damaged index out of the way, where a person can look at it, and returns where to.
+fn set_aside(index: &Path) -> std::io::Result<PathBuf> {
+    let name = |number: u32| index.with_extension(format!("damaged-{number}"));
+    let aside = (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0));
+    std::fs::rename(index, &aside)?;
+    Ok(aside)
 }
 
 /// Tells the log what opening found.

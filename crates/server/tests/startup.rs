@@ -191,3 +191,35 @@ fn a_lost_data_directory_is_made_again_from_the_drives() {
         server.stop().await;
     });
 }
+
+#[test]
+fn a_damaged_index_is_set_aside_and_made_again_from_the_drives() {
+    let scratch = Scratch::new("damaged-index");
+    let (data, drive) = (scratch.path("data"), scratch.path("drive"));
+    block_on(async {
+        let server = Server::start(config(&data, &[&drive])).await.unwrap();
+        make_bucket(&server).await;
+        server.stop().await;
+        let index = data.join("index");
+        let mut damaged = 0;
+        for file in files_below(&index) {
+            std::fs::write(&file, b"no index at all").unwrap();
+            damaged += 1;
+        }
+        assert!(damaged > 0, "there is an index to damage");
+        let server = Server::start(config(&data, &[&drive])).await.unwrap();
+        let buckets = shingle_store_api::ObjectStore::list_buckets(&server.store()).await.unwrap();
+        assert_eq!(buckets.len(), 1, "the bucket is found on the drive");
+        assert!(data.join("index.damaged-1").is_dir(), "the damaged index is kept for a look");
+        server.stop().await;
+    });
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files.extend(files_below(&path)) } else { files.push(path) }
+    }
+    files
+}
