@@ -87,8 +87,8 @@ def test_rclone_moves_a_tree_in_and_out_and_a_restart_changes_nothing(server, tr
     assert len(rclone(server, tmp_path, "lsf", "-R", "--files-only", "shingle:tree").splitlines()) == FILES
 
 
-def test_aws_moves_a_smaller_tree_in_and_out(server, tmp_path):
-    tree = make_tree(tmp_path / "in", files=250)
+def test_aws_moves_a_tree_in_and_out(server, tmp_path):
+    tree = make_tree(tmp_path / "in", files=FILES)
     environment = server.environment(tmp_path)
     run(["aws", "s3", "mb", "s3://tree"], environment)
     run(["aws", "s3", "sync", "--only-show-errors", str(tree), "s3://tree/some/where"], environment)
