@@ -1,0 +1,6 @@
+//! The lab: experiments that ask one question of the papers each, and answer with numbers and a figure.
+//!
+//! **Owns** workloads, baselines, experiments and their reports.
+//! **Knows nothing of** wall-clock time: everything runs on modelled drives, in virtual time, from a seed.
+
+pub mod target;
