@@ -98,6 +98,11 @@ impl Runtime {
         Task(receiver)
     }
 
+    /// Runs `future` beside the caller, as [`spawn`](Self::spawn) does, where nobody will ask for its end.
+    pub fn spawn_detached(&self, future: impl Future<Output = ()> + 'static) {
+        self.0.spawn(Box::pin(future));
+    }
+
     /// A random number: from the operating system, or from the seed of a simulation.
     pub fn random(&self) -> u64 {
         self.0.random()

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
+use shingle_drive_model::{Command as Timed, Drive, Op};
 use shingle_runtime::Runtime;
 use shingle_zoned::{
     DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZoneState,
@@ -18,6 +19,7 @@ use shingle_zoned::{
 
 use crate::faults::{Fault, Faults, landed};
 use crate::seeds::Random;
+use crate::timing::{TimedDrive, Timing};
 
 /// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,8 +97,8 @@ struct Shared {
     geometry: Geometry,
     /// What commands see.
     current: MemoryDevice,
-    /// What survives for certain.
-    durable: MemoryDevice,
+    /// What survives for certain; `None` where no power cut is to come.
+    durable: Option<MemoryDevice>,
     /// What may survive: by zone, in order.
     pending: RefCell<BTreeMap<ZoneId, Vec<Pending>>>,
     random: RefCell<Random>,
@@ -104,31 +106,45 @@ struct Shared {
     counts: Cell<Counts>,
     power_off_at: Cell<Option<u64>>,
     hook: RefCell<Option<Hook>>,
-    latency: Cell<Duration>,
+    timing: RefCell<Timing>,
 }
 
 impl SimDevice {
     /// A device that goes on from `medium`; its times and faults come from the runtime's random numbers.
     pub fn new(rt: &Runtime, medium: &MemoryDevice) -> Self {
+        Self::with_durable(rt, medium.snapshot(), Some(medium.snapshot()))
+    }
+
+    /// A device whose power never fails, so that it keeps no account of what a cut would lose: for long experiments.
+    pub fn without_power_cuts(rt: &Runtime, medium: MemoryDevice) -> Self {
+        Self::with_durable(rt, medium, None)
+    }
+
+    fn with_durable(rt: &Runtime, medium: MemoryDevice, durable: Option<MemoryDevice>) -> Self {
         let shared = Shared {
             rt: rt.clone(),
             geometry: medium.geometry().clone(),
-            current: medium.snapshot(),
-            durable: medium.snapshot(),
+            current: medium,
+            durable,
             pending: RefCell::default(),
             random: RefCell::new(Random::new(rt.random())),
             faults: RefCell::default(),
             counts: Cell::default(),
             power_off_at: Cell::default(),
             hook: RefCell::default(),
-            latency: Cell::new(Duration::from_micros(100)),
+            timing: RefCell::new(Timing::Random(Duration::from_micros(100))),
         };
         Self { shared: Rc::new(shared) }
     }
 
     /// The longest a command takes unless a fault slows it; zero makes every command complete at once.
     pub fn set_latency(&self, latency: Duration) {
-        self.shared.latency.set(latency);
+        *self.shared.timing.borrow_mut() = Timing::Random(latency);
+    }
+
+    /// From now on commands take as long as on this drive, whose blocks are the device's.
+    pub fn set_drive(&self, drive: Drive) {
+        *self.shared.timing.borrow_mut() = Timing::Drive(TimedDrive::new(&self.shared.rt, drive));
     }
 
     /// From now on faults follow these rules.
@@ -163,9 +179,13 @@ impl SimDevice {
 
     /// What is on the medium if the power fails now (SIM-2): everything durable; of each zone's other effects a random
     /// prefix, the last write of it perhaps cut short at a block, with garbage in its last block.
+    ///
+    /// # Panics
+    /// If the device was made [without power cuts](Self::without_power_cuts).
     pub fn crash_image(&self, seed: u64) -> MemoryDevice {
         let random = &mut Random::new(seed);
-        let image = self.shared.durable.snapshot();
+        let Some(durable) = &self.shared.durable else { panic!("this device was made without power cuts") };
+        let image = durable.snapshot();
         for (&zone, effects) in self.shared.pending.borrow().iter() {
             let whole = random.between(0, effects.len() as u64) as usize;
             for pending in &effects[..whole] {
@@ -211,14 +231,10 @@ impl SimDevice {
     }
 
     /// Waits as long as the command takes.
-    async fn wait(&self, fault: Option<Fault>) {
-        let most = self.shared.latency.get().as_nanos() as u64;
-        if most == 0 {
-            return;
-        }
-        let factor = if fault == Some(Fault::Slow) { 1000 } else { 1 };
-        let nanos = self.shared.random.borrow_mut().between(1, most) * factor;
-        self.shared.rt.sleep(Duration::from_nanos(nanos)).await;
+    fn wait(&self, fault: Option<Fault>, op: Op, at: Lba, blocks: Blocks, opens: bool) -> impl Future<Output = ()> {
+        let command = Timed { op, at: at.0, blocks: blocks.0, opens };
+        let timing = self.shared.timing.borrow().clone();
+        timing.wait(&self.shared.rt, &self.shared.random, command, fault == Some(Fault::Slow))
     }
 
     fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
@@ -236,16 +252,28 @@ impl SimDevice {
         if let Some(zone) = zone {
             // The medium fails for good, whatever the power does: what was pending there is settled now.
             for pending in self.shared.pending.borrow_mut().remove(&zone).unwrap_or_default() {
-                apply(&self.shared.durable, zone, &pending.effect);
+                self.settle(zone, &pending.effect);
             }
             self.shared.current.set_state(zone, state);
-            self.shared.durable.set_state(zone, state);
+            if let Some(durable) = &self.shared.durable {
+                durable.set_state(zone, state);
+            }
         }
         Err(self.error(kind, at))
     }
 
+    /// Makes an effect durable.
+    fn settle(&self, zone: ZoneId, effect: &Effect) {
+        if let Some(durable) = &self.shared.durable {
+            apply(durable, zone, effect);
+        }
+    }
+
     /// Takes note of an effect that is not durable yet.
     fn note(&self, zone: ZoneId, number: u64, effect: Effect) {
+        if self.shared.durable.is_none() {
+            return;
+        }
         let pending = Pending { number, effect, completed: false };
         self.shared.pending.borrow_mut().entry(zone).or_default().push(pending);
     }
@@ -258,7 +286,7 @@ impl SimDevice {
         effects[at].completed = true;
         if !self.shared.geometry.volatile_cache {
             for pending in effects.drain(..=at) {
-                apply(&self.shared.durable, zone, &pending.effect);
+                self.settle(zone, &pending.effect);
             }
             if effects.is_empty() {
                 all.remove(&zone);
@@ -272,7 +300,7 @@ impl SimDevice {
         for (&zone, effects) in all.iter_mut() {
             let last = effects.iter().rposition(|pending| pending.completed && pending.number < before);
             for pending in effects.drain(..last.map_or(0, |last| last + 1)) {
-                apply(&self.shared.durable, zone, &pending.effect);
+                self.settle(zone, &pending.effect);
             }
         }
         all.retain(|_, effects| !effects.is_empty());
@@ -284,6 +312,8 @@ impl SimDevice {
         let (number, fault) = self.begin(CommandKind::Write, Some(zone), start, blocks)?;
         self.fail_zone(Some(zone), fault, start)?;
         let (landing, failed) = self.spoil(fault, start, data, blocks);
+        let opens = zone.0 < self.shared.geometry.zone_count
+            && matches!(self.shared.current.zone(zone).state, ZoneState::Empty | ZoneState::Closed);
         let mut landed_at = start;
         // A failed write of which nothing landed leaves no trace; one of nothing at all breaks a rule.
         if !failed || !landing.is_empty() {
@@ -294,7 +324,7 @@ impl SimDevice {
             self.note(zone, number, Effect::Write { at: landed_at, data: landing });
         }
         let at = landed_at;
-        self.wait(fault).await;
+        self.wait(fault, Op::Write, at, blocks, opens).await;
         self.check_power(number, at)?;
         self.complete(zone, number);
         if failed { Err(self.error(DeviceErrorKind::WriteFailed, at)) } else { Ok(at) }
@@ -346,7 +376,12 @@ impl SimDevice {
         self.fail_zone(Some(zone), fault, start)?;
         self.shared.current.manage(zone, op).await?;
         self.note(zone, number, Effect::Manage(op));
-        self.wait(fault).await;
+        let timed = match op {
+            ZoneOp::Open => Op::Open,
+            ZoneOp::Close | ZoneOp::Finish => Op::Close,
+            ZoneOp::Reset => Op::Reset,
+        };
+        self.wait(fault, timed, start, Blocks::ZERO, false).await;
         self.check_power(number, start)?;
         self.complete(zone, number);
         Ok(())
@@ -356,7 +391,7 @@ impl SimDevice {
         let zone = self.shared.geometry.zone_of(at);
         let (number, fault) = self.begin(CommandKind::Read, zone, at, length)?;
         let result = self.shared.current.read(at, length).await;
-        self.wait(fault).await;
+        self.wait(fault, Op::Read, at, length, false).await;
         self.check_power(number, at)?;
         self.fail_zone(zone, fault, at)?;
         if fault == Some(Fault::ReadError) { Err(self.error(DeviceErrorKind::ReadFailed, at)) } else { result }
@@ -435,7 +470,9 @@ impl ZonedDevice for SimDevice {
         let begun = self.begin(CommandKind::Report, None, at, Blocks::ZERO);
         Box::pin(async move {
             let (number, fault) = begun?;
-            self.wait(fault).await;
+            // A descriptor has 64 bytes, and so has the header.
+            let answer = Blocks::holding(64 * (u64::from(count) + 1));
+            self.wait(fault, Op::Report, at, answer, false).await;
             self.check_power(number, at)?;
             self.shared.current.report(first, count).await
         })
@@ -463,7 +500,7 @@ impl ZonedDevice for SimDevice {
         Box::pin(async move {
             let (number, fault) = self.begin(CommandKind::Flush, None, Lba(0), Blocks::ZERO)?;
             self.fail_zone(None, fault, Lba(0))?;
-            self.wait(fault).await;
+            self.wait(fault, Op::Flush, Lba(0), Blocks::ZERO, false).await;
             self.check_power(number, Lba(0))?;
             self.make_durable(number);
             Ok(())

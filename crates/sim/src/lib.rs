@@ -11,6 +11,7 @@ mod device;
 mod executor;
 mod faults;
 mod seeds;
+mod timing;
 
 pub use device::{Command, CommandKind, Counts, SimDevice};
 pub use executor::Sim;

@@ -1,0 +1,465 @@
+//! A disk: one arm, one spindle, and the queue that decides where the arm goes next.
+//!
+//! # Invariants
+//! - DISK-1: writes to one zone of a shingled disk go to the medium in the order of their arrival.
+//! - DISK-2: no command waits longer than the starvation bound plus the commands that were as old.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::cache::Segments;
+use crate::drive::{Command, CommandId, Nanos, Op};
+use crate::profile::{Kind, Profile};
+use crate::seek::SeekCurve;
+use crate::surface::{Position, Surface, SurfaceSpec};
+
+const BLOCK_BYTES: f64 = 4096.0;
+
+/// What rounding may do to an angle: a block this close behind the head has not passed it.
+const ANGLE_SLACK: Nanos = 2_000;
+
+/// Cached writes among which the next to destage is chosen.
+const DESTAGE_WINDOW: usize = 64;
+
+/// The longest run of cached writes that is destaged as one.
+const DESTAGE_BLOCKS_MAX: u64 = 256;
+
+/// A command in the drive.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// `None` for a cached write, which has completed for the host.
+    id: Option<CommandId>,
+    number: u64,
+    op: Op,
+    /// Physical.
+    at: u64,
+    blocks: u64,
+    opens: bool,
+    zone: u64,
+    arrived: Nanos,
+    position: Position,
+}
+
+impl Entry {
+    fn range(&self) -> Range<u64> {
+        self.at..self.at + self.blocks
+    }
+
+    fn is_transfer(&self) -> bool {
+        matches!(self.op, Op::Read | Op::Write)
+    }
+}
+
+/// The arm, and what it did last.
+#[derive(Clone, Copy, Debug)]
+struct Arm {
+    cylinder: u64,
+    head: u32,
+    /// When its last work ended, or will.
+    free_at: Nanos,
+    /// The block behind the last one it transferred.
+    next_block: u64,
+    /// Where the read began that it may be reading ahead of; `None` after anything else.
+    reading_from: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    surface: Surface,
+    seek: SeekCurve,
+    shingled: bool,
+    revolution: Nanos,
+    skew: Nanos,
+    write_settle: Nanos,
+    head_switch: Nanos,
+    verify: f64,
+    overhead: Nanos,
+    starvation: Nanos,
+    interface_ns_block: Nanos,
+    depth: usize,
+    zone_blocks: u64,
+    every: u64,
+    open: Nanos,
+    close: Nanos,
+    erase: Nanos,
+    read_ahead: u64,
+    write_cache: bool,
+    cache_blocks: u64,
+
+    arm: Arm,
+    segments: Segments,
+    /// In the drive, in order of arrival.
+    queue: Vec<Entry>,
+    /// Still in the host.
+    backlog: VecDeque<Entry>,
+    /// What the arm is at, until when.
+    running: Option<(Nanos, Entry)>,
+    /// Completions that need no arm, by time.
+    ready: VecDeque<(Nanos, CommandId)>,
+    /// Cached writes, in order of arrival, and their blocks.
+    dirty: VecDeque<Entry>,
+    dirty_blocks: u64,
+    /// Writes that wait for room in the cache.
+    waiting: VecDeque<Entry>,
+    /// Flushes that wait for cached writes with lower numbers.
+    flushes: Vec<(CommandId, u64)>,
+    number: u64,
+}
+
+fn ms(value: f64) -> Nanos {
+    (value * 1e6) as Nanos
+}
+
+impl Disk {
+    /// # Panics
+    /// If the profile is none of a disk, which [`Profile::parse`] sees to.
+    pub(crate) fn new(profile: &Profile, every: u32) -> Self {
+        let (Some(mechanics), Some(recording)) = (&profile.mechanics, &profile.recording) else {
+            panic!("profile `{}` has no mechanics", profile.name);
+        };
+        let revolution = 60_000_000_000 / Nanos::from(mechanics.rpm);
+        let skew = ms(recording.skew_ms);
+        let zone_blocks = u64::from(profile.shape.zone_mib) * 256;
+        let track = |mb_s: f64| mb_s * (revolution + skew) as f64 / 1e3 / BLOCK_BYTES;
+        // A band's rate is that of its middle: the outermost band is to have the outer rate.
+        let bands = f64::from(recording.bands.max(2));
+        let half_band = (recording.outer_mb_s - recording.inner_mb_s) / (bands - 1.0) / 2.0;
+        let surface = Surface::new(&SurfaceSpec {
+            blocks: zone_blocks * u64::from(profile.shape.zones),
+            heads: mechanics.heads,
+            revolution,
+            skew,
+            outer_track: track(recording.outer_mb_s + half_band),
+            inner_track: track(recording.inner_mb_s - half_band).max(1.0),
+            bands: recording.bands,
+            run_blocks: u64::from(recording.run_mib) * 256,
+            serpentine: profile.kind == Kind::Cmr,
+        });
+        Self {
+            seek: SeekCurve::new(mechanics.settle_ms, mechanics.average_seek_ms, mechanics.full_seek_ms)
+                .over(surface.cylinders()),
+            shingled: profile.kind == Kind::HmSmr,
+            revolution,
+            skew,
+            write_settle: ms(mechanics.write_settle_ms),
+            head_switch: ms(mechanics.head_switch_ms),
+            verify: recording.verify_revolutions,
+            overhead: (profile.queue.overhead_us * 1e3) as Nanos,
+            starvation: ms(profile.queue.starvation_ms),
+            interface_ns_block: (BLOCK_BYTES * 1e3 / profile.queue.interface_mb_s) as Nanos,
+            depth: profile.queue.depth as usize,
+            zone_blocks,
+            every: u64::from(every.max(1)),
+            open: ms(profile.zones.open_ms),
+            close: ms(profile.zones.close_ms),
+            erase: ms(profile.zones.erase_ms),
+            read_ahead: u64::from(profile.cache.read_ahead_mib) * 256,
+            write_cache: profile.cache.write_cache,
+            cache_blocks: u64::from(profile.cache.write_cache_mib) * 256,
+            arm: Arm { cylinder: 0, head: 0, free_at: 0, next_block: u64::MAX, reading_from: None },
+            segments: Segments::new(profile.cache.read_segments),
+            queue: Vec::new(),
+            backlog: VecDeque::new(),
+            running: None,
+            ready: VecDeque::new(),
+            dirty: VecDeque::new(),
+            dirty_blocks: 0,
+            waiting: VecDeque::new(),
+            flushes: Vec::new(),
+            number: 0,
+            surface,
+        }
+    }
+
+    pub(crate) fn submit(&mut self, now: Nanos, id: CommandId, command: Command) {
+        let zone = command.at / self.zone_blocks;
+        let at = zone * self.every * self.zone_blocks + command.at % self.zone_blocks;
+        let at = at.min(self.surface.blocks().saturating_sub(1));
+        let position = self.surface.position(at);
+        let (op, blocks, number) = (command.op, command.blocks, self.number);
+        self.number += 1;
+        let entry =
+            Entry { id: Some(id), number, op, at, blocks, opens: command.opens, zone, arrived: now, position };
+        match op {
+            Op::Report => self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id),
+            Op::Flush if self.is_clean(number) => self.complete_at(now + self.overhead, id),
+            Op::Flush => self.flushes.push((id, number)),
+            Op::Read if self.is_buffered(&entry) => {
+                self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id);
+            }
+            Op::Write if self.write_cache => {
+                self.segments.forget(&entry.range());
+                self.waiting.push_back(entry);
+                self.admit_writes(now);
+            }
+            _ => {
+                if op == Op::Write {
+                    self.segments.forget(&entry.range());
+                }
+                if self.queue.len() + usize::from(self.running.is_some()) < self.depth {
+                    self.queue.push(entry);
+                } else {
+                    self.backlog.push_back(entry);
+                }
+            }
+        }
+        if self.running.is_none() {
+            self.start_next(now);
+        }
+    }
+
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        let running = self.running.as_ref().map(|&(until, _)| until);
+        let ready = self.ready.front().map(|&(at, _)| at);
+        running.into_iter().chain(ready).min()
+    }
+
+    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<CommandId>) {
+        loop {
+            let running = self.running.as_ref().map_or(Nanos::MAX, |&(until, _)| until);
+            let ready = self.ready.front().map_or(Nanos::MAX, |&(at, _)| at);
+            if running.min(ready) > now {
+                return;
+            }
+            if ready <= running {
+                done.extend(self.ready.pop_front().map(|(_, id)| id));
+            } else if let Some((until, entry)) = self.running.take() {
+                self.finished(until, &entry, done);
+            }
+        }
+    }
+
+    fn finished(&mut self, until: Nanos, entry: &Entry, done: &mut Vec<CommandId>) {
+        match entry.id {
+            Some(id) => done.push(id),
+            None => {
+                self.dirty_blocks -= entry.blocks;
+                self.admit_writes(until);
+                let flushed: Vec<CommandId> =
+                    self.flushes.iter().filter(|flush| self.is_clean(flush.1)).map(|flush| flush.0).collect();
+                self.flushes.retain(|flush| !flushed.contains(&flush.0));
+                done.extend(flushed);
+            }
+        }
+        if let Some(next) = self.backlog.pop_front() {
+            self.queue.push(next);
+        }
+        self.start_next(until);
+    }
+
+    /// Lets `id` complete without the arm.
+    fn complete_at(&mut self, at: Nanos, id: CommandId) {
+        let place = self.ready.partition_point(|&(other, _)| other <= at);
+        self.ready.insert(place, (at, id));
+    }
+
+    /// Whether no write with a number below `number` is only in the cache.
+    fn is_clean(&self, number: u64) -> bool {
+        let before = |entry: &Entry| entry.op == Op::Write && entry.number < number;
+        let running = self.running.as_ref().is_some_and(|(_, entry)| before(entry));
+        !(running || self.dirty.iter().chain(&self.waiting).any(before))
+    }
+
+    /// Moves waiting writes into the cache, as far as there is room.
+    fn admit_writes(&mut self, now: Nanos) {
+        while let Some(entry) = self.waiting.front().copied()
+            && (self.dirty_blocks == 0 || self.dirty_blocks + entry.blocks <= self.cache_blocks)
+        {
+            self.waiting.pop_front();
+            if let Some(id) = entry.id {
+                self.complete_at(now + self.overhead + entry.blocks * self.interface_ns_block, id);
+            }
+            self.dirty_blocks += entry.blocks;
+            match self.dirty.back_mut() {
+                Some(last)
+                    if last.at + last.blocks == entry.at
+                        && last.zone == entry.zone
+                        && last.blocks + entry.blocks <= DESTAGE_BLOCKS_MAX
+                        && self.flushes.is_empty() =>
+                {
+                    last.blocks += entry.blocks;
+                }
+                _ => self.dirty.push_back(Entry { id: None, ..entry }),
+            }
+        }
+    }
+
+    /// Whether a read finds all its blocks in the drive's memory.
+    fn is_buffered(&self, entry: &Entry) -> bool {
+        let range = entry.range();
+        let cached = |write: &Entry| write.at <= range.start && range.end <= write.at + write.blocks;
+        self.segments.holds(&range) || self.dirty.iter().any(cached)
+    }
+
+    /// Chooses the next command and sends the arm. `now` is when the arm became free, or a command arrived.
+    fn start_next(&mut self, now: Nanos) {
+        let flushing = !self.flushes.is_empty() || !self.waiting.is_empty();
+        let destage = self.queue.is_empty() || flushing || self.dirty_blocks * 2 > self.cache_blocks;
+        let chosen = self.choose(now, self.queue.iter());
+        let window = self.dirty.iter().take(DESTAGE_WINDOW);
+        let cached = if destage { self.choose(now, window) } else { None };
+        let entry = match (chosen, cached) {
+            (Some((_, ours)), Some((_, theirs))) if flushing || theirs < ours => self.take_dirty(cached),
+            (Some((at, _)), _) => self.queue.remove(at),
+            (None, Some(_)) => self.take_dirty(cached),
+            (None, None) => return,
+        };
+        let until = self.run(now, &entry);
+        self.running = Some((until, entry));
+    }
+
+    fn take_dirty(&mut self, chosen: Option<(usize, Nanos)>) -> Entry {
+        let taken = chosen.and_then(|(at, _)| self.dirty.remove(at));
+        taken.unwrap_or_else(|| panic!("a chosen entry is there"))
+    }
+
+    /// The entry that the arm reaches soonest, and in what time; a starving one before all others. Entries come in
+    /// order of arrival; of a shingled zone's writes only the first can be chosen (DISK-1).
+    fn choose<'a>(&self, now: Nanos, entries: impl Iterator<Item = &'a Entry>) -> Option<(usize, Nanos)> {
+        let mut best: Option<(usize, Nanos)> = None;
+        let mut zones = [0; DESTAGE_WINDOW];
+        let mut zone_count = 0;
+        for (at, entry) in entries.enumerate() {
+            if self.shingled && entry.op == Op::Write {
+                if zones[..zone_count].contains(&entry.zone) {
+                    continue;
+                }
+                if zone_count < zones.len() {
+                    zones[zone_count] = entry.zone;
+                    zone_count += 1;
+                }
+            }
+            if best.is_none() && now.saturating_sub(entry.arrived) > self.starvation {
+                return Some((at, 0));
+            }
+            let start = self.start(now, entry);
+            let least = best.map_or(Nanos::MAX, |(_, other)| other);
+            let reached = if !entry.is_transfer() {
+                start - now
+            } else {
+                let moved = start + self.moving(entry);
+                if moved - now >= least {
+                    continue;
+                }
+                self.turned(moved, entry) - now
+            };
+            if reached < least {
+                best = Some((at, reached));
+            }
+        }
+        best
+    }
+
+    /// When work on a command can begin: the drive prepares queued commands while the arm is busy.
+    fn start(&self, now: Nanos, entry: &Entry) -> Nanos {
+        now.max(entry.arrived + self.overhead)
+    }
+
+    /// How long the arm takes to the track of a transfer's first block.
+    fn moving(&self, entry: &Entry) -> Nanos {
+        let position = &entry.position;
+        let way = position.cylinder.abs_diff(self.arm.cylinder);
+        let moving = if entry.at == self.arm.next_block {
+            0
+        } else if way > 0 {
+            self.seek.nanos(way)
+        } else if position.head != self.arm.head {
+            self.head_switch
+        } else {
+            0
+        };
+        if moving > 0 && entry.op == Op::Write { moving + self.write_settle } else { moving }
+    }
+
+    /// When a transfer's first block comes by the head that is on its track from `arrived` on.
+    fn turned(&self, arrived: Nanos, entry: &Entry) -> Nanos {
+        let wait = (entry.position.angle + self.revolution - arrived % self.revolution) % self.revolution;
+        if wait + ANGLE_SLACK >= self.revolution { arrived } else { arrived + wait }
+    }
+
+    /// Does a command's work, and returns when it ends.
+    fn run(&mut self, now: Nanos, entry: &Entry) -> Nanos {
+        let start = self.start(now, entry);
+        if entry.op == Op::Read
+            && let Some(until) = self.read_ahead_hit(start, entry)
+        {
+            return until;
+        }
+        self.stop_reading_ahead(start);
+        if !entry.is_transfer() {
+            self.arm.reading_from = None;
+            self.arm.free_at = start
+                + match entry.op {
+                    Op::Open => self.open,
+                    Op::Close => self.close,
+                    Op::Reset => self.erase,
+                    _ => 0,
+                };
+            return self.arm.free_at;
+        }
+        let start = if entry.opens { start + self.open } else { start };
+        let reached = self.turned(start + self.moving(entry), entry);
+        let (nanos, tracks) = self.surface.transfer(&entry.position, entry.blocks);
+        let verify = if entry.op == Op::Write { self.verify_time(entry, tracks) } else { 0 };
+        let last = self.surface.position(entry.at + entry.blocks.saturating_sub(1));
+        self.arm = Arm {
+            cylinder: last.cylinder,
+            head: last.head,
+            free_at: reached + nanos + verify,
+            next_block: entry.at + entry.blocks,
+            reading_from: (entry.op == Op::Read).then_some(entry.at),
+        };
+        self.arm.free_at
+    }
+
+    /// What reading back costs. With a write cache the drive verifies whole tracks, once it leaves them; without one
+    /// each part of a track that was written comes round once more before the write completes.
+    fn verify_time(&self, entry: &Entry, tracks: u64) -> Nanos {
+        if self.verify == 0.0 {
+            0
+        } else if self.write_cache {
+            let turns = self.verify * entry.blocks as f64 / entry.position.track_blocks as f64;
+            (turns * self.revolution as f64) as Nanos
+        } else {
+            tracks * self.revolution
+        }
+    }
+
+    /// How far the arm has read ahead by `time`.
+    fn ahead(&self, time: Nanos) -> u64 {
+        let arm = &self.arm;
+        let position = self.surface.position(arm.next_block.min(self.surface.blocks().saturating_sub(1)));
+        let elapsed = time.saturating_sub(arm.free_at);
+        let blocks = elapsed * position.track_blocks / (self.revolution + self.skew);
+        arm.next_block + blocks.min(self.read_ahead)
+    }
+
+    /// A read of what is being read ahead: it waits for the head to come to its end, and never for a turn.
+    fn read_ahead_hit(&mut self, start: Nanos, entry: &Entry) -> Option<Nanos> {
+        let from = self.arm.reading_from?;
+        let ahead = self.ahead(start);
+        let end = entry.at + entry.blocks;
+        // Past the limit the head has stopped, and the next block comes by once a turn.
+        let stopped = ahead == self.arm.next_block + self.read_ahead;
+        if entry.at < from || entry.at > ahead || (end > ahead && stopped) || self.read_ahead == 0 {
+            return None;
+        }
+        if end > ahead {
+            let position = self.surface.position(self.arm.next_block);
+            let (nanos, _) = self.surface.transfer(&position, end - self.arm.next_block);
+            let last = self.surface.position(end - 1);
+            (self.arm.cylinder, self.arm.head) = (last.cylinder, last.head);
+            (self.arm.free_at, self.arm.next_block) = ((self.arm.free_at + nanos).max(start), end);
+            return Some(self.arm.free_at);
+        }
+        Some(start + entry.blocks * self.interface_ns_block)
+    }
+
+    /// The arm leaves; what it read is kept.
+    fn stop_reading_ahead(&mut self, time: Nanos) {
+        if let Some(from) = self.arm.reading_from.take() {
+            let ahead = self.ahead(time);
+            self.segments.keep(from..ahead);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A zoned flash drive: dies that work side by side behind a buffer. No arm, so nothing to choose: a command's time
+//! follows from when its dies are free.
+
+use std::collections::VecDeque;
+
+use crate::drive::{Command, CommandId, Nanos, Op};
+use crate::profile::{Flash, Profile, Zones};
+
+const BLOCK_BYTES: f64 = 4096.0;
+
+#[derive(Clone, Debug)]
+pub(crate) struct FlashDrive {
+    flash: Flash,
+    zones: Zones,
+    overhead: Nanos,
+    interface_ns_block: f64,
+    stripe_blocks: u64,
+    /// When each die has done what it was given.
+    dies: Vec<Nanos>,
+    /// When the interface is free.
+    interface: Nanos,
+    /// Writes in the buffer: when each is programmed, and its blocks.
+    buffered: VecDeque<(Nanos, u64)>,
+    buffered_blocks: u64,
+    ready: VecDeque<(Nanos, CommandId)>,
+}
+
+impl FlashDrive {
+    /// # Panics
+    /// If the profile is none of flash, which [`Profile::parse`] sees to.
+    pub(crate) fn new(profile: &Profile) -> Self {
+        let Some(flash) = profile.flash else { panic!("profile `{}` has no flash", profile.name) };
+        Self {
+            flash,
+            zones: profile.zones,
+            overhead: (profile.queue.overhead_us * 1e3) as Nanos,
+            interface_ns_block: BLOCK_BYTES * 1e3 / profile.queue.interface_mb_s,
+            stripe_blocks: u64::from(flash.stripe_kib / 4),
+            dies: vec![0; flash.dies as usize],
+            interface: 0,
+            buffered: VecDeque::new(),
+            buffered_blocks: 0,
+            ready: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn submit(&mut self, now: Nanos, id: CommandId, command: Command) {
+        let begin = now + self.overhead;
+        let at = match command.op {
+            Op::Read => {
+                let sensed = self.on_dies(begin, command.at, command.blocks, self.flash.die_read_mb_s, self.flash.read_us);
+                self.transfer(sensed, command.blocks)
+            }
+            Op::Write => self.write(begin, &command),
+            Op::Open => begin + (self.zones.open_ms * 1e6) as Nanos,
+            Op::Close => begin + (self.zones.close_ms * 1e6) as Nanos,
+            Op::Reset => begin + (self.zones.erase_ms * 1e6) as Nanos,
+            Op::Report => self.transfer(begin, command.blocks),
+            Op::Flush => self.buffered.iter().map(|&(at, _)| at).fold(begin, Nanos::max),
+        };
+        let place = self.ready.partition_point(|&(other, _)| other <= at);
+        self.ready.insert(place, (at, id));
+    }
+
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.ready.front().map(|&(at, _)| at)
+    }
+
+    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<CommandId>) {
+        while let Some(&(at, id)) = self.ready.front()
+            && at <= now
+        {
+            self.ready.pop_front();
+            done.push(id);
+        }
+    }
+
+    /// Takes a write into the buffer once there is room; it is programmed behind the host's back.
+    fn write(&mut self, begin: Nanos, command: &Command) -> Nanos {
+        let begin = if command.opens { begin + (self.zones.open_ms * 1e6) as Nanos } else { begin };
+        let room = u64::from(self.flash.buffer_mib) * 256;
+        let mut admitted = begin;
+        while let Some(&(at, blocks)) = self.buffered.front()
+            && (at <= admitted || self.buffered_blocks + command.blocks > room)
+        {
+            admitted = admitted.max(at);
+            self.buffered.pop_front();
+            self.buffered_blocks -= blocks;
+        }
+        let taken = self.transfer(admitted, command.blocks);
+        let programmed = self.on_dies(taken, command.at, command.blocks, self.flash.die_write_mb_s, 0.0);
+        let after = self.buffered.back().map_or(programmed, |&(at, _)| at.max(programmed));
+        self.buffered.push_back((after, command.blocks));
+        self.buffered_blocks += command.blocks;
+        taken + (self.flash.write_us * 1e3) as Nanos
+    }
+
+    /// Has the dies of a range work at it, and returns when the last is done.
+    fn on_dies(&mut self, begin: Nanos, at: u64, blocks: u64, mb_s: f64, latency_us: f64) -> Nanos {
+        let ns_block = BLOCK_BYTES * 1e3 / mb_s;
+        let (mut at, end, mut last) = (at, at + blocks, begin);
+        while at < end {
+            let stripe = at / self.stripe_blocks;
+            let part = ((stripe + 1) * self.stripe_blocks).min(end) - at;
+            // Zones begin on different dies.
+            let die = (stripe % self.dies.len() as u64) as usize;
+            let nanos = (latency_us * 1e3 + ns_block * part as f64) as Nanos;
+            self.dies[die] = self.dies[die].max(begin) + nanos;
+            last = last.max(self.dies[die]);
+            at += part;
+        }
+        last
+    }
+
+    fn transfer(&mut self, begin: Nanos, blocks: u64) -> Nanos {
+        self.interface = self.interface.max(begin) + (self.interface_ns_block * blocks as f64) as Nanos;
+        self.interface
+    }
+}

@@ -1,0 +1,27 @@
+//! How long a drive takes: conventional disks (CMR), host-managed shingled disks (HM-SMR) and zoned flash (ZNS).
+//!
+//! **Owns** the mechanics: arm, rotation, recording zones, queue, caches, zone management.
+//! **Knows nothing of** data, zone states or errors (crate `zoned`), and of clocks: time is a number that it is given.
+//!
+//! A [`Drive`] is a state machine: commands are [submitted](Drive::submit) at a time, and complete when it is
+//! [advanced](Drive::advance) to a later one. Everything is a function of the profile and the commands.
+//!
+//! # Invariants
+//! - MODEL-1: the same commands at the same times complete at the same times, to the nanosecond, on every machine:
+//!   integers, and of floating point only what IEEE 754 defines exactly (`+ - * /`, square root).
+//! - MODEL-2: a model's constants come from its profile; they change only by calibration against published figures.
+
+mod cache;
+mod disk;
+mod drive;
+mod flash;
+mod profile;
+mod seek;
+mod surface;
+
+pub use drive::{Command, CommandId, Drive, Nanos, Op};
+pub use profile::{
+    Cache, Figure, Flash, Kind, Mechanics, Profile, ProfileError, Published, Queue, Recording, Shape, Zones,
+};
+pub use seek::SeekCurve;
+pub use surface::{Position, Surface};

@@ -1,0 +1,230 @@
+//! What a drive is known to do, asked of the model.
+
+use std::collections::BTreeMap;
+
+use shingle_drive_model::{Command, Drive, Kind, Nanos, Op, Profile};
+
+const MS: u64 = 1_000_000;
+
+/// Keeps `depth` commands outstanding until all are done, and returns when each completed.
+fn closed_loop(drive: &mut Drive, from: Nanos, depth: usize, think: Nanos, commands: &[Command]) -> Vec<Nanos> {
+    let mut times = vec![0; commands.len()];
+    let mut next = 0;
+    let mut submissions: BTreeMap<(Nanos, usize), ()> = BTreeMap::new();
+    while next < depth.min(commands.len()) {
+        submissions.insert((from, next), ());
+        next += 1;
+    }
+    let mut left = commands.len();
+    let mut done = Vec::new();
+    while left > 0 {
+        let event = drive.next_event().unwrap_or(Nanos::MAX);
+        let submit = submissions.first_key_value().map_or(Nanos::MAX, |(&(at, _), ())| at);
+        if submit <= event {
+            let ((at, number), ()) = submissions.pop_first().unwrap();
+            drive.submit(at, number as u64, commands[number]);
+        } else {
+            drive.advance(event, &mut done);
+        }
+        for id in done.drain(..) {
+            times[id as usize] = event;
+            left -= 1;
+            if next < commands.len() {
+                submissions.insert((event + think, next), ());
+                next += 1;
+            }
+        }
+    }
+    times
+}
+
+fn command(op: Op, at: u64, blocks: u64) -> Command {
+    Command { op, at, blocks, opens: false }
+}
+
+/// Numbers without end, the same ones each time.
+fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 20) % below
+    }
+}
+
+fn disk() -> Profile {
+    Profile::named("st20000nm001j").unwrap()
+}
+
+fn mean_ms(times: &[Nanos]) -> f64 {
+    *times.last().unwrap() as f64 / times.len() as f64 / MS as f64
+}
+
+fn sequential(op: Op, from: u64, count: u64, blocks: u64) -> Vec<Command> {
+    (0..count).map(|number| command(op, from + number * blocks, blocks)).collect()
+}
+
+#[test]
+fn a_queue_of_sequential_writes_streams_and_a_synchronous_writer_misses_a_turn() {
+    let writes = sequential(Op::Write, 1 << 24, 1000, 128);
+    let streamed = closed_loop(&mut Drive::new(&disk(), 1), 0, 32, 0, &writes);
+    let rate = 1000.0 * 524_288.0 / *streamed.last().unwrap() as f64 * 1e3;
+    assert!((240.0..260.0).contains(&rate), "{rate} MB/s");
+    let single = mean_ms(&closed_loop(&mut Drive::new(&disk(), 1), 0, 1, 20_000, &writes));
+    // A turn of 8.33 ms until the block comes by again, and 2.05 ms to write.
+    assert!((9.9..10.5).contains(&single), "{single} ms");
+}
+
+#[test]
+fn a_write_cache_hides_the_turn_until_it_is_full_and_a_flush_waits_for_it() {
+    let mut profile = disk();
+    profile.cache.write_cache = true;
+    let writes = sequential(Op::Write, 1 << 24, 200, 1);
+    let mut drive = Drive::new(&profile, 1);
+    let times = closed_loop(&mut drive, 0, 1, 20_000, &writes);
+    assert!(mean_ms(&times) < 0.2, "{} ms", mean_ms(&times));
+    let now = *times.last().unwrap();
+    drive.submit(now, 1000, command(Op::Flush, 0, 0));
+    let mut done = Vec::new();
+    drive.advance(now + MS, &mut done);
+    assert!(done.is_empty(), "a flush of dirty blocks takes the arm");
+    drive.advance(now + 100 * MS, &mut done);
+    assert_eq!(done, [1000]);
+    // More than the cache holds goes at the medium's pace.
+    let many = sequential(Op::Write, 1 << 25, 2000, 256);
+    let rate = 2000.0 * 1_048_576.0 / *closed_loop(&mut Drive::new(&profile, 1), 0, 4, 0, &many).last().unwrap() as f64;
+    assert!((0.2..0.3).contains(&rate), "{rate} GB/s");
+}
+
+#[test]
+fn a_longer_queue_of_random_reads_is_served_faster() {
+    let blocks = 256 * 256 * u64::from(disk().shape.zones);
+    let mut number = random(1);
+    let reads: Vec<_> = (0..4000).map(|_| command(Op::Read, number(blocks), 1)).collect();
+    let iops = |depth| 1000.0 / mean_ms(&closed_loop(&mut Drive::new(&disk(), 1), 0, depth, 0, &reads));
+    let (one, four, all) = (iops(1), iops(4), iops(32));
+    assert!((115.0..127.0).contains(&one), "{one}");
+    assert!(four > one * 1.2 && all > four * 1.4, "{one} {four} {all}");
+}
+
+#[test]
+fn no_read_waits_much_longer_than_the_starvation_bound() {
+    // A stream of near reads, and one far away that is always farther than the next near one.
+    let mut drive = Drive::new(&disk(), 1);
+    let far = command(Op::Read, 1 << 31, 1);
+    let mut number = random(2);
+    let mut commands = vec![command(Op::Read, 0, 1), far];
+    commands.extend((0..2000).map(|_| command(Op::Read, number(1 << 16), 1)));
+    let times = closed_loop(&mut drive, 0, 16, 0, &commands);
+    assert!(times[1] > 100 * MS, "the far read is passed over for a while: {}", times[1]);
+    assert!(times[1] < 600 * MS, "but not for ever: {}", times[1]);
+}
+
+#[test]
+fn read_ahead_spares_a_synchronous_sequential_reader_the_turns() {
+    let reads = sequential(Op::Read, 1 << 24, 500, 16);
+    let with = mean_ms(&closed_loop(&mut Drive::new(&disk(), 1), 0, 1, 20_000, &reads));
+    let mut profile = disk();
+    profile.cache.read_ahead_mib = 0;
+    let without = mean_ms(&closed_loop(&mut Drive::new(&profile, 1), 0, 1, 20_000, &reads));
+    assert!(with < 0.5 && without > 8.0, "{with} and {without} ms");
+    // What was read is there when it is read again, after the arm was elsewhere.
+    let mut drive = Drive::new(&disk(), 1);
+    let times = closed_loop(&mut drive, 0, 1, 0, &[reads[0], command(Op::Read, 1 << 30, 1), reads[0]]);
+    assert!(times[2] - times[1] < MS, "{times:?}");
+}
+
+#[test]
+fn writes_to_one_zone_keep_their_order_whatever_the_head_would_like() {
+    let start = 1 << 24;
+    let mut number = random(3);
+    let mut commands = Vec::new();
+    for step in 0..200u64 {
+        commands.push(command(Op::Write, start + step * 8, 8));
+        commands.push(command(Op::Read, number(1 << 32), 1));
+    }
+    let times = closed_loop(&mut Drive::new(&disk(), 1), 0, 32, 0, &commands);
+    let writes: Vec<_> = times.iter().step_by(2).collect();
+    assert!(writes.is_sorted());
+}
+
+#[test]
+fn zone_commands_take_their_published_times() {
+    let mut drive = Drive::new(&disk(), 1);
+    let mut now = 0;
+    for (op, expected) in [(Op::Open, 20), (Op::Close, 24), (Op::Reset, 22)] {
+        let times = closed_loop(&mut drive, now, 1, 0, &[command(op, 1 << 24, 0)]);
+        let taken = (times[0] - now) as f64 / MS as f64;
+        assert!((taken - f64::from(expected)).abs() < 0.2, "{op:?}: {taken} ms");
+        now = times[0];
+    }
+    let opening = Command { opens: true, ..command(Op::Write, 1 << 24, 1) };
+    let times = closed_loop(&mut drive, now, 1, 0, &[opening]);
+    assert!(times[0] - now > 20 * MS, "a first write opens its zone");
+}
+
+#[test]
+fn a_drive_that_verifies_writes_slower_than_it_reads() {
+    let profile = Profile::named("ha10").unwrap();
+    let rate = |op| {
+        let times = closed_loop(&mut Drive::new(&profile, 1), 0, 32, 0, &sequential(op, 1 << 20, 1000, 128));
+        1000.0 * 524_288.0 / *times.last().unwrap() as f64 * 1e3
+    };
+    let (read, write) = (rate(Op::Read), rate(Op::Write));
+    assert!(read > 2.0 * write, "{read} and {write} MB/s");
+    let mut synchronous = profile.clone();
+    synchronous.cache.write_cache = false;
+    let times = closed_loop(&mut Drive::new(&synchronous, 1), 0, 1, 20_000, &sequential(Op::Write, 1 << 20, 50, 1));
+    assert!(mean_ms(&times) > 16.0, "a turn to come round, and one to verify: {}", mean_ms(&times));
+}
+
+#[test]
+fn every_nth_zone_keeps_the_seeks_of_the_whole_drive() {
+    let zones = u64::from(disk().shape.zones);
+    let mut number = random(4);
+    let places: Vec<_> = (0..2000).map(|_| (number(zones / 60), number(65_536))).collect();
+    let reads = |every: u64| {
+        let commands: Vec<_> =
+            places.iter().map(|&(zone, block)| command(Op::Read, zone * every * 65_536 + block, 1)).collect();
+        commands
+    };
+    let scaled = closed_loop(&mut Drive::new(&disk(), 60), 0, 1, 0, &reads(1));
+    let whole = closed_loop(&mut Drive::new(&disk(), 1), 0, 1, 0, &reads(60));
+    assert_eq!(scaled, whole);
+}
+
+#[test]
+fn flash_reads_side_by_side_and_writes_at_the_pace_of_its_dies() {
+    let profile = Profile::named("zns-1tb").unwrap();
+    assert_eq!(profile.kind, Kind::Zns);
+    let mut number = random(5);
+    let reads: Vec<_> = (0..20_000).map(|_| command(Op::Read, number(1 << 27), 1)).collect();
+    let iops = |depth| 1000.0 / mean_ms(&closed_loop(&mut Drive::new(&profile, 1), 0, depth, 0, &reads));
+    assert!(iops(32) > 8.0 * iops(1), "{} and {}", iops(1), iops(32));
+    let writes = sequential(Op::Write, 0, 4000, 64);
+    let times = closed_loop(&mut Drive::new(&profile, 1), 0, 8, 0, &writes);
+    let rate = 4000.0 * 262_144.0 / *times.last().unwrap() as f64 * 1e3;
+    assert!((1100.0..1400.0).contains(&rate), "32 dies of 40 MB/s: {rate} MB/s");
+}
+
+/// MODEL-1. The numbers are those of the first run ever made; any machine must come to the same.
+#[test]
+fn the_model_gives_the_same_nanoseconds_everywhere() {
+    let mut number = random(6);
+    let mut commands = Vec::new();
+    for _ in 0..3000 {
+        let zone = number(74_508) * 65_536;
+        commands.push(match number(4) {
+            0 => command(Op::Write, zone, 1 + number(256)),
+            1 => command(Op::Open, zone, 0),
+            _ => command(Op::Read, zone + number(60_000), 1 + number(256)),
+        });
+    }
+    let fingerprint = |profile: &Profile| {
+        let times = closed_loop(&mut Drive::new(profile, 1), 0, 24, 1000, &commands);
+        times.iter().fold(0u64, |hash, &time| hash.rotate_left(5).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ time)
+    };
+    let found: Vec<_> = Profile::built_in().unwrap().iter().map(fingerprint).collect();
+    assert_eq!(found, GOLDEN);
+}
+
+const GOLDEN: [u64; 6] = [0; 6];
