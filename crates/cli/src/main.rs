@@ -4,6 +4,7 @@ mod bench;
 mod chunk;
 mod drive;
 mod failure;
+mod lab;
 mod object;
 mod output;
 mod serve;
@@ -35,6 +36,9 @@ enum Command {
     /// Look after the objects of a server that is not running.
     #[command(subcommand)]
     Object(object::Object),
+    /// Run the papers' experiments on modelled drives.
+    #[command(subcommand)]
+    Lab(lab::Lab),
     /// Measure this machine: a figure, and the best it could be.
     Bench(bench::Bench),
 }
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Command::Drive(command) => command.run(),
         Command::Chunk(command) => command.run(),
         Command::Object(command) => command.run(),
+        Command::Lab(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     match result {

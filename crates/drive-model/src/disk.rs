@@ -178,8 +178,7 @@ impl Disk {
         let position = self.surface.position(at);
         let (op, blocks, number) = (command.op, command.blocks, self.number);
         self.number += 1;
-        let entry =
-            Entry { id: Some(id), number, op, at, blocks, opens: command.opens, zone, arrived: now, position };
+        let entry = Entry { id: Some(id), number, op, at, blocks, opens: command.opens, zone, arrived: now, position };
         match op {
             Op::Report => self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id),
             Op::Flush if self.is_clean(number) => self.complete_at(now + self.overhead, id),
@@ -333,6 +332,11 @@ impl Disk {
                 return Some((at, 0));
             }
             let start = self.start(now, entry);
+            if entry.is_transfer() && entry.at == self.arm.next_block && now == self.arm.free_at {
+                // A stream goes on, even where another block comes by a moment sooner.
+                best = Some((at, 0));
+                continue;
+            }
             let least = best.map_or(Nanos::MAX, |(_, other)| other);
             let reached = if !entry.is_transfer() {
                 start - now
@@ -373,6 +377,10 @@ impl Disk {
 
     /// When a transfer's first block comes by the head that is on its track from `arrived` on.
     fn turned(&self, arrived: Nanos, entry: &Entry) -> Nanos {
+        if self.verify > 0.0 && entry.op == Op::Write && entry.at == self.arm.next_block {
+            // The turns of verification include coming round to the next block.
+            return arrived;
+        }
         let wait = (entry.position.angle + self.revolution - arrived % self.revolution) % self.revolution;
         if wait + ANGLE_SLACK >= self.revolution { arrived } else { arrived + wait }
     }

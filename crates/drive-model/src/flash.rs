@@ -48,7 +48,8 @@ impl FlashDrive {
         let begin = now + self.overhead;
         let at = match command.op {
             Op::Read => {
-                let sensed = self.on_dies(begin, command.at, command.blocks, self.flash.die_read_mb_s, self.flash.read_us);
+                let sensed =
+                    self.on_dies(begin, command.at, command.blocks, self.flash.die_read_mb_s, self.flash.read_us);
                 self.transfer(sensed, command.blocks)
             }
             Op::Write => self.write(begin, &command),

@@ -73,7 +73,13 @@ impl Surface {
             let track_blocks = (spec.outer_track + (spec.inner_track - spec.outer_track) * x) as u64;
             let run_tracks = spec.run_blocks.div_ceil(track_blocks);
             let groups = ((cylinders_wanted / count as f64 / run_tracks as f64) as u64).max(1);
-            bands.push(Band { first_block: block, first_cylinder: cylinder, first_track: track, track_blocks, run_tracks });
+            bands.push(Band {
+                first_block: block,
+                first_cylinder: cylinder,
+                first_track: track,
+                track_blocks,
+                run_tracks,
+            });
             // The last one takes in what rounding left over.
             block += groups * run_tracks * track_blocks * heads;
             cylinder += groups * run_tracks;
@@ -81,7 +87,8 @@ impl Surface {
         }
         if let Some(last) = bands.last() {
             let group = last.run_tracks * last.track_blocks * heads;
-            cylinder = last.first_cylinder + spec.blocks.saturating_sub(last.first_block).div_ceil(group) * last.run_tracks;
+            cylinder =
+                last.first_cylinder + spec.blocks.saturating_sub(last.first_block).div_ceil(group) * last.run_tracks;
         }
         Self {
             bands,
@@ -127,7 +134,8 @@ impl Surface {
     /// Nanoseconds from the start of a transfer of `blocks` at `position` to its end, track switches included; and how
     /// many tracks it touches.
     pub(crate) fn transfer(&self, position: &Position, blocks: u64) -> (Nanos, u64) {
-        let switches = if blocks <= position.left { 0 } else { (blocks - position.left).div_ceil(position.track_blocks) };
+        let switches =
+            if blocks <= position.left { 0 } else { (blocks - position.left).div_ceil(position.track_blocks) };
         (blocks * self.revolution / position.track_blocks + switches * self.skew, switches + 1)
     }
 

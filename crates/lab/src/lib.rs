@@ -3,4 +3,10 @@
 //! **Owns** workloads, baselines, experiments and their reports.
 //! **Knows nothing of** wall-clock time: everything runs on modelled drives, in virtual time, from a seed.
 
+pub mod drives;
+pub mod experiment;
+pub mod experiments;
+pub mod figure;
+pub mod output;
+pub mod report;
 pub mod target;

@@ -147,6 +147,11 @@ impl SimDevice {
         *self.shared.timing.borrow_mut() = Timing::Drive(TimedDrive::new(&self.shared.rt, drive));
     }
 
+    /// Takes as long as a read of these blocks, whether or not they were ever written; for timing alone.
+    pub async fn touch(&self, at: Lba, length: Blocks) {
+        self.wait(None, Op::Read, at, length, false).await;
+    }
+
     /// From now on faults follow these rules.
     pub fn set_faults(&self, faults: Faults) {
         *self.shared.faults.borrow_mut() = faults;

@@ -1,0 +1,164 @@
+//! `shingle lab`: the papers' experiments, on modelled drives in virtual time.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use shingle_lab::experiment::{Context, Experiment, Outcome as Found, Row, Scale, Verdict};
+use shingle_lab::{experiments, output, report};
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Progress;
+
+/// Ask the papers' questions again, on modelled drives: `shingle lab run micro-write --scale quick`
+#[derive(Subcommand)]
+pub(crate) enum Lab {
+    /// List the experiments, with the question that each one asks.
+    List,
+    /// Run one experiment, print its figures, and write JSON, CSV and pictures: `shingle lab run calibrate`
+    Run(Run),
+    /// Run all experiments and write one page with a verdict for each row: `shingle lab report --out lab`
+    Report(Report),
+}
+
+/// How a run is done.
+#[derive(Args)]
+pub(crate) struct How {
+    /// Decides everything random: the same seed gives the same figures on any machine.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// quick (seconds), standard (minutes) or full (the papers' own sizes).
+    #[arg(long, default_value_t = Scale::Standard)]
+    scale: Scale,
+    /// The folder for JSON, CSV, SVG and PNG files.
+    #[arg(long, default_value = "lab-results")]
+    out: PathBuf,
+    /// Print JSON as the last line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs one experiment.
+#[derive(Args)]
+pub(crate) struct Run {
+    /// Its name; `shingle lab list` shows them.
+    name: String,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Runs all experiments.
+#[derive(Args)]
+pub(crate) struct Report {
+    #[command(flatten)]
+    how: How,
+}
+
+impl Lab {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::List => {
+                for experiment in experiments::all() {
+                    println!("{:<18} {}", experiment.name, experiment.question);
+                }
+                Ok(())
+            }
+            Self::Run(run) => run.run(),
+            Self::Report(report) => report.run(),
+        }
+    }
+}
+
+impl Run {
+    fn run(self) -> Outcome {
+        let Some(experiment) = experiments::named(&self.name) else {
+            let names: Vec<_> = experiments::all().iter().map(|experiment| experiment.name).collect();
+            return Err(Failure::new(format!(
+                "there is no experiment `{}`; there are {}",
+                self.name,
+                names.join(", ")
+            )));
+        };
+        let found = perform(&experiment, &self.how)?;
+        if self.how.json {
+            println!("{}", output::json(&experiment, self.how.seed, self.how.scale, &found));
+        } else {
+            print(&experiment, &found);
+            println!("\nfigures and data are in {}", self.how.out.display());
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn run(self) -> Outcome {
+        let mut all = Vec::new();
+        for experiment in experiments::all() {
+            let found = perform(&experiment, &self.how)?;
+            if !self.how.json {
+                print(&experiment, &found);
+            }
+            all.push((experiment, found));
+        }
+        let page = report::write(&self.how.out, self.how.seed, self.how.scale, &all)?;
+        if self.how.json {
+            let runs: Vec<String> = all
+                .iter()
+                .map(|(experiment, found)| output::json(experiment, self.how.seed, self.how.scale, found))
+                .collect();
+            println!("[{}]", runs.join(","));
+        } else {
+            println!("\nthe report is {}", Path::new(&page).display());
+        }
+        Ok(())
+    }
+}
+
+fn perform(experiment: &Experiment, how: &How) -> Outcome<Found> {
+    let mut line = Progress::new();
+    let mut progress = |what: &str, share: Option<f64>| match share {
+        Some(share) => line.show(&format!("{}: {what}, {:.0} %", experiment.name, share * 100.0)),
+        None => line.show(&format!("{}: {what}", experiment.name)),
+    };
+    let mut context = Context { seed: how.seed, scale: how.scale, progress: &mut progress };
+    let found = (experiment.run)(&mut context)?;
+    output::write(&how.out, experiment, how.seed, how.scale, &found)?;
+    Ok(found)
+}
+
+fn print(experiment: &Experiment, found: &Found) {
+    println!("\n{}: {}\n", experiment.name, experiment.question);
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), shown);
+    let width = found.rows.iter().map(|row| row.id.len()).max().unwrap_or(0).max(6);
+    println!(
+        "{:<width$} {:>10} {:>12} {:>10} {:>10} {:<7} verdict",
+        "figure", "paper", "paper config", "ours", "goal", "unit"
+    );
+    for Row { id, unit, paper, paper_config, ours, goal, verdict, note, .. } in &found.rows {
+        let verdict = match verdict {
+            Verdict::Beaten => "beaten",
+            Verdict::Reproduced => "reproduced",
+            Verdict::Short => "SHORT",
+        };
+        println!(
+            "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {verdict}{}{note}",
+            number(*paper),
+            number(*paper_config),
+            number(*ours),
+            number(*goal),
+            if note.is_empty() { "" } else { ": " },
+        );
+    }
+    for remark in &found.remarks {
+        println!("  {remark}");
+    }
+}
+
+/// Three or four digits.
+fn shown(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 || size == 0.0 => format!("{value:.3}"),
+        _ => format!("{value:.5}"),
+    }
+}

@@ -1,0 +1,15 @@
+//! The experiments, one module each.
+
+mod calibrate;
+
+use crate::experiment::Experiment;
+
+/// All experiments, in the order of a report.
+pub fn all() -> Vec<Experiment> {
+    vec![calibrate::experiment()]
+}
+
+/// The experiment of that name.
+pub fn named(name: &str) -> Option<Experiment> {
+    all().into_iter().find(|experiment| experiment.name == name)
+}
