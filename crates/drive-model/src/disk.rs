@@ -377,7 +377,7 @@ impl Disk {
 
     /// When a transfer's first block comes by the head that is on its track from `arrived` on.
     fn turned(&self, arrived: Nanos, entry: &Entry) -> Nanos {
-        if self.verify > 0.0 && entry.op == Op::Write && entry.at == self.arm.next_block {
+        if self.verify > 0.0 && self.write_cache && entry.op == Op::Write && entry.at == self.arm.next_block {
             // The turns of verification include coming round to the next block.
             return arrived;
         }
