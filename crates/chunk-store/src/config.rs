@@ -105,6 +105,9 @@ pub struct Options {
     pub checkpoint_every: Duration,
     /// Whether background work (GC, checkpoints) starts by itself; tests and tools switch it off.
     pub background: bool,
+    /// Whether data is taken to be zeros that need neither copy nor checksum: for experiments on modelled drives, and
+    /// without effect on a drive that keeps payload.
+    pub hollow: bool,
 }
 
 impl Default for Options {
@@ -120,6 +123,7 @@ impl Default for Options {
             gc_latency_factor: 2.0,
             checkpoint_every: Duration::from_secs(600),
             background: true,
+            hollow: false,
         }
     }
 }

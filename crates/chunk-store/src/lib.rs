@@ -28,6 +28,7 @@ mod inspect;
 mod keeper;
 mod layout;
 pub mod parse;
+mod payload;
 mod pools;
 mod read;
 mod recovery;

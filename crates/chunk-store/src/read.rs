@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, ZoneId};
-use shingle_record::{SlicePlan, extract};
+use shingle_record::SlicePlan;
 use shingle_zoned::{DeviceError, DeviceErrorKind};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -87,7 +87,7 @@ impl Inner {
         let start = self.geometry.start_of(record.zone) + Blocks(u64::from(record.block));
         let at = start + plan.first_block();
         let raw = self.dev.read(at, plan.blocks()).await.map_err(|error| read_error(error).of(id))?;
-        extract(&plan, &raw, id, record.offset, out).map_err(|error| {
+        self.extract_data(&plan, &raw, id, record.offset, out).map_err(|error| {
             self.state.borrow_mut().counters.corrupt_reads += 1;
             Error::new(ErrorKind::Corrupt, error.to_string()).of(id).at(at)
         })

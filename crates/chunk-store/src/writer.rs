@@ -17,14 +17,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shingle_base::{ChunkId, ZoneId};
-use shingle_record::{Place, frame_sliced, sliced_record_blocks};
+use shingle_record::{Place, sliced_record_blocks};
 use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
 use tokio::sync::oneshot;
 
 use crate::client::Reply;
 use crate::error::{Error, ErrorKind};
-use crate::format::RecordKind;
 use crate::index::Located;
 use crate::pools::PoolId;
 use crate::state::State;
@@ -387,14 +386,14 @@ impl Inner {
             let located = Located { zone, block: writer.next, offset, length };
             let place = Place { store: self.store, epoch: zones.get(zone).epoch, zone, block: writer.next };
             let sequence = self.sequence.next();
-            let record =
-                frame_sliced(RecordKind::Data.record_type(), &place, sequence, chunk.id, offset, &pending.data);
+            let pieces = self.frame_data(&place, sequence, chunk.id, offset, &pending.data);
             zones.get_mut(zone).last_write = sequence;
             writer.next += located.blocks().0 as u32;
-            bytes += record.len();
-            counters.written_bytes += record.len() as u64;
+            let written = located.blocks().bytes();
+            bytes += written as usize;
+            counters.written_bytes += written;
             counters.appended_bytes += u64::from(length);
-            batch.pieces.push(record);
+            batch.pieces.extend(pieces);
             batch.records.push(Framed { located, pending });
             if bytes >= self.options.batch_max {
                 break;

@@ -275,8 +275,12 @@ pub fn frame(kind: RecordType, place: &Place, sequence: u64, info: [u8; INFO_SIZ
     buffer.freeze()
 }
 
-/// How much of a written piece a metadata-only device keeps: the header of a sliced record, and all of anything else.
+/// How much of a written piece a metadata-only device keeps: the header of a sliced record, nothing of a
+/// [hollow](crate::frame_hollow) one's zeros, and all of anything else.
 pub fn keep_metadata(piece: &[u8]) -> usize {
+    if piece.starts_with(&[0; MAGIC.len()]) {
+        return 0;
+    }
     match Header::decode(piece, &Expect::default()) {
         Ok(header) if header.sliced => HEADER_SIZE,
         _ => piece.len(),

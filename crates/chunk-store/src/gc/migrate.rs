@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, ZoneId};
-use shingle_record::{Place, SlicePlan, extract, frame_sliced};
+use shingle_record::{Place, SlicePlan};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::RecordKind;
 use crate::gc::{Destination, slot};
 use crate::index::Located;
 use crate::store::Inner;
@@ -136,7 +135,7 @@ impl Inner {
                     let from = Blocks(u64::from(live.record.block - start)).bytes() as usize;
                     let plan = SlicePlan::new(live.record.length, 0, live.record.length);
                     raw.get(from..)
-                        .and_then(|record| extract(&plan, record, live.id, live.record.offset, &mut data).ok())
+                        .and_then(|record| self.extract_data(&plan, record, live.id, live.record.offset, &mut data).ok())
                 }
                 None => None,
             };
@@ -198,8 +197,8 @@ impl Inner {
             }
             let place = Place { store: self.store, epoch, zone, block: next };
             let sequence = self.sequence.next();
-            let kind = RecordKind::Data.record_type();
-            pieces.push(frame_sliced(kind, &place, sequence, live.id, live.record.offset, std::slice::from_ref(data)));
+            let data = std::slice::from_ref(data);
+            pieces.extend(self.frame_data(&place, sequence, live.id, live.record.offset, data));
             copied.push(Copied { live: *live, copy: Located { zone, block: next, ..live.record } });
             next += blocks;
         }
