@@ -51,5 +51,5 @@ pub use recovery::{Damage, RecoveryReport, StepReport};
 pub use shingle_base::ChunkId;
 pub use stats::{Counters, Forecast};
 pub use store::ChunkStore;
-pub use types::{ChunkStat, StoreStat, Stream};
+pub use types::{ChunkStat, StoreStat, Stream, ZoneStat};
 pub use zones::ZoneStatus;

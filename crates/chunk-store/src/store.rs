@@ -5,7 +5,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_base::{BLOCK_SIZE, Blocks, ChunkId, StoreId};
+use shingle_base::{BLOCK_SIZE, Blocks, ChunkId, StoreId, ZoneId};
 use shingle_record::{MetaLog, SequenceSource};
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZonedDevice};
@@ -22,9 +22,9 @@ use crate::layout::Layout;
 use crate::state::State;
 use crate::stats::{Counters, Forecast, ZoneTrend};
 use crate::table::{Chunk, Handle};
-use crate::types::{ChunkStat, StoreStat, Stream};
+use crate::types::{ChunkStat, StoreStat, Stream, ZoneStat};
 use crate::writer::OpenChunk;
-use crate::zones::ZoneStatus;
+use crate::zones::{Zone, ZoneStatus};
 
 /// The largest append, where zones are large enough for it.
 const APPEND_MAX: u64 = 16 << 20;
@@ -375,6 +375,20 @@ impl ChunkStore {
     /// The drive's space.
     pub fn store_stat(&self) -> StoreStat {
         self.inner.store_stat()
+    }
+
+    /// Every data zone.
+    pub fn zones(&self) -> Vec<ZoneStat> {
+        let state = self.inner.state.borrow();
+        let stat = |(zone, slot): (ZoneId, &Zone)| ZoneStat {
+            zone,
+            status: slot.status,
+            stream: slot.stream,
+            written_blocks: slot.written,
+            live_blocks: slot.live,
+            capacity_blocks: self.inner.zone_room,
+        };
+        state.zones.iter().map(stat).collect()
     }
 
     /// What the store has done since it was opened.

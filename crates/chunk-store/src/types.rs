@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use shingle_base::ChunkId;
+use shingle_base::{ChunkId, ZoneId};
+
+use crate::zones::ZoneStatus;
 
 /// What a chunk's data is for, and so how long it is likely to live: chunks of different streams never share a
 /// zone. (SMRstore, sections 2.1 and 5.4.)
@@ -77,4 +79,21 @@ pub struct StoreStat {
     pub chunks: u64,
     /// Appends that are waiting or being written now: how busy the drive is.
     pub queued_appends: u64,
+}
+
+/// A data zone, for experiments and maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneStat {
+    /// The zone.
+    pub zone: ZoneId,
+    /// Where it is in its life.
+    pub status: ZoneStatus,
+    /// The stream it is for, or was last.
+    pub stream: Stream,
+    /// Blocks written since its last reset, its head included.
+    pub written_blocks: u32,
+    /// Blocks of live records.
+    pub live_blocks: u32,
+    /// Blocks of records that it can hold.
+    pub capacity_blocks: u32,
 }

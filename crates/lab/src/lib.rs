@@ -4,9 +4,12 @@
 //! **Knows nothing of** wall-clock time: everything runs on modelled drives, in virtual time, from a seed.
 
 pub mod drives;
+pub mod engine;
 pub mod experiment;
 pub mod experiments;
 pub mod figure;
+pub mod host;
+pub mod load;
 pub mod output;
 pub mod report;
 pub mod target;

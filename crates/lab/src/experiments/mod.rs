@@ -1,12 +1,13 @@
 //! The experiments, one module each.
 
 mod calibrate;
+mod micro_write;
 
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of a report.
 pub fn all() -> Vec<Experiment> {
-    vec![calibrate::experiment()]
+    vec![calibrate::experiment(), micro_write::experiment()]
 }
 
 /// The experiment of that name.

@@ -1,0 +1,145 @@
+//! What lies between a store and its drive: the kernel's block layer, as far as it costs time.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
+use shingle_zoned::{DeviceFuture, DeviceResult, Geometry, ZoneInfo, ZoneOp, ZonedDevice};
+use tokio::sync::Mutex;
+
+/// How a host cuts and orders commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The longest command: longer ones are cut.
+    pub command_max: Blocks,
+    /// Whether only one write is outstanding in a sequential zone: Linux keeps the order of writes to a zone so, by the
+    /// zone write lock of mq-deadline (4.10 to 6.9) or by zone write plugs (since 6.10).
+    pub zone_lock: bool,
+}
+
+impl Host {
+    /// Linux 4.19, which SMRstore's servers ran (Table 2): direct I/O is cut at 256 pages.
+    pub fn linux_4_19() -> Self {
+        Self { command_max: Blocks(256), zone_lock: true }
+    }
+
+    /// Linux since 6.10, with `max_sectors_kb` raised to 8 MiB (SATA drives take up to 32 MiB in a command).
+    pub fn linux_6_10() -> Self {
+        Self { command_max: Blocks(2048), zone_lock: true }
+    }
+}
+
+/// A device behind a host.
+pub struct HostDevice {
+    host: Host,
+    device: Rc<dyn ZonedDevice>,
+    locks: RefCell<BTreeMap<ZoneId, Rc<Mutex<()>>>>,
+}
+
+impl HostDevice {
+    /// `device`, as a program on `host` meets it.
+    pub fn new(host: Host, device: Rc<dyn ZonedDevice>) -> Rc<Self> {
+        Rc::new(Self { host, device, locks: RefCell::default() })
+    }
+
+    async fn write_cut(&self, at: Lba, data: Vec<Bytes>) -> DeviceResult<()> {
+        let zone = self.geometry().zone_of(at).unwrap_or_default();
+        let mut commands = cut(at, data, self.host.command_max);
+        if !self.host.zone_lock || self.geometry().is_conventional(zone) {
+            let done = join_all(commands.into_iter().map(|(at, data)| self.device.write(at, data))).await;
+            return done.into_iter().collect();
+        }
+        let lock = self.locks.borrow_mut().entry(zone).or_default().clone();
+        let _held = lock.lock().await;
+        for (at, data) in commands.drain(..) {
+            self.device.write(at, data).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_cut(&self, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
+        if length <= self.host.command_max {
+            return self.device.read(at, length).await;
+        }
+        let mut parts = Vec::new();
+        let mut done = Blocks::ZERO;
+        while done < length {
+            let part = self.host.command_max.min(length - done);
+            parts.push(self.device.read(at + done, part));
+            done += part;
+        }
+        let parts = join_all(parts).await.into_iter().collect::<DeviceResult<Vec<Bytes>>>()?;
+        Ok(parts.concat().into())
+    }
+}
+
+/// Cuts a write into commands of at most `most` blocks.
+fn cut(at: Lba, data: Vec<Bytes>, most: Blocks) -> Vec<(Lba, Vec<Bytes>)> {
+    let (mut commands, mut pieces, mut length, mut start) = (Vec::new(), Vec::new(), Blocks::ZERO, at);
+    for mut piece in data {
+        while !piece.is_empty() {
+            let take = piece.len().min((most - length).bytes() as usize);
+            pieces.push(piece.split_to(take));
+            length += Blocks((take / BLOCK_SIZE) as u64);
+            if length == most {
+                commands.push((start, std::mem::take(&mut pieces)));
+                start = start + length;
+                length = Blocks::ZERO;
+            }
+        }
+    }
+    if !pieces.is_empty() {
+        commands.push((start, pieces));
+    }
+    commands
+}
+
+impl ZonedDevice for HostDevice {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    fn report(&self, first: ZoneId, count: u32) -> DeviceFuture<'_, Vec<ZoneInfo>> {
+        self.device.report(first, count)
+    }
+
+    fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
+        Box::pin(self.read_cut(at, length))
+    }
+
+    fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+        Box::pin(self.write_cut(at, data))
+    }
+
+    fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
+        self.device.append(zone, data)
+    }
+
+    fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
+        self.device.manage(zone, op)
+    }
+
+    fn flush(&self) -> DeviceFuture<'_, ()> {
+        self.device.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shingle_base::AlignedBuf;
+
+    #[test]
+    fn a_write_is_cut_at_the_longest_command_across_its_pieces() {
+        let piece = |blocks| AlignedBuf::zeroed(Blocks(blocks)).freeze();
+        let commands = cut(Lba(10), vec![piece(1), piece(5), piece(2)], Blocks(3));
+        let shape: Vec<_> = commands
+            .iter()
+            .map(|(at, pieces)| (at.0, pieces.iter().map(|piece| piece.len() / BLOCK_SIZE).collect::<Vec<_>>()))
+            .collect();
+        assert_eq!(shape, [(10, vec![1, 2]), (13, vec![3]), (16, vec![2])]);
+    }
+}

@@ -1,0 +1,272 @@
+//! High concurrency: four fio jobs, four requests each, 128 files each. (SMRstore, sections 3.1 and 6.1.)
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use shingle_base::ChunkId;
+use shingle_chunk_store::Stream;
+use shingle_runtime::{Instant, Runtime};
+use shingle_sim::Random;
+use tokio::sync::Mutex;
+
+use crate::experiment::LabError;
+use crate::target::ChunkTarget;
+
+/// Jobs, requests and files of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Micro {
+    /// fio's `numjobs`.
+    pub jobs: u32,
+    /// fio's `iodepth`: requests that a job has outstanding.
+    pub depth: u32,
+    /// fio's `nrfiles`: files, and so open chunks, of a job; visited in turn, as fio does unless told otherwise.
+    pub files: u32,
+    /// fio's `bs`.
+    pub io_bytes: u32,
+    /// Where a chunk ends and the file goes on in another one.
+    pub chunk_bytes: u64,
+    /// Not measured.
+    pub warm_up: Duration,
+    /// Measured.
+    pub time: Duration,
+}
+
+impl Micro {
+    /// The paper's, with one I/O size.
+    pub fn paper(io_bytes: u32, warm_up: Duration, time: Duration) -> Self {
+        Self { jobs: 4, depth: 4, files: 128, io_bytes, chunk_bytes: 252 << 20, warm_up, time }
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MicroResult {
+    /// Bytes a second.
+    pub bytes_s: f64,
+    /// Requests measured.
+    pub requests: u64,
+    /// The mean time of a request.
+    pub mean: Duration,
+    /// The longest of them.
+    pub max: Duration,
+}
+
+/// A file: the chunk it is in, and how long that is.
+struct File {
+    id: Cell<ChunkId>,
+    length: Cell<u64>,
+    /// A file's appends follow each other.
+    turn: Mutex<()>,
+}
+
+struct Run {
+    rt: Runtime,
+    target: Rc<dyn ChunkTarget>,
+    load: Micro,
+    stream: Stream,
+    next_id: Cell<u64>,
+    began: Cell<Instant>,
+    result: RefCell<(u64, u64, Duration, Duration)>,
+    failed: RefCell<Option<LabError>>,
+}
+
+impl Run {
+    fn new(rt: &Runtime, target: Rc<dyn ChunkTarget>, load: Micro, stream: Stream) -> Rc<Self> {
+        Rc::new(Self {
+            rt: rt.clone(),
+            target,
+            load,
+            stream,
+            next_id: Cell::new(1),
+            began: Cell::new(rt.now()),
+            result: RefCell::default(),
+            failed: RefCell::default(),
+        })
+    }
+
+    async fn new_file(&self) -> Result<File, LabError> {
+        let id = self.new_chunk().await?;
+        Ok(File { id: Cell::new(id), length: Cell::new(0), turn: Mutex::new(()) })
+    }
+
+    async fn new_chunk(&self) -> Result<ChunkId, LabError> {
+        let id = ChunkId::from_u64(self.next_id.replace(self.next_id.get() + 1));
+        self.target.create(id, self.stream).await.map_err(|error| LabError(error.to_string()))?;
+        Ok(id)
+    }
+
+    fn over(&self) -> bool {
+        let over = self.rt.now().since(self.began.get()) >= self.load.warm_up + self.load.time;
+        over || self.failed.borrow().is_some()
+    }
+
+    /// Counts a request that began at `began`.
+    fn count(&self, began: Instant, bytes: u64) {
+        let since = self.rt.now().since(self.began.get());
+        if since < self.load.warm_up || since > self.load.warm_up + self.load.time {
+            return;
+        }
+        let took = self.rt.now().since(began);
+        let mut result = self.result.borrow_mut();
+        *result = (result.0 + bytes, result.1 + 1, result.2 + took, result.3.max(took));
+    }
+
+    fn result(&self) -> Result<MicroResult, LabError> {
+        if let Some(error) = self.failed.borrow_mut().take() {
+            return Err(error);
+        }
+        let (bytes, requests, total, max) = *self.result.borrow();
+        Ok(MicroResult {
+            bytes_s: bytes as f64 / self.load.time.as_secs_f64(),
+            requests,
+            mean: total.checked_div(requests.max(1) as u32).unwrap_or_default(),
+            max,
+        })
+    }
+
+    /// One request: an append to the file.
+    async fn append(&self, file: &File) -> Result<(), LabError> {
+        let bytes = u64::from(self.load.io_bytes);
+        let failed = |error: crate::target::TargetError| LabError(error.to_string());
+        let _turn = file.turn.lock().await;
+        if file.length.get() + bytes > self.load.chunk_bytes {
+            self.target.seal(file.id.get()).await.map_err(failed)?;
+            file.id.set(self.new_chunk().await?);
+            file.length.set(0);
+        }
+        let began = self.rt.now();
+        self.target.append(file.id.get(), file.length.get(), self.load.io_bytes).await.map_err(failed)?;
+        file.length.set(file.length.get() + bytes);
+        self.count(began, bytes);
+        Ok(())
+    }
+}
+
+/// Appends to all files in turn.
+///
+/// # Errors
+/// The first failed call.
+pub async fn write(
+    rt: &Runtime,
+    target: Rc<dyn ChunkTarget>,
+    load: Micro,
+    stream: Stream,
+) -> Result<MicroResult, LabError> {
+    let run = Run::new(rt, target, load, stream);
+    let mut jobs = Vec::new();
+    for _ in 0..load.jobs {
+        let mut files = Vec::new();
+        for _ in 0..load.files {
+            files.push(run.new_file().await?);
+        }
+        jobs.push(Rc::new(files));
+    }
+    run.began.set(rt.now());
+    let mut workers = Vec::new();
+    for files in jobs {
+        let cursor = Rc::new(Cell::new(0));
+        for _ in 0..load.depth {
+            let (run, files, cursor) = (run.clone(), files.clone(), cursor.clone());
+            workers.push(rt.spawn(async move {
+                while !run.over() {
+                    let at: usize = cursor.replace(cursor.get() + 1) % files.len();
+                    if let Err(error) = run.append(&files[at]).await {
+                        run.failed.borrow_mut().get_or_insert(error);
+                    }
+                }
+            }));
+        }
+    }
+    for worker in workers {
+        // It ends before its simulation does.
+        let _ = worker.await;
+    }
+    run.result()
+}
+
+/// Fills `chunks` chunks of `length` bytes, several at a time.
+///
+/// # Errors
+/// The first failed call.
+pub async fn fill(
+    rt: &Runtime,
+    target: &Rc<dyn ChunkTarget>,
+    chunks: u64,
+    length: u64,
+    stream: Stream,
+) -> Result<Vec<ChunkId>, LabError> {
+    const STEP: u64 = 1 << 20;
+    let next = Rc::new(Cell::new(0));
+    let failed = Rc::new(RefCell::new(None));
+    let workers: Vec<_> = (0..16)
+        .map(|_| {
+            let (target, next, failed) = (target.clone(), next.clone(), failed.clone());
+            rt.spawn(async move {
+                while next.get() < chunks && failed.borrow().is_none() {
+                    let id = ChunkId::from_u64(1 + next.replace(next.get() + 1));
+                    let filled = async {
+                        target.create(id, stream).await?;
+                        let mut done = 0;
+                        while done < length {
+                            let step = STEP.min(length - done);
+                            target.append(id, done, step as u32).await?;
+                            done += step;
+                        }
+                        target.seal(id).await
+                    };
+                    if let Err(error) = filled.await {
+                        failed.borrow_mut().get_or_insert(LabError(error.to_string()));
+                    }
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        let _ = worker.await;
+    }
+    match failed.borrow_mut().take() {
+        Some(error) => Err(error),
+        None => Ok((1..=chunks).map(ChunkId::from_u64).collect()),
+    }
+}
+
+/// Reads anywhere in the chunks, which are `length` bytes long each.
+///
+/// # Errors
+/// The first failed call.
+pub async fn read(
+    rt: &Runtime,
+    target: Rc<dyn ChunkTarget>,
+    load: Micro,
+    chunks: Vec<ChunkId>,
+    length: u64,
+) -> Result<MicroResult, LabError> {
+    let run = Run::new(rt, target, load, Stream::Gc);
+    let chunks = Rc::new(chunks);
+    let workers: Vec<_> = (0..load.jobs * load.depth)
+        .map(|_| {
+            let (run, chunks) = (run.clone(), chunks.clone());
+            let mut random = Random::new(rt.random());
+            rt.spawn(async move {
+                let bytes = u64::from(run.load.io_bytes);
+                while !run.over() {
+                    let id = chunks[random.below(chunks.len() as u64) as usize];
+                    // fio aligns offsets to the request size.
+                    let offset = random.below(length / bytes) * bytes;
+                    let began = run.rt.now();
+                    match run.target.read(id, offset, run.load.io_bytes).await {
+                        Ok(()) => run.count(began, bytes),
+                        Err(error) => {
+                            run.failed.borrow_mut().get_or_insert(LabError(error.to_string()));
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        let _ = worker.await;
+    }
+    run.result()
+}

@@ -1,0 +1,3 @@
+//! Workloads: the paper's, as streams of calls on a [`ChunkTarget`](crate::target::ChunkTarget).
+
+pub mod micro;
