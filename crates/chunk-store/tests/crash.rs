@@ -4,11 +4,13 @@ mod common;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use common::{Driver, Model, formatted, geometry, open, options};
-use shingle_chunk_store::check;
+use shingle_base::{Blocks, ChunkId};
+use shingle_chunk_store::{Options, Stream, check};
 use shingle_sim::{Random, Sim, SimDevice, seeds};
-use shingle_zoned::MemoryDevice;
+use shingle_zoned::{Geometry, MemoryDevice};
 
 /// A power cut: the command before which it came, the device then, and what had to be there.
 struct Cut {
@@ -93,4 +95,44 @@ fn cut_at_every_command() {
     }
     println!("{pairs} (seed, cut) pairs");
     assert!(pairs >= 10_000 || std::env::var_os("SHINGLE_SEED").is_some(), "only {pairs} pairs were tested");
+}
+
+#[test]
+fn a_chunk_created_again_while_gc_moves_it_stays_empty() {
+    for delay in 0..40 {
+        let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+        Sim::new(delay).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let quiet = Options { background: false, ..Options::default() };
+            let (store, _) = open(&rt, &device, quiet.clone()).await;
+            // Zones of chunks half of which go, so that each has something to move.
+            let ids: Vec<ChunkId> = (0..80).map(ChunkId::from_u64).collect();
+            for &id in &ids {
+                store.create(id, Stream::Meta).await.unwrap();
+                store.append(id, 0, vec![vec![1; 20_000].into()]).await.unwrap();
+            }
+            let (gone, kept): (Vec<&ChunkId>, Vec<_>) = ids.iter().partition(|id| id.0[23] % 2 == 0);
+            for id in gone {
+                store.delete(*id).await.unwrap();
+            }
+            let collector = store.clone();
+            let collecting = rt.spawn(async move { collector.gc(3, |_| {}).await });
+            rt.sleep(Duration::from_micros(10 * delay)).await;
+            let again = kept.iter().map(|&&id| {
+                let store = store.clone();
+                async move {
+                    store.delete(id).await.unwrap();
+                    store.create(id, Stream::Meta).await.unwrap();
+                }
+            });
+            futures_util::future::join_all(again).await;
+            let collected = collecting.await.unwrap().unwrap();
+            assert!(collected.zones > 0);
+            let device = SimDevice::new(&rt, &device.crash_image(delay));
+            let (store, _) = open(&rt, &device, quiet).await;
+            for id in kept {
+                assert_eq!(store.stat(*id).unwrap().size, 0, "delay {delay}: chunk {id} has an earlier one's bytes");
+            }
+        });
+    }
 }

@@ -42,6 +42,16 @@ struct Copied {
     copy: Located,
 }
 
+/// Records ready to be written.
+struct Framed {
+    pieces: Vec<Bytes>,
+    copied: Vec<Copied>,
+    /// How many of those to be moved these are, or are not needed any more.
+    taken: usize,
+    /// Where the zone then ends.
+    next: u32,
+}
+
 impl Inner {
     /// Empties a closed zone; what cannot be read stays, and keeps the zone from being a victim again.
     pub(crate) async fn empty_zone(self: &Rc<Self>, victim: ZoneId) -> Result<()> {
@@ -134,8 +144,9 @@ impl Inner {
                 Some(raw) => {
                     let from = Blocks(u64::from(live.record.block - start)).bytes() as usize;
                     let plan = SlicePlan::new(live.record.length, 0, live.record.length);
-                    raw.get(from..)
-                        .and_then(|record| self.extract_data(&plan, record, live.id, live.record.offset, &mut data).ok())
+                    raw.get(from..).and_then(|record| {
+                        self.extract_data(&plan, record, live.id, live.record.offset, &mut data).ok()
+                    })
                 }
                 None => None,
             };
@@ -158,12 +169,16 @@ impl Inner {
         let mut failures = 0;
         while let Some(first) = rest.first() {
             let destination = self.destination(stream, first.live.record.blocks().0 as u32).await?;
-            let (pieces, copied, next) = self.frame_run(destination, rest);
+            let Framed { pieces, copied, taken, next } = self.frame_run(destination, rest);
+            if copied.is_empty() {
+                rest = rest.get(taken..).unwrap_or_default();
+                continue;
+            }
             let bytes: u64 = pieces.iter().map(|piece: &Bytes| piece.len() as u64).sum();
             let at = self.geometry.start_of(destination.zone) + Blocks(u64::from(destination.next));
             match self.dev.write(at, pieces).await {
                 Ok(()) => {
-                    rest = rest.get(copied.len()..).unwrap_or_default();
+                    rest = rest.get(taken..).unwrap_or_default();
                     copies.extend(copied);
                     self.gc.borrow_mut().destinations[slot(stream)] = Some(Destination { next, ..destination });
                     let mut state = self.state.borrow_mut();
@@ -184,13 +199,20 @@ impl Inner {
         Ok(())
     }
 
-    /// Frames as many of the records as fit. Returns the pieces, what they are, and where the zone then ends.
-    fn frame_run(&self, destination: Destination, moving: &[Moving]) -> (Vec<Bytes>, Vec<Copied>, u32) {
+    /// Frames as many of the records as fit.
+    ///
+    /// A record whose chunk is gone by now is left out (GC-4).
+    fn frame_run(&self, destination: Destination, moving: &[Moving]) -> Framed {
         let zone = destination.zone;
-        let epoch = self.state.borrow().zones.get(zone).epoch;
+        let state = self.state.borrow();
+        let epoch = state.zones.get(zone).epoch;
         let mut next = destination.next;
-        let (mut pieces, mut copied) = (Vec::new(), Vec::new());
+        let (mut pieces, mut copied, mut taken) = (Vec::new(), Vec::new(), 0);
         for Moving { live, data } in moving {
+            if state.chunks.get(live.handle).is_none_or(|chunk| chunk.birth != live.birth) {
+                taken += 1;
+                continue;
+            }
             let blocks = live.record.blocks().0 as u32;
             if next + blocks > self.zone_room + 1 {
                 break;
@@ -201,8 +223,9 @@ impl Inner {
             pieces.extend(self.frame_data(&place, sequence, live.id, live.record.offset, data));
             copied.push(Copied { live: *live, copy: Located { zone, block: next, ..live.record } });
             next += blocks;
+            taken += 1;
         }
-        (pieces, copied, next)
+        Framed { pieces, copied, taken, next }
     }
 
     /// The zone that takes the stream's moved records, with room for `need` blocks.

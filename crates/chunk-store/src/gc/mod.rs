@@ -4,6 +4,8 @@
 //! - GC-1: the index is swapped only when the copies are durable; until then the victim is pinned and untouched.
 //! - GC-2: records keep their ranges when they move (APP-4), so that original and copy are interchangeable.
 //! - GC-3: while copies are not swapped in, their zone's `indexed_to` stays before them, so recovery scans them.
+//! - GC-4: a copy is numbered only while its chunk lives, so that it never passes for a record of a later chunk of the
+//!   same id.
 
 mod migrate;
 mod policy;
