@@ -25,6 +25,9 @@ pub struct FormatOptions {
 pub enum Allocation {
     /// Strategy 3: one open zone after the other, so that chunks rarely share one.
     RoundRobin,
+    /// A zone of its own while there are as many zones as chunks. Where zones must be shared, the zone of the chunk that
+    /// was created just before: such chunks are often written together, in one visit then, and die together.
+    Company,
     /// Any open zone.
     Random,
     /// One open zone for everything, as F2FS fills one zone at a time (CS-SMRstore-OneZone, section 6).
@@ -44,7 +47,7 @@ pub struct Placement {
 
 impl Default for Placement {
     fn default() -> Self {
-        Self { separate_streams: true, zone_sized_chunks: true, allocation: Allocation::RoundRobin }
+        Self { separate_streams: true, zone_sized_chunks: true, allocation: Allocation::Company }
     }
 }
 
@@ -95,6 +98,12 @@ pub struct Options {
     pub record_max: usize,
     /// The most that one device write takes.
     pub batch_max: usize,
+    /// The most zones that are written at once; others wait for their turn, and what they are to write gathers. Few make
+    /// long visits, but leave the drive less to choose from.
+    pub writes_max: u32,
+    /// Whether zones that are done with are closed even where the drive sets no limit to open zones. It takes the drive
+    /// some 20 ms and gains nothing there, but is what SMRstore does.
+    pub close_always: bool,
     /// How GC chooses.
     pub victims: Rc<dyn VictimPolicy>,
     /// GC begins when free and garbage zones are fewer than this share of data zones.
@@ -118,6 +127,8 @@ impl Default for Options {
             small_chunk: Blocks((64 << 20) / BLOCK_SIZE as u64),
             record_max: 1 << 20,
             batch_max: 8 << 20,
+            writes_max: 4,
+            close_always: false,
             victims: Rc::new(Greedy),
             gc_start: 0.05,
             gc_latency_factor: 2.0,

@@ -13,6 +13,7 @@ use shingle_zoned::{DeviceError, ZoneOp, ZoneState};
 use crate::error::{ErrorKind, Result};
 use crate::format::{JournalEntry, zone_kind};
 use crate::pools::PoolId;
+use crate::state::State;
 use crate::store::Inner;
 use crate::types::Stream;
 use crate::writer::ZoneWriter;
@@ -28,6 +29,7 @@ enum Step {
     Open(ZoneId, PoolId),
     Reset(ZoneId),
     CloseFullest(PoolId),
+    Close(ZoneId),
     /// GC has to win a zone; its end wakes the keeper.
     Collect,
     Refuse(PoolId),
@@ -49,6 +51,7 @@ impl Inner {
                     }
                 }
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
+                Step::Close(zone) => self.close_zone(&mut self.state.borrow_mut(), zone),
                 Step::Collect => {
                     self.gc_wake.notify_one();
                     self.keeper.notified().await;
@@ -101,9 +104,12 @@ impl Inner {
         let busy = self.gc.borrow().victim.is_some()
             || state.zones.count(ZoneStatus::Garbage) > 0
             || state.writers.values().any(|writer| !writer.is_idle());
+        let garbage = idle_garbage(&state, pool);
         drop(state);
         if self.victim(true).is_some() {
             Step::Collect
+        } else if let Some(zone) = garbage {
+            Step::Close(zone)
         } else if busy {
             Step::Wait
         } else {
@@ -112,7 +118,7 @@ impl Inner {
     }
 
     /// A zone that another pool can do without: opened and unused, or used and dead. It becomes garbage.
-    fn spare_zone(&self, state: &mut crate::state::State, starving: PoolId) -> Option<ZoneId> {
+    fn spare_zone(&self, state: &mut State, starving: PoolId) -> Option<ZoneId> {
         let others = state.pools.ids().filter(|&pool| pool != starving || state.pools.missing(pool) > 0);
         let zones: Vec<ZoneId> = others.flat_map(|pool| state.pools.zones(pool).to_vec()).collect();
         let spare = zones.into_iter().find(|zone| {
@@ -138,6 +144,10 @@ impl Inner {
 
     /// Gives a closed zone's open (and active) resource back to the drive. Failure costs only that resource.
     async fn release(&self, zone: ZoneId) {
+        let limited = self.geometry.open_zones_max.is_some() || self.geometry.active_zones_max.is_some();
+        if !limited && !self.options.close_always {
+            return;
+        }
         let op = if self.geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
         let held = |state: ZoneState| match op {
             ZoneOp::Finish => state.is_active(),
@@ -233,4 +243,14 @@ impl Inner {
             state.writers.keys().map(|zone| 1.0 - f64::from(state.zones.get(*zone).written) / (room + 1.0)).sum();
         self.trend.borrow_mut().observe(self.rt.now(), f64::from(whole) + partly);
     }
+}
+
+/// A zone that is open, idle and holds garbage, which GC can win once it is closed; of the starving pool if there is one.
+fn idle_garbage(state: &State, starving: PoolId) -> Option<ZoneId> {
+    let pools = std::iter::once(starving).chain(state.pools.ids());
+    let mut zones = pools.flat_map(|pool| state.pools.zones(pool)).copied();
+    zones.find(|&zone| {
+        let idle = state.writers.get(&zone).is_some_and(ZoneWriter::is_idle);
+        idle && state.zones.get(zone).garbage() > 0
+    })
 }

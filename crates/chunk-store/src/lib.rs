@@ -36,6 +36,7 @@ mod state;
 mod stats;
 mod store;
 mod table;
+mod turns;
 mod types;
 mod writer;
 mod zones;

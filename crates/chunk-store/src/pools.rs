@@ -1,9 +1,12 @@
 //! Pools of open zones, one a stream, and which of them a chunk is given. (SMRstore, section 5.4, strategies 1 and 3.)
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use shingle_base::ZoneId;
 use shingle_zoned::Geometry;
 
 use crate::config::{Allocation, Placement, PoolSizes};
+use crate::table::Handle;
 use crate::types::Stream;
 
 /// Open zones that chunks of one stream (or of all, without strategy 1) share.
@@ -14,6 +17,14 @@ struct Pool {
     target: u32,
     zones: Vec<ZoneId>,
     cursor: usize,
+    /// Chunks that are being written.
+    open: u32,
+    /// The latest of them.
+    latest: Option<Handle>,
+    /// Where chunks that left a zone went: those that shared it stay together.
+    successors: BTreeMap<ZoneId, ZoneId>,
+    /// Zones that are nearly full: each has another opened in its place, so that its chunks find one when they leave.
+    ending: BTreeSet<ZoneId>,
 }
 
 /// The number of a pool.
@@ -24,6 +35,8 @@ pub(crate) type PoolId = usize;
 pub(crate) struct Pools {
     pools: Vec<Pool>,
     allocation: Allocation,
+    /// Zones that all pools together may hold beyond their sizes.
+    extra: u32,
 }
 
 impl Pools {
@@ -44,11 +57,21 @@ impl Pools {
             let size = u64::from(size.max(1));
             if wanted <= budget { size as u32 } else { (size * u64::from(budget) / u64::from(wanted)).max(1) as u32 }
         };
-        let pools = streams
+        let pools: Vec<Pool> = streams
             .iter()
-            .map(|&(stream, size)| Pool { stream, target: scaled(size), zones: Vec::new(), cursor: 0 })
+            .map(|&(stream, size)| Pool {
+                stream,
+                target: scaled(size),
+                zones: Vec::new(),
+                cursor: 0,
+                open: 0,
+                latest: None,
+                successors: BTreeMap::new(),
+                ending: BTreeSet::new(),
+            })
             .collect();
-        Self { pools, allocation: placement.allocation }
+        let extra = budget.saturating_sub(pools.iter().map(|pool| pool.target).sum());
+        Self { pools, allocation: placement.allocation, extra }
     }
 
     /// The pool that serves a stream.
@@ -71,7 +94,13 @@ impl Pools {
 
     /// How many zones the pool lacks.
     pub(crate) fn missing(&self, pool: PoolId) -> u32 {
-        self.pools[pool].target.saturating_sub(self.pools[pool].zones.len() as u32)
+        // Beyond all sizes, `extra` zones can be open in place of others that are nearly full.
+        let over: u32 = self.pools.iter().map(|pool| (pool.zones.len() as u32).saturating_sub(pool.target)).sum();
+        let pool = &self.pools[pool];
+        let held = pool.zones.len() as u32;
+        let room = self.extra.saturating_sub(over) + held.saturating_sub(pool.target);
+        let ending = (pool.ending.len() as u32).min(room).min(held);
+        (pool.target + ending).saturating_sub(held)
     }
 
     /// All pools' sizes.
@@ -80,7 +109,9 @@ impl Pools {
     }
 
     pub(crate) fn add(&mut self, pool: PoolId, zone: ZoneId) {
-        self.pools[pool].zones.push(zone);
+        let pool = &mut self.pools[pool];
+        pool.zones.push(zone);
+        pool.successors.retain(|from, to| *from != zone && *to != zone && pool.zones.contains(to));
     }
 
     /// Takes a zone out of whichever pool it is in.
@@ -88,6 +119,7 @@ impl Pools {
         for pool in &mut self.pools {
             if let Some(at) = pool.zones.iter().position(|&other| other == zone) {
                 pool.zones.remove(at);
+                pool.ending.remove(&zone);
                 // The cursor keeps its place in the round.
                 if at < pool.cursor {
                     pool.cursor -= 1;
@@ -96,8 +128,45 @@ impl Pools {
         }
     }
 
-    /// A zone of the pool that `fits`, by the allocation strategy; `random` decides where that is random.
-    pub(crate) fn choose(&mut self, pool: PoolId, random: u64, fits: impl Fn(ZoneId) -> bool) -> Option<ZoneId> {
+    /// One more chunk is being written. Returns the one that came before it.
+    pub(crate) fn note_opened(&mut self, pool: PoolId, handle: Handle) -> Option<Handle> {
+        self.pools[pool].open += 1;
+        self.pools[pool].latest.replace(handle)
+    }
+
+    /// Where chunks went that left `zone`.
+    pub(crate) fn successor(&self, pool: PoolId, zone: ZoneId) -> Option<ZoneId> {
+        self.pools[pool].successors.get(&zone).copied()
+    }
+
+    /// A chunk goes on in another zone.
+    pub(crate) fn note_moved(&mut self, pool: PoolId, from: ZoneId, to: ZoneId) {
+        self.pools[pool].successors.insert(from, to);
+    }
+
+    /// A zone is nearly full. Returns whether another is to be opened for it now.
+    pub(crate) fn note_ending(&mut self, zone: ZoneId) -> bool {
+        if self.allocation != Allocation::Company {
+            return false;
+        }
+        let pool = self.pools.iter_mut().find(|pool| pool.zones.contains(&zone));
+        pool.is_some_and(|pool| pool.ending.insert(zone))
+    }
+
+    /// One chunk fewer is being written.
+    pub(crate) fn note_closed(&mut self, pool: PoolId) {
+        self.pools[pool].open -= 1;
+    }
+
+    /// A zone of the pool for a chunk, by the allocation strategy; `random` decides where that is random. `chunks` says
+    /// how many chunks share a zone, or that it has no room.
+    pub(crate) fn choose(
+        &mut self,
+        pool: PoolId,
+        random: u64,
+        company: Company,
+        chunks: impl Fn(ZoneId) -> Option<u32>,
+    ) -> Option<ZoneId> {
         let pool = &mut self.pools[pool];
         let count = pool.zones.len();
         let start = match self.allocation {
@@ -105,9 +174,38 @@ impl Pools {
             Allocation::OneZone => 0,
             _ => pool.cursor,
         };
-        let at = (0..count).map(|step| (start + step) % count).find(|&at| fits(pool.zones[at]))?;
+        let mut fitting =
+            (0..count).map(|step| (start + step) % count).filter_map(|at| Some((at, chunks(pool.zones[at])?)));
+        let at = match self.allocation {
+            Allocation::Company => match company.zone(pool, &chunks) {
+                Some(at) => at,
+                None => fitting.min_by_key(|&(_, chunks)| chunks)?.0,
+            },
+            _ => fitting.next()?.0,
+        };
         pool.cursor = at + 1;
         Some(pool.zones[at])
+    }
+}
+
+/// Zones that a chunk would share gladly.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Company {
+    /// Where chunks went that left the same zone.
+    pub(crate) followed: Option<ZoneId>,
+    /// The zone of the chunk created before it.
+    pub(crate) before: Option<ZoneId>,
+}
+
+impl Company {
+    /// The place of such a zone in the pool, if it has room and not too many chunks.
+    fn zone(self, pool: &Pool, chunks: impl Fn(ZoneId) -> Option<u32>) -> Option<usize> {
+        // Chunks to a zone, if all zones are to have as many.
+        let share = pool.open.div_ceil(pool.zones.len().max(1) as u32);
+        // Those that were together stay so, even if one or another came in between.
+        let mut glad = [(self.followed, 2 * share), (self.before, share)].into_iter();
+        let found = glad.find_map(|(zone, most)| zone.filter(|&zone| chunks(zone).is_some_and(|chunks| chunks < most)));
+        pool.zones.iter().position(|&zone| Some(zone) == found)
     }
 }
 
@@ -146,10 +244,58 @@ mod tests {
         for zone in 0..3 {
             pools.add(pool, ZoneId(zone));
         }
-        let pick = |pools: &mut Pools| pools.choose(pool, 0, |_| true).unwrap().0;
+        let pick = |pools: &mut Pools| pools.choose(pool, 0, Company::default(), |_| Some(0)).unwrap().0;
         assert_eq!([pick(&mut pools), pick(&mut pools), pick(&mut pools), pick(&mut pools)], [0, 1, 2, 0]);
         pools.remove(ZoneId(0));
         assert_eq!([pick(&mut pools), pick(&mut pools), pick(&mut pools)], [1, 2, 1]);
-        assert_eq!(pools.choose(pool, 0, |_| false), None);
+        assert_eq!(pools.choose(pool, 0, Company::default(), |_| None), None);
+    }
+
+    #[test]
+    fn chunks_share_zones_only_where_they_must_and_then_with_their_neighbours() {
+        let mut pools = pools(128, 70_000);
+        let pool = pools.of(Stream::Meta);
+        (0..3).for_each(|zone| pools.add(pool, ZoneId(zone)));
+        let mut counts = BTreeMap::from([(ZoneId(0), 0), (ZoneId(1), 0), (ZoneId(2), 0)]);
+        let mut place = |pools: &mut Pools, company: Company| {
+            let zone = pools.choose(pool, 0, company, |zone| counts.get(&zone).copied()).unwrap();
+            *counts.get_mut(&zone).unwrap() += 1;
+            zone.0
+        };
+        let before = |zone| Company { before: Some(ZoneId(zone)), followed: None };
+        for handle in 0..3 {
+            pools.note_opened(pool, handle);
+        }
+        assert_eq!(
+            [place(&mut pools, before(0)), place(&mut pools, before(0)), place(&mut pools, before(1))],
+            [0, 1, 2]
+        );
+        for handle in 3..6 {
+            pools.note_opened(pool, handle);
+        }
+        assert_eq!(place(&mut pools, before(1)), 1, "six chunks in three zones: two to a zone");
+        assert_ne!(place(&mut pools, before(1)), 1);
+        pools.note_moved(pool, ZoneId(7), ZoneId(1));
+        let followed = pools.successor(pool, ZoneId(7));
+        assert_eq!(place(&mut pools, Company { followed, before: None }), 1, "those that were together stay so");
+        pools.remove(ZoneId(1));
+        pools.add(pool, ZoneId(3));
+        assert_eq!(pools.successor(pool, ZoneId(7)), None);
+    }
+
+    #[test]
+    fn a_zone_that_is_nearly_full_has_another_opened_in_time_where_the_drive_allows() {
+        for (open_max, expected) in [(128, 1), (59, 0)] {
+            let mut pools = pools(open_max, 70_000);
+            let pool = pools.of(Stream::Meta);
+            (0..5).for_each(|zone| pools.add(pool, ZoneId(zone)));
+            assert_eq!(pools.missing(pool), 0);
+            assert!(pools.note_ending(ZoneId(2)) && !pools.note_ending(ZoneId(2)));
+            assert_eq!(pools.missing(pool), expected);
+            pools.add(pool, ZoneId(5));
+            assert_eq!(pools.missing(pool), 0);
+            pools.remove(ZoneId(2));
+            assert_eq!(pools.missing(pool), 0);
+        }
     }
 }

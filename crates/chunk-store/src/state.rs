@@ -10,7 +10,8 @@ use crate::index::{Added, Located};
 use crate::pools::Pools;
 use crate::stats::Counters;
 use crate::table::{Chunk, ChunkTable, Handle};
-use crate::types::ChunkStat;
+use crate::turns::Turns;
+use crate::types::{ChunkStat, Stream};
 use crate::writer::{OpenChunk, ZoneWriter};
 use crate::zones::{ZoneStatus, ZoneTable};
 
@@ -21,6 +22,8 @@ pub(crate) struct State {
     pub(crate) pools: Pools,
     /// Chunks that are not sealed.
     pub(crate) open: BTreeMap<Handle, OpenChunk>,
+    /// Which of them writes next.
+    pub(crate) turns: Turns,
     /// Zones in a pool.
     pub(crate) writers: BTreeMap<ZoneId, ZoneWriter>,
     /// Chunks with appends that wait for a zone, by pool, in the order they began to wait.
@@ -70,9 +73,27 @@ impl State {
         self.records += 1;
     }
 
+    /// Takes a chunk among those that are being written.
+    pub(crate) fn open_chunk(&mut self, handle: Handle, stream: Stream, size: u32, footprint: u32, creating: bool) {
+        let pool = self.pools.of(stream);
+        let before = self.pools.note_opened(pool, handle);
+        self.open.insert(handle, OpenChunk { creating, ..OpenChunk::at(size, footprint, pool, before) });
+    }
+
+    /// Forgets what only a chunk that is being written needs.
+    pub(crate) fn close_chunk(&mut self, handle: Handle) {
+        let Some(open) = self.open.remove(&handle) else { return };
+        if let Some(pool) = open.pool {
+            self.pools.note_closed(pool);
+        }
+        if let Some(writer) = open.zone.and_then(|zone| self.writers.get_mut(&zone)) {
+            writer.chunks -= 1;
+        }
+    }
+
     /// Takes a chunk and all its records out of the index.
     pub(crate) fn remove_chunk(&mut self, handle: Handle) {
-        self.open.remove(&handle);
+        self.close_chunk(handle);
         let Some(chunk) = self.chunks.remove(handle) else { return };
         for group in chunk.groups.iter() {
             self.records -= group.records().len() as u64;

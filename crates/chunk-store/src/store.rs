@@ -167,7 +167,7 @@ impl Inner {
             }
             let sequence = self.sequence.next();
             let handle = state.chunks.insert(Chunk::new(id, stream, sequence));
-            state.open.insert(handle, OpenChunk { creating: true, ..OpenChunk::default() });
+            state.open_chunk(handle, stream, 0, 0, true);
             self.journal(JournalEntry::Create { id, stream }, sequence)
         };
         journaled.await?;
@@ -235,7 +235,7 @@ impl Inner {
             let _ = waiter.send(result.map_err(|error| Error::new(error.kind, error.message.clone())));
         }
         if journaled.is_ok() && !open.deleting {
-            state.open.remove(&handle);
+            state.close_chunk(handle);
         }
     }
 

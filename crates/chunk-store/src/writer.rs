@@ -23,9 +23,10 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
 use tokio::sync::oneshot;
 
 use crate::client::Reply;
+use crate::config::Allocation;
 use crate::error::{Error, ErrorKind};
 use crate::index::Located;
-use crate::pools::PoolId;
+use crate::pools::{Company, PoolId};
 use crate::state::State;
 use crate::store::Inner;
 use crate::table::Handle;
@@ -44,6 +45,12 @@ pub(crate) struct OpenChunk {
     pub(crate) footprint: u32,
     /// Where its records go.
     pub(crate) zone: Option<ZoneId>,
+    /// Where they went before that.
+    pub(crate) left: Option<ZoneId>,
+    /// The pool that counts it as open.
+    pub(crate) pool: Option<PoolId>,
+    /// The chunk of the pool that was created before it, and may be gone by now.
+    pub(crate) before: Option<Handle>,
     /// Appends in that zone's queue or write.
     pub(crate) inflight: u32,
     /// Appends that have no zone yet.
@@ -64,8 +71,8 @@ pub(crate) struct OpenChunk {
 
 impl OpenChunk {
     /// A chunk that goes on at `size`.
-    pub(crate) fn at(size: u32, footprint: u32) -> Self {
-        Self { tail: size, footprint, ..Self::default() }
+    pub(crate) fn at(size: u32, footprint: u32, pool: PoolId, before: Option<Handle>) -> Self {
+        Self { tail: size, footprint, pool: Some(pool), before, ..Self::default() }
     }
 
     /// Whether callers do not see it: not created yet, or deleted.
@@ -125,12 +132,15 @@ pub(crate) struct ZoneWriter {
     reserved: u32,
     capacity: u32,
     queue: VecDeque<Pending>,
+    /// Has its turn, or waits for it.
     writing: bool,
+    /// Chunks whose records go here.
+    pub(crate) chunks: u32,
 }
 
 impl ZoneWriter {
     pub(crate) fn new(next: u32, capacity: u32) -> Self {
-        Self { next, reserved: 0, capacity, queue: VecDeque::new(), writing: false }
+        Self { next, reserved: 0, capacity, queue: VecDeque::new(), writing: false, chunks: 0 }
     }
 
     fn room(&self) -> u32 {
@@ -240,6 +250,7 @@ impl Inner {
         let Some(stream) = state.chunks.get(handle).map(|chunk| chunk.stream) else { return Placed::Done };
         let pool = state.pools.of(stream);
         loop {
+            let before = state.open.get(&handle).and_then(|open| state.open.get(&open.before?)?.zone);
             let State { open, writers, pools, zones, starved, .. } = state;
             let Some(open) = open.get_mut(&handle) else { return Placed::Done };
             let Some(front) = open.queue.front() else { return Placed::Done };
@@ -252,29 +263,36 @@ impl Inner {
                     }
                     if !writer.writing {
                         writer.writing = true;
-                        self.rt.spawn(self.clone().drain(zone));
+                        state.turns.wait(zone);
+                        self.take_turns(state);
                     }
                     continue;
                 }
                 if open.inflight > 0 {
                     return Placed::Done;
                 }
-                open.zone = None;
+                (open.zone, open.left) = (None, Some(zone));
+                if let Some(writer) = writers.get_mut(&zone) {
+                    writer.chunks -= 1;
+                }
                 let need = front.blocks;
                 self.retire_if_spent(state, zone, need);
                 continue;
             }
             let need = front.blocks;
-            let random = if self.options.placement.allocation == crate::config::Allocation::Random {
-                self.rt.random()
-            } else {
-                0
-            };
-            let chosen =
-                pools.choose(pool, random, |zone| writers.get(&zone).is_some_and(|writer| writer.room() >= need));
+            let random = if self.options.placement.allocation == Allocation::Random { self.rt.random() } else { 0 };
+            let fits = |zone| writers.get(&zone).filter(|writer| writer.room() >= need).map(|writer| writer.chunks);
+            let company = Company { followed: open.left.and_then(|zone| pools.successor(pool, zone)), before };
+            let chosen = pools.choose(pool, random, company, fits);
             match chosen {
                 Some(zone) => {
                     open.zone = Some(zone);
+                    if let Some(left) = open.left.take() {
+                        pools.note_moved(pool, left, zone);
+                    }
+                    if let Some(writer) = writers.get_mut(&zone) {
+                        writer.chunks += 1;
+                    }
                     zones.set_status(zone, ZoneStatus::Activated);
                 }
                 None => {
@@ -330,38 +348,52 @@ impl Inner {
         self.keeper.notify_one();
     }
 
-    /// Writes what waits for `zone` until nothing does (APP-1).
-    async fn drain(self: Rc<Self>, zone: ZoneId) {
-        loop {
-            let Some(batch) = self.next_batch(zone) else { return };
-            let at = self.geometry.start_of(zone) + shingle_base::Blocks(u64::from(batch.start));
-            match self.flush.write(at, batch.pieces).await {
-                Ok(()) => self.commit(zone, batch.records),
-                Err(error) => {
-                    self.write_failed(zone, batch.records, &error).await;
-                    return;
-                }
-            }
+    /// Lets as many zones be written as may be at once.
+    fn take_turns(self: &Rc<Self>, state: &mut State) {
+        while let Some(zone) = state.turns.take() {
+            self.rt.spawn_detached(self.clone().turn(zone));
         }
     }
 
-    /// Frames what waits for `zone`; `None`, and the zone is idle, if nothing does.
+    /// Writes what waits for `zone` (APP-1), and lets the next have its turn.
+    async fn turn(self: Rc<Self>, zone: ZoneId) {
+        // Appends that come in the same moment come along.
+        self.rt.yield_now().await;
+        if let Some(batch) = self.next_batch(zone) {
+            let at = self.geometry.start_of(zone) + shingle_base::Blocks(u64::from(batch.start));
+            match self.flush.write(at, batch.pieces).await {
+                Ok(()) => self.commit(zone, batch.records),
+                Err(error) => self.write_failed(zone, batch.records, &error).await,
+            }
+        }
+        let mut state = self.state.borrow_mut();
+        state.turns.end();
+        self.after_turn(&mut state, zone);
+        self.take_turns(&mut state);
+    }
+
+    /// Has a zone wait for another turn if it needs one.
+    fn after_turn(&self, state: &mut State, zone: ZoneId) {
+        let Some(writer) = state.writers.get_mut(&zone) else { return };
+        if !writer.queue.is_empty() {
+            state.turns.wait(zone);
+            return;
+        }
+        writer.writing = false;
+        if writer.room() == 0 {
+            self.close_zone(state, zone);
+        }
+        if state.starved.iter().any(|waiting| !waiting.is_empty()) {
+            // An idle zone can be closed to make place for another.
+            self.keeper.notify_one();
+        }
+    }
+
+    /// Frames what waits for `zone`.
     fn next_batch(self: &Rc<Self>, zone: ZoneId) -> Option<Batch> {
         let mut state = self.state.borrow_mut();
-        let State { writers, zones, chunks, open, counters, .. } = &mut *state;
+        let State { writers, zones, pools, chunks, open, counters, .. } = &mut *state;
         let writer = writers.get_mut(&zone)?;
-        if writer.queue.is_empty() {
-            writer.writing = false;
-            let full = writer.room() == 0;
-            if full {
-                self.close_zone(&mut state, zone);
-            }
-            if state.starved.iter().any(|waiting| !waiting.is_empty()) {
-                // An idle zone can be closed to make place for another.
-                self.keeper.notify_one();
-            }
-            return None;
-        }
         let mut batch = Batch { start: writer.next, pieces: Vec::new(), records: Vec::new() };
         let mut bytes = 0;
         while let Some(mut pending) = writer.queue.pop_front() {
@@ -400,6 +432,9 @@ impl Inner {
             }
         }
         zones.get_mut(zone).written = writer.next;
+        if writer.capacity - writer.next < writer.capacity / 16 && pools.note_ending(zone) {
+            self.keeper.notify_one();
+        }
         counters.writes += 1;
         Some(batch)
     }

@@ -40,7 +40,12 @@ impl Setup {
     /// Its options.
     pub fn options(self) -> Options {
         let ours = Options { hollow: true, ..Options::default() };
-        let paper = Options { ..ours.clone() };
+        let paper = Options {
+            placement: Placement { allocation: Allocation::RoundRobin, ..ours.placement },
+            writes_max: u32::MAX,
+            close_always: true,
+            ..ours.clone()
+        };
         match self {
             Self::Ours => ours,
             Self::Paper => paper,
@@ -112,9 +117,7 @@ impl ChunkTarget for EngineTarget {
     }
 
     fn read(&self, id: ChunkId, offset: u64, length: u32) -> TargetFuture<'_, ()> {
-        Box::pin(async move {
-            self.store.read(id, offset, u64::from(length)).await.map(drop).map_err(target_error)
-        })
+        Box::pin(async move { self.store.read(id, offset, u64::from(length)).await.map(drop).map_err(target_error) })
     }
 
     fn seal(&self, id: ChunkId) -> TargetFuture<'_, ()> {

@@ -40,6 +40,7 @@ use crate::state::State;
 use crate::stats::Counters;
 use crate::store::{ChunkStore, Inner, Parts};
 use crate::table::{ChunkTable, Handle};
+use crate::turns::Turns;
 use crate::types::Stream;
 use crate::writer::{OpenChunk, ZoneWriter};
 use crate::zones::{ZoneStatus, ZoneTable};
@@ -322,7 +323,9 @@ fn build(
             *longest = group.records().map(|record| record.blocks().0 as u32).fold(*longest, u32::max);
         }
         if !chunk.sealed {
-            open.insert(handle, OpenChunk::at(chunk.size, footprint.0 as u32));
+            let pool = pools.of(chunk.stream);
+            let before = pools.note_opened(pool, handle);
+            open.insert(handle, OpenChunk::at(chunk.size, footprint.0 as u32, pool, before));
         }
     }
     let mut writers = BTreeMap::new();
@@ -360,6 +363,7 @@ fn build(
         zones,
         pools,
         open,
+        turns: Turns::new(options.writes_max),
         writers,
         starved,
         releasing,

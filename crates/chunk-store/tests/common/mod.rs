@@ -63,7 +63,8 @@ pub fn options(random: &mut Random) -> Options {
     let allocation = match random.below(4) {
         0 => Allocation::Random,
         1 => Allocation::OneZone,
-        _ => Allocation::RoundRobin,
+        2 => Allocation::RoundRobin,
+        _ => Allocation::Company,
     };
     let placement =
         Placement { separate_streams: random.chance(0.7), zone_sized_chunks: random.chance(0.7), allocation };
@@ -73,6 +74,7 @@ pub fn options(random: &mut Random) -> Options {
         small_chunk: Blocks(24),
         record_max: 32 << 10,
         batch_max: 64 << 10,
+        writes_max: [1, 4, u32::MAX][random.below(3) as usize],
         gc_start: 0.3,
         checkpoint_every: Duration::from_millis(50),
         ..Options::default()
