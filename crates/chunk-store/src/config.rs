@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shingle_base::{BLOCK_SIZE, Blocks, StoreId};
 
-use crate::gc::{Greedy, VictimPolicy};
+use crate::gc::{ExpectedDeath, VictimPolicy};
 use crate::types::Stream;
 
 /// How a drive is formatted. Written to the superzone; fixed from then on.
@@ -108,6 +108,8 @@ pub struct Options {
     pub victims: Rc<dyn VictimPolicy>,
     /// GC begins when free and garbage zones are fewer than this share of data zones.
     pub gc_start: f64,
+    /// GC also works when nothing was asked of the store for this long, if free zones are few; `None`: it never does.
+    pub gc_idle_after: Option<Duration>,
     /// GC slows down where appends take longer than this many times their best.
     pub gc_latency_factor: f64,
     /// A checkpoint is made when this time has passed since the last and something was journaled.
@@ -129,8 +131,9 @@ impl Default for Options {
             batch_max: 8 << 20,
             writes_max: 4,
             close_always: false,
-            victims: Rc::new(Greedy),
+            victims: Rc::new(ExpectedDeath),
             gc_start: 0.05,
+            gc_idle_after: Some(Duration::from_secs(2)),
             gc_latency_factor: 2.0,
             checkpoint_every: Duration::from_secs(600),
             background: true,

@@ -45,7 +45,7 @@ pub use client::{ChunkClient, Reply, Request};
 pub use config::{Allocation, FormatOptions, Options, Placement, PoolSizes};
 pub use error::{Error, ErrorKind, Result};
 pub use format::JournalEntry;
-pub use gc::{Candidate, CostBenefit, GcReport, GcStatus, Greedy, VictimPolicy};
+pub use gc::{Candidate, CostBenefit, ExpectedDeath, GcReport, GcStatus, Greedy, VictimPolicy};
 pub use inspect::{CheckReport, ChunkDump, Dump, RecordDump, ZoneDump, check, dump, identify};
 pub use layout::{DATA_ZONES_MIN, Layout, METAZONES_MIN};
 pub use recovery::{Damage, RecoveryReport, StepReport};

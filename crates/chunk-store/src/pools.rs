@@ -1,6 +1,6 @@
 //! Pools of open zones, one a stream, and which of them a chunk is given. (SMRstore, section 5.4, strategies 1 and 3.)
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shingle_base::ZoneId;
 use shingle_zoned::Geometry;
@@ -23,6 +23,8 @@ struct Pool {
     latest: Option<Handle>,
     /// Where chunks that left a zone went: those that shared it stay together.
     successors: BTreeMap<ZoneId, ZoneId>,
+    /// Blocks of chunks that were sealed and that none has followed yet, oldest first.
+    sealed: VecDeque<u32>,
     /// Zones that are nearly full: each has another opened in its place, so that its chunks find one when they leave.
     ending: BTreeSet<ZoneId>,
 }
@@ -67,6 +69,7 @@ impl Pools {
                 open: 0,
                 latest: None,
                 successors: BTreeMap::new(),
+                sealed: VecDeque::new(),
                 ending: BTreeSet::new(),
             })
             .collect();
@@ -134,6 +137,21 @@ impl Pools {
         self.pools[pool].latest.replace(handle)
     }
 
+    /// A chunk was sealed at `blocks`.
+    pub(crate) fn note_sealed(&mut self, pool: PoolId, blocks: u32) {
+        let sealed = &mut self.pools[pool].sealed;
+        if sealed.len() == SEALED_MAX {
+            sealed.pop_front();
+        }
+        sealed.push_back(blocks);
+    }
+
+    /// The blocks that a new chunk will likely take: those of the chunk before it in its file. That is the one sealed
+    /// just now, as far as a chunk store can see; `None` where none was.
+    pub(crate) fn expected(&mut self, pool: PoolId) -> Option<u32> {
+        self.pools[pool].sealed.pop_front()
+    }
+
     /// Where chunks went that left `zone`.
     pub(crate) fn successor(&self, pool: PoolId, zone: ZoneId) -> Option<ZoneId> {
         self.pools[pool].successors.get(&zone).copied()
@@ -158,14 +176,14 @@ impl Pools {
         self.pools[pool].open -= 1;
     }
 
-    /// A zone of the pool for a chunk, by the allocation strategy; `random` decides where that is random. `chunks` says
-    /// how many chunks share a zone, or that it has no room.
+    /// A zone of the pool for a chunk, by the allocation strategy; `random` decides where that is random. `offer` says
+    /// what a zone has for it, or that it has no room.
     pub(crate) fn choose(
         &mut self,
         pool: PoolId,
         random: u64,
         company: Company,
-        chunks: impl Fn(ZoneId) -> Option<u32>,
+        offer: impl Fn(ZoneId) -> Option<Offer>,
     ) -> Option<ZoneId> {
         let pool = &mut self.pools[pool];
         let count = pool.zones.len();
@@ -175,11 +193,11 @@ impl Pools {
             _ => pool.cursor,
         };
         let mut fitting =
-            (0..count).map(|step| (start + step) % count).filter_map(|at| Some((at, chunks(pool.zones[at])?)));
+            (0..count).map(|step| (start + step) % count).filter_map(|at| Some((at, offer(pool.zones[at])?)));
         let at = match self.allocation {
-            Allocation::Company => match company.zone(pool, &chunks) {
+            Allocation::Company => match company.zone(pool, &offer) {
                 Some(at) => at,
-                None => fitting.min_by_key(|&(_, chunks)| chunks)?.0,
+                None => fitting.min_by_key(|&(_, offer)| (offer.chunks, company.misfit(offer)))?.0,
             },
             _ => fitting.next()?.0,
         };
@@ -188,9 +206,23 @@ impl Pools {
     }
 }
 
-/// Zones that a chunk would share gladly.
+/// Chunks sealed without a successor that are remembered: more are not of files that go on.
+const SEALED_MAX: usize = 8;
+
+/// What a zone has for a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// Chunks that are written there.
+    pub(crate) chunks: u32,
+    /// Blocks left.
+    pub(crate) room: u32,
+}
+
+/// What a chunk wishes for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Company {
+    /// Blocks that it will likely take from now on.
+    pub(crate) expected: u32,
     /// Where chunks went that left the same zone.
     pub(crate) followed: Option<ZoneId>,
     /// The zone of the chunk created before it.
@@ -198,13 +230,23 @@ pub(crate) struct Company {
 }
 
 impl Company {
-    /// The place of such a zone in the pool, if it has room and not too many chunks.
-    fn zone(self, pool: &Pool, chunks: impl Fn(ZoneId) -> Option<u32>) -> Option<usize> {
+    /// How badly a zone fits: a chunk that fills a zone gets an empty one, a small one goes where there is just room,
+    /// so that small chunks end up together and large ones alone.
+    fn misfit(self, offer: Offer) -> (bool, u32) {
+        (offer.room < self.expected, offer.room.abs_diff(self.expected))
+    }
+
+    /// The place of a zone in the pool that it would share gladly, if that has room and not too many chunks.
+    fn zone(self, pool: &Pool, offer: impl Fn(ZoneId) -> Option<Offer>) -> Option<usize> {
         // Chunks to a zone, if all zones are to have as many.
         let share = pool.open.div_ceil(pool.zones.len().max(1) as u32);
+        if share <= 1 {
+            return None;
+        }
         // Those that were together stay so, even if one or another came in between.
         let mut glad = [(self.followed, 2 * share), (self.before, share)].into_iter();
-        let found = glad.find_map(|(zone, most)| zone.filter(|&zone| chunks(zone).is_some_and(|chunks| chunks < most)));
+        let taken = |zone: &ZoneId, most: u32| offer(*zone).is_some_and(|offer| offer.chunks < most);
+        let found = glad.find_map(|(zone, most)| zone.filter(|zone| taken(zone, most)));
         pool.zones.iter().position(|&zone| Some(zone) == found)
     }
 }
@@ -244,7 +286,9 @@ mod tests {
         for zone in 0..3 {
             pools.add(pool, ZoneId(zone));
         }
-        let pick = |pools: &mut Pools| pools.choose(pool, 0, Company::default(), |_| Some(0)).unwrap().0;
+        let pick = |pools: &mut Pools| {
+            pools.choose(pool, 0, Company::default(), |_| Some(Offer { chunks: 0, room: 9 })).unwrap().0
+        };
         assert_eq!([pick(&mut pools), pick(&mut pools), pick(&mut pools), pick(&mut pools)], [0, 1, 2, 0]);
         pools.remove(ZoneId(0));
         assert_eq!([pick(&mut pools), pick(&mut pools), pick(&mut pools)], [1, 2, 1]);
@@ -258,11 +302,12 @@ mod tests {
         (0..3).for_each(|zone| pools.add(pool, ZoneId(zone)));
         let mut counts = BTreeMap::from([(ZoneId(0), 0), (ZoneId(1), 0), (ZoneId(2), 0)]);
         let mut place = |pools: &mut Pools, company: Company| {
-            let zone = pools.choose(pool, 0, company, |zone| counts.get(&zone).copied()).unwrap();
+            let offer = |zone| Some(Offer { chunks: *counts.get(&zone)?, room: 9 });
+            let zone = pools.choose(pool, 0, company, offer).unwrap();
             *counts.get_mut(&zone).unwrap() += 1;
             zone.0
         };
-        let before = |zone| Company { before: Some(ZoneId(zone)), followed: None };
+        let before = |zone| Company { before: Some(ZoneId(zone)), ..Company::default() };
         for handle in 0..3 {
             pools.note_opened(pool, handle);
         }
@@ -277,10 +322,39 @@ mod tests {
         assert_ne!(place(&mut pools, before(1)), 1);
         pools.note_moved(pool, ZoneId(7), ZoneId(1));
         let followed = pools.successor(pool, ZoneId(7));
-        assert_eq!(place(&mut pools, Company { followed, before: None }), 1, "those that were together stay so");
+        assert_eq!(
+            place(&mut pools, Company { followed, ..Company::default() }),
+            1,
+            "those that were together stay so"
+        );
         pools.remove(ZoneId(1));
         pools.add(pool, ZoneId(3));
         assert_eq!(pools.successor(pool, ZoneId(7)), None);
+    }
+
+    #[test]
+    fn small_chunks_are_put_together_and_large_ones_alone() {
+        let mut pools = pools(128, 70_000);
+        let pool = pools.of(Stream::Gc);
+        (0..4).for_each(|zone| pools.add(pool, ZoneId(zone)));
+        // Zones 1 and 3 hold a small chunk that was sealed there.
+        let rooms = [64_000, 48_000, 64_000, 20_000];
+        let mut place = |expected| {
+            let offer = |zone: ZoneId| Some(Offer { chunks: 0, room: rooms[zone.0 as usize] });
+            pools.choose(pool, 0, Company { expected, ..Company::default() }, offer).unwrap().0
+        };
+        assert_eq!(place(16_000), 3, "the fullest zone in which it fits");
+        assert_eq!(place(30_000), 1);
+        assert!([0, 2].contains(&place(64_000)), "a zone of its own");
+        assert!([0, 2].contains(&place(u32::MAX)));
+        // A file's next chunk will be as long as its last.
+        assert_eq!(pools.expected(pool), None);
+        pools.note_sealed(pool, 16_000);
+        pools.note_sealed(pool, 64_000);
+        assert_eq!(
+            [pools.expected(pool), pools.expected(pool), pools.expected(pool)],
+            [Some(16_000), Some(64_000), None]
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use shingle_base::{ChunkId, ZoneId};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::gc::slot;
+use crate::gc::{Lifetimes, slot};
 use crate::index::{Added, Located};
 use crate::pools::Pools;
 use crate::stats::Counters;
@@ -35,6 +35,8 @@ pub(crate) struct State {
     /// Why the store has stopped, if it has.
     pub(crate) stopped: Option<String>,
     pub(crate) counters: Counters,
+    /// How long records live.
+    pub(crate) lifetimes: Lifetimes,
     /// Records in the index.
     pub(crate) records: u64,
     /// Blocks of the longest record, by the stream of its zone.
@@ -77,26 +79,28 @@ impl State {
     pub(crate) fn open_chunk(&mut self, handle: Handle, stream: Stream, size: u32, footprint: u32, creating: bool) {
         let pool = self.pools.of(stream);
         let before = self.pools.note_opened(pool, handle);
-        self.open.insert(handle, OpenChunk { creating, ..OpenChunk::at(size, footprint, pool, before) });
+        let expected = self.pools.expected(pool).unwrap_or(u32::MAX);
+        self.open.insert(handle, OpenChunk { creating, expected, ..OpenChunk::at(size, footprint, pool, before) });
     }
 
-    /// Forgets what only a chunk that is being written needs.
-    pub(crate) fn close_chunk(&mut self, handle: Handle) {
-        let Some(open) = self.open.remove(&handle) else { return };
+    /// Forgets what only a chunk that is being written needs. Returns the zone it was written to.
+    pub(crate) fn close_chunk(&mut self, handle: Handle) -> Option<ZoneId> {
+        let open = self.open.remove(&handle)?;
         if let Some(pool) = open.pool {
             self.pools.note_closed(pool);
         }
-        if let Some(writer) = open.zone.and_then(|zone| self.writers.get_mut(&zone)) {
-            writer.chunks -= 1;
-        }
+        let writer = open.zone.and_then(|zone| self.writers.get_mut(&zone))?;
+        writer.chunks -= 1;
+        open.zone
     }
 
-    /// Takes a chunk and all its records out of the index.
-    pub(crate) fn remove_chunk(&mut self, handle: Handle) {
-        self.close_chunk(handle);
+    /// Takes a chunk and all its records out of the index. `now` is the last sequence number.
+    pub(crate) fn remove_chunk(&mut self, handle: Handle, now: u64) {
         let Some(chunk) = self.chunks.remove(handle) else { return };
         for group in chunk.groups.iter() {
             self.records -= group.records().len() as u64;
+            let zone = self.zones.get(group.zone);
+            self.lifetimes.died(zone.stream, now.saturating_sub(zone.last_write), group.blocks().0);
             self.zones.remove_group(group.zone, handle, group.blocks());
         }
         for group in chunk.groups.iter() {

@@ -38,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) store: StoreId,
     pub(crate) layout: Layout,
     pub(crate) sequence: SequenceSource,
+    /// The last sequence number when the store was opened.
+    pub(crate) first_sequence: u64,
     pub(crate) log: MetaLog,
     pub(crate) flush: Rc<Flusher>,
     pub(crate) buffers: Buffers,
@@ -102,6 +104,7 @@ impl Inner {
             options: parts.options,
             store: parts.store,
             layout: parts.layout,
+            first_sequence: parts.sequence.last(),
             sequence: parts.sequence,
             log: parts.log,
         })
@@ -202,7 +205,7 @@ impl Inner {
         let absent = || Error::new(ErrorKind::NotFound, "the chunk was deleted while it was being sealed");
         let (size, waiting) = {
             let mut state = self.state.borrow_mut();
-            let State { chunks, open, .. } = &mut *state;
+            let State { chunks, open, pools, .. } = &mut *state;
             let chunk = chunks.get_mut(handle).filter(|chunk| chunk.birth == birth).ok_or_else(absent)?;
             let Some(open) = open.get_mut(&handle) else { return Ok(u64::from(chunk.size)) };
             if open.deleting {
@@ -212,6 +215,9 @@ impl Inner {
             open.sealers.push(sender);
             if !std::mem::replace(&mut chunk.sealed, true) {
                 chunk.groups.shrink();
+                if let Some(pool) = open.pool {
+                    pools.note_sealed(pool, open.footprint);
+                }
                 let entry = JournalEntry::Seal { id: chunk.id, size: chunk.size };
                 let journaled = self.journal(entry, self.sequence.next());
                 self.rt.spawn(self.clone().sealed(handle, birth, journaled));
@@ -234,8 +240,11 @@ impl Inner {
             let result = journaled.as_ref().map(drop);
             let _ = waiter.send(result.map_err(|error| Error::new(error.kind, error.message.clone())));
         }
-        if journaled.is_ok() && !open.deleting {
-            state.close_chunk(handle);
+        if journaled.is_ok()
+            && !open.deleting
+            && let Some(zone) = state.close_chunk(handle)
+        {
+            self.retire_if_full(&mut state, zone);
         }
     }
 
@@ -257,7 +266,14 @@ impl Inner {
             }
             return Err(error);
         }
-        self.state.borrow_mut().remove_chunk(handle);
+        {
+            let state = &mut *self.state.borrow_mut();
+            let zone = state.close_chunk(handle);
+            state.remove_chunk(handle, self.sequence.last());
+            if let Some(zone) = zone {
+                self.retire_if_full(state, zone);
+            }
+        }
         let journaled = self.journal(JournalEntry::Delete { id }, self.sequence.next()).await;
         self.keeper.notify_one();
         journaled
@@ -325,14 +341,22 @@ impl ChunkStore {
         self.inner.create(id, stream).await
     }
 
-    /// See [`ChunkClient::append`](crate::ChunkClient::append).
+    /// See [`ChunkClient::append`](crate::ChunkClient::append). Takes its place among the chunk's appends at once, even
+    /// before the future is polled.
     ///
     /// # Errors
     /// As there.
-    pub async fn append(&self, id: ChunkId, offset: u64, data: Vec<Bytes>) -> Result<u64> {
+    pub fn append(
+        &self,
+        id: ChunkId,
+        offset: u64,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<u64>> + 'static + use<> {
         let (reply, answer) = oneshot::channel();
         self.inner.start_append(id, offset, data, reply);
-        answer.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Stopped, "the chunk store has stopped").of(id)))
+        async move {
+            answer.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Stopped, "the chunk store has stopped").of(id)))
+        }
     }
 
     /// See [`ChunkClient::read`](crate::ChunkClient::read).

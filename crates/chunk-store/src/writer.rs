@@ -26,7 +26,7 @@ use crate::client::Reply;
 use crate::config::Allocation;
 use crate::error::{Error, ErrorKind};
 use crate::index::Located;
-use crate::pools::{Company, PoolId};
+use crate::pools::{Company, Offer, PoolId};
 use crate::state::State;
 use crate::store::Inner;
 use crate::table::Handle;
@@ -47,6 +47,8 @@ pub(crate) struct OpenChunk {
     pub(crate) zone: Option<ZoneId>,
     /// Where they went before that.
     pub(crate) left: Option<ZoneId>,
+    /// Blocks it will likely take in all; `u32::MAX` where that cannot be told.
+    pub(crate) expected: u32,
     /// The pool that counts it as open.
     pub(crate) pool: Option<PoolId>,
     /// The chunk of the pool that was created before it, and may be gone by now.
@@ -72,7 +74,15 @@ pub(crate) struct OpenChunk {
 impl OpenChunk {
     /// A chunk that goes on at `size`.
     pub(crate) fn at(size: u32, footprint: u32, pool: PoolId, before: Option<Handle>) -> Self {
-        Self { tail: size, footprint, pool: Some(pool), before, ..Self::default() }
+        Self { tail: size, footprint, pool: Some(pool), before, expected: u32::MAX, ..Self::default() }
+    }
+
+    /// Blocks that it will likely take from now on, of `limit` that it may take in all; at least `need`.
+    fn expected(&self, limit: u32, need: u32) -> u32 {
+        let waiting: u32 = self.queue.iter().map(|pending| pending.blocks).sum();
+        let durable = self.footprint - waiting;
+        let expected = if self.expected > durable { self.expected.min(limit) } else { limit };
+        expected.saturating_sub(durable).max(need)
     }
 
     /// Whether callers do not see it: not created yet, or deleted.
@@ -249,6 +259,7 @@ impl Inner {
     fn try_place(self: &Rc<Self>, state: &mut State, handle: Handle) -> Placed {
         let Some(stream) = state.chunks.get(handle).map(|chunk| chunk.stream) else { return Placed::Done };
         let pool = state.pools.of(stream);
+        let limit = self.chunk_limit(stream);
         loop {
             let before = state.open.get(&handle).and_then(|open| state.open.get(&open.before?)?.zone);
             let State { open, writers, pools, zones, starved, .. } = state;
@@ -281,9 +292,13 @@ impl Inner {
             }
             let need = front.blocks;
             let random = if self.options.placement.allocation == Allocation::Random { self.rt.random() } else { 0 };
-            let fits = |zone| writers.get(&zone).filter(|writer| writer.room() >= need).map(|writer| writer.chunks);
-            let company = Company { followed: open.left.and_then(|zone| pools.successor(pool, zone)), before };
-            let chosen = pools.choose(pool, random, company, fits);
+            let offer = |zone| {
+                let writer = writers.get(&zone).filter(|writer| writer.room() >= need)?;
+                Some(Offer { chunks: writer.chunks, room: writer.room() })
+            };
+            let followed = open.left.and_then(|zone| pools.successor(pool, zone));
+            let company = Company { expected: open.expected(limit, need), followed, before };
+            let chosen = pools.choose(pool, random, company, offer);
             match chosen {
                 Some(zone) => {
                     open.zone = Some(zone);
@@ -326,6 +341,17 @@ impl Inner {
             .get(&zone)
             .is_some_and(|writer| writer.is_idle() && writer.room() < need.min(writer.capacity / 16));
         if spent {
+            self.close_zone(state, zone);
+        }
+    }
+
+    /// Closes a zone in which no chunk is being written and that has hardly room for another.
+    pub(crate) fn retire_if_full(&self, state: &mut State, zone: ZoneId) {
+        let full = state
+            .writers
+            .get(&zone)
+            .is_some_and(|writer| writer.chunks == 0 && writer.is_idle() && writer.room() < writer.capacity / 64);
+        if full {
             self.close_zone(state, zone);
         }
     }

@@ -1,6 +1,8 @@
 //! `shingle lab`: the papers' experiments, on modelled drives in virtual time.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use clap::{Args, Subcommand};
 use shingle_lab::experiment::{Context, Experiment, Outcome as Found, Row, Scale, Verdict};
@@ -114,12 +116,12 @@ impl Report {
 }
 
 fn perform(experiment: &Experiment, how: &How) -> Outcome<Found> {
-    let mut line = Progress::new();
-    let mut progress = |what: &str, share: Option<f64>| match share {
-        Some(share) => line.show(&format!("{}: {what}, {:.0} %", experiment.name, share * 100.0)),
-        None => line.show(&format!("{}: {what}", experiment.name)),
+    let (line, name) = (RefCell::new(Progress::new()), experiment.name);
+    let progress = move |what: &str, share: Option<f64>| match share {
+        Some(share) => line.borrow_mut().show(&format!("{name}: {what}, {:.0} %", share * 100.0)),
+        None => line.borrow_mut().show(&format!("{name}: {what}")),
     };
-    let mut context = Context { seed: how.seed, scale: how.scale, progress: &mut progress };
+    let mut context = Context { seed: how.seed, scale: how.scale, progress: Rc::new(progress) };
     let found = (experiment.run)(&mut context)?;
     output::write(&how.out, experiment, how.seed, how.scale, &found)?;
     Ok(found)

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, Blocks, ChunkId};
 use shingle_chunk_store::{
-    Allocation, ChunkStore, Error, ErrorKind, FormatOptions, Options, Placement, RecoveryReport, Stream, ZoneStatus,
+    Allocation, ChunkStore, Error, ErrorKind, FormatOptions, Greedy, Options, Placement, RecoveryReport, Stream,
+    ZoneStatus,
 };
 use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
@@ -44,6 +45,8 @@ impl Setup {
             placement: Placement { allocation: Allocation::RoundRobin, ..ours.placement },
             writes_max: u32::MAX,
             close_always: true,
+            victims: Rc::new(Greedy),
+            gc_idle_after: None,
             ..ours.clone()
         };
         match self {
@@ -113,7 +116,8 @@ impl ChunkTarget for EngineTarget {
 
     fn append(&self, id: ChunkId, offset: u64, length: u32) -> TargetFuture<'_, ()> {
         let data = self.zeros.slice(..length as usize);
-        Box::pin(async move { self.store.append(id, offset, vec![data]).await.map(drop).map_err(target_error) })
+        let appended = self.store.append(id, offset, vec![data]);
+        Box::pin(async move { appended.await.map(drop).map_err(target_error) })
     }
 
     fn read(&self, id: ChunkId, offset: u64, length: u32) -> TargetFuture<'_, ()> {

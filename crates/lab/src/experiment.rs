@@ -1,6 +1,7 @@
 //! What an experiment is, and what it answers.
 
 use std::fmt;
+use std::rc::Rc;
 use std::str::FromStr;
 
 use serde::Serialize;
@@ -47,13 +48,13 @@ impl FromStr for Scale {
 }
 
 /// What an experiment is given.
-pub struct Context<'a> {
+pub struct Context {
     /// Decides everything that is random.
     pub seed: u64,
     /// How large a run is.
     pub scale: Scale,
     /// Told what is being done, and the share of it that is done where that is known.
-    pub progress: &'a mut dyn FnMut(&str, Option<f64>),
+    pub progress: Rc<dyn Fn(&str, Option<f64>)>,
 }
 
 /// Which way a goal is met.
@@ -224,7 +225,7 @@ pub struct Experiment {
     /// How it is set up.
     pub setup: &'static str,
     /// Answers it.
-    pub run: fn(&mut Context<'_>) -> Result<Outcome, LabError>,
+    pub run: fn(&mut Context) -> Result<Outcome, LabError>,
 }
 
 #[cfg(test)]

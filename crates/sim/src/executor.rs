@@ -15,7 +15,7 @@ use shingle_runtime::{Contract, Instant, LocalBoxFuture, Runtime, UnixTime};
 use crate::seeds::Random;
 
 /// Polls after which a run is taken to be caught in a loop.
-const POLLS_MAX: u64 = 200_000_000;
+const POLLS_MAX: u64 = 20_000_000_000;
 
 /// Polls at one point in time after which a run is taken to be caught in a loop.
 const POLLS_AT_ONCE_MAX: u64 = 1_000_000;

@@ -7,6 +7,7 @@
 //! - GC-4: a copy is numbered only while its chunk lives, so that it never passes for a record of a later chunk of the
 //!   same id.
 
+mod lifetime;
 mod migrate;
 mod policy;
 mod throttle;
@@ -16,7 +17,8 @@ use std::time::Duration;
 
 use shingle_base::ZoneId;
 
-pub use policy::{Candidate, CostBenefit, Greedy, VictimPolicy};
+pub(crate) use lifetime::Lifetimes;
+pub use policy::{Candidate, CostBenefit, ExpectedDeath, Greedy, VictimPolicy};
 pub(crate) use throttle::Throttle;
 
 use crate::error::Result;
@@ -78,6 +80,9 @@ pub(crate) fn slot(stream: Stream) -> usize {
     }
 }
 
+/// The share of zones that idle time is used to have free.
+const IDLE_FREE: f64 = 0.2;
+
 impl Inner {
     /// Whether free zones are few enough to begin.
     pub(crate) fn gc_wanted(&self) -> bool {
@@ -102,6 +107,7 @@ impl Inner {
         let state = self.state.borrow();
         let now = self.sequence.last();
         let mut gain = self.destination_room(&state);
+        let horizon = self.horizon(&state);
         let longest = |stream: Stream| state.longest[slot(stream)].min(self.zone_room);
         let candidates: Vec<(Stream, Candidate)> = state
             .zones
@@ -115,7 +121,8 @@ impl Inner {
                 }
                 gain[slot(zone.stream)] += u64::from(garbage - waste);
                 let age = now.saturating_sub(zone.last_write);
-                Some((zone.stream, Candidate { zone: id, live: zone.live, garbage, age }))
+                let survival = state.lifetimes.survival(zone.stream, age, horizon);
+                Some((zone.stream, Candidate { zone: id, live: zone.live, garbage, age, survival }))
             })
             .collect();
         let least = if urgent { 1 } else { self.zone_room.div_ceil(16) };
@@ -130,6 +137,48 @@ impl Inner {
             .map(|(_, zone)| zone)
     }
 
+    /// The records that can be written before free zones run out.
+    fn horizon(&self, state: &State) -> u64 {
+        let usable = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage);
+        let room = u64::from(usable) * u64::from(self.zone_room);
+        let written = state.counters.written_bytes / shingle_base::BLOCK_SIZE as u64;
+        let records = self.sequence.last().saturating_sub(self.first_sequence);
+        (u128::from(room) * u128::from(records) / u128::from(written.max(1))).try_into().unwrap_or(u64::MAX)
+    }
+
+    /// Counts how much of which age could have died. Now and then will do: it looks at every zone.
+    fn note_lifetimes(&self) {
+        let now = self.sequence.last();
+        let state = &mut *self.state.borrow_mut();
+        if now.saturating_sub(state.lifetimes.counted()) < 8 * u64::from(state.zones.len()) {
+            return;
+        }
+        let closed = state.zones.iter().filter(|(_, zone)| zone.status == ZoneStatus::Closed);
+        let alive = closed.map(|(_, zone)| (zone.stream, now.saturating_sub(zone.last_write), zone.live));
+        state.lifetimes.expose(now, alive);
+    }
+
+    /// Whether free zones are few enough to use idle time for more.
+    fn idle_gc_wanted(&self) -> bool {
+        let state = self.state.borrow();
+        let usable = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage);
+        f64::from(usable) < f64::from(state.zones.len()) * IDLE_FREE
+    }
+
+    /// The zone to empty while nobody asks for anything: only one that is mostly garbage, for a move that turns out to
+    /// be in vain delays the next caller.
+    fn idle_victim(&self) -> Option<ZoneId> {
+        let victim = self.victim(false)?;
+        let garbage = self.zone_room.saturating_sub(self.state.borrow().zones.get(victim).live);
+        (garbage >= self.zone_room / 2).then_some(victim)
+    }
+
+    /// What has been asked for so far.
+    fn activity(&self) -> u64 {
+        let counters = self.state.borrow().counters;
+        counters.appends + counters.reads + counters.journal_entries
+    }
+
     /// Blocks left in the zones that take moved records, by stream.
     fn destination_room(&self, state: &State) -> [u64; 3] {
         self.gc.borrow().destinations.map(|destination| {
@@ -138,24 +187,45 @@ impl Inner {
         })
     }
 
-    /// Collects whenever it is wanted, until the store stops.
+    /// Collects whenever it is wanted, and in idle time, until the store stops.
     pub(crate) async fn gc_task(self: Rc<Self>) {
+        let mut idle = false;
         loop {
             if self.state.borrow().stopped.is_some() {
                 return;
             }
+            self.note_lifetimes();
             let urgent = self.gc_urgent();
-            let victim = if urgent || self.gc_wanted() { self.victim(urgent) } else { None };
+            let victim = if urgent || self.gc_wanted() {
+                self.victim(urgent)
+            } else if idle && self.idle_gc_wanted() {
+                self.idle_victim()
+            } else {
+                None
+            };
+            let before = self.activity();
             let Some(victim) = victim else {
-                self.gc_wake.notified().await;
+                idle = self.wait_for_gc_time().await && self.activity() == before;
                 continue;
             };
             if let Err(error) = self.empty_zone(victim).await {
                 tracing::warn!(zone = victim.0, %error, "GC could not empty a zone");
                 self.rt.sleep(Duration::from_millis(10)).await;
             }
+            idle = idle && self.activity() == before;
             self.keeper.notify_one();
         }
+    }
+
+    /// Returns when GC may be wanted; `true` if that is because time has passed.
+    async fn wait_for_gc_time(&self) -> bool {
+        let Some(idle_after) = self.options.gc_idle_after else {
+            self.gc_wake.notified().await;
+            return false;
+        };
+        let timer = Box::pin(self.rt.sleep(idle_after));
+        let woken = Box::pin(self.gc_wake.notified());
+        matches!(futures_util::future::select(timer, woken).await, futures_util::future::Either::Left(_))
     }
 
     /// Pauses after a step of GC that took `step`, as long as appends need.

@@ -30,7 +30,7 @@ pub use report::{Damage, RecoveryReport, StepReport};
 use crate::config::{FormatOptions, Options};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry};
-use crate::gc::slot;
+use crate::gc::{Lifetimes, slot};
 use crate::layout::Layout;
 use crate::pools::Pools;
 use crate::read::read_error;
@@ -126,7 +126,7 @@ pub(crate) async fn recover(
     let (chunks, broken) = loading.finish(&mut report.damage);
     sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
     report.chunks = chunks.len() as u64;
-    let state = build(chunks, zones, dev.geometry(), &layout, &options, &mut report.damage);
+    let state = build(chunks, zones, dev.geometry(), &layout, &options, sequence.last(), &mut report.damage);
     report.scan.time = rt.now().since(began);
     let inner = Inner::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state });
     Ok((inner, report, broken))
@@ -303,6 +303,7 @@ fn build(
     geometry: &Geometry,
     layout: &Layout,
     options: &Options,
+    now: u64,
     damage: &mut Vec<Damage>,
 ) -> State {
     let capacity = geometry.zone_capacity;
@@ -370,6 +371,7 @@ fn build(
         free_cursor: ZoneId(layout.data_zones.start),
         stopped: None,
         counters: Counters::default(),
+        lifetimes: Lifetimes::new(now),
         records,
         longest,
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, StoreId};
 use shingle_chunk_store::{
-    Allocation, ChunkStore, CostBenefit, ErrorKind, FormatOptions, Options, Placement, PoolSizes, RecoveryReport,
-    Stream,
+    Allocation, ChunkStore, CostBenefit, ErrorKind, FormatOptions, Greedy, Options, Placement, PoolSizes,
+    RecoveryReport, Stream,
 };
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice};
@@ -79,9 +79,12 @@ pub fn options(random: &mut Random) -> Options {
         checkpoint_every: Duration::from_millis(50),
         ..Options::default()
     };
-    if random.chance(0.5) {
-        options.victims = Rc::new(CostBenefit);
+    match random.below(3) {
+        0 => options.victims = Rc::new(CostBenefit),
+        1 => options.victims = Rc::new(Greedy),
+        _ => {}
     }
+    options.gc_idle_after = random.chance(0.5).then_some(Duration::from_millis(1));
     options
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-fn run(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let mut outcome = Outcome::default();
     let mut points = Vec::new();
     let profiles = Profile::built_in().map_err(|error| LabError(error.0))?;
@@ -62,7 +62,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 }
 
 /// Measures one figure on a fresh drive.
-fn measure(profile: &str, figure: Published, context: &Context<'_>) -> Result<f64, LabError> {
+fn measure(profile: &str, figure: Published, context: &Context) -> Result<f64, LabError> {
     let drive = LabDrive::new(profile)?;
     let (seed, reads) = (context.seed, context.scale.pick(2_000, 20_000, 100_000));
     Ok(Sim::new(seed).run(move |rt| async move {

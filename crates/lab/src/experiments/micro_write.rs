@@ -32,7 +32,7 @@ pub(crate) fn experiment() -> Experiment {
 pub(crate) const SIZES: [u32; 9] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
-fn run(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let sizes: &[u32] = context.scale.pick(&[4 << 10, 128 << 10, 1 << 20], &SIZES, &SIZES);
     let setups = [Setup::Paper, Setup::OneZone, Setup::Ours];
     let mut curves = vec![Vec::new(); setups.len()];
@@ -76,7 +76,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 }
 
 /// One configuration, one size.
-pub(crate) fn measure(setup: Setup, io_bytes: u32, context: &Context<'_>) -> Result<MicroResult, LabError> {
+pub(crate) fn measure(setup: Setup, io_bytes: u32, context: &Context) -> Result<MicroResult, LabError> {
     let drive = LabDrive::new("st20000nm001j")?.first_zones(6_000);
     let seconds = context.scale.pick((2, 6), (20, 60), (60, 600));
     let load = Micro::paper(io_bytes, Duration::from_secs(seconds.0), Duration::from_secs(seconds.1));

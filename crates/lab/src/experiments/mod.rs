@@ -2,12 +2,13 @@
 
 mod calibrate;
 mod micro_write;
+mod multistream;
 
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of a report.
 pub fn all() -> Vec<Experiment> {
-    vec![calibrate::experiment(), micro_write::experiment()]
+    vec![calibrate::experiment(), micro_write::experiment(), multistream::experiment()]
 }
 
 /// The experiment of that name.

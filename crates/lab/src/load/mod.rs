@@ -1,3 +1,4 @@
 //! Workloads: the paper's, as streams of calls on a [`ChunkTarget`](crate::target::ChunkTarget).
 
 pub mod micro;
+pub mod multistream;
