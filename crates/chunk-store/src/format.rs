@@ -6,7 +6,7 @@
 use shingle_base::{ChunkId, ZoneId};
 use shingle_record::RecordType;
 
-use crate::index::Located;
+use crate::index::{IndexGroup, Run};
 use crate::table::Chunk;
 use crate::types::Stream;
 use crate::zones::{Zone, ZoneStatus, ZoneTable};
@@ -15,7 +15,7 @@ use crate::zones::{Zone, ZoneStatus, ZoneTable};
 pub(crate) const ENGINE: u32 = 0x4B4E_4843; // "CHNK"
 
 /// The version of everything in this file.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Types of the records in data zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,8 +208,8 @@ pub(crate) struct ChunkEntry {
     pub(crate) sealed: bool,
     pub(crate) birth: u64,
     pub(crate) size: u32,
-    /// Its records in chunk order, each with the epoch of its zone.
-    pub(crate) records: Vec<(Located, u64)>,
+    /// Its runs of records in chunk order, each with the epoch of its zone.
+    pub(crate) runs: Vec<(Run, u64)>,
 }
 
 /// The zone table as one part. (SMRstore, section 5.6: "can be stored in one record".)
@@ -261,14 +261,7 @@ impl ChunkPage {
         bytes.extend(chunk.size.to_le_bytes());
         bytes.extend((chunk.groups.len() as u32).to_le_bytes());
         for group in chunk.groups.iter() {
-            bytes.extend(group.zone.0.to_le_bytes());
-            bytes.extend(zones.get(group.zone).epoch.to_le_bytes());
-            bytes.extend((group.records().len() as u32).to_le_bytes());
-            bytes.extend(group.end.to_le_bytes());
-            for record in group.records() {
-                bytes.extend(record.offset.to_le_bytes());
-                bytes.extend(record.block.to_le_bytes());
-            }
+            encode_group(bytes, group, zones.get(group.zone).epoch);
         }
     }
 
@@ -278,10 +271,32 @@ impl ChunkPage {
     }
 }
 
-/// Bytes a chunk takes in a checkpoint, beside its records, at most while it lies in one zone.
-pub(crate) const CHUNK_BYTES: u64 = 61;
+fn encode_group(bytes: &mut Vec<u8>, group: &IndexGroup, epoch: u64) {
+    bytes.extend(group.zone.0.to_le_bytes());
+    bytes.extend(epoch.to_le_bytes());
+    bytes.extend((group.runs().count() as u32).to_le_bytes());
+    bytes.extend(group.end.to_le_bytes());
+    for run in group.runs() {
+        let several = if run.stride == 0 { 0 } else { SEVERAL };
+        bytes.extend(run.offset.to_le_bytes());
+        bytes.extend((run.block | several).to_le_bytes());
+        if run.stride != 0 {
+            bytes.extend(run.length.to_le_bytes());
+            bytes.extend(run.stride.to_le_bytes());
+        }
+    }
+}
 
-/// Bytes a record takes in a checkpoint.
+/// Set in a run's block if it has more than one record.
+const SEVERAL: u32 = 1 << 31;
+
+/// Bytes a chunk takes in a checkpoint, beside its groups.
+pub(crate) const CHUNK_BYTES: u64 = 41;
+
+/// Bytes a group takes in a checkpoint, beside its records.
+pub(crate) const GROUP_BYTES: u64 = 20;
+
+/// Bytes a record takes in a checkpoint at most: a run of two or more takes twice as many.
 pub(crate) const RECORD_BYTES: u64 = 8;
 
 impl CheckpointPart {
@@ -315,34 +330,46 @@ fn decode_chunk(cursor: &mut Cursor<'_>) -> Option<ChunkEntry> {
     let flags = cursor.u8()?;
     let (stream, sealed) = (stream_from(flags & 0x7F)?, flags & 0x80 != 0);
     let (birth, size, groups) = (cursor.u64()?, cursor.u32()?, cursor.u32()?);
-    let mut records: Vec<(Located, u64)> = Vec::new();
+    let mut runs: Vec<(Run, u64)> = Vec::new();
     for _ in 0..groups {
         let zone = ZoneId(cursor.u32()?);
         let epoch = cursor.u64()?;
         let (count, group_end) = (cursor.u32()?, cursor.u32()?);
-        let first = records.len();
+        let first = runs.len();
         for _ in 0..count {
             let (offset, block) = (cursor.u32()?, cursor.u32()?);
-            if let Some((before, _)) = records.get_mut(first..)?.last_mut() {
-                before.length = offset.checked_sub(before.offset).filter(|&length| length > 0)?;
+            if let Some((before, _)) = runs.get_mut(first..)?.last_mut() {
+                finish_run(before, offset)?;
             }
-            records.push((Located { zone, block, offset, length: 0 }, epoch));
+            let (length, stride) =
+                if block & SEVERAL == 0 { (0, 0) } else { (cursor.u32()?, Some(cursor.u32()?).filter(|&s| s != 0)?) };
+            let run = Run { zone, block: block & !SEVERAL, offset, end: offset, length, stride };
+            runs.push((run, epoch));
         }
-        let (last, _) = records.get_mut(first..)?.last_mut()?;
-        last.length = group_end.checked_sub(last.offset).filter(|&length| length > 0)?;
+        let (last, _) = runs.get_mut(first..)?.last_mut()?;
+        finish_run(last, group_end)?;
     }
-    Some(ChunkEntry { id, stream, sealed, birth, size, records })
+    Some(ChunkEntry { id, stream, sealed, birth, size, runs })
+}
+
+/// Sets where a run ends, and says whether it makes sense.
+fn finish_run(run: &mut Run, end: u32) -> Option<()> {
+    run.end = end;
+    if run.stride == 0 {
+        run.length = end.checked_sub(run.offset)?;
+    }
+    run.is_sound().then_some(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Groups;
+    use crate::index::{Groups, Located};
 
     fn groups(entry: &ChunkEntry) -> Groups {
         let mut groups = Groups::default();
-        for (record, _) in &entry.records {
-            groups.push(*record);
+        for (run, _) in &entry.runs {
+            groups.push_run(*run);
         }
         groups
     }
@@ -402,12 +429,73 @@ mod tests {
                     (entry.id, entry.stream, entry.sealed, entry.birth, entry.size),
                     (id(), Stream::Data, true, 5, 129)
                 );
-                assert_eq!(entry.records.iter().map(|(_, epoch)| *epoch).collect::<Vec<_>>(), [77, 77, 0]);
+                assert_eq!(entry.runs.iter().map(|(_, epoch)| *epoch).collect::<Vec<_>>(), [77, 0]);
             }
             other => panic!("{other:?}"),
         }
         for cut in 0..bytes.len() {
             assert_eq!(CheckpointPart::decode(&bytes[..cut]), None, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_part_of_chunks_has_its_golden_bytes() {
+        let mut zones = ZoneTable::new(10, 4);
+        zones.get_mut(ZoneId(11)).epoch = 0x77;
+        let mut chunk = Chunk::new(id(), Stream::Gc, 5);
+        // Two equal records and a shorter one, one of another length; one in another zone.
+        for (zone, block, offset, length) in [
+            (11, 1, 0, 0x1000),
+            (11, 9, 0x1000, 0x1000),
+            (11, 17, 0x2000, 6),
+            (11, 19, 0x2006, 0x20),
+            (12, 3, 0x2026, 4),
+        ] {
+            chunk.groups.push(Located { zone: ZoneId(zone), block, offset, length });
+        }
+        (chunk.size, chunk.sealed) = (0x202A, true);
+        let mut page = ChunkPage::new();
+        page.add(&chunk, &zones);
+        let bytes = page.finish();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let golden = [
+            "0201000000",
+            &id().to_string(),
+            "8105000000000000002a20000002000000",
+            "0b00000077000000000000000200000026200000",
+            "00000000010000800010000008000000",
+            "0620000013000000",
+            "0c0000000000000000000000010000002a200000",
+            "2620000003000000",
+        ]
+        .concat();
+        assert_eq!(hex, golden);
+        let records: u64 = chunk.groups.iter().map(|group| group.len() as u64).sum();
+        let most = 5 + CHUNK_BYTES + chunk.groups.len() as u64 * GROUP_BYTES + records * RECORD_BYTES;
+        assert!(bytes.len() as u64 <= most, "{} bytes, {most} at most", bytes.len());
+    }
+
+    /// A run that reaches past the largest zone, or has no length, is damage, not memory.
+    #[test]
+    fn senseless_runs_are_refused() {
+        let part = |block: u32, length: u32, stride: u32, end: u32| {
+            let mut bytes = vec![2, 1, 0, 0, 0];
+            bytes.extend([0; 24 + 1 + 8 + 4]);
+            bytes.extend(1u32.to_le_bytes());
+            bytes.extend([0; 4 + 8]);
+            bytes.extend([1u32, end, 0, block].map(u32::to_le_bytes).concat());
+            if block & SEVERAL != 0 {
+                bytes.extend([length, stride].map(u32::to_le_bytes).concat());
+            }
+            CheckpointPart::decode(&bytes)
+        };
+        assert!(part(1, 0, 0, 100).is_some());
+        assert!(part(1 | SEVERAL, 10, 2, 100).is_some());
+        assert_eq!(part(1, 0, 0, 0), None);
+        assert_eq!(part(1 << 30, 0, 0, 100), None);
+        assert_eq!(part(1 | SEVERAL, 0, 2, 100), None);
+        assert_eq!(part(1 | SEVERAL, 10, 0, 100), None);
+        assert_eq!(part(1 | SEVERAL, 100, 1, 100), None);
+        assert_eq!(part(1 | SEVERAL, 1, 1, u32::MAX), None);
     }
 }

@@ -1,108 +1,22 @@
-//! Where a chunk's bytes lie: index groups of records, in chunk order. (SMRstore, section 5.3.)
+//! Where a chunk's bytes lie: index groups of runs of records, in chunk order. (SMRstore, section 5.3.)
 //!
 //! # Invariants
 //! - IDX-1: a chunk's groups are in chunk order, adjoin, begin at 0 and end at the chunk's durable size.
-//! - IDX-2: the records of a group lie in one zone and cover a consecutive range of the chunk.
-//! - IDX-3: a record's data ends where the next one's begins, so that an entry needs two numbers: 8 bytes.
 
-use shingle_base::{Blocks, ZoneId};
-use shingle_record::sliced_record_blocks;
+use shingle_base::ZoneId;
 
-/// One record of a chunk: where its data begins in the chunk, and where the record begins in its zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordEntry {
-    /// Bytes from the chunk's start.
-    pub(crate) offset: u32,
-    /// Blocks from the zone's start.
-    pub(crate) block: u32,
-}
+pub(crate) use crate::runs::{IndexGroup, Located, Run};
 
-const _: () = assert!(size_of::<RecordEntry>() == 8);
-
-/// The records of one chunk in one zone that cover a consecutive range of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IndexGroup {
-    pub(crate) zone: ZoneId,
-    /// Where the last record's data ends in the chunk.
-    pub(crate) end: u32,
-    records: Vec<RecordEntry>,
-}
-
-/// A record as found through the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Located {
-    pub(crate) zone: ZoneId,
-    pub(crate) block: u32,
-    /// Bytes from the chunk's start.
-    pub(crate) offset: u32,
-    /// Bytes of data.
-    pub(crate) length: u32,
-}
-
-impl Located {
-    pub(crate) fn end(&self) -> u32 {
-        self.offset + self.length
-    }
-
-    /// The record's length in its zone.
-    pub(crate) fn blocks(&self) -> Blocks {
-        sliced_record_blocks(u64::from(self.length))
-    }
-}
-
-impl IndexGroup {
-    /// A group of one record.
-    pub(crate) fn new(record: Located) -> Self {
-        let records = vec![RecordEntry { offset: record.offset, block: record.block }];
-        Self { zone: record.zone, end: record.end(), records }
-    }
-
-    /// Where the group begins in the chunk.
-    pub(crate) fn start(&self) -> u32 {
-        self.records[0].offset
-    }
-
-    /// Adds the record that follows the group's last in the chunk.
-    pub(crate) fn push(&mut self, record: Located) {
-        debug_assert!(record.zone == self.zone && record.offset == self.end, "IDX-2");
-        if self.records.len() == self.records.capacity() {
-            // An eighth more, not twice as many: records are most of the engine's memory.
-            self.records.reserve_exact((self.records.len() / 8).max(4));
-        }
-        self.records.push(RecordEntry { offset: record.offset, block: record.block });
-        self.end = record.end();
-    }
-
-    /// Gives back memory that no record uses.
-    pub(crate) fn shrink(&mut self) {
-        self.records.shrink_to_fit();
-    }
-
-    /// All records.
-    pub(crate) fn records(&self) -> impl ExactSizeIterator<Item = Located> + '_ {
-        (0..self.records.len()).map(|at| self.record(at))
-    }
-
-    /// The blocks that the records take.
-    pub(crate) fn blocks(&self) -> Blocks {
-        self.records().map(|record| record.blocks()).sum()
-    }
-
-    /// The number of the record that holds `offset`, which must lie in the group.
-    fn holding(&self, offset: u32) -> usize {
-        self.records.partition_point(|record| record.offset <= offset).saturating_sub(1)
-    }
-
-    fn record(&self, at: usize) -> Located {
-        let RecordEntry { offset, block } = self.records[at];
-        let end = self.records.get(at + 1).map_or(self.end, |next| next.offset);
-        Located { zone: self.zone, block, offset, length: end - offset }
-    }
-}
-
-/// All groups of a chunk (IDX-1).
+/// All groups of a chunk (IDX-1). Most chunks have one, which needs no memory of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Groups(Vec<IndexGroup>);
+pub(crate) enum Groups {
+    #[default]
+    None,
+    One(IndexGroup),
+    Many(Vec<IndexGroup>),
+}
+
+const _: () = assert!(size_of::<Groups>() == 32);
 
 /// What a change to the index did to a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,46 +28,92 @@ pub(crate) enum Added {
 }
 
 impl Groups {
+    fn as_slice(&self) -> &[IndexGroup] {
+        match self {
+            Self::None => &[],
+            Self::One(group) => std::slice::from_ref(group),
+            Self::Many(groups) => groups,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [IndexGroup] {
+        match self {
+            Self::None => &mut [],
+            Self::One(group) => std::slice::from_mut(group),
+            Self::Many(groups) => groups,
+        }
+    }
+
     /// Where the indexed bytes end.
     pub(crate) fn end(&self) -> u32 {
-        self.0.last().map_or(0, |group| group.end)
+        self.as_slice().last().map_or(0, |group| group.end)
     }
 
     /// Adds the record that follows the last.
     pub(crate) fn push(&mut self, record: Located) -> Added {
         debug_assert_eq!(record.offset, self.end(), "IDX-1");
-        match self.0.last_mut() {
+        match self.as_mut_slice().last_mut() {
             Some(last) if last.zone == record.zone => {
                 last.push(record);
                 Added::Record
             }
-            _ => {
-                self.0.reserve_exact(1);
-                self.0.push(IndexGroup::new(record));
-                Added::Group
-            }
+            _ => self.push_group(IndexGroup::new(Run::of(record))),
         }
     }
 
+    /// Adds the run that follows the last, as it is: it is not joined with the one before it.
+    pub(crate) fn push_run(&mut self, run: Run) -> Added {
+        debug_assert_eq!(run.offset, self.end(), "IDX-1");
+        match self.as_mut_slice().last_mut() {
+            Some(last) if last.zone == run.zone => {
+                last.add(run);
+                Added::Record
+            }
+            _ => self.push_group(IndexGroup::new(run)),
+        }
+    }
+
+    fn push_group(&mut self, group: IndexGroup) -> Added {
+        *self = match std::mem::take(self) {
+            Self::None => Self::One(group),
+            Self::One(first) => Self::Many(vec![first, group]),
+            Self::Many(mut groups) => {
+                groups.reserve_exact(1);
+                groups.push(group);
+                Self::Many(groups)
+            }
+        };
+        Added::Group
+    }
+
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, IndexGroup> {
-        self.0.iter()
+        self.as_slice().iter()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.as_slice().len()
     }
 
+    /// Gives back memory that nothing uses.
     pub(crate) fn shrink(&mut self) {
-        self.0.shrink_to_fit();
-        self.0.iter_mut().for_each(IndexGroup::shrink);
+        if let Self::Many(groups) = self {
+            groups.shrink_to_fit();
+        }
+        self.as_mut_slice().iter_mut().for_each(IndexGroup::shrink);
+    }
+
+    /// Bytes of memory beside the value itself: of groups, and of their records.
+    pub(crate) fn heap_bytes(&self) -> (usize, usize) {
+        let groups = if let Self::Many(groups) = self { groups.capacity() * size_of::<IndexGroup>() } else { 0 };
+        (groups, self.iter().map(IndexGroup::heap_bytes).sum())
     }
 
     /// The records that hold bytes `from..to`, in order.
     pub(crate) fn covering(&self, from: u32, to: u32) -> impl Iterator<Item = Located> + '_ {
-        let first = self.0.partition_point(|group| group.end <= from);
-        self.0[first..].iter().take_while(move |group| group.start() < to).flat_map(move |group| {
-            let begin = group.holding(from.max(group.start()));
-            (begin..group.records.len()).map(|at| group.record(at)).take_while(move |record| record.offset < to)
+        let groups = self.as_slice();
+        let first = groups.partition_point(|group| group.end <= from);
+        groups[first..].iter().take_while(move |group| group.start() < to).flat_map(move |group| {
+            group.records_from(from.max(group.start())).take_while(move |record| record.offset < to)
         })
     }
 
@@ -162,7 +122,7 @@ impl Groups {
     pub(crate) fn moved(&self, victim: ZoneId, moved: &[Located]) -> Self {
         let mut result = Self::default();
         let mut copies = moved.iter().peekable();
-        for record in self.0.iter().flat_map(IndexGroup::records) {
+        for record in self.iter().flat_map(IndexGroup::records) {
             while copies.next_if(|copy| copy.offset < record.offset).is_some() {}
             let copy = copies.next_if(|copy| copy.offset == record.offset && copy.length == record.length);
             match copy {

@@ -98,7 +98,7 @@ impl State {
     pub(crate) fn remove_chunk(&mut self, handle: Handle, now: u64) {
         let Some(chunk) = self.chunks.remove(handle) else { return };
         for group in chunk.groups.iter() {
-            self.records -= group.records().len() as u64;
+            self.records -= group.len() as u64;
             let zone = self.zones.get(group.zone);
             self.lifetimes.died(zone.stream, now.saturating_sub(zone.last_write), group.blocks().0);
             self.zones.remove_group(group.zone, handle, group.blocks());

@@ -16,9 +16,10 @@ use crate::client::Request;
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flush::Flusher;
-use crate::format::{CHUNK_BYTES, JournalEntry, RECORD_BYTES};
+use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry, RECORD_BYTES};
 use crate::gc::{GcState, Throttle};
 use crate::layout::Layout;
+use crate::memory::IndexMemory;
 use crate::state::State;
 use crate::stats::{Counters, Forecast, ZoneTrend};
 use crate::table::{Chunk, Handle};
@@ -163,7 +164,9 @@ impl Inner {
             if state.chunks.find(id).is_some() {
                 return Err(Error::new(ErrorKind::Exists, "a chunk of this id exists").of(id));
             }
-            let bytes = (state.chunks.len() as u64 + 1) * CHUNK_BYTES + state.records * RECORD_BYTES;
+            let bytes = (state.chunks.len() as u64 + 1) * CHUNK_BYTES
+                + (state.zones.groups() + 1) * GROUP_BYTES
+                + state.records * RECORD_BYTES;
             if !self.log.room_for_checkpoint(bytes) {
                 let why = "the metazones are too small for one more chunk; delete chunks, or store larger ones";
                 return Err(Error::new(ErrorKind::NoSpace, why).of(id));
@@ -418,6 +421,11 @@ impl ChunkStore {
     /// What the store has done since it was opened.
     pub fn counters(&self) -> Counters {
         self.inner.state.borrow().counters
+    }
+
+    /// What the index takes in memory. Looks at every chunk: for metrics now and then, not for every request.
+    pub fn index_memory(&self) -> IndexMemory {
+        self.inner.state.borrow().index_memory()
     }
 
     /// When free zones will run out.

@@ -3,10 +3,9 @@
 //! # Invariants
 //! - TAB-1: a handle stays the same chunk's until that chunk is removed; `birth` tells two lives of an id apart.
 
-use std::collections::BTreeMap;
-
 use shingle_base::ChunkId;
 
+use crate::id_order::IdOrder;
 use crate::index::Groups;
 use crate::types::Stream;
 
@@ -32,24 +31,26 @@ impl Chunk {
     }
 }
 
+const _: () = assert!(size_of::<Option<Chunk>>() == 72);
+
 /// Chunks in segments that never move, so that growth copies nothing and wastes less than a segment.
 const SEGMENT: usize = 1024;
 
 /// All chunks.
 #[derive(Default)]
 pub(crate) struct ChunkTable {
-    by_id: BTreeMap<ChunkId, Handle>,
+    order: IdOrder,
     segments: Vec<Vec<Option<Chunk>>>,
     free: Vec<Handle>,
 }
 
 impl ChunkTable {
     pub(crate) fn len(&self) -> usize {
-        self.by_id.len()
+        self.order.len()
     }
 
     pub(crate) fn find(&self, id: ChunkId) -> Option<Handle> {
-        self.by_id.get(&id).copied()
+        self.order.find(id, id_of(&self.segments))
     }
 
     /// The chunk of a handle, unless it is gone.
@@ -78,30 +79,47 @@ impl ChunkTable {
                 (segment * SEGMENT + self.segments[segment].len() - 1) as Handle
             }
         };
-        let earlier = self.by_id.insert(id, handle);
-        debug_assert!(earlier.is_none(), "TAB-1");
+        let new = self.order.insert(id, handle, id_of(&self.segments));
+        debug_assert!(new, "TAB-1");
         handle
     }
 
     /// Removes a chunk and returns what it was.
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Chunk> {
+        let id = self.get(handle)?.id;
+        self.order.remove(id, id_of(&self.segments));
         let slot = self.segments.get_mut(handle as usize / SEGMENT)?.get_mut(handle as usize % SEGMENT)?;
         let chunk = slot.take()?;
-        self.by_id.remove(&chunk.id);
         self.free.push(handle);
         Some(chunk)
     }
 
     /// Chunks with ids above `after`, by id.
     pub(crate) fn after(&self, after: Option<ChunkId>) -> impl Iterator<Item = (Handle, &Chunk)> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let from = after.map_or(Unbounded, Excluded);
-        self.by_id.range((from, Unbounded)).filter_map(|(_, &handle)| Some((handle, self.get(handle)?)))
+        let handles = self.order.after(after, id_of(&self.segments));
+        handles.filter_map(|handle| Some((handle, self.get(handle)?)))
+    }
+
+    /// Bytes of memory: of the chunks themselves, and of what finds them by id.
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        let slots: usize = self.segments.iter().map(Vec::capacity).sum();
+        let lists = self.segments.capacity() * size_of::<Vec<Option<Chunk>>>();
+        let free = self.free.capacity() * size_of::<Handle>();
+        (slots * size_of::<Option<Chunk>>() + lists + free, self.order.bytes())
     }
 
     /// All handles, by id.
     pub(crate) fn handles(&self) -> Vec<Handle> {
-        self.by_id.values().copied().collect()
+        self.order.after(None, id_of(&self.segments)).collect()
+    }
+}
+
+/// Says the id of a chunk in the table.
+fn id_of(segments: &[Vec<Option<Chunk>>]) -> impl Fn(Handle) -> ChunkId {
+    |handle| {
+        let slot = segments.get(handle as usize / SEGMENT).and_then(|segment| segment.get(handle as usize % SEGMENT));
+        // What is in the order is in the table.
+        slot.and_then(Option::as_ref).map_or(ChunkId([0; ChunkId::SIZE]), |chunk| chunk.id)
     }
 }
 

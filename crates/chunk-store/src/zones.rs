@@ -13,6 +13,7 @@
 
 use shingle_base::{Blocks, ZoneId};
 
+use crate::residents::Residents;
 use crate::table::Handle;
 use crate::types::Stream;
 
@@ -58,7 +59,7 @@ pub(crate) struct Zone {
     /// When (by sequence number) a record was last written: how old its data is.
     pub(crate) last_write: u64,
     /// The chunk of each group that lies here (SMRstore: "live index groups").
-    pub(crate) groups: Vec<Handle>,
+    pub(crate) groups: Residents,
     /// Readers and movers that rely on the zone's contents.
     pub(crate) pins: u32,
     /// Holds a record that could not be read: GC leaves it alone.
@@ -75,7 +76,7 @@ impl Zone {
             indexed_to: 0,
             live: 0,
             last_write: 0,
-            groups: Vec::new(),
+            groups: Residents::default(),
             pins: 0,
             damaged: false,
         }
@@ -93,6 +94,7 @@ pub(crate) struct ZoneTable {
     first: u32,
     zones: Vec<Zone>,
     counts: [u32; ZoneStatus::ALL.len()],
+    groups: u64,
 }
 
 impl ZoneTable {
@@ -100,7 +102,7 @@ impl ZoneTable {
     pub(crate) fn new(first: u32, count: u32) -> Self {
         let mut counts = [0; ZoneStatus::ALL.len()];
         counts[ZoneStatus::Free as usize] = count;
-        Self { first, zones: (0..count).map(|_| Zone::new()).collect(), counts }
+        Self { first, zones: (0..count).map(|_| Zone::new()).collect(), counts, groups: 0 }
     }
 
     /// Number of data zones.
@@ -151,9 +153,21 @@ impl ZoneTable {
             .map(|at| ZoneId(self.first + at))
     }
 
+    /// Number of groups in all zones.
+    pub(crate) fn groups(&self) -> u64 {
+        self.groups
+    }
+
+    /// Bytes of memory: of the zones themselves, and of what says which chunks lie in them.
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        let lists = self.zones.iter().map(|zone| zone.groups.heap_bytes()).sum();
+        (self.zones.capacity() * size_of::<Zone>(), lists)
+    }
+
     /// A group of `chunk` now lies in `zone`.
     pub(crate) fn add_group(&mut self, zone: ZoneId, chunk: Handle) {
         self.get_mut(zone).groups.push(chunk);
+        self.groups += 1;
     }
 
     /// `blocks` in `zone` now live.
@@ -164,10 +178,9 @@ impl ZoneTable {
     /// A group of `chunk` with `blocks` is gone from `zone`. The caller notes garbage once its change is whole.
     pub(crate) fn remove_group(&mut self, zone: ZoneId, chunk: Handle, blocks: Blocks) {
         let slot = self.get_mut(zone);
-        if let Some(at) = slot.groups.iter().position(|&handle| handle == chunk) {
-            slot.groups.swap_remove(at);
-        }
+        let removed = slot.groups.remove(chunk);
         slot.live = slot.live.saturating_sub(blocks.0 as u32);
+        self.groups -= u64::from(removed);
     }
 
     /// A closed zone in which nothing lives is garbage.

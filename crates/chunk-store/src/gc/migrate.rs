@@ -93,7 +93,7 @@ impl Inner {
     fn live_records(&self, victim: ZoneId) -> (Stream, Vec<Live>) {
         let state = self.state.borrow();
         let zone = state.zones.get(victim);
-        let mut handles = zone.groups.clone();
+        let mut handles = zone.groups.to_vec();
         handles.sort_unstable();
         handles.dedup();
         let mut live = Vec::new();

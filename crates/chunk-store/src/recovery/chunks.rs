@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shingle_base::{ChunkId, ZoneId};
 
 use crate::format::{ChunkEntry, JournalEntry};
-use crate::index::Located;
+use crate::index::{Located, Run};
 use crate::recovery::report::Damage;
 use crate::table::{Chunk, ChunkTable, Handle};
 
@@ -31,21 +31,17 @@ pub(crate) struct Loading {
 impl Loading {
     /// Takes in a chunk of the checkpoint, without its records in lives of zones that are over (`ended`).
     pub(crate) fn load(&mut self, entry: ChunkEntry, ended: &BTreeMap<ZoneId, u64>, is_data: impl Fn(ZoneId) -> bool) {
-        let ChunkEntry { id, stream, sealed, birth, size, records } = entry;
+        let ChunkEntry { id, stream, sealed, birth, size, runs } = entry;
         if self.chunks.find(id).is_some() {
             return;
         }
         let mut chunk = Chunk::new(id, stream, birth);
         let lives = |zone: &ZoneId, epoch: u64| is_data(*zone) && ended.get(zone).is_none_or(|&last| epoch > last);
-        let records: Vec<Located> = records
-            .into_iter()
-            .filter(|(record, epoch)| lives(&record.zone, *epoch))
-            .map(|(record, _)| record)
-            .collect();
-        let whole = records.iter().try_fold(0, |end, record| (record.offset == end).then_some(record.end()));
+        let runs = || runs.iter().filter(|(run, epoch)| lives(&run.zone, *epoch)).map(|(run, _)| *run);
+        let whole = runs().try_fold(0, |end, run| (run.offset == end).then_some(run.end));
         if whole == Some(size) {
-            for record in records {
-                chunk.groups.push(record);
+            for run in runs() {
+                chunk.groups.push_run(run);
             }
             chunk.groups.shrink();
             chunk.size = size;
@@ -55,7 +51,7 @@ impl Loading {
             }
         } else {
             let handle = self.insert(chunk);
-            self.sparse.insert(handle, records);
+            self.sparse.insert(handle, runs().flat_map(Run::records).collect());
             if sealed {
                 self.sealed_at.insert(handle, size);
             }
@@ -206,7 +202,9 @@ mod tests {
             sealed: true,
             birth: 1,
             size: 30,
-            records: vec![(located(1, 1, 0, 10), 5), (located(2, 1, 10, 10), 6), (located(1, 2, 20, 10), 5)],
+            runs: [(located(1, 1, 0, 10), 5), (located(2, 1, 10, 10), 6), (located(1, 2, 20, 10), 5)]
+                .map(|(record, epoch)| (Run::of(record), epoch))
+                .to_vec(),
         };
         let mut loading = Loading::default();
         loading.load(entry, &BTreeMap::from([(ZoneId(1), 5)]), |_| true);

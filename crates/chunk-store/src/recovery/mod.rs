@@ -36,6 +36,7 @@ use crate::pools::Pools;
 use crate::read::read_error;
 use crate::recovery::chunks::Loading;
 use crate::recovery::scan::{FoundZone, ScanContext};
+use crate::runs::ZONE_BLOCKS_MAX;
 use crate::state::State;
 use crate::stats::Counters;
 use crate::store::{ChunkStore, Inner, Parts};
@@ -96,7 +97,7 @@ impl ChunkStore {
     /// Opens the store on a drive and starts its background work.
     ///
     /// # Errors
-    /// `Format` if the drive holds no store, another engine's, or one of a newer version; `Corrupt` if superblock or
+    /// `Format` if the drive holds no store, another engine's, or one of another version; `Corrupt` if superblock or
     /// metadata log are damaged; `Device`.
     pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> Result<(Self, RecoveryReport)> {
         let (inner, report, broken) = recover(rt, dev, options).await?;
@@ -181,6 +182,13 @@ pub(crate) async fn read_identity(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId,
             "the store has version {version}, this version of Shingle reads {VERSION}: use a newer one"
         ));
     }
+    if found.version < VERSION {
+        let version = found.version;
+        return format(format!(
+            "the store has version {version}, this version of Shingle reads {VERSION} only: copy its chunks with the \
+             version that wrote it, or format the drive anew"
+        ));
+    }
     let Some(block) = Superblock::decode(&found.payload) else {
         return Err(Error::new(ErrorKind::Corrupt, "the superblock makes no sense"));
     };
@@ -209,8 +217,8 @@ fn check_limits(geometry: &Geometry) -> Result<()> {
         let text = format!("the drive allows too few open or active zones; a chunk store needs {least}");
         return Err(Error::new(ErrorKind::Format, text));
     }
-    if geometry.zone_capacity < Blocks(16) || geometry.zone_capacity.0 > u64::from(u32::MAX) {
-        return Err(Error::new(ErrorKind::Format, "the drive's zones are smaller than 64 KiB or larger than 16 TiB"));
+    if geometry.zone_capacity < Blocks(16) || geometry.zone_capacity.0 > ZONE_BLOCKS_MAX {
+        return Err(Error::new(ErrorKind::Format, "the drive's zones are smaller than 64 KiB or larger than 4 TiB"));
     }
     Ok(())
 }
@@ -319,7 +327,7 @@ fn build(
             zones.add_group(group.zone, handle);
             zones.add_live(group.zone, group.blocks());
             footprint += group.blocks();
-            records += group.records().len() as u64;
+            records += group.len() as u64;
             let longest = &mut longest[slot(streams.get(&group.zone).copied().unwrap_or(chunk.stream))];
             *longest = group.records().map(|record| record.blocks().0 as u32).fold(*longest, u32::max);
         }
