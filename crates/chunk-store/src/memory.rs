@@ -55,6 +55,11 @@ impl IndexMemory {
         self.sum(|stream| stream.records)
     }
 
+    /// Runs of all streams.
+    pub fn runs(&self) -> u64 {
+        self.sum(|stream| stream.runs)
+    }
+
     /// Bytes that all chunks share equally: everything but the zone table, groups and records.
     fn shared_bytes(&self) -> u64 {
         self.table_bytes + self.order_bytes + self.resident_bytes

@@ -113,3 +113,21 @@ fn damaged_drives_give_errors_and_never_wrong_bytes() {
     let both = opened > 50 && refused > 5;
     assert!(both || std::env::var_os("SHINGLE_SEED").is_some(), "{opened} drives opened, {refused} were refused");
 }
+
+/// A checkpoint of another version would be read as nonsense: the store is refused, and not changed.
+#[test]
+fn a_store_of_another_version_is_refused_and_named() {
+    for (version, word) in [(1, "1"), (u32::MAX, "newer")] {
+        let image = formatted(geometry(&mut Random::new(1)));
+        Sim::new(1).run(move |rt| async move {
+            let device: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &image));
+            let zone = ZoneId(device.geometry().conventional_zones);
+            let found = shingle_record::read_superblock(&device, zone).await.unwrap();
+            let other = shingle_record::Superblock { version, ..found };
+            shingle_record::write_superblock(&device, zone, &other).await.unwrap();
+            let error = ChunkStore::open(&rt, device, Options::default()).await.err().unwrap();
+            assert_eq!(error.kind, ErrorKind::Format);
+            assert!(error.message.contains(word) && error.message.contains(&version.to_string()), "{error}");
+        });
+    }
+}

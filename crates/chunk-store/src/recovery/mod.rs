@@ -185,8 +185,8 @@ pub(crate) async fn read_identity(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId,
     if found.version < VERSION {
         let version = found.version;
         return format(format!(
-            "the store has version {version}, this version of Shingle reads {VERSION} only: copy its chunks with the \
-             version that wrote it, or format the drive anew"
+            "the store has version {version}, which this version of Shingle no longer reads ({VERSION} it does): read it \
+             with the version that wrote it, or format the drive anew"
         ));
     }
     let Some(block) = Superblock::decode(&found.payload) else {

@@ -1,14 +1,22 @@
 //! The experiments, one module each.
 
 mod calibrate;
+mod memory;
 mod micro_write;
 mod multistream;
+mod space;
 
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of a report.
 pub fn all() -> Vec<Experiment> {
-    vec![calibrate::experiment(), micro_write::experiment(), multistream::experiment()]
+    vec![
+        calibrate::experiment(),
+        micro_write::experiment(),
+        multistream::experiment(),
+        memory::experiment(),
+        space::experiment(),
+    ]
 }
 
 /// The experiment of that name.

@@ -1,4 +1,5 @@
 //! Workloads: the paper's, as streams of calls on a [`ChunkTarget`](crate::target::ChunkTarget).
 
 pub mod micro;
+pub mod mix;
 pub mod multistream;
