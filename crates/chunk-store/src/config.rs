@@ -85,6 +85,28 @@ impl PoolSizes {
     }
 }
 
+/// How small appends land together before they reach their chunks' own zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// The longest append that lands; longer ones go to their chunk's zone at once.
+    pub append_max: u32,
+    /// Landed bytes that are kept in memory until they are moved: what this memory buys is the length of a move.
+    pub budget: u64,
+    /// Landing zones kept open, as far as the drive's limits allow: the more, the sooner one of them comes by the head.
+    pub zones: u32,
+    /// Landed bytes are moved once nothing has landed for this long.
+    pub idle: Duration,
+    /// Whether to land on devices without a [revolution](shingle_zoned::Geometry::revolution), too. Where nothing turns
+    /// there is no way to the zone to save, and each byte is written twice.
+    pub everywhere: bool,
+}
+
+impl Default for Landing {
+    fn default() -> Self {
+        Self { append_max: 64 << 10, budget: 128 << 20, zones: 16, idle: Duration::from_secs(1), everywhere: false }
+    }
+}
+
 /// How a store works while it is open. None of it is written to the drive.
 #[derive(Clone)]
 pub struct Options {
@@ -101,6 +123,8 @@ pub struct Options {
     /// The most zones that are written at once; others wait for their turn, and what they are to write gathers. Few make
     /// long visits, but leave the drive less to choose from.
     pub writes_max: u32,
+    /// How small appends land together; `None` where each goes to its chunk's zone, as in SMRstore.
+    pub landing: Option<Landing>,
     /// Whether zones that are done with are closed even where the drive sets no limit to open zones. It takes the drive
     /// some 20 ms and gains nothing there, but is what SMRstore does.
     pub close_always: bool,
@@ -130,6 +154,7 @@ impl Default for Options {
             record_max: 1 << 20,
             batch_max: 8 << 20,
             writes_max: 4,
+            landing: Some(Landing::default()),
             close_always: false,
             victims: Rc::new(ExpectedDeath),
             gc_start: 0.05,

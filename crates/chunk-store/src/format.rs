@@ -37,10 +37,22 @@ pub(crate) fn zone_kind(stream: Stream) -> u16 {
     0x0100 + stream_number(stream) as u16
 }
 
-/// The stream of a zone whose head carries `kind`.
-pub(crate) fn stream_of_kind(kind: u16) -> Option<Stream> {
-    stream_from((kind.checked_sub(0x0100)?).try_into().ok()?)
+/// The kind that heads of landing zones carry.
+pub(crate) const LANDING_KIND: u16 = 0x0110;
+
+/// Bit of a zone's stream in a checkpoint that says that it is a landing zone.
+const LANDING_BIT: u8 = 0x80;
+
+/// The stream of a zone whose head carries `kind`, and whether it is a landing zone.
+pub(crate) fn zone_use(kind: u16) -> Option<(Stream, bool)> {
+    if kind == LANDING_KIND {
+        return Some((LANDING_STREAM, true));
+    }
+    Some((stream_from((kind.checked_sub(0x0100)?).try_into().ok()?)?, false))
 }
+
+/// What records that GC finds in a landing zone count as: they are of all streams.
+pub(crate) const LANDING_STREAM: Stream = Stream::Data;
 
 fn stream_number(stream: Stream) -> u8 {
     match stream {
@@ -188,6 +200,7 @@ pub(crate) struct ZoneEntry {
     pub(crate) zone: ZoneId,
     pub(crate) status: ZoneStatus,
     pub(crate) stream: Stream,
+    pub(crate) landing: bool,
     pub(crate) epoch: u64,
     pub(crate) written: u32,
     pub(crate) indexed_to: u32,
@@ -227,7 +240,7 @@ pub(crate) fn encode_zones(zones: &ZoneTable) -> Vec<u8> {
 fn encode_zone(bytes: &mut Vec<u8>, id: ZoneId, zone: &Zone) {
     bytes.extend(id.0.to_le_bytes());
     bytes.push(zone.status as u8);
-    bytes.push(stream_number(zone.stream));
+    bytes.push(stream_number(zone.stream) | if zone.landing { LANDING_BIT } else { 0 });
     bytes.extend(zone.epoch.to_le_bytes());
     bytes.extend(zone.written.to_le_bytes());
     bytes.extend(zone.indexed_to.to_le_bytes());
@@ -258,7 +271,8 @@ impl ChunkPage {
         bytes.extend(chunk.id.0);
         bytes.push(stream_number(chunk.stream) | u8::from(chunk.sealed) << 7);
         bytes.extend(chunk.birth.to_le_bytes());
-        bytes.extend(chunk.size.to_le_bytes());
+        // What has only landed is found by the scan of the landing zones.
+        bytes.extend(chunk.groups.end().to_le_bytes());
         bytes.extend((chunk.groups.len() as u32).to_le_bytes());
         for group in chunk.groups.iter() {
             encode_group(bytes, group, zones.get(group.zone).epoch);
@@ -315,10 +329,12 @@ impl CheckpointPart {
 }
 
 fn decode_zone(cursor: &mut Cursor<'_>) -> Option<ZoneEntry> {
+    let (zone, status, number) = (ZoneId(cursor.u32()?), cursor.u8()?, cursor.u8()?);
     Some(ZoneEntry {
-        zone: ZoneId(cursor.u32()?),
-        status: *ZoneStatus::ALL.get(usize::from(cursor.u8()?))?,
-        stream: stream_from(cursor.u8()?)?,
+        zone,
+        status: *ZoneStatus::ALL.get(usize::from(status))?,
+        stream: stream_from(number & !LANDING_BIT)?,
+        landing: number & LANDING_BIT != 0,
         epoch: cursor.u64()?,
         written: cursor.u32()?,
         indexed_to: cursor.u32()?,
@@ -402,11 +418,13 @@ mod tests {
         zones.set_status(ZoneId(11), ZoneStatus::Closed);
         let zone = zones.get_mut(ZoneId(11));
         (zone.epoch, zone.written, zone.indexed_to, zone.stream) = (77, 60, 50, Stream::Gc);
+        zone.landing = true;
         let part = CheckpointPart::decode(&encode_zones(&zones));
         let entry = ZoneEntry {
             zone: ZoneId(11),
             status: ZoneStatus::Closed,
             stream: Stream::Gc,
+            landing: true,
             epoch: 77,
             written: 60,
             indexed_to: 50,

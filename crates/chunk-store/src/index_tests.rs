@@ -12,7 +12,9 @@ fn located(zone: u32, block: u32, offset: u32, length: u32) -> Located {
 
 fn of(records: &[Located]) -> Groups {
     let mut groups = Groups::default();
-    records.iter().for_each(|&record| drop(groups.push(record)));
+    for &record in records {
+        groups.push(record);
+    }
     groups
 }
 
@@ -91,7 +93,9 @@ fn it_finds_what_a_plain_list_of_records_does() {
         check(&mut groups, &expected, &mut random, seed);
         // As a checkpoint brings it back: run by run.
         let mut loaded = Groups::default();
-        groups.iter().flat_map(IndexGroup::runs).for_each(|run| drop(loaded.push_run(run)));
+        for run in groups.iter().flat_map(IndexGroup::runs) {
+            loaded.push_run(run);
+        }
         assert_eq!(loaded, groups, "seed {seed}");
         // And as GC leaves it: some records of a zone moved, in turns with those of other chunks or without.
         for victim in 1..4 {

@@ -11,7 +11,8 @@ use shingle_record::frame_zone_head;
 use shingle_zoned::{DeviceError, ZoneOp, ZoneState};
 
 use crate::error::{ErrorKind, Result};
-use crate::format::{JournalEntry, zone_kind};
+use crate::format::{JournalEntry, LANDING_KIND, LANDING_STREAM, zone_kind};
+use crate::landing::LandingLog;
 use crate::pools::PoolId;
 use crate::state::State;
 use crate::store::Inner;
@@ -27,6 +28,9 @@ pub(crate) const GC_RESERVE: u32 = 1;
 enum Step {
     Release(ZoneId),
     Open(ZoneId, PoolId),
+    OpenLanding(ZoneId),
+    /// Space was made in memory alone.
+    Again,
     Reset(ZoneId),
     CloseFullest(PoolId),
     Close(ZoneId),
@@ -45,6 +49,8 @@ impl Inner {
             match self.next_step() {
                 Step::Release(zone) => self.release(zone).await,
                 Step::Open(zone, pool) => self.open_for_pool(zone, pool).await,
+                Step::OpenLanding(zone) => self.open_for_landing(zone).await,
+                Step::Again => {}
                 Step::Reset(zone) => {
                     if let Err(error) = self.reset_zone(zone).await {
                         tracing::warn!(zone = zone.0, %error, "a garbage zone could not be reset");
@@ -67,7 +73,7 @@ impl Inner {
         }
     }
 
-    fn next_step(&self) -> Step {
+    fn next_step(self: &Rc<Self>) -> Step {
         let mut state = self.state.borrow_mut();
         if let Some(zone) = state.releasing.pop() {
             return Step::Release(zone);
@@ -89,6 +95,9 @@ impl Inner {
         {
             return Step::Reset(zone);
         }
+        if let Some(zone) = self.zone_for_landing(&mut state, free, low) {
+            return Step::OpenLanding(zone);
+        }
         let Some(pool) = starving else { return Step::Wait };
         if state.pools.missing(pool) == 0 {
             // Its zones are all too full for what waits. One that is idle makes place; if none is, one soon will be.
@@ -101,7 +110,11 @@ impl Inner {
         if let Some(zone) = self.spare_zone(&mut state, pool) {
             return Step::Reset(zone);
         }
-        let busy = self.gc.borrow().victim.is_some()
+        if self.give_up_landing(&mut state) {
+            return Step::Again;
+        }
+        let busy = state.landing.as_ref().is_some_and(LandingLog::is_writing)
+            || self.gc.borrow().victim.is_some()
             || state.zones.count(ZoneStatus::Garbage) > 0
             || state.writers.values().any(|writer| !writer.is_idle());
         let garbage = idle_garbage(&state, pool);
@@ -171,8 +184,31 @@ impl Inner {
         state.pools.add(pool, zone);
     }
 
+    /// A free zone for small appends to land in, if one is wanted and free zones are many enough.
+    fn zone_for_landing(&self, state: &mut State, free: u32, low: u32) -> Option<ZoneId> {
+        let landing = state.landing.as_mut()?;
+        if free > low + landing.zones.most() {
+            landing.resume();
+        }
+        let wanted = landing.zones_missing() > 0 && free > low + 1;
+        wanted.then(|| state.zones.next_of(ZoneStatus::Free, state.free_cursor)).flatten()
+    }
+
+    async fn open_for_landing(self: &Rc<Self>, zone: ZoneId) {
+        if self.open_zone_as(zone, LANDING_STREAM, LANDING_KIND).await.is_err() {
+            return;
+        }
+        if let Some(landing) = &mut self.state.borrow_mut().landing {
+            landing.add_zone(zone, self.rt.now(), self.zone_room + 1);
+        }
+    }
+
     /// Opens a free zone for a stream and writes its head. Where it fails the zone is out of use.
     pub(crate) async fn open_zone(&self, zone: ZoneId, stream: Stream) -> std::result::Result<(), DeviceError> {
+        self.open_zone_as(zone, stream, zone_kind(stream)).await
+    }
+
+    async fn open_zone_as(&self, zone: ZoneId, stream: Stream, kind: u16) -> std::result::Result<(), DeviceError> {
         let epoch = self.sequence.next();
         {
             let mut state = self.state.borrow_mut();
@@ -180,9 +216,10 @@ impl Inner {
             state.free_cursor = zone;
             let slot = state.zones.get_mut(zone);
             (slot.epoch, slot.stream, slot.written, slot.indexed_to, slot.live) = (epoch, stream, 1, 1, 0);
+            (slot.landing, slot.landed) = (kind == LANDING_KIND, 0);
             slot.last_write = epoch;
         }
-        let head = frame_zone_head(self.store, epoch, zone, zone_kind(stream), self.rt.unix_time());
+        let head = frame_zone_head(self.store, epoch, zone, kind, self.rt.unix_time());
         let opened = async {
             self.dev.manage(zone, ZoneOp::Open).await?;
             self.dev.write(self.geometry.start_of(zone), vec![head]).await

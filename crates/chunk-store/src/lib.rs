@@ -29,6 +29,7 @@ mod index;
 mod index_tests;
 mod inspect;
 mod keeper;
+mod landing;
 mod layout;
 mod memory;
 pub mod parse;
@@ -48,7 +49,7 @@ mod writer;
 mod zones;
 
 pub use client::{ChunkClient, Reply, Request};
-pub use config::{Allocation, FormatOptions, Options, Placement, PoolSizes};
+pub use config::{Allocation, FormatOptions, Landing, Options, Placement, PoolSizes};
 pub use error::{Error, ErrorKind, Result};
 pub use format::JournalEntry;
 pub use gc::{Candidate, CostBenefit, ExpectedDeath, GcReport, GcStatus, Greedy, VictimPolicy};

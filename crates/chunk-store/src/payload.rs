@@ -9,7 +9,7 @@ use crate::store::Inner;
 
 impl Inner {
     /// Whether data is neither copied nor checked. Never on a drive that keeps it.
-    fn hollow(&self) -> bool {
+    pub(crate) fn hollow(&self) -> bool {
         self.options.hollow && !self.geometry.keeps_payload
     }
 

@@ -39,12 +39,20 @@ pub(crate) struct Pools {
     allocation: Allocation,
     /// Zones that all pools together may hold beyond their sizes.
     extra: u32,
+    /// Zones that may be open beside those of pools, for small appends to land in.
+    pub(crate) landing: u32,
 }
 
 impl Pools {
     /// Pools of the wanted sizes, scaled down so that with one metazone and a GC zone for each pool the drive's limits
-    /// hold, and that they take at most a quarter of its data zones.
-    pub(crate) fn new(placement: Placement, sizes: PoolSizes, geometry: &Geometry, data_zones: u32) -> Self {
+    /// hold, and that they take at most a quarter of its data zones, together with up to `landing` landing zones.
+    pub(crate) fn new(
+        placement: Placement,
+        sizes: PoolSizes,
+        landing: u32,
+        geometry: &Geometry,
+        data_zones: u32,
+    ) -> Self {
         let streams: &[(Stream, u32)] = match (placement.allocation, placement.separate_streams) {
             (Allocation::OneZone, _) => &[(Stream::Data, 1)],
             (_, false) => &[(Stream::Data, sizes.total())],
@@ -54,6 +62,8 @@ impl Pools {
         let limits = [geometry.open_zones_max, geometry.active_zones_max];
         let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);
         let budget = limit.saturating_sub(1 + pools).min(data_zones / 4).max(pools);
+        let landing = landing.min(budget / 4).min(budget - pools);
+        let budget = budget - landing;
         let wanted: u32 = streams.iter().map(|&(_, size)| size.max(1)).sum();
         let scaled = |size: u32| {
             let size = u64::from(size.max(1));
@@ -74,7 +84,7 @@ impl Pools {
             })
             .collect();
         let extra = budget.saturating_sub(pools.iter().map(|pool| pool.target).sum());
-        Self { pools, allocation: placement.allocation, extra }
+        Self { pools, allocation: placement.allocation, extra, landing }
     }
 
     /// The pool that serves a stream.
@@ -258,7 +268,7 @@ mod tests {
 
     fn pools(open_max: u32, zones: u32) -> Pools {
         let geometry = Geometry::hm_smr(Blocks(64), zones, 0, open_max);
-        Pools::new(Placement::default(), PoolSizes::default(), &geometry, zones - 10)
+        Pools::new(Placement::default(), PoolSizes::default(), 0, &geometry, zones - 10)
     }
 
     fn targets(pools: &Pools) -> Vec<u32> {

@@ -1,7 +1,8 @@
 //! Reads: from the index to verified bytes. (SMRstore, sections 5.2 and 5.3.)
 //!
 //! # Invariants
-//! - READ-1: every byte returned lay in a slice whose checksum, chunk and offset were verified.
+//! - READ-1: every byte returned lay in a slice whose checksum, chunk and offset were verified, or is still in memory
+//!   from the append that brought it.
 //! - READ-2: a zone is not reset while a read of it is under way (a pin).
 
 use std::rc::Rc;
@@ -41,10 +42,10 @@ impl Inner {
 
     /// See [`ChunkClient::read`](crate::ChunkClient::read).
     pub(crate) async fn read(self: &Rc<Self>, id: ChunkId, offset: u64, length: u64) -> Result<Bytes> {
-        let (records, from, to) = {
+        let (records, landed, from, to) = {
             let state = self.state.borrow();
             state.running()?;
-            let (_, chunk) = state.chunk(id)?;
+            let (handle, chunk) = state.chunk(id)?;
             let size = u64::from(chunk.size);
             let end = offset.checked_add(length).filter(|&end| end <= size).ok_or_else(|| {
                 let text = format!("read of {length} bytes at {offset}, but the chunk ends at {size}");
@@ -54,7 +55,14 @@ impl Inner {
                 return Ok(Bytes::new());
             }
             let (from, to) = (offset as u32, end as u32);
-            (chunk.groups.covering(from, to).collect::<Vec<_>>(), from, to)
+            let stored = chunk.groups.end();
+            let records: Vec<Located> =
+                if from < stored { chunk.groups.covering(from, to.min(stored)).collect() } else { Vec::new() };
+            let landed = match state.open.get(&handle) {
+                Some(open) if stored < to => open.tail.bytes(from.max(stored), to),
+                _ => Vec::new(),
+            };
+            (records, landed, from, to)
         };
         // All at once: a chunk's records may move to other zones while the first of them are read.
         let pins: Vec<Pin> = {
@@ -68,6 +76,7 @@ impl Inner {
             self.read_record(id, record, begin - record.offset, end - begin, &mut out).await?;
         }
         drop(pins);
+        landed.iter().for_each(|piece| out.extend_from_slice(piece));
         let mut state = self.state.borrow_mut();
         state.counters.reads += 1;
         state.counters.read_bytes += length;

@@ -7,6 +7,7 @@ use shingle_base::{ChunkId, ZoneId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::{Lifetimes, slot};
 use crate::index::{Added, Located};
+use crate::landing::LandingLog;
 use crate::pools::Pools;
 use crate::stats::Counters;
 use crate::table::{Chunk, ChunkTable, Handle};
@@ -24,6 +25,8 @@ pub(crate) struct State {
     pub(crate) open: BTreeMap<Handle, OpenChunk>,
     /// Which of them writes next.
     pub(crate) turns: Turns,
+    /// Small appends, where they land together.
+    pub(crate) landing: Option<LandingLog>,
     /// Zones in a pool.
     pub(crate) writers: BTreeMap<ZoneId, ZoneWriter>,
     /// Chunks with appends that wait for a zone, by pool, in the order they began to wait.
@@ -68,7 +71,7 @@ impl State {
         if chunk.groups.push(record) == Added::Group {
             self.zones.add_group(record.zone, handle);
         }
-        chunk.size = record.end();
+        chunk.size = chunk.size.max(record.end());
         self.zones.add_live(record.zone, record.blocks());
         let longest = &mut self.longest[slot(self.zones.get(record.zone).stream)];
         *longest = (*longest).max(record.blocks().0 as u32);
@@ -126,7 +129,7 @@ impl State {
         let room = match self.open.get(&handle) {
             Some(open) if !chunk.sealed && !open.sealing => {
                 let blocks = shingle_base::Blocks(u64::from(limit.saturating_sub(open.footprint)));
-                shingle_record::sliced_capacity(blocks).min(append_max).min(u64::from(u32::MAX - open.tail))
+                shingle_record::sliced_capacity(blocks).min(append_max).min(u64::from(u32::MAX - open.end))
             }
             _ => 0,
         };
@@ -137,6 +140,6 @@ impl State {
 
     /// Appends that wait or are being written.
     pub(crate) fn queued_appends(&self) -> u64 {
-        self.open.values().map(|open| u64::from(open.inflight) + open.queue.len() as u64).sum()
+        self.open.values().map(|open| u64::from(open.inflight + open.landing) + open.queue.len() as u64).sum()
     }
 }

@@ -11,6 +11,10 @@ pub struct Counters {
     pub appended_bytes: u64,
     /// Bytes written to data zones for callers: data, headers, footers, padding.
     pub written_bytes: u64,
+    /// Of those, bytes written to landing zones.
+    pub landed_bytes: u64,
+    /// Of those, bytes that had landed and were written to their chunks' own zones.
+    pub moved_bytes: u64,
     /// Device writes that took them.
     pub writes: u64,
     /// Reads answered.
@@ -34,12 +38,13 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Bytes written to data zones for every byte written for callers: 1 where GC wrote nothing.
+    /// Bytes written to data zones for every byte first written for callers: 1 where neither GC nor landed appends moved.
     pub fn write_amplification(&self) -> f64 {
-        if self.written_bytes == 0 {
+        let first = self.written_bytes.saturating_sub(self.moved_bytes);
+        if first == 0 {
             return 1.0;
         }
-        (self.written_bytes + self.gc_written_bytes) as f64 / self.written_bytes as f64
+        (self.written_bytes + self.gc_written_bytes) as f64 / first as f64
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) append_max: u64,
     /// Wakes the task that opens, closes and resets zones.
     pub(crate) keeper: Notify,
+    /// Wakes the task that moves landed bytes.
+    pub(crate) mover: Notify,
     pub(crate) gc_wake: Notify,
     pub(crate) gc: RefCell<GcState>,
     pub(crate) checkpoint_wake: Notify,
@@ -94,6 +96,7 @@ impl Inner {
             zone_room,
             append_max,
             keeper: Notify::new(),
+            mover: Notify::new(),
             gc_wake: Notify::new(),
             gc: RefCell::default(),
             checkpoint_wake: Notify::new(),
@@ -147,11 +150,13 @@ impl Inner {
     /// Fails every append that waits; used when the store stops.
     pub(crate) fn fail_all(self: &Rc<Self>, why: &str) {
         let mut state = self.state.borrow_mut();
+        self.unland_all(&mut state);
         let handles: Vec<Handle> = state.open.keys().copied().collect();
         for handle in handles {
             self.fail_appends(&mut state, handle, ErrorKind::Stopped, why);
         }
         self.keeper.notify_one();
+        self.mover.notify_one();
         self.gc_wake.notify_one();
         self.checkpoint_wake.notify_one();
     }
@@ -204,10 +209,15 @@ impl Inner {
     /// when it is durable.
     pub(crate) async fn finish_seal(self: &Rc<Self>, handle: Handle, birth: u64) -> Result<u64> {
         self.drained(handle).await;
+        if self.move_tail(handle) {
+            self.drained(handle).await;
+        }
         self.journal_room().await?;
         let absent = || Error::new(ErrorKind::NotFound, "the chunk was deleted while it was being sealed");
         let (size, waiting) = {
             let mut state = self.state.borrow_mut();
+            // What could not be moved stays where it landed.
+            self.adopt(&mut state, handle);
             let State { chunks, open, pools, .. } = &mut *state;
             let chunk = chunks.get_mut(handle).filter(|chunk| chunk.birth == birth).ok_or_else(absent)?;
             let Some(open) = open.get_mut(&handle) else { return Ok(u64::from(chunk.size)) };
@@ -271,6 +281,8 @@ impl Inner {
         }
         {
             let state = &mut *self.state.borrow_mut();
+            let landed = state.open.get_mut(&handle).map(|open| open.tail.indexed(u32::MAX)).unwrap_or_default();
+            self.landed_gone(state, &landed);
             let zone = state.close_chunk(handle);
             state.remove_chunk(handle, self.sequence.last());
             if let Some(zone) = zone {
@@ -488,6 +500,9 @@ impl ChunkStore {
             return Ok(());
         }
         let handles: Vec<Handle> = self.inner.state.borrow().open.keys().copied().collect();
+        for &handle in &handles {
+            self.inner.move_tail(handle);
+        }
         for handle in handles {
             self.inner.drained(handle).await;
         }

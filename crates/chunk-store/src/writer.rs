@@ -26,6 +26,7 @@ use crate::client::Reply;
 use crate::config::Allocation;
 use crate::error::{Error, ErrorKind};
 use crate::index::Located;
+use crate::landing::Tail;
 use crate::pools::{Company, Offer, PoolId};
 use crate::state::State;
 use crate::store::Inner;
@@ -40,7 +41,7 @@ const TRIES_MAX: u32 = 8;
 #[derive(Default)]
 pub(crate) struct OpenChunk {
     /// Bytes, counting appends without an answer.
-    pub(crate) tail: u32,
+    pub(crate) end: u32,
     /// Blocks its records take, counting those without an answer at their largest.
     pub(crate) footprint: u32,
     /// Where its records go.
@@ -53,9 +54,15 @@ pub(crate) struct OpenChunk {
     pub(crate) pool: Option<PoolId>,
     /// The chunk of the pool that was created before it, and may be gone by now.
     pub(crate) before: Option<Handle>,
-    /// Appends in that zone's queue or write.
+    /// Appends and moves in that zone's queue or write.
     pub(crate) inflight: u32,
-    /// Appends that have no zone yet.
+    /// Where the last of what was sent to that zone ends.
+    pub(crate) sent_to: u32,
+    /// Appends that land or wait to.
+    pub(crate) landing: u32,
+    /// What has landed and is not in the index.
+    pub(crate) tail: Tail,
+    /// Appends and moves that have no zone yet.
     pub(crate) queue: VecDeque<Pending>,
     /// Whether it is in a queue of starved chunks.
     pub(crate) starved: bool,
@@ -74,13 +81,13 @@ pub(crate) struct OpenChunk {
 impl OpenChunk {
     /// A chunk that goes on at `size`.
     pub(crate) fn at(size: u32, footprint: u32, pool: PoolId, before: Option<Handle>) -> Self {
-        Self { tail: size, footprint, pool: Some(pool), before, expected: u32::MAX, ..Self::default() }
+        Self { end: size, footprint, pool: Some(pool), before, expected: u32::MAX, ..Self::default() }
     }
 
     /// Blocks that it will likely take from now on, of `limit` that it may take in all; at least `need`.
     fn expected(&self, limit: u32, need: u32) -> u32 {
         let waiting: u32 = self.queue.iter().map(|pending| pending.blocks).sum();
-        let durable = self.footprint - waiting;
+        let durable = self.footprint.saturating_sub(waiting);
         let expected = if self.expected > durable { self.expected.min(limit) } else { limit };
         expected.saturating_sub(durable).max(need)
     }
@@ -91,35 +98,59 @@ impl OpenChunk {
     }
 
     pub(crate) fn is_drained(&self) -> bool {
-        self.inflight == 0 && self.queue.is_empty()
+        self.inflight == 0 && self.landing == 0 && self.queue.is_empty()
+    }
+
+    /// Whether its next append was tried so often that there is no point in going on.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.queue.front().is_some_and(|front| front.tries >= TRIES_MAX)
+    }
+
+    /// Whether its tail can be put in front of what waits.
+    pub(crate) fn can_move(&self) -> bool {
+        self.queue.front().is_none_or(|front| !front.moved && front.tries == 0)
     }
 }
 
 /// A caller that waits for bytes up to `end`.
-struct Waiter {
+pub(crate) struct Waiter {
     end: u32,
     began: Instant,
     reply: Reply<u64>,
 }
 
-/// An append without an answer, or several that are one record (APP-4).
+/// An append without an answer, or several that are one record (APP-4); or landed bytes on their way to the chunk's zone.
 pub(crate) struct Pending {
-    handle: Handle,
-    offset: u32,
-    length: u32,
+    pub(crate) handle: Handle,
+    pub(crate) offset: u32,
+    pub(crate) length: u32,
     /// Blocks of its record.
-    blocks: u32,
-    data: Vec<Bytes>,
-    waiters: Vec<Waiter>,
+    pub(crate) blocks: u32,
+    pub(crate) data: Vec<Bytes>,
+    pub(crate) waiters: Vec<Waiter>,
     /// Zones it failed in. Once above zero it is joined with nothing.
-    tries: u32,
+    pub(crate) tries: u32,
+    /// It has landed, and is durable there. It is joined with nothing.
+    pub(crate) moved: bool,
 }
 
 impl Pending {
+    /// Whether `next` can make one record with it, of up to `most` bytes.
+    pub(crate) fn joins(&self, next: &Self, most: usize) -> bool {
+        let free = |pending: &Self| pending.tries == 0 && !pending.moved;
+        let follows = next.handle == self.handle && next.offset == self.offset + self.length;
+        free(self) && free(next) && follows && (self.length + next.length) as usize <= most
+    }
+
+    /// Blocks of the record of both.
+    pub(crate) fn blocks_with(&self, next: &Self) -> u32 {
+        sliced_record_blocks(u64::from(self.length) + u64::from(next.length)).0 as u32
+    }
+
     /// Takes in the append that follows, to make one record of both.
-    fn join(&mut self, next: Self) {
+    pub(crate) fn join(&mut self, next: Self) {
+        self.blocks = self.blocks_with(&next);
         self.length += next.length;
-        self.blocks = sliced_record_blocks(u64::from(self.length)).0 as u32;
         self.data.extend(next.data);
         self.waiters.extend(next.waiters);
     }
@@ -169,16 +200,16 @@ impl ZoneWriter {
 }
 
 /// A record on its way to the drive.
-struct Framed {
-    located: Located,
-    pending: Pending,
+pub(crate) struct Framed {
+    pub(crate) located: Located,
+    pub(crate) pending: Pending,
 }
 
 /// One device write.
-struct Batch {
-    start: u32,
-    pieces: Vec<Bytes>,
-    records: Vec<Framed>,
+pub(crate) struct Batch {
+    pub(crate) start: u32,
+    pub(crate) pieces: Vec<Bytes>,
+    pub(crate) records: Vec<Framed>,
 }
 
 impl Inner {
@@ -218,7 +249,7 @@ impl Inner {
             }
             return error(ErrorKind::Sealed, "the chunk is sealed; append to another one".to_owned());
         };
-        let tail = u64::from(open.tail);
+        let tail = u64::from(open.end);
         if offset != tail {
             return error(
                 ErrorKind::WrongOffset { size: tail },
@@ -234,7 +265,7 @@ impl Inner {
         if open.footprint + blocks > self.chunk_limit(stream) || tail + length > u64::from(u32::MAX) {
             return error(ErrorKind::ChunkFull, "the chunk has reached its size limit; seal it".to_owned());
         }
-        open.tail += length as u32;
+        open.end += length as u32;
         open.footprint += blocks;
         let pending = Pending {
             handle,
@@ -244,13 +275,14 @@ impl Inner {
             data,
             waiters: Vec::new(),
             tries: 0,
+            moved: false,
         };
         Ok((handle, pending))
     }
 
     /// Moves a chunk's waiting appends to a zone, as far as there is room (APP-2), and has the keeper find one where
     /// there is none.
-    fn place(self: &Rc<Self>, state: &mut State, handle: Handle) {
+    pub(crate) fn place(self: &Rc<Self>, state: &mut State, handle: Handle) {
         if self.try_place(state, handle) == Placed::Starved {
             self.keeper.notify_one();
         }
@@ -261,6 +293,17 @@ impl Inner {
         let pool = state.pools.of(stream);
         let limit = self.chunk_limit(stream);
         loop {
+            if self.try_land(state, handle) {
+                continue;
+            }
+            let Some(open) = state.open.get(&handle) else { return Placed::Done };
+            if open.queue.front().is_some_and(|front| !front.moved) {
+                if open.landing > 0 {
+                    // Behind what lands (LAND-2).
+                    return Placed::Done;
+                }
+                self.push_moves(state, handle);
+            }
             let before = state.open.get(&handle).and_then(|open| state.open.get(&open.before?)?.zone);
             let State { open, writers, pools, zones, starved, .. } = state;
             let Some(open) = open.get_mut(&handle) else { return Placed::Done };
@@ -270,6 +313,7 @@ impl Inner {
                 if let Some(writer) = writer.filter(|writer| writer.room() >= front.blocks) {
                     if let Some(pending) = open.queue.pop_front() {
                         open.inflight += 1;
+                        open.sent_to = pending.offset + pending.length;
                         writer.enqueue(pending);
                     }
                     if !writer.writing {
@@ -385,6 +429,9 @@ impl Inner {
     async fn turn(self: Rc<Self>, zone: ZoneId) {
         // Appends that come in the same moment come along.
         self.rt.yield_now().await;
+        if let Some(landing) = &mut self.state.borrow_mut().landing {
+            landing.note_other_write();
+        }
         if let Some(batch) = self.next_batch(zone) {
             let at = self.geometry.start_of(zone) + shingle_base::Blocks(u64::from(batch.start));
             match self.flush.write(at, batch.pieces).await {
@@ -424,13 +471,7 @@ impl Inner {
         let mut bytes = 0;
         while let Some(mut pending) = writer.queue.pop_front() {
             writer.reserved -= pending.blocks;
-            while pending.tries == 0
-                && let Some(next) = writer.queue.front()
-                && next.tries == 0
-                && next.handle == pending.handle
-                && (pending.length + next.length) as usize <= self.options.record_max
-                && let Some(next) = writer.queue.pop_front()
-            {
+            while let Some(next) = writer.queue.pop_front_if(|next| pending.joins(next, self.options.record_max)) {
                 writer.reserved -= next.blocks;
                 let apart = pending.blocks + next.blocks;
                 pending.join(next);
@@ -450,7 +491,11 @@ impl Inner {
             let written = located.blocks().bytes();
             bytes += written as usize;
             counters.written_bytes += written;
-            counters.appended_bytes += u64::from(length);
+            if pending.moved {
+                counters.moved_bytes += written;
+            } else {
+                counters.appended_bytes += u64::from(length);
+            }
             batch.pieces.extend(pieces);
             batch.records.push(Framed { located, pending });
             if bytes >= self.options.batch_max {
@@ -477,11 +522,11 @@ impl Inner {
             if let Some(open) = state.open.get_mut(&handle) {
                 open.inflight -= 1;
             }
-            for waiter in pending.waiters {
-                state.counters.appends += 1;
-                self.throttle.observe(now.since(waiter.began), located.length);
-                let _ = waiter.reply.send(Ok(u64::from(waiter.end)));
+            if pending.moved {
+                self.note_moved(&mut state);
             }
+            self.note_indexed(&mut state, handle);
+            self.answer_waiters(&mut state, pending.waiters, located.length, now);
             if touched.last() != Some(&handle) {
                 touched.push(handle);
             }
@@ -492,8 +537,17 @@ impl Inner {
         }
     }
 
+    /// Tells callers that their appends are durable, in a record of `length` bytes.
+    pub(crate) fn answer_waiters(&self, state: &mut State, waiters: Vec<Waiter>, length: u32, now: Instant) {
+        for waiter in waiters {
+            state.counters.appends += 1;
+            self.throttle.observe(now.since(waiter.began), length);
+            let _ = waiter.reply.send(Ok(u64::from(waiter.end)));
+        }
+    }
+
     /// Tells those who wait for a chunk's last append.
-    fn note_drained(&self, state: &mut State, handle: Handle) {
+    pub(crate) fn note_drained(&self, state: &mut State, handle: Handle) {
         if let Some(open) = state.open.get_mut(&handle)
             && open.is_drained()
         {
@@ -534,6 +588,7 @@ impl Inner {
         for pending in retries.into_iter().rev() {
             if let Some(open) = state.open.get_mut(&pending.handle) {
                 open.inflight -= 1;
+                open.sent_to = 0;
                 open.queue.push_front(pending);
             }
         }
@@ -541,8 +596,7 @@ impl Inner {
             state.stopped.get_or_insert_with(|| error.to_string());
         }
         for handle in handles {
-            let hopeless = |open: &OpenChunk| open.queue.front().is_some_and(|front| front.tries >= TRIES_MAX);
-            if gone || state.open.get(&handle).is_some_and(hopeless) {
+            if gone || state.open.get(&handle).is_some_and(OpenChunk::is_hopeless) {
                 self.fail_appends(&mut state, handle, ErrorKind::Device, &error.to_string());
             } else {
                 self.place(&mut state, handle);
@@ -554,10 +608,20 @@ impl Inner {
     /// sealed at its last durable byte, so that what it left there can never be taken for later data.
     pub(crate) fn fail_appends(self: &Rc<Self>, state: &mut State, handle: Handle, kind: ErrorKind, why: &str) {
         let Some((id, birth)) = state.chunks.get(handle).map(|chunk| (chunk.id, chunk.birth)) else { return };
+        if state.open.get(&handle).is_none_or(|open| open.queue.is_empty()) {
+            return;
+        }
+        // What was to move stays where it landed, for good unless it goes anyway.
+        let kept = state.open.get(&handle).is_some_and(|open| !open.deleting) && state.stopped.is_none();
+        if kept {
+            self.adopt(state, handle)
+        } else {
+            self.cancel_moves(state, handle)
+        }
         let Some(open) = state.open.get_mut(&handle) else { return };
         let failed = std::mem::take(&mut open.queue);
-        let Some(first) = failed.front() else { return };
-        open.tail = first.offset;
+        let Some(first) = failed.front() else { return self.note_drained(state, handle) };
+        open.end = first.offset;
         let mut tried = false;
         for pending in failed {
             tried |= pending.tries > 0;

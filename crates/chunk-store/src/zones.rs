@@ -48,6 +48,10 @@ pub(crate) struct Zone {
     pub(crate) status: ZoneStatus,
     /// The stream its records belong to; without meaning for a free zone.
     pub(crate) stream: Stream,
+    /// It takes small appends of all chunks.
+    pub(crate) landing: bool,
+    /// Records in it that live and are not in the index (LAND-3).
+    pub(crate) landed: u32,
     /// Its life: the sequence number of its head; zero before the first.
     pub(crate) epoch: u64,
     /// Blocks written or being written, head included.
@@ -71,6 +75,8 @@ impl Zone {
         Self {
             status: ZoneStatus::Free,
             stream: Stream::Data,
+            landing: false,
+            landed: 0,
             epoch: 0,
             written: 0,
             indexed_to: 0,
@@ -186,7 +192,7 @@ impl ZoneTable {
     /// A closed zone in which nothing lives is garbage.
     pub(crate) fn note_garbage(&mut self, zone: ZoneId) {
         let slot = self.get(zone);
-        if slot.status == ZoneStatus::Closed && slot.groups.is_empty() {
+        if slot.status == ZoneStatus::Closed && slot.groups.is_empty() && slot.landed == 0 {
             self.set_status(zone, ZoneStatus::Garbage);
             self.get_mut(zone).damaged = false;
         }

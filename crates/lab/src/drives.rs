@@ -1,6 +1,7 @@
 //! Modelled drives to run things on.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use shingle_base::Blocks;
 use shingle_drive_model::{Drive, Kind, Profile};
@@ -65,6 +66,7 @@ impl LabDrive {
             append_max: None,
             volatile_cache: self.profile.cache.write_cache,
             keeps_payload: false,
+            revolution: self.profile.mechanics.map(|arm| Duration::from_nanos(60_000_000_000 / u64::from(arm.rpm))),
         }
     }
 

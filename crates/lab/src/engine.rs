@@ -44,6 +44,7 @@ impl Setup {
         let paper = Options {
             placement: Placement { allocation: Allocation::RoundRobin, ..ours.placement },
             writes_max: u32::MAX,
+            landing: None,
             close_always: true,
             victims: Rc::new(Greedy),
             gc_idle_after: None,

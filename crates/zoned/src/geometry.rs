@@ -1,6 +1,7 @@
 //! The shape and limits of a device.
 
 use std::fmt;
+use std::time::Duration;
 
 use shingle_base::{Blocks, Lba, ZoneId};
 
@@ -26,6 +27,8 @@ pub struct Geometry {
     /// Whether written payload can be read back; `false` for a metadata-only memory device, which keeps record
     /// headers and drops payload.
     pub keeps_payload: bool,
+    /// The time of one turn, where the device is a disk and it is known: what passes the head now does so again then.
+    pub revolution: Option<Duration>,
 }
 
 /// A geometry no drive can have.
@@ -53,6 +56,7 @@ impl Geometry {
             append_max: None,
             volatile_cache: false,
             keeps_payload: true,
+            revolution: None,
         }
     }
 
@@ -68,6 +72,7 @@ impl Geometry {
             append_max: None,
             volatile_cache: true,
             keeps_payload: true,
+            revolution: None,
         }
     }
 

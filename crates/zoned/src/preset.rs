@@ -89,6 +89,7 @@ impl GeometrySpec {
             append_max,
             volatile_cache: self.volatile_cache,
             keeps_payload: true,
+            revolution: None,
         };
         geometry.validate()?;
         Ok(geometry)

@@ -112,7 +112,7 @@ impl Inner {
         let candidates: Vec<(Stream, Candidate)> = state
             .zones
             .iter()
-            .filter(|(_, zone)| zone.status == ZoneStatus::Closed && !zone.damaged)
+            .filter(|(_, zone)| zone.status == ZoneStatus::Closed && !zone.damaged && zone.landed == 0)
             .filter_map(|(id, zone)| {
                 let garbage = self.zone_room.saturating_sub(zone.live);
                 let waste = longest(zone.stream);

@@ -14,6 +14,8 @@ use crate::table::{Chunk, ChunkTable, Handle};
 pub(crate) struct Found {
     pub(crate) record: Located,
     pub(crate) sequence: u64,
+    /// It lies in a landing zone.
+    pub(crate) landed: bool,
 }
 
 /// Chunks while they are being put together.
@@ -141,26 +143,44 @@ fn complete(chunk: &mut Chunk, sparse: Option<Vec<Located>>, scanned: Vec<Found>
     if sparse.is_none() && scanned.is_empty() {
         return false;
     }
-    // The index's own records first, then the newest: of one range the first is taken (REC-2).
-    let mut records: Vec<(u32, u64, Located)> =
-        scanned.into_iter().map(|found| (found.record.offset, u64::MAX - found.sequence, found.record)).collect();
-    records.extend(sparse.unwrap_or_default().into_iter().map(|record| (record.offset, 0, record)));
-    records.sort_unstable_by_key(|&(offset, rank, _)| (offset, rank));
     let limit = limit.unwrap_or(u32::MAX);
-    let mut gap = false;
-    for (offset, _, record) in records {
-        let end = chunk.groups.end();
-        if record.end() > limit || offset < end {
-            continue;
-        }
-        if offset > end {
-            gap = true;
-            break;
-        }
+    // The index's own records first, then the newest, then what only landed (REC-2).
+    let mut records: Vec<((bool, u64), Located)> =
+        scanned.into_iter().map(|found| ((found.landed, u64::MAX - found.sequence), found.record)).collect();
+    records.extend(sparse.unwrap_or_default().into_iter().map(|record| ((false, 0), record)));
+    let start = chunk.groups.end();
+    records.retain(|(_, record)| record.offset >= start && record.end() <= limit);
+    let last = records.iter().map(|(_, record)| record.offset).max();
+    for record in best_cover(records, start) {
         chunk.groups.push(record);
     }
     chunk.size = chunk.groups.end();
-    gap
+    last.is_some_and(|last| last > chunk.size)
+}
+
+/// Of records that overlap, those that follow each other from `start` on and reach farthest; of those that reach as far,
+/// the one of lowest rank at each place.
+///
+/// Landed records and the larger ones that they were moved in have different ranges, and of the former some may be gone,
+/// so that a choice at one place decides how far others lead.
+fn best_cover(mut records: Vec<((bool, u64), Located)>, start: u32) -> Vec<Located> {
+    records.sort_unstable_by_key(|&(rank, record)| (std::cmp::Reverse(record.offset), rank));
+    // From the last to the first: how far each offset leads, and by which record.
+    let mut ways: BTreeMap<u32, (u32, Located)> = BTreeMap::new();
+    for (_, record) in records {
+        let reach = ways.get(&record.end()).map_or(record.end(), |&(reach, _)| reach);
+        let way = ways.entry(record.offset).or_insert((reach, record));
+        if reach > way.0 {
+            *way = (reach, record);
+        }
+    }
+    let mut cover = Vec::new();
+    let mut at = start;
+    while let Some(&(_, record)) = ways.get(&at) {
+        cover.push(record);
+        at = record.end();
+    }
+    cover
 }
 
 #[cfg(test)]
@@ -185,11 +205,11 @@ mod tests {
     fn records_of_an_earlier_chunk_of_the_same_id_do_not_count() {
         let mut loading = Loading::default();
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 10);
-        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 11 });
+        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 11, landed: false });
         loading.replay(JournalEntry::Delete { id: id() }, 12);
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 13);
-        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 11 });
-        loading.found(id(), Found { record: located(1, 2, 0, 20), sequence: 14 });
+        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 11, landed: false });
+        loading.found(id(), Found { record: located(1, 2, 0, 20), sequence: 14, landed: false });
         let (table, _) = loading.finish(&mut Vec::new());
         assert_eq!(zones(&table), [(1, 20)]);
     }
@@ -208,9 +228,9 @@ mod tests {
         };
         let mut loading = Loading::default();
         loading.load(entry, &BTreeMap::from([(ZoneId(1), 5)]), |_| true);
-        loading.found(id(), Found { record: located(3, 1, 0, 10), sequence: 20 });
-        loading.found(id(), Found { record: located(3, 2, 20, 10), sequence: 21 });
-        loading.found(id(), Found { record: located(3, 3, 10, 10), sequence: 22 });
+        loading.found(id(), Found { record: located(3, 1, 0, 10), sequence: 20, landed: false });
+        loading.found(id(), Found { record: located(3, 2, 20, 10), sequence: 21, landed: false });
+        loading.found(id(), Found { record: located(3, 3, 10, 10), sequence: 22, landed: false });
         let mut damage = Vec::new();
         let (table, _) = loading.finish(&mut damage);
         assert_eq!(zones(&table), [(3, 10), (2, 20), (3, 30)], "the index's own record of 10..20 is kept");
@@ -218,11 +238,32 @@ mod tests {
     }
 
     #[test]
+    fn moved_records_are_taken_before_what_landed_and_what_landed_goes_on_behind_them() {
+        let mut loading = Loading::default();
+        loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
+        let landed = |block, offset, length| Found {
+            record: located(9, block, offset, length),
+            sequence: u64::from(block),
+            landed: true,
+        };
+        // Of 0..30 the second piece is gone with its zone; 30..50 has not moved yet; 10..40 is of no use.
+        for found in [landed(50, 0, 10), landed(52, 20, 10), landed(53, 30, 5), landed(54, 35, 15)] {
+            loading.found(id(), found);
+        }
+        loading.found(id(), Found { record: located(2, 1, 0, 30), sequence: 40, landed: false });
+        loading.found(id(), Found { record: located(3, 1, 10, 30), sequence: 90, landed: false });
+        let mut damage = Vec::new();
+        let (table, broken) = loading.finish(&mut damage);
+        assert_eq!(zones(&table), [(2, 30), (9, 50)]);
+        assert!(broken.is_empty() && damage.is_empty());
+    }
+
+    #[test]
     fn a_gap_ends_a_chunk_and_is_reported() {
         let mut loading = Loading::default();
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
-        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 2 });
-        loading.found(id(), Found { record: located(1, 3, 20, 10), sequence: 4 });
+        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 2, landed: false });
+        loading.found(id(), Found { record: located(1, 3, 20, 10), sequence: 4, landed: false });
         let mut damage = Vec::new();
         let (table, broken) = loading.finish(&mut damage);
         assert_eq!(zones(&table), [(1, 10)]);
@@ -233,8 +274,8 @@ mod tests {
     fn what_lies_past_a_seal_is_not_part_of_the_chunk() {
         let mut loading = Loading::default();
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
-        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 2 });
-        loading.found(id(), Found { record: located(1, 2, 10, 10), sequence: 3 });
+        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 2, landed: false });
+        loading.found(id(), Found { record: located(1, 2, 10, 10), sequence: 3, landed: false });
         loading.replay(JournalEntry::Seal { id: id(), size: 10 }, 4);
         let mut damage = Vec::new();
         let (table, broken) = loading.finish(&mut damage);

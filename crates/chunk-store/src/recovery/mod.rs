@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! - REC-1: a record counts only if its zone's life is the present one, its chunk exists and was created before it.
-//! - REC-2: of several records of one range any will do (APP-4, GC-2); the one the index had is kept, else the newest.
+//! - REC-2: of several records of one range any will do (APP-4, GC-2); the one the index had is kept, else the newest, one
+//!   that has only landed last. Of records of different ranges those are taken that reach farthest.
 //! - REC-3: a chunk is recovered up to its first missing byte. A sealed chunk, or one with records past a missing byte,
 //!   has lost data: it is reported, and never appended to again.
 
@@ -31,6 +32,7 @@ use crate::config::{FormatOptions, Options};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry};
 use crate::gc::{Lifetimes, slot};
+use crate::landing::LandingLog;
 use crate::layout::Layout;
 use crate::pools::Pools;
 use crate::read::read_error;
@@ -149,6 +151,9 @@ impl Inner {
             }
         }
         self.rt.spawn(self.clone().keep_zones());
+        if self.state.borrow().landing.is_some() {
+            self.rt.spawn(self.clone().move_tails());
+        }
         if self.options.background {
             self.rt.spawn(self.clone().gc_task());
             self.rt.spawn(self.clone().checkpoint_task());
@@ -316,7 +321,9 @@ fn build(
 ) -> State {
     let capacity = geometry.zone_capacity;
     let mut zones = ZoneTable::new(layout.data_zones.start, layout.data_zones.len() as u32);
-    let mut pools = Pools::new(options.placement, options.pools, geometry, layout.data_zones.len() as u32);
+    let landing_zones = options.landing.map_or(0, |landing| landing.zones);
+    let mut pools =
+        Pools::new(options.placement, options.pools, landing_zones, geometry, layout.data_zones.len() as u32);
     let mut open = BTreeMap::new();
     let mut records = 0;
     let mut longest = [0; 3];
@@ -343,8 +350,10 @@ fn build(
         let mut status = zone.status;
         let slot = zones.get_mut(zone.zone);
         (slot.stream, slot.epoch, slot.last_write) = (zone.stream, zone.epoch, zone.last_write);
+        slot.landing = zone.landing;
         (slot.written, slot.indexed_to) = (zone.written, zone.indexed_to);
-        if zone.reusable {
+        // A landing zone goes on as any other that is closed: its records are in the index now.
+        if zone.reusable && !zone.landing {
             let pool = pools.of(zone.stream);
             if pools.stream(pool) == zone.stream && pools.missing(pool) > 0 {
                 pools.add(pool, zone.zone);
@@ -370,6 +379,7 @@ fn build(
     State {
         chunks,
         zones,
+        landing: LandingLog::new(options.landing, geometry, pools.landing),
         pools,
         open,
         turns: Turns::new(options.writes_max),

@@ -7,7 +7,7 @@ use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_record::{DataInfo, ZoneScanner, read_zone_head};
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZoneState, ZonedDevice};
 
-use crate::format::{RecordKind, ZoneEntry, stream_of_kind};
+use crate::format::{RecordKind, ZoneEntry, zone_use};
 use crate::index::Located;
 use crate::recovery::chunks::{Found, Loading};
 use crate::recovery::report::{Damage, RecoveryReport};
@@ -20,6 +20,7 @@ pub(crate) struct FoundZone {
     pub(crate) zone: ZoneId,
     pub(crate) status: ZoneStatus,
     pub(crate) stream: Stream,
+    pub(crate) landing: bool,
     pub(crate) epoch: u64,
     pub(crate) written: u32,
     pub(crate) indexed_to: u32,
@@ -59,6 +60,7 @@ impl ScanContext<'_> {
             zone,
             status: ZoneStatus::Garbage,
             stream: known.map_or(Stream::Data, |entry| entry.stream),
+            landing: known.is_some_and(|entry| entry.landing),
             epoch: entry.map_or(0, |entry| entry.epoch).max(ended),
             written: info.written.0 as u32,
             indexed_to: known.map_or(0, |entry| entry.indexed_to),
@@ -107,11 +109,11 @@ impl ScanContext<'_> {
             Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
             Err(_) => None,
         };
-        let stream = head.and_then(|head| stream_of_kind(head.kind));
-        let from = match (head, stream, known) {
-            (Some(head), Some(stream), known) if head.epoch > ended => {
+        let what = head.and_then(|head| zone_use(head.kind));
+        let from = match (head, what, known) {
+            (Some(head), Some((stream, landing)), known) if head.epoch > ended => {
                 let same = known.filter(|entry| entry.epoch == head.epoch);
-                (found.epoch, found.stream) = (head.epoch, stream);
+                (found.epoch, found.stream, found.landing) = (head.epoch, stream, landing);
                 same.map_or(1, |entry| entry.indexed_to.max(1))
             }
             // The head went bad, but the checkpoint knows the zone.
@@ -154,7 +156,8 @@ impl ScanContext<'_> {
                     if intact {
                         let record = Located { zone, block, offset: info.offset, length: header.length };
                         if record.offset.checked_add(record.length).is_some() && record.length > 0 {
-                            loading.found(info.chunk, Found { record, sequence: header.sequence });
+                            loading
+                                .found(info.chunk, Found { record, sequence: header.sequence, landed: found.landing });
                         }
                         found.indexed_to = block + header.blocks().0 as u32;
                     } else {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, StoreId};
 use shingle_chunk_store::{
-    Allocation, ChunkStore, CostBenefit, ErrorKind, FormatOptions, Greedy, Options, Placement, PoolSizes,
+    Allocation, ChunkStore, CostBenefit, ErrorKind, FormatOptions, Greedy, Landing, Options, Placement, PoolSizes,
     RecoveryReport, Stream,
 };
 use shingle_runtime::Runtime;
@@ -51,11 +51,13 @@ pub fn content(key: u64, from: u64, length: u64) -> Vec<u8> {
 /// A small drive: the seed decides its shape.
 pub fn geometry(random: &mut Random) -> Geometry {
     let zones = 24 + random.below(16) as u32;
-    match random.below(3) {
+    let geometry = match random.below(3) {
         0 => Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), zones, random.below(3) as u32, 12) },
         1 => Geometry::zns(Blocks(64), Blocks(40 + random.below(24)), zones, 10, 12),
         _ => Geometry::hm_smr(Blocks(48), zones, 0, 9 + random.below(8) as u32),
-    }
+    };
+    let revolution = random.chance(0.5).then(|| Duration::from_micros(50 + random.below(2000)));
+    Geometry { revolution, ..geometry }
 }
 
 /// Options of a small store: the seed decides the placement.
@@ -79,6 +81,13 @@ pub fn options(random: &mut Random) -> Options {
         checkpoint_every: Duration::from_millis(50),
         ..Options::default()
     };
+    options.landing = random.chance(0.7).then(|| Landing {
+        append_max: [100, 5000, 20_000][random.below(3) as usize],
+        budget: [0, 20_000, 200_000][random.below(3) as usize],
+        zones: 1 + random.below(3) as u32,
+        idle: Duration::from_millis(1 + random.below(30)),
+        everywhere: true,
+    });
     match random.below(3) {
         0 => options.victims = Rc::new(CostBenefit),
         1 => options.victims = Rc::new(Greedy),

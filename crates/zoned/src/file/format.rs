@@ -115,7 +115,7 @@ impl Header {
     /// The header of a drive of this shape.
     pub(crate) fn new(geometry: &Geometry) -> Self {
         let table = u64::from(geometry.zone_count) * ENTRY_SIZE as u64;
-        let geometry = Geometry { volatile_cache: true, keeps_payload: true, ..geometry.clone() };
+        let geometry = Geometry { volatile_cache: true, keeps_payload: true, revolution: None, ..geometry.clone() };
         Self { geometry, data_at: TABLE_AT + Blocks::holding(table).bytes() }
     }
 
@@ -161,6 +161,7 @@ impl Header {
             append_max: Some(Blocks(raw.append_max.get())).filter(|&limit| limit != Blocks::ZERO),
             volatile_cache: true,
             keeps_payload: true,
+            revolution: None,
         };
         let header = Self::new(&geometry);
         if geometry.validate().is_err() || raw.data_at.get() != header.data_at {

@@ -1,0 +1,276 @@
+//! Landing: from a chunk's queue to a durable record in a landing zone.
+//!
+//! One write is under way at a time, so that what comes meanwhile joins the next (a group commit), and so that on a disk
+//! the next write can be sent where the head is about to be.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use shingle_base::{Blocks, ZoneId};
+use shingle_record::Place;
+use shingle_runtime::Instant;
+use shingle_zoned::{DeviceError, DeviceErrorKind};
+
+use crate::error::ErrorKind;
+use crate::index::Located;
+use crate::landing::LandingLog;
+use crate::landing::phases::{Choice, Origin};
+use crate::landing::tail::Piece;
+use crate::state::State;
+use crate::store::Inner;
+use crate::table::Handle;
+use crate::writer::{Batch, Framed, Pending};
+use crate::zones::ZoneStatus;
+
+/// A chosen landing zone, and what goes there.
+struct LandingBatch {
+    zone: ZoneId,
+    choice: Choice,
+    batch: Batch,
+}
+
+impl Inner {
+    /// Lets the first append in a chunk's queue land, if it may (LAND-1). Returns whether it does.
+    pub(crate) fn try_land(self: &Rc<Self>, state: &mut State, handle: Handle) -> bool {
+        let State { open, chunks, landing: Some(landing), stopped: None, .. } = state else { return false };
+        let (Some(open), Some(chunk)) = (open.get_mut(&handle), chunks.get(handle)) else { return false };
+        let ending = open.sealing || open.deleting || landing.suspended;
+        // What was sent to the chunk's own zone has to be durable first.
+        let behind = open.sent_to > chunk.size;
+        let Some(front) = open.queue.front() else { return false };
+        if ending || behind || front.moved || front.length > landing.config.append_max {
+            return false;
+        }
+        if !landing.zones.fits(front.blocks) {
+            if !std::mem::replace(&mut landing.wanted, true) {
+                self.keeper.notify_one();
+            }
+            return false;
+        }
+        landing.queue.extend(open.queue.pop_front());
+        open.landing += 1;
+        self.land(state);
+        true
+    }
+
+    /// Begins to write what waits to land, unless a write is under way or must not begin.
+    pub(crate) fn land(self: &Rc<Self>, state: &mut State) {
+        let Some(landing) = &mut state.landing else { return };
+        if !landing.writing && landing.may_write() {
+            landing.writing = true;
+            self.rt.spawn_detached(self.clone().landing_writes());
+        }
+    }
+
+    /// Writes until nothing waits.
+    async fn landing_writes(self: Rc<Self>) {
+        loop {
+            // Appends that come in the same moment come along.
+            self.rt.yield_now().await;
+            let Some(LandingBatch { zone, choice, batch }) = self.landing_batch() else { return };
+            let at = self.geometry.start_of(zone) + Blocks(u64::from(batch.start));
+            match self.flush.write(at, batch.pieces).await {
+                Ok(()) => self.landed(zone, choice, batch.records),
+                Err(error) => self.landing_failed(zone, batch.records, &error).await,
+            }
+        }
+    }
+
+    /// Chooses a zone and frames what waits for it. Where there is nothing to write, the writing is over.
+    fn landing_batch(self: &Rc<Self>) -> Option<LandingBatch> {
+        let now = self.rt.now();
+        let mut state = self.state.borrow_mut();
+        loop {
+            let landing = state.landing.as_mut()?;
+            if !landing.may_write() {
+                landing.writing = false;
+                self.mover.notify_one();
+                return None;
+            }
+            let need = landing.queue.front().map_or(0, |front| front.blocks);
+            if landing.zones.fits(need) {
+                break;
+            }
+            let waiting = landing.queue.drain(..).collect();
+            for handle in self.unland(&mut state, waiting) {
+                self.place(&mut state, handle);
+            }
+        }
+        let State { landing: Some(landing), zones, chunks, open, counters, .. } = &mut *state else { return None };
+        let need = landing.queue.front().map_or(0, |front| front.blocks);
+        let fitting: Vec<_> = landing.zones.open.iter().filter(|zone| zone.room() >= need).copied().collect();
+        let last: Vec<Option<Instant>> = fitting.iter().map(|zone| zone.last).collect();
+        let choice = landing.phases.choose(now, landing.from, &last)?;
+        let chosen = fitting.get(choice.at)?.zone;
+        landing.from = Origin::Near;
+        let target = landing.zones.open.iter_mut().find(|open| open.zone == chosen)?;
+        let zone = target.zone;
+        let mut batch = Batch { start: target.next, pieces: Vec::new(), records: Vec::new() };
+        let mut bytes = 0;
+        while bytes < self.options.batch_max
+            && let Some(mut pending) = landing.queue.pop_front_if(|front| front.blocks <= target.room())
+        {
+            let most = self.options.record_max;
+            while let Some(next) = landing
+                .queue
+                .pop_front_if(|next| pending.joins(next, most) && pending.blocks_with(next) <= target.room())
+            {
+                let apart = pending.blocks + next.blocks;
+                pending.join(next);
+                if let Some(open) = open.get_mut(&pending.handle) {
+                    open.landing -= 1;
+                    open.footprint -= apart - pending.blocks;
+                }
+            }
+            let (handle, offset, length) = (pending.handle, pending.offset, pending.length);
+            let Some(chunk) = chunks.get(handle) else { continue };
+            let located = Located { zone, block: target.next, offset, length };
+            let place = Place { store: self.store, epoch: zones.get(zone).epoch, zone, block: target.next };
+            let sequence = self.sequence.next();
+            batch.pieces.extend(self.frame_data(&place, sequence, chunk.id, offset, &pending.data));
+            zones.get_mut(zone).last_write = sequence;
+            target.next += located.blocks().0 as u32;
+            let written = located.blocks().bytes();
+            bytes += written as usize;
+            counters.written_bytes += written;
+            counters.landed_bytes += written;
+            counters.appended_bytes += u64::from(length);
+            batch.records.push(Framed { located, pending });
+        }
+        counters.writes += 1;
+        let slot = zones.get_mut(zone);
+        slot.written = target.next;
+        zones.set_status(zone, ZoneStatus::Activated);
+        Some(LandingBatch { zone, choice, batch })
+    }
+
+    /// Takes durable records into their chunks' tails and answers their callers.
+    fn landed(self: &Rc<Self>, zone: ZoneId, choice: Choice, records: Vec<Framed>) {
+        let now = self.rt.now();
+        let mut state = self.state.borrow_mut();
+        let mut touched = Vec::new();
+        for Framed { located, pending } in records {
+            let State { landing: Some(landing), zones, chunks, open, .. } = &mut *state else { return };
+            let Pending { handle, blocks, data, waiters, .. } = pending;
+            // Neither can be gone: a delete waits for what is under way.
+            let (Some(open), Some(chunk)) = (open.get_mut(&handle), chunks.get_mut(handle)) else { continue };
+            open.landing -= 1;
+            chunk.size = located.end();
+            landing.zones.landed(zone, located.block, blocks);
+            landing.bytes += u64::from(located.length);
+            let slot = zones.get_mut(zone);
+            (slot.landed, slot.live) = (slot.landed + 1, slot.live + blocks);
+            open.tail.push(Piece { located, footprint: blocks, data: self.keep(data) });
+            self.answer_waiters(&mut state, waiters, located.length, now);
+            if touched.last() != Some(&handle) {
+                touched.push(handle);
+            }
+        }
+        if let Some(landing) = &mut state.landing {
+            landing.phases.learn(choice, now);
+            landing.last = now;
+            if let Some(open) = landing.zones.open.iter_mut().find(|open| open.zone == zone) {
+                open.last = Some(now);
+            }
+            if landing.over_budget() {
+                self.mover.notify_one();
+            }
+        }
+        self.close_if_spent(&mut state, zone);
+        for handle in touched {
+            self.place(&mut state, handle);
+            self.note_drained(&mut state, handle);
+        }
+    }
+
+    /// An append's bytes for keeping: its own copy, for what a caller passes may be a small part of a large buffer.
+    fn keep(&self, data: Vec<Bytes>) -> Vec<Bytes> {
+        if self.hollow() {
+            return data;
+        }
+        let mut kept = BytesMut::with_capacity(data.iter().map(Bytes::len).sum());
+        data.iter().for_each(|piece| kept.extend_from_slice(piece));
+        vec![kept.freeze()]
+    }
+
+    /// Takes a landing zone out of service that has no room for the longest of what lands.
+    fn close_if_spent(&self, state: &mut State, zone: ZoneId) {
+        let spent = state.landing.as_ref().is_some_and(|landing| {
+            let longest = shingle_record::sliced_record_blocks(u64::from(landing.config.append_max)).0;
+            let least = longest.min(u64::from(self.zone_room / 16)) as u32;
+            landing.zones.open.iter().any(|open| open.zone == zone && open.room() < least.max(2))
+        });
+        if spent {
+            self.close_landing_zone(state, zone, ZoneStatus::Closed);
+        }
+    }
+
+    /// Takes a landing zone out of service for good.
+    pub(crate) fn close_landing_zone(&self, state: &mut State, zone: ZoneId, status: ZoneStatus) {
+        if let Some(landing) = &mut state.landing {
+            landing.zones.close(zone);
+        }
+        state.zones.set_status(zone, status);
+        state.zones.note_garbage(zone);
+        state.releasing.push(zone);
+        self.keeper.notify_one();
+    }
+
+    /// A write to a landing zone failed: the zone takes no more, and what was on its way is tried elsewhere (APP-4).
+    async fn landing_failed(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>, error: &Arc<DeviceError>) {
+        tracing::warn!(zone = zone.0, %error, "a write failed; its landing zone is closed and the data goes elsewhere");
+        let gone = matches!(error.kind, DeviceErrorKind::Gone);
+        let status = if gone { ZoneStatus::Closed } else { self.status_after_error(zone).await };
+        let mut state = self.state.borrow_mut();
+        state.counters.write_errors += 1;
+        self.close_landing_zone(&mut state, zone, status);
+        let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
+        retries.iter_mut().for_each(|pending| pending.tries += 1);
+        retries.extend(state.landing.iter_mut().flat_map(|landing| landing.queue.drain(..)));
+        let handles = self.unland(&mut state, retries);
+        if gone {
+            state.stopped.get_or_insert_with(|| error.to_string());
+        }
+        for handle in handles {
+            if gone || state.open.get(&handle).is_some_and(crate::writer::OpenChunk::is_hopeless) {
+                self.fail_appends(&mut state, handle, ErrorKind::Device, &error.to_string());
+            } else {
+                self.place(&mut state, handle);
+            }
+        }
+    }
+
+    /// Puts appends that were to land back at the front of their chunks' queues. Returns the chunks.
+    pub(crate) fn unland(&self, state: &mut State, appends: Vec<Pending>) -> Vec<Handle> {
+        let mut handles: Vec<Handle> = appends.iter().map(|pending| pending.handle).collect();
+        handles.sort_unstable();
+        handles.dedup();
+        for pending in appends.into_iter().rev() {
+            if let Some(open) = state.open.get_mut(&pending.handle) {
+                open.landing -= 1;
+                open.queue.push_front(pending);
+            }
+        }
+        handles
+    }
+
+    /// Puts everything that waits to land back into its chunks' queues. Returns the chunks.
+    pub(crate) fn unland_all(&self, state: &mut State) -> Vec<Handle> {
+        let waiting = state.landing.iter_mut().flat_map(|landing| landing.queue.drain(..)).collect();
+        self.unland(state, waiting)
+    }
+}
+
+impl LandingLog {
+    /// Whether a write could begin now.
+    fn may_write(&self) -> bool {
+        // Memory is bounded: the mover has to come along.
+        !self.paused && !self.queue.is_empty() && self.bytes <= self.config.budget.saturating_mul(2)
+    }
+
+    /// Whether the mover has work.
+    pub(crate) fn over_budget(&self) -> bool {
+        self.bytes > self.config.budget
+    }
+}

@@ -1,0 +1,161 @@
+//! Which landing zone comes by the head soonest. (Track-based logging: Chiueh and Huang, 2002.)
+//!
+//! Where the write cache is off, a write completes at the moment its last block has passed the head. So the time of
+//! that moment, modulo the revolution, is the angle at which the zone goes on; and all zones of a disk turn together. A
+//! write that follows at once into the same zone has just missed its place and waits a whole turn; one into a zone whose
+//! place is some milliseconds ahead, enough to get to its track, waits next to nothing.
+//!
+//! How long the way takes is not known but learned: a write that waited a turn more than expected came too late, and the
+//! lead is made longer; each one that came in time makes it a little shorter.
+
+use shingle_runtime::Instant;
+
+/// Where the head was before a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// In a landing zone: they lie together.
+    Near,
+    /// Anywhere.
+    Far,
+}
+
+/// How much longer a lead is made by a write that came too late; and, so many times smaller, how much shorter by one
+/// that did not.
+const STEP_NANOS: u64 = 128_000;
+const STEP_BACK: u64 = 128;
+
+/// How much a nanosecond of crowding counts beside one of waiting.
+const CROWDING: u64 = 8;
+
+/// Times and angles of landing zones.
+#[derive(Clone, Debug)]
+pub(crate) struct Phases {
+    /// Nanoseconds of a turn; zero where nothing turns.
+    revolution: u64,
+    /// How far ahead of the head a place must be to be reached in time.
+    leads: [u64; 2],
+    /// Goes round where no phase is known.
+    next: usize,
+}
+
+/// A chosen zone, and when its place comes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// Its place among those to choose from.
+    pub(crate) at: usize,
+    from: Origin,
+    /// When its place comes by, in nanoseconds of the clock.
+    expected: Option<u64>,
+}
+
+impl Phases {
+    /// For a disk of this revolution, in nanoseconds; zero for what does not turn.
+    pub(crate) fn new(revolution: u64) -> Self {
+        // A short seek and settling take 1 to 2 ms of a turn of 8.3.
+        Self { revolution, leads: [revolution / 5, revolution / 3], next: 0 }
+    }
+
+    /// The zone to write to, of those with these `last` ends of writes; `None` if there are none.
+    pub(crate) fn choose(&mut self, now: Instant, from: Origin, last: &[Option<Instant>]) -> Option<Choice> {
+        if last.is_empty() {
+            return None;
+        }
+        let lead = self.leads[from as usize];
+        let wait = |last: Instant| {
+            let reached = now.nanos + lead;
+            let turned = (last.nanos % self.revolution + self.revolution - reached % self.revolution) % self.revolution;
+            reached + turned
+        };
+        // A zone whose angle is not known yet is tried first: then it is.
+        let unknown = last.iter().position(Option::is_none);
+        if self.revolution == 0 || unknown.is_some() {
+            self.next = (self.next + 1) % last.len();
+            let at = if self.revolution == 0 { self.next } else { unknown.unwrap_or(0) };
+            return Some(Choice { at, from, expected: None });
+        }
+        let angles: Vec<u64> = last.iter().flatten().map(|last| last.nanos % self.revolution).collect();
+        let share = self.revolution / last.len() as u64;
+        // A write moves its zone on towards the next one ahead. Were the soonest always chosen, zones would bunch up, for
+        // of two that are close together only the one behind is ever in time; so it counts against a zone to have little
+        // way to go.
+        let crowding = |angle: u64| {
+            let ahead = angles.iter().map(|other| (other + self.revolution - angle) % self.revolution);
+            let gap = ahead.filter(|&gap| gap > 0).min().unwrap_or(self.revolution);
+            share.saturating_sub(gap) * CROWDING
+        };
+        let times = last.iter().enumerate().filter_map(|(at, last)| {
+            let expected = wait((*last)?);
+            Some((expected + crowding(expected % self.revolution), expected, at))
+        });
+        let (_, expected, at) = times.min()?;
+        Some(Choice { at, from, expected: Some(expected) })
+    }
+
+    /// Takes in when the write to a chosen zone ended.
+    pub(crate) fn learn(&mut self, choice: Choice, ended: Instant) {
+        let Some(expected) = choice.expected else { return };
+        let lead = &mut self.leads[choice.from as usize];
+        // A landing write is shorter than a turn; a longer one teaches nothing.
+        let late = ended.nanos.saturating_sub(expected) / self.revolution.max(1);
+        if late == 1 {
+            *lead = (*lead + STEP_NANOS).min(self.revolution * 3 / 4);
+        } else if late == 0 {
+            *lead = lead.saturating_sub(STEP_NANOS / STEP_BACK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: u64 = 8_333_333;
+
+    fn at(nanos: u64) -> Option<Instant> {
+        Some(Instant { nanos })
+    }
+
+    #[test]
+    fn the_zone_that_comes_by_soonest_behind_the_lead_is_chosen() {
+        let mut phases = Phases::new(TURN);
+        let now = Instant { nanos: 100 * TURN };
+        // The lead is a fifth of a turn at first: what comes by sooner is too soon.
+        let last = [at(3 * TURN + TURN / 10), at(5 * TURN + TURN / 2), at(7 * TURN + TURN / 4), at(TURN - 1)];
+        assert_eq!(phases.choose(now, Origin::Near, &last).unwrap().at, 2);
+        assert_eq!(phases.choose(now, Origin::Far, &last).unwrap().at, 1, "from afar it takes longer");
+        assert_eq!(phases.choose(now, Origin::Near, &[at(0), None]).unwrap().at, 1, "an unknown angle is found out");
+        assert_eq!(phases.choose(now, Origin::Near, &[]), None);
+    }
+
+    #[test]
+    fn where_nothing_turns_zones_take_turns() {
+        let mut phases = Phases::new(0);
+        let last = [at(1), None, at(2)];
+        let chosen: Vec<usize> =
+            (0..4).map(|_| phases.choose(Instant { nanos: 5 }, Origin::Near, &last).unwrap().at).collect();
+        assert_eq!(chosen, [1, 2, 0, 1]);
+    }
+
+    /// A disk on which every way takes `way`, and 16 zones on it: writes of 0.3 ms come to nearly way and write alone.
+    #[test]
+    fn the_lead_is_learned_from_the_disk() {
+        for way in [400_000, 1_300_000, 3_000_000] {
+            let mut phases = Phases::new(TURN);
+            let mut zones: Vec<Option<Instant>> = (0..16).map(|zone| at(zone * TURN / 16)).collect();
+            let (mut now, mut waited) = (TURN * 50, 0);
+            for round in 0..4000 {
+                let choice = phases.choose(Instant { nanos: now }, Origin::Near, &zones).unwrap();
+                let place = zones[choice.at].unwrap().nanos % TURN;
+                let reached = now + way;
+                let begun = reached + (place + TURN - reached % TURN) % TURN;
+                now = begun + 300_000;
+                phases.learn(choice, Instant { nanos: now });
+                zones[choice.at] = at(now);
+                if round >= 2000 {
+                    waited += begun - reached;
+                }
+            }
+            assert!(waited / 2000 < 1_000_000, "a way of {way}: waits {} more", waited / 2000);
+        }
+    }
+}
