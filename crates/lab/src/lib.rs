@@ -3,6 +3,7 @@
 //! **Owns** workloads, baselines, experiments and their reports.
 //! **Knows nothing of** wall-clock time: everything runs on modelled drives, in virtual time, from a seed.
 
+pub mod baseline;
 pub mod drives;
 pub mod engine;
 pub mod experiment;
@@ -12,4 +13,5 @@ pub mod host;
 pub mod load;
 pub mod output;
 pub mod report;
+pub mod store;
 pub mod target;

@@ -1,0 +1,191 @@
+//! Metadata on its way to the drive: jbd2 in ordered mode.
+//!
+//! Changed blocks join the running transaction. A commit writes descriptors and copies of the blocks in one sweep of the
+//! journal, waits, and writes the commit record; whoever asked for durability meanwhile shares the next commit. Blocks
+//! go to their own places later, when the flusher finds them 30 s old. (fs/jbd2/commit.c of Linux 4.19, with no
+//! `journal_async_commit`; the drive's write cache is off, so that barriers cost nothing.)
+//!
+//! # Invariants
+//! - EJ-1: one transaction commits at a time, and all that joined before it began commits with it.
+//! - EJ-2: freed blocks can be allocated again only once the transaction that freed them has committed.
+//! - EJ-3: a block goes to its own place only as it was committed: never while the running transaction changes it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use shingle_runtime::Runtime;
+use tokio::sync::oneshot;
+
+use super::alloc::{Allocator, Run};
+use crate::baseline::disk::{Disk, runs};
+use crate::target::TargetError;
+
+/// How often a transaction commits that nobody waits for.
+const COMMIT_EVERY: Duration = Duration::from_secs(5);
+/// How old a changed block grows before the flusher writes it (`dirty_expire_centisecs`).
+const WRITE_BACK_EVERY: Duration = Duration::from_secs(30);
+/// Blocks that a descriptor names: 16 bytes each, with checksums.
+const TAGS: u64 = 254;
+/// Writes that the flusher has under way.
+const FLUSHER_DEPTH: usize = 16;
+
+#[derive(Default)]
+struct Transaction {
+    blocks: BTreeSet<u64>,
+    freed: Vec<Run>,
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+pub(crate) struct Journal {
+    rt: Runtime,
+    disk: Rc<Disk>,
+    allocator: Rc<RefCell<Allocator>>,
+    area: Range<u64>,
+    head: Cell<u64>,
+    running: RefCell<Transaction>,
+    committing: Cell<bool>,
+    /// Committed, and not yet in their own places.
+    dirty: RefCell<BTreeSet<u64>>,
+    commits: Cell<u64>,
+    /// Freed blocks whose transaction has not committed.
+    pending: Cell<u64>,
+    failed: RefCell<Option<TargetError>>,
+}
+
+impl Journal {
+    pub(crate) fn new(rt: &Runtime, disk: Rc<Disk>, allocator: Rc<RefCell<Allocator>>, area: Range<u64>) -> Rc<Self> {
+        let this = Rc::new(Self {
+            rt: rt.clone(),
+            disk,
+            allocator,
+            head: Cell::new(area.start),
+            area,
+            running: RefCell::default(),
+            committing: Cell::new(false),
+            dirty: RefCell::default(),
+            commits: Cell::new(0),
+            pending: Cell::new(0),
+            failed: RefCell::default(),
+        });
+        rt.spawn_detached(every(rt.clone(), COMMIT_EVERY, Rc::downgrade(&this), |this| {
+            if !this.running.borrow().blocks.is_empty() {
+                this.begin_commit();
+            }
+        }));
+        rt.spawn_detached(every(rt.clone(), WRITE_BACK_EVERY, Rc::downgrade(&this), |this| {
+            this.rt.spawn_detached(this.clone().write_back());
+        }));
+        this
+    }
+
+    /// Adds a changed block to the running transaction.
+    pub(crate) fn change(&self, block: u64) {
+        self.running.borrow_mut().blocks.insert(block);
+    }
+
+    /// Frees blocks with the running transaction.
+    pub(crate) fn free(&self, run: Run) {
+        self.pending.set(self.pending.get() + run.blocks);
+        self.running.borrow_mut().freed.push(run);
+    }
+
+    /// Completes when all that was changed before has committed.
+    pub(crate) async fn commit(self: &Rc<Self>) -> Result<(), TargetError> {
+        let (sender, receiver) = oneshot::channel();
+        self.running.borrow_mut().waiting.push(sender);
+        self.begin_commit();
+        // The sender is lost where the commit failed.
+        let _ = receiver.await;
+        self.check()
+    }
+
+    /// Commits so far.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.get()
+    }
+
+    /// What went wrong in the background.
+    pub(crate) fn check(&self) -> Result<(), TargetError> {
+        self.failed.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// Blocks that come free with transactions that have not committed.
+    #[cfg(test)]
+    pub(crate) fn pending_blocks(&self) -> u64 {
+        self.pending.get()
+    }
+
+    fn begin_commit(self: &Rc<Self>) {
+        if !self.committing.replace(true) {
+            let this = self.clone();
+            self.rt.spawn_detached(async move {
+                loop {
+                    let transaction = std::mem::take(&mut *this.running.borrow_mut());
+                    if let Err(error) = this.write(transaction).await {
+                        this.failed.borrow_mut().get_or_insert(error);
+                    }
+                    if this.running.borrow().waiting.is_empty() {
+                        break;
+                    }
+                }
+                this.committing.set(false);
+            });
+        }
+    }
+
+    async fn write(&self, transaction: Transaction) -> Result<(), TargetError> {
+        let blocks = transaction.blocks.len() as u64;
+        if blocks > 0 {
+            let sweep = self.advance(blocks + blocks.div_ceil(TAGS));
+            self.disk.write_runs(sweep).await?;
+            let record = self.advance(1);
+            self.disk.write_runs(record).await?;
+            self.commits.set(self.commits.get() + 1);
+        }
+        for sender in transaction.waiting {
+            let _ = sender.send(());
+        }
+        let mut allocator = self.allocator.borrow_mut();
+        for run in transaction.freed {
+            self.pending.set(self.pending.get() - run.blocks);
+            allocator.give(run);
+        }
+        self.dirty.borrow_mut().extend(transaction.blocks);
+        Ok(())
+    }
+
+    /// The journal's next `blocks` blocks; it is a ring.
+    fn advance(&self, mut blocks: u64) -> Vec<(u64, u64)> {
+        let mut parts = Vec::with_capacity(1);
+        while blocks > 0 {
+            let head = self.head.get();
+            let part = blocks.min(self.area.end - head);
+            parts.push((head, part));
+            blocks -= part;
+            self.head.set(if head + part == self.area.end { self.area.start } else { head + part });
+        }
+        parts
+    }
+
+    async fn write_back(self: Rc<Self>) {
+        let mut dirty = std::mem::take(&mut *self.dirty.borrow_mut());
+        dirty.retain(|block| !self.running.borrow().blocks.contains(block));
+        for part in runs(dirty).chunks(FLUSHER_DEPTH) {
+            if let Err(error) = self.disk.write_runs(part.iter().copied()).await {
+                self.failed.borrow_mut().get_or_insert(error);
+            }
+        }
+    }
+}
+
+/// Does `work` every so often, until its owner is gone.
+async fn every(rt: Runtime, pause: Duration, journal: Weak<Journal>, work: fn(&Rc<Journal>)) {
+    loop {
+        rt.sleep(pause).await;
+        let Some(journal) = journal.upgrade() else { return };
+        work(&journal);
+    }
+}

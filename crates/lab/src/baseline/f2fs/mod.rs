@@ -1,0 +1,502 @@
+//! CS-F2FS: a chunkserver that keeps each chunk in a file of F2FS, on a host-managed drive. (SMRstore, section 3.)
+//!
+//! As in Linux 4.19 with `mode=lfs`, which zoned drives force: data of all chunks goes to the log of warm data unless
+//! hints are on, section by section; a section is a zone. The write path is the buffered one, which 4.19 takes on zoned
+//! drives whatever a file was opened with, and each append waits for its pages.
+//!
+//! **Owns** the whole drive. Nodes and tables are cached in memory, as on a server with room for them.
+//!
+//! # Invariants
+//! - FF-1: a block is named by one owner, and read where its owner names it.
+//! - FF-2: cleaning moves every valid block of its section, and changes no file's length.
+//! - FF-3: no section that a write is under way to, or a file names blocks of, is reset.
+
+mod checkpoint;
+mod clean;
+mod file;
+mod layout;
+mod log;
+mod sections;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use shingle_base::{Blocks, ChunkId};
+use shingle_chunk_store::Stream;
+use shingle_runtime::{Instant, Runtime};
+use shingle_zoned::ZonedDevice;
+use tokio::sync::{Mutex, RwLock};
+
+use self::file::{File, Node, node_of, parent_of};
+use self::layout::Layout;
+use self::log::{Log, Written};
+use self::sections::{Owner, Piece, SectionState, Sections};
+use super::disk::Disk;
+use crate::target::{ChunkTarget, TargetError, TargetFuture, TargetState};
+
+/// Choices of a chunkserver on F2FS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct F2fsOptions {
+    /// `fdatasync` after every append: the file's nodes are written for roll-forward.
+    pub synced: bool,
+    /// Streams are told apart by write-lifetime hints: OSS Data to the hot log, OSS GC to the cold one. The paper's had
+    /// none: all data is warm.
+    pub hints: bool,
+    /// Whether the background thread cleans a section a time while the drive has had no request for 5 s.
+    pub background: bool,
+    /// Sections of the large drive that a small one stands for: it then has the large one's shares for cleaning.
+    pub like_sections: Option<u32>,
+    /// Data begins in the first sequential zone, as if it had been written past all conventional ones.
+    pub sequential: bool,
+}
+
+impl Default for F2fsOptions {
+    fn default() -> Self {
+        Self { synced: true, hints: false, background: true, like_sections: None, sequential: false }
+    }
+}
+
+/// The six logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Temperature {
+    #[expect(dead_code, reason = "it takes nodes of directories, which are left out")]
+    HotNode,
+    WarmNode,
+    ColdNode,
+    HotData,
+    ColdData,
+    WarmData,
+}
+
+const LOGS: usize = 6;
+
+#[derive(Default)]
+struct Files {
+    by_id: BTreeMap<ChunkId, u32>,
+    slots: Vec<Option<File>>,
+    free_slots: Vec<u32>,
+    next_serial: u64,
+    next_nid: u32,
+    next_write: u64,
+}
+
+impl Files {
+    fn get(&mut self, slot: u32, serial: u64) -> Option<&mut File> {
+        self.slots.get_mut(slot as usize)?.as_mut().filter(|file| file.serial == serial)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    appended: u64,
+    moved_blocks: u64,
+    cleaned: u64,
+    foreground: u64,
+    checkpoints: u64,
+    live_blocks: u64,
+    /// Blocks of appends that are under way.
+    promised: u64,
+}
+
+struct Shared {
+    rt: Runtime,
+    disk: Rc<Disk>,
+    layout: Layout,
+    options: F2fsOptions,
+    files: RefCell<Files>,
+    sections: RefCell<Sections>,
+    /// Nodes whose addresses changed since the last checkpoint.
+    changed_nids: RefCell<BTreeSet<u32>>,
+    /// Nodes that changed and were not written: their file's slot, and which.
+    dirty_nodes: RefCell<BTreeSet<(u32, u32)>>,
+    logs: [Rc<Log>; LOGS],
+    /// Held for reading while blocks are given out, for writing by a checkpoint.
+    operations: RwLock<()>,
+    /// Held by the one who cleans.
+    cleaning: Mutex<()>,
+    counters: Cell<Counters>,
+    last_request: Cell<Instant>,
+    failed: RefCell<Option<TargetError>>,
+}
+
+/// A chunkserver on F2FS.
+pub struct F2fsTarget {
+    shared: Rc<Shared>,
+}
+
+fn failed<T>(why: &str) -> Result<T, TargetError> {
+    Err(TargetError::Failed(why.to_owned()))
+}
+
+impl F2fsTarget {
+    /// A fresh file system on a device.
+    ///
+    /// # Errors
+    /// The conventional zones do not hold the metadata, or there are too few others.
+    pub fn format(rt: &Runtime, device: Rc<dyn ZonedDevice>, options: F2fsOptions) -> Result<Self, TargetError> {
+        let Some(layout) = Layout::new(device.geometry(), options.like_sections) else {
+            return failed("F2FS needs its metadata in conventional zones, and some room behind them");
+        };
+        let disk = Rc::new(Disk::new(device));
+        let mut sections = Sections::new(layout.sections, layout.section);
+        let first_sequential = disk.geometry().conventional_zones.saturating_sub(layout.first_zone);
+        let data_from = if options.sequential { first_sequential } else { 0 };
+        let mut opened = [0; LOGS];
+        for (log, section) in opened.iter_mut().enumerate() {
+            let from = if log >= Temperature::HotData as usize { data_from } else { 0 };
+            let Some(number) = sections.open_next(from) else { return failed("there are too few zones") };
+            *section = number;
+        }
+        let shared = Rc::new(Shared {
+            rt: rt.clone(),
+            logs: opened.map(|section| Log::new(rt, disk.clone(), section)),
+            disk,
+            layout,
+            options,
+            files: RefCell::default(),
+            sections: RefCell::new(sections),
+            changed_nids: RefCell::default(),
+            dirty_nodes: RefCell::default(),
+            operations: RwLock::new(()),
+            cleaning: Mutex::new(()),
+            counters: Cell::default(),
+            last_request: Cell::new(rt.now()),
+            failed: RefCell::default(),
+        });
+        rt.spawn_detached(checkpoint::every_minute(rt.clone(), Rc::downgrade(&shared)));
+        if options.background {
+            rt.spawn_detached(clean::in_background(rt.clone(), Rc::downgrade(&shared)));
+        }
+        Ok(Self { shared })
+    }
+
+    /// Checkpoints so far.
+    pub fn checkpoints(&self) -> u64 {
+        self.shared.counters.get().checkpoints
+    }
+
+    /// Sections that were cleaned while callers waited.
+    pub fn foreground_cleanings(&self) -> u64 {
+        self.shared.counters.get().foreground
+    }
+}
+
+/// An append that took its place in its file.
+struct Begun {
+    slot: u32,
+    serial: u64,
+    blocks: Range<u32>,
+    temperature: Temperature,
+}
+
+impl Shared {
+    fn count(&self, change: impl FnOnce(&mut Counters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    fn now(&self) -> u64 {
+        self.rt.now().nanos
+    }
+
+    fn check(&self) -> Result<(), TargetError> {
+        self.failed.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    fn address(&self, piece: Piece) -> u64 {
+        let zone = u64::from(self.layout.first_zone + piece.section);
+        zone * u64::from(self.layout.section) + u64::from(piece.offset)
+    }
+
+    /// Takes `blocks` blocks of a log, and sends them on their way. (`f2fs_allocate_data_block`.)
+    fn write(&self, temperature: Temperature, mut blocks: u32) -> Result<Vec<(Piece, Written)>, TargetError> {
+        let log = &self.logs[temperature as usize];
+        let mut written = Vec::with_capacity(1);
+        while blocks > 0 {
+            let piece = {
+                let mut sections = self.sections.borrow_mut();
+                if sections.all[log.section.get() as usize].state != SectionState::Open {
+                    let next = sections.open_next(log.section.get() + 1).ok_or(TargetError::NoSpace)?;
+                    log.section.set(next);
+                }
+                sections.take(log.section.get(), blocks, self.now())
+            };
+            blocks -= piece.blocks;
+            written.push((piece, log.write(self.address(piece), u64::from(piece.blocks))));
+        }
+        Ok(written)
+    }
+
+    fn create(&self, id: ChunkId, stream: Stream) -> Result<(), TargetError> {
+        let temperature = match stream {
+            Stream::Data if self.options.hints => Temperature::HotData,
+            Stream::Gc if self.options.hints => Temperature::ColdData,
+            _ => Temperature::WarmData,
+        };
+        let files = &mut *self.files.borrow_mut();
+        if files.by_id.contains_key(&id) {
+            return failed("the chunk exists");
+        }
+        files.next_serial += 1;
+        let file = File::new(files.next_serial, temperature);
+        let slot = files.free_slots.pop().unwrap_or_else(|| {
+            files.slots.push(None);
+            files.slots.len() as u32 - 1
+        });
+        files.slots[slot as usize] = Some(file);
+        files.by_id.insert(id, slot);
+        Ok(())
+    }
+
+    fn begin_append(&self, id: ChunkId, offset: u64, length: u32) -> Result<Begun, TargetError> {
+        self.last_request.set(self.rt.now());
+        let files = &mut *self.files.borrow_mut();
+        let slot = files.by_id.get(&id).copied();
+        let file = slot.and_then(|slot| files.slots[slot as usize].as_mut().map(|file| (slot, file)));
+        let Some((slot, file)) = file else { return failed("there is no such chunk") };
+        if file.sealed || file.frame.bytes() != offset || length == 0 {
+            return failed("not an append at the chunk's end");
+        }
+        let blocks = u64::from(super::frame::blocks_of(length));
+        let promised = self.counters.get().promised;
+        if self.sections.borrow().valid + promised + blocks > self.layout.user_blocks {
+            return Err(TargetError::NoSpace);
+        }
+        self.count(|counters| counters.promised += blocks);
+        Ok(Begun { slot, serial: file.serial, blocks: file.frame.append(length), temperature: file.temperature })
+    }
+
+    async fn append(&self, begun: Begun, length: u32) -> Result<(), TargetError> {
+        let result = self.append_data(&begun).await;
+        self.count(|counters| counters.promised -= u64::from(begun.blocks.end - begun.blocks.start));
+        result?;
+        self.count(|counters| counters.appended += u64::from(length));
+        if self.options.synced { self.sync(&begun).await } else { self.dirty(&begun) }
+    }
+
+    async fn append_data(&self, begun: &Begun) -> Result<(), TargetError> {
+        self.check()?;
+        self.balance().await?;
+        let written = {
+            let _no_checkpoint = self.operations.read().await;
+            self.write(begun.temperature, begun.blocks.end - begun.blocks.start)?
+        };
+        let mut block = begun.blocks.start;
+        for (piece, written) in written {
+            let result = settled(written).await;
+            let mut files = self.files.borrow_mut();
+            let file = if result.is_ok() { files.get(begun.slot, begun.serial) } else { None };
+            let owner = file.map(|file| {
+                file.add(block, piece);
+                Owner::Data { slot: begun.slot, block }
+            });
+            if owner.is_some() {
+                self.count(|counters| counters.live_blocks += u64::from(piece.blocks));
+            }
+            self.sections.borrow_mut().written(piece, owner);
+            result?;
+            block += piece.blocks;
+        }
+        Ok(())
+    }
+
+    /// The nodes that an append changed; new ones join the file.
+    fn changed_nodes(&self, begun: &Begun) -> Vec<u32> {
+        let files = &mut *self.files.borrow_mut();
+        let mut next_nid = files.next_nid;
+        let Some(file) = files.get(begun.slot, begun.serial) else { return Vec::new() };
+        // The inode has the file's size.
+        let mut nodes = vec![0];
+        for node in node_of(begun.blocks.start)..=node_of(begun.blocks.end - 1) {
+            let parent = parent_of(node).filter(|_| !file.nodes.contains_key(&node));
+            for node in [node].into_iter().chain(parent) {
+                file.nodes.entry(node).or_insert_with(|| {
+                    next_nid += 1;
+                    Node { nid: next_nid, at: None, write: 0 }
+                });
+            }
+            if let Some(parent) = parent {
+                self.dirty_nodes.borrow_mut().insert((begun.slot, parent));
+            }
+            if node > 0 {
+                nodes.push(node);
+            }
+        }
+        file.nodes.entry(0).or_insert_with(|| {
+            next_nid += 1;
+            Node { nid: next_nid, at: None, write: 0 }
+        });
+        files.next_nid = next_nid;
+        nodes
+    }
+
+    fn dirty(&self, begun: &Begun) -> Result<(), TargetError> {
+        let nodes = self.changed_nodes(begun);
+        self.dirty_nodes.borrow_mut().extend(nodes.into_iter().map(|node| (begun.slot, node)));
+        Ok(())
+    }
+
+    /// Writes the nodes of an append, so that roll-forward finds it. (`f2fs_fsync_node_pages`.)
+    async fn sync(&self, begun: &Begun) -> Result<(), TargetError> {
+        let nodes: Vec<(u32, u32)> = self.changed_nodes(begun).into_iter().map(|node| (begun.slot, node)).collect();
+        let writes = {
+            let _no_checkpoint = self.operations.read().await;
+            self.write_nodes(&nodes, Temperature::WarmNode)?
+        };
+        self.settle_nodes(writes).await
+    }
+
+    /// Writes nodes of files to a log.
+    fn write_nodes(&self, nodes: &[(u32, u32)], temperature: Temperature) -> Result<Vec<NodeWrite>, TargetError> {
+        let files = &mut *self.files.borrow_mut();
+        files.next_write += 1;
+        let number = files.next_write;
+        let alive = nodes.iter().filter_map(|&(slot, node)| {
+            let file = files.slots.get(slot as usize)?.as_ref()?;
+            file.nodes.contains_key(&node).then_some((slot, node, file.serial))
+        });
+        let mut alive: Vec<_> = alive.collect();
+        let written = self.write(temperature, alive.len() as u32)?;
+        let mut writes = Vec::with_capacity(written.len());
+        for (piece, written) in written {
+            let rest = alive.split_off(piece.blocks as usize);
+            writes.push(NodeWrite { piece, written, nodes: std::mem::replace(&mut alive, rest), number });
+        }
+        Ok(writes)
+    }
+
+    async fn settle_nodes(&self, writes: Vec<NodeWrite>) -> Result<(), TargetError> {
+        for NodeWrite { piece, written, nodes, number } in writes {
+            let result = settled(written).await;
+            for (at, (slot, node, serial)) in nodes.into_iter().enumerate() {
+                let piece = Piece { offset: piece.offset + at as u32, blocks: 1, ..piece };
+                let mut files = self.files.borrow_mut();
+                let known = files.get(slot, serial).and_then(|file| file.nodes.get_mut(&node));
+                let newest = known.filter(|known| known.write < number && result.is_ok());
+                let owner = newest.map(|newest| {
+                    newest.write = number;
+                    self.changed_nids.borrow_mut().insert(newest.nid);
+                    if let Some(old) = newest.at.replace(piece) {
+                        self.sections.borrow_mut().invalidate(old, self.now());
+                    }
+                    Owner::Node { slot, node }
+                });
+                self.sections.borrow_mut().written(piece, owner);
+            }
+            result?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, id: ChunkId, offset: u64, length: u32) -> Result<(), TargetError> {
+        self.last_request.set(self.rt.now());
+        let pieces = {
+            let files = self.files.borrow();
+            let file = files.by_id.get(&id).and_then(|&slot| files.slots[slot as usize].as_ref());
+            let Some(file) = file else { return failed("there is no such chunk") };
+            let Some(blocks) = file.frame.locate(offset, length) else { return failed("a read past the chunk's end") };
+            file.locate(&blocks)
+        };
+        let reads = pieces.into_iter().map(|piece| self.disk.read(self.address(piece), u64::from(piece.blocks)));
+        join_all(reads).await.into_iter().collect()
+    }
+
+    fn seal(&self, id: ChunkId) -> Result<(), TargetError> {
+        let files = &mut *self.files.borrow_mut();
+        let file = files.by_id.get(&id).and_then(|&slot| files.slots[slot as usize].as_mut());
+        let Some(file) = file else { return failed("there is no such chunk") };
+        file.sealed = true;
+        Ok(())
+    }
+
+    fn delete(&self, id: ChunkId) -> Result<(), TargetError> {
+        self.last_request.set(self.rt.now());
+        let files = &mut *self.files.borrow_mut();
+        let Some(slot) = files.by_id.remove(&id) else { return failed("there is no such chunk") };
+        let Some(file) = files.slots[slot as usize].take() else { return failed("there is no such chunk") };
+        files.free_slots.push(slot);
+        let (mut sections, now) = (self.sections.borrow_mut(), self.now());
+        for &(_, piece) in file.extents() {
+            sections.invalidate(piece, now);
+            self.count(|counters| counters.live_blocks -= u64::from(piece.blocks));
+        }
+        for node in file.nodes.values() {
+            if let Some(piece) = node.at {
+                sections.invalidate(piece, now);
+            }
+            self.changed_nids.borrow_mut().insert(node.nid);
+        }
+        Ok(())
+    }
+}
+
+/// Nodes on their way: each with its file's slot, its number and the file's serial number.
+struct NodeWrite {
+    piece: Piece,
+    written: Written,
+    nodes: Vec<(u32, u32, u64)>,
+    number: u64,
+}
+
+/// The end of a write; one that is lost failed with its simulation.
+async fn settled(written: Written) -> Result<(), TargetError> {
+    written.await.unwrap_or_else(|_| failed("a write was lost"))
+}
+
+impl ChunkTarget for F2fsTarget {
+    fn create(&self, id: ChunkId, stream: Stream) -> TargetFuture<'_, ()> {
+        let created = self.shared.create(id, stream);
+        Box::pin(async move { created })
+    }
+
+    fn append(&self, id: ChunkId, offset: u64, length: u32) -> TargetFuture<'_, ()> {
+        let begun = self.shared.begin_append(id, offset, length);
+        Box::pin(async move { self.shared.append(begun?, length).await })
+    }
+
+    fn read(&self, id: ChunkId, offset: u64, length: u32) -> TargetFuture<'_, ()> {
+        Box::pin(self.shared.read(id, offset, length))
+    }
+
+    fn seal(&self, id: ChunkId) -> TargetFuture<'_, ()> {
+        let sealed = self.shared.seal(id);
+        Box::pin(async move { sealed })
+    }
+
+    fn delete(&self, id: ChunkId) -> TargetFuture<'_, ()> {
+        let deleted = self.shared.delete(id);
+        Box::pin(async move { deleted })
+    }
+
+    fn state(&self) -> TargetState {
+        let (sections, counters) = (self.shared.sections.borrow(), self.shared.counters.get());
+        let mut state = TargetState {
+            appended_bytes: counters.appended,
+            written_bytes: self.shared.disk.written_bytes(),
+            moved_bytes: Blocks(counters.moved_blocks).bytes(),
+            gc_runs: counters.cleaned,
+            live_bytes: Blocks(counters.live_blocks).bytes(),
+            capacity_bytes: Blocks(self.shared.layout.user_blocks).bytes(),
+            free_zones: sections.free_count(),
+            ..TargetState::default()
+        };
+        for section in &sections.all {
+            if section.state == SectionState::Closed {
+                state.utilisation.push(section.valid as f32 / sections.blocks as f32);
+                state.dirty_zones += u32::from(section.valid > 0 && section.valid < sections.blocks);
+            }
+        }
+        state
+    }
+}
+
+/// How long the drive must have had no request to count as idle (`REQ_TIME`).
+const IDLE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

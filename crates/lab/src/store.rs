@@ -1,0 +1,73 @@
+//! Every store that experiments compare, each on its own drive behind its own kernel.
+
+use std::rc::Rc;
+
+use shingle_runtime::Runtime;
+use shingle_sim::SimDevice;
+
+use crate::baseline::ext4::{Ext4Options, Ext4Target};
+use crate::baseline::f2fs::{F2fsOptions, F2fsTarget};
+use crate::drives::LabDrive;
+use crate::engine::{EngineTarget, Setup};
+use crate::experiment::LabError;
+use crate::host::{Host, HostDevice};
+use crate::target::{ChunkTarget, TargetError};
+
+/// A store in one configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// The chunk store.
+    Engine(Setup),
+    /// A chunkserver on ext4.
+    Ext4(Ext4Options),
+    /// A chunkserver on F2FS.
+    F2fs(F2fsOptions),
+}
+
+impl Store {
+    /// What figures call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Engine(setup) => setup.name(),
+            Self::Ext4(_) => "CS-Ext4 (on CMR)",
+            Self::F2fs(options) if options.sequential => "CS-F2FS (past the conventional zones)",
+            Self::F2fs(_) => "CS-F2FS",
+        }
+    }
+
+    /// The drive of SMRstore's evaluation that it ran on: conventional for ext4, host-managed for the others. (Table 2;
+    /// the first 6 TB, which is what F2FS was formatted with, and enough for the others.)
+    ///
+    /// # Errors
+    /// There is no such profile.
+    pub fn drive(self) -> Result<LabDrive, LabError> {
+        let profile = if matches!(self, Self::Ext4(_)) { "st16000nm001g" } else { "st20000nm001j" };
+        Ok(LabDrive::new(profile)?.first_zones(22_352))
+    }
+
+    /// The kernel that it ran on.
+    pub fn host(self) -> Host {
+        if self == Self::Engine(Setup::Ours) { Host::linux_6_10() } else { Host::linux_4_19() }
+    }
+
+    /// A fresh store on a fresh drive, and the drive.
+    ///
+    /// # Errors
+    /// Where formatting fails.
+    pub async fn format(
+        self,
+        rt: &Runtime,
+        drive: &LabDrive,
+    ) -> Result<(Rc<dyn ChunkTarget>, Rc<SimDevice>), LabError> {
+        let medium = if matches!(self, Self::Engine(_)) { drive.medium() } else { drive.blank() };
+        let device = drive.device(rt, medium);
+        let host = HostDevice::new(self.host(), device.clone());
+        let failed = |error: TargetError| LabError(error.to_string());
+        let target: Rc<dyn ChunkTarget> = match self {
+            Self::Engine(setup) => Rc::new(EngineTarget::format(rt, host, setup.options()).await?),
+            Self::Ext4(options) => Rc::new(Ext4Target::format(rt, host, options).map_err(failed)?),
+            Self::F2fs(options) => Rc::new(F2fsTarget::format(rt, host, options).map_err(failed)?),
+        };
+        Ok((target, device))
+    }
+}
