@@ -80,7 +80,8 @@ impl Run {
                 names.join(", ")
             )));
         };
-        let found = perform(&experiment, &self.how)?;
+        let mut context = context(&self.how);
+        let found = perform(&experiment, &self.how, &mut context)?;
         if self.how.json {
             println!("{}", output::json(&experiment, self.how.seed, self.how.scale, &found));
         } else {
@@ -94,8 +95,9 @@ impl Run {
 impl Report {
     fn run(self) -> Outcome {
         let mut all = Vec::new();
+        let mut context = context(&self.how);
         for experiment in experiments::all() {
-            let found = perform(&experiment, &self.how)?;
+            let found = perform(&experiment, &self.how, &mut context)?;
             if !self.how.json {
                 print(&experiment, &found);
             }
@@ -115,14 +117,18 @@ impl Report {
     }
 }
 
-fn perform(experiment: &Experiment, how: &How) -> Outcome<Found> {
-    let (line, name) = (RefCell::new(Progress::new()), experiment.name);
+fn context(how: &How) -> Context {
+    let line = RefCell::new(Progress::new());
     let progress = move |what: &str, share: Option<f64>| match share {
-        Some(share) => line.borrow_mut().show(&format!("{name}: {what}, {:.0} %", share * 100.0)),
-        None => line.borrow_mut().show(&format!("{name}: {what}")),
+        Some(share) => line.borrow_mut().show(&format!("{what}, {:.0} %", share * 100.0)),
+        None => line.borrow_mut().show(what),
     };
-    let mut context = Context { seed: how.seed, scale: how.scale, progress: Rc::new(progress) };
-    let found = (experiment.run)(&mut context)?;
+    Context::new(how.seed, how.scale, Rc::new(progress))
+}
+
+fn perform(experiment: &Experiment, how: &How, context: &mut Context) -> Outcome<Found> {
+    (context.progress)(experiment.name, None);
+    let found = (experiment.run)(context)?;
     output::write(&how.out, experiment, how.seed, how.scale, &found)?;
     Ok(found)
 }

@@ -146,7 +146,11 @@ impl ChunkTarget for EngineTarget {
         };
         for zone in self.store.zones() {
             match zone.status {
-                ZoneStatus::Free | ZoneStatus::Garbage => state.free_zones += 1,
+                ZoneStatus::Free => state.free_zones += 1,
+                ZoneStatus::Garbage => {
+                    state.free_zones += 1;
+                    state.utilisation.push(0.0);
+                }
                 ZoneStatus::Closed => {
                     let room = zone.capacity_blocks.max(1);
                     state.utilisation.push((f64::from(zone.live_blocks) / f64::from(room)) as f32);

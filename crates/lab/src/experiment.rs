@@ -1,5 +1,7 @@
 //! What an experiment is, and what it answers.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
@@ -7,6 +9,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use crate::figure::Figure;
+use crate::load::multistream::MultiStreamResult;
 
 /// How long and how large a run is. A smaller scale has fewer zones and less virtual time, never another load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,6 +58,15 @@ pub struct Context {
     pub scale: Scale,
     /// Told what is being done, and the share of it that is done where that is known.
     pub progress: Rc<dyn Fn(&str, Option<f64>)>,
+    /// Multi-stream runs that were done already: several experiments look at the same ones.
+    pub(crate) runs: RefCell<BTreeMap<String, Rc<MultiStreamResult>>>,
+}
+
+impl Context {
+    /// A context in which nothing has been run.
+    pub fn new(seed: u64, scale: Scale, progress: Rc<dyn Fn(&str, Option<f64>)>) -> Self {
+        Self { seed, scale, progress, runs: RefCell::default() }
+    }
 }
 
 /// Which way a goal is met.
@@ -77,6 +89,8 @@ pub enum Verdict {
     Reproduced,
     /// Neither.
     Short,
+    /// Nothing is asked of it: it is there to be looked at.
+    Shown,
 }
 
 /// One figure of an experiment.
@@ -116,7 +130,7 @@ impl Row {
             goal: None,
             better,
             tolerance: None,
-            verdict: Verdict::Short,
+            verdict: Verdict::Shown,
             note: String::new(),
         }
     }

@@ -73,6 +73,6 @@ pub struct TargetState {
     pub dirty_zones: u32,
     /// Zones that hold nothing live and can be written.
     pub free_zones: u32,
-    /// Of every closed zone, the live share, 0 to 1.
+    /// Of every closed zone, those that hold only garbage included, the live share, 0 to 1.
     pub utilisation: Vec<f32>,
 }

@@ -4,7 +4,9 @@ mod calibrate;
 mod memory;
 mod micro_write;
 mod multistream;
+mod placement;
 mod space;
+mod zone_utilisation;
 
 use crate::experiment::Experiment;
 
@@ -14,6 +16,8 @@ pub fn all() -> Vec<Experiment> {
         calibrate::experiment(),
         micro_write::experiment(),
         multistream::experiment(),
+        zone_utilisation::experiment(),
+        placement::experiment(),
         memory::experiment(),
         space::experiment(),
     ]
