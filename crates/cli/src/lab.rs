@@ -146,6 +146,7 @@ fn print(experiment: &Experiment, found: &Found) {
             Verdict::Beaten => "beaten",
             Verdict::Reproduced => "reproduced",
             Verdict::Short => "SHORT",
+            Verdict::Shown => "",
         };
         println!(
             "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {verdict}{}{note}",

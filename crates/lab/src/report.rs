@@ -75,6 +75,7 @@ fn table(out: &mut String, rows: &[Row]) {
             Verdict::Beaten => "beaten",
             Verdict::Reproduced => "reproduced",
             Verdict::Short => "short",
+            Verdict::Shown => "shown",
         };
         let _ = write!(
             out,
