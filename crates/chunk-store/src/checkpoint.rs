@@ -29,14 +29,19 @@ impl Inner {
             Error::new(ErrorKind::Device, format!("the checkpoint could not be written: {error}")).caused_by(error)
         };
         let mut writer = self.log.begin_checkpoint().await.map_err(failed)?;
-        let zones = encode_zones(&self.state.borrow().zones);
+        let (zones, indexed) = {
+            let state = self.state.borrow();
+            (encode_zones(&state.zones), state.indexed_zones())
+        };
         writer.part(zones).await.map_err(failed)?;
         let mut last = None;
         while let Some(page) = self.next_page(&mut last) {
             writer.part(page).await.map_err(failed)?;
         }
         writer.finish().await.map_err(failed)?;
-        self.state.borrow_mut().counters.checkpoints += 1;
+        let mut state = self.state.borrow_mut();
+        state.covered(indexed);
+        state.counters.checkpoints += 1;
         Ok(())
     }
 

@@ -138,7 +138,18 @@ pub struct Options {
     pub gc_latency_factor: f64,
     /// A checkpoint is made when this time has passed since the last and something was journaled.
     pub checkpoint_every: Duration,
-    /// Whether background work (GC, checkpoints) starts by itself; tests and tools switch it off.
+    /// After how many bytes written the journal is told which records they were (progress marks), so that recovery scans
+    /// no more than about as many; `None` makes no marks.
+    pub mark_every: Option<u64>,
+    /// Reads in flight while the store is opened.
+    pub recovery_depth: u32,
+    /// Whether recovery heeds no marks, and scans zones from their heads and not from where the checkpoint's index ends;
+    /// as SMRstore does.
+    pub scan_whole_zones: bool,
+    /// Whether recovery reads the heads of all zones first, as it must where metazones may be anywhere: the layout that
+    /// SMRstore's authors abandoned (section 6.4). For experiments.
+    pub read_all_heads: bool,
+    /// Whether background work (GC, checkpoints, marks) starts by itself; tests and tools switch it off.
     pub background: bool,
     /// Whether data is taken to be zeros that need neither copy nor checksum: for experiments on modelled drives, and
     /// without effect on a drive that keeps payload.
@@ -161,6 +172,10 @@ impl Default for Options {
             gc_idle_after: Some(Duration::from_secs(2)),
             gc_latency_factor: 2.0,
             checkpoint_every: Duration::from_secs(600),
+            mark_every: Some(256 << 20),
+            recovery_depth: 32,
+            scan_whole_zones: false,
+            read_all_heads: false,
             background: true,
             hollow: false,
         }

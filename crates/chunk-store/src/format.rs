@@ -7,6 +7,7 @@ use shingle_base::{ChunkId, ZoneId};
 use shingle_record::RecordType;
 
 use crate::index::{IndexGroup, Run};
+use crate::mark::Mark;
 use crate::table::Chunk;
 use crate::types::Stream;
 use crate::zones::{Zone, ZoneStatus, ZoneTable};
@@ -54,7 +55,7 @@ pub(crate) fn zone_use(kind: u16) -> Option<(Stream, bool)> {
 /// What records that GC finds in a landing zone count as: they are of all streams.
 pub(crate) const LANDING_STREAM: Stream = Stream::Data;
 
-fn stream_number(stream: Stream) -> u8 {
+pub(crate) fn stream_number(stream: Stream) -> u8 {
     match stream {
         Stream::Data => 0,
         Stream::Gc => 1,
@@ -62,12 +63,12 @@ fn stream_number(stream: Stream) -> u8 {
     }
 }
 
-fn stream_from(number: u8) -> Option<Stream> {
+pub(crate) fn stream_from(number: u8) -> Option<Stream> {
     [Stream::Data, Stream::Gc, Stream::Meta].get(usize::from(number)).copied()
 }
 
 /// Reads numbers off a slice; `None` where it is too short.
-struct Cursor<'a>(&'a [u8]);
+pub(crate) struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -76,19 +77,19 @@ impl Cursor<'_> {
         Some(*head)
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    pub(crate) fn u8(&mut self) -> Option<u8> {
         self.take::<1>().map(|[byte]| byte)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn chunk(&mut self) -> Option<ChunkId> {
+    pub(crate) fn chunk(&mut self) -> Option<ChunkId> {
         self.take().map(ChunkId)
     }
 
@@ -123,7 +124,7 @@ impl Superblock {
 }
 
 /// One journaled change. Appends are not journaled. (SMRstore, section 5.6.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalEntry {
     /// A chunk was created; the entry's sequence number is its birth.
     Create {
@@ -151,6 +152,8 @@ pub enum JournalEntry {
         /// The epoch of the life that ends.
         epoch: u64,
     },
+    /// Records were written: recovery need not scan for them.
+    Mark(Mark),
 }
 
 impl JournalEntry {
@@ -176,6 +179,10 @@ impl JournalEntry {
                 bytes.extend(zone.0.to_le_bytes());
                 bytes.extend(epoch.to_le_bytes());
             }
+            Self::Mark(mark) => {
+                bytes.push(5);
+                mark.encode(&mut bytes);
+            }
         }
         bytes
     }
@@ -187,6 +194,7 @@ impl JournalEntry {
             2 => Self::Seal { id: cursor.chunk()?, size: cursor.u32()? },
             3 => Self::Delete { id: cursor.chunk()? },
             4 => Self::Reset { zone: ZoneId(cursor.u32()?), epoch: cursor.u64()? },
+            5 => Self::Mark(Mark::decode(&mut cursor)?),
             _ => return None,
         };
         cursor.done()?;
@@ -404,8 +412,8 @@ mod tests {
             (JournalEntry::Delete { id: id() }, format!("03{id_hex}")),
             (JournalEntry::Reset { zone: ZoneId(7), epoch: 0x99 }, "04070000009900000000000000".to_owned()),
         ] {
-            assert_eq!(hex(entry), golden);
-            assert_eq!(JournalEntry::decode(&entry.encode()), Some(entry));
+            assert_eq!(hex(entry.clone()), golden);
+            assert_eq!(JournalEntry::decode(&entry.encode()), Some(entry.clone()));
             for cut in 0..entry.encode().len() {
                 assert_eq!(JournalEntry::decode(&entry.encode()[..cut]), None, "{entry:?} cut at {cut}");
             }

@@ -142,9 +142,10 @@ pub async fn identify(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<(StoreId
 /// As [`ChunkStore::open`](crate::ChunkStore::open).
 pub async fn dump(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<Dump> {
     let (store, layout) = read_identity(&dev).await?;
-    let log = shingle_record::dump(&dev, &log_config(store, &layout)).await.map_err(|error| {
-        Error::new(ErrorKind::Device, format!("the metazones could not be read: {error}")).caused_by(error)
-    })?;
+    let log =
+        shingle_record::dump(&dev, &log_config(store, &layout, Options::default().recovery_depth)).await.map_err(
+            |error| Error::new(ErrorKind::Device, format!("the metazones could not be read: {error}")).caused_by(error),
+        )?;
     let (inner, ..) = recover(rt, dev, Options::default()).await?;
     let state = inner.state.borrow();
     let bytes = |blocks: u32| u64::from(blocks) * BLOCK_SIZE as u64;

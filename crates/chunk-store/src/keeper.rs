@@ -215,7 +215,8 @@ impl Inner {
             state.zones.set_status(zone, ZoneStatus::Opened);
             state.free_cursor = zone;
             let slot = state.zones.get_mut(zone);
-            (slot.epoch, slot.stream, slot.written, slot.indexed_to, slot.live) = (epoch, stream, 1, 1, 0);
+            (slot.epoch, slot.stream, slot.written, slot.live) = (epoch, stream, 1, 0);
+            (slot.indexed_to, slot.marked_to) = (1, 1);
             (slot.landing, slot.landed) = (kind == LANDING_KIND, 0);
             slot.last_write = epoch;
         }
@@ -266,7 +267,7 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         state.zones.set_status(zone, status);
         let slot = state.zones.get_mut(zone);
-        (slot.written, slot.indexed_to, slot.live) = (0, 0, 0);
+        (slot.written, slot.indexed_to, slot.marked_to, slot.live) = (0, 0, 0, 0);
         state.counters.resets += 1;
         reset.map_err(crate::read::read_error)
     }

@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `writer` (APP), `read` (READ),
-//! `checkpoint` (CKPT), `recovery` (REC), `gc` (GC), `flush` (FLUSH). Together they give:
+//! `checkpoint` (CKPT), `mark` (MARK), `recovery` (REC), `gc` (GC), `flush` (FLUSH). Together they give:
 //! - CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
 //! - CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent.
 //! - CHUNK-3: no byte is returned that was not verified.
@@ -31,6 +31,7 @@ mod inspect;
 mod keeper;
 mod landing;
 mod layout;
+mod mark;
 mod memory;
 pub mod parse;
 mod payload;
@@ -55,6 +56,7 @@ pub use format::JournalEntry;
 pub use gc::{Candidate, CostBenefit, ExpectedDeath, GcReport, GcStatus, Greedy, VictimPolicy};
 pub use inspect::{CheckReport, ChunkDump, Dump, RecordDump, ZoneDump, check, dump, identify};
 pub use layout::{DATA_ZONES_MIN, Layout, METAZONES_MIN};
+pub use mark::Mark;
 pub use memory::{IndexMemory, StreamMemory};
 pub use recovery::{Damage, RecoveryReport, StepReport};
 pub use shingle_base::ChunkId;

@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gc::{Lifetimes, slot};
 use crate::index::{Added, Located};
 use crate::landing::LandingLog;
+use crate::mark::Unmarked;
 use crate::pools::Pools;
 use crate::stats::Counters;
 use crate::table::{Chunk, ChunkTable, Handle};
@@ -44,6 +45,7 @@ pub(crate) struct State {
     pub(crate) records: u64,
     /// Blocks of the longest record, by the stream of its zone.
     pub(crate) longest: [u32; 3],
+    pub(crate) unmarked: Unmarked,
 }
 
 impl State {
@@ -122,6 +124,8 @@ impl State {
         }
         self.zones.set_status(zone, status);
         self.zones.note_garbage(zone);
+        // That it is closed is worth a mark, if one that can wait.
+        self.unmarked.note(zone, 0);
     }
 
     /// A chunk as callers see it. `limit` is the blocks a chunk of its stream may take.

@@ -33,6 +33,8 @@ pub struct Counters {
     pub resets: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
+    /// Progress marks journaled.
+    pub marks: u64,
     /// Journal entries written.
     pub journal_entries: u64,
 }

@@ -58,6 +58,7 @@ pub(crate) struct Inner {
     pub(crate) gc_wake: Notify,
     pub(crate) gc: RefCell<GcState>,
     pub(crate) checkpoint_wake: Notify,
+    pub(crate) mark_wake: Notify,
     pub(crate) checkpoint_lock: tokio::sync::Mutex<()>,
     pub(crate) closing: Cell<bool>,
 }
@@ -100,6 +101,7 @@ impl Inner {
             gc_wake: Notify::new(),
             gc: RefCell::default(),
             checkpoint_wake: Notify::new(),
+            mark_wake: Notify::new(),
             checkpoint_lock: tokio::sync::Mutex::new(()),
             closing: Cell::new(false),
             geometry,
@@ -159,6 +161,7 @@ impl Inner {
         self.mover.notify_one();
         self.gc_wake.notify_one();
         self.checkpoint_wake.notify_one();
+        self.mark_wake.notify_one();
     }
 
     async fn create(self: &Rc<Self>, id: ChunkId, stream: Stream) -> Result<()> {

@@ -519,6 +519,7 @@ impl Inner {
             let handle = pending.handle;
             state.index(handle, located);
             state.zones.get_mut(zone).indexed_to = located.block + located.blocks().0 as u32;
+            self.note_unmarked(&mut state, zone, located.blocks().0);
             if let Some(open) = state.open.get_mut(&handle) {
                 open.inflight -= 1;
             }

@@ -58,6 +58,8 @@ pub(crate) struct Zone {
     pub(crate) written: u32,
     /// ZONE-3.
     pub(crate) indexed_to: u32,
+    /// Before this block checkpoint and marks tell recovery of every record.
+    pub(crate) marked_to: u32,
     /// Blocks of records that live.
     pub(crate) live: u32,
     /// When (by sequence number) a record was last written: how old its data is.
@@ -68,6 +70,8 @@ pub(crate) struct Zone {
     pub(crate) pins: u32,
     /// Holds a record that could not be read: GC leaves it alone.
     pub(crate) damaged: bool,
+    /// Holds copies that GC has not swapped in yet: it is no garbage, even if nothing else lives in it (GC-5).
+    pub(crate) filling: bool,
 }
 
 impl Zone {
@@ -80,11 +84,13 @@ impl Zone {
             epoch: 0,
             written: 0,
             indexed_to: 0,
+            marked_to: 0,
             live: 0,
             last_write: 0,
             groups: Residents::default(),
             pins: 0,
             damaged: false,
+            filling: false,
         }
     }
 
@@ -192,7 +198,8 @@ impl ZoneTable {
     /// A closed zone in which nothing lives is garbage.
     pub(crate) fn note_garbage(&mut self, zone: ZoneId) {
         let slot = self.get(zone);
-        if slot.status == ZoneStatus::Closed && slot.groups.is_empty() && slot.landed == 0 {
+        let used = !slot.groups.is_empty() || slot.landed > 0 || slot.filling;
+        if slot.status == ZoneStatus::Closed && !used {
             self.set_status(zone, ZoneStatus::Garbage);
             self.get_mut(zone).damaged = false;
         }

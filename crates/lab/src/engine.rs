@@ -48,6 +48,9 @@ impl Setup {
             close_always: true,
             victims: Rc::new(Greedy),
             gc_idle_after: None,
+            mark_every: None,
+            recovery_depth: 1,
+            scan_whole_zones: true,
             ..ours.clone()
         };
         match self {

@@ -50,6 +50,9 @@ impl FromStr for Scale {
     }
 }
 
+/// Hears what is being done, and the share of it that is done where that is known.
+pub type Told = Rc<dyn Fn(&str, Option<f64>)>;
+
 /// What an experiment is given.
 pub struct Context {
     /// Decides everything that is random.
@@ -57,14 +60,14 @@ pub struct Context {
     /// How large a run is.
     pub scale: Scale,
     /// Told what is being done, and the share of it that is done where that is known.
-    pub progress: Rc<dyn Fn(&str, Option<f64>)>,
+    pub progress: Told,
     /// Multi-stream runs that were done already: several experiments look at the same ones.
     pub(crate) runs: RefCell<BTreeMap<String, Rc<MultiStreamResult>>>,
 }
 
 impl Context {
     /// A context in which nothing has been run.
-    pub fn new(seed: u64, scale: Scale, progress: Rc<dyn Fn(&str, Option<f64>)>) -> Self {
+    pub fn new(seed: u64, scale: Scale, progress: Told) -> Self {
         Self { seed, scale, progress, runs: RefCell::default() }
     }
 }

@@ -5,6 +5,7 @@
 //! - SCAN-2: nothing on the drive makes a scan fail or panic but the loss of the drive: unreadable and foreign blocks
 //!   are gaps.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -13,7 +14,8 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZonedDevice};
 
 use crate::frame::{Expect, Header};
 
-/// Blocks read at once.
+/// Blocks read at once, unless the reader says otherwise. Headers are not picked out of long records: on a disk the head
+/// passes over what is skipped all the same, and may miss the next header.
 const WINDOW: u32 = 256;
 
 /// How far behind a bad block records are looked for: further than the longest record.
@@ -55,7 +57,9 @@ pub struct ZoneScanner {
     zone: ZoneId,
     next: u32,
     to: u32,
-    window: Option<(u32, Bytes)>,
+    window: u32,
+    /// What was read and is still needed, without gaps: first blocks and bytes. Nothing is read twice.
+    windows: VecDeque<(u32, Bytes)>,
     /// Blocks read from the device.
     pub blocks_read: u64,
 }
@@ -63,7 +67,13 @@ pub struct ZoneScanner {
 impl ZoneScanner {
     /// A scan of life `epoch` of `zone`, from block `from` to block `to`, both from the zone's start.
     pub fn new(dev: Rc<dyn ZonedDevice>, store: StoreId, epoch: u64, zone: ZoneId, from: u32, to: u32) -> Self {
-        Self { dev, store, epoch, zone, next: from, to, window: None, blocks_read: 0 }
+        Self { dev, store, epoch, zone, next: from, to, window: WINDOW, windows: VecDeque::new(), blocks_read: 0 }
+    }
+
+    /// Reads `blocks` at once: many where other readers use the device too, and each visit to a zone costs a seek.
+    #[must_use]
+    pub fn reading(self, blocks: u32) -> Self {
+        Self { window: blocks.max(1), ..self }
     }
 
     /// What comes next. After [`Scanned::Clean`] or [`Scanned::Torn`] there is nothing more.
@@ -106,22 +116,35 @@ impl ZoneScanner {
         Ok(header.filter(|header| header.blocks().0 <= u64::from(self.to - block)))
     }
 
-    /// `blocks` from `block`, through the window. Blocks that cannot be read are zeros.
+    /// `blocks` from `block`, which never falls behind an earlier call's. Blocks that cannot be read are zeros.
     async fn read(&mut self, block: u32, blocks: u32) -> Result<Bytes, DeviceError> {
-        if let Some((start, bytes)) = &self.window
-            && block >= *start
-        {
-            let at = (block - start) as usize * BLOCK_SIZE;
-            if let Some(end) = at.checked_add(blocks as usize * BLOCK_SIZE)
-                && end <= bytes.len()
-            {
-                return Ok(bytes.slice(at..end));
+        let end_of = |(start, bytes): &(u32, Bytes)| start + (bytes.len() / BLOCK_SIZE) as u32;
+        while self.windows.front().is_some_and(|window| end_of(window) <= block) {
+            self.windows.pop_front();
+        }
+        let end = block + blocks;
+        let mut have = self.windows.back().map_or(block, end_of);
+        while have < end {
+            let length = (end - have).max(self.window.min(self.to - have));
+            let bytes = self.read_device(have, length).await?;
+            self.windows.push_back((have, bytes));
+            have += length;
+        }
+        let mut parts = Vec::with_capacity(1);
+        for window in &self.windows {
+            let (from, to) = (window.0.max(block), end_of(window).min(end));
+            if from < to {
+                parts.push(
+                    window.1.slice((from - window.0) as usize * BLOCK_SIZE..(to - window.0) as usize * BLOCK_SIZE),
+                );
             }
         }
-        let length = blocks.max(WINDOW.min(self.to - block));
-        let bytes = self.read_device(block, length).await?;
-        self.window = Some((block, bytes.clone()));
-        Ok(bytes.slice(..blocks as usize * BLOCK_SIZE))
+        if let [part] = parts.as_slice() {
+            return Ok(part.clone());
+        }
+        let mut whole = AlignedBuf::builder(Blocks(u64::from(blocks)));
+        parts.iter().for_each(|part| whole.extend(part));
+        Ok(whole.finish())
     }
 
     async fn read_device(&mut self, block: u32, length: u32) -> Result<Bytes, DeviceError> {

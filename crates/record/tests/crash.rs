@@ -12,7 +12,7 @@ use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice,
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 fn config() -> MetaLogConfig {
-    MetaLogConfig { store: StoreId(9), zones: 2..10, zone_kind: 1 }
+    MetaLogConfig { store: StoreId(9), zones: 2..10, zone_kind: 1, read_depth: 4 }
 }
 
 fn medium(random: &mut Random) -> MemoryDevice {

@@ -78,6 +78,10 @@ impl Inner {
         self.gc.borrow_mut().victim = None;
         drop(pin);
         let mut state = self.state.borrow_mut();
+        for copied in &copies {
+            state.zones.get_mut(copied.copy.zone).filling = false;
+            state.zones.note_garbage(copied.copy.zone);
+        }
         if result.is_ok() && swapped.is_ok() {
             if state.zones.get(victim).groups.is_empty() {
                 state.counters.gc_zones += 1;
@@ -182,7 +186,8 @@ impl Inner {
                     copies.extend(copied);
                     self.gc.borrow_mut().destinations[slot(stream)] = Some(Destination { next, ..destination });
                     let mut state = self.state.borrow_mut();
-                    state.zones.get_mut(destination.zone).written = next;
+                    let slot = state.zones.get_mut(destination.zone);
+                    (slot.written, slot.filling) = (next, true);
                     state.counters.gc_written_bytes += bytes;
                 }
                 Err(error) => {
@@ -300,6 +305,9 @@ impl Inner {
             slot.indexed_to = slot.written;
             slot.last_write = self.sequence.last();
             state.zones.note_garbage(zone);
+        }
+        for copied in copies {
+            self.note_unmarked(&mut state, copied.copy.zone, copied.copy.blocks().0);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! - GC-3: while copies are not swapped in, their zone's `indexed_to` stays before them, so recovery scans them.
 //! - GC-4: a copy is numbered only while its chunk lives, so that it never passes for a record of a later chunk of the
 //!   same id.
+//! - GC-5: a zone with copies that are not swapped in yet is not reset, even if all else in it dies meanwhile.
 
 mod lifetime;
 mod migrate;

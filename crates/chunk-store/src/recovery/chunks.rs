@@ -6,6 +6,7 @@ use shingle_base::{ChunkId, ZoneId};
 
 use crate::format::{ChunkEntry, JournalEntry};
 use crate::index::{Located, Run};
+use crate::mark::Mark;
 use crate::recovery::report::Damage;
 use crate::table::{Chunk, ChunkTable, Handle};
 
@@ -98,6 +99,18 @@ impl Loading {
             }
             // Taken into account when the checkpoint was loaded.
             JournalEntry::Reset { .. } => {}
+            JournalEntry::Mark(mark) => self.marked(&mark, sequence),
+        }
+    }
+
+    /// Takes in the records of a mark of a life that is not over, as if they had been scanned (MARK-2).
+    fn marked(&mut self, mark: &Mark, sequence: u64) {
+        for (id, records) in mark.chunks() {
+            let Some(handle) = self.chunks.find(id) else { continue };
+            if self.chunks.get(handle).is_some_and(|chunk| chunk.birth < sequence) {
+                let found = records.map(|record| Found { record, sequence, landed: false });
+                self.scanned.entry(handle).or_default().extend(found);
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! 1. Find the newest complete checkpoint: the metadata log reads the heads of the metazones.
 //! 2. Load it: zone table, chunks and their records.
-//! 3. Replay the journal that follows its start: create, seal, delete, reset.
-//! 4. Scan the data zones from where the checkpoint's index ends, and complete the chunks with what is found.
+//! 3. Replay the journal that follows its start: create, seal, delete, reset, progress marks.
+//! 4. Scan the data zones from where the checkpoint's index and the marks end, and complete the chunks with what is found.
 //!
 //! # Invariants
 //! - REC-1: a record counts only if its zone's life is the present one, its chunk exists and was created before it.
@@ -19,12 +19,14 @@ mod scan;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use futures_util::StreamExt;
+use futures_util::stream;
 use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId};
 use shingle_record::{
     MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock, write_superblock,
 };
 use shingle_runtime::Runtime;
-use shingle_zoned::{Geometry, ZoneInfo, ZonedDevice};
+use shingle_zoned::{Geometry, ZoneInfo, ZoneState, ZonedDevice};
 
 pub use report::{Damage, RecoveryReport, StepReport};
 
@@ -34,6 +36,7 @@ use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, Z
 use crate::gc::{Lifetimes, slot};
 use crate::landing::LandingLog;
 use crate::layout::Layout;
+use crate::mark::{Mark, Unmarked};
 use crate::pools::Pools;
 use crate::read::read_error;
 use crate::recovery::chunks::Loading;
@@ -89,7 +92,7 @@ impl ChunkStore {
                 .encode()
                 .into(),
         };
-        let config = log_config(store, &layout);
+        let config = log_config(store, &layout, 1);
         MetaLog::format(rt, &dev, config, SequenceSource::default()).await.map_err(log_error)?;
         // Last, so that a format that was cut short leaves no store.
         write_superblock(&dev, layout.superzone, &superblock).await.map_err(read_error)?;
@@ -119,12 +122,18 @@ pub(crate) async fn recover(
     let (store, layout) = read_identity(&dev).await?;
     let sequence = SequenceSource::default();
     let mut report = RecoveryReport::default();
-    let opened = MetaLog::open(rt, &dev, log_config(store, &layout), sequence.clone()).await;
+    let depth = options.recovery_depth.max(1);
+    let opened = MetaLog::open(rt, &dev, log_config(store, &layout, depth), sequence.clone()).await;
     let (log, recovered) = opened.map_err(log_error)?;
     report_log(&mut report, &recovered);
-    let (mut loading, entries, ended) = load(recovered, &layout, rt, &mut report)?;
+    if options.read_all_heads {
+        read_all_heads(rt, &dev, &layout, depth, &mut report).await?;
+    }
+    let whole = options.scan_whole_zones;
+    let Loaded { mut loading, entries, ended, closed } =
+        load(recovered, &layout, dev.geometry(), whole, rt, &mut report)?;
     let began = rt.now();
-    let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended };
+    let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended, closed: &closed, whole, depth };
     let zones = scan(&context, &layout, &mut loading, &mut report).await?;
     let (chunks, broken) = loading.finish(&mut report.damage);
     sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
@@ -157,6 +166,7 @@ impl Inner {
         if self.options.background {
             self.rt.spawn(self.clone().gc_task());
             self.rt.spawn(self.clone().checkpoint_task());
+            self.rt.spawn(self.clone().mark_task());
         }
         Ok(())
     }
@@ -210,8 +220,8 @@ pub(crate) async fn read_identity(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId,
 }
 
 /// The metadata log of a store.
-pub(crate) fn log_config(store: StoreId, layout: &Layout) -> MetaLogConfig {
-    MetaLogConfig { store, zones: layout.metazones.clone(), zone_kind: META_ZONE_KIND }
+pub(crate) fn log_config(store: StoreId, layout: &Layout, read_depth: u32) -> MetaLogConfig {
+    MetaLogConfig { store, zones: layout.metazones.clone(), zone_kind: META_ZONE_KIND, read_depth }
 }
 
 fn check_limits(geometry: &Geometry) -> Result<()> {
@@ -244,12 +254,66 @@ fn report_log(report: &mut RecoveryReport, recovered: &Recovered) {
     report.load.time = recovered.load_time;
     report.load.read_bytes = Blocks(recovered.load_blocks).bytes();
     report.load.found = recovered.parts.len() as u64;
+    report.checkpoint_bytes = recovered.parts.iter().map(|part| part.len() as u64).sum();
 }
 
-type Loaded = (Loading, BTreeMap<ZoneId, ZoneEntry>, BTreeMap<ZoneId, u64>);
+/// Reads the head of every data zone that holds anything, for what it costs.
+async fn read_all_heads(
+    rt: &Runtime,
+    dev: &Rc<dyn ZonedDevice>,
+    layout: &Layout,
+    depth: u32,
+    report: &mut RecoveryReport,
+) -> Result<()> {
+    let began = rt.now();
+    for infos in data_zones(dev, layout).await? {
+        let written = infos.into_iter().filter(|info| info.written > Blocks::ZERO && info.state != ZoneState::Offline);
+        let mut heads = stream::iter(written).map(|info| dev.read(info.start, Blocks(1))).buffered(depth as usize);
+        while heads.next().await.is_some() {
+            report.find.zones += 1;
+            report.find.read_bytes += Blocks(1).bytes();
+        }
+    }
+    report.find.time += rt.now().since(began);
+    Ok(())
+}
+
+/// What the drive says of the data zones, a piece at a time.
+async fn data_zones(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> Result<Vec<Vec<ZoneInfo>>> {
+    let mut pieces = Vec::new();
+    let mut next = layout.data_zones.start;
+    while next < layout.data_zones.end {
+        let count = REPORT_ZONES.min(layout.data_zones.end - next);
+        let infos = dev.report(ZoneId(next), count).await.map_err(read_error)?;
+        if infos.is_empty() {
+            return Err(Error::new(ErrorKind::Device, "the drive reports fewer zones than it has"));
+        }
+        next += infos.len() as u32;
+        pieces.push(infos);
+    }
+    Ok(pieces)
+}
+
+/// What checkpoint and journal say.
+struct Loaded {
+    loading: Loading,
+    /// The checkpoint's zone table, brought up to date by marks.
+    entries: BTreeMap<ZoneId, ZoneEntry>,
+    /// Lives that are over.
+    ended: BTreeMap<ZoneId, u64>,
+    /// Lives that a mark calls closed.
+    closed: BTreeMap<ZoneId, u64>,
+}
 
 /// Steps 2 and 3: the checkpoint's chunks and zones, brought up to date by the journal.
-fn load(recovered: Recovered, layout: &Layout, rt: &Runtime, report: &mut RecoveryReport) -> Result<Loaded> {
+fn load(
+    recovered: Recovered,
+    layout: &Layout,
+    geometry: &Geometry,
+    ignore_marks: bool,
+    rt: &Runtime,
+    report: &mut RecoveryReport,
+) -> Result<Loaded> {
     let senseless = |what| Error::new(ErrorKind::Corrupt, format!("a {what} in the metadata log makes no sense"));
     let began = rt.now();
     let mut journal = Vec::with_capacity(recovered.journal.len());
@@ -260,6 +324,11 @@ fn load(recovered: Recovered, layout: &Layout, rt: &Runtime, report: &mut Recove
             let last = ended.entry(zone).or_default();
             *last = epoch.max(*last);
         }
+        if let JournalEntry::Mark(mark) = &decoded
+            && (!layout.is_data(mark.zone) || u64::from(mark.to) > geometry.zone_capacity.0)
+        {
+            return Err(senseless("progress mark"));
+        }
         journal.push((decoded, entry.sequence));
     }
     report.replay.time = rt.now().since(began);
@@ -267,8 +336,9 @@ fn load(recovered: Recovered, layout: &Layout, rt: &Runtime, report: &mut Recove
     let began = rt.now();
     let mut loading = Loading::default();
     let mut entries = BTreeMap::new();
-    for part in &recovered.parts {
-        match CheckpointPart::decode(part).ok_or_else(|| senseless("checkpoint part"))? {
+    let mut closed = BTreeMap::new();
+    for part in recovered.parts {
+        match CheckpointPart::decode(&part).ok_or_else(|| senseless("checkpoint part"))? {
             CheckpointPart::Zones(zones) => entries.extend(zones.into_iter().map(|entry| (entry.zone, entry))),
             CheckpointPart::Chunks(chunks) => {
                 for chunk in chunks {
@@ -280,13 +350,59 @@ fn load(recovered: Recovered, layout: &Layout, rt: &Runtime, report: &mut Recove
     report.load.time += rt.now().since(began);
     let began = rt.now();
     for (entry, sequence) in journal {
+        if let JournalEntry::Mark(mark) = &entry {
+            report.marks.0 += 1;
+            if ended.get(&mark.zone).is_some_and(|&last| mark.epoch <= last) {
+                continue;
+            }
+            if mark.closed {
+                closed.insert(mark.zone, mark.epoch);
+            }
+            if ignore_marks {
+                continue;
+            }
+            report.marks.1 += cover(&mut entries, mark);
+        }
         loading.replay(entry, sequence);
     }
     report.replay.time += rt.now().since(began);
-    Ok((loading, entries, ended))
+    Ok(Loaded { loading, entries, ended, closed })
 }
 
-/// Step 4, over all data zones.
+/// Enters a mark of a life that is not over into the zone table: how far its zone need not be scanned (MARK-3). Returns
+/// by how many blocks that is farther.
+fn cover(entries: &mut BTreeMap<ZoneId, ZoneEntry>, mark: &Mark) -> u64 {
+    let opened = ZoneEntry {
+        zone: mark.zone,
+        status: ZoneStatus::Activated,
+        stream: mark.stream,
+        landing: false,
+        epoch: mark.epoch,
+        written: 1,
+        indexed_to: 1,
+    };
+    let entry = entries.entry(mark.zone).or_insert(opened);
+    if entry.epoch < mark.epoch {
+        *entry = opened;
+    }
+    // The table may be younger than the mark, and say more.
+    let adjoins = mark.from <= entry.indexed_to && entry.epoch == mark.epoch;
+    if !adjoins {
+        return 0;
+    }
+    let farther = mark.to.saturating_sub(entry.indexed_to);
+    entry.indexed_to += farther;
+    entry.written = entry.written.max(entry.indexed_to);
+    if mark.closed {
+        entry.status = ZoneStatus::Closed;
+    } else if farther > 0 {
+        // It is younger than the table.
+        entry.status = ZoneStatus::Activated;
+    }
+    u64::from(farther)
+}
+
+/// Step 4, over all data zones: several at once, in their order.
 async fn scan(
     context: &ScanContext<'_>,
     layout: &Layout,
@@ -294,17 +410,10 @@ async fn scan(
     report: &mut RecoveryReport,
 ) -> Result<Vec<FoundZone>> {
     let mut found = Vec::with_capacity(layout.data_zones.len());
-    let mut next = layout.data_zones.start;
-    while next < layout.data_zones.end {
-        let count = REPORT_ZONES.min(layout.data_zones.end - next);
-        let infos: Vec<ZoneInfo> = context.dev.report(ZoneId(next), count).await.map_err(read_error)?;
-        if infos.is_empty() {
-            return Err(Error::new(ErrorKind::Device, "the drive reports fewer zones than it has"));
-        }
-        for info in &infos {
-            found.push(context.zone(info, loading, report).await.map_err(read_error)?);
-        }
-        next += infos.len() as u32;
+    let infos = data_zones(context.dev, layout).await?.into_iter().flatten();
+    let mut scans = stream::iter(infos).map(|info| context.zone(info)).buffered(context.depth as usize);
+    while let Some(scan) = scans.next().await {
+        found.push(scan.map_err(read_error)?.tell(loading, report));
     }
     Ok(found)
 }
@@ -346,12 +455,16 @@ fn build(
     }
     let mut writers = BTreeMap::new();
     let mut releasing = Vec::new();
+    let mut unmarked = Unmarked::new(options.mark_every);
     for zone in found {
         let mut status = zone.status;
         let slot = zones.get_mut(zone.zone);
         (slot.stream, slot.epoch, slot.last_write) = (zone.stream, zone.epoch, zone.last_write);
         slot.landing = zone.landing;
-        (slot.written, slot.indexed_to) = (zone.written, zone.indexed_to);
+        (slot.written, slot.indexed_to, slot.marked_to) = (zone.written, zone.indexed_to, zone.marked_to);
+        if zone.marked_to < zone.indexed_to && !zone.landing {
+            unmarked.note(zone.zone, 0);
+        }
         // A landing zone goes on as any other that is closed: its records are in the index now.
         if zone.reusable && !zone.landing {
             let pool = pools.of(zone.stream);
@@ -392,5 +505,6 @@ fn build(
         lifetimes: Lifetimes::new(now),
         records,
         longest,
+        unmarked,
     }
 }

@@ -52,6 +52,10 @@ pub struct RecoveryReport {
     pub replay: StepReport,
     /// Step 4: scanning data zones.
     pub scan: StepReport,
+    /// Bytes of the checkpoint itself; what was read to load it also holds journal.
+    pub checkpoint_bytes: u64,
+    /// Progress marks among the journal's entries, and the blocks that recovery need not scan thanks to them.
+    pub marks: (u64, u64),
     /// Chunks there are now.
     pub chunks: u64,
     /// Zones whose last record was torn by the power cut; what was torn had not been acknowledged.

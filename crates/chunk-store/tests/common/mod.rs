@@ -94,6 +94,12 @@ pub fn options(random: &mut Random) -> Options {
         _ => {}
     }
     options.gc_idle_after = random.chance(0.5).then_some(Duration::from_millis(1));
+    // Apart, so that seeds which once failed still mean the same history.
+    let apart = &mut random.clone();
+    options.mark_every = [None, Some(1), Some(50_000), Some(300_000)][apart.below(4) as usize];
+    options.recovery_depth = [1, 3, 32][apart.below(3) as usize];
+    options.scan_whole_zones = apart.chance(0.1);
+    options.read_all_heads = apart.chance(0.1);
     options
 }
 

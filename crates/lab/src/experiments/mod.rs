@@ -5,6 +5,7 @@ mod memory;
 mod micro_write;
 mod multistream;
 mod placement;
+mod recovery;
 mod space;
 mod zone_utilisation;
 
@@ -18,6 +19,7 @@ pub fn all() -> Vec<Experiment> {
         multistream::experiment(),
         zone_utilisation::experiment(),
         placement::experiment(),
+        recovery::experiment(),
         memory::experiment(),
         space::experiment(),
     ]

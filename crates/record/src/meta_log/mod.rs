@@ -43,6 +43,8 @@ pub struct MetaLogConfig {
     pub zones: Range<u32>,
     /// The kind its zone heads carry.
     pub zone_kind: u16,
+    /// Reads in flight while it is opened.
+    pub read_depth: u32,
 }
 
 /// A journal entry, as recovered.
@@ -65,13 +67,13 @@ pub struct Recovered {
     pub sequence: u64,
     /// Metazones that hold anything.
     pub zones: u64,
-    /// Blocks read to find the checkpoint.
+    /// Blocks read of the heads of metazones.
     pub find_blocks: u64,
     /// Blocks read to load it and the journal.
     pub load_blocks: u64,
-    /// How long it took to find the checkpoint.
+    /// How long it took to read the heads of the metazones.
     pub find_time: Duration,
-    /// How long it took to load it and the journal.
+    /// How long it took to read the zones that the heads led to: checkpoint and journal.
     pub load_time: Duration,
 }
 

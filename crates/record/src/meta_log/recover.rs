@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream;
 use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
@@ -16,6 +18,9 @@ use crate::meta_log::{MetaLogConfig, MetaLogError, Recovered};
 use crate::scan::{Scanned, ZoneScanner};
 use crate::sequence::SequenceSource;
 use crate::zone_head::read_zone_head;
+
+/// Blocks read at once: a checkpoint is long, and read from end to end.
+const WINDOW: u32 = 1024;
 
 /// A metazone's records, as scanned.
 struct ZoneRecords {
@@ -80,6 +85,8 @@ impl MetaLog {
         let began = rt.now();
         let mut recovered = Recovered::default();
         let (mut zones, heads) = read_heads(dev, &config, &mut recovered).await?;
+        recovered.find_time = rt.now().since(began);
+        let loading = rt.now();
         let mut scanned: Vec<ZoneRecords> = Vec::new();
         let mut end = None;
         for &(epoch, zone, written) in heads.iter().rev() {
@@ -93,10 +100,12 @@ impl MetaLog {
             }
         }
         let end = end.ok_or(MetaLogError::NoCheckpoint)?;
-        recovered.find_time = rt.now().since(began);
-        let loading = rt.now();
         scanned.reverse();
-        let position = replay(&scanned, &end, &mut recovered)?;
+        let active = scanned.last().and_then(|newest| {
+            let slot = (newest.zone.0 - config.zones.start) as usize;
+            Some((slot, newest.epoch, newest.next?))
+        });
+        let position = replay(scanned, &end, &mut recovered)?;
         for slot in &mut zones {
             if let MetaStatus::Live { epoch } = *slot
                 && epoch < end.start_epoch
@@ -105,10 +114,6 @@ impl MetaLog {
             }
         }
         sequence.raise(recovered.sequence);
-        let active = scanned.last().and_then(|newest| {
-            let slot = (newest.zone.0 - config.zones.start) as usize;
-            Some((slot, newest.epoch, newest.next?))
-        });
         let log = Self::with(rt, dev, config, sequence, zones, active, position);
         recovered.load_time = rt.now().since(loading);
         Ok((log, recovered))
@@ -146,25 +151,27 @@ async fn read_heads(
     recovered: &mut Recovered,
 ) -> Result<(Vec<MetaStatus>, Vec<(u64, ZoneId, u32)>), MetaLogError> {
     let report = dev.report(ZoneId(config.zones.start), config.zones.len() as u32).await?;
-    let mut zones = Vec::with_capacity(report.len());
-    let mut heads = Vec::new();
-    for info in report {
+    let head = |info: ZoneInfo| async move {
+        let written = info.written > Blocks::ZERO && info.state != ZoneState::Offline;
+        let bytes = if written { dev.read(info.start, Blocks(1)).await.ok() } else { None };
+        // A head that cannot be read is that of a zone whose opening was cut short; if it was more, a position is
+        // missing, which is noticed.
+        let head = bytes.and_then(|bytes| read_zone_head(&bytes, Some(config.store), info.zone).ok());
+        (info, written, head)
+    };
+    let mut found = stream::iter(report).map(head).buffered(config.read_depth.max(1) as usize);
+    let (mut zones, mut heads) = (Vec::new(), Vec::new());
+    while let Some((info, written, head)) = found.next().await {
+        recovered.zones += u64::from(written);
+        recovered.find_blocks += u64::from(written);
         let mut status = match info.state {
             ZoneState::ReadOnly | ZoneState::Offline => MetaStatus::Bad,
             _ => MetaStatus::Free,
         };
-        if info.written > Blocks::ZERO && info.state != ZoneState::Offline {
-            recovered.zones += 1;
-            recovered.find_blocks += 1;
-            // A head that cannot be read is that of a zone whose opening was cut short; if it was more, a position is
-            // missing, which is noticed.
-            if let Ok(bytes) = dev.read(info.start, Blocks(1)).await
-                && let Ok(head) = read_zone_head(&bytes, Some(config.store), info.zone)
-            {
-                heads.push((head.epoch, info.zone, info.written.0 as u32));
-                if status == MetaStatus::Free {
-                    status = MetaStatus::Live { epoch: head.epoch };
-                }
+        if let Some(head) = head {
+            heads.push((head.epoch, info.zone, info.written.0 as u32));
+            if status == MetaStatus::Free {
+                status = MetaStatus::Live { epoch: head.epoch };
             }
         }
         zones.push(status);
@@ -181,7 +188,7 @@ async fn read_zone(
     written: u32,
     blocks_read: &mut u64,
 ) -> Result<ZoneRecords, MetaLogError> {
-    let mut scanner = ZoneScanner::new(dev.clone(), config.store, epoch, zone, 1, written);
+    let mut scanner = ZoneScanner::new(dev.clone(), config.store, epoch, zone, 1, written).reading(WINDOW);
     let mut records = Vec::new();
     let mut next = Some(written).filter(|&written| u64::from(written) < dev.geometry().zone_capacity.0);
     loop {
@@ -204,12 +211,12 @@ async fn read_zone(
 }
 
 /// Steps 2 and 3: takes parts and journal entries from the checkpoint's start on. Returns the last position.
-fn replay(scanned: &[ZoneRecords], end: &LogInfo, recovered: &mut Recovered) -> Result<u64, MetaLogError> {
+fn replay(scanned: Vec<ZoneRecords>, end: &LogInfo, recovered: &mut Recovered) -> Result<u64, MetaLogError> {
     // A record that was written a second time elsewhere has its old position; the first copy counts.
     let mut last = end.checkpoint.saturating_sub(1);
     let mut beyond = None;
     for zone in scanned {
-        for (header, info, payload) in &zone.records {
+        for (header, info, payload) in zone.records {
             recovered.sequence = recovered.sequence.max(header.sequence);
             if info.position != last + 1 {
                 if info.position > last {
@@ -219,10 +226,10 @@ fn replay(scanned: &[ZoneRecords], end: &LogInfo, recovered: &mut Recovered) -> 
             }
             last = info.position;
             if header.kind == PART && info.checkpoint == end.checkpoint {
-                recovered.parts.push(payload.clone());
+                recovered.parts.push(payload);
             } else if header.kind == JOURNAL {
                 let damaged = MetaLogError::Damaged { zone: Some(zone.zone), position: info.position };
-                recovered.journal.extend(parse_journal(payload).ok_or(damaged)?);
+                recovered.journal.extend(parse_journal(&payload).ok_or(damaged)?);
             }
         }
     }

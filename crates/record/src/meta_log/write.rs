@@ -111,7 +111,7 @@ impl LogInner {
                 Ok(()) => {
                     let later = drafts.split_off(count);
                     self.state.borrow_mut().active = Some((slot, epoch, end));
-                    self.written(epoch, std::mem::replace(&mut drafts, later), end - next);
+                    self.written(epoch, std::mem::replace(&mut drafts, later));
                 }
                 Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err((drafts, error.into())),
                 Err(_) => self.give_up_zone(slot, epoch).await,
@@ -144,16 +144,19 @@ impl LogInner {
     }
 
     /// Takes note of durable records and answers who waits for them.
-    fn written(&self, epoch: u64, drafts: Vec<Draft>, blocks: u32) {
+    fn written(&self, epoch: u64, drafts: Vec<Draft>) {
         let mut state = self.state.borrow_mut();
-        for Draft { info, items, .. } in drafts {
+        for draft in drafts {
+            let blocks = u64::from(draft.blocks());
+            let Draft { info, items, .. } = draft;
+            if items.first().is_some_and(|first| first.kind == JOURNAL) {
+                state.journal_blocks += blocks;
+            }
             for item in items {
                 if item.kind == START {
                     state.starts.push((info.position, epoch));
                 } else if item.kind == END {
                     checkpoint_done(&mut state, info);
-                } else if item.kind == JOURNAL {
-                    state.journal_blocks += u64::from(blocks);
                 }
                 let _ = item.done.send(Ok(info.position));
             }

@@ -1,0 +1,386 @@
+//! Progress marks: what was recently written, in a few bytes in the journal, so that recovery need not scan for it. See
+//! `docs/decisions/0011-progress-marks.md`.
+//!
+//! A mark names the live records of a zone between two blocks, a run of equal records once, and each chunk once. Marks are
+//! made from the index by a task of their own, for all zones together whenever so much was written; appends only count.
+//!
+//! # Invariants
+//! - MARK-1: a mark names only records that are in the index, and so durable, when it takes its place in the journal; and
+//!   of its blocks all such. What it leaves out there is dead, since `to` is not past `indexed_to` (ZONE-3).
+//! - MARK-2: the chunk of each of its records lives when the mark is journaled. So the mark's own number stands for those
+//!   of its records: a chunk of that id that is younger than the mark is another one (REC-1).
+//! - MARK-3: a zone's marks adjoin, or overlap with what the checkpoint has; recovery trusts one that does not for its
+//!   records, but not to cover the blocks before them.
+//! - MARK-4: marks take no room in the journal that a checkpoint is needed for; where there is none, none are made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use shingle_base::{BLOCK_SIZE, ChunkId, ZoneId};
+
+use crate::error::Result;
+use crate::format::{Cursor, JournalEntry, stream_from, stream_number};
+use crate::index::Located;
+use crate::state::State;
+use crate::store::Inner;
+use crate::types::Stream;
+use crate::zones::ZoneStatus;
+
+/// The longest mark: small beside a device write of the journal.
+const BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of a mark beside its chunks.
+const HEAD_BYTES: usize = 26;
+/// Bytes of a chunk beside its runs.
+const CHUNK_BYTES: usize = 28;
+/// Bytes of a run.
+const RUN_BYTES: usize = 20;
+
+/// Bit of the stream's byte: the zone is closed, and the mark reaches to its end.
+const CLOSED: u8 = 0x80;
+
+/// Records of one length that follow each other in their chunk, at equal distances in the zone.
+///
+/// | at | size | field    | meaning                                                |
+/// |---:|-----:|----------|--------------------------------------------------------|
+/// |  0 |    4 | `count`  | records, at least one                                  |
+/// |  4 |    4 | `offset` | of the first in its chunk                              |
+/// |  8 |    4 | `length` | bytes of data of each                                  |
+/// | 12 |    4 | `block`  | of the first in the zone                               |
+/// | 16 |    4 | `stride` | blocks from one to the next; zero where there is one   |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    count: u32,
+    offset: u32,
+    length: u32,
+    block: u32,
+    stride: u32,
+}
+
+impl Run {
+    fn new(record: &Located) -> Self {
+        Self { count: 1, offset: record.offset, length: record.length, block: record.block, stride: 0 }
+    }
+
+    /// The run with the record that follows, if it does.
+    fn with(self, record: &Located) -> Option<Self> {
+        let offset = u64::from(self.offset) + u64::from(self.count) * u64::from(self.length);
+        let stride = if self.count == 1 { record.block.checked_sub(self.block)? } else { self.stride };
+        let block = u64::from(self.block) + u64::from(self.count) * u64::from(stride);
+        let follows = u64::from(record.offset) == offset && record.length == self.length;
+        let equal = follows && u64::from(record.block) == block && stride > 0;
+        equal.then_some(Self { count: self.count + 1, stride, ..self })
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        for field in [self.count, self.offset, self.length, self.block, self.stride] {
+            bytes.extend(field.to_le_bytes());
+        }
+    }
+
+    /// A run of which every record lies in its chunk and between the blocks.
+    fn decode(cursor: &mut Cursor<'_>, from: u32, to: u32) -> Option<Self> {
+        let mut field = || cursor.u32();
+        let run = Self { count: field()?, offset: field()?, length: field()?, block: field()?, stride: field()? };
+        let end = u64::from(run.offset) + u64::from(run.count) * u64::from(run.length);
+        let last = u64::from(run.block) + u64::from(run.count.checked_sub(1)?) * u64::from(run.stride);
+        let apart = (run.count == 1) == (run.stride == 0);
+        let sound = run.length > 0 && end <= u64::from(u32::MAX) && run.block >= from && last < u64::from(to) && apart;
+        sound.then_some(run)
+    }
+
+    fn records(self, zone: ZoneId) -> impl Iterator<Item = Located> {
+        (0..self.count).map(move |at| Located {
+            zone,
+            block: self.block + at * self.stride,
+            offset: self.offset + at * self.length,
+            length: self.length,
+        })
+    }
+}
+
+/// The live records of a stretch of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub(crate) zone: ZoneId,
+    /// The zone's life.
+    pub(crate) epoch: u64,
+    pub(crate) stream: Stream,
+    /// The zone is closed, and `to` is its end: recovery need not look at it.
+    pub(crate) closed: bool,
+    /// The first block.
+    pub(crate) from: u32,
+    /// The block behind the last.
+    pub(crate) to: u32,
+    chunks: BTreeMap<ChunkId, Vec<Run>>,
+}
+
+impl Mark {
+    /// Bytes that the record adds.
+    fn cost(&self, id: ChunkId, record: &Located) -> usize {
+        match self.chunks.get(&id) {
+            None => CHUNK_BYTES + RUN_BYTES,
+            Some(runs) if runs.last().and_then(|run| run.with(record)).is_some() => 0,
+            Some(_) => RUN_BYTES,
+        }
+    }
+
+    fn push(&mut self, id: ChunkId, record: &Located) {
+        let runs = self.chunks.entry(id).or_default();
+        match runs.last_mut().and_then(|last| Some((last.with(record)?, last))) {
+            Some((longer, last)) => *last = longer,
+            None => runs.push(Run::new(record)),
+        }
+    }
+
+    /// Its chunks, each with its records.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (ChunkId, impl Iterator<Item = Located> + '_)> {
+        let zone = self.zone;
+        self.chunks.iter().map(move |(&id, runs)| (id, runs.iter().flat_map(move |run| run.records(zone))))
+    }
+
+    /// Adds the mark to the bytes of a journal entry.
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.zone.0.to_le_bytes());
+        bytes.extend(self.epoch.to_le_bytes());
+        bytes.push(stream_number(self.stream) | if self.closed { CLOSED } else { 0 });
+        bytes.extend(self.from.to_le_bytes());
+        bytes.extend(self.to.to_le_bytes());
+        bytes.extend((self.chunks.len() as u32).to_le_bytes());
+        for (id, runs) in &self.chunks {
+            bytes.extend(id.0);
+            bytes.extend((runs.len() as u32).to_le_bytes());
+            runs.iter().for_each(|run| run.encode(bytes));
+        }
+    }
+
+    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Option<Self> {
+        let (zone, epoch, flags) = (ZoneId(cursor.u32()?), cursor.u64()?, cursor.u8()?);
+        let (stream, closed) = (stream_from(flags & !CLOSED)?, flags & CLOSED != 0);
+        let (from, to) = (cursor.u32()?, cursor.u32()?);
+        let mut chunks = BTreeMap::new();
+        for _ in 0..cursor.u32()? {
+            let (id, count) = (cursor.chunk()?, cursor.u32()?);
+            let runs: Vec<Run> = (0..count).map(|_| Run::decode(cursor, from, to)).collect::<Option<_>>()?;
+            chunks.insert(id, runs);
+        }
+        Some(Self { zone, epoch, stream, closed, from, to, chunks })
+    }
+}
+
+/// What has no mark yet.
+#[derive(Debug, Default)]
+pub(crate) struct Unmarked {
+    /// Blocks between marks; `None` where none are made.
+    every: Option<u64>,
+    /// Blocks written since the last.
+    blocks: u64,
+    /// Zones that have something to say.
+    zones: BTreeSet<ZoneId>,
+}
+
+impl Unmarked {
+    /// Nothing, with marks due after so many bytes.
+    pub(crate) fn new(every: Option<u64>) -> Self {
+        Self { every: every.map(|bytes| bytes / BLOCK_SIZE as u64), ..Self::default() }
+    }
+
+    /// Blocks of a zone entered the index, or it was closed. Returns whether marks are due.
+    pub(crate) fn note(&mut self, zone: ZoneId, blocks: u64) -> bool {
+        let Some(every) = self.every else { return false };
+        self.zones.insert(zone);
+        self.blocks += blocks;
+        self.blocks >= every
+    }
+}
+
+impl State {
+    /// Marks for what a zone has to say, none longer than `bytes_max`.
+    fn marks_of(&self, zone: ZoneId, bytes_max: usize) -> Vec<Mark> {
+        let slot = self.zones.get(zone);
+        // A garbage zone may be reset; one that turned read-only or offline is looked at anyway. What is in the index of
+        // a landing zone is not all that lives there (MARK-1).
+        if !matches!(slot.status, ZoneStatus::Activated | ZoneStatus::Closed) || slot.landing {
+            return Vec::new();
+        }
+        let closed = slot.status == ZoneStatus::Closed && slot.indexed_to >= slot.written;
+        let (epoch, stream, to) = (slot.epoch, slot.stream, slot.indexed_to);
+        let new = |from| Mark { zone, epoch, stream, closed: false, from, to: from, chunks: BTreeMap::new() };
+        let mut mark = new(slot.marked_to);
+        if mark.from >= to && !closed {
+            return Vec::new();
+        }
+        let mut marks = Vec::new();
+        let mut length = HEAD_BYTES;
+        for (id, record) in self.live_records(zone, mark.from, to) {
+            let cost = mark.cost(id, &record);
+            if length + cost > bytes_max && !mark.chunks.is_empty() {
+                mark.to = record.block;
+                let next = new(record.block);
+                marks.push(std::mem::replace(&mut mark, next));
+                length = HEAD_BYTES;
+            }
+            length += mark.cost(id, &record);
+            mark.push(id, &record);
+        }
+        (mark.to, mark.closed) = (to, closed);
+        marks.push(mark);
+        marks
+    }
+
+    /// The records of a zone that live and begin between two blocks, in the order they lie.
+    fn live_records(&self, zone: ZoneId, from: u32, to: u32) -> Vec<(ChunkId, Located)> {
+        let mut handles = self.zones.get(zone).groups.to_vec();
+        handles.sort_unstable();
+        handles.dedup();
+        let mut live = Vec::new();
+        for chunk in handles.into_iter().filter_map(|handle| self.chunks.get(handle)) {
+            for group in chunk.groups.iter().filter(|group| group.zone == zone) {
+                let here = group.records().filter(|record| (from..to).contains(&record.block));
+                live.extend(here.map(|record| (chunk.id, record)));
+            }
+        }
+        live.sort_unstable_by_key(|(_, record)| record.block);
+        live
+    }
+
+    /// What every zone with something to say has in the index now: what a checkpoint that begins here covers.
+    pub(crate) fn indexed_zones(&self) -> Vec<(ZoneId, u64, u32)> {
+        let entry = |&zone: &ZoneId| (zone, self.zones.get(zone).epoch, self.zones.get(zone).indexed_to);
+        self.unmarked.zones.iter().map(entry).collect()
+    }
+
+    /// A checkpoint covers zones as far as this: later marks need not say it again.
+    pub(crate) fn covered(&mut self, zones: Vec<(ZoneId, u64, u32)>) {
+        for (zone, epoch, indexed_to) in zones {
+            let slot = self.zones.get_mut(zone);
+            if slot.epoch == epoch {
+                slot.marked_to = slot.marked_to.max(indexed_to);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Takes note of what entered the index, or of a closed zone (with no blocks).
+    pub(crate) fn note_unmarked(&self, state: &mut State, zone: ZoneId, blocks: u64) {
+        if state.unmarked.note(zone, blocks) {
+            self.mark_wake.notify_one();
+        }
+    }
+
+    /// Makes marks whenever they are due, until the store stops.
+    pub(crate) async fn mark_task(self: Rc<Self>) {
+        loop {
+            self.mark_wake.notified().await;
+            if self.state.borrow().stopped.is_some() || self.write_marks().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Journals marks for all zones that have something to say.
+    async fn write_marks(self: &Rc<Self>) -> Result<()> {
+        let bytes_max = BYTES_MAX.min(self.log.entry_max()) - 1;
+        let journaled = {
+            let mut state = self.state.borrow_mut();
+            state.running()?;
+            state.unmarked.blocks = 0;
+            if self.log.needs_checkpoint() {
+                self.checkpoint_wake.notify_one();
+                return Ok(());
+            }
+            let mut journaled = Vec::new();
+            for zone in std::mem::take(&mut state.unmarked.zones) {
+                let marks = state.marks_of(zone, bytes_max);
+                if let Some(last) = marks.last() {
+                    state.zones.get_mut(zone).marked_to = last.to;
+                }
+                state.counters.marks += marks.len() as u64;
+                journaled
+                    .extend(marks.into_iter().map(|mark| self.journal(JournalEntry::Mark(mark), self.sequence.next())));
+            }
+            journaled
+        };
+        join_all(journaled).await.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONE: ZoneId = ZoneId(7);
+
+    fn mark(records: &[(u64, Located)]) -> Mark {
+        let (epoch, stream, chunks) = (0x99, Stream::Gc, BTreeMap::new());
+        let mut mark = Mark { zone: ZONE, epoch, stream, closed: true, from: 1, to: 100, chunks };
+        records.iter().for_each(|(id, record)| mark.push(ChunkId::from_u64(*id), record));
+        mark
+    }
+
+    fn located(block: u32, offset: u32, length: u32) -> Located {
+        Located { zone: ZONE, block, offset, length }
+    }
+
+    /// Two chunks whose equal records take turns in the zone, and one that ends with a shorter record.
+    fn sample() -> Vec<(u64, Located)> {
+        let mut records: Vec<(u64, Located)> =
+            (0..8).map(|at| (u64::from(at % 2), located(1 + 3 * at, at / 2 * 8000, 8000))).collect();
+        records.push((1, located(25, 32_000, 77)));
+        records
+    }
+
+    #[test]
+    fn equal_records_are_one_run() {
+        let mark = mark(&sample());
+        assert_eq!(mark.chunks.values().map(Vec::len).collect::<Vec<_>>(), [1, 2]);
+        let mut back: Vec<(ChunkId, Located)> = Vec::new();
+        for (id, records) in mark.chunks() {
+            back.extend(records.map(|record| (id, record)));
+        }
+        back.sort_unstable_by_key(|(_, record)| record.block);
+        let expected: Vec<_> = sample().into_iter().map(|(id, record)| (ChunkId::from_u64(id), record)).collect();
+        assert_eq!(back, expected);
+    }
+
+    #[test]
+    fn a_mark_has_its_golden_bytes_and_comes_back() {
+        let entry = JournalEntry::Mark(mark(&[(5, located(1, 0x10, 0x1000)), (5, located(4, 0x1010, 0x1000))]));
+        let bytes = entry.encode();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = ChunkId::from_u64(5);
+        let head = "0507000000990000000000000081010000006400000001000000";
+        assert_eq!(hex, format!("{head}{id}010000000200000010000000001000000100000003000000"));
+        assert_eq!(JournalEntry::decode(&bytes), Some(entry));
+        for cut in 0..bytes.len() {
+            assert_eq!(JournalEntry::decode(&bytes[..cut]), None, "cut at {cut}");
+        }
+        let whole = JournalEntry::Mark(mark(&sample()));
+        assert_eq!(JournalEntry::decode(&whole.encode()), Some(whole));
+    }
+
+    #[test]
+    fn runs_that_leave_their_chunk_or_zone_are_refused() {
+        let refused = |run: Run| {
+            let mut mark = mark(&[]);
+            mark.chunks.insert(ChunkId::from_u64(1), vec![run]);
+            JournalEntry::decode(&JournalEntry::Mark(mark).encode()).is_none()
+        };
+        let good = Run { count: 3, offset: 0, length: 10, block: 1, stride: 2 };
+        assert!(!refused(good));
+        for bad in [
+            Run { count: 0, ..good },
+            Run { length: 0, ..good },
+            Run { stride: 0, ..good },
+            Run { count: 1, ..good },
+            Run { block: 0, ..good },
+            Run { block: 96, ..good },
+            Run { offset: u32::MAX - 20, ..good },
+            Run { count: u32::MAX, ..good },
+        ] {
+            assert!(refused(bad), "{bad:?}");
+        }
+    }
+}
