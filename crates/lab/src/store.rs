@@ -35,14 +35,19 @@ impl Store {
         }
     }
 
-    /// The drive of SMRstore's evaluation that it ran on: conventional for ext4, host-managed for the others. (Table 2;
-    /// the first 6 TB, which is what F2FS was formatted with, and enough for the others.)
+    /// A drive of SMRstore's evaluation: conventional for ext4, host-managed for the others (Table 2). File systems get
+    /// the first 6 TB, which is what the paper's F2FS was formatted with; the chunk store, which spreads over no more
+    /// than it uses, the first 6,000 zones.
     ///
     /// # Errors
     /// There is no such profile.
     pub fn drive(self) -> Result<LabDrive, LabError> {
-        let profile = if matches!(self, Self::Ext4(_)) { "st16000nm001g" } else { "st20000nm001j" };
-        Ok(LabDrive::new(profile)?.first_zones(22_352))
+        let (profile, zones) = match self {
+            Self::Engine(_) => ("st20000nm001j", 6_000),
+            Self::Ext4(_) => ("st16000nm001g", 22_352),
+            Self::F2fs(_) => ("st20000nm001j", 22_352),
+        };
+        Ok(LabDrive::new(profile)?.first_zones(zones))
     }
 
     /// The kernel that it ran on.

@@ -8,7 +8,7 @@
 //! **Knows nothing of** time and faults: crate `sim` brings them, through the methods marked *fault*.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
@@ -34,6 +34,13 @@ struct Contents {
     machine: Machine,
     /// By zone, shared with snapshots until one of them changes.
     zones: Vec<Option<Arc<Pieces>>>,
+}
+
+/// Blocks of zeros: short ones are parts of one buffer, since long experiments read them by the million.
+fn zeros(length: Blocks) -> Bytes {
+    static ZEROS: LazyLock<Bytes> = LazyLock::new(|| AlignedBuf::zeroed(Blocks(256)).freeze());
+    let bytes = length.bytes() as usize;
+    if bytes <= ZEROS.len() { ZEROS.slice(..bytes) } else { AlignedBuf::zeroed(length).freeze() }
 }
 
 impl MemoryDevice {
@@ -136,8 +143,8 @@ impl MemoryDevice {
         let from = (at - self.geometry.start_of(zone)).0 as u32;
         let blocks = length.0 as u32;
         Ok(match &contents.zones[zone.0 as usize] {
-            Some(pieces) => pieces.read(from, blocks),
-            None => AlignedBuf::zeroed(length).freeze(),
+            Some(pieces) if !pieces.is_empty() => pieces.read(from, blocks),
+            _ => zeros(length),
         })
     }
 

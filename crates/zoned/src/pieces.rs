@@ -98,6 +98,11 @@ impl Pieces {
         self.bytes.shrink_to_fit();
     }
 
+    /// Whether everything reads as zeros.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
     /// Bytes of payload held.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.bytes.iter().map(|bytes| bytes.len() as u64).sum()

@@ -10,6 +10,8 @@ use shingle_zoned::{DeviceResult, Geometry, ZoneOp, ZonedDevice};
 
 use crate::target::TargetError;
 
+/// Blocks that one bio reads.
+const BIO_MAX: u64 = 256;
 /// Blocks of zeros to write from.
 const ZEROS: u64 = 256;
 
@@ -36,13 +38,14 @@ impl Disk {
     /// Writes `blocks` blocks at `at`.
     pub(crate) async fn write(&self, at: u64, blocks: u64) -> Result<(), TargetError> {
         self.written.set(self.written.get() + blocks);
-        let parts = self.cut(at, blocks).into_iter().map(|(at, blocks)| self.device.write(at, self.zeros(blocks)));
+        let parts =
+            self.cut(at, blocks, u64::MAX).into_iter().map(|(at, blocks)| self.device.write(at, self.zeros(blocks)));
         all(join_all(parts).await)
     }
 
     /// Reads `blocks` blocks at `at`.
     pub(crate) async fn read(&self, at: u64, blocks: u64) -> Result<(), TargetError> {
-        let parts = self.cut(at, blocks).into_iter().map(|(at, blocks)| self.device.read(at, Blocks(blocks)));
+        let parts = self.cut(at, blocks, BIO_MAX).into_iter().map(|(at, blocks)| self.device.read(at, Blocks(blocks)));
         all(join_all(parts).await)
     }
 
@@ -56,12 +59,12 @@ impl Disk {
         join_all(runs.into_iter().map(|(at, blocks)| self.write(at, blocks))).await.into_iter().collect()
     }
 
-    /// Cuts a run where zones end.
-    fn cut(&self, mut at: u64, mut blocks: u64) -> Vec<(Lba, u64)> {
+    /// Cuts a run where zones end, and after `most` blocks.
+    fn cut(&self, mut at: u64, mut blocks: u64, most: u64) -> Vec<(Lba, u64)> {
         let zone = self.geometry().zone_size.0;
         let mut parts = Vec::with_capacity(1);
         while blocks > 0 {
-            let part = blocks.min(zone - at % zone);
+            let part = blocks.min(zone - at % zone).min(most);
             parts.push((Lba(at), part));
             (at, blocks) = (at + part, blocks - part);
         }

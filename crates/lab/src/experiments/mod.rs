@@ -1,7 +1,9 @@
 //! The experiments, one module each.
 
+mod access_pattern;
 mod calibrate;
 mod memory;
+mod micro_read;
 mod micro_write;
 mod multistream;
 mod placement;
@@ -16,6 +18,8 @@ pub fn all() -> Vec<Experiment> {
     vec![
         calibrate::experiment(),
         micro_write::experiment(),
+        micro_read::experiment(),
+        access_pattern::experiment(),
         multistream::experiment(),
         zone_utilisation::experiment(),
         placement::experiment(),
