@@ -20,7 +20,7 @@ use shingle_base::{Blocks, ChunkId};
 use shingle_chunk_store::Stream;
 use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use self::alloc::{Allocator, Run, window_end};
 use self::journal::Journal;
@@ -47,11 +47,14 @@ pub struct Ext4Options {
     pub durability: Durability,
     /// Bytes that a file is given beforehand with [`Durability::Preallocated`].
     pub preallocated_bytes: u64,
+    /// Threads of the chunkserver that submit for this drive. Linux does asynchronous I/O that extends a file before the
+    /// submission returns, so that each has one append under way. No limit unless told: in the baseline's favour.
+    pub submitters: u32,
 }
 
 impl Default for Ext4Options {
     fn default() -> Self {
-        Self { durability: Durability::Synced, preallocated_bytes: 256 << 20 }
+        Self { durability: Durability::Synced, preallocated_bytes: 256 << 20, submitters: u32::MAX }
     }
 }
 
@@ -98,6 +101,7 @@ pub struct Ext4Target {
     allocator: Rc<RefCell<Allocator>>,
     journal: Rc<Journal>,
     state: RefCell<State>,
+    submitters: Semaphore,
     capacity: u64,
 }
 
@@ -120,7 +124,8 @@ impl Ext4Target {
         let allocator = Rc::new(RefCell::new(Allocator::new(&layout)));
         let journal = Journal::new(rt, disk.clone(), allocator.clone(), layout.journal.clone());
         let capacity = allocator.borrow().free_blocks();
-        Ok(Self { options, layout, disk, allocator, journal, state: RefCell::default(), capacity })
+        let submitters = Semaphore::new(options.submitters.max(1) as usize);
+        Ok(Self { options, layout, disk, allocator, journal, state: RefCell::default(), submitters, capacity })
     }
 
     /// Commits of the journal so far.
@@ -261,6 +266,9 @@ impl Ext4Target {
         self.journal.check()?;
         {
             let _growing = lock.lock().await;
+            let extends = self.options.durability != Durability::Preallocated;
+            // Never closed, so that it always has a permit to give in the end.
+            let _submitter = if extends { self.submitters.acquire().await.ok() } else { None };
             self.disk.write_runs(runs.into_iter().map(|run| (run.at, run.blocks))).await?;
         }
         match self.options.durability {

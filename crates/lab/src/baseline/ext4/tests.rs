@@ -137,7 +137,8 @@ fn deleted_blocks_wait_for_the_commit() {
 /// A file that has its blocks beforehand grows without the journal.
 #[test]
 fn a_preallocated_append_commits_nothing() {
-    let options = Ext4Options { durability: Durability::Preallocated, preallocated_bytes: 64 << 20 };
+    let options =
+        Ext4Options { durability: Durability::Preallocated, preallocated_bytes: 64 << 20, ..Ext4Options::default() };
     run_with(1, options, |rt, target| async move {
         let id = ChunkId::from_u64(1);
         target.create(id, Stream::Gc).await.unwrap();
