@@ -37,8 +37,8 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         (context.progress)(store.name(), Some(number as f64 / stores.len() as f64));
         all.push(measure(store, seconds, context)?);
     }
-    let zones: Vec<f64> = all.iter().map(|writes| zones_a_second(writes)).collect();
-    let stays: Vec<f64> = all.iter().map(|writes| share_that_stays(writes)).collect();
+    let zones: Vec<f64> = all.iter().map(zones_a_second).collect();
+    let stays: Vec<f64> = all.iter().map(share_that_stays).collect();
     let rows = vec![
         Row::new("zones written in a second, CS-F2FS", "zones", Better::Lower)
             .paper_config(zones[0])

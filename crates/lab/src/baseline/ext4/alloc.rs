@@ -28,8 +28,8 @@ pub(crate) fn window_end(start: u64, end: u64) -> u64 {
     let aligned = |blocks: u64| (start / blocks + 1) * blocks;
     match end {
         ..=256 => end.next_power_of_two().max(4),
-        ..=1024 => aligned(512),
-        ..=2048 => aligned(1024),
+        257..=1024 => aligned(512),
+        1025..=2048 => aligned(1024),
         _ => aligned(2048),
     }
 }

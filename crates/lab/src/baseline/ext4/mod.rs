@@ -26,7 +26,7 @@ use self::alloc::{Allocator, Run, window_end};
 use self::journal::Journal;
 use self::layout::{GROUP, Layout};
 use super::disk::Disk;
-use super::frame::Frame;
+use super::frame::{Frame, PIECE};
 use crate::target::{ChunkTarget, TargetError, TargetFuture, TargetState};
 
 /// What makes an append durable.
@@ -160,7 +160,7 @@ impl Ext4Target {
             self.journal.change(block);
         }
         if self.options.durability == Durability::Preallocated {
-            let mut left = u64::from(super::frame::blocks_of(u32::MAX.min(self.options.preallocated_bytes as u32)));
+            let mut left = self.options.preallocated_bytes.div_ceil(PIECE);
             while left > 0 {
                 let Some(run) = self.allocator.borrow_mut().take(left) else {
                     self.release(&file);
