@@ -103,7 +103,7 @@ pub struct Landing {
 
 impl Default for Landing {
     fn default() -> Self {
-        Self { append_max: 64 << 10, budget: 128 << 20, zones: 16, idle: Duration::from_secs(1), everywhere: false }
+        Self { append_max: 64 << 10, budget: 128 << 20, zones: 10, idle: Duration::from_secs(1), everywhere: false }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Where a chunk's bytes lie: index groups of runs of records, in chunk order. (SMRstore, section 5.3.)
 //!
 //! # Invariants
-//! - IDX-1: a chunk's groups are in chunk order, adjoin, begin at 0 and end at the chunk's durable size.
+//! - IDX-1: a chunk's groups are in chunk order, adjoin, begin at 0 and end at the chunk's durable size, less what
+//!   has only landed (TAIL-1).
 
 use shingle_base::ZoneId;
 

@@ -8,8 +8,8 @@
 //! **Knows nothing of** objects, other drives, threads, or which kind of device it runs on.
 //!
 //! # Invariants
-//! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `writer` (APP), `read` (READ),
-//! `checkpoint` (CKPT), `mark` (MARK), `recovery` (REC), `gc` (GC), `flush` (FLUSH). Together they give:
+//! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `writer` (APP), `landing` (LAND), `read`
+//! (READ), `checkpoint` (CKPT), `mark` (MARK), `recovery` (REC), `gc` (GC), `flush` (FLUSH). Together they give:
 //! - CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
 //! - CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent.
 //! - CHUNK-3: no byte is returned that was not verified.

@@ -70,6 +70,11 @@ impl Inner {
             zones.dedup();
             zones.into_iter().map(|zone| self.pin(zone)).collect()
         };
+        if !records.is_empty()
+            && let Some(landing) = &mut self.state.borrow_mut().landing
+        {
+            landing.note_other_command();
+        }
         let mut out = self.buffers.take((to - from) as usize);
         for record in records {
             let (begin, end) = (from.max(record.offset), to.min(record.end()));

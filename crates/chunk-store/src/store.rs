@@ -219,8 +219,10 @@ impl Inner {
         let absent = || Error::new(ErrorKind::NotFound, "the chunk was deleted while it was being sealed");
         let (size, waiting) = {
             let mut state = self.state.borrow_mut();
-            // What could not be moved stays where it landed.
-            self.adopt(&mut state, handle);
+            if state.chunks.get(handle).is_some_and(|chunk| chunk.birth == birth) {
+                // What could not be moved stays where it landed.
+                self.adopt(&mut state, handle);
+            }
             let State { chunks, open, pools, .. } = &mut *state;
             let chunk = chunks.get_mut(handle).filter(|chunk| chunk.birth == birth).ok_or_else(absent)?;
             let Some(open) = open.get_mut(&handle) else { return Ok(u64::from(chunk.size)) };

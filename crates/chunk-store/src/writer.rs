@@ -430,7 +430,7 @@ impl Inner {
         // Appends that come in the same moment come along.
         self.rt.yield_now().await;
         if let Some(landing) = &mut self.state.borrow_mut().landing {
-            landing.note_other_write();
+            landing.note_other_command();
         }
         if let Some(batch) = self.next_batch(zone) {
             let at = self.geometry.start_of(zone) + shingle_base::Blocks(u64::from(batch.start));

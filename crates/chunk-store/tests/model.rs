@@ -20,6 +20,8 @@ struct Met {
     resets: u64,
     checkpoints: u64,
     marks: u64,
+    landed_bytes: u64,
+    moved_bytes: u64,
 }
 
 impl Met {
@@ -29,6 +31,8 @@ impl Met {
         self.resets += counters.resets;
         self.checkpoints += counters.checkpoints;
         self.marks += counters.marks;
+        self.landed_bytes += counters.landed_bytes;
+        self.moved_bytes += counters.moved_bytes;
     }
 }
 
@@ -89,11 +93,13 @@ fn one_life(seed: u64, life: u64, ids: u64, before: Left) -> Left {
 fn long_histories_agree_with_the_model() {
     let mut met = Met::default();
     // 149 once lost a chunk: its zone was garbage in the checkpoint, but reset and in use again behind it.
-    for seed in seeds(60).chain([149]) {
+    // In 76 an append that was to land was once put in front of a move.
+    for seed in seeds(60).chain([76, 149]) {
         history(seed, &mut met);
     }
     println!("{met:?}");
-    let met_all = met.appends > 1000 && met.gc_zones > 20 && met.resets > 20;
+    let landed = met.landed_bytes > 5_000_000 && met.moved_bytes > 1_000_000;
+    let met_all = landed && met.appends > 1000 && met.gc_zones > 20 && met.resets > 20;
     let met_all = met_all && met.checkpoints > 100 && met.marks > 1000;
     assert!(met_all || std::env::var_os("SHINGLE_SEED").is_some(), "histories met too little: {met:?}");
 }

@@ -23,6 +23,9 @@ use crate::table::Handle;
 use crate::writer::{Batch, Framed, Pending};
 use crate::zones::ZoneStatus;
 
+/// How often others may run before a write is put together.
+const GATHER_STEPS: u32 = 8;
+
 /// A chosen landing zone, and what goes there.
 struct LandingBatch {
     zone: ZoneId,
@@ -66,8 +69,11 @@ impl Inner {
     /// Writes until nothing waits.
     async fn landing_writes(self: Rc<Self>) {
         loop {
-            // Appends that come in the same moment come along.
-            self.rt.yield_now().await;
+            // Appends that come in the same moment come along: those that the last write answered have followers, which
+            // take a few steps to get here.
+            for _ in 0..GATHER_STEPS {
+                self.rt.yield_now().await;
+            }
             let Some(LandingBatch { zone, choice, batch }) = self.landing_batch() else { return };
             let at = self.geometry.start_of(zone) + Blocks(u64::from(batch.start));
             match self.flush.write(at, batch.pieces).await {
@@ -241,7 +247,7 @@ impl Inner {
         }
     }
 
-    /// Puts appends that were to land back at the front of their chunks' queues. Returns the chunks.
+    /// Puts appends that were to land back in their places in their chunks' queues. Returns the chunks.
     pub(crate) fn unland(&self, state: &mut State, appends: Vec<Pending>) -> Vec<Handle> {
         let mut handles: Vec<Handle> = appends.iter().map(|pending| pending.handle).collect();
         handles.sort_unstable();
@@ -249,7 +255,9 @@ impl Inner {
         for pending in appends.into_iter().rev() {
             if let Some(open) = state.open.get_mut(&pending.handle) {
                 open.landing -= 1;
-                open.queue.push_front(pending);
+                // Moves of what landed before it may be there.
+                let at = open.queue.partition_point(|other| other.offset < pending.offset);
+                open.queue.insert(at, pending);
             }
         }
         handles

@@ -80,8 +80,8 @@ impl LandingLog {
         })
     }
 
-    /// Something else was written: the head is somewhere.
-    pub(crate) fn note_other_write(&mut self) {
+    /// Something else was written or read: the head is somewhere.
+    pub(crate) fn note_other_command(&mut self) {
         self.from = Origin::Far;
     }
 

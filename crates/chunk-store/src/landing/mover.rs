@@ -18,7 +18,7 @@ use crate::writer::{OpenChunk, Pending};
 use crate::zones::ZoneStatus;
 
 /// Zones visited together: the drive takes the nearest first.
-const VISITS: usize = 2;
+const VISITS: usize = 4;
 
 impl Inner {
     /// Runs until the store stops.
