@@ -62,8 +62,11 @@ impl Groups {
         }
     }
 
-    /// Adds the run that follows the last, as it is: it is not joined with the one before it.
+    /// Adds the run that follows the last; if it has several records, as it is.
     pub(crate) fn push_run(&mut self, run: Run) -> Added {
+        if run.count() == 1 {
+            return self.push(run.record(0));
+        }
         debug_assert_eq!(run.offset, self.end(), "IDX-1");
         match self.as_mut_slice().last_mut() {
             Some(last) if last.zone == run.zone => {

@@ -135,7 +135,7 @@ fn equal_records_take_no_memory_of_their_own() {
 }
 
 #[test]
-fn a_record_of_another_length_takes_eight_bytes_and_a_run_sixteen() {
+fn a_change_of_length_takes_eight_bytes_and_a_run_sixteen() {
     let mut list = Vec::new();
     let mut push = |length, count| {
         for _ in 0..count {
@@ -148,23 +148,39 @@ fn a_record_of_another_length_takes_eight_bytes_and_a_run_sixteen() {
         entries(&mut groups)
     };
     assert_eq!(push(4096, 1), 0);
-    assert_eq!(push(9000, 1), 16, "two records");
-    assert_eq!(push(9000, 1), 24, "a record and a run");
-    assert_eq!(push(9000, 100), 24, "of any length");
-    assert_eq!(push(10, 1), 24, "that a shorter record ends");
-    assert_eq!(push(10, 1), 32);
-    assert_eq!(push(10, 50), 40);
+    assert_eq!(push(9000, 1), 16, "two records, and room for a third");
+    assert_eq!(push(9000, 1), 24, "the beginning of a run");
+    assert_eq!(push(9000, 1), 32, "a run");
+    assert_eq!(push(9000, 100), 32, "of any length");
+    assert_eq!(push(10, 1), 32, "that a shorter record ends");
+    assert_eq!(push(10, 1), 40);
+    assert_eq!(push(10, 50), 48);
+}
+
+#[test]
+fn records_of_many_lengths_side_by_side_take_little_more_than_four_bytes() {
+    let mut list: Vec<Located> = Vec::new();
+    for number in 0..1500u32 {
+        let last = list.last().copied();
+        let (offset, block) = last.map_or((0, 1), |last| (last.end(), last.block + last.blocks().0 as u32));
+        list.push(located(1, block, offset, 4096 + number % 7 * 5000));
+    }
+    let mut groups = of(&list);
+    assert_eq!(all(&groups), list);
+    assert_eq!(entries(&mut groups), 1500 / 15 * 64);
 }
 
 #[test]
 fn the_largest_numbers_have_room() {
     let last = ZONE_BLOCKS_MAX as u32 - 1;
-    // The end of the largest chunk, in the last block of the largest zone, a stride as long as the zone before.
-    let records = [located(u32::MAX, 0, 0, u32::MAX - 1), located(u32::MAX, last, u32::MAX - 1, 1)];
+    // The end of the largest chunk, in the last block of the largest zone, a stride as long as the zone.
+    let half = u32::MAX / 2;
+    let records = [located(u32::MAX, 0, 0, half), located(u32::MAX, last, half, half)];
     let mut groups = of(&records);
     assert_eq!(all(&groups), records);
-    assert_eq!(groups.covering(u32::MAX - 1, u32::MAX).collect::<Vec<_>>(), records[1..]);
-    assert_eq!(groups.covering(0, u32::MAX).collect::<Vec<_>>(), records);
+    assert_eq!(groups.heap_bytes(), (0, 0));
+    assert_eq!(groups.covering(u32::MAX - 2, u32::MAX - 1).collect::<Vec<_>>(), records[1..]);
+    assert_eq!(groups.covering(0, u32::MAX - 1).collect::<Vec<_>>(), records);
     // The same in a list of entries.
     let records = [
         located(1, last, 0, 1),

@@ -2,13 +2,15 @@
 //! and says that they compress; decision 0010.)
 //!
 //! A chunk that owns its zone, or shares it with others in equal turns, has records of one length at one distance: a run
-//! of any number of them takes no more memory than two that differ.
+//! of any number of them takes no more memory than two that differ. Records of many lengths that lie side by side take
+//! half of what lone ones do: where each begins in the zone follows from the lengths before it.
 //!
 //! # Invariants
 //! - IDX-2: the records of a group lie in one zone and cover a consecutive range of the chunk.
 //! - IDX-3: a run's data ends where the next one's begins, so that a lone record needs two numbers, 8 bytes, and a run
 //!   of any length four.
 //! - IDX-4: all records of a run are equally long but the last, which may be shorter, and begin `stride` blocks apart.
+//! - IDX-5: no group takes more than 8 bytes a record.
 
 use shingle_base::{Blocks, ZoneId};
 use shingle_record::sliced_record_blocks;
@@ -88,11 +90,18 @@ impl Run {
         Blocks(sliced_record_blocks(u64::from(self.length)).0 * u64::from(last)) + self.record(last).blocks()
     }
 
+    /// Whether a record begins in the zone where the last of the run ends.
+    fn adjoins(&self, next: Located) -> bool {
+        let last = self.record(self.count() - 1);
+        u64::from(next.block) == u64::from(last.block) + last.blocks().0
+    }
+
     /// The run with one more record, if that goes on as it does.
     fn extended(&self, next: Located) -> Option<Self> {
         debug_assert!(next.zone == self.zone && next.offset == self.end, "IDX-2");
-        // A shorter record was the last.
-        if next.length > self.length || !(self.end - self.offset).is_multiple_of(self.length) {
+        // A shorter record is the last; one that follows a lone record begins no run.
+        let fits = if self.stride == 0 { next.length == self.length } else { next.length <= self.length };
+        if !fits || !(self.end - self.offset).is_multiple_of(self.length) {
             return None;
         }
         let last = self.block + (self.count() - 1) * self.stride;
@@ -100,7 +109,7 @@ impl Run {
         (self.stride == 0 || self.stride == stride).then_some(Self { end: next.end(), stride, ..*self })
     }
 
-    /// What the run makes no sense for, if it came from a drive.
+    /// Whether the run makes sense, if it came from a drive.
     pub(crate) fn is_sound(&self) -> bool {
         let Some(bytes) = self.end.checked_sub(self.offset).filter(|&bytes| bytes > 0) else { return false };
         if self.length == 0 || self.length > bytes || (self.stride == 0 && self.length != bytes) {
@@ -111,13 +120,22 @@ impl Run {
     }
 }
 
-/// A lone record: offset in the chunk, block in the zone. The head of a run: the same, marked. A run's second entry:
-/// length and stride, marked. So a list of them can be searched from any entry.
+/// What groups are lists of. A list can be searched from any entry, since heads and the rest differ.
+///
+/// | entry | first | second |
+/// |---|---|---|
+/// | lone record | offset in the chunk | block in the zone |
+/// | head of a run | the same | the same, with [`HEAD`](Self::HEAD) |
+/// | second entry of a run | length | stride, with [`REST`](Self::REST) |
+/// | after a lone record: two that lie behind it, side by side | offset from its own | the same, with `REST`; or 0 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     first: u32,
     second: u32,
 }
+
+/// Pairs that follow a lone record at most: the blocks before a record are summed up to find it.
+const PAIRS_MAX: usize = 7;
 
 const _: () = assert!(size_of::<Entry>() == 8);
 
@@ -131,9 +149,8 @@ impl Entry {
         self.second & Self::REST != 0
     }
 
-    /// Entries of the run that begins here.
-    fn width(self) -> usize {
-        if self.second & Self::HEAD != 0 { 2 } else { 1 }
+    fn is_run(self) -> bool {
+        self.second & Self::HEAD != 0
     }
 
     fn block(self) -> u32 {
@@ -176,16 +193,44 @@ impl IndexGroup {
 
     /// Adds the record that follows the group's last in the chunk.
     pub(crate) fn push(&mut self, record: Located) {
-        let last = self.last();
-        match last.extended(record) {
-            None => self.add(Run::of(record)),
-            Some(longer) => {
-                self.end = longer.end;
-                if last.stride == 0 {
-                    self.lengthen(longer);
-                }
+        let (at, last, parts) = self.last();
+        if parts == 1
+            && let Some(longer) = last.extended(record)
+        {
+            self.end = longer.end;
+            if last.stride == 0 {
+                self.lengthen(longer);
+            }
+        } else if last.stride == 0
+            && last.length != record.length
+            && last.adjoins(record)
+            && self.pair(at, parts, record)
+        {
+            self.end = record.end();
+        } else {
+            self.add(Run::of(record));
+        }
+    }
+
+    /// Puts a record behind the lone one at entry `at`, which has `parts - 1` there, if it has room.
+    fn pair(&mut self, at: usize, parts: usize, record: Located) -> bool {
+        let start = match &self.runs {
+            Runs::One { offset, .. } => *offset,
+            Runs::List(entries) => entries[at].first,
+        };
+        let offset = record.offset - start;
+        if parts > 2 * PAIRS_MAX || offset >= Entry::REST {
+            return false;
+        }
+        let entries = self.list();
+        match entries.last_mut() {
+            Some(pair) if parts % 2 == 0 => pair.second |= offset,
+            _ => {
+                grow(entries, 1);
+                entries.push(Entry { first: offset, second: Entry::REST });
             }
         }
+        true
     }
 
     /// Lets the last run, of one record so far, be `longer`.
@@ -205,16 +250,24 @@ impl IndexGroup {
     /// Adds the run that follows the group's last in the chunk.
     pub(crate) fn add(&mut self, run: Run) {
         debug_assert!(run.zone == self.zone && run.offset == self.end, "IDX-2");
+        let entries = self.list();
+        grow(entries, 2);
+        put(entries, run);
+        self.end = run.end;
+    }
+
+    /// The entries, which a group of one run has none of until then.
+    fn list(&mut self) -> &mut Vec<Entry> {
         if let Runs::One { .. } = self.runs {
             let mut entries = Vec::with_capacity(4);
-            put(&mut entries, self.last());
+            let (_, run, _) = self.last();
+            put(&mut entries, run);
             self.runs = Runs::List(entries);
         }
-        if let Runs::List(entries) = &mut self.runs {
-            grow(entries, 2);
-            put(entries, run);
+        match &mut self.runs {
+            Runs::List(entries) => entries,
+            Runs::One { .. } => unreachable!("it was made a list"),
         }
-        self.end = run.end;
     }
 
     /// Gives back memory that no record uses.
@@ -232,14 +285,10 @@ impl IndexGroup {
         }
     }
 
-    /// All runs.
+    /// All runs; those of one record, too, whose entries are shared.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let (run, next) = self.run(at)?;
-            at = next;
-            Some(run)
-        })
+        let mut cursor = Cursor::default();
+        std::iter::from_fn(move || self.next_run(&mut cursor))
     }
 
     /// All records.
@@ -259,69 +308,112 @@ impl IndexGroup {
 
     /// The records from the one that holds `offset`, which must lie in the group.
     pub(crate) fn records_from(&self, offset: u32) -> impl Iterator<Item = Located> + '_ {
-        let mut at = self.holding(offset);
-        let mut current = None;
-        std::iter::from_fn(move || {
-            let (run, number) = match current {
-                Some((run, number)) if number < Run::count(&run) => (run, number),
-                _ => {
-                    let (run, next) = self.run(at)?;
-                    at = next;
-                    (run, if offset > run.offset { run.holding(offset) } else { 0 })
-                }
-            };
-            current = Some((run, number + 1));
-            Some(run.record(number))
-        })
+        let mut cursor = Cursor { at: self.holding(offset), ..Cursor::default() };
+        let first = std::iter::from_fn(|| self.next_run(&mut cursor)).find(|run| run.end > offset);
+        let first =
+            first.into_iter().flat_map(move |run| (run.holding(offset)..run.count()).map(move |n| run.record(n)));
+        first.chain(std::iter::from_fn(move || self.next_run(&mut cursor)).flat_map(Run::records))
     }
 
-    /// The run whose head is entry `at`, and the place of the next one's.
-    fn run(&self, at: usize) -> Option<(Run, usize)> {
-        match &self.runs {
+    /// The run at the cursor, which goes on to the next.
+    fn next_run(&self, cursor: &mut Cursor) -> Option<Run> {
+        let (zone, Cursor { at, part, block }) = (self.zone, *cursor);
+        let entries = match &self.runs {
+            Runs::List(entries) => entries,
             Runs::One { block, offset, length, stride } => {
+                cursor.at = 1;
                 let (block, offset, length, stride) = (*block, *offset, *length, *stride);
-                (at == 0).then_some((Run { zone: self.zone, block, offset, end: self.end, length, stride }, 1))
+                return (at == 0).then_some(Run { zone, block, offset, end: self.end, length, stride });
             }
-            Runs::List(entries) => {
-                let head = *entries.get(at)?;
-                let next = at + head.width();
-                let (offset, end) = (head.first, entries.get(next).map_or(self.end, |next| next.first));
-                let (length, stride) = match entries.get(at + 1) {
-                    Some(rest) if rest.is_rest() => (rest.first, rest.block()),
-                    _ => (end - offset, 0),
-                };
-                Some((Run { zone: self.zone, block: head.block(), offset, end, length, stride }, next))
-            }
-        }
-    }
-
-    fn last(&self) -> Run {
-        let at = match &self.runs {
-            Runs::List(entries) if entries.last().is_some_and(|entry| entry.is_rest()) => entries.len() - 2,
-            Runs::List(entries) => entries.len() - 1,
-            Runs::One { .. } => 0,
         };
-        // A group is never empty.
-        let (run, _) = self.run(at).unwrap_or_else(|| unreachable!("IDX-2"));
-        run
+        let head = *entries.get(at)?;
+        let start = |at: usize| entries.get(at).map_or(self.end, |next| next.first);
+        if head.is_run() {
+            let rest = *entries.get(at + 1)?;
+            *cursor = Cursor { at: at + 2, ..Cursor::default() };
+            let (length, stride) = (rest.first, rest.block());
+            return Some(Run { zone, block: head.block(), offset: head.first, end: start(at + 2), length, stride });
+        }
+        // A lone record, or one of those behind it.
+        let block = if part == 0 { head.block() } else { block };
+        let behind = |part: usize| {
+            let pair = entries.get(at + part.div_ceil(2)).filter(|pair| pair.is_rest())?;
+            let offset = if part % 2 == 1 { pair.first } else { pair.block() };
+            (offset > 0).then_some(head.first + offset)
+        };
+        let offset = if part == 0 { head.first } else { behind(part)? };
+        let end = match behind(part + 1) {
+            Some(end) => {
+                let blocks = sliced_record_blocks(u64::from(end - offset)).0 as u32;
+                *cursor = Cursor { at, part: part + 1, block: block + blocks };
+                end
+            }
+            None => {
+                *cursor = Cursor { at: at + 1 + part.div_ceil(2), ..Cursor::default() };
+                start(cursor.at)
+            }
+        };
+        Some(Run { zone, block, offset, end, length: end - offset, stride: 0 })
     }
 
-    /// The entry at which the run that holds `offset` begins.
+    /// The last run, the entry it begins at, and which of the records that begin there it is, from 1.
+    fn last(&self) -> (usize, Run, usize) {
+        let at = match &self.runs {
+            Runs::One { .. } => 0,
+            Runs::List(entries) => head_of(entries, entries.len() - 1),
+        };
+        let (mut cursor, mut parts, mut last) = (Cursor { at, ..Cursor::default() }, 0, None);
+        while let Some(run) = self.next_run(&mut cursor) {
+            (last, parts) = (Some(run), parts + 1);
+        }
+        // A group is never empty.
+        (at, last.unwrap_or_else(|| unreachable!("IDX-2")), parts)
+    }
+
+    /// The entry at which the runs begin of which one holds `offset`.
     fn holding(&self, offset: u32) -> usize {
         let Runs::List(entries) = &self.runs else { return 0 };
-        // A head at or before `offset`, and an end past which all heads lie after it.
+        // A head at or before `offset`, and a place at and past which all heads lie after it.
         let (mut low, mut high) = (0, entries.len());
         loop {
-            let next = low + entries[low].width();
-            if next >= high {
-                return low;
+            let middle = low + (high - low) / 2;
+            let middle = head_of(entries, middle);
+            if middle == low {
+                // No head between, or those that are lie in the later half.
+                let next = next_head(entries, low);
+                if next >= high || entries[next].first > offset {
+                    return low;
+                }
+                low = next;
+            } else if entries[middle].first <= offset {
+                low = middle;
+            } else {
+                high = middle;
             }
-            let middle = next + (high - next) / 2;
-            // `next` is a head, so this one's head is not before it.
-            let middle = middle - usize::from(entries[middle].is_rest());
-            if entries[middle].first <= offset { low = middle } else { high = middle }
         }
     }
+}
+
+/// A place in a group: a head, which of the records behind it, and the block that one begins at.
+#[derive(Clone, Copy, Default)]
+struct Cursor {
+    at: usize,
+    part: usize,
+    block: u32,
+}
+
+/// The head that entry `at` belongs to.
+fn head_of(entries: &[Entry], mut at: usize) -> usize {
+    while entries[at].is_rest() {
+        at -= 1;
+    }
+    at
+}
+
+/// The head after entry `at`.
+fn next_head(entries: &[Entry], at: usize) -> usize {
+    let rest = entries[at + 1..].iter().take_while(|entry| entry.is_rest()).count();
+    at + 1 + rest
 }
 
 /// Makes room: an eighth more, not twice as much, since entries are most of the engine's memory.

@@ -34,7 +34,7 @@ impl Chunk {
 const _: () = assert!(size_of::<Option<Chunk>>() == 72);
 
 /// Chunks in segments that never move, so that growth copies nothing and wastes less than a segment.
-const SEGMENT: usize = 1024;
+const SEGMENT: usize = 128;
 
 /// All chunks.
 #[derive(Default)]
