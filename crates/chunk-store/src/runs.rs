@@ -224,7 +224,7 @@ impl IndexGroup {
         }
         let entries = self.list();
         match entries.last_mut() {
-            Some(pair) if parts % 2 == 0 => pair.second |= offset,
+            Some(pair) if parts.is_multiple_of(2) => pair.second |= offset,
             _ => {
                 grow(entries, 1);
                 entries.push(Entry { first: offset, second: Entry::REST });
