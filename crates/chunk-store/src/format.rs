@@ -455,7 +455,7 @@ mod tests {
                     (entry.id, entry.stream, entry.sealed, entry.birth, entry.size),
                     (id(), Stream::Data, true, 5, 129)
                 );
-                assert_eq!(entry.runs.iter().map(|(_, epoch)| *epoch).collect::<Vec<_>>(), [77, 0]);
+                assert_eq!(entry.runs.iter().map(|(_, epoch)| *epoch).collect::<Vec<_>>(), [77, 77, 0]);
             }
             other => panic!("{other:?}"),
         }
