@@ -60,12 +60,12 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         let found = combination(context, name, placement)?;
         remarks.push(format!(
             "{name}: {:.1} MB/s, write amplification {:.2}",
-            found.deletion_bytes_s / 1e6,
+            found.settled_bytes_s / 1e6,
             found.write_amplification
         ));
-        bars.push(found.deletion_bytes_s / 1e6);
+        bars.push(found.settled_bytes_s / 1e6);
     }
-    let ours = measure(Case::new(Store::Engine(Setup::Ours), 0.8), context, Setup::Ours.name())?.deletion_bytes_s / 1e6;
+    let ours = measure(Case::new(Store::Engine(Setup::Ours), 0.8), context, Setup::Ours.name())?.settled_bytes_s / 1e6;
     let none = bars[0].max(f64::MIN_POSITIVE);
     let shown = |at: usize| {
         let name = format!("placement, {} over none", COMBINATIONS[at].0);

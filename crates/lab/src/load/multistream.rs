@@ -111,21 +111,30 @@ pub struct MultiStreamResult {
     pub full_at: Duration,
     /// Bytes a second until then.
     pub fill_bytes_s: f64,
-    /// Bytes a second from then.
-    pub deletion_bytes_s: f64,
-    /// Bytes written for each byte of the same from then: 1 where GC moves nothing.
+    /// Bytes a second once things have settled: in the last third of the time, when what was free at first is used up.
+    pub settled_bytes_s: f64,
+    /// Bytes written in that third for each byte that was not moved by GC: 1 where that moves nothing.
     pub write_amplification: f64,
     /// Chunks deleted a second.
     pub deletions_s: f64,
-    /// The mean time of a request of the direct streams, before and after deletion begins.
+    /// The mean time of a request of the direct streams until deletion begins, and when things have settled.
     pub latency: [Duration; 2],
 }
 
 impl MultiStreamResult {
     /// The share of the throughput that deletion costs.
     pub fn loss(&self) -> f64 {
-        1.0 - self.deletion_bytes_s / self.fill_bytes_s
+        1.0 - self.settled_bytes_s / self.fill_bytes_s
     }
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Fill,
+    /// Chunks are deleted, but what was free at first is not used up yet.
+    Deletion,
+    Settled,
 }
 
 /// Requests answered in a phase.
@@ -149,7 +158,7 @@ struct Run {
     /// When deletion began.
     full_at: Cell<Option<Instant>>,
     deleted: Cell<u64>,
-    answered: [Cell<Answered>; 2],
+    answered: [Cell<Answered>; 3],
     /// A chunk was sealed.
     grown: Notify,
     over: Cell<bool>,
@@ -162,13 +171,21 @@ impl Run {
         self.over.set(true);
     }
 
+    fn phase(&self) -> Phase {
+        match self.full_at.get() {
+            None => Phase::Fill,
+            Some(full_at) if self.rt.now().since(full_at) < self.load.deletion * 2 / 3 => Phase::Deletion,
+            Some(_) => Phase::Settled,
+        }
+    }
+
     fn new_id(&self) -> ChunkId {
         ChunkId::from_u64(self.next_id.replace(self.next_id.get() + 1))
     }
 
     fn count(&self, bytes: u64, latency: Option<Duration>) {
         self.stored.set(self.stored.get() + bytes);
-        let phase = &self.answered[usize::from(self.full_at.get().is_some())];
+        let phase = &self.answered[self.phase() as usize];
         let mut answered = phase.get();
         answered.bytes += bytes;
         if let Some(latency) = latency {
@@ -406,27 +423,25 @@ pub async fn run(
     let all_expected = fill_expected + run.load.deletion.as_secs_f64();
     let mut samples = Vec::new();
     let (mut bytes, mut at) = (0, began);
-    let mut at_full: Option<TargetState> = None;
+    let mut settled: Option<(Instant, TargetState)> = None;
     while !run.over.get() {
         rt.sleep(run.load.sample).await;
         let now = rt.now();
         let state = run.target.state();
-        let answered = run.answered[0].get().bytes + run.answered[1].get().bytes;
+        let answered = run.answered.iter().map(|phase| phase.get().bytes).sum();
         let bytes_s = (answered - bytes) as f64 / now.since(at).as_secs_f64();
         (bytes, at) = (answered, now);
+        if run.phase() == Phase::Settled {
+            settled.get_or_insert_with(|| (now, state.clone()));
+        }
         match run.full_at.get() {
-            Some(full_at) => {
-                at_full.get_or_insert_with(|| state.clone());
-                if now.since(full_at) >= run.load.deletion {
-                    run.over.set(true);
-                }
-            }
+            Some(full_at) if now.since(full_at) >= run.load.deletion => run.over.set(true),
             None if now.since(began).as_secs_f64() > 10.0 * fill_expected => {
                 return Err(LabError(
                     "the drive could not be filled in ten times the time that should take".to_owned(),
                 ));
             }
-            None => {}
+            _ => {}
         }
         progress((now.since(began).as_secs_f64() / all_expected).min(1.0));
         samples.push(Sample { at: now.since(began), bytes_s, state });
@@ -435,26 +450,33 @@ pub async fn run(
     if let Some(error) = run.failed.borrow_mut().take() {
         return Err(error);
     }
-    let ended = rt.now();
     for task in tasks {
         // It ends before its simulation does.
         let _ = task.await;
     }
-    let full_at = run.full_at.get().unwrap_or(ended);
-    let [fill, deletion] = [run.answered[0].get(), run.answered[1].get()];
-    let (then, now) =
-        (at_full.unwrap_or_default(), samples.last().map(|sample| sample.state.clone()).unwrap_or_default());
-    let deletion_time = ended.since(full_at).as_secs_f64().max(f64::MIN_POSITIVE);
-    let written = (now.written_bytes - then.written_bytes) as f64;
-    let moved = (now.moved_bytes - then.moved_bytes) as f64;
-    let latency = |phase: Answered| phase.latency.checked_div(phase.direct.max(1) as u32).unwrap_or_default();
+    let (Some((since, before)), Some(last), Some(full_at)) = (settled, samples.last(), run.full_at.get()) else {
+        return Err(LabError("the run was too short for deletion to settle".to_owned()));
+    };
+    let ended = began + last.at;
+    let settled_bytes: f64 = samples
+        .windows(2)
+        .filter(|pair| began + pair[0].at >= since)
+        .map(|pair| pair[1].bytes_s * (pair[1].at - pair[0].at).as_secs_f64())
+        .sum();
+    let written = (last.state.written_bytes - before.written_bytes) as f64;
+    let moved = (last.state.moved_bytes - before.moved_bytes) as f64;
+    let latency = |phase: Phase| {
+        let phase = run.answered[phase as usize].get();
+        phase.latency.checked_div(phase.direct.max(1) as u32).unwrap_or_default()
+    };
+    let filled = run.answered[Phase::Fill as usize].get().bytes as f64;
     Ok(MultiStreamResult {
         full_at: full_at.since(began),
-        fill_bytes_s: fill.bytes as f64 / full_at.since(began).as_secs_f64(),
-        deletion_bytes_s: deletion.bytes as f64 / deletion_time,
+        fill_bytes_s: filled / full_at.since(began).as_secs_f64(),
+        settled_bytes_s: settled_bytes / ended.since(since).as_secs_f64().max(f64::MIN_POSITIVE),
         write_amplification: written / (written - moved).max(1.0),
-        deletions_s: run.deleted.get() as f64 / deletion_time,
-        latency: [latency(fill), latency(deletion)],
+        deletions_s: run.deleted.get() as f64 / ended.since(full_at).as_secs_f64().max(f64::MIN_POSITIVE),
+        latency: [latency(Phase::Fill), latency(Phase::Settled)],
         samples,
     })
 }
