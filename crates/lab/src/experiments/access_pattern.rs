@@ -112,22 +112,11 @@ fn share_that_stays(writes: &Writes) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Scale;
 
     #[test]
     fn zones_are_counted_by_the_second() {
         let writes = vec![(0.1, 5.0), (0.2, 5.0), (0.9, 6.0), (1.5, 6.0)];
         assert_eq!(zones_a_second(&writes), 1.5);
         assert_eq!(share_that_stays(&writes), 2.0 / 3.0);
-    }
-    /// Figures 5 and 15: F2FS stays in a zone, the paper's configuration does not.
-    #[test]
-    fn a_log_stays_in_its_zone() {
-        let mut progress = |_: &str, _: Option<f64>| {};
-        let context = Context { seed: 1, scale: Scale::Quick, progress: &mut progress };
-        let f2fs = measure(Store::F2fs(F2fsOptions::default()), 2, &context).unwrap();
-        let paper = measure(Store::Engine(Setup::Paper), 2, &context).unwrap();
-        assert!(share_that_stays(&f2fs) > 0.8 && zones_a_second(&f2fs) < 5.0);
-        assert!(share_that_stays(&paper) < 0.5 && zones_a_second(&paper) > 20.0);
     }
 }

@@ -140,24 +140,3 @@ pub(crate) fn measure(store: Store, io_bytes: u32, context: &Context) -> Result<
         micro::write(&rt, target, load, Stream::Gc).await
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::experiment::Scale;
-
-    /// The orders that the paper claims, as far as they come out here: one zone for all wins where appends are small,
-    /// a zone for each where they are large, and both file systems lie where the paper has them at 1 MiB.
-    #[test]
-    fn stores_come_in_the_papers_order() {
-        let mut progress = |_: &str, _: Option<f64>| {};
-        let context = Context { seed: 1, scale: Scale::Quick, progress: &mut progress };
-        let speed = |store, kib: u32| measure(store, kib << 10, &context).unwrap().bytes_s;
-        let (paper, one_zone) = (Store::Engine(Setup::Paper), Store::Engine(Setup::OneZone));
-        let (ext4, f2fs) = (Store::Ext4(Ext4Options::default()), Store::F2fs(F2fsOptions::default()));
-        assert!(speed(one_zone, 4) > 2.0 * speed(paper, 4));
-        assert!(speed(f2fs, 4) > 1.3 * speed(ext4, 4) && speed(f2fs, 1024) > 1.3 * speed(ext4, 1024));
-        assert!(speed(paper, 1024) > speed(ext4, 1024));
-        assert!(speed(Store::Engine(Setup::Ours), 1024) > speed(paper, 1024));
-    }
-}

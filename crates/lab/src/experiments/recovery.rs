@@ -423,21 +423,6 @@ async fn use_metazones(device: &SimDevice) -> Result<(), LabError> {
 mod tests {
     use super::*;
 
-    /// The paper's orderings: fixed metazones beat metazones anywhere; and marks beat the scan.
-    #[test]
-    fn a_quick_run_orders_the_ways_as_the_paper_does() {
-        let mut context = Context { seed: 1, scale: Scale::Quick, progress: &mut |_, _| {} };
-        let outcome = run(&mut context).unwrap();
-        let row = |id: &str| outcome.rows.iter().find(|row| row.id == id).unwrap();
-        let total = row("recovery, 20 TB at 60 %");
-        let (paper, ours) = (total.paper_config.unwrap(), total.ours.unwrap());
-        let anywhere = row("recovery, metazones anywhere").paper_config.unwrap();
-        assert!(anywhere > 240.0 && anywhere > 2.0 * paper, "{anywhere} s and {paper} s");
-        assert!(ours <= 10.0 && ours < paper / 5.0, "{ours} s and {paper} s");
-        let scan = row("recovery, scan").paper_config.unwrap();
-        assert!(scan > paper / 2.0, "the scan is most of it: {scan} s of {paper} s");
-    }
-
     #[test]
     fn an_age_is_found_between_two_points() {
         let curve = [(0.0, 10.0), (100.0, 60.0), (200.0, 80.0)];

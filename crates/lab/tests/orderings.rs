@@ -1,0 +1,132 @@
+//! Every experiment at quick scale, held against the orders that the paper claims. Goals are looser here than in the
+//! report: a row that misses its goal by a little says so there, and is no reason to stop a change.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::rc::Rc;
+
+use shingle_lab::experiment::{Context, Outcome, Row, Scale, Verdict};
+use shingle_lab::experiments;
+
+fn context() -> Context {
+    Context::new(1, Scale::Quick, Rc::new(|_, _| {}))
+}
+
+fn run(name: &str, context: &mut Context) -> Outcome {
+    let experiment = experiments::named(name).unwrap();
+    (experiment.run)(context).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn row<'a>(outcome: &'a Outcome, id: &str) -> &'a Row {
+    let ids: Vec<&str> = outcome.rows.iter().map(|row| row.id.as_str()).collect();
+    outcome.rows.iter().find(|row| row.id == id).unwrap_or_else(|| panic!("no row {id} among {ids:?}"))
+}
+
+fn paper(outcome: &Outcome, id: &str) -> f64 {
+    row(outcome, id).paper_config.unwrap()
+}
+
+fn ours(outcome: &Outcome, id: &str) -> f64 {
+    row(outcome, id).ours.unwrap()
+}
+
+#[test]
+fn no_experiment_is_left_out() {
+    let names: Vec<&str> = experiments::all().iter().map(|experiment| experiment.name).collect();
+    let tested = [
+        "calibrate",
+        "micro-write",
+        "micro-read",
+        "access-pattern",
+        "multistream",
+        "zone-utilisation",
+        "placement",
+        "recovery",
+        "memory",
+        "space",
+    ];
+    assert_eq!(names, tested);
+}
+
+#[test]
+fn modelled_drives_are_as_fast_as_the_real_ones() {
+    let found = run("calibrate", &mut context());
+    for row in &found.rows {
+        assert_eq!(row.verdict, Verdict::Reproduced, "{}: {}", row.id, row.note);
+    }
+    assert!(found.rows.len() >= 15, "only {} figures are published", found.rows.len());
+}
+
+#[test]
+fn high_concurrency_writes() {
+    let found = run("micro-write", &mut context());
+    assert!(paper(&found, "HC-W, 1 MiB") > paper(&found, "HC-W, 1 MiB, CS-Ext4"));
+    assert!(ours(&found, "HC-W, 1 MiB") > 1.4 * paper(&found, "HC-W, 1 MiB"), "turns and company");
+    assert!(ours(&found, "HC-W, 4 KiB") > 8.0 * paper(&found, "HC-W, 4 KiB"), "the landing log");
+    assert!(paper(&found, "HC-W, OneZone / CS-Ext4, most of all sizes") > 1.3);
+    assert!(paper(&found, "HC-W, CS-F2FS / CS-Ext4, least of all sizes") > 1.3);
+}
+
+#[test]
+fn high_concurrency_reads() {
+    let found = run("micro-read", &mut context());
+    for size in [4, 128, 1024] {
+        let row = row(&found, &format!("HC-RR, {size} KiB"));
+        assert!(row.ours.unwrap() > 0.98 * row.goal.unwrap(), "{}: {:?} and ext4 {:?}", row.id, row.ours, row.goal);
+    }
+}
+
+#[test]
+fn f2fs_stays_in_its_zone_and_the_papers_configuration_does_not() {
+    let found = run("access-pattern", &mut context());
+    assert!(paper(&found, "zones written in a second, CS-F2FS") < 5.0);
+    assert!(paper(&found, "zones written in a second") > 20.0);
+    assert!(paper(&found, "writes to the zone of the write before, CS-F2FS") > 80.0);
+    assert!(paper(&found, "writes to the zone of the write before") < 50.0);
+}
+
+#[test]
+fn streams_deletion_and_gc() {
+    let mut context = context();
+    let found = run("multistream", &mut context);
+    assert!(paper(&found, "multi-stream, CS-F2FS: lost to deletion") > 40.0, "F2FS drops");
+    assert!(paper(&found, "multi-stream, CS-Ext4: lost to deletion") < 10.0, "ext4 has no GC");
+    assert!(paper(&found, "multi-stream, 80 % full: lost to deletion") < 5.0, "the paper's configuration does not");
+    assert!(ours(&found, "multi-stream, 80 % full: lost to deletion") < 2.0, "ours does not");
+    assert!(ours(&found, "multi-stream, 90 % full: lost to deletion") < 10.0);
+    assert!(ours(&found, "multi-stream, 80 % full: write amplification of GC") < 1.05);
+    assert!(ours(&found, "multi-stream, over CS-F2FS") > 1.9);
+
+    let found = run("placement", &mut context);
+    let over_none = |name: &str| paper(&found, &format!("placement, {name} over none"));
+    assert!((0.9..1.4).contains(&over_none("S1")), "S1 alone is close to none: {}", over_none("S1"));
+    assert!(over_none("S1") < over_none("S1+S2") && over_none("S1+S2") < over_none("S1+S2+S3"));
+    assert!(over_none("S1") < over_none("S1+S3") && over_none("S1+S3") < over_none("S1+S2+S3"));
+    assert!(over_none("S1+S2+S3") > 1.9);
+
+    let found = run("zone-utilisation", &mut context);
+    let id = "closed zones >= 99 % or <= 1 % live, 80 % full";
+    assert!(paper(&found, id) > 75.0 && ours(&found, id) > paper(&found, id));
+}
+
+#[test]
+fn recovery() {
+    let found = run("recovery", &mut context());
+    let total = paper(&found, "recovery, 20 TB at 60 %");
+    let anywhere = paper(&found, "recovery, metazones anywhere");
+    assert!(anywhere > 240.0 && anywhere > 2.0 * total, "fixed metazones are found faster: {anywhere} and {total} s");
+    let scan = paper(&found, "recovery, scan");
+    assert!(scan > total / 2.0, "the scan is most of it: {scan} s of {total} s");
+    let ours = ours(&found, "recovery, 20 TB at 60 %");
+    assert!(ours <= 10.0 && ours < total / 5.0, "marks spare the scan: {ours} s and {total} s");
+}
+
+#[test]
+fn memory_and_space() {
+    let found = run("memory", &mut context());
+    assert!(ours(&found, "Table 3: memory a chunk") <= 100.0);
+    assert!(ours(&found, "Table 3: memory a record") <= 4.0);
+    assert!(ours(&found, "random sizes: memory a record") <= 8.0, "never more than without runs");
+    let found = run("space", &mut context());
+    assert!(ours(&found, "Space overhead, 1 MiB") <= 1.2 && ours(&found, "Space overhead, 512 KiB") <= 1.2);
+}
