@@ -128,10 +128,13 @@ const GAUGES: [Figure; 8] =
         }),
     ];
 
-const COUNTERS: [Figure; 11] = [
+const COUNTERS: [Figure; 14] = [
     ("appends_total", "Appends acknowledged.", |s| s.counters.appends as f64),
     ("appended_bytes_total", "Bytes of callers' data written.", |s| s.counters.appended_bytes as f64),
     ("written_bytes_total", "Bytes written to data zones for callers.", |s| s.counters.written_bytes as f64),
+    ("landed_bytes_total", "Of them, bytes written to landing zones.", |s| s.counters.landed_bytes as f64),
+    ("moved_bytes_total", "Of them, bytes moved from there to chunks' own zones.", |s| s.counters.moved_bytes as f64),
+    ("marks_total", "Progress marks journaled.", |s| s.counters.marks as f64),
     ("reads_total", "Reads answered.", |s| s.counters.reads as f64),
     ("read_bytes_total", "Bytes returned by reads.", |s| s.counters.read_bytes as f64),
     ("write_errors_total", "Device writes that failed.", |s| s.counters.write_errors as f64),

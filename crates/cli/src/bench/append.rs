@@ -20,21 +20,27 @@ const ROUND: u64 = 8192;
 const ROUNDS: usize = 5;
 
 pub(crate) fn run() -> Outcome<Vec<Figure>> {
-    let mut rates = Vec::new();
-    let mut limits = Vec::new();
-    for _ in 0..ROUNDS {
-        limits.push(limit::copy_and_crc(ROUND as usize));
-        rates.push(shingle_runtime::real::run(one_round)??);
-    }
-    let (value, limit) = (median(rates), median(limits));
+    let (value, limit) = measure(&Options::default(), ROUND, ROUNDS)?;
     Ok(vec![Figure { id: "append_1mib", unit: "bytes/s", value, limit }])
 }
 
-async fn one_round(rt: Runtime) -> Outcome<f64> {
+/// Bytes a second, and the least that any store has to do, measured in turn: medians of `rounds` of `round` MiB.
+pub(crate) fn measure(options: &Options, round: u64, rounds: usize) -> Outcome<(f64, f64)> {
+    let mut rates = Vec::new();
+    let mut limits = Vec::new();
+    for _ in 0..rounds {
+        limits.push(limit::copy_and_crc(round as usize));
+        let options = options.clone();
+        rates.push(shingle_runtime::real::run(move |rt| one_round(rt, options, round))??);
+    }
+    Ok((median(rates), median(limits)))
+}
+
+async fn one_round(rt: Runtime, options: Options, round: u64) -> Outcome<f64> {
     let geometry = Geometry::hm_smr(Blocks(65_536), 600, 0, 128);
     let device = Rc::new(MemoryDevice::metadata_only(geometry, shingle_record::keep_metadata));
     ChunkStore::format(&rt, device.clone(), &FormatOptions::default()).await?;
-    let (store, _) = ChunkStore::open(&rt, device, Options::default()).await?;
+    let (store, _) = ChunkStore::open(&rt, device, options).await?;
     for chunk in 0..CHUNKS {
         store.create(ChunkId::from_u64(chunk), Stream::ALL[(chunk % 2) as usize]).await?;
     }
@@ -45,7 +51,7 @@ async fn one_round(rt: Runtime) -> Outcome<f64> {
             let (store, data) = (store.clone(), data.clone());
             rt.spawn(async move {
                 let mut chunks: Vec<u64> = (writer..CHUNKS).step_by(OUTSTANDING as usize).collect();
-                for step in 0..ROUND / OUTSTANDING {
+                for step in 0..round / OUTSTANDING {
                     let slot = (step % chunks.len() as u64) as usize;
                     let id = ChunkId::from_u64(chunks[slot]);
                     let size = store.stat(id)?.size;
@@ -66,7 +72,7 @@ async fn one_round(rt: Runtime) -> Outcome<f64> {
     for writer in writers {
         writer.await.map_err(Failure::from)??;
     }
-    let rate = (ROUND * PIECE as u64) as f64 / began.elapsed().as_secs_f64();
+    let rate = (round * PIECE as u64) as f64 / began.elapsed().as_secs_f64();
     store.close().await?;
     Ok(rate)
 }

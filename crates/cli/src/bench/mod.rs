@@ -1,6 +1,6 @@
 //! `shingle bench`: figures of this machine, each beside the best it could be, measured in the same process.
 
-mod append;
+pub(crate) mod append;
 mod limit;
 mod memory;
 mod read;
