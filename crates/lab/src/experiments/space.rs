@@ -40,26 +40,23 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     (context.progress)("Table 3", Some(SIZES.len() as f64 / (SIZES.len() + 1) as f64));
     let mix = measure(Load::Table3 { zones: context.scale.pick(100, 1_000, 10_000) }, context)?;
     let at = |curve: &[(f64, f64)], kib: f64| curve.iter().find(|point| point.0 == kib).map_or(0.0, |point| point.1);
+    // The paper gives a range for both sizes together, and no load: it is shown, not judged. One load for both goals.
+    let range = "the paper says 1 to 2 % for 512 KiB to 1 MiB";
     let rows = vec![
-        Row::new("Space overhead, 1 MiB", "%", Better::Lower)
-            .paper(1.0, 0.2)
-            .paper_config(at(&alone, 1024.0))
-            .ours(at(&together, 1024.0))
-            .goal(1.2)
-            .judged(),
+        Row::new("Space overhead, 1 MiB", "%", Better::Lower).ours(at(&alone, 1024.0)).goal(1.2).note(range).judged(),
         Row::new("Space overhead, 512 KiB", "%", Better::Lower)
-            .paper(2.0, 0.25)
-            .paper_config(at(&alone, 512.0))
-            .ours(at(&together, 512.0))
+            .ours(at(&alone, 512.0))
             .goal(1.2)
-            .note(
-                "the first figure is of appends that are a record each, whose header takes a block of its own; the \
-                 second of appends that wait for each other and become one record",
-            )
+            .note(format!(
+                "{range}. Footers of 128 slices fill a block and the header takes another: 2 of 128, which the format \
+                 cannot better. With eight appends outstanding in a chunk, records become longer: {:.2} %",
+                at(&together, 512.0)
+            ))
             .judged(),
         Row::new("Space overhead, Table 3", "%", Better::Lower)
             .ours(mix)
-            .note("all streams together, metadata appends of 4 to 128 KiB included, which are 2 % of the bytes")
+            .goal(1.2)
+            .note("all streams together; metadata appends of 4 to 128 KiB, 2 % of the bytes, cost most of the rest")
             .judged(),
     ];
     let figure = Figure {
