@@ -114,7 +114,7 @@ impl Inner {
             if bytes == 0 || !open.can_move() {
                 continue;
             }
-            if stubborn.is_some_and(|zone| open.tail.oldest_zone() != Some(*zone)) {
+            if stubborn.is_some_and(|zone| !open.tail.waits_in(*zone)) {
                 continue;
             }
             let (sum, handles) = tails.entry(open.zone).or_default();

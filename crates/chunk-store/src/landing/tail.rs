@@ -61,9 +61,10 @@ impl Tail {
         u64::from(last.located.end() - self.moving_to.clamp(first, last.located.end()))
     }
 
-    /// Where the oldest piece landed.
-    pub(crate) fn oldest_zone(&self) -> Option<ZoneId> {
-        self.pieces.front().map(|piece| piece.located.zone)
+    /// Whether a piece that is not on its way landed in `zone`: any, for landing zones are written side by side.
+    pub(crate) fn waits_in(&self, zone: ZoneId) -> bool {
+        let mut waiting = self.pieces.iter().rev().take_while(|piece| piece.located.offset >= self.moving_to);
+        waiting.any(|piece| piece.located.zone == zone)
     }
 
     /// Sends everything that waits on its way, in records of up to `record_max` bytes.

@@ -1,0 +1,83 @@
+//! Nothing waits for ever: whatever an append waits for comes, or the append fails.
+
+mod common;
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{content, formatted, open};
+use shingle_base::{Blocks, ChunkId};
+use shingle_chunk_store::{ChunkStore, Landing, Options, Stream};
+use shingle_runtime::Runtime;
+use shingle_sim::{Sim, SimDevice};
+use shingle_zoned::{Geometry, MemoryDevice};
+
+fn drive() -> MemoryDevice {
+    formatted(Geometry::hm_smr(Blocks(64), 120, 0, 24))
+}
+
+fn landing(budget: u64, zones: u32) -> Options {
+    let landing = Landing { append_max: 8000, budget, zones, idle: Duration::from_secs(3600), everywhere: true };
+    Options { landing: Some(landing), background: false, ..Options::default() }
+}
+
+fn append(
+    store: &ChunkStore,
+    id: ChunkId,
+    at: u64,
+    length: u64,
+) -> impl Future<Output = shingle_chunk_store::Result<u64>> + use<> {
+    store.append(id, at, vec![Bytes::from(content(u64::from(id.0[23]), at, length))])
+}
+
+async fn read_all(store: &ChunkStore, id: ChunkId) {
+    let size = store.stat(id).unwrap().size;
+    assert!(store.read(id, 0, size).await.unwrap() == content(u64::from(id.0[23]), 0, size), "chunk {id}");
+}
+
+/// What `work` says, unless it takes longer than anything may.
+async fn in_time<T>(rt: &Runtime, what: &str, work: impl Future<Output = T>) -> T {
+    let limit = Box::pin(rt.sleep(Duration::from_secs(100)));
+    match futures_util::future::select(Box::pin(work), limit).await {
+        futures_util::future::Either::Left((done, _)) => done,
+        futures_util::future::Either::Right(_) => panic!("{what} waits for ever"),
+    }
+}
+
+/// Landing zones are written side by side, so what keeps the oldest of them may lie behind what landed in a younger one.
+#[test]
+fn a_landing_zone_is_emptied_though_its_chunks_begin_in_another() {
+    let medium = drive();
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, landing(100_000, 2)).await;
+        let busy: Vec<ChunkId> = (0..8).map(ChunkId::from_u64).collect();
+        let quiet: Vec<ChunkId> = (8..10).map(ChunkId::from_u64).collect();
+        for &id in busy.iter().chain(&quiet) {
+            store.create(id, if id < quiet[0] { Stream::Gc } else { Stream::Meta }).await.unwrap();
+            append(&store, id, 0, 9000).await.unwrap();
+        }
+        let mut sizes = [9000; 8];
+        sizes[0] = append(&store, busy[0], sizes[0], 1000).await.unwrap();
+        rt.sleep(Duration::from_millis(20)).await;
+        // A piece in each of the two landing zones, for one of the chunks the first in the younger.
+        for &id in &quiet {
+            for at in [9000, 9100] {
+                append(&store, id, at, 100).await.unwrap();
+            }
+            sizes[0] = append(&store, busy[0], sizes[0], 1000).await.unwrap();
+        }
+        for round in 0..80 {
+            let appends = busy.iter().zip(&sizes).map(|(&id, &size)| append(&store, id, size, 1000));
+            let ended = in_time(&rt, &format!("round {round}"), futures_util::future::join_all(appends)).await;
+            for (size, end) in sizes.iter_mut().zip(ended) {
+                *size = end.unwrap();
+            }
+        }
+        assert!(store.counters().moved_bytes > 0);
+        for id in busy.into_iter().chain(quiet) {
+            read_all(&store, id).await;
+        }
+    });
+}
