@@ -81,3 +81,37 @@ fn a_landing_zone_is_emptied_though_its_chunks_begin_in_another() {
         }
     });
 }
+
+/// A write to a landing zone is under way when space runs out: its zone can be won only once it has ended.
+#[test]
+fn a_full_drive_answers_though_something_is_just_landing() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 24));
+    for delay in 0..60 {
+        let medium = medium.snapshot();
+        Sim::new(delay).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, Options { background: true, ..landing(1 << 20, 3) }).await;
+            let small = ChunkId::from_u64(0);
+            store.create(small, Stream::Meta).await.unwrap();
+            append(&store, small, 0, 100).await.unwrap();
+            rt.sleep(Duration::from_millis(20)).await;
+            let mut size = 100;
+            for number in 1.. {
+                let id = ChunkId::from_u64(number);
+                store.create(id, Stream::Data).await.unwrap();
+                let landing = append(&store, small, size, 100);
+                rt.sleep(Duration::from_micros(3 * delay)).await;
+                let large = append(&store, id, 0, 240_000);
+                let (landed, large) = futures_util::future::join(
+                    in_time(&rt, "a small append", landing),
+                    in_time(&rt, &format!("chunk {number}, delay {delay}"), large),
+                )
+                .await;
+                size = landed.unwrap_or(size);
+                if large.is_err() {
+                    break;
+                }
+            }
+        });
+    }
+}

@@ -92,6 +92,10 @@ impl Inner {
             if !landing.may_write() {
                 landing.writing = false;
                 self.mover.notify_one();
+                if state.starved.iter().any(|waiting| !waiting.is_empty()) {
+                    // Landing zones can be given up now.
+                    self.keeper.notify_one();
+                }
                 return None;
             }
             let need = landing.queue.front().map_or(0, |front| front.blocks);
