@@ -211,11 +211,16 @@ impl Inner {
     /// Seals the chunk of that handle and birth, which is marked as sealing. Several may seal it at once: all return
     /// when it is durable.
     pub(crate) async fn finish_seal(self: &Rc<Self>, handle: Handle, birth: u64) -> Result<u64> {
-        self.drained(handle).await;
-        if self.move_tail(handle) {
+        loop {
             self.drained(handle).await;
+            if self.move_tail(handle) {
+                self.drained(handle).await;
+            }
+            self.journal_room().await?;
+            if self.is_idle(handle, birth) {
+                break;
+            }
         }
-        self.journal_room().await?;
         let absent = || Error::new(ErrorKind::NotFound, "the chunk was deleted while it was being sealed");
         let (size, waiting) = {
             let mut state = self.state.borrow_mut();
@@ -246,6 +251,14 @@ impl Inner {
         Ok(u64::from(size))
     }
 
+    /// Whether nothing of the chunk is under way, or it is gone. While a seal or a deletion waits for room in the
+    /// journal, its tail may be sent on its way.
+    fn is_idle(&self, handle: Handle, birth: u64) -> bool {
+        let state = self.state.borrow();
+        let gone = state.chunks.get(handle).is_none_or(|chunk| chunk.birth != birth);
+        gone || state.open.get(&handle).is_none_or(OpenChunk::is_drained)
+    }
+
     /// Waits until a seal is durable, and tells who waits for it.
     async fn sealed(self: Rc<Self>, handle: Handle, birth: u64, journaled: impl Future<Output = Result<()>>) {
         let journaled = journaled.await;
@@ -267,22 +280,28 @@ impl Inner {
     }
 
     async fn delete(self: &Rc<Self>, id: ChunkId) -> Result<()> {
-        let handle = {
+        let (handle, birth) = {
             let mut state = self.state.borrow_mut();
             state.running()?;
-            let (handle, _) = state.chunk(id)?;
+            let (handle, chunk) = state.chunk(id)?;
+            let birth = chunk.birth;
             // An entry for a sealed chunk hides it, too, while the journal may make us wait.
             let open = state.open.entry(handle).or_default();
             open.deleting = true;
             self.fail_appends(&mut state, handle, ErrorKind::NotFound, "the chunk is being deleted");
-            handle
+            (handle, birth)
         };
-        self.drained(handle).await;
-        if let Err(error) = self.journal_room().await {
-            if let Some(open) = self.state.borrow_mut().open.get_mut(&handle) {
-                open.deleting = false;
+        loop {
+            self.drained(handle).await;
+            if let Err(error) = self.journal_room().await {
+                if let Some(open) = self.state.borrow_mut().open.get_mut(&handle) {
+                    open.deleting = false;
+                }
+                return Err(error);
             }
-            return Err(error);
+            if self.is_idle(handle, birth) {
+                break;
+            }
         }
         {
             let state = &mut *self.state.borrow_mut();

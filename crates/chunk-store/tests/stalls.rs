@@ -82,6 +82,79 @@ fn a_landing_zone_is_emptied_though_its_chunks_begin_in_another() {
     });
 }
 
+/// Creates and deletes a chunk until that takes a checkpoint.
+async fn until_checkpoint(store: &ChunkStore) {
+    let before = store.counters().checkpoints;
+    while store.counters().checkpoints == before {
+        let id = ChunkId::from_u64(250);
+        store.create(id, Stream::Data).await.unwrap();
+        store.delete(id).await.unwrap();
+    }
+}
+
+/// A deletion may have to wait for room in the journal. Were the chunk's tail sent on its way meanwhile, the moves would
+/// go on for a chunk that is gone, or for another of the same number.
+#[test]
+fn a_tail_does_not_move_while_its_chunk_waits_to_be_deleted() {
+    let mut waited = 0;
+    for seed in 0..100 {
+        let medium = drive();
+        waited += Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let options = Options { writes_max: 1, ..landing(20_000, 2) };
+            let (store, _) = open(&rt, &device, options.clone()).await;
+            let ids: Vec<ChunkId> = (0..4).map(ChunkId::from_u64).collect();
+            for &id in &ids {
+                store.create(id, Stream::Gc).await.unwrap();
+                append(&store, id, 0, 9000).await.unwrap();
+                append(&store, id, 9000, 100).await.unwrap();
+                rt.sleep(Duration::from_millis(20)).await;
+            }
+            until_checkpoint(&store).await;
+            // Nearly as much again, so that the deletion is what takes the next.
+            for number in 0..183 {
+                let id = ChunkId::from_u64(251);
+                if number % 2 == 0 {
+                    store.create(id, Stream::Data).await.unwrap();
+                } else {
+                    store.delete(id).await.unwrap();
+                }
+            }
+            for at in [9100, 16_100] {
+                append(&store, ids[0], at, 7000).await.unwrap();
+            }
+            let checkpoints = store.counters().checkpoints;
+            let deleter = store.clone();
+            let doomed = ids[0];
+            let deleting = rt.spawn(async move { deleter.delete(doomed).await });
+
+            let appends = ids[1..].iter().map(|&id| append(&store, id, 9100, 7000));
+            let appends = rt.spawn(futures_util::future::join_all(appends));
+            in_time(&rt, "a deletion", deleting).await.unwrap().unwrap();
+            let waited = store.counters().checkpoints - checkpoints;
+            let new = ChunkId::from_u64(9);
+            store.create(new, Stream::Gc).await.unwrap();
+            let mut size = 0;
+            for length in [700, 9000, 30].into_iter().chain([7000; 10]) {
+                size = in_time(&rt, "an append", append(&store, new, size, length)).await.unwrap();
+            }
+            for end in in_time(&rt, "an append", appends).await.unwrap() {
+                assert_eq!(end.unwrap(), 16_100);
+            }
+            let again = SimDevice::new(&rt, &device.crash_image(seed));
+            let (reopened, report) = open(&rt, &again, options).await;
+            assert_eq!(report.damage, [], "seed {seed}");
+            for store in [&store, &reopened] {
+                for &id in ids[1..].iter().chain([&new]) {
+                    read_all(store, id).await;
+                }
+            }
+            waited
+        });
+    }
+    assert!(waited > 50, "only {waited} deletions waited for a checkpoint");
+}
+
 /// A write to a landing zone is under way when space runs out: its zone can be won only once it has ended.
 #[test]
 fn a_full_drive_answers_though_something_is_just_landing() {
