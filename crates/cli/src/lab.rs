@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use shingle_chunk_store::Options;
 use shingle_lab::engine::Setup;
 use shingle_lab::experiment::{Better, Context, Experiment, LabError, Outcome as Found, Row, Scale, Verdict};
-use shingle_lab::{experiments, output, report};
+use shingle_lab::{drives, experiments, output, report};
 
 use crate::bench::append;
 use crate::failure::{Failure, Outcome};
@@ -34,6 +34,10 @@ pub(crate) struct How {
     /// quick (seconds), standard (minutes) or full (the papers' own sizes).
     #[arg(long, default_value_t = Scale::Standard)]
     scale: Scale,
+    /// A drive of your own: a file as docs/drive-profiles.md describes it, or the name of a built-in profile. `calibrate`
+    /// measures it too; other experiments run on it in place of the paper's shingled drive.
+    #[arg(long, value_name = "FILE")]
+    drive: Option<String>,
     /// The folder for JSON, CSV, SVG and PNG files.
     #[arg(long, default_value = "lab-results")]
     out: PathBuf,
@@ -83,10 +87,10 @@ impl Run {
                 names.join(", ")
             )));
         };
-        let mut context = context(&self.how);
+        let mut context = context(&self.how)?;
         let found = perform(&experiment, &self.how, &mut context)?;
         if self.how.json {
-            println!("{}", output::json(&experiment, self.how.seed, self.how.scale, &found));
+            println!("{}", output::json(&experiment, &context, &found));
         } else {
             print(&experiment, &found);
             println!("\nfigures and data are in {}", self.how.out.display());
@@ -98,7 +102,7 @@ impl Run {
 impl Report {
     fn run(self) -> Outcome {
         let mut all = Vec::new();
-        let mut context = context(&self.how);
+        let mut context = context(&self.how)?;
         for experiment in all_experiments() {
             let found = perform(&experiment, &self.how, &mut context)?;
             if !self.how.json {
@@ -106,12 +110,10 @@ impl Report {
             }
             all.push((experiment, found));
         }
-        let page = report::write(&self.how.out, self.how.seed, self.how.scale, &all)?;
+        let page = report::write(&self.how.out, &context, &all)?;
         if self.how.json {
-            let runs: Vec<String> = all
-                .iter()
-                .map(|(experiment, found)| output::json(experiment, self.how.seed, self.how.scale, found))
-                .collect();
+            let runs: Vec<String> =
+                all.iter().map(|(experiment, found)| output::json(experiment, &context, found)).collect();
             println!("[{}]", runs.join(","));
         } else {
             println!("\nthe report is {}", Path::new(&page).display());
@@ -120,58 +122,53 @@ impl Report {
     }
 }
 
-fn context(how: &How) -> Context {
+fn context(how: &How) -> Outcome<Context> {
+    let drive = how.drive.as_deref().map(drives::profile).transpose()?;
     let line = RefCell::new(Progress::new());
     let progress = move |what: &str, share: Option<f64>| match share {
         Some(share) => line.borrow_mut().show(&format!("{what}, {:.0} %", share * 100.0)),
         None => line.borrow_mut().show(what),
     };
-    Context::new(how.seed, how.scale, Rc::new(progress))
+    Ok(Context::new(how.seed, how.scale, Rc::new(progress)).on_drive(drive))
 }
 
 fn perform(experiment: &Experiment, how: &How, context: &mut Context) -> Outcome<Found> {
     (context.progress)(experiment.name, None);
     let found = (experiment.run)(context)?;
-    output::write(&how.out, experiment, how.seed, how.scale, &found)?;
+    output::write(&how.out, experiment, context, &found)?;
     Ok(found)
 }
 
 fn print(experiment: &Experiment, found: &Found) {
     println!("\n{}: {}\n", experiment.name, experiment.question);
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), shown);
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), output::number);
     let width = found.rows.iter().map(|row| row.id.len()).max().unwrap_or(0).max(6);
     println!(
         "{:<width$} {:>10} {:>12} {:>10} {:>10} {:<7} verdict",
         "figure", "paper", "paper config", "ours", "goal", "unit"
     );
-    for Row { id, unit, paper, paper_config, ours, goal, verdict, note, .. } in &found.rows {
-        let verdict = match verdict {
+    for Row { id, unit, paper, paper_config, ours, goal, verdict, margin, note, .. } in &found.rows {
+        let verdict: &str = match verdict {
             Verdict::Beaten => "beaten",
             Verdict::Reproduced => "reproduced",
             Verdict::Short => "SHORT",
             Verdict::Shown => "",
         };
         println!(
-            "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {verdict}{}{note}",
+            "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {}",
             number(*paper),
             number(*paper_config),
             number(*ours),
             number(*goal),
-            if note.is_empty() { "" } else { ": " },
+            [verdict, margin.as_str(), note.as_str()]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect::<Vec<_>>()
+                .join(": "),
         );
     }
     for remark in &found.remarks {
         println!("  {remark}");
-    }
-}
-
-/// Three or four digits.
-fn shown(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 0.1 || size == 0.0 => format!("{value:.3}"),
-        _ => format!("{value:.5}"),
     }
 }
 

@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use shingle_drive_model::Profile;
+
 use crate::figure::Figure;
 use crate::load::multistream::MultiStreamResult;
 
@@ -61,14 +63,23 @@ pub struct Context {
     pub scale: Scale,
     /// Told what is being done, and the share of it that is done where that is known.
     pub progress: Told,
+    /// A drive of the user's own: `calibrate` measures it too, other experiments run on it in place of the paper's
+    /// shingled one.
+    pub drive: Option<Profile>,
     /// Multi-stream runs that were done already: several experiments look at the same ones.
     pub(crate) runs: RefCell<BTreeMap<String, Rc<MultiStreamResult>>>,
 }
 
 impl Context {
-    /// A context in which nothing has been run.
+    /// A context in which nothing has been run, on the papers' drives.
     pub fn new(seed: u64, scale: Scale, progress: Told) -> Self {
-        Self { seed, scale, progress, runs: RefCell::default() }
+        Self { seed, scale, progress, drive: None, runs: RefCell::default() }
+    }
+
+    /// The same on a drive of the user's own.
+    #[must_use]
+    pub fn on_drive(self, drive: Option<Profile>) -> Self {
+        Self { drive, ..self }
     }
 }
 
@@ -117,7 +128,9 @@ pub struct Row {
     pub tolerance: Option<f64>,
     /// The outcome.
     pub verdict: Verdict,
-    /// By how much it falls short, and what is known of the reason.
+    /// By how much: how far from the paper's value and from the goal.
+    pub margin: String,
+    /// What is known of the reason, or else to be said.
     pub note: String,
 }
 
@@ -134,6 +147,7 @@ impl Row {
             better,
             tolerance: None,
             verdict: Verdict::Shown,
+            margin: String::new(),
             note: String::new(),
         }
     }
@@ -174,37 +188,45 @@ impl Row {
         Self { note: text.into(), ..self }
     }
 
-    /// Decides the verdict from the figures.
+    /// Decides the verdict from the figures. A row that neither has a goal nor must come near the paper is only shown.
     #[must_use]
     pub fn judged(mut self) -> Self {
-        let mut short = Vec::new();
+        let (mut margins, mut asked, mut short, mut met) = (Vec::new(), false, false, false);
         if let (Some(paper), Some(found), Some(tolerance)) = (self.paper, self.paper_config, self.tolerance) {
             let off = (found - paper) / paper;
-            if off.abs() > tolerance {
-                short.push(format!("the paper's configuration is off by {:+.0} %", off * 100.0));
-            }
+            (asked, short) = (true, off.abs() > tolerance);
+            margins.push(format!("paper's configuration {:+.1} % from the paper", off * 100.0));
         }
-        let mut met = false;
         if let (Some(goal), Some(ours)) = (self.goal, self.ours) {
             met = match self.better {
                 Better::Higher => ours >= goal,
                 Better::Lower => ours <= goal,
             };
-            if !met {
-                let off = (ours - goal) / goal;
-                short.push(format!("the goal is missed by {:.1} %", off.abs() * 100.0));
-            }
+            (asked, short) = (true, short || !met);
+            margins.push(margin(self.better, goal, ours, met));
         }
-        self.verdict = match (short.is_empty(), met) {
-            (false, _) => Verdict::Short,
-            (true, true) => Verdict::Beaten,
-            (true, false) => Verdict::Reproduced,
+        self.verdict = match (asked, short, met) {
+            (false, ..) => Verdict::Shown,
+            (_, true, _) => Verdict::Short,
+            (_, false, true) => Verdict::Beaten,
+            (_, false, false) => Verdict::Reproduced,
         };
-        if !short.is_empty() {
-            let why = short.join("; ");
-            self.note = if self.note.is_empty() { why } else { format!("{why}. {}", self.note) };
-        }
+        self.margin = margins.join("; ");
         self
+    }
+}
+
+/// By how much a goal is met or missed, in words.
+fn margin(better: Better, goal: f64, ours: f64, met: bool) -> String {
+    let times = match better {
+        Better::Higher => ours / goal,
+        Better::Lower => goal / ours,
+    };
+    match met {
+        _ if goal == 0.0 || ours == 0.0 => format!("goal {}", if met { "met" } else { "missed" }),
+        true if times >= 2.0 => format!("goal met {times:.1} times over"),
+        true => format!("goal met with {:.1} % to spare", (ours / goal - 1.0).abs() * 100.0),
+        false => format!("goal missed by {:.1} %", (ours / goal - 1.0).abs() * 100.0),
     }
 }
 
@@ -257,7 +279,9 @@ mod tests {
         assert_eq!(row().paper_config(105.0).goal(176.0).ours(180.0).judged().verdict, Verdict::Beaten);
         let short = row().paper_config(105.0).goal(176.0).ours(150.0).judged();
         assert_eq!(short.verdict, Verdict::Short);
-        assert!(short.note.contains("14.8 %"), "{}", short.note);
+        assert!(short.margin.contains("missed by 14.8 %"), "{}", short.margin);
+        assert!(short.margin.contains("-4.5 % from the paper"), "{}", short.margin);
+        assert_eq!(row().judged().verdict, Verdict::Shown, "nothing was found that could be compared");
         let lower = Row::new("r", "s", Better::Lower).goal(10.0);
         assert_eq!(lower.clone().ours(9.0).judged().verdict, Verdict::Beaten);
         assert_eq!(lower.ours(11.0).judged().verdict, Verdict::Short);

@@ -4,24 +4,33 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::experiment::{Experiment, LabError, Outcome, Row, Scale};
+use crate::experiment::{Context, Experiment, LabError, Outcome, Row, Scale};
+
+/// The version of the program whose figures these are.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A run, as programs read it.
 #[derive(Serialize)]
 pub struct RunJson<'a> {
     /// The experiment's name.
     pub experiment: &'a str,
+    /// The program's version.
+    pub version: &'static str,
     /// Its seed.
     pub seed: u64,
     /// Its scale.
     pub scale: Scale,
+    /// The user's own drive, if one was given.
+    pub drive: Option<&'a str>,
     /// Its figures.
     pub rows: &'a [Row],
 }
 
 /// A run as one line of JSON.
-pub fn json(experiment: &Experiment, seed: u64, scale: Scale, outcome: &Outcome) -> String {
-    let run = RunJson { experiment: experiment.name, seed, scale, rows: &outcome.rows };
+pub fn json(experiment: &Experiment, context: &Context, outcome: &Outcome) -> String {
+    let drive = context.drive.as_ref().map(|profile| profile.name.as_str());
+    let (seed, scale) = (context.seed, context.scale);
+    let run = RunJson { experiment: experiment.name, version: VERSION, seed, scale, drive, rows: &outcome.rows };
     // Plain numbers and strings cannot fail to be written.
     serde_json::to_string(&run).unwrap_or_default()
 }
@@ -30,28 +39,22 @@ pub fn json(experiment: &Experiment, seed: u64, scale: Scale, outcome: &Outcome)
 ///
 /// # Errors
 /// Where a file could not be written.
-pub fn write(
-    folder: &Path,
-    experiment: &Experiment,
-    seed: u64,
-    scale: Scale,
-    outcome: &Outcome,
-) -> Result<(), LabError> {
+pub fn write(folder: &Path, experiment: &Experiment, context: &Context, outcome: &Outcome) -> Result<(), LabError> {
     let failed = |error: std::io::Error| LabError(format!("{} could not be written: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;
     let name = experiment.name;
-    std::fs::write(folder.join(format!("{name}.json")), json(experiment, seed, scale, outcome)).map_err(failed)?;
+    std::fs::write(folder.join(format!("{name}.json")), json(experiment, context, outcome)).map_err(failed)?;
     std::fs::write(folder.join(format!("{name}.csv")), csv(&outcome.rows)).map_err(failed)?;
     outcome.figures.iter().try_for_each(|figure| figure.write(folder))
 }
 
 fn csv(rows: &[Row]) -> String {
-    let mut out = "id,unit,paper,paper_config,ours,goal,verdict,note\n".to_owned();
+    let mut out = "id,unit,paper,paper_config,ours,goal,verdict,margin,note\n".to_owned();
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     for row in rows {
         let verdict = serde_json::to_string(&row.verdict).unwrap_or_default();
         out.push_str(&format!(
-            "\"{}\",{},{},{},{},{},{},\"{}\"\n",
+            "\"{}\",{},{},{},{},{},{},\"{}\",\"{}\"\n",
             row.id.replace('"', "\"\""),
             row.unit,
             number(row.paper),
@@ -59,8 +62,61 @@ fn csv(rows: &[Row]) -> String {
             number(row.ours),
             number(row.goal),
             verdict.trim_matches('"'),
+            row.margin.replace('"', "\"\""),
             row.note.replace('"', "\"\""),
         ));
     }
     out
+}
+
+/// A figure for people: three or four digits, and a thin gap between thousands.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 1000.0 || size == 0.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 1.0 => 2,
+        size if size >= 0.1 => 3,
+        size if size >= 0.001 => 4,
+        _ => 6,
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    let (sign, whole) = text.strip_prefix('-').map_or(("", text.as_str()), |whole| ("-", whole));
+    if whole.len() < 5 {
+        return text;
+    }
+    let mut out = sign.to_owned();
+    for (at, digit) in whole.char_indices() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_figure_has_no_more_digits_than_it_deserves() {
+        let shown =
+            [0.0, 0.000_25, 0.05, 0.829_015, 2.5, 66.794_29, 126.528_17, 1234.5, 20_000.0, -1_234_567.0].map(number);
+        let expected = [
+            "0",
+            "0.00025",
+            "0.05",
+            "0.829",
+            "2.5",
+            "66.79",
+            "126.5",
+            "1234",
+            "20\u{202f}000",
+            "-1\u{202f}234\u{202f}567",
+        ];
+        assert_eq!(shown, expected);
+    }
 }

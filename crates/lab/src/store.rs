@@ -9,7 +9,7 @@ use crate::baseline::ext4::{Ext4Options, Ext4Target};
 use crate::baseline::f2fs::{F2fsOptions, F2fsTarget};
 use crate::drives::LabDrive;
 use crate::engine::{EngineTarget, Setup};
-use crate::experiment::LabError;
+use crate::experiment::{Context, LabError};
 use crate::host::{Host, HostDevice};
 use crate::target::{ChunkTarget, TargetError};
 
@@ -35,19 +35,19 @@ impl Store {
         }
     }
 
-    /// A drive of SMRstore's evaluation: conventional for ext4, host-managed for the others (Table 2). File systems get
+    /// A drive of SMRstore's evaluation: conventional for ext4, host-managed for the others (Table 2), or the user's own in
+    /// place of the latter. File systems get
     /// the first 6 TB, which is what the paper's F2FS was formatted with; the chunk store, which spreads over no more
     /// than it uses, the first 6,000 zones.
     ///
     /// # Errors
-    /// There is no such profile.
-    pub fn drive(self) -> Result<LabDrive, LabError> {
-        let (profile, zones) = match self {
-            Self::Engine(_) => ("st20000nm001j", 6_000),
-            Self::Ext4(_) => ("st16000nm001g", 22_352),
-            Self::F2fs(_) => ("st20000nm001j", 22_352),
-        };
-        Ok(LabDrive::new(profile)?.first_zones(zones))
+    /// The user's own cannot carry the load.
+    pub fn drive(self, context: &Context) -> Result<LabDrive, LabError> {
+        Ok(match self {
+            Self::Engine(_) => LabDrive::shingled(context)?.first_zones(6_000),
+            Self::Ext4(_) => LabDrive::new("st16000nm001g")?.first_zones(22_352),
+            Self::F2fs(_) => LabDrive::shingled(context)?.first_zones(22_352),
+        })
     }
 
     /// The kernel that it ran on.
@@ -67,7 +67,11 @@ impl Store {
         let medium = if matches!(self, Self::Engine(_)) { drive.medium() } else { drive.blank() };
         let device = drive.device(rt, medium);
         let host = HostDevice::new(self.host(), device.clone());
-        let failed = |error: TargetError| LabError(error.to_string());
+        let (name, conventional) = (&drive.profile.name, drive.geometry().conventional_zones);
+        let failed = |error: TargetError| {
+            let what = "the experiments recovery, memory and space run without file systems";
+            LabError(format!("{error} (drive `{name}` has {conventional} conventional zones here; {what})"))
+        };
         let target: Rc<dyn ChunkTarget> = match self {
             Self::Engine(setup) => Rc::new(EngineTarget::format(rt, host, setup.options()).await?),
             Self::Ext4(options) => Rc::new(Ext4Target::format(rt, host, options).map_err(failed)?),

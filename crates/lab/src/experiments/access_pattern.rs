@@ -77,7 +77,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
 fn measure(store: Store, seconds: u32, context: &Context) -> Result<Writes, LabError> {
     const WARM_UP: Duration = Duration::from_secs(4);
     let load = Micro::paper(512 << 10, WARM_UP, Duration::from_secs(u64::from(seconds)));
-    let drive = store.drive()?;
+    let drive = store.drive(context)?;
     Sim::new(context.seed).run(move |rt| async move {
         let (target, device) = store.format(&rt, &drive).await?;
         let writes: Rc<RefCell<Writes>> = Rc::default();

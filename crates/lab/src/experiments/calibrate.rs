@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
-use shingle_drive_model::{Figure as Published, Profile};
+use shingle_drive_model::{Figure as Published, Kind, Profile};
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice};
-use shingle_zoned::{ZoneOp, ZonedDevice};
+use shingle_zoned::{Geometry, ZoneOp, ZonedDevice};
 
 use crate::drives::LabDrive;
 use crate::experiment::{Better, Context, Experiment, LabError, Outcome, Row};
@@ -30,54 +30,107 @@ pub(crate) fn experiment() -> Experiment {
 }
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
-    let mut outcome = Outcome::default();
-    let mut points = Vec::new();
-    let profiles = Profile::built_in().map_err(|error| LabError(error.0))?;
+    let mut profiles = Profile::built_in().map_err(|error| LabError(error.0))?;
+    if let Some(own) = context.drive.clone() {
+        profiles.retain(|profile| profile.name != own.name);
+        profiles.insert(0, own);
+    }
+    let own = context.drive.as_ref().map(|own| own.name.clone());
+    let (mut rows, mut drives) = (Vec::new(), Vec::new());
     let count = profiles.len();
     for (number, profile) in profiles.into_iter().enumerate() {
         (context.progress)(&profile.name, Some(number as f64 / count as f64));
-        for published in profile.published.clone() {
-            let (what, unit) = published.figure.label();
-            let found = measure(&profile.name, published.figure, context)?;
-            let row = Row::new(format!("{}: {what}", profile.name), unit, Better::Higher)
-                .paper(published.value, TOLERANCE)
-                .paper_config(found)
-                .judged();
-            points.push((points.len() as f64, found / published.value));
-            outcome.rows.push(row);
+        let drive = LabDrive::of(profile.clone());
+        let mut points = Vec::new();
+        for figure in figures(&profile, own.as_ref() == Some(&profile.name)) {
+            let (what, unit) = figure.label();
+            let found = measure(&drive, figure, context);
+            let row = Row::new(format!("{}: {what}", profile.name), unit, Better::Higher).paper_config(found);
+            rows.push(match profile.published.iter().find(|published| published.figure == figure) {
+                Some(published) => {
+                    points.push(((found / published.value - 1.0) * 100.0, points.len() as f64));
+                    row.paper(published.value, TOLERANCE).judged()
+                }
+                None => row.note("nothing is published of it"),
+            });
         }
+        drives.push((profile.name, points));
     }
-    let names = outcome.rows.iter().map(|row| row.id.split(':').next().unwrap_or_default().to_owned()).collect();
-    outcome.figures.push(Figure {
+    let figures = vec![picture(&rows, drives)];
+    Ok(Outcome { rows, figures, remarks: Vec::new() })
+}
+
+/// What is measured of a drive: what is published of it, and of the user's own whatever there is to measure.
+fn figures(profile: &Profile, own: bool) -> Vec<Published> {
+    if !own {
+        return profile.published.iter().map(|published| published.figure).collect();
+    }
+    let zoned = profile.kind != Kind::Cmr;
+    let zone_commands: &[Published] =
+        if zoned { &[Published::ZoneOpen, Published::ZoneClose, Published::ZoneErase] } else { &[] };
+    let rates = [
+        Published::RandomReadIops,
+        Published::SequentialReadOuter,
+        Published::SequentialWriteOuter,
+        Published::SequentialReadMean,
+        Published::SequentialWriteMean,
+    ];
+    rates.iter().chain(zone_commands).copied().collect()
+}
+
+/// How far each figure is from the published one: a row for each, a series for each drive.
+fn picture(rows: &[Row], drives: Vec<(String, Vec<(f64, f64)>)>) -> Figure {
+    let names: Vec<String> = rows.iter().filter(|row| row.paper.is_some()).map(|row| row.id.clone()).collect();
+    let span = [-0.6, names.len() as f64 - 0.4];
+    let limit = |percent: f64| span.map(|at| (percent, at)).to_vec();
+    let mut series = vec![
+        Series::new("published", Mark::Line, limit(0.0)),
+        Series::new("tolerance", Mark::Reference, limit(-100.0 * TOLERANCE)),
+        Series::new("tolerance", Mark::Reference, limit(100.0 * TOLERANCE)),
+    ];
+    let mut first = 0.0;
+    for (name, points) in drives {
+        let count = points.len() as f64;
+        if count > 0.0 {
+            let placed = points.into_iter().map(|(off, at)| (off, first + at)).collect();
+            series.push(Series::new(name, Mark::Points, placed));
+        }
+        first += count;
+    }
+    Figure {
         name: "calibrate".to_owned(),
-        title: "Modelled over published, each figure of each drive".to_owned(),
-        x: Axis::of_names("", names),
-        y: Axis::linear("modelled / published"),
-        series: vec![
-            Series::new("published", Mark::Line, (0..points.len()).map(|at| (at as f64, 1.0)).collect()),
-            Series::new("modelled", Mark::LineAndPoints, points),
-        ],
-    });
-    Ok(outcome)
+        title: "How far modelled drives are from what is published".to_owned(),
+        x: Axis::linear("modelled over published (%)"),
+        y: Axis::of_names("", names),
+        series,
+    }
 }
 
 /// Measures one figure on a fresh drive.
-fn measure(profile: &str, figure: Published, context: &Context) -> Result<f64, LabError> {
-    let drive = LabDrive::new(profile)?;
+fn measure(drive: &LabDrive, figure: Published, context: &Context) -> f64 {
     let (seed, reads) = (context.seed, context.scale.pick(2_000, 20_000, 100_000));
-    Ok(Sim::new(seed).run(move |rt| async move {
+    let drive = drive.clone();
+    Sim::new(seed).run(move |rt| async move {
         let device = drive.device(&rt, drive.blank());
+        let outer = || outer_zones(&device);
         match figure {
             Published::RandomReadIops => random_reads(&rt, &device, reads).await,
-            Published::SequentialReadOuter => sequential(&rt, &device, first_zone(&device), 4, false).await,
-            Published::SequentialWriteOuter => sequential(&rt, &device, first_zone(&device), 4, true).await,
+            Published::SequentialReadOuter => sequential(&rt, &device, first_zone(&device), outer(), false).await,
+            Published::SequentialWriteOuter => sequential(&rt, &device, first_zone(&device), outer(), true).await,
             Published::SequentialReadMean => mean(&rt, &device, false).await,
             Published::SequentialWriteMean => mean(&rt, &device, true).await,
             Published::ZoneOpen => zone_command(&rt, &device, &[], ZoneOp::Open).await,
             Published::ZoneClose => zone_command(&rt, &device, &[ZoneOp::Open], ZoneOp::Close).await,
             Published::ZoneErase => zone_command(&rt, &device, &[ZoneOp::Open], ZoneOp::Reset).await,
         }
-    }))
+    })
+}
+
+/// Zones that a sequential transfer at the outer diameter goes through: four, where there are as many and may be open.
+fn outer_zones(device: &SimDevice) -> u32 {
+    let geometry = device.geometry();
+    let limit = geometry.open_zones_max.unwrap_or(u32::MAX);
+    4.min(geometry.zone_count - first_zone(device).0).min(limit)
 }
 
 /// The first zone that a sequential write may begin in: sequential zones where there are any.
@@ -102,8 +155,11 @@ async fn random_reads(rt: &Runtime, device: &SimDevice, count: u64) -> f64 {
 async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, first: ZoneId, zones: u32, write: bool) -> f64 {
     const BLOCKS: u64 = 128;
     let geometry = device.geometry();
-    let start = geometry.start_of(first);
-    let count = geometry.zone_size.0 * u64::from(zones) / BLOCKS;
+    // Zones are transferred to their capacity, where that is less than their size.
+    let of_zone = geometry.zone_capacity.0 / BLOCKS;
+    let place = move |number: u64| (number / of_zone, Blocks(number % of_zone * BLOCKS));
+    let start = move |geometry: &Geometry, zone: u64| geometry.start_of(ZoneId(first.0 + zone as u32));
+    let count = of_zone * u64::from(zones);
     if write {
         // Zones are opened beforehand, as a benchmark of a minute and more makes their opening vanish.
         for zone in first.0..first.0 + zones {
@@ -120,7 +176,8 @@ async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, first: ZoneId, zones: 
             let (device, next, zeros) = (device.clone(), next.clone(), zeros.clone());
             rt.spawn(async move {
                 while next.get() < count {
-                    let at = start + Blocks(next.replace(next.get() + 1) * BLOCKS);
+                    let (zone, offset) = place(next.replace(next.get() + 1));
+                    let at = start(device.geometry(), zone) + offset;
                     if write {
                         expect(device.write(at, vec![zeros.clone()]).await);
                     } else {
@@ -143,15 +200,15 @@ async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, first: ZoneId, zones: 
 
 /// The mean rate over the whole drive: all bytes over all time, from 64 places.
 async fn mean(rt: &Runtime, device: &Rc<SimDevice>, write: bool) -> f64 {
-    const PLACES: u32 = 64;
     let geometry = device.geometry();
     let first = first_zone(device).0;
+    let places = 64.min(geometry.zone_count - first);
     let mut seconds_per_mb = 0.0;
-    for place in 0..PLACES {
-        let zone = first + (geometry.zone_count - first - 1) / (PLACES - 1) * place;
+    for place in 0..places {
+        let zone = first + (geometry.zone_count - first - 1) / (places - 1).max(1) * place;
         seconds_per_mb += 1.0 / sequential(rt, device, ZoneId(zone), 1, write).await;
     }
-    f64::from(PLACES) / seconds_per_mb
+    f64::from(places) / seconds_per_mb
 }
 
 /// One zone command, after others that bring the zone into its state: milliseconds.

@@ -140,7 +140,7 @@ fn bars(
 /// Fills a drive and counts.
 fn measure(mix: Mix, context: &Context) -> Result<Found, LabError> {
     let zones = context.scale.pick(1_500, 8_000, u32::MAX);
-    let geometry = LabDrive::new("st20000nm001j")?.first_zones(zones).geometry();
+    let geometry = LabDrive::shingled(context)?.first_zones(zones).geometry();
     Sim::new(context.seed).run(move |rt| async move {
         let medium = MemoryDevice::metadata_only(geometry.clone(), keep_no_headers);
         let device = Rc::new(SimDevice::without_power_cuts(&rt, medium));

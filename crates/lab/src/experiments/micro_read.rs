@@ -80,7 +80,7 @@ fn measure(store: Store, sizes: &'static [u32], context: &Context) -> Result<Vec
     const LENGTH: u64 = 252 << 20;
     let chunks = context.scale.pick(64, 512, 512);
     let seconds = context.scale.pick((1, 8), (5, 60), (10, 600));
-    let drive = store.drive()?;
+    let drive = store.drive(context)?;
     Sim::new(context.seed).run(move |rt| async move {
         let (target, _) = store.format(&rt, &drive).await?;
         let chunks = micro::fill(&rt, &target, chunks, LENGTH, Stream::Gc).await?;

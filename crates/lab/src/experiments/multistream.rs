@@ -66,7 +66,7 @@ pub(crate) fn measure(case: Case, context: &Context, name: &str) -> Result<Rc<Mu
         return Ok(known.clone());
     }
     let every = every(context);
-    let drive = case.store.drive()?.every(every).first_zones(ZONES / every);
+    let drive = case.store.drive(context)?.every(every).first_zones(ZONES / every);
     let load = MultiStream {
         classes: multistream::table_3(case.chunk_max, 1.0 / f64::from(every)),
         full: case.full,
@@ -163,7 +163,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         y: Axis::linear(axis),
         series: runs.iter().map(|(name, run)| Series::new(*name, Mark::Line, points(run, value))).collect(),
     };
-    let figures = vec![
+    let mut figures = vec![
         course(
             "multistream",
             "Multi-stream load, deletion from 80 % full (SMRstore, Figure 17)",
@@ -180,7 +180,22 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             &|sample| f64::from(sample.state.dirty_zones),
         ),
     ];
+    figures[0].series.extend(paper_levels(&paper, &f2fs));
     Ok(Outcome { rows, figures, remarks })
+}
+
+/// What the paper says of the throughput: steady, and of F2FS what is left of it once deletion begins.
+fn paper_levels(steady: &MultiStreamResult, f2fs: &MultiStreamResult) -> Vec<Series> {
+    let hours = |run: &MultiStreamResult| run.samples.last().map_or(0.0, |last| last.at.as_secs_f64() / 3600.0);
+    let begins = f2fs.full_at.as_secs_f64() / 3600.0;
+    let level = |from: f64, to: f64, height: f64| vec![(from, height), (to, height)];
+    let mut left = level(begins, hours(f2fs), RATE * (1.0 - 0.615));
+    // There and back: the most and the least that it keeps.
+    left.extend(level(hours(f2fs), begins, RATE * (1.0 - 0.697)));
+    vec![
+        Series::new("paper: SMRstore and CS-Ext4", Mark::Reference, level(0.0, hours(steady), RATE)),
+        Series::new("paper: what CS-F2FS keeps", Mark::Reference, left),
+    ]
 }
 
 fn points(run: &MultiStreamResult, value: &dyn Fn(&Sample) -> f64) -> Vec<(f64, f64)> {

@@ -63,11 +63,11 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         name: "space".to_owned(),
         title: "Headers, footers and padding (SMRstore, section 6.5)".to_owned(),
         x: Axis::logarithmic("I/O size (KiB)"),
-        y: Axis::linear("overhead (% of the data)"),
+        y: Axis::logarithmic("overhead (% of the data)"),
         series: vec![
             Series::new("one append at a time in a chunk", Mark::LineAndPoints, alone),
             Series::new("eight at a time", Mark::LineAndPoints, together),
-            Series::new("paper: 1 to 2 %", Mark::Paper, vec![(512.0, 2.0), (1024.0, 1.0)]),
+            Series::new("paper: 2 % and 1 %", Mark::Paper, vec![(512.0, 2.0), (1024.0, 1.0)]),
         ],
     };
     Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
@@ -82,7 +82,7 @@ enum Load {
 
 /// The overhead, in percent.
 fn measure(load: Load, context: &Context) -> Result<f64, LabError> {
-    let drive = LabDrive::new("st20000nm001j")?.first_zones(context.scale.pick(2_000, 4_000, 14_000));
+    let drive = LabDrive::shingled(context)?.first_zones(context.scale.pick(2_000, 4_000, 14_000));
     Sim::new(context.seed).run(move |rt| async move {
         let device = Rc::new(SimDevice::without_power_cuts(&rt, drive.medium()));
         let failed = |error: shingle_chunk_store::Error| LabError(error.to_string());
