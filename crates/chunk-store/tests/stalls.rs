@@ -1,4 +1,4 @@
-//! Nothing waits for ever: whatever an append waits for comes, or the append fails.
+//! Nothing waits for ever: whatever a call waits for comes, or the call fails.
 
 mod common;
 
@@ -184,6 +184,44 @@ fn a_full_drive_answers_though_something_is_just_landing() {
                 if large.is_err() {
                     break;
                 }
+            }
+        });
+    }
+}
+
+/// The drive is gone at one command or another: whoever waits for it, for space or for others hears so.
+#[test]
+fn nobody_waits_for_a_drive_that_is_gone() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 30, 0, 24));
+    for command in (0..400).step_by(9) {
+        let medium = medium.snapshot();
+        Sim::new(command).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let options = Options { background: true, writes_max: 2, ..landing(10_000, 2) };
+            let (store, _) = open(&rt, &device, options).await;
+            device.power_off_at(device.counts().commands + command);
+            let mut tasks = Vec::new();
+            for number in 0..40 {
+                let (rt, store) = (rt.clone(), store.clone());
+                tasks.push(rt.clone().spawn(async move {
+                    let id = ChunkId::from_u64(number);
+                    let stream = Stream::ALL[number as usize % 3];
+                    let name = format!("chunk {number}, command {command}");
+                    let _ = in_time(&rt, &name, store.create(id, stream)).await;
+                    let mut size = 0;
+                    for length in [9000, 700, 7000, 40_000, 700, 7000, 60_000, 100, 80_000] {
+                        let appends = [length, 500].map(|length| {
+                            size += length;
+                            append(&store, id, size - length, length)
+                        });
+                        let _ = in_time(&rt, &name, futures_util::future::join_all(appends)).await;
+                    }
+                    let _ = in_time(&rt, &name, store.seal(id)).await;
+                    let _ = in_time(&rt, &name, store.delete(id)).await;
+                }));
+            }
+            for task in tasks {
+                task.await.unwrap();
             }
         });
     }

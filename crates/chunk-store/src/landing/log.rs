@@ -242,12 +242,18 @@ impl Inner {
         if gone {
             state.stopped.get_or_insert_with(|| error.to_string());
         }
+        // Once the store has stopped nobody finds zones any more.
+        let stopped = state.stopped.is_some();
         for handle in handles {
-            if gone || state.open.get(&handle).is_some_and(crate::writer::OpenChunk::is_hopeless) {
+            if stopped || state.open.get(&handle).is_some_and(crate::writer::OpenChunk::is_hopeless) {
                 self.fail_appends(&mut state, handle, ErrorKind::Device, &error.to_string());
             } else {
                 self.place(&mut state, handle);
             }
+        }
+        drop(state);
+        if gone {
+            self.fail_all(&error.to_string());
         }
     }
 
