@@ -73,6 +73,8 @@ pub struct ZoneDump {
     pub status: ZoneStatus,
     /// The stream of its records.
     pub stream: Stream,
+    /// It took small appends of all streams.
+    pub landing: bool,
     /// Its life.
     pub epoch: u64,
     /// Bytes written, head included.
@@ -157,6 +159,7 @@ pub async fn dump(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<Dump> {
             zone: id,
             status: zone.status,
             stream: zone.stream,
+            landing: zone.landing,
             epoch: zone.epoch,
             written_bytes: bytes(zone.written),
             live_bytes: bytes(zone.live),

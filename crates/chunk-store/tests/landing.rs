@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{content, formatted, open};
 use shingle_base::{Blocks, ChunkId};
-use shingle_chunk_store::{ChunkStore, ErrorKind, Landing, Options, Stream, check};
+use shingle_chunk_store::{ChunkStore, ErrorKind, Landing, Options, Stream, check, dump};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
 use shingle_zoned::{Geometry, MemoryDevice};
@@ -76,6 +76,9 @@ fn what_only_landed_is_read_before_and_after_a_power_cut() {
             let device = SimDevice::new(&rt, &image);
             let report = check(&rt, Rc::new(device.clone()), |_, _| {}).await.unwrap();
             assert!(report.clean, "{:?}", report.damage);
+            let zones = dump(&rt, Rc::new(device.clone())).await.unwrap().zones;
+            let landing_zones = zones.iter().filter(|zone| zone.landing && zone.live_bytes > 0).count();
+            assert!((1..=3).contains(&landing_zones), "{zones:?}");
             let (store, _) = open(&rt, &device, landing(1 << 20)).await;
             for &(id, size) in &sizes {
                 assert_eq!(store.stat(id).unwrap().size, size);

@@ -314,7 +314,7 @@ impl Store {
                 .iter()
                 .map(|zone| {
                     json!({ "zone": zone.zone.0, "status": format!("{:?}", zone.status).to_lowercase(),
-                            "stream": zone.stream.name(), "epoch": zone.epoch,
+                            "stream": zone.stream.name(), "landing": zone.landing, "epoch": zone.epoch,
                             "written_bytes": zone.written_bytes, "live_bytes": zone.live_bytes })
                 })
                 .collect();
