@@ -4,10 +4,12 @@
 
 mod aligned;
 mod checksum;
+mod decay;
 mod ids;
 mod units;
 
 pub use aligned::{AlignedBuf, AlignedBuilder};
 pub use checksum::{Crc, crc32c};
+pub use decay::decay;
 pub use ids::{ChunkId, ParseIdError, StoreId, ZoneId};
 pub use units::{BLOCK_SIZE, Blocks, ByteSize, Lba, ParseSizeError};

@@ -1,5 +1,6 @@
 //! Counters of a store, for metrics and experiments.
 
+use shingle_base::decay;
 use shingle_runtime::Instant;
 
 /// What a store has done since it was opened. Counts only rise.
@@ -83,7 +84,7 @@ impl ZoneTrend {
         }
         let rate = (before - usable) / seconds;
         // Half of the weight lies on the last minute.
-        let weight = 1.0 - 0.5f64.powf(seconds / 60.0);
+        let weight = 1.0 - decay(seconds / 60.0 * std::f64::consts::LN_2);
         self.rate = Some(self.rate.map_or(rate, |old| old + weight * (rate - old)));
         self.last = Some((now, usable));
     }

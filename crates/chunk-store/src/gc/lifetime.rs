@@ -4,6 +4,8 @@
 //! long. Their quotient is the hazard at that age; how much of a zone survives follows from it. Ages and spans count
 //! sequence numbers, that is records of the whole store: a store that rests does not age.
 
+use shingle_base::decay;
+
 use crate::gc::slot;
 use crate::types::Stream;
 
@@ -85,7 +87,7 @@ impl Lifetimes {
             }
             from = to;
         }
-        (-hazard).exp()
+        decay(hazard)
     }
 }
 
