@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::cache::Segments;
 use crate::drive::{Command, CommandId, Nanos, Op};
 use crate::profile::{Kind, Profile};
-use crate::seek::SeekCurve;
+use crate::seek::{SeekBounds, SeekCurve};
 use crate::surface::{Position, Surface, SurfaceSpec};
 
 const BLOCK_BYTES: f64 = 4096.0;
@@ -63,10 +63,29 @@ struct Arm {
     reading_from: Option<u64>,
 }
 
+/// The angle of the platter at one time, from which that at a time soon after follows without a division.
+struct Turn {
+    at: Nanos,
+    angle: Nanos,
+    revolution: Nanos,
+}
+
+impl Turn {
+    fn angle_at(&self, time: Nanos) -> Nanos {
+        let angle = self.angle + (time - self.at);
+        if angle >= 4 * self.revolution {
+            return angle % self.revolution;
+        }
+        let angle = angle.min(angle.wrapping_sub(2 * self.revolution));
+        angle.min(angle.wrapping_sub(self.revolution))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     surface: Surface,
     seek: SeekCurve,
+    seek_bounds: SeekBounds,
     shingled: bool,
     revolution: Nanos,
     skew: Nanos,
@@ -89,7 +108,9 @@ pub(crate) struct Disk {
     arm: Arm,
     segments: Segments,
     /// In the drive, in order of arrival.
-    queue: Vec<Entry>,
+    queue: VecDeque<Entry>,
+    /// Where [`choose`](Self::choose) notes times: kept for its memory.
+    bounds: Vec<Nanos>,
     /// Still in the host.
     backlog: VecDeque<Entry>,
     /// What the arm is at, until when.
@@ -135,9 +156,11 @@ impl Disk {
             run_blocks: u64::from(recording.run_mib) * 256,
             serpentine: profile.kind == Kind::Cmr,
         });
+        let seek = SeekCurve::new(mechanics.settle_ms, mechanics.average_seek_ms, mechanics.full_seek_ms)
+            .over(surface.cylinders());
         Self {
-            seek: SeekCurve::new(mechanics.settle_ms, mechanics.average_seek_ms, mechanics.full_seek_ms)
-                .over(surface.cylinders()),
+            seek_bounds: seek.bounds(surface.cylinders()),
+            seek,
             shingled: profile.kind == Kind::HmSmr,
             revolution,
             skew,
@@ -158,7 +181,8 @@ impl Disk {
             cache_blocks: u64::from(profile.cache.write_cache_mib) * 256,
             arm: Arm { cylinder: 0, head: 0, free_at: 0, next_block: u64::MAX, reading_from: None },
             segments: Segments::new(profile.cache.read_segments),
-            queue: Vec::new(),
+            queue: VecDeque::new(),
+            bounds: Vec::new(),
             backlog: VecDeque::new(),
             running: None,
             ready: VecDeque::new(),
@@ -196,7 +220,7 @@ impl Disk {
                     self.segments.forget(&entry.range());
                 }
                 if self.queue.len() + usize::from(self.running.is_some()) < self.depth {
-                    self.queue.push(entry);
+                    self.queue.push_back(entry);
                 } else {
                     self.backlog.push_back(entry);
                 }
@@ -241,7 +265,7 @@ impl Disk {
             }
         }
         if let Some(next) = self.backlog.pop_front() {
-            self.queue.push(next);
+            self.queue.push_back(next);
         }
         self.start_next(until);
     }
@@ -294,33 +318,41 @@ impl Disk {
     fn start_next(&mut self, now: Nanos) {
         let flushing = !self.flushes.is_empty() || !self.waiting.is_empty();
         let destage = self.queue.is_empty() || flushing || self.dirty_blocks * 2 > self.cache_blocks;
-        let chosen = self.choose(now, self.queue.iter());
+        let mut bounds = std::mem::take(&mut self.bounds);
+        let chosen = self.choose(now, self.queue.iter(), &mut bounds);
         let window = self.dirty.iter().take(DESTAGE_WINDOW);
-        let cached = if destage { self.choose(now, window) } else { None };
-        let entry = match (chosen, cached) {
-            (Some((_, ours)), Some((_, theirs))) if flushing || theirs < ours => self.take_dirty(cached),
+        let cached = if destage { self.choose(now, window, &mut bounds) } else { None };
+        self.bounds = bounds;
+        let taken = match (chosen, cached) {
+            (Some((_, ours)), Some((at, theirs))) if flushing || theirs < ours => self.dirty.remove(at),
             (Some((at, _)), _) => self.queue.remove(at),
-            (None, Some(_)) => self.take_dirty(cached),
-            (None, None) => return,
+            (None, Some((at, _))) => self.dirty.remove(at),
+            (None, None) => None,
         };
+        let Some(entry) = taken else { return };
         let until = self.run(now, &entry);
         self.running = Some((until, entry));
     }
 
-    fn take_dirty(&mut self, chosen: Option<(usize, Nanos)>) -> Entry {
-        let taken = chosen.and_then(|(at, _)| self.dirty.remove(at));
-        taken.unwrap_or_else(|| panic!("a chosen entry is there"))
-    }
-
     /// The entry that the arm reaches soonest, and in what time; a starving one before all others. Entries come in
     /// order of arrival; of a shingled zone's writes only the first can be chosen (DISK-1).
-    fn choose<'a>(&self, now: Nanos, entries: impl Iterator<Item = &'a Entry>) -> Option<(usize, Nanos)> {
-        let mut best: Option<(usize, Nanos)> = None;
-        let mut zones = [0; DESTAGE_WINDOW];
-        let mut zone_count = 0;
-        for (at, entry) in entries.enumerate() {
+    ///
+    /// This decides how fast the model is. So each entry first gets a time that it is not reached before, which takes
+    /// neither a root nor a division, and only those which may be the soonest by it are looked at closely.
+    fn choose<'a>(
+        &self,
+        now: Nanos,
+        entries: impl Iterator<Item = &'a Entry> + Clone,
+        bounds: &mut Vec<Nanos>,
+    ) -> Option<(usize, Nanos)> {
+        let turn = Turn { at: now, angle: now % self.revolution, revolution: self.revolution };
+        let (mut zones, mut zone_count) = ([0; DESTAGE_WINDOW], 0);
+        let (mut stream, mut promising) = (None, None);
+        bounds.clear();
+        for (at, entry) in entries.clone().enumerate() {
             if self.shingled && entry.op == Op::Write {
                 if zones[..zone_count].contains(&entry.zone) {
+                    bounds.push(Nanos::MAX);
                     continue;
                 }
                 if zone_count < zones.len() {
@@ -328,30 +360,40 @@ impl Disk {
                     zone_count += 1;
                 }
             }
-            if best.is_none() && now.saturating_sub(entry.arrived) > self.starvation {
+            if promising.is_none() && now.saturating_sub(entry.arrived) > self.starvation {
                 return Some((at, 0));
             }
-            let start = self.start(now, entry);
             if entry.is_transfer() && entry.at == self.arm.next_block && now == self.arm.free_at {
                 // A stream goes on, even where another block comes by a moment sooner.
-                best = Some((at, 0));
-                continue;
+                stream = Some((at, 0));
             }
-            let least = best.map_or(Nanos::MAX, |(_, other)| other);
-            let reached = if !entry.is_transfer() {
-                start - now
-            } else {
-                let moved = start + self.moving(entry);
-                if moved - now >= least {
-                    continue;
-                }
-                self.turned(moved, entry) - now
-            };
-            if reached < least {
-                best = Some((at, reached));
+            let bound = self.reached(now, entry, &turn, |way| self.seek_bounds.least(way));
+            bounds.push(bound);
+            if promising.is_none_or(|(_, least, _)| bound < least) {
+                promising = Some((at, bound, entry));
             }
         }
-        best
+        let (at, _, entry) = promising?;
+        if stream.is_some() {
+            return stream;
+        }
+        let exact = |entry| self.reached(now, entry, &turn, |way| self.seek.nanos(way));
+        let mut best = (exact(entry), at);
+        for ((at, &bound), entry) in bounds.iter().enumerate().zip(entries) {
+            if (bound, at) < best && at != best.1 {
+                best = best.min((exact(entry), at));
+            }
+        }
+        Some((best.1, best.0))
+    }
+
+    /// In what time the arm reaches an entry, where `seek` says how long a way takes. Never sooner with a longer seek.
+    fn reached(&self, now: Nanos, entry: &Entry, turn: &Turn, seek: impl Fn(u64) -> Nanos) -> Nanos {
+        let start = self.start(now, entry);
+        if !entry.is_transfer() {
+            return start - now;
+        }
+        self.turned(start + self.moving(entry, seek), entry, turn) - now
     }
 
     /// When work on a command can begin: the drive prepares queued commands while the arm is busy.
@@ -359,14 +401,14 @@ impl Disk {
         now.max(entry.arrived + self.overhead)
     }
 
-    /// How long the arm takes to the track of a transfer's first block.
-    fn moving(&self, entry: &Entry) -> Nanos {
+    /// How long the arm takes to the track of a transfer's first block, by the time that `seek` gives for a way.
+    fn moving(&self, entry: &Entry, seek: impl Fn(u64) -> Nanos) -> Nanos {
         let position = &entry.position;
         let way = position.cylinder.abs_diff(self.arm.cylinder);
         let moving = if entry.at == self.arm.next_block {
             0
         } else if way > 0 {
-            self.seek.nanos(way)
+            seek(way)
         } else if position.head != self.arm.head {
             self.head_switch
         } else {
@@ -376,12 +418,13 @@ impl Disk {
     }
 
     /// When a transfer's first block comes by the head that is on its track from `arrived` on.
-    fn turned(&self, arrived: Nanos, entry: &Entry) -> Nanos {
+    fn turned(&self, arrived: Nanos, entry: &Entry, turn: &Turn) -> Nanos {
         if self.verify > 0.0 && self.write_cache && entry.op == Op::Write && entry.at == self.arm.next_block {
             // The turns of verification include coming round to the next block.
             return arrived;
         }
-        let wait = (entry.position.angle + self.revolution - arrived % self.revolution) % self.revolution;
+        let (angle, passed) = (entry.position.angle, turn.angle_at(arrived));
+        let wait = if angle >= passed { angle - passed } else { angle + self.revolution - passed };
         if wait + ANGLE_SLACK >= self.revolution { arrived } else { arrived + wait }
     }
 
@@ -406,10 +449,15 @@ impl Disk {
             return self.arm.free_at;
         }
         let start = if entry.opens { start + self.open } else { start };
-        let reached = self.turned(start + self.moving(entry), entry);
+        let turn = Turn { at: start, angle: start % self.revolution, revolution: self.revolution };
+        let reached = self.turned(start + self.moving(entry, |way| self.seek.nanos(way)), entry, &turn);
         let (nanos, tracks) = self.surface.transfer(&entry.position, entry.blocks);
         let verify = if entry.op == Op::Write { self.verify_time(entry, tracks) } else { 0 };
-        let last = self.surface.position(entry.at + entry.blocks.saturating_sub(1));
+        let last = if entry.blocks <= entry.position.left {
+            entry.position
+        } else {
+            self.surface.position(entry.at + entry.blocks.saturating_sub(1))
+        };
         self.arm = Arm {
             cylinder: last.cylinder,
             head: last.head,
@@ -436,9 +484,9 @@ impl Disk {
     /// How far the arm has read ahead by `time`.
     fn ahead(&self, time: Nanos) -> u64 {
         let arm = &self.arm;
-        let position = self.surface.position(arm.next_block.min(self.surface.blocks().saturating_sub(1)));
+        let track = self.surface.track_blocks(arm.next_block.min(self.surface.blocks().saturating_sub(1)));
         let elapsed = time.saturating_sub(arm.free_at);
-        let blocks = elapsed * position.track_blocks / (self.revolution + self.skew);
+        let blocks = elapsed * track / (self.revolution + self.skew);
         arm.next_block + blocks.min(self.read_ahead)
     }
 

@@ -29,6 +29,14 @@ impl SeekCurve {
         Self { scale: 1.0 / cylinders.max(1) as f64, ..self }
     }
 
+    /// A table of times that no way falls short of, for a disk with this many cylinders: cheaper than the curve itself.
+    pub(crate) fn bounds(self, cylinders: u64) -> SeekBounds {
+        let shift = (u64::BITS - cylinders.leading_zeros()).saturating_sub(9);
+        // Rounding may put a time below that of a shorter way, by a nanosecond.
+        let least = |bucket: u64| self.nanos((bucket << shift).max(1)).saturating_sub(2);
+        SeekBounds { shift, least: (0..=cylinders >> shift).map(least).collect() }
+    }
+
     /// Whether time never falls with distance: other figures belong to no arm.
     pub fn is_sound(&self) -> bool {
         // The derivative, root / (2 sqrt(x)) + linear, is least at the full stroke.
@@ -40,8 +48,23 @@ impl SeekCurve {
         if cylinders == 0 {
             return 0;
         }
-        let x = cylinders as f64 * self.scale;
-        (self.settle + self.root * x.sqrt() + self.linear * x) as u64
+        // Signed, since processors convert such numbers faster.
+        let x = cylinders as i64 as f64 * self.scale;
+        (self.settle + self.root * x.sqrt() + self.linear * x) as i64 as u64
+    }
+}
+
+/// Times that seeks take at least.
+#[derive(Clone, Debug)]
+pub(crate) struct SeekBounds {
+    shift: u32,
+    least: Vec<u64>,
+}
+
+impl SeekBounds {
+    /// Nanoseconds that a way of `cylinders`, at least one, takes at least.
+    pub(crate) fn least(&self, cylinders: u64) -> u64 {
+        self.least.get((cylinders >> self.shift) as usize).copied().unwrap_or(0)
     }
 }
 
@@ -67,6 +90,18 @@ mod tests {
         let mean = sum / (places * places) as f64 / 1e6;
         assert!((mean - 4.1).abs() < 0.02, "{mean}");
         assert_eq!(curve.nanos(0), 0);
+    }
+
+    #[test]
+    fn no_seek_is_shorter_than_its_bound() {
+        for cylinders in [1, 300, 100_000, 512, 1 << 20] {
+            let curve = SeekCurve::new(0.9, 4.1, 8.5).over(cylinders);
+            let bounds = curve.bounds(cylinders);
+            for way in (1..=cylinders).step_by(1 + cylinders as usize / 5000) {
+                let (least, taken) = (bounds.least(way), curve.nanos(way));
+                assert!(least <= taken, "{way} of {cylinders}: {least} and {taken} ns");
+            }
+        }
     }
 
     #[test]

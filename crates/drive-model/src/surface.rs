@@ -35,6 +35,8 @@ pub struct Position {
 #[derive(Clone, Debug)]
 pub struct Surface {
     bands: Vec<Band>,
+    /// For every stretch of so many blocks (a power of two) the band in which it begins.
+    stretches: (u32, Vec<u32>),
     heads: u64,
     revolution: Nanos,
     skew: Nanos,
@@ -90,8 +92,13 @@ impl Surface {
             cylinder =
                 last.first_cylinder + spec.blocks.saturating_sub(last.first_block).div_ceil(group) * last.run_tracks;
         }
+        let shift = (u64::BITS - spec.blocks.leading_zeros()).saturating_sub(10);
+        let begins =
+            |stretch: u64| bands.partition_point(|band| band.first_block <= stretch << shift).saturating_sub(1) as u32;
+        let stretches = (shift, (0..=spec.blocks >> shift).map(begins).collect());
         Self {
             bands,
+            stretches,
             heads,
             revolution: spec.revolution,
             skew: spec.skew,
@@ -131,6 +138,11 @@ impl Surface {
         }
     }
 
+    /// Blocks of a block's track.
+    pub(crate) fn track_blocks(&self, block: u64) -> u64 {
+        self.band(block).track_blocks
+    }
+
     /// Nanoseconds from the start of a transfer of `blocks` at `position` to its end, track switches included; and how
     /// many tracks it touches.
     pub(crate) fn transfer(&self, position: &Position, blocks: u64) -> (Nanos, u64) {
@@ -140,8 +152,13 @@ impl Surface {
     }
 
     fn band(&self, block: u64) -> &Band {
-        let after = self.bands.partition_point(|band| band.first_block <= block);
-        &self.bands[after.saturating_sub(1)]
+        let (shift, begins) = &self.stretches;
+        // A block behind the last stretch lies in the last band.
+        let mut at = begins.get((block >> shift) as usize).map_or(self.bands.len() - 1, |&band| band as usize);
+        while self.bands.get(at + 1).is_some_and(|next| next.first_block <= block) {
+            at += 1;
+        }
+        &self.bands[at]
     }
 }
 

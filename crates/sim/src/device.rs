@@ -322,11 +322,14 @@ impl SimDevice {
         let mut landed_at = start;
         // A failed write of which nothing landed leaves no trace; one of nothing at all breaks a rule.
         if !failed || !landing.is_empty() {
+            let noted = self.shared.durable.is_some().then(|| landing.clone());
             landed_at = match at {
-                Some(at) => self.shared.current.write(at, landing.clone()).await.map(|()| at)?,
-                None => self.shared.current.append(zone, landing.clone()).await?,
+                Some(at) => self.shared.current.write_now(at, landing).map(|()| at)?,
+                None => self.shared.current.append_now(zone, landing)?,
             };
-            self.note(zone, number, Effect::Write { at: landed_at, data: landing });
+            if let Some(data) = noted {
+                self.note(zone, number, Effect::Write { at: landed_at, data });
+            }
         }
         let at = landed_at;
         self.wait(fault, Op::Write, at, blocks, opens).await;
@@ -360,8 +363,7 @@ impl SimDevice {
         let zone = ZoneId(random.below(zones) as u32);
         let info = self.shared.current.zone(zone);
         if info.written >= blocks && info.start != at {
-            let read = self.shared.current.read(info.start, blocks);
-            if let Some(Ok(bytes)) = futures_util::FutureExt::now_or_never(read) {
+            if let Ok(bytes) = self.shared.current.read_now(info.start, blocks) {
                 out.copy_from_slice(&bytes);
             }
         }
@@ -379,7 +381,7 @@ impl SimDevice {
         let kind = if op == ZoneOp::Reset { CommandKind::Reset } else { CommandKind::Manage };
         let (number, fault) = self.begin(kind, Some(zone), start, Blocks::ZERO)?;
         self.fail_zone(Some(zone), fault, start)?;
-        self.shared.current.manage(zone, op).await?;
+        self.shared.current.manage_now(zone, op)?;
         self.note(zone, number, Effect::Manage(op));
         let timed = match op {
             ZoneOp::Open => Op::Open,
@@ -395,7 +397,7 @@ impl SimDevice {
     async fn do_read(&self, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
         let zone = self.shared.geometry.zone_of(at);
         let (number, fault) = self.begin(CommandKind::Read, zone, at, length)?;
-        let result = self.shared.current.read(at, length).await;
+        let result = self.shared.current.read_now(at, length);
         self.wait(fault, Op::Read, at, length, false).await;
         self.check_power(number, at)?;
         self.fail_zone(zone, fault, at)?;
@@ -406,8 +408,8 @@ impl SimDevice {
 /// Lets an effect happen to an image. What cannot happen there (an effect of a zone that failed since) does not.
 fn apply(image: &MemoryDevice, zone: ZoneId, effect: &Effect) {
     let result = match effect {
-        Effect::Write { at, data } => futures_util::FutureExt::now_or_never(image.write(*at, data.clone())),
-        Effect::Manage(op) => futures_util::FutureExt::now_or_never(image.manage(zone, *op)),
+        Effect::Write { at, data } => image.write_now(*at, data.clone()),
+        Effect::Manage(op) => image.manage_now(zone, *op),
     };
     drop(result);
 }

@@ -1,18 +1,17 @@
 //! An executor in virtual time: when nothing can run, time jumps to the next timer.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use shingle_runtime::{Contract, Instant, LocalBoxFuture, Runtime, UnixTime};
 
 use crate::seeds::Random;
+use crate::timers::Timers;
 
 /// Polls after which a run is taken to be caught in a loop.
 const POLLS_MAX: u64 = 20_000_000_000;
@@ -32,8 +31,7 @@ struct World {
     /// Decides the order of ready tasks; apart from `random`, so that one more number drawn does not change it.
     order: RefCell<Random>,
     tasks: RefCell<Tasks>,
-    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
-    timer_number: Cell<u64>,
+    timers: Rc<Timers>,
     ready: Arc<Ready>,
 }
 
@@ -41,57 +39,44 @@ struct World {
 struct Tasks {
     slots: Vec<Option<Task>>,
     free: Vec<usize>,
+    /// Tasks ever spawned.
+    spawned: u64,
 }
 
 struct Task {
-    future: Option<LocalBoxFuture<'static, ()>>,
-    waker: Arc<TaskWaker>,
+    /// What there is to poll, and the waker to poll it with; away while it is polled.
+    work: Option<(LocalBoxFuture<'static, ()>, Waker)>,
+    state: Arc<TaskWaker>,
+}
+
+/// A task, by its slot and by its own number: a slot is used again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct TaskId {
+    slot: usize,
+    number: u64,
 }
 
 /// Tasks that can run. Wakers must be usable from any thread, hence the lock; there is only one.
 #[derive(Default)]
 struct Ready {
-    tasks: Mutex<Vec<Arc<TaskWaker>>>,
+    tasks: Mutex<Vec<TaskId>>,
 }
 
 struct TaskWaker {
-    slot: usize,
+    id: TaskId,
     queued: AtomicBool,
     ready: Arc<Ready>,
 }
 
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::Relaxed) {
-            let ready = self.ready.clone();
-            ready.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+            self.ready.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(self.id);
         }
-    }
-}
-
-struct Timer {
-    at: Instant,
-    number: u64,
-    waker: Waker,
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
     }
 }
 
@@ -106,8 +91,7 @@ impl Sim {
             random: RefCell::new(random),
             order: RefCell::new(order),
             tasks: RefCell::default(),
-            timers: RefCell::default(),
-            timer_number: Cell::default(),
+            timers: Rc::default(),
             ready: Arc::default(),
         };
         Self { world: Rc::new(world) }
@@ -168,39 +152,44 @@ impl World {
             }
         };
         match next {
-            Some(waker) => {
-                self.poll(&waker);
+            Some(id) => {
+                self.poll(id);
                 true
             }
             None => self.jump(),
         }
     }
 
-    fn poll(&self, waker: &Arc<TaskWaker>) {
-        waker.queued.store(false, Ordering::Relaxed);
+    fn poll(&self, id: TaskId) {
         let taken = {
             let mut tasks = self.tasks.borrow_mut();
-            let slot = tasks.slots.get_mut(waker.slot).and_then(Option::as_mut);
-            slot.filter(|task| Arc::ptr_eq(&task.waker, waker)).and_then(|task| task.future.take())
+            let task = tasks.slots.get_mut(id.slot).and_then(Option::as_mut).filter(|task| task.state.id == id);
+            task.and_then(|task| {
+                task.state.queued.store(false, Ordering::Relaxed);
+                task.work.take()
+            })
         };
-        let Some(mut future) = taken else { return };
-        let done = future.as_mut().poll(&mut Context::from_waker(&Waker::from(waker.clone()))).is_ready();
+        // A task that has ended may have been woken before.
+        let Some((mut future, waker)) = taken else { return };
+        let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut tasks = self.tasks.borrow_mut();
         if done {
-            let mut tasks = self.tasks.borrow_mut();
-            tasks.slots[waker.slot] = None;
-            tasks.free.push(waker.slot);
+            tasks.slots[id.slot] = None;
+            tasks.free.push(id.slot);
             drop(tasks);
             drop(future);
-        } else if let Some(task) = &mut self.tasks.borrow_mut().slots[waker.slot] {
-            task.future = Some(future);
+        } else if let Some(task) = &mut tasks.slots[id.slot] {
+            task.work = Some((future, waker));
         }
     }
 
     /// Lets time jump to the next timer.
     fn jump(&self) -> bool {
-        let Some(Reverse(timer)) = self.timers.borrow_mut().pop() else { return false };
-        self.now.set(self.now.get().max(timer.at));
-        timer.waker.wake();
+        let Some((at, waker)) = self.timers.ring() else { return false };
+        self.now.set(self.now.get().max(at));
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         true
     }
 
@@ -214,7 +203,7 @@ impl World {
             drop(tasks);
         }
         self.tasks.borrow_mut().free.clear();
-        self.timers.borrow_mut().clear();
+        self.timers.clear();
         self.ready.tasks.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
@@ -230,27 +219,24 @@ impl Contract for World {
     }
 
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
-        let at = self.now.get() + duration;
-        let number = self.timer_number.get();
-        self.timer_number.set(number + 1);
-        // The future must not keep the world alive: the world keeps the future.
-        let (sender, receiver) = bell();
-        self.timers.borrow_mut().push(Reverse(Timer { at, number, waker: sender }));
-        receiver
+        // The future keeps the timers alive and not the world: the world keeps the future.
+        Box::pin(self.timers.set(self.now.get() + duration))
     }
 
     fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
         let mut tasks = self.tasks.borrow_mut();
         let slot = tasks.free.pop().unwrap_or(tasks.slots.len());
-        let waker = Arc::new(TaskWaker { slot, queued: AtomicBool::new(false), ready: self.ready.clone() });
-        let task = Task { future: Some(task), waker: waker.clone() };
+        let id = TaskId { slot, number: tasks.spawned };
+        tasks.spawned += 1;
+        let state = Arc::new(TaskWaker { id, queued: AtomicBool::new(false), ready: self.ready.clone() });
+        let task = Task { work: Some((task, Waker::from(state.clone()))), state: state.clone() };
         if slot == tasks.slots.len() {
             tasks.slots.push(Some(task));
         } else {
             tasks.slots[slot] = Some(task);
         }
         drop(tasks);
-        waker.wake();
+        state.wake();
     }
 
     fn random(&self) -> u64 {
@@ -260,33 +246,6 @@ impl Contract for World {
     fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) {
         work();
     }
-}
-
-/// A waker that completes a future.
-fn bell() -> (Waker, LocalBoxFuture<'static, ()>) {
-    #[derive(Default)]
-    struct Bell {
-        rung: AtomicBool,
-        waiting: Mutex<Option<Waker>>,
-    }
-    impl Wake for Bell {
-        fn wake(self: Arc<Self>) {
-            self.rung.store(true, Ordering::Relaxed);
-            if let Some(waker) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                waker.wake();
-            }
-        }
-    }
-    let bell = Arc::new(Bell::default());
-    let waker = Waker::from(bell.clone());
-    let future = poll_fn(move |context| {
-        if bell.rung.load(Ordering::Relaxed) {
-            return Poll::Ready(());
-        }
-        *bell.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
-        Poll::Pending
-    });
-    (waker, Box::pin(future))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod device;
 mod executor;
 mod faults;
 mod seeds;
+mod timers;
 mod timing;
 
 pub use device::{Command, CommandKind, Counts, SimDevice};

@@ -1,13 +1,13 @@
 //! How long commands take: a random time, or a modelled drive's.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use shingle_drive_model::{Command, Drive};
+use shingle_drive_model::{Command, CommandId, Drive};
 use shingle_runtime::Runtime;
-use tokio::sync::oneshot;
 
 use crate::seeds::Random;
 
@@ -46,10 +46,31 @@ impl Timing {
 pub(crate) struct TimedDrive {
     rt: Runtime,
     drive: RefCell<Drive>,
-    waiting: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
-    next: Cell<u64>,
+    /// Commands in the drive, by the number that it knows them by, which is used again once a command is over.
+    commands: RefCell<Vec<InDrive>>,
+    free: RefCell<Vec<CommandId>>,
+    /// Where completions are collected: kept for its memory.
+    done: RefCell<Vec<CommandId>>,
     /// When the next look at the drive is due, at the latest.
     alarm: Cell<u64>,
+}
+
+/// A command in the drive, and who waits for it.
+enum InDrive {
+    /// Nobody has asked yet.
+    Begun,
+    /// A task does.
+    Awaited(Waker),
+    /// The caller has gone away; the command is done all the same.
+    Abandoned,
+    /// It is over.
+    Done,
+}
+
+/// Completes when a command does.
+struct Completion {
+    drive: Rc<TimedDrive>,
+    id: CommandId,
 }
 
 impl TimedDrive {
@@ -57,56 +78,97 @@ impl TimedDrive {
         Rc::new(Self {
             rt: rt.clone(),
             drive: RefCell::new(drive),
-            waiting: RefCell::default(),
-            next: Cell::new(0),
+            commands: RefCell::default(),
+            free: RefCell::default(),
+            done: RefCell::default(),
             alarm: Cell::new(u64::MAX),
         })
     }
 
     /// Completes when the command does. The command is the drive's from the call on, not from the first poll.
     fn run(self: &Rc<Self>, command: Command) -> impl Future<Output = ()> + use<> {
-        let id = self.next.get();
-        self.next.set(id + 1);
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.borrow_mut().insert(id, sender);
+        let id = self.take_number();
         self.drive.borrow_mut().submit(self.rt.now().nanos, id, command);
-        self.set_alarm();
-        async move {
-            // Lost only where the simulation ends.
-            let _ = receiver.await;
+        if let Some(event) = self.new_alarm() {
+            self.watch(event);
+        }
+        Completion { drive: self.clone(), id }
+    }
+
+    fn take_number(&self) -> CommandId {
+        let mut commands = self.commands.borrow_mut();
+        match self.free.borrow_mut().pop() {
+            Some(id) => {
+                commands[id as usize] = InDrive::Begun;
+                id
+            }
+            None => {
+                commands.push(InDrive::Begun);
+                commands.len() as CommandId - 1
+            }
         }
     }
 
-    /// Sees to it that somebody looks at the drive when it next has something to say.
-    fn set_alarm(self: &Rc<Self>) {
-        let Some(event) = self.drive.borrow().next_event() else { return };
-        if event >= self.alarm.get() {
-            return;
-        }
+    /// When somebody must look at the drive, unless somebody will before.
+    fn new_alarm(&self) -> Option<u64> {
+        let event = self.drive.borrow().next_event().filter(|&event| event < self.alarm.get())?;
         self.alarm.set(event);
+        Some(event)
+    }
+
+    /// Looks at the drive at `event`, and goes on as long as it has something to say.
+    fn watch(self: &Rc<Self>, event: u64) {
         let drive = self.clone();
         self.rt.spawn_detached(async move {
-            let now = drive.rt.now().nanos;
-            drive.rt.sleep(Duration::from_nanos(event.saturating_sub(now))).await;
-            drive.look();
+            let mut next = Some(event);
+            while let Some(event) = next {
+                let now = drive.rt.now().nanos;
+                drive.rt.sleep(Duration::from_nanos(event.saturating_sub(now))).await;
+                next = drive.look();
+            }
         });
     }
 
-    fn look(self: &Rc<Self>) {
+    /// Wakes those whose commands are over, and says when to look again.
+    fn look(&self) -> Option<u64> {
         let now = self.rt.now().nanos;
-        let mut done = Vec::new();
+        let mut done = self.done.take();
         self.drive.borrow_mut().advance(now, &mut done);
-        let mut waiting = self.waiting.borrow_mut();
-        for id in done {
-            if let Some(sender) = waiting.remove(&id) {
-                // A caller may have gone away; the command is done all the same.
-                let _ = sender.send(());
+        for id in done.drain(..) {
+            let before = std::mem::replace(&mut self.commands.borrow_mut()[id as usize], InDrive::Done);
+            match before {
+                InDrive::Awaited(waker) => waker.wake(),
+                InDrive::Abandoned => self.free.borrow_mut().push(id),
+                InDrive::Begun | InDrive::Done => {}
             }
         }
-        drop(waiting);
+        self.done.replace(done);
         if self.alarm.get() <= now {
             self.alarm.set(u64::MAX);
         }
-        self.set_alarm();
+        self.new_alarm()
+    }
+}
+
+impl Future for Completion {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.drive.commands.borrow_mut()[self.id as usize] {
+            InDrive::Done => return Poll::Ready(()),
+            InDrive::Awaited(waker) => waker.clone_from(context.waker()),
+            command => *command = InDrive::Awaited(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        let command = &mut self.drive.commands.borrow_mut()[self.id as usize];
+        if matches!(command, InDrive::Done) {
+            self.drive.free.borrow_mut().push(self.id);
+        } else {
+            *command = InDrive::Abandoned;
+        }
     }
 }

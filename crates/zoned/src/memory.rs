@@ -137,7 +137,11 @@ impl MemoryDevice {
             .map_err(|violation| DeviceError::new(DeviceErrorKind::Rule(violation), at, self.geometry.zone_of(at)))
     }
 
-    fn read_now(&self, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
+    /// [Reads](ZonedDevice::read) without waiting.
+    ///
+    /// # Errors
+    /// As the command's.
+    pub fn read_now(&self, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
         let contents = self.contents.borrow();
         let zone = contents.machine.read(at, length)?;
         let from = (at - self.geometry.start_of(zone)).0 as u32;
@@ -148,7 +152,11 @@ impl MemoryDevice {
         })
     }
 
-    fn write_now(&self, at: Lba, data: Vec<Bytes>) -> DeviceResult<()> {
+    /// [Writes](ZonedDevice::write) without waiting.
+    ///
+    /// # Errors
+    /// As the command's.
+    pub fn write_now(&self, at: Lba, data: Vec<Bytes>) -> DeviceResult<()> {
         let length = self.misaligned_or_length(&data, at)?;
         let contents = &mut *self.contents.borrow_mut();
         let zone = contents.machine.write(at, length)?.zone;
@@ -156,7 +164,11 @@ impl MemoryDevice {
         Ok(())
     }
 
-    fn append_now(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceResult<Lba> {
+    /// [Appends](ZonedDevice::append) without waiting.
+    ///
+    /// # Errors
+    /// As the command's.
+    pub fn append_now(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceResult<Lba> {
         let length = self.misaligned_or_length(&data, self.geometry.start_of(zone))?;
         let contents = &mut *self.contents.borrow_mut();
         let at = contents.machine.append(zone, length)?.at;
@@ -164,7 +176,11 @@ impl MemoryDevice {
         Ok(at)
     }
 
-    fn manage_now(&self, zone: ZoneId, op: ZoneOp) -> DeviceResult<()> {
+    /// [Opens, closes, finishes or resets](ZonedDevice::manage) a zone without waiting.
+    ///
+    /// # Errors
+    /// As the command's.
+    pub fn manage_now(&self, zone: ZoneId, op: ZoneOp) -> DeviceResult<()> {
         let contents = &mut *self.contents.borrow_mut();
         contents.machine.manage(zone, op)?;
         if op == ZoneOp::Reset {

@@ -5,6 +5,7 @@ mod limit;
 mod memory;
 mod read;
 mod s3;
+mod simulator;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -21,6 +22,8 @@ enum Name {
     ChunkMemory,
     /// PUT and GET of 1 MiB objects over loopback, 8 clients.
     S3,
+    /// Device commands through the simulator: writes in sequence, reads anywhere, and both.
+    Simulator,
 }
 
 /// Measures one thing: `shingle bench chunk-append --json`
@@ -71,6 +74,7 @@ impl Bench {
             Name::ChunkRead => ("chunk-read", read::run()?),
             Name::ChunkMemory => ("chunk-memory", memory::run()?),
             Name::S3 => ("s3", s3::run()?),
+            Name::Simulator => ("simulator", simulator::run()?),
         };
         for figure in &figures {
             println!(

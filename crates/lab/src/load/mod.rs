@@ -1,5 +1,6 @@
 //! Workloads: the paper's, as streams of calls on a [`ChunkTarget`](crate::target::ChunkTarget).
 
+pub mod commands;
 pub mod micro;
 pub mod mix;
 pub mod multistream;
