@@ -362,10 +362,11 @@ impl SimDevice {
         let zones = u64::from(self.shared.geometry.zone_count);
         let zone = ZoneId(random.below(zones) as u32);
         let info = self.shared.current.zone(zone);
-        if info.written >= blocks && info.start != at {
-            if let Ok(bytes) = self.shared.current.read_now(info.start, blocks) {
-                out.copy_from_slice(&bytes);
-            }
+        if info.written >= blocks
+            && info.start != at
+            && let Ok(bytes) = self.shared.current.read_now(info.start, blocks)
+        {
+            out.copy_from_slice(&bytes);
         }
         out.freeze()
     }
