@@ -66,7 +66,7 @@ impl Load {
         };
         if writes {
             let at = (self.first_write + self.written).0;
-            self.written = self.written + Blocks(WRITE);
+            self.written += Blocks(WRITE);
             return Command { op: Op::Write, at, blocks: WRITE, opens: false };
         }
         let at = self.first_read.0 + self.random.below(self.end.0 - self.first_read.0);
