@@ -134,7 +134,7 @@ fn context(how: &How) -> Outcome<Context> {
 
 fn perform(experiment: &Experiment, how: &How, context: &mut Context) -> Outcome<Found> {
     (context.progress)(experiment.name, None);
-    let found = (experiment.run)(context)?;
+    let found = experiment.perform(context)?;
     output::write(&how.out, experiment, context, &found)?;
     Ok(found)
 }

@@ -109,8 +109,6 @@ pub(crate) struct Disk {
     segments: Segments,
     /// In the drive, in order of arrival.
     queue: VecDeque<Entry>,
-    /// Where [`choose`](Self::choose) notes times: kept for its memory.
-    bounds: Vec<Nanos>,
     /// Still in the host.
     backlog: VecDeque<Entry>,
     /// What the arm is at, until when.
@@ -182,7 +180,6 @@ impl Disk {
             arm: Arm { cylinder: 0, head: 0, free_at: 0, next_block: u64::MAX, reading_from: None },
             segments: Segments::new(profile.cache.read_segments),
             queue: VecDeque::new(),
-            bounds: Vec::new(),
             backlog: VecDeque::new(),
             running: None,
             ready: VecDeque::new(),
@@ -318,11 +315,9 @@ impl Disk {
     fn start_next(&mut self, now: Nanos) {
         let flushing = !self.flushes.is_empty() || !self.waiting.is_empty();
         let destage = self.queue.is_empty() || flushing || self.dirty_blocks * 2 > self.cache_blocks;
-        let mut bounds = std::mem::take(&mut self.bounds);
-        let chosen = self.choose(now, self.queue.iter(), &mut bounds);
+        let chosen = self.choose(now, self.queue.iter());
         let window = self.dirty.iter().take(DESTAGE_WINDOW);
-        let cached = if destage { self.choose(now, window, &mut bounds) } else { None };
-        self.bounds = bounds;
+        let cached = if destage { self.choose(now, window) } else { None };
         let taken = match (chosen, cached) {
             (Some((_, ours)), Some((at, theirs))) if flushing || theirs < ours => self.dirty.remove(at),
             (Some((at, _)), _) => self.queue.remove(at),
@@ -337,22 +332,16 @@ impl Disk {
     /// The entry that the arm reaches soonest, and in what time; a starving one before all others. Entries come in
     /// order of arrival; of a shingled zone's writes only the first can be chosen (DISK-1).
     ///
-    /// This decides how fast the model is. So each entry first gets a time that it is not reached before, which takes
-    /// neither a root nor a division, and only those which may be the soonest by it are looked at closely.
-    fn choose<'a>(
-        &self,
-        now: Nanos,
-        entries: impl Iterator<Item = &'a Entry> + Clone,
-        bounds: &mut Vec<Nanos>,
-    ) -> Option<(usize, Nanos)> {
+    /// This decides how fast the model is. So an entry is first asked how soon it could be reached at best, which takes
+    /// neither a root nor a division, and most are out of the question by that.
+    fn choose<'a>(&self, now: Nanos, entries: impl Iterator<Item = &'a Entry>) -> Option<(usize, Nanos)> {
         let turn = Turn { at: now, angle: now % self.revolution, revolution: self.revolution };
         let (mut zones, mut zone_count) = ([0; DESTAGE_WINDOW], 0);
-        let (mut stream, mut promising) = (None, None);
-        bounds.clear();
-        for (at, entry) in entries.clone().enumerate() {
+        // `least` is that of the best, or more than any time.
+        let (mut best, mut least) = (None, Nanos::MAX);
+        for (at, entry) in entries.enumerate() {
             if self.shingled && entry.op == Op::Write {
                 if zones[..zone_count].contains(&entry.zone) {
-                    bounds.push(Nanos::MAX);
                     continue;
                 }
                 if zone_count < zones.len() {
@@ -360,40 +349,29 @@ impl Disk {
                     zone_count += 1;
                 }
             }
-            if promising.is_none() && now.saturating_sub(entry.arrived) > self.starvation {
+            if best.is_none() && now.saturating_sub(entry.arrived) > self.starvation {
                 return Some((at, 0));
             }
-            if entry.is_transfer() && entry.at == self.arm.next_block && now == self.arm.free_at {
+            let start = self.start(now, entry);
+            let reached = if !entry.is_transfer() {
+                start
+            } else if entry.at == self.arm.next_block && now == self.arm.free_at {
                 // A stream goes on, even where another block comes by a moment sooner.
-                stream = Some((at, 0));
-            }
-            let bound = self.reached(now, entry, &turn, |way| self.seek_bounds.least(way));
-            bounds.push(bound);
-            if promising.is_none_or(|(_, least, _)| bound < least) {
-                promising = Some((at, bound, entry));
-            }
-        }
-        let (at, _, entry) = promising?;
-        if stream.is_some() {
-            return stream;
-        }
-        let exact = |entry| self.reached(now, entry, &turn, |way| self.seek.nanos(way));
-        let mut best = (exact(entry), at);
-        for ((at, &bound), entry) in bounds.iter().enumerate().zip(entries) {
-            if (bound, at) < best && at != best.1 {
-                best = best.min((exact(entry), at));
+                (best, least) = (Some(at), now);
+                continue;
+            } else {
+                let moved = start + self.moving(entry, |way| self.seek_bounds.least(way));
+                // Later arrival on the track is never followed by earlier arrival of the block.
+                if moved >= least || self.turned(moved, entry, &turn) >= least {
+                    continue;
+                }
+                self.turned(start + self.moving(entry, |way| self.seek.nanos(way)), entry, &turn)
+            };
+            if reached < least {
+                (best, least) = (Some(at), reached);
             }
         }
-        Some((best.1, best.0))
-    }
-
-    /// In what time the arm reaches an entry, where `seek` says how long a way takes. Never sooner with a longer seek.
-    fn reached(&self, now: Nanos, entry: &Entry, turn: &Turn, seek: impl Fn(u64) -> Nanos) -> Nanos {
-        let start = self.start(now, entry);
-        if !entry.is_transfer() {
-            return start - now;
-        }
-        self.turned(start + self.moving(entry, seek), entry, turn) - now
+        best.map(|at| (at, least - now))
     }
 
     /// When work on a command can begin: the drive prepares queued commands while the arm is busy.

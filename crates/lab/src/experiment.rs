@@ -267,9 +267,51 @@ pub struct Experiment {
     pub run: fn(&mut Context) -> Result<Outcome, LabError>,
 }
 
+impl Experiment {
+    /// Answers the question. On a drive of the user's own the papers' figures, which are of other drives, are only shown:
+    /// no row is judged by them, save where profiles themselves are held against what is published of them.
+    ///
+    /// # Errors
+    /// Why it ended early.
+    pub fn perform(&self, context: &mut Context) -> Result<Outcome, LabError> {
+        let mut outcome = (self.run)(context)?;
+        if let Some(drive) = &context.drive
+            && self.name != CALIBRATION
+        {
+            for row in outcome.rows.iter_mut().filter(|row| row.verdict != Verdict::Shown) {
+                *row = Row { tolerance: None, ..row.clone() }.judged();
+            }
+            let remark = format!("On the drive {}: the papers' figures, of other drives, are only shown.", drive.name);
+            outcome.remarks.insert(0, remark);
+        }
+        Ok(outcome)
+    }
+}
+
+/// The experiment whose rows are about drives, and not about what runs on them.
+pub(crate) const CALIBRATION: &str = "calibrate";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn on_a_drive_of_ones_own_only_goals_are_asked_for() {
+        fn run(_: &mut Context) -> Result<Outcome, LabError> {
+            let row = || Row::new("r", "MB/s", Better::Higher).paper(110.0, 0.1).paper_config(50.0);
+            let rows = vec![row().judged(), row().goal(40.0).ours(45.0).judged()];
+            Ok(Outcome { rows, ..Outcome::default() })
+        }
+        let experiment = Experiment { name: "x", question: "", expectation: "", setup: "", run };
+        let verdicts = |drive: Option<Profile>| {
+            let mut context = Context::new(1, Scale::Quick, Rc::new(|_, _| {})).on_drive(drive);
+            let outcome = experiment.perform(&mut context).unwrap();
+            (outcome.rows.iter().map(|row| row.verdict).collect::<Vec<_>>(), outcome.remarks.len())
+        };
+        assert_eq!(verdicts(None), (vec![Verdict::Short, Verdict::Short], 0));
+        let own = Profile::named("hc650").unwrap();
+        assert_eq!(verdicts(Some(own)), (vec![Verdict::Shown, Verdict::Beaten], 1));
+    }
 
     #[test]
     fn a_row_is_judged_by_its_goal_and_its_tolerance() {

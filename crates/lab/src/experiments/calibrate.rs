@@ -10,7 +10,7 @@ use shingle_sim::{Random, Sim, SimDevice};
 use shingle_zoned::{Geometry, ZoneOp, ZonedDevice};
 
 use crate::drives::LabDrive;
-use crate::experiment::{Better, Context, Experiment, LabError, Outcome, Row};
+use crate::experiment::{Better, CALIBRATION, Context, Experiment, LabError, Outcome, Row};
 use crate::figure::{Axis, Figure, Mark, Series};
 
 /// How far a modelled figure may be from a published one.
@@ -18,7 +18,7 @@ const TOLERANCE: f64 = 0.05;
 
 pub(crate) fn experiment() -> Experiment {
     Experiment {
-        name: "calibrate",
+        name: CALIBRATION,
         question: "Do the modelled drives have the speeds that are published of the real ones?",
         expectation: "Every published figure of every profile within 5 % (SMRstore, Table 2 and section 2.2; SMORE, \
                       section V-A; dissertation, Table 5.1).",

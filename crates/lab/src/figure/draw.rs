@@ -120,10 +120,15 @@ fn looks(figure: &Figure) -> Vec<Look> {
     let known = |series: &Series| STORES.iter().find(|store| store.0 == series.name).map(|store| store.1);
     let mut free = (0..COLOURS.len()).filter(|&at| !figure.series.iter().any(|series| known(series) == Some(at)));
     let (mut papers, mut others) = (0, 0);
-    let mut look = |series: &Series| match series.mark {
+    let mut look = |(at, series): (usize, &Series)| match series.mark {
         Mark::Paper | Mark::Reference => {
-            papers += 1;
-            Look { colour: BLACK, dash: Some(if papers % 2 == 1 { (9.0, 6.0) } else { (3.0, 4.0) }), shape: papers - 1 }
+            // Neighbours of one name, as two limits are, look alike.
+            papers += usize::from(at == 0 || figure.series[at - 1].name != series.name);
+            Look {
+                colour: BLACK,
+                dash: Some(if papers % 2 == 1 { (9.0, 6.0) } else { (3.0, 4.0) }),
+                shape: papers.max(1) - 1,
+            }
         }
         Mark::Bars | Mark::Stacked if series.name.starts_with("paper") => {
             Look { colour: PAPER_BAR, dash: None, shape: 0 }
@@ -142,7 +147,7 @@ fn looks(figure: &Figure) -> Vec<Look> {
             Look { colour: COLOURS[at], dash, shape: others - 1 }
         }
     };
-    figure.series.iter().map(&mut look).collect()
+    figure.series.iter().enumerate().map(&mut look).collect()
 }
 
 /// Draws the names of the series in rows above the data, and returns where these end.
