@@ -143,7 +143,9 @@ fn counts<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\'', "&#39;").replace('"', "&quot;")
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    // A line does not begin with the unit of a share.
+    text.replace('\'', "&#39;").replace('"', "&quot;").replace(" %", "&nbsp;%")
 }
 
 #[cfg(test)]
@@ -176,7 +178,7 @@ mod tests {
             "only &lt;shown&gt;",
             "12.35",
             "fallen short",
-            "missed by 100.0 %",
+            "missed by 100.0&nbsp;%",
             "why",
             "<svg",
             "a remark",
