@@ -1,5 +1,7 @@
 //! Memory that drives can read and write directly.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::units::{BLOCK_SIZE, Blocks};
@@ -25,11 +27,14 @@ impl AlignedBuf {
 
     /// An empty buffer that takes up to `length` blocks piece by piece: nothing is zeroed only to be overwritten.
     pub fn builder(length: Blocks) -> AlignedBuilder {
-        let size = length.bytes() as usize;
-        let mut memory: Vec<u8> = Vec::with_capacity(size + BLOCK_SIZE);
+        Self::builder_in(Vec::with_capacity(length.bytes() as usize + BLOCK_SIZE), length)
+    }
+
+    /// The same in `memory`, which is empty and has room for a block more.
+    pub(crate) fn builder_in(mut memory: Vec<u8>, length: Blocks) -> AlignedBuilder {
         let start = memory.as_ptr().align_offset(BLOCK_SIZE);
         memory.resize(start, 0);
-        AlignedBuilder { memory, start, size }
+        AlignedBuilder { memory, start, size: length.bytes() as usize }
     }
 
     /// The length in blocks.
@@ -98,9 +103,16 @@ impl AlignedBuilder {
     }
 
     /// Fills the rest with zeros and shares the buffer.
-    pub fn finish(mut self) -> Bytes {
-        self.memory.resize(self.start + self.size, 0);
-        AlignedBuf { memory: self.memory, start: self.start, size: self.size }.freeze()
+    pub fn finish(self) -> Bytes {
+        let (memory, range) = self.into_parts();
+        Bytes::from(memory).slice(range)
+    }
+
+    /// Fills the rest with zeros; the memory, and where in it the blocks lie.
+    pub(crate) fn into_parts(mut self) -> (Vec<u8>, Range<usize>) {
+        let end = self.start + self.size;
+        self.memory.resize(end, 0);
+        (self.memory, self.start..end)
     }
 }
 

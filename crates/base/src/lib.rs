@@ -6,10 +6,12 @@ mod aligned;
 mod checksum;
 mod decay;
 mod ids;
+mod pool;
 mod units;
 
 pub use aligned::{AlignedBuf, AlignedBuilder};
 pub use checksum::{Crc, crc32c};
 pub use decay::decay;
 pub use ids::{ChunkId, ParseIdError, StoreId, ZoneId};
+pub use pool::BufferPool;
 pub use units::{BLOCK_SIZE, Blocks, ByteSize, Lba, ParseSizeError};

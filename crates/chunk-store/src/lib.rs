@@ -15,7 +15,6 @@
 //! - CHUNK-3: no byte is returned that was not verified.
 //! - CHUNK-4: no append fails for want of space while a zone is free or can be reclaimed.
 
-mod buffers;
 mod checkpoint;
 mod client;
 mod config;

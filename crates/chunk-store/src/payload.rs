@@ -24,7 +24,7 @@ impl Inner {
     ) -> Vec<Bytes> {
         let kind = RecordKind::Data.record_type();
         if !self.hollow() {
-            return vec![frame_sliced(kind, place, sequence, id, offset, data)];
+            return vec![frame_sliced(kind, place, sequence, id, offset, data, &self.buffers)];
         }
         let length: usize = data.iter().map(Bytes::len).sum();
         frame_hollow(kind, place, sequence, id, offset, length as u32)

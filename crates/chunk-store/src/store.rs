@@ -5,13 +5,12 @@ use std::future::Future;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_base::{BLOCK_SIZE, Blocks, ChunkId, StoreId, ZoneId};
+use shingle_base::{BLOCK_SIZE, Blocks, BufferPool, ChunkId, StoreId, ZoneId};
 use shingle_record::{MetaLog, SequenceSource};
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZonedDevice};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::buffers::Buffers;
 use crate::client::Request;
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
@@ -30,6 +29,9 @@ use crate::zones::{Zone, ZoneStatus};
 /// The largest append, where zones are large enough for it.
 const APPEND_MAX: u64 = 16 << 20;
 
+/// Memory kept for the next reads and writes: what is on its way to a drive at once under full load.
+const BUFFERS_BYTES: usize = 32 << 20;
+
 /// Everything the tasks of one store share.
 pub(crate) struct Inner {
     pub(crate) rt: Runtime,
@@ -43,7 +45,7 @@ pub(crate) struct Inner {
     pub(crate) first_sequence: u64,
     pub(crate) log: MetaLog,
     pub(crate) flush: Rc<Flusher>,
-    pub(crate) buffers: Buffers,
+    pub(crate) buffers: BufferPool,
     pub(crate) throttle: Throttle,
     pub(crate) trend: RefCell<ZoneTrend>,
     pub(crate) state: RefCell<State>,
@@ -90,7 +92,7 @@ impl Inner {
         let append_max = shingle_record::sliced_capacity(Blocks(u64::from(zone_room))).min(APPEND_MAX);
         Rc::new(Self {
             flush: Flusher::new(parts.rt.clone(), parts.dev.clone()),
-            buffers: Buffers::default(),
+            buffers: BufferPool::new(BUFFERS_BYTES),
             throttle: Throttle::new(parts.options.gc_latency_factor),
             trend: RefCell::default(),
             state: RefCell::new(parts.state),

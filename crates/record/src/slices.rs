@@ -13,7 +13,7 @@
 use std::fmt;
 
 use bytes::{Buf, Bytes};
-use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ChunkId, crc32c};
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, BufferPool, ChunkId, crc32c};
 
 use crate::frame::{FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
 
@@ -74,7 +74,8 @@ pub fn sliced_capacity(blocks: Blocks) -> u64 {
     whole * SLICE_SIZE as u64 + rest.saturating_sub(FOOTER_SIZE as u64)
 }
 
-/// Frames a sliced record. Each byte of `data` is copied once and read once more, while it is in the cache.
+/// Frames a sliced record in a buffer of `pool`. Each byte of `data` is copied once and read once more, while it is in
+/// the cache.
 pub fn frame_sliced(
     kind: RecordType,
     place: &Place,
@@ -82,9 +83,10 @@ pub fn frame_sliced(
     chunk: ChunkId,
     offset: u32,
     data: &[Bytes],
+    pool: &BufferPool,
 ) -> Bytes {
     let length: usize = data.iter().map(Bytes::len).sum();
-    let mut buffer = AlignedBuf::builder(sliced_record_blocks(length as u64));
+    let mut buffer = pool.builder(sliced_record_blocks(length as u64));
     buffer.extend(&[0; HEADER_SIZE]);
     let mut footers = Vec::with_capacity(length.div_ceil(SLICE_SIZE) * FOOTER_SIZE);
     let mut pieces = data.iter();
@@ -123,7 +125,7 @@ pub fn frame_sliced(
         payload_crc: crc32c(&footers),
     };
     buffer.set(0, &header.encode());
-    buffer.finish()
+    pool.finish(buffer)
 }
 
 /// Frames a sliced record of `length` bytes that a metadata-only device will not keep: the header as
@@ -326,7 +328,7 @@ mod tests {
         // In uneven pieces, as they come from a socket.
         let whole = Bytes::from(data(length));
         let pieces: Vec<Bytes> = (0..length).step_by(1500).map(|at| whole.slice(at..length.min(at + 1500))).collect();
-        frame_sliced(RecordType(0x0101), &PLACE, 1, id(), offset, &pieces)
+        frame_sliced(RecordType(0x0101), &PLACE, 1, id(), offset, &pieces, &BufferPool::new(0))
     }
 
     #[test]

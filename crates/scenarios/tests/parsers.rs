@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use bytes::Bytes;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use shingle_base::{StoreId, ZoneId, crc32c};
+use shingle_base::{BufferPool, StoreId, ZoneId, crc32c};
 use shingle_record::{
     INFO_SIZE, Place, RecordType, SUPERBLOCK, Superblock, ZONE_HEAD, frame, frame_sliced, frame_zone_head,
 };
@@ -26,7 +26,7 @@ fn specimens() -> Vec<Vec<u8>> {
         })
         .collect();
     let data = Bytes::from(vec![3u8; 10_000]);
-    let sliced = frame_sliced(RecordType(0x0101), &ORIGIN, 10, CHUNK, 0, &[data]);
+    let sliced = frame_sliced(RecordType(0x0101), &ORIGIN, 10, CHUNK, 0, &[data], &BufferPool::new(0));
     let range = [10_000u32, 100, 9_000].iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
     let superblock = Place { epoch: 0, zone: ZoneId(0), ..ORIGIN };
     vec![
