@@ -21,7 +21,7 @@ use shingle_base::{BLOCK_SIZE, ChunkId, ZoneId};
 
 use crate::error::Result;
 use crate::format::{Cursor, JournalEntry, stream_from, stream_number};
-use crate::index::Located;
+use crate::index::{Located, Run};
 use crate::state::State;
 use crate::store::Inner;
 use crate::types::Stream;
@@ -40,7 +40,12 @@ const RUN_BYTES: usize = 20;
 /// Bit of the stream's byte: the zone is closed, and the mark reaches to its end.
 const CLOSED: u8 = 0x80;
 
-/// Records of one length that follow each other in their chunk, at equal distances in the zone.
+/// The run with the record that follows, if that is as long as the others.
+fn with(run: Run, record: &Located) -> Option<Run> {
+    (record.length == run.length && record.offset == run.end).then(|| run.extended(*record)).flatten()
+}
+
+/// A run of records of one length.
 ///
 /// | at | size | field    | meaning                                                |
 /// |---:|-----:|----------|--------------------------------------------------------|
@@ -49,55 +54,20 @@ const CLOSED: u8 = 0x80;
 /// |  8 |    4 | `length` | bytes of data of each                                  |
 /// | 12 |    4 | `block`  | of the first in the zone                               |
 /// | 16 |    4 | `stride` | blocks from one to the next; zero where there is one   |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    count: u32,
-    offset: u32,
-    length: u32,
-    block: u32,
-    stride: u32,
+fn encode_run(run: &Run, bytes: &mut Vec<u8>) {
+    for field in [run.count(), run.offset, run.length, run.block, run.stride] {
+        bytes.extend(field.to_le_bytes());
+    }
 }
 
-impl Run {
-    fn new(record: &Located) -> Self {
-        Self { count: 1, offset: record.offset, length: record.length, block: record.block, stride: 0 }
-    }
-
-    /// The run with the record that follows, if it does.
-    fn with(self, record: &Located) -> Option<Self> {
-        let offset = u64::from(self.offset) + u64::from(self.count) * u64::from(self.length);
-        let stride = if self.count == 1 { record.block.checked_sub(self.block)? } else { self.stride };
-        let block = u64::from(self.block) + u64::from(self.count) * u64::from(stride);
-        let follows = u64::from(record.offset) == offset && record.length == self.length;
-        let equal = follows && u64::from(record.block) == block && stride > 0;
-        equal.then_some(Self { count: self.count + 1, stride, ..self })
-    }
-
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        for field in [self.count, self.offset, self.length, self.block, self.stride] {
-            bytes.extend(field.to_le_bytes());
-        }
-    }
-
-    /// A run of which every record lies in its chunk and between the blocks.
-    fn decode(cursor: &mut Cursor<'_>, from: u32, to: u32) -> Option<Self> {
-        let mut field = || cursor.u32();
-        let run = Self { count: field()?, offset: field()?, length: field()?, block: field()?, stride: field()? };
-        let end = u64::from(run.offset) + u64::from(run.count) * u64::from(run.length);
-        let last = u64::from(run.block) + u64::from(run.count.checked_sub(1)?) * u64::from(run.stride);
-        let apart = (run.count == 1) == (run.stride == 0);
-        let sound = run.length > 0 && end <= u64::from(u32::MAX) && run.block >= from && last < u64::from(to) && apart;
-        sound.then_some(run)
-    }
-
-    fn records(self, zone: ZoneId) -> impl Iterator<Item = Located> {
-        (0..self.count).map(move |at| Located {
-            zone,
-            block: self.block + at * self.stride,
-            offset: self.offset + at * self.length,
-            length: self.length,
-        })
-    }
+/// A run of which every record lies in its chunk and between the mark's blocks.
+fn decode_run(cursor: &mut Cursor<'_>, zone: ZoneId, from: u32, to: u32) -> Option<Run> {
+    let mut field = || cursor.u32();
+    let (count, offset, length, block, stride) = (field()?, field()?, field()?, field()?, field()?);
+    let end = offset.checked_add(count.checked_mul(length)?)?;
+    let run = Run { zone, block, offset, end, length, stride };
+    let within = run.is_sound() && block >= from && run.record(count.checked_sub(1)?).block < to;
+    within.then_some(run)
 }
 
 /// The live records of a stretch of a zone.
@@ -121,23 +91,22 @@ impl Mark {
     fn cost(&self, id: ChunkId, record: &Located) -> usize {
         match self.chunks.get(&id) {
             None => CHUNK_BYTES + RUN_BYTES,
-            Some(runs) if runs.last().and_then(|run| run.with(record)).is_some() => 0,
+            Some(runs) if runs.last().and_then(|&run| with(run, record)).is_some() => 0,
             Some(_) => RUN_BYTES,
         }
     }
 
     fn push(&mut self, id: ChunkId, record: &Located) {
         let runs = self.chunks.entry(id).or_default();
-        match runs.last_mut().and_then(|last| Some((last.with(record)?, last))) {
+        match runs.last_mut().and_then(|last| Some((with(*last, record)?, last))) {
             Some((longer, last)) => *last = longer,
-            None => runs.push(Run::new(record)),
+            None => runs.push(Run::of(*record)),
         }
     }
 
     /// Its chunks, each with its records.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = (ChunkId, impl Iterator<Item = Located> + '_)> {
-        let zone = self.zone;
-        self.chunks.iter().map(move |(&id, runs)| (id, runs.iter().flat_map(move |run| run.records(zone))))
+        self.chunks.iter().map(|(&id, runs)| (id, runs.iter().copied().flat_map(Run::records)))
     }
 
     /// Adds the mark to the bytes of a journal entry.
@@ -151,7 +120,7 @@ impl Mark {
         for (id, runs) in &self.chunks {
             bytes.extend(id.0);
             bytes.extend((runs.len() as u32).to_le_bytes());
-            runs.iter().for_each(|run| run.encode(bytes));
+            runs.iter().for_each(|run| encode_run(run, bytes));
         }
     }
 
@@ -162,7 +131,7 @@ impl Mark {
         let mut chunks = BTreeMap::new();
         for _ in 0..cursor.u32()? {
             let (id, count) = (cursor.chunk()?, cursor.u32()?);
-            let runs: Vec<Run> = (0..count).map(|_| Run::decode(cursor, from, to)).collect::<Option<_>>()?;
+            let runs: Vec<Run> = (0..count).map(|_| decode_run(cursor, zone, from, to)).collect::<Option<_>>()?;
             chunks.insert(id, runs);
         }
         Some(Self { zone, epoch, stream, closed, from, to, chunks })
@@ -363,24 +332,25 @@ mod tests {
 
     #[test]
     fn runs_that_leave_their_chunk_or_zone_are_refused() {
-        let refused = |run: Run| {
-            let mut mark = mark(&[]);
-            mark.chunks.insert(ChunkId::from_u64(1), vec![run]);
-            JournalEntry::decode(&JournalEntry::Mark(mark).encode()).is_none()
+        let mut bytes = JournalEntry::Mark(mark(&[(1, located(1, 0, 10))])).encode();
+        bytes.truncate(bytes.len() - RUN_BYTES);
+        let accepted = |fields: [u32; 5]| {
+            let run = fields.into_iter().flat_map(u32::to_le_bytes);
+            JournalEntry::decode(&bytes.iter().copied().chain(run).collect::<Vec<u8>>()).is_some()
         };
-        let good = Run { count: 3, offset: 0, length: 10, block: 1, stride: 2 };
-        assert!(!refused(good));
+        let [count, offset, length, block, stride] = [3, 0, 10, 1, 2];
+        assert!(accepted([count, offset, length, block, stride]));
         for bad in [
-            Run { count: 0, ..good },
-            Run { length: 0, ..good },
-            Run { stride: 0, ..good },
-            Run { count: 1, ..good },
-            Run { block: 0, ..good },
-            Run { block: 96, ..good },
-            Run { offset: u32::MAX - 20, ..good },
-            Run { count: u32::MAX, ..good },
+            [0, offset, length, block, stride],
+            [count, offset, 0, block, stride],
+            [count, offset, length, block, 0],
+            [1, offset, length, block, stride],
+            [count, offset, length, 0, stride],
+            [count, offset, length, 96, stride],
+            [count, u32::MAX - 20, length, block, stride],
+            [u32::MAX, offset, length, block, stride],
         ] {
-            assert!(refused(bad), "{bad:?}");
+            assert!(!accepted(bad), "{bad:?}");
         }
     }
 }

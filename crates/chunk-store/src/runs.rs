@@ -97,7 +97,7 @@ impl Run {
     }
 
     /// The run with one more record, if that goes on as it does.
-    fn extended(&self, next: Located) -> Option<Self> {
+    pub(crate) fn extended(&self, next: Located) -> Option<Self> {
         debug_assert!(next.zone == self.zone && next.offset == self.end, "IDX-2");
         // A shorter record is the last; one that follows a lone record begins no run.
         let fits = if self.stride == 0 { next.length == self.length } else { next.length <= self.length };

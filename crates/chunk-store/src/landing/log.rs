@@ -7,13 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use shingle_base::{Blocks, ZoneId};
-use shingle_record::Place;
+use shingle_base::ZoneId;
 use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, DeviceErrorKind};
 
 use crate::error::ErrorKind;
-use crate::index::Located;
 use crate::landing::LandingLog;
 use crate::landing::phases::{Choice, Origin};
 use crate::landing::tail::Piece;
@@ -75,8 +73,7 @@ impl Inner {
                 self.rt.yield_now().await;
             }
             let Some(LandingBatch { zone, choice, batch }) = self.landing_batch() else { return };
-            let at = self.geometry.start_of(zone) + Blocks(u64::from(batch.start));
-            match self.flush.write(at, batch.pieces).await {
+            match self.flush.write(self.start_of(&batch), batch.pieces).await {
                 Ok(()) => self.landed(zone, choice, batch.records),
                 Err(error) => self.landing_failed(zone, batch.records, &error).await,
             }
@@ -116,9 +113,8 @@ impl Inner {
         landing.from = Origin::Near;
         let target = landing.zones.open.iter_mut().find(|open| open.zone == chosen)?;
         let zone = target.zone;
-        let mut batch = Batch { start: target.next, pieces: Vec::new(), records: Vec::new() };
-        let mut bytes = 0;
-        while bytes < self.options.batch_max
+        let mut batch = Batch::new(zone, target.next);
+        while batch.bytes() < self.options.batch_max
             && let Some(mut pending) = landing.queue.pop_front_if(|front| front.blocks <= target.room())
         {
             let most = self.options.record_max;
@@ -133,24 +129,14 @@ impl Inner {
                     open.footprint -= apart - pending.blocks;
                 }
             }
-            let (handle, offset, length) = (pending.handle, pending.offset, pending.length);
-            let Some(chunk) = chunks.get(handle) else { continue };
-            let located = Located { zone, block: target.next, offset, length };
-            let place = Place { store: self.store, epoch: zones.get(zone).epoch, zone, block: target.next };
-            let sequence = self.sequence.next();
-            batch.pieces.extend(self.frame_data(&place, sequence, chunk.id, offset, &pending.data));
-            zones.get_mut(zone).last_write = sequence;
-            target.next += located.blocks().0 as u32;
-            let written = located.blocks().bytes();
-            bytes += written as usize;
-            counters.written_bytes += written;
-            counters.landed_bytes += written;
-            counters.appended_bytes += u64::from(length);
-            batch.records.push(Framed { located, pending });
+            let Some(chunk) = chunks.get(pending.handle) else { continue };
+            let before = batch.bytes();
+            counters.appended_bytes += u64::from(pending.length);
+            self.add_record(&mut batch, zones.get_mut(zone), counters, chunk.id, pending);
+            counters.landed_bytes += (batch.bytes() - before) as u64;
+            target.next = batch.next;
         }
         counters.writes += 1;
-        let slot = zones.get_mut(zone);
-        slot.written = target.next;
         zones.set_status(zone, ZoneStatus::Activated);
         Some(LandingBatch { zone, choice, batch })
     }

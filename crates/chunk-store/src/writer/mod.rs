@@ -11,7 +11,10 @@
 //! - APP-4: an append that is tried again after a write error covers the same range, so that two copies of it which
 //!   both survive are interchangeable.
 
+mod batch;
 mod placing;
+
+pub(crate) use batch::{Batch, Framed};
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -19,14 +22,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shingle_base::ZoneId;
-use shingle_record::{Place, sliced_record_blocks};
+use shingle_record::sliced_record_blocks;
 use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
 use tokio::sync::oneshot;
 
 use crate::client::Reply;
 use crate::error::{Error, ErrorKind};
-use crate::index::Located;
 use crate::landing::Tail;
 use crate::pools::PoolId;
 use crate::state::State;
@@ -190,19 +192,6 @@ impl ZoneWriter {
     }
 }
 
-/// A record on its way to the drive.
-pub(crate) struct Framed {
-    pub(crate) located: Located,
-    pub(crate) pending: Pending,
-}
-
-/// One device write.
-pub(crate) struct Batch {
-    pub(crate) start: u32,
-    pub(crate) pieces: Vec<Bytes>,
-    pub(crate) records: Vec<Framed>,
-}
-
 impl Inner {
     /// Lets as many zones be written as may be at once.
     fn take_turns(self: &Rc<Self>, state: &mut State) {
@@ -219,8 +208,7 @@ impl Inner {
             landing.note_other_command();
         }
         if let Some(batch) = self.next_batch(zone) {
-            let at = self.geometry.start_of(zone) + shingle_base::Blocks(u64::from(batch.start));
-            match self.flush.write(at, batch.pieces).await {
+            match self.flush.write(self.start_of(&batch), batch.pieces).await {
                 Ok(()) => self.commit(zone, batch.records),
                 Err(error) => self.write_failed(zone, batch.records, &error).await,
             }
@@ -253,8 +241,7 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         let State { writers, zones, pools, chunks, open, counters, .. } = &mut *state;
         let writer = writers.get_mut(&zone)?;
-        let mut batch = Batch { start: writer.next, pieces: Vec::new(), records: Vec::new() };
-        let mut bytes = 0;
+        let mut batch = Batch::new(zone, writer.next);
         while let Some(mut pending) = writer.queue.pop_front() {
             writer.reserved -= pending.blocks;
             while let Some(next) = writer.queue.pop_front_if(|next| pending.joins(next, self.options.record_max)) {
@@ -266,29 +253,18 @@ impl Inner {
                     open.footprint -= apart - pending.blocks;
                 }
             }
-            let (handle, offset, length) = (pending.handle, pending.offset, pending.length);
-            let Some(chunk) = chunks.get(handle) else { continue };
-            let located = Located { zone, block: writer.next, offset, length };
-            let place = Place { store: self.store, epoch: zones.get(zone).epoch, zone, block: writer.next };
-            let sequence = self.sequence.next();
-            let pieces = self.frame_data(&place, sequence, chunk.id, offset, &pending.data);
-            zones.get_mut(zone).last_write = sequence;
-            writer.next += located.blocks().0 as u32;
-            let written = located.blocks().bytes();
-            bytes += written as usize;
-            counters.written_bytes += written;
+            let Some(chunk) = chunks.get(pending.handle) else { continue };
             if pending.moved {
-                counters.moved_bytes += written;
+                counters.moved_bytes += sliced_record_blocks(u64::from(pending.length)).bytes();
             } else {
-                counters.appended_bytes += u64::from(length);
+                counters.appended_bytes += u64::from(pending.length);
             }
-            batch.pieces.extend(pieces);
-            batch.records.push(Framed { located, pending });
-            if bytes >= self.options.batch_max {
+            self.add_record(&mut batch, zones.get_mut(zone), counters, chunk.id, pending);
+            if batch.bytes() >= self.options.batch_max {
                 break;
             }
         }
-        zones.get_mut(zone).written = writer.next;
+        writer.next = batch.next;
         if writer.capacity - writer.next < writer.capacity / 16 && pools.note_ending(zone) {
             self.keeper.notify_one();
         }

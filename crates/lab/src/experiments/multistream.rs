@@ -68,7 +68,7 @@ pub(crate) fn measure(case: Case, context: &Context, name: &str) -> Result<Rc<Mu
     let every = every(context);
     let drive = case.store.drive(context)?.every(every).first_zones(ZONES / every);
     let load = MultiStream {
-        classes: multistream::table_3(case.chunk_max, 1.0 / f64::from(every)),
+        classes: multistream::classes(case.chunk_max, 1.0 / f64::from(every)),
         full: case.full,
         deletion: Duration::from_secs(12 * 3600) / every,
         sample: Duration::from_secs(600) / every,

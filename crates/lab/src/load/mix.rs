@@ -12,9 +12,7 @@ use shingle_chunk_store::{ChunkStore, Error, ErrorKind, Stream};
 use shingle_sim::Random;
 
 use crate::experiment::LabError;
-
-/// Drives of the paper's server.
-const DRIVES: f64 = 60.0;
+use crate::load::table3;
 
 /// Appends outstanding: `numjobs` times `iodepth` of all streams come to 10 a drive.
 const OUTSTANDING: usize = 10;
@@ -39,22 +37,16 @@ pub struct StreamLoad {
 pub struct Mix(pub Vec<StreamLoad>);
 
 impl Mix {
-    /// Table 3. Its rates are a job's: 8 x 400 + 8 x 20 + 3 x 200 + 80 MB/s are the 4 GB/s that the paper names.
+    /// Table 3.
     pub fn table3() -> Self {
-        let row = |stream, jobs: f64, io_bytes, files: f64, chunk_mib: u64, rate: f64| StreamLoad {
-            stream,
-            files: (jobs * files / DRIVES).round().max(1.0) as u32,
-            rate: jobs * rate * 1e6 / DRIVES,
-            io_bytes,
-            chunk_bytes: chunk_mib << 20,
+        let load = |row: &table3::Row| StreamLoad {
+            stream: row.stream,
+            files: row.files(),
+            rate: row.rate(),
+            io_bytes: row.io_bytes,
+            chunk_bytes: row.chunk_mib << 20,
         };
-        let (mib, kib) = (1 << 20, 1 << 10);
-        Self(vec![
-            row(Stream::Gc, 8.0, (mib, mib), 25.0, 256, 400.0),
-            row(Stream::Gc, 8.0, (mib, mib), 25.0, 64, 20.0),
-            row(Stream::Data, 3.0, (mib, mib), 300.0, 256, 200.0),
-            row(Stream::Meta, 1.0, (4 * kib, 128 * kib), 500.0, 4, 80.0),
-        ])
+        Self(table3::ROWS.iter().map(load).collect())
     }
 
     /// The same, but appends of data and GC are of any length from 512 KiB to 1 MiB (Table 1), so that hardly two that

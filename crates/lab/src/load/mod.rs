@@ -4,3 +4,4 @@ pub mod commands;
 pub mod micro;
 pub mod mix;
 pub mod multistream;
+pub(crate) mod table3;

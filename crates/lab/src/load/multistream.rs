@@ -16,15 +16,11 @@ use shingle_sim::Random;
 use tokio::sync::{Mutex, Notify};
 
 use crate::experiment::LabError;
+use crate::load::table3::{DRIVES, ROWS, Row};
 use crate::target::{ChunkTarget, TargetError, TargetState};
-
-const MIB: u64 = 1 << 20;
 
 /// Bytes of a request to the drive.
 const IO_BYTES: u32 = 1 << 20;
-
-/// Drives that share the load of Table 3.
-const DRIVES: f64 = 60.0;
 
 /// What a stream that fell behind its rate may catch up on.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -50,25 +46,23 @@ pub struct Class {
 
 /// Table 3 for one drive. Chunks of at most `chunk_max` bytes, which strategy 2 of section 5.4 decides; `scale` is the
 /// share of a drive (and so of the cache before it).
-pub fn table_3(chunk_max: u64, scale: f64) -> Vec<Class> {
+pub fn classes(chunk_max: u64, scale: f64) -> Vec<Class> {
     // Two SSDs of 800 GB; data has seven times the rate of metadata.
-    let cache = |share: f64| Some((2.0 * 800e9 / DRIVES * share * scale) as u64);
-    let class = |name, stream, files: f64, chunk_mib: u64, rate: f64, depth: f64, cache| Class {
-        name,
-        stream,
-        files: (files / DRIVES).round() as u32,
-        chunk_bytes: (chunk_mib * MIB).min(chunk_max),
-        rate: rate * 1e6 / DRIVES,
-        depth: (depth / DRIVES).round().max(1.0) as u32,
-        cache,
+    let cache = |row: &Row| {
+        let share = if row.stream == Stream::Meta { 0.12 } else { 0.88 };
+        (2.0 * 800e9 / DRIVES * share * scale) as u64
     };
-    // 252 and 63 MiB of data fill chunks of 256 and 64 MiB: their sizes count headers and checksums.
-    vec![
-        class("OSS GC Wr 1", Stream::Gc, 8.0 * 25.0, 252, 8.0 * 400.0, 8.0 * 32.0, None),
-        class("OSS GC Wr 2", Stream::Gc, 8.0 * 25.0, 63, 8.0 * 20.0, 8.0 * 32.0, None),
-        class("OSS Data Wr", Stream::Data, 3.0 * 300.0, 252, 3.0 * 200.0, 3.0 * 32.0, cache(0.88)),
-        class("OSS Meta Wr", Stream::Meta, 500.0, 4, 80.0, 8.0, cache(0.12)),
-    ]
+    let class = |row: &Row| Class {
+        name: row.name,
+        stream: row.stream,
+        files: row.files(),
+        // 252 and 63 MiB of data fill chunks of 256 and 64 MiB: their sizes count headers and checksums.
+        chunk_bytes: ((row.chunk_mib - row.chunk_mib / 64) << 20).min(chunk_max),
+        rate: row.rate(),
+        depth: row.depth(),
+        cache: row.cached.then(|| cache(row)),
+    };
+    ROWS.iter().map(class).collect()
 }
 
 /// A run.
