@@ -75,6 +75,7 @@ pub(crate) struct Parts {
     pub(crate) sequence: SequenceSource,
     pub(crate) log: MetaLog,
     pub(crate) state: State,
+    pub(crate) gc: GcState,
 }
 
 /// A chunk store on one zoned drive. A cheap handle; stays on the thread of its runtime.
@@ -101,7 +102,7 @@ impl Inner {
             keeper: Notify::new(),
             mover: Notify::new(),
             gc_wake: Notify::new(),
-            gc: RefCell::default(),
+            gc: RefCell::new(parts.gc),
             checkpoint_wake: Notify::new(),
             mark_wake: Notify::new(),
             checkpoint_lock: tokio::sync::Mutex::new(()),

@@ -93,8 +93,9 @@ fn one_life(seed: u64, life: u64, ids: u64, before: Left) -> Left {
 fn long_histories_agree_with_the_model() {
     let mut met = Met::default();
     // 149 once lost a chunk: its zone was garbage in the checkpoint, but reset and in use again behind it.
+    // In 31 a power cut in GC once left no free zone, and GC did not go on in the zone it had been moving to.
     // In 76 an append that was to land was once put in front of a move.
-    for seed in seeds(60).chain([76, 149]) {
+    for seed in seeds(60).chain([31, 76, 149]) {
         history(seed, &mut met);
     }
     println!("{met:?}");

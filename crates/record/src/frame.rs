@@ -26,7 +26,7 @@ const MAGIC: [u8; 6] = *b"SHGREC";
 const VERSION: [u8; 2] = *b"01";
 
 /// The payload is sliced (see `slices`), and the header's payload checksum is that of the slice footers.
-const FLAG_SLICED: u16 = 1;
+const FLAG_SLICED: u16 = 2;
 
 /// The type of a record. Each engine has a range of its own; 0 to 255 belong to this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub struct RecordType(pub u16);
 /// |---:|-----:|---------------|--------------------------------------------------------------|
 /// |  0 |    8 | `magic`       | `SHGREC01`; the digits are the format version                 |
 /// |  8 |    2 | `kind`        | record type                                                  |
-/// | 10 |    2 | `flags`       | bit 0: sliced payload                                        |
+/// | 10 |    2 | `flags`       | bit 1: sliced payload; bit 0 was, before any release          |
 /// | 12 |    4 | `length`      | bytes of payload as its writer gave it, without slice footers |
 /// | 16 |    8 | `store`       | store id: catches a drive moved from another store (FRAME-2)  |
 /// | 24 |    8 | `epoch`       | the zone's life (FRAME-2)                                    |

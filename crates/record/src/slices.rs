@@ -1,12 +1,12 @@
 //! Sliced payloads: any few KiB of a large record can be read and verified alone. (SMRstore, section 5.2.)
 //!
-//! The payload is cut into slices of 4,096 bytes (the last may be shorter), each followed by a footer of 32 bytes that
-//! names the chunk and the slice's offset in it and holds a checksum. So a read of 4 KiB touches at most two slices of a
-//! record, and needs nothing else of it.
+//! The payload is cut into slices of 4,096 bytes (the last may be shorter), each followed by a footer of 8 bytes that
+//! has the slice's offset in its chunk and a checksum that holds for this chunk alone. So a read of 4 KiB touches at most
+//! two slices of a record, and needs nothing else of it. (The paper's footers spell the chunk's id out; decision 0021.)
 //!
 //! # Invariants
-//! - SLICE-1: a footer's checksum covers the slice's data and the footer's other fields, so data of another chunk or
-//!   offset never passes for this one's.
+//! - SLICE-1: a footer's checksum covers the slice's data, its offset and the chunk's id, so data of another chunk or
+//!   offset does not pass for this one's.
 //! - SLICE-2: the header's payload checksum covers the footers, so that writing reads the data once: the header vouches
 //!   for the footers, and each footer for its slice.
 
@@ -22,12 +22,11 @@ pub const SLICE_SIZE: usize = 4096;
 
 /// Bytes of a slice's footer.
 ///
-/// | at | size | field    | meaning                                                    |
-/// |---:|-----:|----------|------------------------------------------------------------|
-/// |  0 |   24 | `chunk`  | chunk id                                                   |
-/// | 24 |    4 | `offset` | offset of the slice's data in the chunk                    |
-/// | 28 |    4 | `crc`    | CRC-32C of the slice's data and bytes 0..28 of the footer   |
-pub const FOOTER_SIZE: usize = 32;
+/// | at | size | field    | meaning                                                                |
+/// |---:|-----:|----------|------------------------------------------------------------------------|
+/// |  0 |    4 | `offset` | offset of the slice's data in the chunk                                |
+/// |  4 |    4 | `crc`    | CRC-32C of the slice's data and `offset`, xor CRC-32C of the chunk's id |
+pub const FOOTER_SIZE: usize = 8;
 
 const STRIDE: usize = SLICE_SIZE + FOOTER_SIZE;
 
@@ -89,6 +88,7 @@ pub fn frame_sliced(
     let mut buffer = pool.builder(sliced_record_blocks(length as u64));
     buffer.extend(&[0; HEADER_SIZE]);
     let mut footers = Vec::with_capacity(length.div_ceil(SLICE_SIZE) * FOOTER_SIZE);
+    let owner = crc32c(&chunk.0);
     let mut pieces = data.iter();
     let mut piece = pieces.next().cloned().unwrap_or_default();
     let mut done = 0;
@@ -106,10 +106,9 @@ pub fn frame_sliced(
             piece.advance(take);
             missing -= take;
         }
-        buffer.extend(&chunk.0);
         buffer.extend(&(offset + done as u32).to_le_bytes());
-        // Data and fields adjoin, so that one call covers both (SLICE-1).
-        let crc = crc32c(buffer.from(start));
+        // Data and offset adjoin, so that one call covers both (SLICE-1).
+        let crc = crc32c(buffer.from(start)) ^ owner;
         buffer.extend(&crc.to_le_bytes());
         footers.extend_from_slice(buffer.from(start + slice));
         done += slice;
@@ -171,10 +170,8 @@ pub struct SliceError {
 /// What is wrong with a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceFault {
-    /// Its checksum does not hold.
+    /// Its checksum does not hold: it is damaged, or of another chunk.
     Checksum,
-    /// It is a good slice of another chunk.
-    ForeignChunk(ChunkId),
     /// It is a good slice of another place in the chunk.
     WrongOffset(u32),
     /// Its bytes end too early.
@@ -185,8 +182,9 @@ impl fmt::Display for SliceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offset = self.offset;
         match self.fault {
-            SliceFault::Checksum => write!(f, "the slice at offset {offset} fails its checksum"),
-            SliceFault::ForeignChunk(id) => write!(f, "the slice at offset {offset} belongs to chunk {id}"),
+            SliceFault::Checksum => {
+                write!(f, "the slice at offset {offset} fails its checksum: it is damaged, or another chunk's")
+            }
             SliceFault::WrongOffset(other) => write!(f, "the slice at offset {offset} belongs to offset {other}"),
             SliceFault::Short => write!(f, "the slice at offset {offset} is cut short"),
         }
@@ -260,6 +258,7 @@ pub fn extract(
     if plan.length == 0 {
         return Ok(());
     }
+    let owner = crc32c(&chunk.0);
     let (from, to) = (plan.from as usize, plan.from as usize + plan.length as usize);
     let base = plan.first_block as usize * BLOCK_SIZE;
     for slice in from / SLICE_SIZE..to.div_ceil(SLICE_SIZE) {
@@ -269,23 +268,19 @@ pub fn extract(
         let at = HEADER_SIZE + slice * STRIDE - base;
         let fault = |fault| SliceError { offset, fault };
         let bytes = raw.get(at..at + size + FOOTER_SIZE).ok_or(fault(SliceFault::Short))?;
-        check(bytes, chunk, offset).map_err(fault)?;
+        check(bytes, owner, offset).map_err(fault)?;
         out.extend_from_slice(&bytes[from.saturating_sub(start)..size.min(to - start)]);
     }
     Ok(())
 }
 
-/// Checks a slice with its footer.
-fn check(slice: &[u8], chunk: ChunkId, offset: u32) -> Result<(), SliceFault> {
+/// Checks a slice with its footer; `owner` is the checksum of its chunk's id.
+fn check(slice: &[u8], owner: u32, offset: u32) -> Result<(), SliceFault> {
     let Some((covered, crc)) = slice.split_last_chunk::<4>() else { return Err(SliceFault::Short) };
-    if crc32c(covered) != u32::from_le_bytes(*crc) {
+    if crc32c(covered) ^ owner != u32::from_le_bytes(*crc) {
         return Err(SliceFault::Checksum);
     }
-    let Some((rest, at)) = covered.split_last_chunk::<4>() else { return Err(SliceFault::Short) };
-    let Some((_, id)) = rest.split_last_chunk::<24>() else { return Err(SliceFault::Short) };
-    if *id != chunk.0 {
-        return Err(SliceFault::ForeignChunk(ChunkId(*id)));
-    }
+    let Some((_, at)) = covered.split_last_chunk::<4>() else { return Err(SliceFault::Short) };
     let at = u32::from_le_bytes(*at);
     if at == offset { Ok(()) } else { Err(SliceFault::WrongOffset(at)) }
 }
@@ -293,6 +288,7 @@ fn check(slice: &[u8], chunk: ChunkId, offset: u32) -> Result<(), SliceFault> {
 /// Checks every slice of a whole sliced record, and that its header vouches for the footers (SLICE-2).
 pub(crate) fn verify_sliced(record: &[u8], header: &Header) -> Result<(), FrameError> {
     let info = DataInfo::decode(&header.info);
+    let owner = crc32c(&info.chunk.0);
     let length = header.length as usize;
     let mut footers = Vec::with_capacity(length.div_ceil(SLICE_SIZE).min(record.len() / SLICE_SIZE + 1) * FOOTER_SIZE);
     let mut start = 0;
@@ -301,7 +297,7 @@ pub(crate) fn verify_sliced(record: &[u8], header: &Header) -> Result<(), FrameE
         let at = HEADER_SIZE + start / SLICE_SIZE * STRIDE;
         let bytes = record.get(at..at + size + FOOTER_SIZE).ok_or(FrameError::NotARecord)?;
         let offset = info.offset.wrapping_add(start as u32);
-        check(bytes, info.chunk, offset).map_err(|_| FrameError::BadPayload)?;
+        check(bytes, owner, offset).map_err(|_| FrameError::BadPayload)?;
         footers.extend_from_slice(&bytes[size..]);
         start += size;
     }
@@ -334,10 +330,8 @@ mod tests {
     #[test]
     fn a_small_record_has_its_golden_bytes() {
         let record = record(3, 0x1000);
-        let hex: String = record[HEADER_SIZE..HEADER_SIZE + 31].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "001f3e0102030405060708090a0b0c0d0e0f10111213141516171800100000");
-        let crc = crc32c(&record[HEADER_SIZE..HEADER_SIZE + 31]);
-        assert_eq!(record[HEADER_SIZE + 31..HEADER_SIZE + 35], crc.to_le_bytes());
+        let hex: String = record[HEADER_SIZE..HEADER_SIZE + 11].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "001f3e0010000085b695da");
     }
 
     #[test]
@@ -375,9 +369,9 @@ mod tests {
 
     #[test]
     fn reading_4_kib_touches_at_most_two_slices() {
-        for from in 0..8192 {
+        for from in 0..(1 << 20) - 4096 {
             let plan = SlicePlan::new(1 << 20, from, 4096);
-            assert!(plan.blocks() <= Blocks(3), "two slices of 4,128 bytes lie in three blocks");
+            assert!(plan.blocks() <= Blocks(3), "two slices of 4,104 bytes lie in three blocks");
         }
     }
 
@@ -399,7 +393,7 @@ mod tests {
         let record = record(4096, 8192);
         let plan = SlicePlan::new(4096, 0, 4096);
         let fault = |chunk, offset| extract(&plan, &record, chunk, offset, &mut Vec::new()).unwrap_err().fault;
-        assert_eq!(fault(ChunkId::from_u64(1), 8192), SliceFault::ForeignChunk(id()));
+        assert_eq!(fault(ChunkId::from_u64(1), 8192), SliceFault::Checksum);
         assert_eq!(fault(id(), 4096), SliceFault::WrongOffset(8192));
         assert_eq!(extract(&plan, &record[..4096], id(), 8192, &mut Vec::new()).unwrap_err().fault, SliceFault::Short);
     }

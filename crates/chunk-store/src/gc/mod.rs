@@ -104,10 +104,14 @@ impl Inner {
     /// Where records do not fit together, a zone they are moved to keeps room for up to the longest record of the
     /// stream, W. So n zones with garbage g each need at most ceil(sum(room - g) / (room - W)) others, which is fewer
     /// than n if sum(g - W) >= room - W. Zones with no more garbage than W never count, so GC cannot go in circles.
+    ///
+    /// Where no zone is left to move to, only what fits behind earlier moves can go.
     pub(crate) fn victim(&self, urgent: bool) -> Option<ZoneId> {
         let state = self.state.borrow();
         let now = self.sequence.last();
-        let mut gain = self.destination_room(&state);
+        let room = self.destination_room(&state);
+        let full = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage) == 0;
+        let mut gain = room;
         let horizon = self.horizon(&state);
         let longest = |stream: Stream| state.longest[slot(stream)].min(self.zone_room);
         let candidates: Vec<(Stream, Candidate)> = state
@@ -130,8 +134,9 @@ impl Inner {
         candidates
             .into_iter()
             .filter(|(stream, candidate)| {
+                let fits = room[slot(*stream)] >= u64::from(candidate.live);
                 let wins = gain[slot(*stream)] >= u64::from(self.zone_room - longest(*stream));
-                wins && candidate.garbage >= least
+                (fits || wins && !full) && candidate.garbage >= least
             })
             .map(|(_, candidate)| (self.options.victims.score(&candidate), candidate.zone))
             .max_by(|left, right| left.0.total_cmp(&right.0).then(right.1.cmp(&left.1)))

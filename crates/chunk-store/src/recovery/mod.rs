@@ -12,11 +12,12 @@
 //! - REC-3: a chunk is recovered up to its first missing byte. A sealed chunk, or one with records past a missing byte,
 //!   has lost data: it is reported, and never appended to again.
 
+mod build;
 mod chunks;
 mod report;
 mod scan;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_util::StreamExt;
@@ -33,23 +34,15 @@ pub use report::{Damage, RecoveryReport, StepReport};
 use crate::config::{FormatOptions, Options};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry};
-use crate::gc::{Lifetimes, slot};
-use crate::landing::LandingLog;
 use crate::layout::Layout;
-use crate::mark::{Mark, Unmarked};
-use crate::pools::Pools;
+use crate::mark::Mark;
 use crate::read::read_error;
 use crate::recovery::chunks::Loading;
 use crate::recovery::scan::{FoundZone, ScanContext};
 use crate::runs::ZONE_BLOCKS_MAX;
-use crate::state::State;
-use crate::stats::Counters;
 use crate::store::{ChunkStore, Inner, Parts};
-use crate::table::{ChunkTable, Handle};
-use crate::turns::Turns;
-use crate::types::Stream;
-use crate::writer::{OpenChunk, ZoneWriter};
-use crate::zones::{ZoneStatus, ZoneTable};
+use crate::table::Handle;
+use crate::zones::ZoneStatus;
 
 /// How many zones are asked for at once.
 const REPORT_ZONES: u32 = 8192;
@@ -138,9 +131,10 @@ pub(crate) async fn recover(
     let (chunks, broken) = loading.finish(&mut report.damage);
     sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
     report.chunks = chunks.len() as u64;
-    let state = build(chunks, zones, dev.geometry(), &layout, &options, sequence.last(), &mut report.damage);
+    let (state, gc) =
+        build::state(chunks, zones, dev.geometry(), &layout, &options, sequence.last(), &mut report.damage);
     report.scan.time = rt.now().since(began);
-    let inner = Inner::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state });
+    let inner = Inner::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state, gc });
     Ok((inner, report, broken))
 }
 
@@ -416,95 +410,4 @@ async fn scan(
         found.push(scan.map_err(read_error)?.tell(loading, report));
     }
     Ok(found)
-}
-
-/// Puts the state together.
-fn build(
-    chunks: ChunkTable,
-    found: Vec<FoundZone>,
-    geometry: &Geometry,
-    layout: &Layout,
-    options: &Options,
-    now: u64,
-    damage: &mut Vec<Damage>,
-) -> State {
-    let capacity = geometry.zone_capacity;
-    let mut zones = ZoneTable::new(layout.data_zones.start, layout.data_zones.len() as u32);
-    let landing_zones = options.landing.map_or(0, |landing| landing.zones);
-    let mut pools =
-        Pools::new(options.placement, options.pools, landing_zones, geometry, layout.data_zones.len() as u32);
-    let mut open = BTreeMap::new();
-    let mut records = 0;
-    let mut longest = [0; 3];
-    let streams: BTreeMap<ZoneId, Stream> = found.iter().map(|zone| (zone.zone, zone.stream)).collect();
-    for (handle, chunk) in chunks.after(None) {
-        let mut footprint = Blocks::ZERO;
-        for group in chunk.groups.iter() {
-            zones.add_group(group.zone, handle);
-            zones.add_live(group.zone, group.blocks());
-            footprint += group.blocks();
-            records += group.len() as u64;
-            let longest = &mut longest[slot(streams.get(&group.zone).copied().unwrap_or(chunk.stream))];
-            *longest = group.records().map(|record| record.blocks().0 as u32).fold(*longest, u32::max);
-        }
-        if !chunk.sealed {
-            let pool = pools.of(chunk.stream);
-            let before = pools.note_opened(pool, handle);
-            open.insert(handle, OpenChunk::at(chunk.size, footprint.0 as u32, pool, before));
-        }
-    }
-    let mut writers = BTreeMap::new();
-    let mut releasing = Vec::new();
-    let mut unmarked = Unmarked::new(options.mark_every);
-    for zone in found {
-        let mut status = zone.status;
-        let slot = zones.get_mut(zone.zone);
-        (slot.stream, slot.epoch, slot.last_write) = (zone.stream, zone.epoch, zone.last_write);
-        slot.landing = zone.landing;
-        (slot.written, slot.indexed_to, slot.marked_to) = (zone.written, zone.indexed_to, zone.marked_to);
-        if zone.marked_to < zone.indexed_to && !zone.landing {
-            unmarked.note(zone.zone, 0);
-        }
-        // A landing zone goes on as any other that is closed: its records are in the index now.
-        if zone.reusable && !zone.landing {
-            let pool = pools.of(zone.stream);
-            if pools.stream(pool) == zone.stream && pools.missing(pool) > 0 {
-                pools.add(pool, zone.zone);
-                writers.insert(zone.zone, ZoneWriter::new(zone.written, capacity.0 as u32));
-                status = if zone.written > 1 { ZoneStatus::Activated } else { ZoneStatus::Opened };
-            }
-        }
-        if status == ZoneStatus::Free && !zones.get(zone.zone).groups.is_empty() {
-            // Somebody emptied it behind the store's back: what lay there is lost, and it stays out of use until the
-            // chunks that had it are deleted.
-            status = ZoneStatus::Closed;
-            zones.get_mut(zone.zone).damaged = true;
-            let what = "the zone is empty, but chunks have records in it".to_owned();
-            damage.push(Damage { chunk: None, zone: Some(zone.zone), what });
-        }
-        zones.set_status(zone.zone, status);
-        if status == ZoneStatus::Closed && zone.active {
-            releasing.push(zone.zone);
-        }
-        zones.note_garbage(zone.zone);
-    }
-    let starved = pools.ids().map(|_| VecDeque::new()).collect();
-    State {
-        chunks,
-        zones,
-        landing: LandingLog::new(options.landing, geometry, pools.landing),
-        pools,
-        open,
-        turns: Turns::new(options.writes_max),
-        writers,
-        starved,
-        releasing,
-        free_cursor: ZoneId(layout.data_zones.start),
-        stopped: None,
-        counters: Counters::default(),
-        lifetimes: Lifetimes::new(now),
-        records,
-        longest,
-        unmarked,
-    }
 }

@@ -48,8 +48,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             .ours(at(&alone, 512.0))
             .goal(1.2)
             .note(format!(
-                "{range}. Footers of 128 slices fill a block and the header takes another: 2 of 128, which the format \
-                 cannot better. With eight appends outstanding in a chunk, records become longer: {:.2} %",
+                "{range}. With eight appends outstanding in a chunk, records become longer: {:.2} %",
                 at(&together, 512.0)
             ))
             .judged(),

@@ -1,0 +1,150 @@
+//! The last step: the state that the store begins with, from the chunks and zones that were found.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use shingle_base::{Blocks, ZoneId};
+use shingle_zoned::Geometry;
+
+use crate::config::Options;
+use crate::gc::{Destination, GcState, Lifetimes, slot};
+use crate::keeper::GC_RESERVE;
+use crate::landing::LandingLog;
+use crate::layout::Layout;
+use crate::mark::Unmarked;
+use crate::pools::Pools;
+use crate::recovery::report::Damage;
+use crate::recovery::scan::FoundZone;
+use crate::state::State;
+use crate::stats::Counters;
+use crate::table::ChunkTable;
+use crate::turns::Turns;
+use crate::types::Stream;
+use crate::writer::{OpenChunk, ZoneWriter};
+use crate::zones::{ZoneStatus, ZoneTable};
+
+/// What zones that can be written on go on as: open zones of pools that lack some, and one of each stream as the zone
+/// that GC moves to, the one with the most room.
+///
+/// GC comes first where it has no free zone: it could not go on anywhere else, and appends wait for what it wins.
+fn reuse(found: &[FoundZone], pools: &mut Pools) -> (BTreeSet<ZoneId>, [Option<Destination>; 3]) {
+    let mut open: Vec<&FoundZone> = found.iter().filter(|zone| zone.reusable && !zone.landing).collect();
+    open.sort_by_key(|zone| zone.written);
+    let mut destinations = [None; 3];
+    let mut take_destinations = |open: &mut Vec<&FoundZone>| {
+        open.retain(|zone| {
+            let destination = &mut destinations[slot(zone.stream)];
+            let taken = destination.is_none();
+            if taken {
+                *destination = Some(Destination { zone: zone.zone, next: zone.written });
+            }
+            !taken
+        });
+    };
+    let free = found.iter().filter(|zone| matches!(zone.status, ZoneStatus::Free | ZoneStatus::Garbage)).count();
+    if free <= GC_RESERVE as usize {
+        take_destinations(&mut open);
+    }
+    let mut pooled = BTreeSet::new();
+    open.retain(|zone| {
+        let pool = pools.of(zone.stream);
+        let taken = pools.stream(pool) == zone.stream && pools.missing(pool) > 0;
+        if taken {
+            pools.add(pool, zone.zone);
+            pooled.insert(zone.zone);
+        }
+        !taken
+    });
+    take_destinations(&mut open);
+    (pooled, destinations)
+}
+
+/// Puts the state together.
+pub(super) fn state(
+    chunks: ChunkTable,
+    found: Vec<FoundZone>,
+    geometry: &Geometry,
+    layout: &Layout,
+    options: &Options,
+    now: u64,
+    damage: &mut Vec<Damage>,
+) -> (State, GcState) {
+    let capacity = geometry.zone_capacity;
+    let mut zones = ZoneTable::new(layout.data_zones.start, layout.data_zones.len() as u32);
+    let landing_zones = options.landing.map_or(0, |landing| landing.zones);
+    let mut pools =
+        Pools::new(options.placement, options.pools, landing_zones, geometry, layout.data_zones.len() as u32);
+    let mut open = BTreeMap::new();
+    let mut records = 0;
+    let mut longest = [0; 3];
+    let streams: BTreeMap<ZoneId, Stream> = found.iter().map(|zone| (zone.zone, zone.stream)).collect();
+    for (handle, chunk) in chunks.after(None) {
+        let mut footprint = Blocks::ZERO;
+        for group in chunk.groups.iter() {
+            zones.add_group(group.zone, handle);
+            zones.add_live(group.zone, group.blocks());
+            footprint += group.blocks();
+            records += group.len() as u64;
+            let longest = &mut longest[slot(streams.get(&group.zone).copied().unwrap_or(chunk.stream))];
+            *longest = group.records().map(|record| record.blocks().0 as u32).fold(*longest, u32::max);
+        }
+        if !chunk.sealed {
+            let pool = pools.of(chunk.stream);
+            let before = pools.note_opened(pool, handle);
+            open.insert(handle, OpenChunk::at(chunk.size, footprint.0 as u32, pool, before));
+        }
+    }
+    let mut writers = BTreeMap::new();
+    let mut releasing = Vec::new();
+    let mut unmarked = Unmarked::new(options.mark_every);
+    let (pooled, destinations) = reuse(&found, &mut pools);
+    for zone in found {
+        let mut status = zone.status;
+        let slot = zones.get_mut(zone.zone);
+        (slot.stream, slot.epoch, slot.last_write) = (zone.stream, zone.epoch, zone.last_write);
+        slot.landing = zone.landing;
+        (slot.written, slot.indexed_to, slot.marked_to) = (zone.written, zone.indexed_to, zone.marked_to);
+        if zone.marked_to < zone.indexed_to && !zone.landing {
+            unmarked.note(zone.zone, 0);
+        }
+        // A landing zone goes on as any other that is closed: its records are in the index now.
+        if pooled.contains(&zone.zone) {
+            writers.insert(zone.zone, ZoneWriter::new(zone.written, capacity.0 as u32));
+            status = if zone.written > 1 { ZoneStatus::Activated } else { ZoneStatus::Opened };
+        } else if destinations.iter().flatten().any(|destination| destination.zone == zone.zone) {
+            status = ZoneStatus::Activated;
+        }
+        if status == ZoneStatus::Free && !zones.get(zone.zone).groups.is_empty() {
+            // Somebody emptied it behind the store's back: what lay there is lost, and it stays out of use until the
+            // chunks that had it are deleted.
+            status = ZoneStatus::Closed;
+            zones.get_mut(zone.zone).damaged = true;
+            let what = "the zone is empty, but chunks have records in it".to_owned();
+            damage.push(Damage { chunk: None, zone: Some(zone.zone), what });
+        }
+        zones.set_status(zone.zone, status);
+        if status == ZoneStatus::Closed && zone.active {
+            releasing.push(zone.zone);
+        }
+        zones.note_garbage(zone.zone);
+    }
+    let starved = pools.ids().map(|_| VecDeque::new()).collect();
+    let state = State {
+        chunks,
+        zones,
+        landing: LandingLog::new(options.landing, geometry, pools.landing),
+        pools,
+        open,
+        turns: Turns::new(options.writes_max),
+        writers,
+        starved,
+        releasing,
+        free_cursor: ZoneId(layout.data_zones.start),
+        stopped: None,
+        counters: Counters::default(),
+        lifetimes: Lifetimes::new(now),
+        records,
+        longest,
+        unmarked,
+    };
+    (state, GcState { destinations, ..GcState::default() })
+}
