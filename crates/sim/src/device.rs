@@ -19,6 +19,7 @@ use shingle_zoned::{
 
 use crate::faults::{Fault, Faults, landed};
 use crate::seeds::Random;
+use crate::spoil::{flip_bit, garbage_after, join, prefix};
 use crate::timing::{TimedDrive, Timing};
 
 /// The kind of a command.
@@ -112,7 +113,8 @@ struct Shared {
 impl SimDevice {
     /// A device that goes on from `medium`; its times and faults come from the runtime's random numbers.
     pub fn new(rt: &Runtime, medium: &MemoryDevice) -> Self {
-        Self::with_durable(rt, medium.snapshot(), Some(medium.snapshot()))
+        // Effects become durable zone by zone, in an order that the drive's limits may not allow.
+        Self::with_durable(rt, medium.snapshot(), Some(medium.with_limits(None, None)))
     }
 
     /// A device whose power never fails, so that it keeps no account of what a cut would lose: for long experiments.
@@ -191,17 +193,28 @@ impl SimDevice {
         let random = &mut Random::new(seed);
         let Some(durable) = &self.shared.durable else { panic!("this device was made without power cuts") };
         let image = durable.snapshot();
-        for (&zone, effects) in self.shared.pending.borrow().iter() {
-            let whole = random.between(0, effects.len() as u64) as usize;
-            for pending in &effects[..whole] {
-                apply(&image, zone, &pending.effect);
-            }
-            if let Some(Pending { effect: Effect::Write { at, data }, .. }) = effects.get(whole) {
+        let pending = self.shared.pending.borrow();
+        let mut lost = Vec::new();
+        for (&zone, effects) in pending.iter() {
+            let (kept, rest) = effects.split_at(random.between(0, effects.len() as u64) as usize);
+            kept.iter().for_each(|pending| apply(&image, zone, &pending.effect));
+            lost.push((zone, rest));
+        }
+        // No drive wakes up with more active zones than it can have: what gave some of them up has happened, then.
+        let Geometry { open_zones_max, active_zones_max, zone_count, .. } = self.shared.geometry;
+        let is_active = |zone| image.zone(zone).state.is_active();
+        let active = || (0..zone_count).filter(|&zone| is_active(ZoneId(zone))).count() as u32;
+        let limit = active_zones_max.unwrap_or(u32::MAX);
+        for (zone, rest) in lost {
+            if active() > limit {
+                rest.iter().for_each(|pending| apply(&image, zone, &pending.effect));
+            } else if let Some(Pending { effect: Effect::Write { at, data }, .. }) = rest.first()
+                && (is_active(zone) || active() < limit)
+            {
                 tear(&image, zone, *at, data, random);
             }
         }
-        image.power_cycle();
-        image
+        image.with_limits(open_zones_max, active_zones_max)
     }
 
     /// Begins a command: counts it, calls the hook, and decides on its fault.
@@ -427,45 +440,6 @@ fn tear(image: &MemoryDevice, zone: ZoneId, at: Lba, data: &[Bytes], random: &mu
         torn = vec![garbage_after(&join(&torn), Blocks(part.0 - 1), random)];
     }
     apply(image, zone, &Effect::Write { at, data: torn });
-}
-
-/// The first `blocks` of the pieces.
-fn prefix(data: &[Bytes], blocks: Blocks) -> Vec<Bytes> {
-    let mut left = blocks.bytes() as usize;
-    let mut out = Vec::new();
-    for piece in data {
-        let take = piece.len().min(left);
-        if take > 0 {
-            out.push(piece.slice(..take));
-        }
-        left -= take;
-    }
-    out
-}
-
-fn join(data: &[Bytes]) -> Vec<u8> {
-    data.concat()
-}
-
-fn aligned(bytes: &[u8]) -> AlignedBuf {
-    let mut out = AlignedBuf::zeroed(Blocks::holding(bytes.len() as u64));
-    out.copy_from_slice(bytes);
-    out
-}
-
-fn flip_bit(bytes: &[u8], random: &mut Random) -> Bytes {
-    let mut out = aligned(bytes);
-    let bit = random.below(bytes.len() as u64 * 8);
-    out[(bit / 8) as usize] ^= 1 << (bit % 8);
-    out.freeze()
-}
-
-fn garbage_after(bytes: &[u8], good: Blocks, random: &mut Random) -> Bytes {
-    let mut out = aligned(bytes);
-    let from = good.bytes() as usize;
-    let garbage = random.bytes(bytes.len() - from);
-    out[from..].copy_from_slice(&garbage);
-    out.freeze()
 }
 
 impl ZonedDevice for SimDevice {

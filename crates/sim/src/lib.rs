@@ -11,6 +11,7 @@ mod device;
 mod executor;
 mod faults;
 mod seeds;
+mod spoil;
 mod timers;
 mod timing;
 

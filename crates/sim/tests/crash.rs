@@ -76,6 +76,33 @@ fn without_a_cache_a_completed_write_is_durable() {
 }
 
 #[test]
+fn what_was_flushed_is_there_though_zones_took_turns_to_be_open() {
+    for seed in seeds(20) {
+        let image = Sim::new(seed).run(move |rt| async move {
+            let geometry = Geometry { volatile_cache: true, ..Geometry::zns(Blocks(64), Blocks(60), 8, 1, 2) };
+            let device = SimDevice::new(&rt, &MemoryDevice::new(geometry));
+            let mut written = Vec::new();
+            for zone in [5, 2, 7, 1].map(ZoneId) {
+                device.manage(zone, ZoneOp::Open).await.unwrap();
+                device.write(device.geometry().start_of(zone), blocks(4, 1)).await.unwrap();
+                device.manage(zone, ZoneOp::Finish).await.unwrap();
+                written.push(zone);
+            }
+            device.flush().await.unwrap();
+            for zone in [6, 4, 3].map(ZoneId) {
+                device.write(device.geometry().start_of(zone), blocks(4, 2)).await.unwrap();
+                device.manage(zone, ZoneOp::Finish).await.unwrap();
+            }
+            let image = device.crash_image(seed);
+            assert!(written.iter().all(|&zone| image.zone(zone).state == ZoneState::Full), "seed {seed}");
+            image
+        });
+        let active = (0..8).filter(|&zone| image.zone(ZoneId(zone)).state.is_active()).count();
+        assert!(active <= 2, "seed {seed}: {active} active zones of 2");
+    }
+}
+
+#[test]
 fn each_fault_shows_as_it_should() {
     Sim::new(5).run(|rt| async move {
         let medium = MemoryDevice::new(Geometry::hm_smr(Blocks(64), 8, 0, 8));

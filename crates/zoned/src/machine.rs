@@ -302,6 +302,12 @@ impl Machine {
         }
     }
 
+    /// Goes on with the limits of `geometry`, which is the same otherwise, as after a power cycle.
+    pub(crate) fn relimit(&mut self, geometry: &Geometry) {
+        self.power_cycle();
+        self.geometry = geometry.clone();
+    }
+
     /// Closes implicitly open zones while more are open than may be, and returns them: a table of states taken while
     /// a command was under way can say so, and so can the drive under a view.
     pub fn close_excess(&mut self) -> Vec<ZoneId> {

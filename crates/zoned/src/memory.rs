@@ -73,6 +73,15 @@ impl MemoryDevice {
         Self { geometry: self.geometry.clone(), keep: self.keep, contents: self.contents.clone() }
     }
 
+    /// The same with other limits on open and active zones; `None`: no limit. Zones that are open are closed.
+    #[must_use]
+    pub fn with_limits(&self, open: Option<u32>, active: Option<u32>) -> Self {
+        let mut contents = self.contents.borrow().clone();
+        let geometry = Geometry { open_zones_max: open, active_zones_max: active, ..self.geometry.clone() };
+        contents.machine.relimit(&geometry);
+        Self { geometry, keep: self.keep, contents: RefCell::new(contents) }
+    }
+
     /// One zone, without waiting.
     ///
     /// # Panics
