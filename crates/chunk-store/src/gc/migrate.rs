@@ -273,7 +273,8 @@ impl Inner {
         let Some(destination) = self.gc.borrow_mut().destinations[slot(stream)].take() else { return };
         let mut state = self.state.borrow_mut();
         state.zones.set_status(destination.zone, status);
-        // Copies that are not swapped in yet will be; if none are, the zone is garbage then.
+        // Copies that are not swapped in yet will be (GC-5).
+        state.zones.note_garbage(destination.zone);
         state.releasing.push(destination.zone);
         self.keeper.notify_one();
     }

@@ -249,7 +249,14 @@ impl ChunkStore {
     ///
     /// # Errors
     /// `NoSpace` if there is no free zone to move to; what was moved until then stays moved.
-    pub async fn gc(&self, zones_max: u64, mut progress: impl FnMut(GcReport)) -> Result<GcReport> {
+    pub async fn gc(&self, zones_max: u64, progress: impl FnMut(GcReport)) -> Result<GcReport> {
+        let collected = self.collect(zones_max, progress).await;
+        // Even where it failed, zones may have been won.
+        self.inner.keeper.notify_one();
+        collected
+    }
+
+    async fn collect(&self, zones_max: u64, mut progress: impl FnMut(GcReport)) -> Result<GcReport> {
         let before = self.counters();
         let mut report = GcReport::default();
         while report.zones < zones_max {
@@ -261,7 +268,6 @@ impl ChunkStore {
             report.damaged += u64::from(self.inner.state.borrow().zones.get(victim).damaged);
             progress(report);
         }
-        self.inner.keeper.notify_one();
         Ok(report)
     }
 
