@@ -195,7 +195,8 @@ impl ZoneWriter {
 impl Inner {
     /// Lets as many zones be written as may be at once.
     fn take_turns(self: &Rc<Self>, state: &mut State) {
-        while let Some(zone) = state.turns.take() {
+        let State { turns, writers, .. } = state;
+        while let Some(zone) = turns.take(|zone| writers.get(&zone).map_or(0, |writer| writer.reserved)) {
             self.rt.spawn_detached(self.clone().turn(zone));
         }
     }
