@@ -3,16 +3,14 @@
 use std::future::Future;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use shingle_base::{ByteSize, ChunkId};
 use shingle_chunk_store::{ChunkStat, ChunkStore, FormatOptions, Options, Stream};
-use shingle_runtime::Runtime;
-use shingle_zoned::{FileDevice, ZonedDevice};
 
+use crate::device;
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 
@@ -132,14 +130,10 @@ pub(crate) struct Gc {
     json: bool,
 }
 
-fn device(path: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
-    Ok(Rc::new(FileDevice::open(path, rt)?))
-}
-
 /// Runs `work` with the store of a drive open, and closes it.
 fn with_store<T, F: Future<Output = Outcome<T>>>(path: PathBuf, work: impl FnOnce(ChunkStore) -> F) -> Outcome<T> {
     shingle_runtime::real::run(|rt| async move {
-        let (store, report) = ChunkStore::open(&rt, device(&path, &rt)?, Options::default()).await?;
+        let (store, report) = ChunkStore::open(&rt, device::open(&path, &rt)?, Options::default()).await?;
         for damage in &report.damage {
             eprintln!("shingle: damaged: {damage}");
         }
@@ -176,7 +170,7 @@ impl Format {
     fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
-            let id = ChunkStore::format(&rt, device(&self.device, &rt)?, &options).await?;
+            let id = ChunkStore::format(&rt, device::open(&self.device, &rt)?, &options).await?;
             println!("{}: store {id}", self.device.display());
             Ok(())
         })?
@@ -274,7 +268,7 @@ impl Store {
 
     fn check(self) -> Outcome {
         let checked = shingle_runtime::real::run(|rt| async move {
-            let device = device(&self.device, &rt)?;
+            let device = device::open(&self.device, &rt)?;
             let mut progress = Progress::new();
             let report = shingle_chunk_store::check(&rt, device, |done, all| {
                 progress.show(&format!("{done} of {all} chunks"));
@@ -300,7 +294,7 @@ impl Store {
 
     fn dump(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let dump = shingle_chunk_store::dump(&rt, device(&self.device, &rt)?).await?;
+            let dump = shingle_chunk_store::dump(&rt, device::open(&self.device, &rt)?).await?;
             let log: Vec<_> = dump
                 .log
                 .iter()

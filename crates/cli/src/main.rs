@@ -2,6 +2,8 @@
 
 mod bench;
 mod chunk;
+mod confirm;
+mod device;
 mod drive;
 mod failure;
 mod lab;

@@ -1,0 +1,72 @@
+//! `shingle drive`: making drives and looking after them. Verbs and abbreviations follow blkzone.
+
+mod create;
+mod manage;
+mod map;
+mod report;
+mod selection;
+
+use clap::Subcommand;
+use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState};
+
+use crate::failure::Outcome;
+
+/// Commands on a drive.
+#[derive(Subcommand)]
+pub(crate) enum Drive {
+    /// Make an emulated drive in a sparse file: `shingle drive create disk.shingle --size 20TB`
+    Create(create::Create),
+    /// List a drive's zones: `shingle drive report disk.shingle`
+    Report(report::Report),
+    /// Show all of a drive as coloured cells: `shingle drive map disk.shingle`
+    Map(map::Map),
+    /// Open zones explicitly: `shingle drive open disk.shingle 7`
+    ///
+    /// Nothing is lost, so nothing is asked.
+    Open(manage::Gentle),
+    /// Close open zones: `shingle drive close disk.shingle 7-12`
+    ///
+    /// Nothing is lost, so nothing is asked.
+    Close(manage::Gentle),
+    /// Make zones full: `shingle drive finish disk.shingle 7 9`
+    ///
+    /// They take no more until a reset. Asks on a terminal; elsewhere it needs --yes.
+    Finish(manage::Asking),
+    /// Empty zones, whose data is lost: `shingle drive reset disk.shingle 5 7-12`
+    ///
+    /// Says what will be lost and asks on a terminal; elsewhere it needs --yes.
+    Reset(manage::Asking),
+}
+
+impl Drive {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Create(create) => create.run(),
+            Self::Report(report) => shingle_runtime::real::run(|rt| report.run(rt))?,
+            Self::Map(map) => shingle_runtime::real::run(|rt| map.run(rt))?,
+            Self::Open(zones) => zones.run(ZoneOp::Open),
+            Self::Close(zones) => zones.run(ZoneOp::Close),
+            Self::Finish(zones) => zones.run(ZoneOp::Finish),
+            Self::Reset(zones) => zones.run(ZoneOp::Reset),
+        }
+    }
+}
+
+/// The condition's abbreviation, as blkzone prints it.
+fn abbreviation(state: ZoneState) -> &'static str {
+    match state {
+        ZoneState::NotWritePointer => "nw",
+        ZoneState::Empty => "em",
+        ZoneState::ImplicitOpen => "oi",
+        ZoneState::ExplicitOpen => "oe",
+        ZoneState::Closed => "cl",
+        ZoneState::Full => "fu",
+        ZoneState::ReadOnly => "ro",
+        ZoneState::Offline => "ol",
+    }
+}
+
+/// The zone's type, as blkzone prints it. A conventional zone stays one when it goes read-only or offline.
+fn zone_type(zone: &ZoneInfo, conventional_zones: u32) -> &'static str {
+    if zone.zone.0 < conventional_zones { "CONVENTIONAL" } else { "SEQ_WRITE_REQUIRED" }
+}
