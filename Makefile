@@ -24,6 +24,9 @@ bench: ## all benchmarks, one JSON object each
 fuzz: ## a minute of fuzzing for each parser of on-disk bytes (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz
 
+deb: ## a Debian package in target/deb
+	@packaging/deb/build
+
 lint: ## formatting and clippy, as CI has them
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -31,4 +34,4 @@ lint: ## formatting and clippy, as CI has them
 fmt: ## format the code
 	cargo fmt --all
 
-.PHONY: help serve test crash bench fuzz lint fmt
+.PHONY: help serve test crash bench fuzz deb lint fmt

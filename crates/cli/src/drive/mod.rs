@@ -1,6 +1,7 @@
 //! `shingle drive`: making drives and looking after them. Verbs and abbreviations follow blkzone.
 
 mod create;
+mod doctor;
 mod manage;
 mod map;
 mod report;
@@ -16,6 +17,8 @@ use crate::failure::Outcome;
 pub(crate) enum Drive {
     /// Make an emulated drive in a sparse file: `shingle drive create disk.shingle --size 20TB`
     Create(create::Create),
+    /// Say what of the machine and its drives to change, and why: `shingle drive doctor`
+    Doctor(doctor::Doctor),
     /// List a drive's zones: `shingle drive report disk.shingle`
     Report(report::Report),
     /// Show all of a drive as coloured cells: `shingle drive map disk.shingle`
@@ -42,6 +45,7 @@ impl Drive {
     pub(crate) fn run(self) -> Outcome {
         match self {
             Self::Create(create) => create.run(),
+            Self::Doctor(doctor) => doctor.run(),
             Self::Report(report) => shingle_runtime::real::run(|rt| report.run(rt))?,
             Self::Map(map) => shingle_runtime::real::run(|rt| map.run(rt))?,
             Self::Open(zones) => zones.run(ZoneOp::Open),
