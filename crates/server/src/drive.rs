@@ -10,10 +10,12 @@ use shingle_chunk_store::{ChunkClient, ChunkStore, Counters, FormatOptions, GcSt
 use shingle_record::SuperblockError;
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, ZonedDevice};
+use shingle_zoned_linux::System;
 use tokio::sync::oneshot;
 
 use crate::config::DriveConfig;
 use crate::error::{Error, ErrorKind, Result};
+use crate::inventory::{self, DriveName};
 use crate::thread;
 
 /// Requests that wait between the object store and a drive.
@@ -107,7 +109,12 @@ fn look(store: &ChunkStore) -> Sample {
 
 async fn open(runtime: &Runtime, config: DriveConfig, known: Option<StoreId>, ours: &[StoreId]) -> Result<ChunkStore> {
     let path = &config.path;
-    let device = device(runtime, &config, known)?;
+    let name = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
+    let node = inventory::locate(runtime, &System::host(), &name).await?;
+    if node != *path {
+        tracing::info!(drive = %name, node = %node.display(), "found");
+    }
+    let device = device(runtime, &DriveConfig { path: node, ..config.clone() }, known)?;
     let failed = |error: shingle_chunk_store::Error| {
         let kind = if error.message.contains("newer") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
         Error::new(kind, format!("{}: {error}", path.display()))

@@ -18,6 +18,7 @@ mod credentials;
 mod data_dir;
 mod drive;
 mod error;
+pub mod inventory;
 mod metrics;
 mod objects;
 mod offline;

@@ -13,6 +13,7 @@ mod file;
 mod geometry;
 mod machine;
 mod memory;
+mod peek;
 mod pieces;
 mod preset;
 mod view;
@@ -23,5 +24,6 @@ pub use file::{CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, 
 pub use geometry::{Geometry, GeometryError};
 pub use machine::{Applied, ImpossibleState, Machine, gathered_length};
 pub use memory::{Keep, MemoryDevice};
+pub use peek::PeekDevice;
 pub use preset::GeometrySpec;
 pub use view::{Share, ZoneRange, ZoneRangeError};

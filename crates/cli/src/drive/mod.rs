@@ -2,6 +2,8 @@
 
 mod create;
 mod doctor;
+mod identify;
+mod ls;
 mod manage;
 mod map;
 mod report;
@@ -11,10 +13,15 @@ use clap::Subcommand;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState};
 
 use crate::failure::Outcome;
+use crate::output;
 
 /// Commands on a drive.
 #[derive(Subcommand)]
 pub(crate) enum Drive {
+    /// List the zoned drives of this machine, their limits and what is on them: `shingle drive ls`
+    Ls(ls::Ls),
+    /// Find a drive by a name that stays, or name one: `shingle drive identify serial:ZL2XXXXX`
+    Identify(identify::Identify),
     /// Make an emulated drive in a sparse file: `shingle drive create disk.shingle --size 20TB`
     Create(create::Create),
     /// Say what of the machine and its drives to change, and why: `shingle drive doctor`
@@ -44,6 +51,8 @@ pub(crate) enum Drive {
 impl Drive {
     pub(crate) fn run(self) -> Outcome {
         match self {
+            Self::Ls(ls) => shingle_runtime::real::run(|rt| ls.run(rt))?,
+            Self::Identify(identify) => shingle_runtime::real::run(|rt| identify.run(rt))?,
             Self::Create(create) => create.run(),
             Self::Doctor(doctor) => doctor.run(),
             Self::Report(report) => shingle_runtime::real::run(|rt| report.run(rt))?,
@@ -73,4 +82,19 @@ fn abbreviation(state: ZoneState) -> &'static str {
 /// The zone's type, as blkzone prints it. A conventional zone stays one when it goes read-only or offline.
 fn zone_type(zone: &ZoneInfo, conventional_zones: u32) -> &'static str {
     if zone.zone.0 < conventional_zones { "CONVENTIONAL" } else { "SEQ_WRITE_REQUIRED" }
+}
+
+/// Rows of a table, the first of them its head, each column as wide as it needs.
+fn print_columns<const N: usize>(rows: &[[String; N]]) -> Outcome {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, text) in widths.iter_mut().zip(row) {
+            *width = text.chars().count().max(*width);
+        }
+    }
+    let line = |row: &[String; N]| {
+        let cells: Vec<_> = row.iter().zip(widths).map(|(text, width)| format!("{text:<width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    output::ignore_closed_pipe(output::print(&rows.iter().map(line).collect::<String>()))
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use shingle_base::{Blocks, ByteSize, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_zoned::{Geometry, ZoneInfo, ZoneState};
+use shingle_zoned::{Geometry, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::drive::{abbreviation, zone_type};
 use crate::failure::Outcome;
@@ -16,15 +16,18 @@ use crate::{device, output};
 /// Zones asked of the drive at a time.
 const BATCH: u32 = 4096;
 
-/// What it prints: zone number, start, size, capacity, bytes written, condition and type of each zone.
-///
-/// Starts are bytes from the start of the drive. `--csv` and `--json` give all figures in bytes; the table gives sizes
-/// in binary units (1 MiB is 1,048,576 bytes).
-///
-/// Conditions: nw not write pointer (a conventional zone), em empty, oi implicitly open, oe explicitly open, cl closed,
-/// fu full, ro read-only, ol offline. Types: CONVENTIONAL, SEQ_WRITE_REQUIRED.
+const LONG: &str = "\
+What it prints: zone number, start, size, capacity, bytes written, condition and type of each zone.
+
+Starts are bytes from the start of the drive. `--csv` and `--json` give all figures in bytes; the table gives sizes \
+in binary units (1 MiB is 1,048,576 bytes).
+
+Conditions: nw not write pointer (a conventional zone), em empty, oi implicitly open, oe explicitly open, cl closed, \
+fu full, ro read-only, ol offline. Types: CONVENTIONAL, SEQ_WRITE_REQUIRED.";
+
+/// Lists zones.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = LONG)]
 pub(crate) struct Report {
     /// The drive: a block device, or the file of an emulated one.
     path: PathBuf,
@@ -44,7 +47,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) async fn run(self, rt: Runtime) -> Outcome {
-        let device = device::open(&self.path, &rt)?;
+        let device = device::look(&self.path, &rt)?;
         let geometry = device.geometry();
         let end = self.first.saturating_add(self.count).min(geometry.zone_count);
         let mut zones = Vec::new();

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
+use shingle_runtime::Runtime;
 
 use crate::device::ZoneState;
 use crate::file::error::{FileDeviceError, FileDeviceErrorKind};
@@ -14,6 +15,7 @@ use crate::file::host::{self, Claimed};
 use crate::file::slots::Slots;
 use crate::geometry::Geometry;
 use crate::machine::Machine;
+use crate::peek::PeekDevice;
 
 /// How to make a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,19 +108,12 @@ pub(crate) fn open(path: &Path) -> Result<Opened, FileDeviceError> {
     let file = host::claim(file, path)?;
     let length = file.metadata().map_err(failed)?.len();
     let truncated = |needed| wrong(FileDeviceErrorKind::Truncated { length, needed });
-    let header = Header::parse(&read_header(&file).map_err(failed)?).map_err(|bad| match bad {
-        BadHeader::NotADrive => wrong(FileDeviceErrorKind::NotADrive),
-        BadHeader::NewerVersion(version) => wrong(FileDeviceErrorKind::NewerVersion(version)),
-        BadHeader::CutShort => truncated(BLOCK_SIZE as u64),
-        BadHeader::Corrupt => wrong(FileDeviceErrorKind::CorruptHeader),
-    })?;
+    let header = parse_header(&file, path, length)?;
     if length < header.data_at {
         return Err(truncated(header.data_at));
     }
-    let mut opened = read_table(file, header).map_err(|error| match error {
-        TableError::Io(error) => failed(error),
-        TableError::Corrupt(zone) => wrong(FileDeviceErrorKind::CorruptTable(zone)),
-    })?;
+    let (machine, slots) = read_table(&file, &header).map_err(|error| error.named(path))?;
+    let mut opened = Opened { file, header, machine, slots };
     let end = opened.slot_at(opened.slots.end());
     if length < end {
         return Err(truncated(end));
@@ -127,12 +122,50 @@ pub(crate) fn open(path: &Path) -> Result<Opened, FileDeviceError> {
     Ok(opened)
 }
 
+fn parse_header(file: &File, path: &Path, length: u64) -> Result<Header, FileDeviceError> {
+    let bytes = read_header(file).map_err(|error| FileDeviceError::from_io(error, path))?;
+    Header::parse(&bytes).map_err(|bad| {
+        let kind = match bad {
+            BadHeader::NotADrive => FileDeviceErrorKind::NotADrive,
+            BadHeader::NewerVersion(version) => FileDeviceErrorKind::NewerVersion(version),
+            BadHeader::CutShort => FileDeviceErrorKind::Truncated { length, needed: BLOCK_SIZE as u64 },
+            BadHeader::Corrupt => FileDeviceErrorKind::CorruptHeader,
+        };
+        FileDeviceError::new(kind, path)
+    })
+}
+
+/// A drive as it is now, with the place of each zone's bytes. It may be open elsewhere, and is left as it is.
+pub(crate) fn peek(path: &Path, runtime: &Runtime) -> Result<PeekDevice, FileDeviceError> {
+    let failed = |error| FileDeviceError::from_io(error, path);
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let header = parse_header(&file, path, length)?;
+    // An entry that its owner was just writing is read again.
+    let (machine, slots) = read_table(&file, &header)
+        .or_else(|_| read_table(&file, &header))
+        .or_else(|_| read_table(&file, &header))
+        .map_err(|error| error.named(path))?;
+    let slot_bytes = header.geometry.zone_size.bytes();
+    let place = |zone| slots.get(zone).map(|slot| header.data_at + u64::from(slot) * slot_bytes);
+    Ok(PeekDevice::new(runtime, file, machine, place))
+}
+
 enum TableError {
     Io(io::Error),
     Corrupt(ZoneId),
 }
 
-fn read_table(file: Claimed, header: Header) -> Result<Opened, TableError> {
+impl TableError {
+    fn named(self, path: &Path) -> FileDeviceError {
+        match self {
+            Self::Io(error) => FileDeviceError::from_io(error, path),
+            Self::Corrupt(zone) => FileDeviceError::new(FileDeviceErrorKind::CorruptTable(zone), path),
+        }
+    }
+}
+
+fn read_table(file: &File, header: &Header) -> Result<(Machine, Slots), TableError> {
     let count = header.geometry.zone_count;
     let mut machine = Machine::new(header.geometry.clone()).map_err(|_| TableError::Corrupt(ZoneId(0)))?;
     let mut slots = Slots::new(count);
@@ -148,7 +181,7 @@ fn read_table(file: Claimed, header: Header) -> Result<Opened, TableError> {
         machine.set(zone, entry.state, Blocks(u64::from(entry.written))).map_err(|_| corrupt())?;
     }
     machine.close_excess();
-    Ok(Opened { file, header, machine, slots })
+    Ok((machine, slots))
 }
 
 impl Opened {

@@ -44,6 +44,7 @@ use crate::file::slots::Slots;
 use crate::file::turn::Turn;
 use crate::geometry::Geometry;
 use crate::machine::{ImpossibleState, Machine, gathered_length};
+use crate::peek::PeekDevice;
 
 pub use create::CreateOptions;
 pub use error::{FileDeviceError, FileDeviceErrorKind};
@@ -117,6 +118,14 @@ impl FileDevice {
             gone: Cell::new(false),
         };
         Ok(Self { shared: Rc::new(shared) })
+    }
+
+    /// Looks at the drive at `path`, which another process may have open, and changes nothing.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADrive`, `NewerVersion`, `Truncated`, `CorruptHeader`, `CorruptTable` or `System`.
+    pub fn peek(path: &Path, runtime: &Runtime) -> Result<PeekDevice, FileDeviceError> {
+        create::peek(path, runtime)
     }
 
     /// Puts `zone` into `state`, as a failing drive does (read-only, offline).

@@ -20,15 +20,18 @@ use crate::drive::doctor::finding::{Finding, Level};
 use crate::failure::{Failure, Outcome, status};
 use crate::output;
 
-/// What it looks at: the kernel's version and configuration, io_uring, memory locks; and of each drive its scheduler,
-/// write cache, queue, permissions, and whether something else uses it.
-///
-/// Each finding is `ok`, `advice` (works, could be better) or `problem` (does not work, or not safely), with the command
-/// that changes it and why. Nothing is changed.
-///
-/// Exit status: 0 nothing to change, 1 advice only, 4 a problem, 8 could not run.
+const LONG: &str = "\
+What it looks at: the kernel's version and configuration, io_uring, memory locks; and of each drive its scheduler, \
+write cache, queue, permissions, and whether something else uses it.
+
+Each finding is `ok`, `advice` (works, could be better) or `problem` (does not work, or not safely), with the command \
+that changes it and why. Nothing is changed.
+
+Exit status: 0 nothing to change, 1 advice only, 4 a problem, 8 could not run.";
+
+/// Looks at machine and drives.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = LONG)]
 pub(crate) struct Doctor {
     /// Drives: block devices, or files of emulated ones. Every zoned drive of the machine where none is named.
     drives: Vec<PathBuf>,

@@ -6,23 +6,28 @@ mod terminal;
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use clap::Args;
 use shingle_base::ZoneId;
 use shingle_runtime::Runtime;
+use shingle_zoned::ZonedDevice;
 
 use crate::drive::map::cells::{Role, View, Zone};
 use crate::failure::{Failure, Outcome};
 use crate::{device, output};
 
-/// What it shows: a cell for each zone, or for some zones beside each other where the drive has too many.
-///
-/// A cell's colour (or digit) is the share of its written bytes that live, where the drive holds a chunk store that is
-/// not running; the share of its capacity that is written, where it holds none. Nothing is written to the drive.
-///
-/// Without colours (into a pipe or a file, or with NO_COLOR set) cells are characters; the legend explains them.
+const LONG: &str = "\
+What it shows: a cell for each zone, or for some zones beside each other where the drive has too many.
+
+A cell's colour (or digit) is the share of its written bytes that live, where the drive holds a chunk store that is \
+not running; the share of its capacity that is written, where it holds none. Nothing is written to the drive.
+
+Without colours (into a pipe or a file, or with NO_COLOR set) cells are characters; the legend explains them.";
+
+/// Draws a map.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = LONG)]
 pub(crate) struct Map {
     /// The drive: a block device, or the file of an emulated one.
     path: PathBuf,
@@ -51,13 +56,19 @@ impl Map {
     }
 
     async fn look(&self, rt: &Runtime) -> Outcome<View> {
-        let device = device::open(&self.path, rt)?;
+        let peek = device::look(&self.path, rt)?;
+        let alone = peek.hold();
+        let device: Rc<dyn ZonedDevice> = Rc::new(peek);
         let geometry = device.geometry().clone();
         let reported = device.report(ZoneId(0), geometry.zone_count).await?;
         let mut zones: Vec<Zone> = reported.iter().map(|info| Zone::new(info, &geometry)).collect();
         let mut notes = Vec::new();
         let mut store = None;
-        if let Ok(id) = shingle_chunk_store::store_id(device.clone()).await {
+        let found = shingle_chunk_store::store_id(device.clone()).await.ok();
+        if found.is_some() && !alone {
+            notes.push("what lives is not known: the chunk store is in use".to_owned());
+        }
+        if let Some(id) = found.filter(|_| alone) {
             match shingle_chunk_store::zones(rt, device).await {
                 Ok(dump) => {
                     store = Some(id);
