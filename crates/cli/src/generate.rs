@@ -1,7 +1,6 @@
 //! `shingle generate`: man pages and completions out of the command's own description, for those who make packages.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, ValueEnum};
@@ -48,6 +47,7 @@ impl Generate {
         let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", self.directory.display()));
         match self.what {
             What::Man => {
+                command = command.disable_help_subcommand(true);
                 command.build();
                 man_pages(&command, true, &self.directory).map_err(failed)
             }
@@ -65,12 +65,15 @@ fn man_pages(command: &Command, top: bool, directory: &Path) -> std::io::Result<
     // `shingle-drive-report`, once the command is built.
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let mut page = Vec::new();
-    Man::new(command.clone()).render(&mut page)?;
+    let source = concat!("shingle ", env!("CARGO_PKG_VERSION"));
+    Man::new(command.clone()).source(source).manual("Shingle").render(&mut page)?;
+    // What stands behind the options in `--help` has no better name there.
+    let mut page = String::from_utf8_lossy(&page).replace(".SH EXTRA\n", ".SH NOTES\n");
     if top {
-        page.write_all(FILES.as_bytes())?;
+        page += FILES;
     }
     fs::write(directory.join(format!("{name}.1")), page)?;
-    let shown = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help");
+    let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
     for below in shown {
         man_pages(below, false, directory)?;
     }
