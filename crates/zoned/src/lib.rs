@@ -11,6 +11,7 @@ mod device;
 mod error;
 mod file;
 mod geometry;
+pub mod lanes;
 mod machine;
 mod memory;
 mod peek;

@@ -20,7 +20,6 @@ mod create;
 mod error;
 mod format;
 mod host;
-mod lanes;
 mod slots;
 mod turn;
 
@@ -39,10 +38,10 @@ use crate::device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
 use crate::file::format::{ENTRY_SIZE, Entry, TABLE_AT};
 use crate::file::host::Claimed;
-use crate::file::lanes::{Kind, Lanes, Settled};
 use crate::file::slots::Slots;
 use crate::file::turn::Turn;
 use crate::geometry::Geometry;
+use crate::lanes::{Kind, Lanes, Settled};
 use crate::machine::{ImpossibleState, Machine, gathered_length};
 use crate::peek::PeekDevice;
 

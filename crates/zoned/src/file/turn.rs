@@ -11,8 +11,8 @@ use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
 
 use crate::device::ZoneState;
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
-use crate::file::lanes::{Kind, Place, Settled};
 use crate::file::{Shared, host};
+use crate::lanes::{Kind, Place, Settled};
 
 /// The fewest slots that the file of a drive in use is long.
 const LENGTH_MIN: u32 = 16;
