@@ -133,7 +133,7 @@ pub(crate) struct Gc {
 /// Runs `work` with the store of a drive open, and closes it.
 fn with_store<T, F: Future<Output = Outcome<T>>>(path: PathBuf, work: impl FnOnce(ChunkStore) -> F) -> Outcome<T> {
     shingle_runtime::real::run(|rt| async move {
-        let (store, report) = ChunkStore::open(&rt, device::open(&path, &rt)?, Options::default()).await?;
+        let (store, report) = ChunkStore::open(&rt, device::open(&path, &rt).await?, Options::default()).await?;
         for damage in &report.damage {
             eprintln!("shingle: damaged: {damage}");
         }
@@ -170,7 +170,7 @@ impl Format {
     fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
-            let id = ChunkStore::format(&rt, device::open(&self.device, &rt)?, &options).await?;
+            let id = ChunkStore::format(&rt, device::open(&self.device, &rt).await?, &options).await?;
             println!("{}: store {id}", self.device.display());
             Ok(())
         })?
@@ -268,7 +268,7 @@ impl Store {
 
     fn check(self) -> Outcome {
         let checked = shingle_runtime::real::run(|rt| async move {
-            let device = device::open(&self.device, &rt)?;
+            let device = device::open(&self.device, &rt).await?;
             let mut progress = Progress::new();
             let report = shingle_chunk_store::check(&rt, device, |done, all| {
                 progress.show(&format!("{done} of {all} chunks"));
@@ -294,7 +294,7 @@ impl Store {
 
     fn dump(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let dump = shingle_chunk_store::dump(&rt, device::open(&self.device, &rt)?).await?;
+            let dump = shingle_chunk_store::dump(&rt, device::open(&self.device, &rt).await?).await?;
             let log: Vec<_> = dump
                 .log
                 .iter()

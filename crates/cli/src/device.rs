@@ -1,19 +1,25 @@
-//! Drives as commands name them.
+//! Drives as commands name them: by node or file, or by a name that stays.
 
 use std::path::Path;
 use std::rc::Rc;
 
 use shingle_runtime::Runtime;
-use shingle_zoned::{FileDevice, PeekDevice, ZonedDevice};
+use shingle_server::inventory::{self, DriveName};
+use shingle_zoned::{PeekDevice, ZonedDevice};
+use shingle_zoned_linux::System;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
-/// Opens the drive at `path`.
-pub(crate) fn open(path: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
-    Ok(Rc::new(FileDevice::open(path, rt)?))
+/// Opens the drive called `name`.
+pub(crate) async fn open(name: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
+    let name = DriveName::of_path(name).map_err(Failure::new)?;
+    let path = inventory::locate(rt, &System::host(), &name).await?;
+    Ok(shingle_server::open_drive(&path, rt)?)
 }
 
-/// Looks at the drive at `path`, which others may have open, and changes nothing.
-pub(crate) fn look(path: &Path, rt: &Runtime) -> Outcome<PeekDevice> {
-    Ok(FileDevice::peek(path, rt)?)
+/// Looks at the drive called `name`, which others may have open, and changes nothing.
+pub(crate) async fn look(name: &Path, rt: &Runtime) -> Outcome<PeekDevice> {
+    let name = DriveName::of_path(name).map_err(Failure::new)?;
+    let path = inventory::locate(rt, &System::host(), &name).await?;
+    Ok(shingle_server::look_at_drive(&path, rt)?)
 }

@@ -18,6 +18,7 @@ mod gate;
 #[allow(unsafe_code)]
 mod ioctl;
 mod node;
+mod peek;
 #[allow(unsafe_code)]
 mod ring;
 mod signature;
@@ -27,6 +28,7 @@ pub use device::{KernelDevice, OpenOptions};
 pub use discover::System;
 pub use drive::{Drive, WriteCache, ZonedModel};
 pub use error::{OpenError, OpenErrorKind};
+pub use peek::{Peek, foreign_on_ordinary};
 
 /// All drives of this machine: [`System::discover`].
 ///

@@ -23,8 +23,8 @@ const MIB: u64 = 1 << 20;
 const WRITERS: u64 = 4;
 /// What each of them writes in a round, in whole zones.
 const WRITER_BYTES: u64 = 64 * MIB;
-/// Writes between two flushes.
-const FLUSH_EVERY: u64 = 64;
+/// Writes between two flushes. As with fio, none follows the last.
+const FLUSH_EVERY: u64 = 16;
 /// Reads outstanding.
 const READERS: u64 = 32;
 /// Reads in a round.
@@ -116,7 +116,7 @@ fn bed_of_files(folder: &Path) -> Outcome<Bed> {
 /// Zones behind each other that are empty, so that nothing is lost that anybody wanted.
 fn bed_of_node(node: &Path) -> Outcome<Bed> {
     shingle_runtime::real::run(|rt| async move {
-        let device = device::open(node, &rt)?;
+        let device = device::open(node, &rt).await?;
         let geometry: Geometry = device.geometry().clone();
         let capacity_bytes = geometry.zone_capacity.bytes() / MIB * MIB;
         if capacity_bytes == 0 {
@@ -154,6 +154,9 @@ fn measure(bed: &Bed) -> Outcome<Vec<Figure>> {
         progress.show(&format!("round {} of {ROUNDS}", round + 1));
         reset(bed)?;
         fio_writes.push(bed.fio_write().run()?);
+        if !bed.zoned {
+            forget(&bed.fios)?;
+        }
         fio_reads.push(bed.fio_read().run()? / BLOCK_SIZE as f64);
         reset(bed)?;
         let (write, read) = shingle_runtime::real::run(|rt| ours(rt, bed))??;
@@ -210,7 +213,7 @@ fn reset(bed: &Bed) -> Outcome {
         let _ = std::fs::remove_file(&bed.fios);
     }
     shingle_runtime::real::run(|rt| async move {
-        let device = device::open(&bed.ours, &rt)?;
+        let device = device::open(&bed.ours, &rt).await?;
         for zone in bed.zones() {
             device.manage(zone, ZoneOp::Reset).await?;
         }
@@ -221,7 +224,7 @@ fn reset(bed: &Bed) -> Outcome {
 
 /// Bytes written a second and reads a second, through the device.
 async fn ours(rt: Runtime, bed: &Bed) -> Outcome<(f64, f64)> {
-    let device = device::open(&bed.ours, &rt)?;
+    let device = device::open(&bed.ours, &rt).await?;
     let began = limit::now();
     let zones: Vec<ZoneId> = bed.zones().collect();
     let writers: Vec<_> = zones
@@ -257,11 +260,11 @@ async fn write(device: Rc<dyn ZonedDevice>, zones: Vec<ZoneId>, capacity: u64) -
         let start = device.geometry().start_of(zone);
         for piece in 0..capacity / MIB {
             let at = start + Blocks(piece * MIB / BLOCK_SIZE as u64);
-            device.write(at, vec![data.clone()]).await?;
-            written += 1;
-            if written % FLUSH_EVERY == 0 {
+            if written > 0 && written % FLUSH_EVERY == 0 {
                 device.flush().await?;
             }
+            device.write(at, vec![data.clone()]).await?;
+            written += 1;
         }
     }
     Ok(())
@@ -281,9 +284,10 @@ async fn read(device: Rc<dyn ZonedDevice>, next: Rc<Cell<u64>>, first: u32, zone
     Ok(())
 }
 
-/// Lets the page cache forget a file, as fio does before it reads.
+/// Lets the page cache forget a file, so that reads are reads.
 fn forget(path: &Path) -> Outcome {
     let file = File::open(path)?;
+    file.sync_all()?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(std::io::Error::from)?;
     Ok(())
 }

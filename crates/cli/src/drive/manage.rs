@@ -50,7 +50,7 @@ impl Asking {
 }
 
 async fn manage(rt: Runtime, which: Gentle, op: ZoneOp, yes: bool) -> Outcome {
-    let device = device::open(&which.path, &rt)?;
+    let device = device::open(&which.path, &rt).await?;
     let zones = choose(&device, &which.zones, op).await?;
     if matches!(op, ZoneOp::Reset | ZoneOp::Finish) {
         let mut what = match op {

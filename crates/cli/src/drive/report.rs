@@ -47,7 +47,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) async fn run(self, rt: Runtime) -> Outcome {
-        let device = device::look(&self.path, &rt)?;
+        let device = device::look(&self.path, &rt).await?;
         let geometry = device.geometry();
         let end = self.first.saturating_add(self.count).min(geometry.zone_count);
         let mut zones = Vec::new();

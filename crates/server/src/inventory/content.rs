@@ -7,7 +7,7 @@ use shingle_base::{StoreId, ZoneId};
 use shingle_record::SuperblockError;
 use shingle_runtime::{Runtime, UnixTime};
 use shingle_zoned::{FileDevice, Geometry, ZonedDevice};
-use shingle_zoned_linux::{Drive, ZonedModel};
+use shingle_zoned_linux::{Drive, KernelDevice, Peek, ZonedModel};
 
 /// What is on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,17 @@ pub(crate) async fn of_block_device(runtime: &Runtime, drive: &Drive) -> (Option
     if drive.zoned == ZonedModel::None {
         return of_ordinary(runtime, drive).await;
     }
-    (None, false, Content::Unknown("zones cannot be read yet".to_owned()))
+    match KernelDevice::peek(&drive.node, runtime) {
+        Ok(Peek { device, foreign, .. }) => {
+            let device: Rc<dyn ZonedDevice> = Rc::new(device);
+            let content = match (of_zones(&device).await, foreign) {
+                (Content::Nothing, Some(what)) => Content::Foreign(what.to_owned()),
+                (content, _) => content,
+            };
+            (Some(device.geometry().clone()), false, content)
+        }
+        Err(error) => (None, false, Content::Unknown(error.to_string())),
+    }
 }
 
 async fn of_ordinary(runtime: &Runtime, drive: &Drive) -> (Option<Geometry>, bool, Content) {
@@ -104,7 +114,11 @@ async fn of_ordinary(runtime: &Runtime, drive: &Drive) -> (Option<Geometry>, boo
     let content = match (drive.mounts.first(), drive.partitions.is_empty()) {
         (Some(_), _) => Content::Foreign("a file system or swap space".to_owned()),
         (None, false) => Content::Foreign(format!("partitions {}", drive.partitions.join(", "))),
-        (None, true) => Content::Nothing,
+        (None, true) => match shingle_zoned_linux::foreign_on_ordinary(drive) {
+            Ok(Some(what)) => Content::Foreign(what.to_owned()),
+            Ok(None) => Content::Nothing,
+            Err(error) => Content::Unknown(error.to_string()),
+        },
     };
     (None, false, content)
 }

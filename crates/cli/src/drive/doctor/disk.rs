@@ -119,7 +119,8 @@ fn scheduler(subject: &str, drive: &Drive, facts: &Facts) -> Finding {
         subject,
         check,
         format!("I/O scheduler {used}"),
-        "before Linux 6.10 only mq-deadline keeps writes to a zone in order; with others they fail under load",
+        "before Linux 6.10 only mq-deadline keeps writes to a zone in order: without it Shingle has to send long writes in \
+         small pieces, one by one, and writes of other programs fail",
     )
     .change(format!("{set}\n(the package's udev rule does that at every start)"))
 }

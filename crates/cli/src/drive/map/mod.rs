@@ -56,7 +56,7 @@ impl Map {
     }
 
     async fn look(&self, rt: &Runtime) -> Outcome<View> {
-        let peek = device::look(&self.path, rt)?;
+        let peek = device::look(&self.path, rt).await?;
         let alone = peek.hold();
         let device: Rc<dyn ZonedDevice> = Rc::new(peek);
         let geometry = device.geometry().clone();
