@@ -46,19 +46,19 @@ pub(crate) enum Chunk {
 
 #[derive(Args)]
 pub(crate) struct Format {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// The number of metazones, if not the usual share.
     #[arg(long)]
     metazones: Option<u32>,
-    /// Format even if the drive holds a store; its data is lost.
+    /// Format even if the drive holds a store, or a file system that is not mounted; its data is lost.
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Store {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -67,7 +67,7 @@ pub(crate) struct Store {
 
 #[derive(Args)]
 pub(crate) struct One {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// The chunk: up to 48 hexadecimal digits.
     chunk: ChunkId,
@@ -109,7 +109,7 @@ pub(crate) struct ReadChunk {
 
 #[derive(Args)]
 pub(crate) struct Stat {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// The chunk; the store where absent.
     chunk: Option<ChunkId>,
@@ -120,7 +120,7 @@ pub(crate) struct Stat {
 
 #[derive(Args)]
 pub(crate) struct Gc {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// How many zones to empty at most.
     #[arg(long, default_value_t = u64::MAX)]
@@ -170,7 +170,7 @@ impl Format {
     fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
-            let id = ChunkStore::format(&rt, device::open(&self.device, &rt).await?, &options).await?;
+            let id = ChunkStore::format(&rt, device::open_with(&self.device, &rt, self.force).await?, &options).await?;
             println!("{}: store {id}", self.device.display());
             Ok(())
         })?

@@ -12,9 +12,14 @@ use crate::failure::{Failure, Outcome};
 
 /// Opens the drive called `name`.
 pub(crate) async fn open(name: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
+    open_with(name, rt, false).await
+}
+
+/// Opens the drive called `name`, with `force` although it holds somebody else's data.
+pub(crate) async fn open_with(name: &Path, rt: &Runtime, force: bool) -> Outcome<Rc<dyn ZonedDevice>> {
     let name = DriveName::of_path(name).map_err(Failure::new)?;
     let path = inventory::locate(rt, &System::host(), &name).await?;
-    Ok(shingle_server::open_drive(&path, rt)?)
+    Ok(shingle_server::open_drive(&path, rt, force)?)
 }
 
 /// Looks at the drive called `name`, which others may have open, and changes nothing.

@@ -15,13 +15,14 @@ fn is_node(path: &Path) -> bool {
     std::fs::metadata(path).map_or(path.starts_with("/dev"), |metadata| metadata.file_type().is_block_device())
 }
 
-/// Opens the drive at `path`: a zoned block device, or the file of an emulated one. Nobody else has it then.
+/// Opens the drive at `path`: a zoned block device, or the file of an emulated one. Nobody else has it then. With `force`
+/// it is opened although it holds a partition table or somebody else's data; one that is mounted is refused all the same.
 ///
 /// # Errors
 /// `Drive`, `InUse`, `NewerVersion`.
-pub fn open_drive(path: &Path, runtime: &Runtime) -> Result<Rc<dyn ZonedDevice>> {
+pub fn open_drive(path: &Path, runtime: &Runtime, force: bool) -> Result<Rc<dyn ZonedDevice>> {
     if is_node(path) {
-        return Ok(Rc::new(KernelDevice::open(path, runtime, OpenOptions::default()).map_err(of_node)?));
+        return Ok(Rc::new(KernelDevice::open(path, runtime, OpenOptions { force }).map_err(of_node)?));
     }
     Ok(Rc::new(FileDevice::open(path, runtime).map_err(of_file)?))
 }

@@ -172,5 +172,5 @@ fn open_device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) 
         FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(device::of_file)?;
         tracing::info!(drive = %path.display(), zones = shape.zones, "made an emulated drive");
     }
-    device::open_drive(path, runtime)
+    device::open_drive(path, runtime, false)
 }

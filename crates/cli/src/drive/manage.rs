@@ -21,10 +21,13 @@ use crate::output::Progress;
 /// A command that loses nothing.
 #[derive(Args)]
 pub(crate) struct Gentle {
-    /// The drive: a block device, or the file of an emulated one.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     path: PathBuf,
     #[command(flatten)]
     zones: Selection,
+    /// Do it although the drive holds a partition table or a file system that is not mounted.
+    #[arg(long)]
+    force: bool,
 }
 
 /// A command that loses something.
@@ -50,7 +53,7 @@ impl Asking {
 }
 
 async fn manage(rt: Runtime, which: Gentle, op: ZoneOp, yes: bool) -> Outcome {
-    let device = device::open(&which.path, &rt).await?;
+    let device = device::open_with(&which.path, &rt, which.force).await?;
     let zones = choose(&device, &which.zones, op).await?;
     if matches!(op, ZoneOp::Reset | ZoneOp::Finish) {
         let mut what = match op {

@@ -54,7 +54,7 @@ impl Drive {
             Self::Ls(ls) => shingle_runtime::real::run(|rt| ls.run(rt))?,
             Self::Identify(identify) => shingle_runtime::real::run(|rt| identify.run(rt))?,
             Self::Create(create) => create.run(),
-            Self::Doctor(doctor) => doctor.run(),
+            Self::Doctor(doctor) => shingle_runtime::real::run(|rt| doctor.run(rt))?,
             Self::Report(report) => shingle_runtime::real::run(|rt| report.run(rt))?,
             Self::Map(map) => shingle_runtime::real::run(|rt| map.run(rt))?,
             Self::Open(zones) => zones.run(ZoneOp::Open),

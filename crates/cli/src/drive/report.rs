@@ -29,7 +29,7 @@ fu full, ro read-only, ol offline. Types: CONVENTIONAL, SEQ_WRITE_REQUIRED.";
 #[derive(Args)]
 #[command(after_long_help = LONG)]
 pub(crate) struct Report {
-    /// The drive: a block device, or the file of an emulated one.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     path: PathBuf,
     /// The first zone to list.
     #[arg(long, default_value_t = 0)]

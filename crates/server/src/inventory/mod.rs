@@ -66,7 +66,7 @@ pub async fn block_devices(runtime: &Runtime, system: &System, all: bool) -> Res
     let drives = system.discover().map_err(|error| Error::system(system.sys.join("block").display(), error))?;
     let mut found = Vec::new();
     for drive in drives.into_iter().filter(|drive| all || drive.zoned != ZonedModel::None) {
-        found.push(block_device(runtime, drive).await);
+        found.push(of_drive(runtime, drive).await);
     }
     Ok(found)
 }
@@ -84,10 +84,11 @@ pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found
         return Ok(emulated(path, None, Rc::new(device)).await);
     }
     let drive = system.describe(path).map_err(|error| failed(&error))?;
-    Ok(block_device(runtime, drive).await)
+    Ok(of_drive(runtime, drive).await)
 }
 
-async fn block_device(runtime: &Runtime, drive: Drive) -> Found {
+/// What is on a block device.
+pub async fn of_drive(runtime: &Runtime, drive: Drive) -> Found {
     let path = drive.node.clone();
     let (geometry, emulates, content) = content::of_block_device(runtime, &drive).await;
     Found { path, drive: Some(drive), geometry, emulated: emulates, content }
@@ -111,7 +112,7 @@ pub async fn locate(runtime: &Runtime, system: &System, name: &DriveName) -> Res
     let mut nodes = Vec::new();
     for drive in drives {
         let called = match name {
-            DriveName::Store(_) => block_device(runtime, drive.clone()).await.is_called(name),
+            DriveName::Store(_) => of_drive(runtime, drive.clone()).await.is_called(name),
             _ => name.is_of(&drive),
         };
         if called {

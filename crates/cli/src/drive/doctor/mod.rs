@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use shingle_runtime::Runtime;
+use shingle_server::inventory::{self, Content, DriveName};
 use shingle_zoned_linux::{Drive, System, ZonedModel};
 
 use crate::drive::doctor::facts::{Facts, Who};
@@ -47,8 +49,8 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    pub(crate) fn run(self) -> Outcome {
-        let findings = self.look().map_err(|failure| failure.with_status(status::NOT_RUN))?;
+    pub(crate) async fn run(self, rt: Runtime) -> Outcome {
+        let findings = self.look(&rt).await.map_err(|failure| failure.with_status(status::NOT_RUN))?;
         let count = |level| findings.iter().filter(|finding| finding.level == level).count();
         let (problems, advice) = (count(Level::Problem), count(Level::Advice));
         if self.json {
@@ -67,7 +69,7 @@ impl Doctor {
         }
     }
 
-    fn look(&self) -> Outcome<Vec<Finding>> {
+    async fn look(&self, rt: &Runtime) -> Outcome<Vec<Finding>> {
         let system = System::under(&self.root);
         let facts = Facts::read(&self.root);
         let who = Who::me();
@@ -78,21 +80,50 @@ impl Doctor {
             if zoned.is_empty() {
                 findings.push(Finding::ok("machine", "drives", "no zoned drive is attached"));
             }
-            zoned.into_iter().for_each(|drive| findings.extend(disk::look(drive, &system, &facts, &who)));
+            for drive in zoned {
+                findings.extend(disk::look(drive, &system, &facts, &who));
+                findings.extend(content(rt, drive).await);
+            }
             return Ok(findings);
         }
-        let found: Vec<_> = self.drives.iter().map(|path| (path, find(&system, &drives, path))).collect();
-        if found.iter().all(|(_, drive)| drive.is_none()) {
+        let mut found = Vec::new();
+        for path in &self.drives {
+            let name = DriveName::of_path(path).map_err(Failure::new)?;
+            let path = inventory::locate(rt, &system, &name).await?;
+            found.push((find(&system, &drives, &path), path));
+        }
+        if found.iter().all(|(drive, _)| drive.is_none()) {
             // Files need nothing of the kernel.
             findings.clear();
         }
-        for (path, drive) in found {
+        for (drive, path) in found {
             match drive {
-                Some(drive) => findings.extend(disk::look(&drive, &system, &facts, &who)),
-                None => findings.extend(file::look(path).map_err(Failure::new)?),
+                Some(drive) => {
+                    findings.extend(disk::look(&drive, &system, &facts, &who));
+                    findings.extend(content(rt, &drive).await);
+                }
+                None => findings.extend(file::look(&path).map_err(Failure::new)?),
             }
         }
         Ok(findings)
+    }
+}
+
+/// Whether somebody else's data is on a drive that could be used otherwise.
+async fn content(rt: &Runtime, drive: &Drive) -> Option<Finding> {
+    let subject = drive.node.display().to_string();
+    match inventory::of_drive(rt, drive.clone()).await.content {
+        Content::Foreign(what) if !drive.in_use() => {
+            let why = "engines refuse a drive that holds somebody else's data";
+            let change = if drive.zoned == ZonedModel::None {
+                format!("if that is not needed (all of it will be lost): wipefs --all {subject}")
+            } else {
+                format!("if that is not needed (all of it will be lost): shingle drive reset --all --force {subject}")
+            };
+            Some(Finding::problem(&subject, "content", format!("it holds {what}"), why).change(change))
+        }
+        Content::Unknown(_) | Content::Foreign(_) => None,
+        content => Some(Finding::ok(&subject, "content", format!("it holds {content}"))),
     }
 }
 

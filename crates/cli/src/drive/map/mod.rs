@@ -29,7 +29,7 @@ Without colours (into a pipe or a file, or with NO_COLOR set) cells are characte
 #[derive(Args)]
 #[command(after_long_help = LONG)]
 pub(crate) struct Map {
-    /// The drive: a block device, or the file of an emulated one.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     path: PathBuf,
     /// Make a picture in this file instead: SVG, on its own.
     #[arg(long, value_name = "FILE")]
