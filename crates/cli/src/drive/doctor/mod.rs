@@ -118,7 +118,10 @@ async fn content(rt: &Runtime, drive: &Drive) -> Option<Finding> {
             let change = if drive.zoned == ZonedModel::None {
                 format!("if that is not needed (all of it will be lost): wipefs --all {subject}")
             } else {
-                format!("if that is not needed (all of it will be lost): shingle drive reset --all --force {subject}")
+                format!(
+                    "if that is not needed (all of it will be lost): shingle drive reset --all --force {subject}\nand, where \
+                     its mark is in a conventional zone: wipefs --all {subject}"
+                )
             };
             Some(Finding::problem(&subject, "content", format!("it holds {what}"), why).change(change))
         }
