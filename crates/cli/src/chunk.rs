@@ -11,7 +11,8 @@ use serde_json::json;
 use shingle_base::{ByteSize, ChunkId};
 use shingle_chunk_store::{ChunkStat, ChunkStore, FormatOptions, Options, Stream};
 use shingle_runtime::Runtime;
-use shingle_zoned::{FileDevice, ZonedDevice};
+use shingle_zoned::ZonedDevice;
+use shingle_zoned_linux::{OpenOptions, open_drive};
 
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
@@ -48,19 +49,19 @@ pub(crate) enum Chunk {
 
 #[derive(Args)]
 pub(crate) struct Format {
-    /// The drive's file.
+    /// The drive: its node, or its file.
     device: PathBuf,
     /// The number of metazones, if not the usual share.
     #[arg(long)]
     metazones: Option<u32>,
-    /// Format even if the drive holds a store; its data is lost.
+    /// Format even if the drive holds a store, a file system or the like; its data is lost.
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Store {
-    /// The drive's file.
+    /// The drive: its node, or its file.
     device: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -69,7 +70,7 @@ pub(crate) struct Store {
 
 #[derive(Args)]
 pub(crate) struct One {
-    /// The drive's file.
+    /// The drive: its node, or its file.
     device: PathBuf,
     /// The chunk: up to 48 hexadecimal digits.
     chunk: ChunkId,
@@ -111,7 +112,7 @@ pub(crate) struct ReadChunk {
 
 #[derive(Args)]
 pub(crate) struct Stat {
-    /// The drive's file.
+    /// The drive: its node, or its file.
     device: PathBuf,
     /// The chunk; the store where absent.
     chunk: Option<ChunkId>,
@@ -122,7 +123,7 @@ pub(crate) struct Stat {
 
 #[derive(Args)]
 pub(crate) struct Gc {
-    /// The drive's file.
+    /// The drive: its node, or its file.
     device: PathBuf,
     /// How many zones to empty at most.
     #[arg(long, default_value_t = u64::MAX)]
@@ -133,7 +134,7 @@ pub(crate) struct Gc {
 }
 
 fn device(path: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
-    Ok(Rc::new(FileDevice::open(path, rt)?))
+    Ok(open_drive(path, rt, OpenOptions::default())?)
 }
 
 /// Runs `work` with the store of a drive open, and closes it.
@@ -176,7 +177,8 @@ impl Format {
     fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
-            let id = ChunkStore::format(&rt, device(&self.device, &rt)?, &options).await?;
+            let device = open_drive(&self.device, &rt, OpenOptions { force: self.force })?;
+            let id = ChunkStore::format(&rt, device, &options).await?;
             println!("{}: store {id}", self.device.display());
             Ok(())
         })?

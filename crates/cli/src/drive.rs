@@ -1,4 +1,4 @@
-//! `shingle drive`: emulated drives in files. Verbs follow blkzone.
+//! `shingle drive`: real drives, and emulated ones in files. Verbs follow blkzone.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use shingle_base::{Blocks, ByteSize, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_zoned::{CreateOptions, FileDevice, GeometrySpec, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned::{GeometrySpec, ZoneInfo, ZoneOp, ZoneState};
+use shingle_zoned_linux::{CreateDrive, KernelDevice, OpenOptions, ZonedModel, create_drive, is_node, open_drive};
 
 use crate::failure::{Failure, Outcome};
 
@@ -37,11 +38,12 @@ enum Kind {
 
 #[derive(Args)]
 pub(crate) struct Create {
-    /// The file to make.
+    /// The file to make, or the node of an ordinary block device to use.
     path: PathBuf,
-    /// The drive's size: a number and a unit, such as 64GiB or 20TB. The file is sparse and takes what is written.
+    /// The drive's size: a number and a unit, such as 64GiB or 20TB. A file is sparse and takes what is written; on a
+    /// block device all of it is used if this is left out.
     #[arg(long)]
-    size: ByteSize,
+    size: Option<ByteSize>,
     /// What kind of drive.
     #[arg(long, value_enum, default_value = "hm-smr")]
     kind: Kind,
@@ -60,14 +62,17 @@ pub(crate) struct Create {
     /// How many zones may be open or closed at once.
     #[arg(long)]
     max_active: Option<u32>,
-    /// Replace a drive that is there; its data is lost.
+    /// Replace an emulated drive that is there; its data is lost.
     #[arg(long)]
     overwrite: bool,
+    /// Use a block device although it is partitioned or holds a file system or the like, which is lost.
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Report {
-    /// The drive's file.
+    /// The drive: its node, or its file.
     path: PathBuf,
     /// The first zone to list.
     #[arg(long, default_value_t = 0)]
@@ -82,7 +87,7 @@ pub(crate) struct Report {
 
 #[derive(Args)]
 pub(crate) struct OneZone {
-    /// The drive's file.
+    /// The drive: its node, or its file.
     path: PathBuf,
     /// The zone's number.
     zone: u32,
@@ -115,24 +120,32 @@ impl Drive {
 }
 
 impl Create {
-    fn run(self) -> Outcome {
+    fn spec(&self, size: ByteSize) -> GeometrySpec {
         let mut spec = match self.kind {
-            Kind::HmSmr => GeometrySpec::hm_smr(self.size),
-            Kind::Zns => GeometrySpec::zns(self.size),
+            Kind::HmSmr => GeometrySpec::hm_smr(size),
+            Kind::Zns => GeometrySpec::zns(size),
         };
         if let Some(zone_size) = self.zone_size {
             (spec.zone_size, spec.zone_capacity) = (zone_size, None);
             if self.conventional.is_none() && matches!(self.kind, Kind::HmSmr) {
                 // The share of the preset: about one zone in a hundred.
-                spec.conventional_zones = (self.size.0 / zone_size.0.max(1) / 93) as u32;
+                spec.conventional_zones = (size.0 / zone_size.0.max(1) / 93) as u32;
             }
         }
         spec.zone_capacity = self.zone_capacity.or(spec.zone_capacity);
         spec.conventional_zones = self.conventional.unwrap_or(spec.conventional_zones);
         spec.open_zones_max = self.max_open.or(spec.open_zones_max);
         spec.active_zones_max = self.max_active.or(spec.active_zones_max);
-        let geometry = spec.build()?;
-        FileDevice::create(&self.path, &geometry, CreateOptions { overwrite: self.overwrite })?;
+        spec
+    }
+
+    fn run(self) -> Outcome {
+        if self.size.is_none() && !is_node(&self.path) {
+            return Err(Failure::new("say how large the drive is to be: --size 64GiB"));
+        }
+        let options = CreateDrive { overwrite: self.overwrite, force: self.force };
+        let spec = |bytes: Option<u64>| self.spec(self.size.or(bytes.map(ByteSize)).unwrap_or(ByteSize(0)));
+        let geometry = create_drive(&self.path, spec, options)?;
         println!(
             "{}: {} zones of {}, {} of them conventional",
             self.path.display(),
@@ -158,10 +171,21 @@ fn abbreviation(state: ZoneState) -> &'static str {
     }
 }
 
+/// Whether `path` names a zoned block device.
+fn is_zoned(path: &std::path::Path) -> bool {
+    shingle_zoned_linux::describe(path).is_ok_and(|drive| drive.zoned != ZonedModel::None)
+}
+
 impl Report {
     async fn run(self, rt: Runtime) -> Outcome {
-        let device = FileDevice::open(&self.path, &rt)?;
-        let zones = device.report(ZoneId(self.first), self.count).await?;
+        let zones = if is_zoned(&self.path) {
+            // Looking changes nothing, and does not mind who uses the drive.
+            let zones = KernelDevice::look(&self.path)?.2;
+            zones.into_iter().skip(self.first as usize).take(self.count as usize).collect()
+        } else {
+            let device = open_drive(&self.path, &rt, OpenOptions::default())?;
+            device.report(ZoneId(self.first), self.count).await?
+        };
         if self.json {
             let rows: Vec<_> = zones.iter().map(zone_json).collect();
             println!("{}", json!({ "device": self.path.display().to_string(), "zones": rows }));
@@ -200,7 +224,8 @@ fn zone_json(zone: &ZoneInfo) -> serde_json::Value {
 impl OneZone {
     fn run(self, op: ZoneOp) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let device = FileDevice::open(&self.path, &rt)?;
+            // Zones are looked after on drives that others have written to, too.
+            let device = open_drive(&self.path, &rt, OpenOptions { force: true })?;
             device.manage(ZoneId(self.zone), op).await?;
             device.flush().await?;
             Ok(())

@@ -41,7 +41,8 @@ pub struct Config {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveConfig {
-    /// The file that emulates it. One that is not absolute is looked for in the data directory.
+    /// Its node (`/dev/disk/by-id/...` stays the same from boot to boot), or the file that emulates it. One that is not
+    /// absolute is looked for in the data directory.
     pub path: PathBuf,
     /// The shape it is made with if it is not there; without one, a drive that is not there is an error.
     pub create: Option<Shape>,

@@ -9,7 +9,8 @@ use shingle_base::StoreId;
 use shingle_chunk_store::{ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Options, StoreStat};
 use shingle_record::SuperblockError;
 use shingle_runtime::Runtime;
-use shingle_zoned::{CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, ZonedDevice};
+use shingle_zoned::{CreateOptions, FileDevice, FileDeviceErrorKind, ZonedDevice};
+use shingle_zoned_linux::{OpenError, OpenErrorKind, OpenOptions, open_drive};
 use tokio::sync::oneshot;
 
 use crate::config::DriveConfig;
@@ -154,10 +155,15 @@ fn is_blank(error: &shingle_chunk_store::Error) -> bool {
 
 fn device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) -> Result<Rc<dyn ZonedDevice>> {
     let path: &Path = &config.path;
-    let failed = |error: FileDeviceError| {
+    let kind = |kind: &FileDeviceErrorKind| match kind {
+        FileDeviceErrorKind::NewerVersion(_) => ErrorKind::NewerVersion,
+        FileDeviceErrorKind::InUse => ErrorKind::InUse,
+        _ => ErrorKind::Drive,
+    };
+    let failed = |error: OpenError| {
         let kind = match &error.kind {
-            FileDeviceErrorKind::NewerVersion(_) => ErrorKind::NewerVersion,
-            FileDeviceErrorKind::InUse => ErrorKind::InUse,
+            OpenErrorKind::Emulated(error) => kind(&error.kind),
+            OpenErrorKind::InUse | OpenErrorKind::Mounted(_) | OpenErrorKind::Held(_) => ErrorKind::InUse,
             _ => ErrorKind::Drive,
         };
         Error::new(kind, error.to_string())
@@ -169,8 +175,9 @@ fn device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) -> Re
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| Error::system(parent.display(), error))?;
         }
-        FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(failed)?;
+        let made = FileDevice::create(path, &shape.geometry()?, CreateOptions::default());
+        made.map_err(|error| Error::new(kind(&error.kind), error.to_string()))?;
         tracing::info!(drive = %path.display(), zones = shape.zones, "made an emulated drive");
     }
-    Ok(Rc::new(FileDevice::open(path, runtime).map_err(failed)?))
+    open_drive(path, runtime, OpenOptions::default()).map_err(failed)
 }
