@@ -169,7 +169,7 @@ fn open_device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) 
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| Error::system(parent.display(), error))?;
         }
-        FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(device::of_file)?;
+        FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(device::of_emulated)?;
         tracing::info!(drive = %path.display(), zones = shape.zones, "made an emulated drive");
     }
     device::open_drive(path, runtime, false)

@@ -25,6 +25,10 @@ pub enum OpenErrorKind {
     NotABlockDevice,
     /// It is an ordinary drive, without zones that must be written in order.
     NotZoned,
+    /// It is a zoned drive: nothing is to be emulated.
+    Zoned,
+    /// It is an ordinary drive on which no emulated one has been made yet.
+    NotCreated,
     /// This user may not.
     Permission,
     /// Another process, or the kernel, has it for itself.
@@ -81,6 +85,14 @@ impl fmt::Display for OpenError {
             OpenErrorKind::NotFound => f.write_str("no such drive: `shingle drive ls` lists those there are"),
             OpenErrorKind::NotABlockDevice => f.write_str("this is no block device"),
             OpenErrorKind::NotZoned => f.write_str("this drive has no zones that must be written in order"),
+            OpenErrorKind::Zoned => f.write_str(
+                "this drive has zones of its own, so none are to be emulated: use it as it is (`shingle chunk format`)",
+            ),
+            OpenErrorKind::NotCreated => write!(
+                f,
+                "this is an ordinary drive without zones: `shingle drive create {path}` makes an emulated zoned one on it, \
+                 and what it holds is lost"
+            ),
             OpenErrorKind::Permission => write!(
                 f,
                 "permission denied: run as root, or let the user in (`chown` the node, or add the user to the group that \

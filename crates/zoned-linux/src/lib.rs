@@ -2,12 +2,13 @@
 //!
 //! **Owns** what is known of block devices ([`System`], [`Drive`]) and the device that uses the zoned ones
 //! ([`KernelDevice`]). The only crate with unsafe code: its zone commands (`ioctl`), its ring (`ring`) and the memory that
-//! the kernel fills (`buffer`).
+//! the kernel fills (`buffer`). [`open_drive`] takes whatever holds a drive.
 //! **Knows nothing of** records or engines.
 
 use std::io;
 use std::path::Path;
 
+mod any;
 #[allow(unsafe_code)]
 mod buffer;
 mod device;
@@ -24,6 +25,7 @@ mod ring;
 mod signature;
 mod zones;
 
+pub use any::{CreateDrive, create_drive, is_node, open_drive};
 pub use device::{KernelDevice, OpenOptions};
 pub use discover::System;
 pub use drive::{Drive, WriteCache, ZonedModel};

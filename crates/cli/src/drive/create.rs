@@ -1,12 +1,13 @@
-//! `shingle drive create`: emulated drives in files.
+//! `shingle drive create`: emulated drives, in files or on ordinary block devices.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use shingle_base::ByteSize;
-use shingle_zoned::{CreateOptions, FileDevice, GeometrySpec};
+use shingle_zoned::GeometrySpec;
+use shingle_zoned_linux::{CreateDrive, create_drive, is_node};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Kind {
@@ -18,11 +19,12 @@ enum Kind {
 
 #[derive(Args)]
 pub(crate) struct Create {
-    /// The file to make.
+    /// The file to make, or the node of an ordinary block device to use.
     path: PathBuf,
-    /// The drive's size: a number and a unit, such as 64GiB or 20TB. The file is sparse and takes what is written.
+    /// The drive's size: a number and a unit, such as 64GiB or 20TB. A file is sparse and takes what is written; on a
+    /// block device all of it is used if this is left out.
     #[arg(long)]
-    size: ByteSize,
+    size: Option<ByteSize>,
     /// What kind of drive.
     #[arg(long, value_enum, default_value = "hm-smr")]
     kind: Kind,
@@ -41,30 +43,41 @@ pub(crate) struct Create {
     /// How many zones may be open or closed at once.
     #[arg(long)]
     max_active: Option<u32>,
-    /// Replace a drive that is there; its data is lost.
+    /// Replace an emulated drive that is there; its data is lost.
     #[arg(long)]
     overwrite: bool,
+    /// Use a block device although it is partitioned or holds a file system or the like, which is lost.
+    #[arg(long)]
+    force: bool,
 }
 
 impl Create {
-    pub(crate) fn run(self) -> Outcome {
+    fn spec(&self, size: ByteSize) -> GeometrySpec {
         let mut spec = match self.kind {
-            Kind::HmSmr => GeometrySpec::hm_smr(self.size),
-            Kind::Zns => GeometrySpec::zns(self.size),
+            Kind::HmSmr => GeometrySpec::hm_smr(size),
+            Kind::Zns => GeometrySpec::zns(size),
         };
         if let Some(zone_size) = self.zone_size {
             (spec.zone_size, spec.zone_capacity) = (zone_size, None);
             if self.conventional.is_none() && matches!(self.kind, Kind::HmSmr) {
                 // The share of the preset: about one zone in a hundred.
-                spec.conventional_zones = (self.size.0 / zone_size.0.max(1) / 93) as u32;
+                spec.conventional_zones = (size.0 / zone_size.0.max(1) / 93) as u32;
             }
         }
         spec.zone_capacity = self.zone_capacity.or(spec.zone_capacity);
         spec.conventional_zones = self.conventional.unwrap_or(spec.conventional_zones);
         spec.open_zones_max = self.max_open.or(spec.open_zones_max);
         spec.active_zones_max = self.max_active.or(spec.active_zones_max);
-        let geometry = spec.build()?;
-        FileDevice::create(&self.path, &geometry, CreateOptions { overwrite: self.overwrite })?;
+        spec
+    }
+
+    pub(crate) fn run(self) -> Outcome {
+        if self.size.is_none() && !is_node(&self.path) {
+            return Err(Failure::new("say how large the drive is to be: --size 64GiB"));
+        }
+        let options = CreateDrive { overwrite: self.overwrite, force: self.force };
+        let spec = |bytes: Option<u64>| self.spec(self.size.or(bytes.map(ByteSize)).unwrap_or(ByteSize(0)));
+        let geometry = create_drive(&self.path, spec, options)?;
         println!(
             "{}: {} zones of {}, {} of them conventional",
             self.path.display(),

@@ -45,7 +45,7 @@ use crate::ring::{Ring, TRANSFER_MAX};
 use command::{Target, Work};
 
 pub use open::OpenOptions;
-pub(crate) use open::{claim, describe, refuse_used};
+pub(crate) use open::{describe, refuse_used};
 
 /// A kernel zoned block device: `/dev/sdX`, `/dev/nvmeXnY` and the like.
 ///
