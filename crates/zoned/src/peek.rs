@@ -5,6 +5,7 @@
 //! # Invariants
 //! - PEEK-1: zones are as they were when it was made. What their owner writes later is not seen; where their owner resets
 //!   a zone, reads of it return other bytes, which fail the checksums of whoever reads records.
+//!   (`a_peek_sees_what_is_there_and_changes_nothing`)
 
 use std::fs::File;
 use std::io;
@@ -45,6 +46,13 @@ impl PeekDevice {
     fn refuse<T>(&self, at: Lba) -> DeviceResult<T> {
         let why = io::Error::new(io::ErrorKind::PermissionDenied, "the drive was opened only to look at it");
         Err(DeviceError::new(DeviceErrorKind::System(why), at, self.machine.geometry().zone_of(at)))
+    }
+}
+
+impl Drop for PeekDevice {
+    fn drop(&mut self) {
+        // Closing the file would not do: a read that is under way still has it.
+        let _ = self.file.unlock();
     }
 }
 
