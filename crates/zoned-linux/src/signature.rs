@@ -82,13 +82,13 @@ pub(crate) fn in_head(head: &[u8]) -> Option<&'static str> {
     if let Some((what, ..)) = MARKS.iter().find(marked) {
         return Some(what);
     }
-    let checks: [(fn(&[u8]) -> bool, &str); 4] = [
-        (ext, "an ext2, ext3 or ext4 file system"),
-        (lvm, "an LVM volume"),
-        (zfs, "a ZFS volume"),
-        (mbr, "a partition table"),
-    ];
-    checks.into_iter().find(|(check, _)| check(head)).map(|(_, what)| what)
+    match () {
+        () if ext(head) => Some("an ext2, ext3 or ext4 file system"),
+        () if lvm(head) => Some("an LVM volume"),
+        () if zfs(head) => Some("a ZFS volume"),
+        () if mbr(head) => Some("a partition table"),
+        () => None,
+    }
 }
 
 /// What left its mark in the last bytes of a drive.

@@ -1,8 +1,18 @@
 //! A real zoned block device against the contract, and the hard cases of real drives.
 //!
 //! Runs on the drive that the environment variable `SHINGLE_ZONED_DEVICE` names, whose data is lost; says so and does nothing
-//! where there is none. `SHINGLE_ZONED_REMOVE`, where set, is a shell command that takes the drive away while it is in use,
-//! and `SHINGLE_ZONED_RESTORE` one that brings it back, empty or not.
+//! where there is none. What a drive can be made to suffer is said by further variables, each tested only where it is set;
+//! most are shell commands:
+//!
+//! | variable                | what it does                                                             |
+//! |-------------------------|--------------------------------------------------------------------------|
+//! | `SHINGLE_ZONED_REMOVE`  | takes the drive away while it is in use                                  |
+//! | `SHINGLE_ZONED_RESTORE` | brings it back, empty or not                                             |
+//! | `SHINGLE_ZONED_STALL`   | lets the drive answer nothing any more, so that commands run out of time |
+//! | `SHINGLE_ZONED_RESUME`  | lets it answer again                                                     |
+//! | `SHINGLE_ZONED_BREAK`   | makes a block in a conventional zone unreadable                          |
+//! | `SHINGLE_ZONED_MEND`    | makes it readable again                                                  |
+//! | `SHINGLE_ZONED_BAD`     | is the number of that block                                              |
 
 use std::cell::Cell;
 use std::fs::OpenOptions as FileOptions;
@@ -102,11 +112,13 @@ fn a_real_drive_keeps_the_contract() {
         long_and_scattered_writes_are_whole(&kernel).await;
         a_zone_changed_behind_our_back_is_an_error_and_then_right(&kernel).await;
         places_are_not_taken_before_they_are_free(&kernel).await;
+        a_block_that_cannot_be_read_is_an_error(&kernel).await;
         println!("{} cases of the contract", check(&kernel).await);
         for seed in 1..=3 {
             random(&kernel, seed, 250).await;
         }
         println!("3 random histories; the device was opened afresh {} times", kernel.made.get());
+        a_drive_that_does_not_answer_is_an_error(&kernel).await;
         a_drive_that_vanishes_is_gone(&kernel).await;
     })
     .unwrap();
@@ -276,16 +288,64 @@ async fn places_are_not_taken_before_they_are_free(kernel: &Kernel) {
     }
 }
 
-async fn a_drive_that_vanishes_is_gone(kernel: &Kernel) {
-    let (Ok(remove), Ok(restore)) = (std::env::var("SHINGLE_ZONED_REMOVE"), std::env::var("SHINGLE_ZONED_RESTORE"))
-    else {
-        println!("not tested: SHINGLE_ZONED_REMOVE and SHINGLE_ZONED_RESTORE say how to take the drive away");
+fn shell(command: String) {
+    let status = Command::new("sh").args(["-c", &command]).status().unwrap();
+    assert!(status.success(), "{command}");
+}
+
+/// The commands that two variables name.
+fn commands(begin: &str, end: &str) -> Option<(String, String)> {
+    let (Ok(first), Ok(second)) = (std::env::var(begin), std::env::var(end)) else {
+        println!("not tested: {begin} and {end} are not both set");
+        return None;
+    };
+    Some((first, second))
+}
+
+async fn a_block_that_cannot_be_read_is_an_error(kernel: &Kernel) {
+    let Some(bad) = std::env::var("SHINGLE_ZONED_BAD").ok().and_then(|number| number.parse().ok()) else {
+        println!("not tested: SHINGLE_ZONED_BAD names no block that can be made unreadable");
         return;
     };
-    let shell = |command: String| {
-        let status = Command::new("sh").args(["-c", &command]).status().unwrap();
-        assert!(status.success(), "{command}");
-    };
+    let Some((spoil, mend)) = commands("SHINGLE_ZONED_BREAK", "SHINGLE_ZONED_MEND") else { return };
+    let device = kernel.fresh().await;
+    kernel.runtime.blocking(move || shell(spoil)).await.unwrap();
+    let error = device.read(Lba(bad), Blocks(1)).await.unwrap_err();
+    assert!(matches!(error.kind, DeviceErrorKind::ReadFailed), "{error:?}");
+    assert_eq!((error.at, error.zone), (Lba(bad), kernel.shape.zone_of(Lba(bad))));
+    // The rest goes on.
+    device.append(ZoneId(kernel.shape.conventional_zones), vec![filled(1, 1)]).await.unwrap();
+    device.read(Lba(0), Blocks(1)).await.unwrap();
+    kernel.runtime.blocking(move || shell(mend)).await.unwrap();
+    device.read(Lba(bad), Blocks(1)).await.unwrap();
+    println!("a block that cannot be read is an error, of itself alone");
+}
+
+async fn a_drive_that_does_not_answer_is_an_error(kernel: &Kernel) {
+    let Some((stall, resume)) = commands("SHINGLE_ZONED_STALL", "SHINGLE_ZONED_RESUME") else { return };
+    let device = kernel.fresh().await;
+    let zone = ZoneId(kernel.shape.conventional_zones);
+    device.append(zone, vec![filled(1, 1)]).await.unwrap();
+    kernel.runtime.blocking(move || shell(stall)).await.unwrap();
+    let begun = kernel.runtime.now();
+    let error = device.append(zone, vec![filled(2, 1)]).await.unwrap_err();
+    let took = (kernel.runtime.now() - begun).as_secs();
+    let kind = &error.kind;
+    assert!(
+        matches!(kind, DeviceErrorKind::WriteFailed | DeviceErrorKind::Gone | DeviceErrorKind::System(_)),
+        "{error:?}"
+    );
+    println!("a drive that does not answer: after {took} s, {error}");
+    drop(device);
+    kernel.runtime.blocking(move || shell(resume)).await.unwrap();
+    let device = kernel.open();
+    let written = device.report(zone, 1).await.unwrap()[0].written;
+    assert!(written == Blocks(1) || written == Blocks(2), "{written}");
+    device.append(zone, vec![filled(3, 1)]).await.unwrap();
+}
+
+async fn a_drive_that_vanishes_is_gone(kernel: &Kernel) {
+    let Some((remove, restore)) = commands("SHINGLE_ZONED_REMOVE", "SHINGLE_ZONED_RESTORE") else { return };
     let device = Rc::new(kernel.fresh().await);
     let zone = ZoneId(kernel.shape.conventional_zones);
     let writer = {
