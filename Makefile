@@ -19,7 +19,7 @@ crash: ## more power cuts: make crash SEEDS=20 runs 20 times as many seeds
 
 bench: ## all benchmarks, one JSON object each
 	@cargo build --release --quiet --bin shingle
-	@for name in chunk-append chunk-read chunk-memory simulator s3; do target/release/shingle bench $$name --json | tail -n 1; done
+	@for name in chunk-append chunk-read chunk-memory simulator s3 $$(command -v fio >/dev/null && echo device); do target/release/shingle bench $$name --json | tail -n 1; done
 
 fuzz: ## a minute of fuzzing for each parser of on-disk bytes (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz
