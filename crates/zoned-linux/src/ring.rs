@@ -11,13 +11,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode};
+use rustix::event::{EventfdFlags, eventfd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -113,12 +114,14 @@ impl<T> Ring<T> {
         })
     }
 
-    /// What becomes ready when something is done. It keeps the kernel's ring, so it goes before the ring does.
+    /// What becomes ready, anew each time, when something is done. An eventfd, since polling the ring's own descriptor
+    /// does not wake for deferred completions on kernels after 6.1.
     pub(crate) fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
-        let descriptor = self.ring.as_fd().try_clone_to_owned()?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        self.ring.submitter().register_eventfd(event.as_raw_fd())?;
         // SAFETY: the descriptor is the watch's own, open until the watch has deregistered and dropped it, and nobody
-        // exchanges it.
-        Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+        // exchanges it. The kernel's ring holds the event by itself.
+        Ok(unsafe { AsyncFd::register_with_interest(event, Interest::READABLE) }?)
     }
 
     /// A buffer for a read of `length` bytes.

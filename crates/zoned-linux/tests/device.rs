@@ -12,6 +12,8 @@
 //! | `SHINGLE_ZONED_RESUME`  | lets it answer again                                                     |
 //! | `SHINGLE_ZONED_BREAK`   | makes a block in a conventional zone unreadable                          |
 //! | `SHINGLE_ZONED_MEND`    | makes it readable again                                                  |
+//! | `SHINGLE_ZONED_READONLY`| makes the zone that begins at sector `$SECTOR` read-only                 |
+//! | `SHINGLE_ZONED_OFFLINE` | takes the zone that begins at sector `$SECTOR` offline                   |
 //! | `SHINGLE_ZONED_BAD`     | is the number of that block                                              |
 
 use std::cell::Cell;
@@ -119,6 +121,7 @@ fn a_real_drive_keeps_the_contract() {
         }
         println!("3 random histories; the device was opened afresh {} times", kernel.made.get());
         a_drive_that_does_not_answer_is_an_error(&kernel).await;
+        zones_that_die_are_what_they_are(&kernel).await;
         a_drive_that_vanishes_is_gone(&kernel).await;
     })
     .unwrap();
@@ -321,6 +324,42 @@ async fn a_block_that_cannot_be_read_is_an_error(kernel: &Kernel) {
     println!("a block that cannot be read is an error, of itself alone");
 }
 
+async fn zones_that_die_are_what_they_are(kernel: &Kernel) {
+    let Some(how) = commands("SHINGLE_ZONED_READONLY", "SHINGLE_ZONED_OFFLINE") else { return };
+    let device = kernel.fresh().await;
+    let first = kernel.shape.conventional_zones;
+    let cases = [(how.0, ZoneState::ReadOnly), (how.1, ZoneState::Offline)];
+    for (zone, (command, dead)) in (first..).map(ZoneId).zip(cases.clone()) {
+        let start = kernel.shape.start_of(zone);
+        device.append(zone, vec![filled(1, 3)]).await.unwrap();
+        kernel.runtime.blocking(move || shell(format!("SECTOR={}; {command}", start.0 * 8))).await.unwrap();
+        let right = |kind: &DeviceErrorKind| match dead {
+            ZoneState::ReadOnly => matches!(kind, DeviceErrorKind::ZoneReadOnly),
+            _ => matches!(kind, DeviceErrorKind::ZoneOffline),
+        };
+        // The first is failed by the drive, those behind it for its sake, later ones by the state machine.
+        let queued = join_all([2, 3].map(|byte| device.append(zone, vec![filled(byte, 1)]))).await;
+        let kinds: Vec<_> = queued.into_iter().map(|result| result.unwrap_err().kind).collect();
+        assert!(right(&kinds[0]) && matches!(kinds[1], DeviceErrorKind::WriteFailed), "{kinds:?}");
+        let error = device.append(zone, vec![filled(4, 1)]).await.unwrap_err();
+        assert!(right(&error.kind), "{error}");
+        assert!(right(&device.manage(zone, ZoneOp::Reset).await.unwrap_err().kind));
+        assert_eq!(device.report(zone, 1).await.unwrap()[0].state, dead);
+        match device.read(start, Blocks(3)).await {
+            Ok(bytes) => assert!(dead == ZoneState::ReadOnly && bytes == filled(1, 3)),
+            Err(error) => assert!(dead == ZoneState::Offline && right(&error.kind), "{error}"),
+        }
+        // Others go on.
+        device.append(ZoneId(first + 2), vec![filled(1, 1)]).await.unwrap();
+    }
+    drop(device);
+    let device = kernel.open();
+    for (zone, (_, dead)) in (first..).map(ZoneId).zip(cases) {
+        assert_eq!(device.report(zone, 1).await.unwrap()[0].state, dead, "after opening again");
+    }
+    println!("zones that die are read-only or offline, and the others go on");
+}
+
 async fn a_drive_that_does_not_answer_is_an_error(kernel: &Kernel) {
     let Some((stall, resume)) = commands("SHINGLE_ZONED_STALL", "SHINGLE_ZONED_RESUME") else { return };
     let device = kernel.fresh().await;
@@ -347,7 +386,8 @@ async fn a_drive_that_does_not_answer_is_an_error(kernel: &Kernel) {
 async fn a_drive_that_vanishes_is_gone(kernel: &Kernel) {
     let Some((remove, restore)) = commands("SHINGLE_ZONED_REMOVE", "SHINGLE_ZONED_RESTORE") else { return };
     let device = Rc::new(kernel.fresh().await);
-    let zone = ZoneId(kernel.shape.conventional_zones);
+    // Behind those that died.
+    let zone = ZoneId(kernel.shape.conventional_zones + 3);
     let writer = {
         let device = device.clone();
         kernel.runtime.spawn(async move {

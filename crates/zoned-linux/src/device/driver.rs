@@ -1,7 +1,7 @@
 //! Driving the ring on the owner's thread.
 //!
 //! The driver is a task beside the owner's. It runs behind the tasks that were ready before it, so what these start is
-//! submitted together; then it sleeps until something is queued, or the ring becomes readable.
+//! submitted together; then it sleeps until something is queued, or the ring's event says that something is done.
 //!
 //! **Owns** when the kernel is entered. **Knows nothing of** what operations are for.
 
@@ -42,7 +42,7 @@ impl Io {
 
     /// One turn of the ring, if it has something to do; `None`: it has not.
     fn turn(&mut self, context: &mut Context<'_>, out: &mut Vec<Completed<Work>>) -> Option<io::Result<()>> {
-        // Forgets the readiness first: what completes from here on makes the descriptor ready again.
+        // Forgets the readiness first: what completes from here on makes the event ready again.
         while let Poll::Ready(Ok(mut ready)) = self.watch.poll_read_ready(context) {
             ready.clear_ready();
         }
