@@ -19,10 +19,13 @@ crash: ## more power cuts: make crash SEEDS=20 runs 20 times as many seeds
 
 bench: ## all benchmarks, one JSON object each
 	@cargo build --release --quiet --bin shingle
-	@for name in chunk-append chunk-read chunk-memory simulator s3; do target/release/shingle bench $$name --json | tail -n 1; done
+	@for name in chunk-append chunk-read chunk-memory simulator s3 $$(command -v fio >/dev/null && echo device); do target/release/shingle bench $$name --json | tail -n 1; done
 
 fuzz: ## a minute of fuzzing for each parser of on-disk bytes (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz
+
+deb: ## a Debian package in target/deb
+	@packaging/deb/build
 
 lint: ## formatting and clippy, as CI has them
 	cargo fmt --all --check
@@ -31,4 +34,4 @@ lint: ## formatting and clippy, as CI has them
 fmt: ## format the code
 	cargo fmt --all
 
-.PHONY: help serve test crash bench fuzz lint fmt
+.PHONY: help serve test crash bench fuzz deb lint fmt

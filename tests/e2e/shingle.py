@@ -122,6 +122,7 @@ class Server:
 
 def shingle(*arguments, timeout=120, **options):
     """Runs a command of shingle's to its end."""
+    options.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run(
         [str(BINARY), *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options
     )

@@ -13,7 +13,7 @@ use crate::types::Stream;
 use crate::zones::{Zone, ZoneStatus, ZoneTable};
 
 /// The number by which a superblock says that a chunk store is on the drive.
-pub(crate) const ENGINE: u32 = 0x4B4E_4843; // "CHNK"
+pub const ENGINE: u32 = 0x4B4E_4843; // "CHNK"
 
 /// The version of everything in this file.
 pub(crate) const VERSION: u32 = 3;

@@ -11,6 +11,7 @@ use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::recovery::{Damage, RecoveryReport, log_config, read_identity, recover};
+use crate::store::Inner;
 use crate::types::Stream;
 use crate::zones::ZoneStatus;
 
@@ -138,6 +139,51 @@ pub async fn identify(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<(StoreId
     Ok((inner.store, report.chunks))
 }
 
+/// The identity of the store on a drive, from its superblock alone.
+///
+/// # Errors
+/// `Format` if there is none that this version reads, `Corrupt`, `Device`.
+pub async fn store_id(dev: Rc<dyn ZonedDevice>) -> Result<StoreId> {
+    read_identity(&dev).await.map(|(store, _)| store)
+}
+
+/// What a store knows of its zones, without its chunks: of a drive of any size, little.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZonesDump {
+    /// Its identity.
+    pub store: StoreId,
+    /// How the drive is divided.
+    pub layout: Layout,
+    /// Data zones that were ever used.
+    pub zones: Vec<ZoneDump>,
+}
+
+/// Reads what a store knows of its zones.
+///
+/// # Errors
+/// As [`ChunkStore::open`](crate::ChunkStore::open).
+pub async fn zones(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<ZonesDump> {
+    let (store, layout) = read_identity(&dev).await?;
+    let (inner, ..) = recover(rt, dev, Options::default()).await?;
+    Ok(ZonesDump { store, layout, zones: zone_dumps(&inner) })
+}
+
+fn zone_dumps(inner: &Inner) -> Vec<ZoneDump> {
+    let state = inner.state.borrow();
+    let bytes = |blocks: u32| u64::from(blocks) * BLOCK_SIZE as u64;
+    let used = state.zones.iter().filter(|(_, zone)| zone.epoch != 0 || zone.status != ZoneStatus::Free);
+    used.map(|(id, zone)| ZoneDump {
+        zone: id,
+        status: zone.status,
+        stream: zone.stream,
+        landing: zone.landing,
+        epoch: zone.epoch,
+        written_bytes: bytes(zone.written),
+        live_bytes: bytes(zone.live),
+    })
+    .collect()
+}
+
 /// Reads what a store knows of itself.
 ///
 /// # Errors
@@ -149,22 +195,8 @@ pub async fn dump(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<Dump> {
             |error| Error::new(ErrorKind::Device, format!("the metazones could not be read: {error}")).caused_by(error),
         )?;
     let (inner, ..) = recover(rt, dev, Options::default()).await?;
+    let zones = zone_dumps(&inner);
     let state = inner.state.borrow();
-    let bytes = |blocks: u32| u64::from(blocks) * BLOCK_SIZE as u64;
-    let zones = state
-        .zones
-        .iter()
-        .filter(|(_, zone)| zone.epoch != 0 || zone.status != ZoneStatus::Free)
-        .map(|(id, zone)| ZoneDump {
-            zone: id,
-            status: zone.status,
-            stream: zone.stream,
-            landing: zone.landing,
-            epoch: zone.epoch,
-            written_bytes: bytes(zone.written),
-            live_bytes: bytes(zone.live),
-        })
-        .collect();
     let chunks = state
         .chunks
         .after(None)

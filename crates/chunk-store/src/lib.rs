@@ -51,9 +51,11 @@ mod zones;
 pub use client::{ChunkClient, Reply, Request};
 pub use config::{Allocation, FormatOptions, Landing, Options, Placement, PoolSizes};
 pub use error::{Error, ErrorKind, Result};
-pub use format::JournalEntry;
+pub use format::{ENGINE, JournalEntry};
 pub use gc::{Candidate, CostBenefit, ExpectedDeath, GcReport, GcStatus, Greedy, VictimPolicy};
-pub use inspect::{CheckReport, ChunkDump, Dump, RecordDump, ZoneDump, check, dump, identify};
+pub use inspect::{
+    CheckReport, ChunkDump, Dump, RecordDump, ZoneDump, ZonesDump, check, dump, identify, store_id, zones,
+};
 pub use layout::{DATA_ZONES_MIN, Layout, METAZONES_MIN};
 pub use mark::Mark;
 pub use memory::{IndexMemory, StreamMemory};

@@ -3,16 +3,14 @@
 use std::future::Future;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use shingle_base::{ByteSize, ChunkId};
 use shingle_chunk_store::{ChunkStat, ChunkStore, FormatOptions, Options, Stream};
-use shingle_runtime::Runtime;
-use shingle_zoned::{FileDevice, ZonedDevice};
 
+use crate::device;
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 
@@ -48,19 +46,19 @@ pub(crate) enum Chunk {
 
 #[derive(Args)]
 pub(crate) struct Format {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// The number of metazones, if not the usual share.
     #[arg(long)]
     metazones: Option<u32>,
-    /// Format even if the drive holds a store; its data is lost.
+    /// Format even if the drive holds a store, or a file system that is not mounted; its data is lost.
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Store {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -69,7 +67,7 @@ pub(crate) struct Store {
 
 #[derive(Args)]
 pub(crate) struct One {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// The chunk: up to 48 hexadecimal digits.
     chunk: ChunkId,
@@ -111,7 +109,7 @@ pub(crate) struct ReadChunk {
 
 #[derive(Args)]
 pub(crate) struct Stat {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// The chunk; the store where absent.
     chunk: Option<ChunkId>,
@@ -122,7 +120,7 @@ pub(crate) struct Stat {
 
 #[derive(Args)]
 pub(crate) struct Gc {
-    /// The drive's file.
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
     /// How many zones to empty at most.
     #[arg(long, default_value_t = u64::MAX)]
@@ -132,14 +130,10 @@ pub(crate) struct Gc {
     json: bool,
 }
 
-fn device(path: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
-    Ok(Rc::new(FileDevice::open(path, rt)?))
-}
-
 /// Runs `work` with the store of a drive open, and closes it.
 fn with_store<T, F: Future<Output = Outcome<T>>>(path: PathBuf, work: impl FnOnce(ChunkStore) -> F) -> Outcome<T> {
     shingle_runtime::real::run(|rt| async move {
-        let (store, report) = ChunkStore::open(&rt, device(&path, &rt)?, Options::default()).await?;
+        let (store, report) = ChunkStore::open(&rt, device::open(&path, &rt).await?, Options::default()).await?;
         for damage in &report.damage {
             eprintln!("shingle: damaged: {damage}");
         }
@@ -176,7 +170,7 @@ impl Format {
     fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
-            let id = ChunkStore::format(&rt, device(&self.device, &rt)?, &options).await?;
+            let id = ChunkStore::format(&rt, device::open_with(&self.device, &rt, self.force).await?, &options).await?;
             println!("{}: store {id}", self.device.display());
             Ok(())
         })?
@@ -274,7 +268,7 @@ impl Store {
 
     fn check(self) -> Outcome {
         let checked = shingle_runtime::real::run(|rt| async move {
-            let device = device(&self.device, &rt)?;
+            let device = device::open(&self.device, &rt).await?;
             let mut progress = Progress::new();
             let report = shingle_chunk_store::check(&rt, device, |done, all| {
                 progress.show(&format!("{done} of {all} chunks"));
@@ -300,7 +294,7 @@ impl Store {
 
     fn dump(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let dump = shingle_chunk_store::dump(&rt, device(&self.device, &rt)?).await?;
+            let dump = shingle_chunk_store::dump(&rt, device::open(&self.device, &rt).await?).await?;
             let log: Vec<_> = dump
                 .log
                 .iter()

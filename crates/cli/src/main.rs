@@ -2,8 +2,11 @@
 
 mod bench;
 mod chunk;
+mod confirm;
+mod device;
 mod drive;
 mod failure;
+mod generate;
 mod lab;
 mod object;
 mod output;
@@ -11,7 +14,7 @@ mod serve;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 
@@ -41,6 +44,9 @@ enum Command {
     Lab(lab::Lab),
     /// Measure this machine: a figure, and the best it could be.
     Bench(bench::Bench),
+    /// Make man pages and completions, for packages.
+    #[command(hide = true)]
+    Generate(generate::Generate),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +57,7 @@ fn main() -> ExitCode {
         Command::Object(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Generate(command) => command.run(Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -54,7 +54,7 @@ impl Contract for Real {
 /// # Panics
 /// If called from inside another executor.
 pub fn run<T, F: Future<Output = T>>(main: impl FnOnce(Runtime) -> F) -> std::io::Result<T> {
-    let executor = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let seed = random_seed();
     let real = Real { zero: std::time::Instant::now(), rng: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(seed)) };
     let runtime = Runtime::new(Rc::new(real));

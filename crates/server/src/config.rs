@@ -8,6 +8,7 @@ use shingle_base::{BLOCK_SIZE, Blocks, ByteSize};
 use shingle_zoned::Geometry;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::inventory::DriveName;
 
 /// A server's configuration.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -41,7 +42,8 @@ pub struct Config {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveConfig {
-    /// The file that emulates it. One that is not absolute is looked for in the data directory.
+    /// Its name, as [`DriveName::of_path`] reads it: `serial:...`, `wwn:...`, `uuid:...`, a node, or the file that
+    /// emulates it. A path that is not absolute is looked for in the data directory.
     pub path: PathBuf,
     /// The shape it is made with if it is not there; without one, a drive that is not there is an error.
     pub create: Option<Shape>,
@@ -170,6 +172,14 @@ impl Config {
             if self.drives.iter().take(index).any(|other| other.path == drive.path) {
                 return wrong(format!("the drive {} is named twice", drive.path.display()));
             }
+            match DriveName::of_path(&drive.path) {
+                Err(error) => return wrong(format!("the drive {} cannot be: {error}", drive.path.display())),
+                Ok(DriveName::Path(_)) => {}
+                Ok(name) if drive.create.is_some() => {
+                    return wrong(format!("the drive {name} cannot be made: only emulated drives are, by their files"));
+                }
+                Ok(_) => {}
+            }
             if let Some(Err(error)) = drive.create.as_ref().map(Shape::geometry) {
                 return wrong(format!("the drive {} cannot be made: {error}", drive.path.display()));
             }
@@ -183,7 +193,7 @@ impl Config {
         Ok(())
     }
 
-    /// The drives with the paths they are found at.
+    /// The drives with the paths they are found at; names that are no paths stay what they are.
     pub(crate) fn drives(&self) -> Vec<DriveConfig> {
         if self.drives.is_empty() {
             let drive = |number| DriveConfig {
@@ -192,7 +202,11 @@ impl Config {
             };
             return vec![drive(0), drive(1)];
         }
-        self.drives.iter().map(|drive| DriveConfig { path: self.data.join(&drive.path), ..drive.clone() }).collect()
+        let found_at = |path: &Path| match DriveName::of_path(path) {
+            Ok(DriveName::Path(path)) => self.data.join(path),
+            _ => path.to_owned(),
+        };
+        self.drives.iter().map(|drive| DriveConfig { path: found_at(&drive.path), ..drive.clone() }).collect()
     }
 }
 
@@ -261,6 +275,14 @@ mod tests {
     }
 
     #[test]
+    fn names_of_drives_are_not_looked_for_in_the_data_directory() {
+        let config = Config::parse("[[drive]]\npath = \"serial:Z1\"\n[[drive]]\npath = \"./serial:Z1\"").unwrap();
+        let drives = config.drives();
+        assert_eq!(drives[0].path, Path::new("serial:Z1"));
+        assert_eq!(drives[1].path, Path::new("shingle-data/./serial:Z1"));
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
         let cases = [
             ("listen = \"127.0.0.1:9000\"\nlisten_port = 1", "line 2", "listen_port"),
@@ -283,6 +305,9 @@ mod tests {
             ("[[drive]]\npath = \"x\"\n[[drive]]\npath = \"x\"", "twice"),
             ("[[drive]]\npath = \"x\"\ncreate = { zone_size = 5000 }", "multiple"),
             ("[[drive]]\npath = \"x\"\ncreate = { zones = 2, conventional_zones = 3 }", "more conventional"),
+            ("[[drive]]\npath = \"uuid:12\"", "identifier"),
+            ("[[drive]]\npath = \"serial:\"", "without a serial"),
+            ("[[drive]]\npath = \"serial:Z1\"\ncreate = { zones = 64 }", "only emulated"),
             ("region = \"a b\"", "region"),
             ("limits = { connections = 0 }", "nobody"),
         ];

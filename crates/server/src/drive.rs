@@ -9,11 +9,14 @@ use shingle_base::StoreId;
 use shingle_chunk_store::{ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Options, StoreStat};
 use shingle_record::SuperblockError;
 use shingle_runtime::Runtime;
-use shingle_zoned::{CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, ZonedDevice};
+use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
+use shingle_zoned_linux::System;
 use tokio::sync::oneshot;
 
 use crate::config::DriveConfig;
+use crate::device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::inventory::{self, DriveName};
 use crate::thread;
 
 /// Requests that wait between the object store and a drive.
@@ -107,7 +110,12 @@ fn look(store: &ChunkStore) -> Sample {
 
 async fn open(runtime: &Runtime, config: DriveConfig, known: Option<StoreId>, ours: &[StoreId]) -> Result<ChunkStore> {
     let path = &config.path;
-    let device = device(runtime, &config, known)?;
+    let name = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
+    let node = inventory::locate(runtime, &System::host(), &name).await?;
+    if node != *path {
+        tracing::info!(drive = %name, node = %node.display(), "found");
+    }
+    let device = open_device(runtime, &DriveConfig { path: node, ..config.clone() }, known)?;
     let failed = |error: shingle_chunk_store::Error| {
         let kind = if error.message.contains("newer") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
         Error::new(kind, format!("{}: {error}", path.display()))
@@ -152,16 +160,8 @@ fn is_blank(error: &shingle_chunk_store::Error) -> bool {
     matches!(source.and_then(|source| source.downcast_ref()), Some(SuperblockError::NotFormatted))
 }
 
-fn device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) -> Result<Rc<dyn ZonedDevice>> {
+fn open_device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) -> Result<Rc<dyn ZonedDevice>> {
     let path: &Path = &config.path;
-    let failed = |error: FileDeviceError| {
-        let kind = match &error.kind {
-            FileDeviceErrorKind::NewerVersion(_) => ErrorKind::NewerVersion,
-            FileDeviceErrorKind::InUse => ErrorKind::InUse,
-            _ => ErrorKind::Drive,
-        };
-        Error::new(kind, error.to_string())
-    };
     if let Some(shape) = &config.create
         && known.is_none()
         && !path.exists()
@@ -169,8 +169,8 @@ fn device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) -> Re
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| Error::system(parent.display(), error))?;
         }
-        FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(failed)?;
+        FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(device::of_emulated)?;
         tracing::info!(drive = %path.display(), zones = shape.zones, "made an emulated drive");
     }
-    Ok(Rc::new(FileDevice::open(path, runtime).map_err(failed)?))
+    device::open_drive(path, runtime, false)
 }

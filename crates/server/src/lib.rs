@@ -16,8 +16,10 @@ mod admin;
 mod config;
 mod credentials;
 mod data_dir;
+mod device;
 mod drive;
 mod error;
+pub mod inventory;
 mod metrics;
 mod objects;
 mod offline;
@@ -27,6 +29,7 @@ mod server;
 mod thread;
 
 pub use config::{Config, DriveConfig, LimitsConfig, Shape};
+pub use device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
 pub use offline::Offline;
 pub use server::{Server, run};

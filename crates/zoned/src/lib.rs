@@ -11,8 +11,10 @@ mod device;
 mod error;
 mod file;
 mod geometry;
+pub mod lanes;
 mod machine;
 mod memory;
+mod peek;
 mod pieces;
 mod preset;
 mod view;
@@ -23,5 +25,6 @@ pub use file::{CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, 
 pub use geometry::{Geometry, GeometryError};
 pub use machine::{Applied, ImpossibleState, Machine, gathered_length};
 pub use memory::{Keep, MemoryDevice};
+pub use peek::PeekDevice;
 pub use preset::GeometrySpec;
 pub use view::{Share, ZoneRange, ZoneRangeError};

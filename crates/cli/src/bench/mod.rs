@@ -1,6 +1,8 @@
 //! `shingle bench`: figures of this machine, each beside the best it could be, measured in the same process.
 
 pub(crate) mod append;
+mod device;
+mod fio;
 mod limit;
 mod memory;
 mod read;
@@ -10,7 +12,7 @@ mod simulator;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Name {
@@ -24,6 +26,8 @@ enum Name {
     S3,
     /// Device commands through the simulator: writes in sequence, reads anywhere, and both.
     Simulator,
+    /// Writes of 1 MiB in sequence and random reads of 4 KiB through the device layer, beside fio's io_uring engine.
+    Device,
 }
 
 /// Measures one thing: `shingle bench chunk-append --json`
@@ -35,6 +39,8 @@ pub(crate) struct Bench {
     /// Print one JSON object as the last line.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    place: device::Where,
 }
 
 /// One figure: larger is better unless it is memory.
@@ -69,12 +75,16 @@ pub(crate) fn median(mut samples: Vec<f64>) -> f64 {
 
 impl Bench {
     pub(crate) fn run(self) -> Outcome {
+        if self.place.is_given() && !matches!(self.name, Name::Device) {
+            return Err(Failure::new("--device and --dir are for `shingle bench device`"));
+        }
         let (name, figures) = match self.name {
             Name::ChunkAppend => ("chunk-append", append::run()?),
             Name::ChunkRead => ("chunk-read", read::run()?),
             Name::ChunkMemory => ("chunk-memory", memory::run()?),
             Name::S3 => ("s3", s3::run()?),
             Name::Simulator => ("simulator", simulator::run()?),
+            Name::Device => ("device", device::run(&self.place)?),
         };
         for figure in &figures {
             println!(

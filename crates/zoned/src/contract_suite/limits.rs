@@ -1,31 +1,55 @@
-//! Limits on open and active zones: at most 3 and 5 in [`small`].
+//! Limits on open and active zones.
 
-use shingle_base::{Blocks, Lba, ZoneId};
+use shingle_base::{Blocks, ZoneId};
 
-use super::{Backend, blocks, broke, read, small, state};
+use super::{Backend, Places, blocks, broke, read, state};
 use crate::device::{ZoneOp, ZoneState, ZonedDevice};
 use crate::error::Violation as V;
 use crate::geometry::Geometry;
 
-pub(super) async fn check<B: Backend>(backend: &B) -> usize {
-    let mut cases = 0;
-    macro_rules! run {
-        ($geometry:expr => $($case:ident),*) => {$(
-            if let Some(device) = backend.make(&$geometry).await {
-                $case(&device).await;
-                cases += 1;
-            }
-        )*};
-    }
-    run!(small() => the_device_closes_implicitly_open_zones, explicitly_open_zones_stay_open);
-    run!(small() => active_zones_are_limited, what_ends_a_zone_frees_its_resources);
-    let unlimited = Geometry { open_zones_max: None, active_zones_max: None, ..small() };
-    run!(unlimited => without_limits_every_zone_can_be_open);
-    cases
+/// The limits of a device: on open zones, and on active ones. Without a limit on active zones there are two more than open
+/// ones, so that some must be closed.
+#[derive(Clone, Copy)]
+struct Limits {
+    open: u32,
+    active: u32,
+    /// Whether the drive holds the limit on active zones.
+    held: bool,
 }
 
-fn start(zone: u32) -> Lba {
-    Lba(u64::from(zone) * 16)
+impl Limits {
+    fn of(shape: &Geometry) -> Option<Self> {
+        let open = shape.open_zones_max?;
+        Some(Self { open, active: shape.active_zones_max.unwrap_or(open + 2), held: shape.active_zones_max.is_some() })
+    }
+}
+
+pub(super) async fn check<B: Backend>(backend: &B, shape: &Geometry) -> usize {
+    let mut cases = 0;
+    if let Some(limits) = Limits::of(shape) {
+        macro_rules! run {
+            ($($case:ident),*) => {$(
+                if let Some(device) = backend.make(shape).await {
+                    $case(&device, limits).await;
+                    cases += 1;
+                }
+            )*};
+        }
+        let room = limits.active > limits.open + 1;
+        if room {
+            run!(the_device_closes_implicitly_open_zones, explicitly_open_zones_stay_open);
+        }
+        if limits.held {
+            run!(active_zones_are_limited);
+        }
+        run!(what_ends_a_zone_frees_its_resources);
+    }
+    let unlimited = Geometry { open_zones_max: None, active_zones_max: None, ..shape.clone() };
+    if let Some(device) = backend.make(&unlimited).await {
+        without_limits_every_zone_can_be_open(&device).await;
+        cases += 1;
+    }
+    cases
 }
 
 async fn states(device: &impl ZonedDevice, wanted: ZoneState) -> usize {
@@ -33,96 +57,112 @@ async fn states(device: &impl ZonedDevice, wanted: ZoneState) -> usize {
     zones.iter().filter(|info| info.state == wanted).count()
 }
 
-async fn the_device_closes_implicitly_open_zones(device: &impl ZonedDevice) {
-    for zone in 2..7 {
-        device.write(start(zone), vec![blocks(1, 1)]).await.unwrap();
-        assert_eq!(state(device, ZoneId(zone)).await, (ZoneState::ImplicitOpen, 1), "just written");
-        assert!(states(device, ZoneState::ImplicitOpen).await <= 3);
+async fn the_device_closes_implicitly_open_zones(device: &impl ZonedDevice, limits: Limits) {
+    let places = Places::of(device);
+    let open = limits.open as usize;
+    for number in 0..limits.active {
+        device.write(places.start_of(number), vec![blocks(1, 1)]).await.unwrap();
+        assert_eq!(state(device, places.nth(number)).await, (ZoneState::ImplicitOpen, 1), "just written");
+        assert!(states(device, ZoneState::ImplicitOpen).await <= open);
     }
-    assert_eq!(states(device, ZoneState::Closed).await, 2);
+    let closed = (limits.active - limits.open) as usize;
+    assert_eq!(states(device, ZoneState::Closed).await, closed);
     // Which one the device closes is its own choice; all take writes as before.
-    for zone in 2..7 {
-        device.append(ZoneId(zone), vec![blocks(2, 1)]).await.unwrap();
-        assert!(read(device, start(zone), 2).await.unwrap() == blocks(1, 2), "zone {zone}");
+    for number in 0..limits.active {
+        device.append(places.nth(number), vec![blocks(2, 1)]).await.unwrap();
+        assert!(read(device, places.start_of(number), 2).await.unwrap() == blocks(1, 2), "sequential zone {number}");
     }
-    assert_eq!((states(device, ZoneState::ImplicitOpen).await, states(device, ZoneState::Closed).await), (3, 2));
+    let found = (states(device, ZoneState::ImplicitOpen).await, states(device, ZoneState::Closed).await);
+    assert_eq!(found, (open, closed));
 }
 
-async fn explicitly_open_zones_stay_open(device: &impl ZonedDevice) {
-    for zone in [2, 3] {
-        device.manage(ZoneId(zone), ZoneOp::Open).await.unwrap();
+async fn explicitly_open_zones_stay_open(device: &impl ZonedDevice, limits: Limits) {
+    let places = Places::of(device);
+    // The last zone that can be open, and two behind it.
+    let [last, next, third] = [limits.open - 1, limits.open, limits.open + 1];
+    for number in 0..last {
+        device.manage(places.nth(number), ZoneOp::Open).await.unwrap();
     }
-    device.write(start(4), vec![blocks(1, 1)]).await.unwrap();
-    device.write(start(5), vec![blocks(1, 1)]).await.unwrap();
-    assert_eq!(state(device, ZoneId(4)).await, (ZoneState::Closed, 1), "the only one the device may close");
-    device.manage(ZoneId(4), ZoneOp::Open).await.unwrap();
-    assert_eq!(state(device, ZoneId(5)).await, (ZoneState::Closed, 1));
-    let too_many = V::TooManyOpen { limit: 3 };
-    broke(device.manage(ZoneId(5), ZoneOp::Open).await, too_many);
-    broke(device.write(start(5) + Blocks(1), vec![blocks(2, 1)]).await, too_many);
-    broke(device.append(ZoneId(6), vec![blocks(2, 1)]).await, too_many);
-    assert_eq!(state(device, ZoneId(5)).await, (ZoneState::Closed, 1), "a refused write changes nothing");
-    assert_eq!(state(device, ZoneId(6)).await, (ZoneState::Empty, 0));
-    for zone in [2, 3, 4] {
-        assert_eq!(state(device, ZoneId(zone)).await.0, ZoneState::ExplicitOpen);
-        device.append(ZoneId(zone), vec![blocks(3, 1)]).await.unwrap();
+    device.write(places.start_of(last), vec![blocks(1, 1)]).await.unwrap();
+    device.write(places.start_of(next), vec![blocks(1, 1)]).await.unwrap();
+    assert_eq!(state(device, places.nth(last)).await, (ZoneState::Closed, 1), "the only one the device may close");
+    device.manage(places.nth(last), ZoneOp::Open).await.unwrap();
+    assert_eq!(state(device, places.nth(next)).await, (ZoneState::Closed, 1));
+    let too_many = V::TooManyOpen { limit: limits.open };
+    broke(device.manage(places.nth(next), ZoneOp::Open).await, too_many);
+    broke(device.write(places.start_of(next) + Blocks(1), vec![blocks(2, 1)]).await, too_many);
+    broke(device.append(places.nth(third), vec![blocks(2, 1)]).await, too_many);
+    assert_eq!(state(device, places.nth(next)).await, (ZoneState::Closed, 1), "a refused write changes nothing");
+    assert_eq!(state(device, places.nth(third)).await, (ZoneState::Empty, 0));
+    for number in 0..limits.open {
+        assert_eq!(state(device, places.nth(number)).await.0, ZoneState::ExplicitOpen);
+        device.append(places.nth(number), vec![blocks(3, 1)]).await.unwrap();
     }
-    device.manage(ZoneId(2), ZoneOp::Close).await.unwrap();
-    device.append(ZoneId(5), vec![blocks(2, 1)]).await.unwrap();
-    assert!(read(device, start(5), 2).await.unwrap() == blocks(1, 2));
+    device.manage(places.nth(0), ZoneOp::Close).await.unwrap();
+    device.append(places.nth(next), vec![blocks(2, 1)]).await.unwrap();
+    assert!(read(device, places.start_of(next), 2).await.unwrap() == blocks(1, 2));
 }
 
-async fn active_zones_are_limited(device: &impl ZonedDevice) {
-    for zone in 2..7 {
-        device.write(start(zone), vec![blocks(1, 1)]).await.unwrap();
+async fn active_zones_are_limited(device: &impl ZonedDevice, limits: Limits) {
+    let places = Places::of(device);
+    for number in 0..limits.active {
+        device.write(places.start_of(number), vec![blocks(1, 1)]).await.unwrap();
     }
-    let too_many = V::TooManyActive { limit: 5 };
+    let (more, at) = (places.nth(limits.active), places.start_of(limits.active));
+    let too_many = V::TooManyActive { limit: limits.active };
     for closed in [false, true] {
-        broke(device.write(start(7), vec![blocks(1, 1)]).await, too_many);
-        broke(device.append(ZoneId(7), vec![blocks(1, 1)]).await, too_many);
-        broke(device.manage(ZoneId(7), ZoneOp::Open).await, too_many);
-        assert_eq!(state(device, ZoneId(7)).await, (ZoneState::Empty, 0));
+        broke(device.write(at, vec![blocks(1, 1)]).await, too_many);
+        broke(device.append(more, vec![blocks(1, 1)]).await, too_many);
+        broke(device.manage(more, ZoneOp::Open).await, too_many);
+        assert_eq!(state(device, more).await, (ZoneState::Empty, 0));
         if !closed {
             // A closed zone is still active.
-            for zone in 2..7 {
-                device.manage(ZoneId(zone), ZoneOp::Close).await.unwrap();
+            for number in 0..limits.active {
+                device.manage(places.nth(number), ZoneOp::Close).await.unwrap();
             }
-            assert_eq!(states(device, ZoneState::Closed).await, 5);
+            assert_eq!(states(device, ZoneState::Closed).await, limits.active as usize);
         }
     }
-    device.write(start(0), vec![blocks(1, 1)]).await.unwrap();
+    if let Some((_, start)) = places.conventional() {
+        device.write(start, vec![blocks(1, 1)]).await.unwrap();
+    }
 }
 
-async fn what_ends_a_zone_frees_its_resources(device: &impl ZonedDevice) {
+async fn what_ends_a_zone_frees_its_resources(device: &impl ZonedDevice, limits: Limits) {
+    let places = Places::of(device);
+    let geometry = device.geometry();
     for round in 0..3 {
-        for zone in 2..7 {
-            device.append(ZoneId(zone), vec![blocks(1, 1)]).await.unwrap();
+        for number in 0..limits.active {
+            device.append(places.nth(number), vec![blocks(1, 1)]).await.unwrap();
         }
-        for zone in 2..7 {
+        for number in 0..limits.active {
+            let (zone, second) = (places.nth(number), places.start_of(number) + Blocks(1));
             match round {
-                0 => device.manage(ZoneId(zone), ZoneOp::Finish).await.unwrap(),
-                1 => device.write(start(zone) + Blocks(1), vec![blocks(2, 11)]).await.unwrap(),
-                _ => device.manage(ZoneId(zone), ZoneOp::Reset).await.unwrap(),
+                0 => device.manage(zone, ZoneOp::Finish).await.unwrap(),
+                1 => device.write(second, vec![blocks(2, places.capacity - 1)]).await.unwrap(),
+                _ => device.manage(zone, ZoneOp::Reset).await.unwrap(),
             }
         }
-        for zone in 7..10 {
-            device.manage(ZoneId(zone), ZoneOp::Open).await.unwrap();
+        for number in 0..limits.open {
+            device.manage(places.nth(limits.active + number), ZoneOp::Open).await.unwrap();
         }
-        broke(
-            device.manage(ZoneId(1), ZoneOp::Open).await,
-            V::WrongState { op: ZoneOp::Open, state: ZoneState::NotWritePointer },
-        );
-        for zone in 2..10 {
-            device.manage(ZoneId(zone), ZoneOp::Reset).await.unwrap();
+        if let Some((zone, _)) = places.conventional() {
+            let refused = V::WrongState { op: ZoneOp::Open, state: ZoneState::NotWritePointer };
+            broke(device.manage(zone, ZoneOp::Open).await, refused);
         }
-        assert_eq!(states(device, ZoneState::Empty).await, 8);
+        for number in 0..limits.active + limits.open {
+            device.manage(places.nth(number), ZoneOp::Reset).await.unwrap();
+        }
+        let sequential = geometry.zone_count - geometry.conventional_zones;
+        assert_eq!(states(device, ZoneState::Empty).await, sequential as usize);
     }
 }
 
 async fn without_limits_every_zone_can_be_open(device: &impl ZonedDevice) {
-    for zone in 2..10 {
-        device.manage(ZoneId(zone), ZoneOp::Open).await.unwrap();
-        device.write(start(zone), vec![blocks(1, 1)]).await.unwrap();
+    let places = Places::of(device);
+    for number in 0..8 {
+        device.manage(places.nth(number), ZoneOp::Open).await.unwrap();
+        device.write(places.start_of(number), vec![blocks(1, 1)]).await.unwrap();
     }
     assert_eq!(states(device, ZoneState::ExplicitOpen).await, 8);
 }

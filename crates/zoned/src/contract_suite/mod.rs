@@ -26,6 +26,12 @@ pub trait Backend {
     /// The device.
     type Device: ZonedDevice;
 
+    /// The one shape that this backend's device has, where it is a given: a real drive. It wants at least two sequential
+    /// zones more than may be open and active together, and 16 blocks a zone.
+    fn shape(&self) -> Option<Geometry> {
+        None
+    }
+
     /// A fresh device of this shape (but for `volatile_cache`); `None` if this backend has none such.
     fn make<'a>(&'a self, geometry: &'a Geometry) -> LocalBoxFuture<'a, Option<Self::Device>>;
 
@@ -50,12 +56,52 @@ pub trait Backend {
 /// # Panics
 /// At the first rule that the backend breaks.
 pub async fn check<B: Backend>(backend: &B) -> usize {
-    rules::check(backend).await + states::check(backend).await + limits::check(backend).await
+    let shape = backend.shape().unwrap_or_else(small);
+    rules::check(backend, &shape).await + states::check(backend, &shape).await + limits::check(backend, &shape).await
 }
 
 /// Zones of 16 blocks, of which 12 can be written; 2 conventional; at most 3 open and 5 active.
 fn small() -> Geometry {
     Geometry { zone_capacity: Blocks(12), conventional_zones: 2, ..Geometry::zns(Blocks(16), Blocks(12), 10, 3, 5) }
+}
+
+/// Places on the device under test that cases use.
+#[derive(Clone, Copy)]
+struct Places {
+    /// The first sequential zone, and its first block.
+    zone: ZoneId,
+    start: Lba,
+    /// Blocks from one zone to the next.
+    size: u64,
+    /// Blocks that can be written in a sequential zone.
+    capacity: u64,
+    /// Whether there are blocks behind a zone's capacity.
+    gap: bool,
+}
+
+impl Places {
+    fn of(device: &impl ZonedDevice) -> Self {
+        let geometry = device.geometry();
+        let zone = ZoneId(geometry.conventional_zones);
+        let (size, capacity) = (geometry.zone_size.0, geometry.zone_capacity.0);
+        Self { zone, start: geometry.start_of(zone), size, capacity, gap: capacity < size }
+    }
+
+    /// A sequential zone, counted from the first.
+    fn nth(self, number: u32) -> ZoneId {
+        ZoneId(self.zone.0 + number)
+    }
+
+    /// Its first block.
+    fn start_of(self, number: u32) -> Lba {
+        self.start + Blocks(self.size * u64::from(number))
+    }
+
+    /// The last conventional zone and its first block, if there is one.
+    fn conventional(self) -> Option<(ZoneId, Lba)> {
+        let zone = self.zone.0.checked_sub(1)?;
+        Some((ZoneId(zone), Lba(self.size * u64::from(zone))))
+    }
 }
 
 /// A block that carries its number and the round it was written in.

@@ -47,32 +47,39 @@ impl Numbers {
 /// # Panics
 /// At the first difference; the message names the seed.
 pub async fn random<B: Backend>(backend: &B, seed: u64, steps: usize) {
-    let geometry = Geometry {
+    let own = || Geometry {
         conventional_zones: 2,
         append_max: Some(Blocks(6)),
         ..Geometry::zns(Blocks(16), Blocks(13), 12, 3, 5)
     };
+    let geometry = backend.shape().unwrap_or_else(own);
     let Some(mut device) = backend.make(&geometry).await else { return };
+    let size = geometry.zone_size.0;
+    // More zones than may be active, so that limits are met; the first ones, where there are many.
+    let active = geometry.active_zones_max.or(geometry.open_zones_max).unwrap_or(5);
+    let count = geometry.zone_count.min(geometry.conventional_zones + active + 5);
     let numbers = &mut Numbers(seed);
     let fresh = |zone| match geometry.is_conventional(ZoneId(zone)) {
-        true => ModelZone { state: ZoneState::NotWritePointer, tags: vec![None; 16] },
+        true => ModelZone { state: ZoneState::NotWritePointer, tags: vec![None; size as usize] },
         false => ModelZone { state: ZoneState::Empty, tags: Vec::new() },
     };
-    let mut model = Model { zones: (0..12).map(fresh).collect(), geometry: geometry.clone() };
+    let mut model = Model { zones: (0..count).map(fresh).collect(), geometry: geometry.clone() };
     for step in 0..steps {
         let context = format!("seed {seed}, step {step}");
-        let zone = ZoneId(numbers.below(12) as u32);
-        let tag = 1000 * (step as u64 + 1);
+        let zone = ZoneId(numbers.below(u64::from(count)) as u32);
+        let tag = (step as u64 + 1) << 20;
         let before = model.zones.clone();
-        let length = 1 + numbers.below(7);
+        let length = 1 + numbers.below(geometry.zone_capacity.0.div_ceil(2));
         match numbers.below(100) {
             0..35 => {
                 let start = geometry.start_of(zone);
                 let at = match numbers.below(8) {
-                    0 => start + Blocks(numbers.below(16)),
-                    _ if geometry.is_conventional(zone) => start + Blocks(numbers.below(16)),
+                    0 => start + Blocks(numbers.below(size)),
+                    _ if geometry.is_conventional(zone) => start + Blocks(numbers.below(size)),
                     _ => start + Blocks(model.zones[zone.0 as usize].tags.len() as u64),
                 };
+                // Behind the last zone that the model follows there may be more.
+                let at = if at < geometry.start_of(ZoneId(count)) { at } else { start };
                 let expected = model.write(at, length, tag);
                 let cut = numbers.below(length);
                 let pieces = [(tag, cut), (tag + cut, length - cut)];
@@ -88,7 +95,7 @@ pub async fn random<B: Backend>(backend: &B, seed: u64, steps: usize) {
                 same(landed, expected, &context);
             }
             50..75 => {
-                let at = geometry.start_of(zone) + Blocks(numbers.below(16));
+                let at = geometry.start_of(zone) + Blocks(numbers.below(size));
                 let expected = model.check_read(at, length);
                 let found = read(&device, at, length).await;
                 if let Ok(bytes) = &found {
@@ -115,7 +122,7 @@ pub async fn random<B: Backend>(backend: &B, seed: u64, steps: usize) {
         }
         model.follow_closed(&device, &before, &context).await;
     }
-    for zone in 0..12 {
+    for zone in 0..count {
         let start = geometry.start_of(ZoneId(zone));
         let length = model.zones[zone as usize].tags.len() as u64;
         if length > 0 && model.zones[zone as usize].state != ZoneState::Offline {
@@ -143,8 +150,9 @@ impl Model {
         if end > device_end {
             return Err(Answer::Broke(V::OutOfRange { end, device_end }));
         }
-        let zone = at.0 / 16;
-        let zone_end = Lba((zone + 1) * 16);
+        let size = self.geometry.zone_size.0;
+        let zone = at.0 / size;
+        let zone_end = Lba((zone + 1) * size);
         if end > zone_end { Err(Answer::Broke(V::CrossesZone { end, zone_end })) } else { Ok(zone as usize) }
     }
 
@@ -163,11 +171,15 @@ impl Model {
     /// Whether a zone can be opened. Which zone the device closes for it is seen afterwards.
     fn no_resource(&self, zone: usize) -> Option<Answer> {
         let state = self.zones[zone].state;
-        if !state.is_active() && self.count(ZoneState::is_active) == 5 {
-            return Some(Answer::Broke(V::TooManyActive { limit: 5 }));
+        if let Some(limit) = self.geometry.active_zones_max
+            && !state.is_active()
+            && self.count(ZoneState::is_active) == limit as usize
+        {
+            return Some(Answer::Broke(V::TooManyActive { limit }));
         }
-        let all_explicit = self.count(|state| state == ZoneState::ExplicitOpen) == 3;
-        (!state.is_open() && all_explicit).then_some(Answer::Broke(V::TooManyOpen { limit: 3 }))
+        let limit = self.geometry.open_zones_max?;
+        let all_explicit = self.count(|state| state == ZoneState::ExplicitOpen) == limit as usize;
+        (!state.is_open() && all_explicit).then_some(Answer::Broke(V::TooManyOpen { limit }))
     }
 
     fn write(&mut self, at: Lba, length: u64, tag: u64) -> Answer {
@@ -178,8 +190,9 @@ impl Model {
         if let Some(answer) = self.dead(zone) {
             return answer;
         }
-        let from = at.0 as usize % 16;
-        if zone < 2 {
+        let size = self.geometry.zone_size.0;
+        let from = (at.0 % size) as usize;
+        if self.geometry.is_conventional(ZoneId(zone as u32)) {
             for block in 0..length as usize {
                 self.zones[zone].tags[from + block] = Some(tag + block as u64);
             }
@@ -188,7 +201,7 @@ impl Model {
         if self.zones[zone].state == ZoneState::Full {
             return Answer::Broke(V::ZoneFull);
         }
-        let write_pointer = Lba(zone as u64 * 16 + self.zones[zone].tags.len() as u64);
+        let write_pointer = Lba(zone as u64 * size + self.zones[zone].tags.len() as u64);
         if at != write_pointer {
             return Answer::Broke(V::NotAtWritePointer { at, write_pointer });
         }
@@ -197,12 +210,12 @@ impl Model {
 
     fn append(&mut self, zone: ZoneId, length: u64, tag: u64) -> (Answer, Lba) {
         let at = zone.0 as usize;
-        let start = Lba(u64::from(zone.0) * 16);
-        if at < 2 {
+        let start = self.geometry.start_of(zone);
+        if self.geometry.is_conventional(zone) {
             return (Answer::Broke(V::NotSequential), start);
         }
-        if length > 6 {
-            return (Answer::Broke(V::AppendTooLong { length: Blocks(length), limit: Blocks(6) }), start);
+        if let Some(limit) = self.geometry.append_max.filter(|limit| length > limit.0) {
+            return (Answer::Broke(V::AppendTooLong { length: Blocks(length), limit }), start);
         }
         if let Some(answer) = self.dead(at) {
             return (answer, start);
@@ -215,17 +228,19 @@ impl Model {
     }
 
     fn extend(&mut self, zone: usize, at: Lba, length: u64, tag: u64) -> Answer {
-        let (end, capacity_end) = (at + Blocks(length), Lba(zone as u64 * 16 + 13));
+        let (end, capacity_end) =
+            (at + Blocks(length), self.geometry.start_of(ZoneId(zone as u32)) + self.geometry.zone_capacity);
         if end > capacity_end {
             return Answer::Broke(V::PastCapacity { end, capacity_end });
         }
         if let Some(answer) = self.no_resource(zone) {
             return answer;
         }
+        let capacity = self.geometry.zone_capacity.0 as usize;
         let zone = &mut self.zones[zone];
         zone.tags.extend((tag..tag + length).map(Some));
         zone.state = match zone.state {
-            _ if zone.tags.len() == 13 => ZoneState::Full,
+            _ if zone.tags.len() == capacity => ZoneState::Full,
             ZoneState::ExplicitOpen => ZoneState::ExplicitOpen,
             _ => ZoneState::ImplicitOpen,
         };
@@ -240,7 +255,8 @@ impl Model {
         if self.zones[zone].state == ZoneState::Offline {
             return Answer::Offline;
         }
-        let (end, write_pointer) = (at + Blocks(length), Lba(zone as u64 * 16 + self.zones[zone].tags.len() as u64));
+        let size = self.geometry.zone_size.0;
+        let (end, write_pointer) = (at + Blocks(length), Lba(zone as u64 * size + self.zones[zone].tags.len() as u64));
         if end > write_pointer { Answer::Broke(V::PastWritePointer { end, write_pointer }) } else { Answer::Done }
     }
 
@@ -258,6 +274,7 @@ impl Model {
         if opens && let Some(answer) = self.no_resource(at) {
             return answer;
         }
+        let capacity = self.geometry.zone_capacity.0 as usize;
         let zone = &mut self.zones[at];
         match op {
             ZoneOp::Open => zone.state = ZoneState::ExplicitOpen,
@@ -266,7 +283,7 @@ impl Model {
             ZoneOp::Close => zone.state = ZoneState::Closed,
             ZoneOp::Finish => {
                 zone.state = ZoneState::Full;
-                zone.tags.resize(13, None);
+                zone.tags.resize(capacity, None);
             }
             ZoneOp::Reset => {
                 zone.state = ZoneState::Empty;
@@ -278,10 +295,12 @@ impl Model {
 
     fn compare(&self, at: Lba, bytes: &[u8], context: &str) {
         let mut expected = vec![0; BLOCK_SIZE];
+        let size = self.geometry.zone_size.0 as usize;
+        let conventional = self.geometry.conventional_zones as usize;
         for (block, found) in (at.0 as usize..).zip(bytes.chunks_exact(BLOCK_SIZE)) {
-            match self.zones[block / 16].tags[block % 16] {
+            match self.zones[block / size].tags[block % size] {
                 Some(tag) => fill(&mut expected, tag),
-                None if block / 16 < 2 => expected.fill(0),
+                None if block / size < conventional => expected.fill(0),
                 // Behind a finish: the drive's own affair.
                 None => continue,
             }
@@ -289,11 +308,13 @@ impl Model {
         }
     }
 
-    /// Compares all zones. Where there were three open zones and one more was needed, the device has closed one that
+    /// Compares all zones. Where as many zones were open as may be and one more was needed, the device has closed one that
     /// was implicitly open.
     async fn follow_closed(&mut self, device: &impl ZonedDevice, before: &[ModelZone], context: &str) {
-        let zones = device.report(ZoneId(0), 12).await.unwrap();
-        let was_full = before.iter().filter(|zone| zone.state.is_open()).count() == 3;
+        let zones = device.report(ZoneId(0), self.zones.len() as u32).await.unwrap();
+        let [open, active] = [self.geometry.open_zones_max, self.geometry.active_zones_max]
+            .map(|limit| limit.map_or(usize::MAX, |limit| limit as usize));
+        let was_full = before.iter().filter(|zone| zone.state.is_open()).count() == open;
         let opened = |at: usize, zone: &ModelZone| {
             let passed_through = zone.state.is_open() || zone.state == ZoneState::Full;
             passed_through && !before[at].state.is_open() && before[at].state != ZoneState::Full
@@ -309,11 +330,11 @@ impl Model {
                 ZoneState::NotWritePointer | ZoneState::Offline => 0,
                 _ => zone.tags.len() as u64,
             };
-            let conventional = info.zone.0 < 2;
+            let conventional = self.geometry.is_conventional(info.zone);
             let written = if conventional { 0 } else { written };
             assert_eq!((info.state, info.written.0), (zone.state, written), "{}: {context}", info.zone);
         }
         assert!(!must_close || !may_close, "one zone too many is open: {context}");
-        assert!(self.count(ZoneState::is_open) <= 3 && self.count(ZoneState::is_active) <= 5, "{context}");
+        assert!(self.count(ZoneState::is_open) <= open && self.count(ZoneState::is_active) <= active, "{context}");
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
+use shingle_runtime::Runtime;
 
 use crate::device::ZoneState;
 use crate::file::error::{FileDeviceError, FileDeviceErrorKind};
@@ -14,6 +15,7 @@ use crate::file::host::{self, Claimed};
 use crate::file::slots::Slots;
 use crate::geometry::Geometry;
 use crate::machine::Machine;
+use crate::peek::PeekDevice;
 
 /// How to make a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,13 +41,13 @@ pub(crate) fn create(path: &Path, geometry: &Geometry, options: CreateOptions) -
     let new = open.clone().create_new(true).open(path);
     let is_new = new.is_ok();
     let file = match new {
-        Err(error) if options.overwrite && error.kind() == io::ErrorKind::AlreadyExists => {
+        Err(error) if options.overwrite && error.kind() == io::ErrorKind::AlreadyExists && !host::is_node(path) => {
             open.open(path).map_err(failed)?
         }
         other => other.map_err(failed)?,
     };
     let file = host::claim(file, path)?;
-    if file.metadata().map_err(failed)?.len() > 0 {
+    if file.length().map_err(failed)? > 0 {
         let first = read_header(&file).map_err(failed)?;
         if Header::parse(&first) == Err(BadHeader::NotADrive) {
             return Err(FileDeviceError::new(FileDeviceErrorKind::NotADrive, path));
@@ -60,12 +62,47 @@ pub(crate) fn create(path: &Path, geometry: &Geometry, options: CreateOptions) -
     })
 }
 
+/// Makes a drive on a block device. What is there counts for nothing, but for another drive.
+pub(crate) fn create_on_node(path: &Path, geometry: &Geometry, options: CreateOptions) -> Result<(), FileDeviceError> {
+    let failed = |error| FileDeviceError::from_io(error, path);
+    let wrong = |kind| Err(FileDeviceError::new(kind, path));
+    geometry.validate().map_err(|error| FileDeviceError::new(FileDeviceErrorKind::Geometry(error), path))?;
+    let file = host::claim(host::existing(path).open(path).map_err(failed)?, path)?;
+    if !file.is_node() {
+        return wrong(FileDeviceErrorKind::NotADrive);
+    }
+    let length = file.length().map_err(failed)?;
+    let header = Header::new(geometry);
+    let needed = header.data_at.saturating_add(geometry.blocks().bytes());
+    if needed > length {
+        return wrong(FileDeviceErrorKind::TooSmall { length, needed });
+    }
+    let first = read_header(&file).map_err(failed)?;
+    if Header::parse(&first) != Err(BadHeader::NotADrive) && !options.overwrite {
+        return wrong(FileDeviceErrorKind::Exists);
+    }
+    write_new(&file, geometry).map_err(failed)
+}
+
+/// How many zones of `zone_size` fit on a block device of `length` bytes, beside header and table.
+pub(crate) fn zones_that_fit(length: u64, zone_size: Blocks) -> u32 {
+    let each = zone_size.bytes() + ENTRY_SIZE as u64;
+    // A block for the header, and one because the table ends at a block.
+    let room = length.saturating_sub(2 * BLOCK_SIZE as u64);
+    u32::try_from(room / each.max(1)).unwrap_or(u32::MAX)
+}
+
 /// The header goes last: a file without one is no drive, so that half a drive is never taken for one.
-fn write_new(file: &File, geometry: &Geometry) -> io::Result<()> {
+fn write_new(file: &Claimed, geometry: &Geometry) -> io::Result<()> {
     let machine = Machine::new(geometry.clone()).map_err(io::Error::other)?;
     let header = Header::new(geometry);
-    file.set_len(0)?;
-    file.set_len(header.data_at)?;
+    if file.is_node() {
+        // Whatever drive was there ends here, before its table does.
+        file.write_all_at(&[0; BLOCK_SIZE], 0)?;
+        file.sync_all()?;
+    }
+    file.resize(0)?;
+    file.resize(header.data_at)?;
     let mut table = Vec::with_capacity(geometry.zone_count as usize * ENTRY_SIZE);
     for zone in (0..geometry.zone_count).map(ZoneId) {
         let entry = Entry { state: machine.info(zone).state, written: 0, slot: None };
@@ -102,24 +139,17 @@ fn read_header(file: &File) -> io::Result<Vec<u8>> {
 pub(crate) fn open(path: &Path) -> Result<Opened, FileDeviceError> {
     let failed = |error| FileDeviceError::from_io(error, path);
     let wrong = |kind| FileDeviceError::new(kind, path);
-    let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+    let file = host::existing(path).open(path).map_err(failed)?;
     let file = host::claim(file, path)?;
-    let length = file.metadata().map_err(failed)?.len();
+    let length = file.length().map_err(failed)?;
     let truncated = |needed| wrong(FileDeviceErrorKind::Truncated { length, needed });
-    let header = Header::parse(&read_header(&file).map_err(failed)?).map_err(|bad| match bad {
-        BadHeader::NotADrive => wrong(FileDeviceErrorKind::NotADrive),
-        BadHeader::NewerVersion(version) => wrong(FileDeviceErrorKind::NewerVersion(version)),
-        BadHeader::CutShort => truncated(BLOCK_SIZE as u64),
-        BadHeader::Corrupt => wrong(FileDeviceErrorKind::CorruptHeader),
-    })?;
+    let header = parse_header(&file, path, length)?;
     if length < header.data_at {
         return Err(truncated(header.data_at));
     }
-    let mut opened = read_table(file, header).map_err(|error| match error {
-        TableError::Io(error) => failed(error),
-        TableError::Corrupt(zone) => wrong(FileDeviceErrorKind::CorruptTable(zone)),
-    })?;
-    let end = opened.slot_at(opened.slots.end());
+    let (machine, slots) = read_table(&file, &header).map_err(|error| error.named(path))?;
+    let mut opened = Opened { file, header, machine, slots };
+    let end = opened.slot_at(opened.length());
     if length < end {
         return Err(truncated(end));
     }
@@ -127,12 +157,50 @@ pub(crate) fn open(path: &Path) -> Result<Opened, FileDeviceError> {
     Ok(opened)
 }
 
+fn parse_header(file: &File, path: &Path, length: u64) -> Result<Header, FileDeviceError> {
+    let bytes = read_header(file).map_err(|error| FileDeviceError::from_io(error, path))?;
+    Header::parse(&bytes).map_err(|bad| {
+        let kind = match bad {
+            BadHeader::NotADrive => FileDeviceErrorKind::NotADrive,
+            BadHeader::NewerVersion(version) => FileDeviceErrorKind::NewerVersion(version),
+            BadHeader::CutShort => FileDeviceErrorKind::Truncated { length, needed: BLOCK_SIZE as u64 },
+            BadHeader::Corrupt => FileDeviceErrorKind::CorruptHeader,
+        };
+        FileDeviceError::new(kind, path)
+    })
+}
+
+/// A drive as it is now, with the place of each zone's bytes. It may be open elsewhere, and is left as it is.
+pub(crate) fn peek(path: &Path, runtime: &Runtime) -> Result<PeekDevice, FileDeviceError> {
+    let failed = |error| FileDeviceError::from_io(error, path);
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let header = parse_header(&file, path, length)?;
+    // An entry that its owner was just writing is read again.
+    let (machine, slots) = read_table(&file, &header)
+        .or_else(|_| read_table(&file, &header))
+        .or_else(|_| read_table(&file, &header))
+        .map_err(|error| error.named(path))?;
+    let slot_bytes = header.geometry.zone_size.bytes();
+    let place = |zone| slots.get(zone).map(|slot| header.data_at + u64::from(slot) * slot_bytes);
+    Ok(PeekDevice::new(runtime, file, machine, place))
+}
+
 enum TableError {
     Io(io::Error),
     Corrupt(ZoneId),
 }
 
-fn read_table(file: Claimed, header: Header) -> Result<Opened, TableError> {
+impl TableError {
+    fn named(self, path: &Path) -> FileDeviceError {
+        match self {
+            Self::Io(error) => FileDeviceError::from_io(error, path),
+            Self::Corrupt(zone) => FileDeviceError::new(FileDeviceErrorKind::CorruptTable(zone), path),
+        }
+    }
+}
+
+fn read_table(file: &File, header: &Header) -> Result<(Machine, Slots), TableError> {
     let count = header.geometry.zone_count;
     let mut machine = Machine::new(header.geometry.clone()).map_err(|_| TableError::Corrupt(ZoneId(0)))?;
     let mut slots = Slots::new(count);
@@ -148,10 +216,15 @@ fn read_table(file: Claimed, header: Header) -> Result<Opened, TableError> {
         machine.set(zone, entry.state, Blocks(u64::from(entry.written))).map_err(|_| corrupt())?;
     }
     machine.close_excess();
-    Ok(Opened { file, header, machine, slots })
+    Ok((machine, slots))
 }
 
 impl Opened {
+    /// The length of the file, in slots, so far as it is certain: a block device has room for all.
+    pub(crate) fn length(&self) -> u32 {
+        if self.file.is_node() { self.header.geometry.zone_count } else { self.slots.end() }
+    }
+
     fn slot_at(&self, slot: u32) -> u64 {
         self.header.data_at + u64::from(slot) * self.header.geometry.zone_size.bytes()
     }
@@ -176,6 +249,6 @@ impl Opened {
         }
         self.slots.trim();
         let end = self.slot_at(self.slots.end());
-        self.file.set_len(end)
+        self.file.resize(end)
     }
 }

@@ -45,6 +45,13 @@ pub enum FileDeviceErrorKind {
     InUse,
     /// The file system has no room for the zone table, or allows no file of that size.
     NoSpace,
+    /// The block device has not as many bytes as the drive needs.
+    TooSmall {
+        /// Its length in bytes.
+        length: u64,
+        /// The length it needs.
+        needed: u64,
+    },
     /// No drive can have the geometry asked for.
     Geometry(GeometryError),
     /// The operating system refused for another reason.
@@ -61,6 +68,7 @@ impl FileDeviceError {
             match error.kind() {
                 io::ErrorKind::NotFound => FileDeviceErrorKind::NotFound,
                 io::ErrorKind::AlreadyExists => FileDeviceErrorKind::Exists,
+                io::ErrorKind::ResourceBusy => FileDeviceErrorKind::InUse,
                 io::ErrorKind::IsADirectory => FileDeviceErrorKind::NotADrive,
                 io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded => {
                     FileDeviceErrorKind::NoSpace
@@ -100,6 +108,10 @@ impl fmt::Display for FileDeviceError {
             FileDeviceErrorKind::NoSpace => {
                 f.write_str("no space left on the file system, or the file would be too large")
             }
+            FileDeviceErrorKind::TooSmall { length, needed } => write!(
+                f,
+                "the block device has {length} bytes, but such a drive needs {needed}: make it of fewer zones"
+            ),
             FileDeviceErrorKind::Geometry(error) => error.fmt(f),
             FileDeviceErrorKind::System(error) => error.fmt(f),
         }

@@ -1,8 +1,11 @@
 //! Reading, writing and punching holes in the file that holds a drive.
+//!
+//! The file may be the node of an ordinary block device: it has one length for ever, its bytes are there before anybody
+//! wrote them, and a hole can be punched only where the device takes such a command.
 
-use std::fs::{File, TryLockError};
-use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, IoSlice, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -48,13 +51,22 @@ pub(crate) fn punch(file: &File, at: u64, length: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, length)?)
 }
 
+/// Makes `length` bytes from `at` read as zeros; where the device cannot do it by itself the kernel writes them.
+pub(crate) fn zero(file: &File, at: u64, length: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, at, length)?)
+}
+
 /// A file that nobody else has open as a drive.
-pub(crate) struct Claimed(File);
+pub(crate) struct Claimed {
+    file: File,
+    /// The length of a block device.
+    fixed: Option<u64>,
+}
 
 impl std::ops::Deref for Claimed {
     type Target = File;
     fn deref(&self) -> &File {
-        &self.0
+        &self.file
     }
 }
 
@@ -62,20 +74,59 @@ impl Drop for Claimed {
     fn drop(&mut self) {
         // Closing the file would not do: a child process that another thread is just starting still has it, and the
         // lock with it, until it becomes another program.
-        let _ = self.0.unlock();
+        let _ = self.file.unlock();
     }
 }
 
-/// Sees that `file` is an ordinary file that nobody else has open as a drive.
-pub(crate) fn claim(file: File, path: &Path) -> Result<Claimed, FileDeviceError> {
-    let metadata = file.metadata().map_err(|error| FileDeviceError::from_io(error, path))?;
-    if !metadata.is_file() {
-        return Err(FileDeviceError::new(FileDeviceErrorKind::NotADrive, path));
+impl Claimed {
+    /// Whether this is a block device.
+    pub(crate) fn is_node(&self) -> bool {
+        self.fixed.is_some()
     }
+
+    /// The length in bytes.
+    pub(crate) fn length(&self) -> io::Result<u64> {
+        match self.fixed {
+            Some(length) => Ok(length),
+            None => Ok(self.file.metadata()?.len()),
+        }
+    }
+
+    /// Makes the file as long as this; a block device stays as it is.
+    pub(crate) fn resize(&self, length: u64) -> io::Result<()> {
+        if self.is_node() { Ok(()) } else { self.file.set_len(length) }
+    }
+}
+
+/// How a file or node that is there is opened: a node so that neither another program nor the kernel (for a mount) can
+/// have it too.
+pub(crate) fn existing(path: &Path) -> OpenOptions {
+    let mut open = OpenOptions::new();
+    open.read(true).write(true);
+    if is_node(path) {
+        open.custom_flags(rustix::fs::OFlags::EXCL.bits() as i32);
+    }
+    open
+}
+
+/// Whether this names a block device.
+pub(crate) fn is_node(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// Sees that `file` is an ordinary file, or a block device, that nobody else has open as a drive.
+pub(crate) fn claim(file: File, path: &Path) -> Result<Claimed, FileDeviceError> {
+    let failed = |error| FileDeviceError::from_io(error, path);
+    let kind = file.metadata().map_err(failed)?.file_type();
+    let fixed = match () {
+        () if kind.is_file() => None,
+        () if kind.is_block_device() => Some((&file).seek(SeekFrom::End(0)).map_err(failed)?),
+        () => return Err(FileDeviceError::new(FileDeviceErrorKind::NotADrive, path)),
+    };
     match file.try_lock() {
-        Ok(()) => Ok(Claimed(file)),
+        Ok(()) => Ok(Claimed { file, fixed }),
         Err(TryLockError::WouldBlock) => Err(FileDeviceError::new(FileDeviceErrorKind::InUse, path)),
-        Err(TryLockError::Error(error)) => Err(FileDeviceError::from_io(error, path)),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 

@@ -5,6 +5,9 @@
 //! exactly what its completed commands made of each zone. A command cut off in the middle happened or did not; only in
 //! a conventional zone may a part of a write be there.
 //!
+//! The file may be the node of an ordinary block device, for owners of such drives: it never grows, and a reset gives
+//! space back only where the device takes that.
+//!
 //! **Owns** the file, alone: another process is refused.
 //! **Knows nothing of** what is stored.
 //!
@@ -20,7 +23,6 @@ mod create;
 mod error;
 mod format;
 mod host;
-mod lanes;
 mod slots;
 mod turn;
 
@@ -39,11 +41,12 @@ use crate::device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
 use crate::file::format::{ENTRY_SIZE, Entry, TABLE_AT};
 use crate::file::host::Claimed;
-use crate::file::lanes::{Kind, Lanes, Settled};
 use crate::file::slots::Slots;
 use crate::file::turn::Turn;
 use crate::geometry::Geometry;
+use crate::lanes::{Kind, Lanes, Settled};
 use crate::machine::{ImpossibleState, Machine, gathered_length};
+use crate::peek::PeekDevice;
 
 pub use create::CreateOptions;
 pub use error::{FileDeviceError, FileDeviceErrorKind};
@@ -94,29 +97,50 @@ impl FileDevice {
         create::create(path, geometry, options)
     }
 
+    /// Makes a drive of this shape, with nothing in it, on the ordinary block device whose node is at `path`, as
+    /// [`create`](Self::create) does in a file. All its zones must fit ([`zones_that_fit`](Self::zones_that_fit)).
+    ///
+    /// What the device held is lost; nobody looks at what that was, save whether it was such a drive. The crate
+    /// `shingle-zoned-linux` does look.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADrive` (no block device), `Exists`, `InUse`, `TooSmall`, `Geometry` or `System`.
+    pub fn create_on_node(path: &Path, geometry: &Geometry, options: CreateOptions) -> Result<(), FileDeviceError> {
+        create::create_on_node(path, geometry, options)
+    }
+
+    /// How many zones fit on a block device of `length` bytes.
+    pub fn zones_that_fit(length: u64, zone_size: Blocks) -> u32 {
+        create::zones_that_fit(length, zone_size)
+    }
+
     /// Opens the drive at `path`, as its last process left it, however that ended. Blocks for as long as it takes to
     /// read the zone table.
     ///
     /// # Errors
     /// `NotFound`, `NotADrive`, `NewerVersion`, `Truncated`, `CorruptHeader`, `CorruptTable`, `InUse` or `System`.
     pub fn open(path: &Path, runtime: &Runtime) -> Result<Self, FileDeviceError> {
-        let create::Opened { file, header, machine, slots } = create::open(path)?;
+        let opened = create::open(path)?;
+        let length = opened.length();
+        let create::Opened { file, header, machine, slots } = opened;
         let shared = Shared {
             runtime: runtime.clone(),
             geometry: header.geometry,
             file: Arc::new(file),
             data_at: header.data_at,
             flush: Cell::new(1),
-            state: RefCell::new(State {
-                length: slots.end(),
-                durable_length: slots.end(),
-                machine,
-                slots,
-                lanes: Lanes::default(),
-            }),
+            state: RefCell::new(State { length, durable_length: length, machine, slots, lanes: Lanes::default() }),
             gone: Cell::new(false),
         };
         Ok(Self { shared: Rc::new(shared) })
+    }
+
+    /// Looks at the drive at `path`, which another process may have open, and changes nothing.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADrive`, `NewerVersion`, `Truncated`, `CorruptHeader`, `CorruptTable` or `System`.
+    pub fn peek(path: &Path, runtime: &Runtime) -> Result<PeekDevice, FileDeviceError> {
+        create::peek(path, runtime)
     }
 
     /// Puts `zone` into `state`, as a failing drive does (read-only, offline).

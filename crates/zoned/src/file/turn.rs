@@ -11,8 +11,8 @@ use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
 
 use crate::device::ZoneState;
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
-use crate::file::lanes::{Kind, Place, Settled};
 use crate::file::{Shared, host};
+use crate::lanes::{Kind, Place, Settled};
 
 /// The fewest slots that the file of a drive in use is long.
 const LENGTH_MIN: u32 = 16;
@@ -61,6 +61,7 @@ impl Turn {
     }
 
     pub(super) async fn write(&self, at: Lba, data: Vec<Bytes>) -> io::Result<()> {
+        let first = self.shared.state.borrow().slots.get(self.zone).is_none();
         let slot = loop {
             let found = self.slot_for_write();
             let given_back = self.shared.state.borrow().slots.any_given_back();
@@ -75,6 +76,16 @@ impl Turn {
         if slot >= self.shared.state.borrow().durable_length {
             // An entry that names a slot past the end of the file would make the drive one that was cut short.
             self.shared.sync().await?;
+        }
+        if first && self.shared.file.is_node() && self.shared.geometry.is_conventional(self.zone) {
+            // What nobody wrote in a conventional zone reads as zeros; a block device holds what was there before.
+            let (file, start) = (self.shared.file.clone(), self.shared.slot_at(slot));
+            let length = self.shared.geometry.zone_size.bytes();
+            let zeroed = self.shared.runtime.blocking(move || host::zero(&file, start, length)).await;
+            if let Err(error) = zeroed.unwrap_or_else(|lost| Err(io::Error::other(lost))) {
+                self.shared.state.borrow_mut().slots.untake(self.zone);
+                return Err(error);
+            }
         }
         let offset = self.shared.offset(slot, at);
         let file = self.shared.file.clone();
@@ -95,7 +106,7 @@ impl Turn {
         }
         let most = self.shared.geometry.zone_count;
         let wanted = (slot + 1).saturating_mul(2).clamp(LENGTH_MIN.min(most), most);
-        let grow = |length| self.shared.file.set_len(self.shared.slot_at(length)).map(|()| length);
+        let grow = |length| self.shared.file.resize(self.shared.slot_at(length)).map(|()| length);
         match grow(wanted).or_else(|_| grow(slot + 1)) {
             Ok(length) => {
                 state.length = length;

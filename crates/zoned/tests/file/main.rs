@@ -1,6 +1,7 @@
 //! The file device beyond the contract: killed processes, space, locks, damage, commands under way together.
 
 mod damage;
+mod peek;
 mod process;
 mod space;
 mod together;

@@ -1,10 +1,12 @@
 //! The order of commands within a zone.
 //!
-//! A drive's commands take effect in the order they start, yet those of the host file system run on many threads. So
+//! A drive's commands take effect in the order they start, yet the host runs those it is given in any order. So
 //! the commands of a zone form a lane: one write at a time, resets alone, reads beside each other and beside the
 //! writes whose blocks they do not want. Zones do not wait for each other.
 //!
-//! **Owns** who may go. **Knows nothing of** files or of what a command does.
+//! Devices whose commands leave this machine's hands use it: the file device and kernel devices.
+//!
+//! **Owns** who may go. **Knows nothing of** files, drives or what a command does.
 //!
 //! # Invariants
 //! - LN-1: a lane exists only while a command of its zone is under way; without one, all of the zone is settled.
@@ -19,7 +21,7 @@ use crate::device::ZoneState;
 
 /// How a command shares its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A read of what was settled when it started.
     Read,
     /// A read of what a write under way may change: goes behind all before it.
@@ -30,24 +32,26 @@ pub(crate) enum Kind {
     Alone,
 }
 
-/// What the file holds of a zone: what its entry in the zone table says.
+/// What a zone holds for certain: what completed commands made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settled {
-    pub(crate) state: ZoneState,
-    pub(crate) written: u32,
+pub struct Settled {
+    /// The zone's state.
+    pub state: ZoneState,
+    /// Blocks written from its start.
+    pub written: u32,
 }
 
 impl Settled {
     /// Of a zone that does not exist: its commands are refused before anybody asks.
-    pub(crate) const NOTHING: Self = Self { state: ZoneState::Offline, written: 0 };
+    pub const NOTHING: Self = Self { state: ZoneState::Offline, written: 0 };
 }
 
 /// A command's place in its lane.
-pub(crate) struct Place {
+pub struct Place {
     /// Comes when the command may go; `None`: at once.
-    pub(crate) go: Option<oneshot::Receiver<()>>,
+    pub go: Option<oneshot::Receiver<()>>,
     /// Rises with every reset and every failed write.
-    pub(crate) epoch: u32,
+    pub epoch: u32,
 }
 
 struct Lane {
@@ -64,31 +68,31 @@ struct Lane {
 
 /// The lanes of a drive.
 #[derive(Default)]
-pub(crate) struct Lanes(BTreeMap<ZoneId, Lane>);
+pub struct Lanes(BTreeMap<ZoneId, Lane>);
 
 impl Lanes {
     /// Whether no command of `zone` is under way.
-    pub(crate) fn idle(&self, zone: ZoneId) -> bool {
+    pub fn idle(&self, zone: ZoneId) -> bool {
         !self.0.contains_key(&zone)
     }
 
     /// What is settled of `zone`; `None`: all is.
-    pub(crate) fn settled(&self, zone: ZoneId) -> Option<Settled> {
+    pub fn settled(&self, zone: ZoneId) -> Option<Settled> {
         self.0.get(&zone).map(|lane| lane.settled)
     }
 
     /// Whether a write or reset of `zone` is under way or waiting.
-    pub(crate) fn changing(&self, zone: ZoneId) -> bool {
+    pub fn changing(&self, zone: ZoneId) -> bool {
         self.0.get(&zone).is_some_and(|lane| lane.changes > 0)
     }
 
     /// Whether a reset of `zone` is under way or waiting.
-    pub(crate) fn resetting(&self, zone: ZoneId) -> bool {
+    pub fn resetting(&self, zone: ZoneId) -> bool {
         self.0.get(&zone).is_some_and(|lane| lane.alone || lane.waiting.iter().any(|(kind, _)| *kind == Kind::Alone))
     }
 
     /// Puts a command in its lane. `before` is what the zone was before this command.
-    pub(crate) fn enter(&mut self, zone: ZoneId, kind: Kind, before: Settled) -> Place {
+    pub fn enter(&mut self, zone: ZoneId, kind: Kind, before: Settled) -> Place {
         let lane = self.0.entry(zone).or_insert_with(|| Lane {
             settled: before,
             reads: 0,
@@ -114,7 +118,7 @@ impl Lanes {
     }
 
     /// Ends a command that was under way, and lets those behind it go.
-    pub(crate) fn leave(&mut self, zone: ZoneId, kind: Kind) {
+    pub fn leave(&mut self, zone: ZoneId, kind: Kind) {
         let Some(lane) = self.0.get_mut(&zone) else { return };
         lane.stop(kind);
         while let Some((next, _)) = lane.waiting.front()
@@ -131,8 +135,8 @@ impl Lanes {
         }
     }
 
-    /// Takes note of what the file now holds of `zone`.
-    pub(crate) fn settle(&mut self, zone: ZoneId, settled: Settled) {
+    /// Takes note of what `zone` now holds for certain.
+    pub fn settle(&mut self, zone: ZoneId, settled: Settled) {
         if let Some(lane) = self.0.get_mut(&zone) {
             lane.settled = settled;
         }
@@ -140,7 +144,7 @@ impl Lanes {
 
     /// A command failed. Those behind it in its epoch are to fail too; returns whether it is the current one, so that
     /// the zone stays as it is settled.
-    pub(crate) fn fail(&mut self, zone: ZoneId, epoch: u32) -> bool {
+    pub fn fail(&mut self, zone: ZoneId, epoch: u32) -> bool {
         let Some(lane) = self.0.get_mut(&zone) else { return false };
         lane.failed = Some(epoch);
         let current = lane.epoch == epoch;
@@ -149,7 +153,7 @@ impl Lanes {
     }
 
     /// Whether a command of `epoch` is to fail because one before it did (LN-2).
-    pub(crate) fn failed(&self, zone: ZoneId, epoch: u32) -> bool {
+    pub fn failed(&self, zone: ZoneId, epoch: u32) -> bool {
         self.0.get(&zone).is_some_and(|lane| lane.failed == Some(epoch))
     }
 }

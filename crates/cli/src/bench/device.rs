@@ -1,0 +1,293 @@
+//! The device layer beside fio: sequential writes of 1 MiB and random reads of 4 KiB, on an emulated drive in a file, or on
+//! a drive that is named. Both sides do the same commands, and each round measures both, one behind the other.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use clap::Args;
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ByteSize, Lba, ZoneId};
+use shingle_runtime::Runtime;
+use shingle_zoned::{CreateOptions, FileDevice, Geometry, GeometrySpec, ZoneOp, ZoneState, ZonedDevice};
+
+use crate::bench::fio::{self, Job};
+use crate::bench::{Figure, limit, median};
+use crate::confirm::confirm;
+use crate::failure::{Failure, Outcome};
+use crate::{device, output};
+
+const MIB: u64 = 1 << 20;
+/// Writers side by side, each in zones of its own: one write at a time goes to a zone.
+const WRITERS: u64 = 4;
+/// What each of them writes in a round, in whole zones.
+const WRITER_BYTES: u64 = 64 * MIB;
+/// Writes between two flushes. As with fio, none follows the last.
+const FLUSH_EVERY: u64 = 16;
+/// Reads outstanding.
+const READERS: u64 = 32;
+/// Reads in a round.
+const READS: u64 = 16_384;
+const ROUNDS: usize = 5;
+
+/// Where to measure.
+#[derive(Args)]
+pub(crate) struct Where {
+    /// For `device`: a zoned block device, of which the first empty zones are used. What is in them is lost.
+    #[arg(long, value_name = "NODE")]
+    device: Option<PathBuf>,
+    /// For `device` without a node: the directory of the files that are measured.
+    #[arg(long, value_name = "DIR", conflicts_with = "device")]
+    dir: Option<PathBuf>,
+    /// For `device`: do it without being asked.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Where {
+    pub(crate) fn is_given(&self) -> bool {
+        self.device.is_some() || self.dir.is_some()
+    }
+}
+
+/// What is measured, on either side.
+struct Bed {
+    /// The drive for us, and the file or drive for fio.
+    ours: PathBuf,
+    fios: PathBuf,
+    zoned: bool,
+    /// The first zone that is used, and how many each writer has.
+    first: u32,
+    each: u32,
+    zone_bytes: u64,
+    /// What can be written in a zone.
+    capacity_bytes: u64,
+}
+
+pub(crate) fn run(place: &Where) -> Outcome<Vec<Figure>> {
+    fio::find()?;
+    match &place.device {
+        Some(node) => {
+            let bed = bed_of_node(node)?;
+            let (first, last) = (bed.first, bed.first + bed.each * WRITERS as u32 - 1);
+            let what = format!("{}: zones {first} to {last} will be written over and reset.", node.display());
+            confirm(place.yes, &what)?;
+            let figures = measure(&bed);
+            reset(&bed)?;
+            figures
+        }
+        None => {
+            let folder = place.dir.clone().unwrap_or_else(std::env::temp_dir);
+            let scratch = Scratch::new(&folder)?;
+            measure(&bed_of_files(&scratch.0)?)
+        }
+    }
+}
+
+/// A directory that is gone with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(folder: &Path) -> Outcome<Self> {
+        let path = folder.join(format!("shingle-bench-{}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn bed_of_files(folder: &Path) -> Outcome<Bed> {
+    let (ours, fios) = (folder.join("drive.shingle"), folder.join("fio"));
+    let spec = GeometrySpec {
+        zone_size: ByteSize(WRITER_BYTES),
+        conventional_zones: 0,
+        ..GeometrySpec::hm_smr(ByteSize(16 * WRITER_BYTES))
+    };
+    FileDevice::create(&ours, &spec.build()?, CreateOptions::default())?;
+    Ok(Bed { ours, fios, zoned: false, first: 0, each: 1, zone_bytes: WRITER_BYTES, capacity_bytes: WRITER_BYTES })
+}
+
+/// Zones behind each other that are empty, so that nothing is lost that anybody wanted.
+fn bed_of_node(node: &Path) -> Outcome<Bed> {
+    shingle_runtime::real::run(|rt| async move {
+        let device = device::open(node, &rt).await?;
+        let geometry: Geometry = device.geometry().clone();
+        let capacity_bytes = geometry.zone_capacity.bytes() / MIB * MIB;
+        if capacity_bytes == 0 {
+            return Err(Failure::new("a zone of this drive has no room for 1 MiB"));
+        }
+        let each = WRITER_BYTES.div_ceil(capacity_bytes) as u32;
+        let wanted = each * WRITERS as u32;
+        let zones = device.report(ZoneId(0), geometry.zone_count).await?;
+        let mut run = 0;
+        let last = zones.iter().find(|zone| {
+            run = if zone.state == ZoneState::Empty { run + 1 } else { 0 };
+            run == wanted
+        });
+        let Some(last) = last else {
+            return Err(Failure::new(format!(
+                "the drive has no {wanted} empty zones beside each other: reset some first"
+            )));
+        };
+        Ok(Bed {
+            ours: node.to_owned(),
+            fios: node.to_owned(),
+            zoned: true,
+            first: last.zone.0 + 1 - wanted,
+            each,
+            zone_bytes: geometry.zone_size.bytes(),
+            capacity_bytes,
+        })
+    })?
+}
+
+fn measure(bed: &Bed) -> Outcome<Vec<Figure>> {
+    let mut progress = output::Progress::new();
+    let (mut writes, mut fio_writes, mut reads, mut fio_reads) = (vec![], vec![], vec![], vec![]);
+    for round in 0..ROUNDS {
+        progress.show(&format!("round {} of {ROUNDS}", round + 1));
+        reset(bed)?;
+        fio_writes.push(bed.fio_write().run()?);
+        if !bed.zoned {
+            forget(&bed.fios)?;
+        }
+        fio_reads.push(bed.fio_read().run()? / BLOCK_SIZE as f64);
+        reset(bed)?;
+        let (write, read) = shingle_runtime::real::run(|rt| ours(rt, bed))??;
+        writes.push(write);
+        reads.push(read);
+    }
+    Ok(vec![
+        Figure { id: "sequential_write_1mib", unit: "bytes/s", value: median(writes), limit: median(fio_writes) },
+        Figure { id: "random_read_4kib", unit: "reads/s", value: median(reads), limit: median(fio_reads) },
+    ])
+}
+
+impl Bed {
+    fn writer_bytes(&self) -> u64 {
+        self.capacity_bytes * u64::from(self.each)
+    }
+
+    fn zones(&self) -> impl Iterator<Item = ZoneId> + use<> {
+        (self.first..self.first + self.each * WRITERS as u32).map(ZoneId)
+    }
+
+    fn fio_write(&self) -> Job<'_> {
+        Job {
+            path: &self.fios,
+            pattern: "write",
+            block_bytes: MIB,
+            jobs: WRITERS,
+            depth: 1,
+            offset_bytes: u64::from(self.first) * self.zone_bytes,
+            range_bytes: u64::from(self.each) * self.zone_bytes,
+            job_bytes: self.writer_bytes(),
+            flush_every: FLUSH_EVERY,
+            zoned: self.zoned,
+        }
+    }
+
+    fn fio_read(&self) -> Job<'_> {
+        Job {
+            pattern: "randread",
+            block_bytes: BLOCK_SIZE as u64,
+            jobs: 1,
+            depth: READERS,
+            range_bytes: u64::from(self.each) * WRITERS * self.zone_bytes,
+            job_bytes: READS * BLOCK_SIZE as u64,
+            flush_every: 0,
+            ..self.fio_write()
+        }
+    }
+}
+
+/// Empties the zones that are used; in files there is nothing of fio's left either.
+fn reset(bed: &Bed) -> Outcome {
+    if !bed.zoned {
+        let _ = std::fs::remove_file(&bed.fios);
+    }
+    shingle_runtime::real::run(|rt| async move {
+        let device = device::open(&bed.ours, &rt).await?;
+        for zone in bed.zones() {
+            device.manage(zone, ZoneOp::Reset).await?;
+        }
+        device.flush().await?;
+        Ok(())
+    })?
+}
+
+/// Bytes written a second and reads a second, through the device.
+async fn ours(rt: Runtime, bed: &Bed) -> Outcome<(f64, f64)> {
+    let device = device::open(&bed.ours, &rt).await?;
+    let began = limit::now();
+    let zones: Vec<ZoneId> = bed.zones().collect();
+    let writers: Vec<_> = zones
+        .chunks(bed.each as usize)
+        .map(|zones| rt.spawn(write(device.clone(), zones.to_vec(), bed.capacity_bytes)))
+        .collect();
+    for writer in writers {
+        writer.await??;
+    }
+    let write = (bed.writer_bytes() * WRITERS) as f64 / began.elapsed().as_secs_f64();
+    device.flush().await?;
+    if !bed.zoned {
+        forget(&bed.ours)?;
+    }
+    let next = Rc::new(Cell::new(0x2545_F491_4F6C_DD1Du64));
+    let blocks = bed.capacity_bytes / BLOCK_SIZE as u64;
+    let began = limit::now();
+    let readers: Vec<_> = (0..READERS)
+        .map(|_| rt.spawn(read(device.clone(), next.clone(), bed.first, zones.len() as u64, blocks)))
+        .collect();
+    for reader in readers {
+        reader.await??;
+    }
+    Ok((write, READS as f64 / began.elapsed().as_secs_f64()))
+}
+
+async fn write(device: Rc<dyn ZonedDevice>, zones: Vec<ZoneId>, capacity: u64) -> Outcome {
+    let mut data = AlignedBuf::zeroed(Blocks(MIB / BLOCK_SIZE as u64));
+    data.iter_mut().zip((0..=250u8).cycle()).for_each(|(byte, value)| *byte = value);
+    let data: Bytes = data.freeze();
+    let mut written = 0;
+    for zone in zones {
+        let start = device.geometry().start_of(zone);
+        for piece in 0..capacity / MIB {
+            let at = start + Blocks(piece * MIB / BLOCK_SIZE as u64);
+            if written > 0 && written % FLUSH_EVERY == 0 {
+                device.flush().await?;
+            }
+            device.write(at, vec![data.clone()]).await?;
+            written += 1;
+        }
+    }
+    Ok(())
+}
+
+async fn read(device: Rc<dyn ZonedDevice>, next: Rc<Cell<u64>>, first: u32, zones: u64, blocks: u64) -> Outcome {
+    for _ in 0..READS / READERS {
+        let mut state = next.get();
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        next.set(state);
+        let zone = ZoneId(first + (state % zones) as u32);
+        let at: Lba = device.geometry().start_of(zone) + Blocks((state >> 16) % blocks);
+        std::hint::black_box(device.read(at, Blocks(1)).await?);
+    }
+    Ok(())
+}
+
+/// Lets the page cache forget a file, so that reads are reads.
+fn forget(path: &Path) -> Outcome {
+    let file = File::open(path)?;
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(std::io::Error::from)?;
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! `shingle drive create`: emulated drives, in files or on ordinary block devices.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use shingle_base::ByteSize;
+use shingle_zoned::GeometrySpec;
+use shingle_zoned_linux::{CreateDrive, create_drive, is_node};
+
+use crate::failure::{Failure, Outcome};
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// A host-managed SMR disk.
+    HmSmr,
+    /// A zoned NVMe SSD.
+    Zns,
+}
+
+#[derive(Args)]
+pub(crate) struct Create {
+    /// The file to make, or the node of an ordinary block device to use.
+    path: PathBuf,
+    /// The drive's size: a number and a unit, such as 64GiB or 20TB. A file is sparse and takes what is written; on a
+    /// block device all of it is used if this is left out.
+    #[arg(long)]
+    size: Option<ByteSize>,
+    /// What kind of drive.
+    #[arg(long, value_enum, default_value = "hm-smr")]
+    kind: Kind,
+    /// The size of a zone.
+    #[arg(long)]
+    zone_size: Option<ByteSize>,
+    /// How much of a zone can be written.
+    #[arg(long)]
+    zone_capacity: Option<ByteSize>,
+    /// How many conventional zones it begins with.
+    #[arg(long)]
+    conventional: Option<u32>,
+    /// How many zones may be open at once.
+    #[arg(long)]
+    max_open: Option<u32>,
+    /// How many zones may be open or closed at once.
+    #[arg(long)]
+    max_active: Option<u32>,
+    /// Replace an emulated drive that is there; its data is lost.
+    #[arg(long)]
+    overwrite: bool,
+    /// Use a block device although it is partitioned or holds a file system or the like, which is lost.
+    #[arg(long)]
+    force: bool,
+}
+
+impl Create {
+    fn spec(&self, size: ByteSize) -> GeometrySpec {
+        let mut spec = match self.kind {
+            Kind::HmSmr => GeometrySpec::hm_smr(size),
+            Kind::Zns => GeometrySpec::zns(size),
+        };
+        if let Some(zone_size) = self.zone_size {
+            (spec.zone_size, spec.zone_capacity) = (zone_size, None);
+            if self.conventional.is_none() && matches!(self.kind, Kind::HmSmr) {
+                // The share of the preset: about one zone in a hundred.
+                spec.conventional_zones = (size.0 / zone_size.0.max(1) / 93) as u32;
+            }
+        }
+        spec.zone_capacity = self.zone_capacity.or(spec.zone_capacity);
+        spec.conventional_zones = self.conventional.unwrap_or(spec.conventional_zones);
+        spec.open_zones_max = self.max_open.or(spec.open_zones_max);
+        spec.active_zones_max = self.max_active.or(spec.active_zones_max);
+        spec
+    }
+
+    pub(crate) fn run(self) -> Outcome {
+        if self.size.is_none() && !is_node(&self.path) {
+            return Err(Failure::new("say how large the drive is to be: --size 64GiB"));
+        }
+        let options = CreateDrive { overwrite: self.overwrite, force: self.force };
+        let spec = |bytes: Option<u64>| self.spec(self.size.or(bytes.map(ByteSize)).unwrap_or(ByteSize(0)));
+        let geometry = create_drive(&self.path, spec, options)?;
+        println!(
+            "{}: {} zones of {}, {} of them conventional",
+            self.path.display(),
+            geometry.zone_count,
+            ByteSize(geometry.zone_size.bytes()),
+            geometry.conventional_zones
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! `shingle drive identify`: from a name that stays to the node of today, and back.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use shingle_runtime::Runtime;
+use shingle_server::inventory::{self, Content, DriveName, Found};
+use shingle_zoned_linux::System;
+
+use crate::drive::ls::found_json;
+use crate::failure::{Failure, Outcome};
+use crate::output;
+
+const LONG: &str = "\
+Given a name (uuid:STORE, serial:NUMBER, wwn:NAME, or any of the three without its head), prints the node that the drive \
+has now, and nothing else. Given a node or file, prints what is known of the drive and the names by which a \
+configuration can call it wherever it is plugged in.
+
+Exit status: 0 found, 1 no drive is called so, or several are.";
+
+/// Finds a drive by a name that stays, or names one.
+#[derive(Args)]
+#[command(after_long_help = LONG)]
+pub(crate) struct Identify {
+    /// uuid:STORE, serial:NUMBER, wwn:NAME, a node, or the file of an emulated drive.
+    drive: String,
+    /// Look among these files of emulated drives, too.
+    among: Vec<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Another machine's tree of /sys, /proc, /dev and /run.
+    #[arg(long, hide = true, default_value = "/")]
+    root: PathBuf,
+}
+
+impl Identify {
+    pub(crate) async fn run(self, rt: Runtime) -> Outcome {
+        let system = System::under(&self.root);
+        let names = self.names().map_err(Failure::new)?;
+        let path = PathBuf::from(&self.drive);
+        if matches!(names.first(), Some(DriveName::Path(_))) && path.exists() {
+            let found = self.describe(&rt, &system, &path).await?;
+            return self.print(&found, true);
+        }
+        let mut drives = inventory::block_devices(&rt, &system, true).await.unwrap_or_default();
+        for path in &self.among {
+            drives.push(inventory::at(&rt, &system, path).await?);
+        }
+        let called: Vec<_> =
+            drives.into_iter().filter(|drive| names.iter().any(|name| drive.is_called(name))).collect();
+        match called.as_slice() {
+            [one] => self.print(one, false),
+            [] => Err(Failure::new(format!("no drive is called {}: `shingle drive ls --all` lists them", self.drive))),
+            many => {
+                let nodes: Vec<_> = many.iter().map(|found| found.path.display().to_string()).collect();
+                Err(Failure::new(format!("{} drives are called {}: {}", many.len(), self.drive, nodes.join(", "))))
+            }
+        }
+    }
+
+    /// What may be meant: a name without a head may be of any kind.
+    fn names(&self) -> Result<Vec<DriveName>, String> {
+        let name = DriveName::parse(&self.drive)?;
+        if !matches!(name, DriveName::Path(_)) {
+            return Ok(vec![name]);
+        }
+        let text = self.drive.clone();
+        let store = text.parse().ok().map(DriveName::Store);
+        Ok([Some(name), store, Some(DriveName::Serial(text.clone())), Some(DriveName::Wwn(text))]
+            .into_iter()
+            .flatten()
+            .collect())
+    }
+
+    async fn describe(&self, rt: &Runtime, system: &System, path: &std::path::Path) -> Outcome<Found> {
+        // A tree made up for a test has nodes that are none; those of the machine are found by what they are.
+        let drives = inventory::block_devices(rt, system, true).await.unwrap_or_default();
+        let name = DriveName::Path(path.to_owned());
+        match drives.into_iter().find(|drive| drive.is_called(&name)) {
+            Some(found) => Ok(found),
+            None => Ok(inventory::at(rt, system, path).await?),
+        }
+    }
+
+    fn print(&self, found: &Found, whole: bool) -> Outcome {
+        if self.json {
+            return output::ignore_closed_pipe(output::print(&format!("{}\n", found_json(found))));
+        }
+        if !whole {
+            return output::ignore_closed_pipe(output::print(&format!("{}\n", found.path.display())));
+        }
+        let mut rows = vec![("node", found.path.display().to_string())];
+        if let Some(drive) = &found.drive {
+            let known = [("model", &drive.model), ("serial", &drive.serial), ("wwn", &drive.wwn)];
+            rows.extend(known.into_iter().filter_map(|(what, value)| Some((what, value.clone()?))));
+        }
+        rows.push(("holds", found.content.to_string()));
+        if let Content::ChunkStore { store, .. } = &found.content {
+            rows.push(("store", store.to_string()));
+        }
+        rows.extend(found.names().iter().map(|name| ("name", name.to_string())));
+        let text: String = rows.iter().map(|(what, value)| format!("{what:<7} {value}\n")).collect();
+        output::ignore_closed_pipe(output::print(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_name_may_be_of_any_kind() {
+        let identify = |drive: &str| Identify { drive: drive.into(), among: vec![], json: false, root: "/".into() };
+        assert_eq!(identify("serial:x").names().unwrap(), [DriveName::Serial("x".into())]);
+        assert_eq!(identify("33bdca533fae8b2d").names().unwrap().len(), 4);
+        assert_eq!(identify("ZL2").names().unwrap().len(), 3);
+        assert!(identify("uuid:zz").names().is_err());
+    }
+}

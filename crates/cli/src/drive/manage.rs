@@ -1,0 +1,142 @@
+//! `shingle drive open|close|finish|reset`: zone commands by hand.
+//!
+//! # Invariants
+//! - MAN-1: what loses anything is said and confirmed before the first zone is touched. (`test_drive.py`)
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use clap::Args;
+use shingle_base::{ByteSize, ZoneId};
+use shingle_runtime::Runtime;
+use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+
+use crate::confirm::confirm;
+use crate::device;
+use crate::drive::selection::Selection;
+use crate::failure::{Failure, Outcome};
+use crate::output::Progress;
+
+/// A command that loses nothing.
+#[derive(Args)]
+pub(crate) struct Gentle {
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
+    path: PathBuf,
+    #[command(flatten)]
+    zones: Selection,
+    /// Do it although the drive holds a partition table or a file system that is not mounted.
+    #[arg(long)]
+    force: bool,
+}
+
+/// A command that loses something.
+#[derive(Args)]
+pub(crate) struct Asking {
+    #[command(flatten)]
+    which: Gentle,
+    /// Do it without being asked.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Gentle {
+    pub(crate) fn run(self, op: ZoneOp) -> Outcome {
+        shingle_runtime::real::run(|rt| manage(rt, self, op, true))?
+    }
+}
+
+impl Asking {
+    pub(crate) fn run(self, op: ZoneOp) -> Outcome {
+        shingle_runtime::real::run(|rt| manage(rt, self.which, op, self.yes))?
+    }
+}
+
+async fn manage(rt: Runtime, which: Gentle, op: ZoneOp, yes: bool) -> Outcome {
+    let device = device::open_with(&which.path, &rt, which.force).await?;
+    let zones = choose(&device, &which.zones, op).await?;
+    if matches!(op, ZoneOp::Reset | ZoneOp::Finish) {
+        let mut what = match op {
+            ZoneOp::Reset => loss_of_reset(&zones),
+            _ => loss_of_finish(&zones),
+        };
+        if let Ok(store) = shingle_chunk_store::store_id(device.clone()).await {
+            let _ = write!(what, "\nA chunk store ({store}) is on this drive, and this goes behind its back.");
+        }
+        confirm(yes, &format!("{}: {what}", which.path.display()))?;
+    }
+    let mut progress = Progress::new();
+    for (done, zone) in zones.iter().enumerate() {
+        progress.show(&format!("{done} of {} zones", zones.len()));
+        device
+            .manage(zone.zone, op)
+            .await
+            .map_err(|error| Failure::new(format!("{error}; {done} of {} zones were done before it", zones.len())))?;
+    }
+    drop(progress);
+    device.flush().await?;
+    if which.zones.all {
+        println!("{} {}", counted(zones.len()), done_word(op));
+    }
+    Ok(())
+}
+
+/// The zones to work on, in order: those named, whatever they are, or all for which the command means anything.
+async fn choose(device: &Rc<dyn ZonedDevice>, selection: &Selection, op: ZoneOp) -> Outcome<Vec<ZoneInfo>> {
+    let count = device.geometry().zone_count;
+    if selection.all {
+        let zones = device.report(ZoneId(0), count).await?;
+        return Ok(zones.into_iter().filter(|zone| means_anything(op, zone.state)).collect());
+    }
+    let named = selection.named(count)?;
+    let (Some(&first), Some(&last)) = (named.first(), named.last()) else { return Ok(Vec::new()) };
+    let zones = device.report(ZoneId(first), last - first + 1).await?;
+    Ok(zones.into_iter().filter(|zone| named.contains(&zone.zone.0)).collect())
+}
+
+fn means_anything(op: ZoneOp, state: ZoneState) -> bool {
+    match op {
+        ZoneOp::Open => state == ZoneState::Closed,
+        ZoneOp::Close => state.is_open(),
+        ZoneOp::Finish => state.is_active(),
+        ZoneOp::Reset => state.is_active() || state == ZoneState::Full,
+    }
+}
+
+fn loss_of_reset(zones: &[ZoneInfo]) -> String {
+    let holding: Vec<_> = zones.iter().filter(|zone| zone.written.0 > 0).collect();
+    let bytes = ByteSize(holding.iter().map(|zone| zone.written.bytes()).sum());
+    let many = counted(zones.len());
+    match holding.len() {
+        0 => format!("a reset of {many}; nothing is written there."),
+        some => format!("a reset of {many}: {bytes} written in {} will be lost.", counted_of(some, zones.len())),
+    }
+}
+
+fn loss_of_finish(zones: &[ZoneInfo]) -> String {
+    let room = |zone: &ZoneInfo| zone.capacity.bytes().saturating_sub(zone.written.bytes());
+    let bytes = ByteSize(zones.iter().map(room).sum());
+    let many = counted(zones.len());
+    format!("a finish of {many}: {bytes} that could still be written there cannot be until a reset.")
+}
+
+fn counted(zones: usize) -> String {
+    if zones == 1 { "1 zone".to_owned() } else { format!("{zones} zones") }
+}
+
+fn counted_of(some: usize, all: usize) -> String {
+    match (some, all) {
+        (1, 1) => "it".to_owned(),
+        (some, all) if some == all => "them".to_owned(),
+        _ => format!("{some} of them"),
+    }
+}
+
+fn done_word(op: ZoneOp) -> &'static str {
+    match op {
+        ZoneOp::Open => "opened",
+        ZoneOp::Close => "closed",
+        ZoneOp::Finish => "finished",
+        ZoneOp::Reset => "reset",
+    }
+}

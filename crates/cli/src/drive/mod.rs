@@ -1,0 +1,100 @@
+//! `shingle drive`: making drives and looking after them. Verbs and abbreviations follow blkzone.
+
+mod create;
+mod doctor;
+mod identify;
+mod ls;
+mod manage;
+mod map;
+mod report;
+mod selection;
+
+use clap::Subcommand;
+use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState};
+
+use crate::failure::Outcome;
+use crate::output;
+
+/// Commands on a drive.
+#[derive(Subcommand)]
+pub(crate) enum Drive {
+    /// List the zoned drives of this machine, their limits and what is on them: `shingle drive ls`
+    Ls(ls::Ls),
+    /// Find a drive by a name that stays, or name one: `shingle drive identify serial:ZL2XXXXX`
+    Identify(identify::Identify),
+    /// Make an emulated drive in a sparse file: `shingle drive create disk.shingle --size 20TB`
+    Create(create::Create),
+    /// Say what of the machine and its drives to change, and why: `shingle drive doctor`
+    Doctor(doctor::Doctor),
+    /// List a drive's zones: `shingle drive report disk.shingle`
+    Report(report::Report),
+    /// Show all of a drive as coloured cells: `shingle drive map disk.shingle`
+    Map(map::Map),
+    /// Open zones explicitly: `shingle drive open disk.shingle 7`
+    ///
+    /// Nothing is lost, so nothing is asked.
+    Open(manage::Gentle),
+    /// Close open zones: `shingle drive close disk.shingle 7-12`
+    ///
+    /// Nothing is lost, so nothing is asked.
+    Close(manage::Gentle),
+    /// Make zones full: `shingle drive finish disk.shingle 7 9`
+    ///
+    /// They take no more until a reset. Asks on a terminal; elsewhere it needs --yes.
+    Finish(manage::Asking),
+    /// Empty zones, whose data is lost: `shingle drive reset disk.shingle 5 7-12`
+    ///
+    /// Says what will be lost and asks on a terminal; elsewhere it needs --yes.
+    Reset(manage::Asking),
+}
+
+impl Drive {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Ls(ls) => shingle_runtime::real::run(|rt| ls.run(rt))?,
+            Self::Identify(identify) => shingle_runtime::real::run(|rt| identify.run(rt))?,
+            Self::Create(create) => create.run(),
+            Self::Doctor(doctor) => shingle_runtime::real::run(|rt| doctor.run(rt))?,
+            Self::Report(report) => shingle_runtime::real::run(|rt| report.run(rt))?,
+            Self::Map(map) => shingle_runtime::real::run(|rt| map.run(rt))?,
+            Self::Open(zones) => zones.run(ZoneOp::Open),
+            Self::Close(zones) => zones.run(ZoneOp::Close),
+            Self::Finish(zones) => zones.run(ZoneOp::Finish),
+            Self::Reset(zones) => zones.run(ZoneOp::Reset),
+        }
+    }
+}
+
+/// The condition's abbreviation, as blkzone prints it.
+fn abbreviation(state: ZoneState) -> &'static str {
+    match state {
+        ZoneState::NotWritePointer => "nw",
+        ZoneState::Empty => "em",
+        ZoneState::ImplicitOpen => "oi",
+        ZoneState::ExplicitOpen => "oe",
+        ZoneState::Closed => "cl",
+        ZoneState::Full => "fu",
+        ZoneState::ReadOnly => "ro",
+        ZoneState::Offline => "ol",
+    }
+}
+
+/// The zone's type, as blkzone prints it. A conventional zone stays one when it goes read-only or offline.
+fn zone_type(zone: &ZoneInfo, conventional_zones: u32) -> &'static str {
+    if zone.zone.0 < conventional_zones { "CONVENTIONAL" } else { "SEQ_WRITE_REQUIRED" }
+}
+
+/// Rows of a table, the first of them its head, each column as wide as it needs.
+fn print_columns<const N: usize>(rows: &[[String; N]]) -> Outcome {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, text) in widths.iter_mut().zip(row) {
+            *width = text.chars().count().max(*width);
+        }
+    }
+    let line = |row: &[String; N]| {
+        let cells: Vec<_> = row.iter().zip(widths).map(|(text, width)| format!("{text:<width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    output::ignore_closed_pipe(output::print(&rows.iter().map(line).collect::<String>()))
+}

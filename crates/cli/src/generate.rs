@@ -1,0 +1,81 @@
+//! `shingle generate`: man pages and completions out of the command's own description, for those who make packages.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Command, ValueEnum};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::failure::{Failure, Outcome};
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// A man page for the command and one for each of its subcommands.
+    Man,
+    /// Completions for bash, zsh and fish.
+    Completions,
+}
+
+/// Makes files in a directory, which has to be there.
+#[derive(Args)]
+pub(crate) struct Generate {
+    #[arg(value_enum)]
+    what: What,
+    directory: PathBuf,
+}
+
+/// What a person looks for next, behind what clap knows.
+const FILES: &str = r".SH FILES
+.TP
+.I /etc/shingle/config.toml
+The configuration of the service, see
+.BR shingle.toml (5).
+.TP
+.I /var/lib/shingle
+The service's data directory: index, keys
+.RI ( credentials.toml ),
+what is known of drives, and emulated drives.
+.SH SEE ALSO
+.BR shingle.toml (5),
+.BR blkzone (8),
+.BR systemctl (1)
+";
+
+impl Generate {
+    pub(crate) fn run(self, mut command: Command) -> Outcome {
+        let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", self.directory.display()));
+        match self.what {
+            What::Man => {
+                command = command.disable_help_subcommand(true);
+                command.build();
+                man_pages(&command, true, &self.directory).map_err(failed)
+            }
+            What::Completions => {
+                for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+                    clap_complete::generate_to(shell, &mut command, "shingle", &self.directory).map_err(failed)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn man_pages(command: &Command, top: bool, directory: &Path) -> std::io::Result<()> {
+    // `shingle-drive-report`, once the command is built.
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    let mut page = Vec::new();
+    let source = concat!("shingle ", env!("CARGO_PKG_VERSION"));
+    Man::new(command.clone()).source(source).manual("Shingle").render(&mut page)?;
+    // What stands behind the options in `--help` has no better name there.
+    let mut page = String::from_utf8_lossy(&page).replace(".SH EXTRA\n", ".SH NOTES\n");
+    if top {
+        page += FILES;
+    }
+    fs::write(directory.join(format!("{name}.1")), page)?;
+    let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
+    for below in shown {
+        man_pages(below, false, directory)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! What is on a drive, by its superblock or by the marks of others.
+
+use std::fmt;
+use std::rc::Rc;
+
+use shingle_base::{StoreId, ZoneId};
+use shingle_record::SuperblockError;
+use shingle_runtime::{Runtime, UnixTime};
+use shingle_zoned::{FileDevice, Geometry, ZonedDevice};
+use shingle_zoned_linux::{Drive, KernelDevice, Peek, ZonedModel};
+
+/// What is on a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A chunk store.
+    ChunkStore {
+        /// Its identity.
+        store: StoreId,
+        /// When it was made.
+        formatted: UnixTime,
+    },
+    /// A store of an engine that this version does not know; its number.
+    OtherEngine(u32),
+    /// A store of a newer version; the version's number.
+    Newer(u32),
+    /// A store whose superblock is damaged in both copies.
+    Damaged,
+    /// A file system, partition table or the like.
+    Foreign(String),
+    /// Nothing that is known.
+    Nothing,
+    /// It could not be looked at, because of this.
+    Unknown(String),
+}
+
+impl Content {
+    /// The identity of the store.
+    pub fn store(&self) -> Option<StoreId> {
+        match self {
+            Self::ChunkStore { store, .. } => Some(*store),
+            _ => None,
+        }
+    }
+
+    /// One word, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::ChunkStore { .. } => "chunk-store",
+            Self::OtherEngine(_) => "other-engine",
+            Self::Newer(_) => "newer-store",
+            Self::Damaged => "damaged-store",
+            Self::Foreign(_) => "foreign",
+            Self::Nothing => "nothing",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ChunkStore { store, .. } => write!(f, "chunk store {store}"),
+            Self::OtherEngine(engine) => write!(f, "store of an unknown engine ({engine:08x})"),
+            Self::Newer(version) => write!(f, "store of a newer version ({version})"),
+            Self::Damaged => f.write_str("store with a damaged superblock"),
+            Self::Foreign(what) => f.write_str(what),
+            Self::Nothing => f.write_str("nothing"),
+            Self::Unknown(why) => write!(f, "unknown: {why}"),
+        }
+    }
+}
+
+/// What is on zones: stores begin in the first sequential one.
+pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
+    let geometry = device.geometry();
+    if geometry.conventional_zones >= geometry.zone_count {
+        return Content::Nothing;
+    }
+    match shingle_record::read_superblock(device, ZoneId(geometry.conventional_zones)).await {
+        Ok(found) if found.engine == shingle_chunk_store::ENGINE => {
+            Content::ChunkStore { store: found.store, formatted: found.formatted }
+        }
+        Ok(found) => Content::OtherEngine(found.engine),
+        Err(SuperblockError::NotFormatted) => Content::Nothing,
+        Err(SuperblockError::NewerVersion(version)) => Content::Newer(version),
+        Err(SuperblockError::Corrupt) => Content::Damaged,
+        Err(error) => Content::Unknown(error.to_string()),
+    }
+}
+
+/// The shape of a block device, whether that is emulated, and what is on it.
+pub(crate) async fn of_block_device(runtime: &Runtime, drive: &Drive) -> (Option<Geometry>, bool, Content) {
+    if drive.zoned == ZonedModel::None {
+        return of_ordinary(runtime, drive).await;
+    }
+    match KernelDevice::peek(&drive.node, runtime) {
+        Ok(Peek { device, foreign, .. }) => {
+            let device: Rc<dyn ZonedDevice> = Rc::new(device);
+            let content = match (of_zones(&device).await, foreign) {
+                (Content::Nothing, Some(what)) => Content::Foreign(what.to_owned()),
+                (content, _) => content,
+            };
+            (Some(device.geometry().clone()), false, content)
+        }
+        Err(error) => (None, false, Content::Unknown(error.to_string())),
+    }
+}
+
+async fn of_ordinary(runtime: &Runtime, drive: &Drive) -> (Option<Geometry>, bool, Content) {
+    if let Ok(device) = FileDevice::peek(&drive.node, runtime) {
+        let device: Rc<dyn ZonedDevice> = Rc::new(device);
+        return (Some(device.geometry().clone()), true, of_zones(&device).await);
+    }
+    let content = match (drive.mounts.first(), drive.partitions.is_empty()) {
+        (Some(_), _) => Content::Foreign("a file system or swap space".to_owned()),
+        (None, false) => Content::Foreign(format!("partitions {}", drive.partitions.join(", "))),
+        (None, true) => match shingle_zoned_linux::foreign_on_ordinary(drive) {
+            Ok(Some(what)) => Content::Foreign(what.to_owned()),
+            Ok(None) => Content::Nothing,
+            Err(error) => Content::Unknown(error.to_string()),
+        },
+    };
+    (None, false, content)
+}

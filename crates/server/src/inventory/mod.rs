@@ -1,0 +1,130 @@
+//! Drives of this machine and what is on them, read-only: for those who look for one.
+//!
+//! **Owns** the names by which a drive is found again wherever it is plugged in ([`DriveName`]).
+//!
+//! # Invariants
+//! - INV-1: nothing is written to a drive, and none is taken from whoever has it open.
+//! - INV-2: a name never leads to a drive by chance: where two drives have it, it leads to none.
+
+mod content;
+mod name;
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use shingle_runtime::Runtime;
+use shingle_zoned::{FileDevice, Geometry, ZonedDevice};
+use shingle_zoned_linux::{Drive, System, ZonedModel};
+
+pub use content::Content;
+pub use name::DriveName;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A drive, and what is on it.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its node, or its file.
+    pub path: PathBuf,
+    /// What the kernel says of it; nothing for a file.
+    pub drive: Option<Drive>,
+    /// Its shape, where it has zones or emulates them and could be read.
+    pub geometry: Option<Geometry>,
+    /// Whether its zones are emulated, in a file or on an ordinary drive.
+    pub emulated: bool,
+    /// What is on it.
+    pub content: Content,
+}
+
+impl Found {
+    /// Whether `name` is one of its names.
+    pub fn is_called(&self, name: &DriveName) -> bool {
+        match name {
+            DriveName::Path(path) => {
+                path.canonicalize().is_ok_and(|path| self.path.canonicalize().is_ok_and(|own| own == path))
+            }
+            DriveName::Store(store) => self.content.store() == Some(*store),
+            DriveName::Serial(_) | DriveName::Wwn(_) => self.drive.as_ref().is_some_and(|drive| name.is_of(drive)),
+        }
+    }
+
+    /// Names for a configuration that stay what they are, the best first.
+    pub fn names(&self) -> Vec<DriveName> {
+        let Some(drive) = &self.drive else { return vec![DriveName::Path(self.path.clone())] };
+        let serial = drive.serial.clone().map(DriveName::Serial);
+        let wwn = drive.wwn.clone().map(DriveName::Wwn);
+        let store = self.content.store().map(DriveName::Store);
+        [serial, wwn, store].into_iter().flatten().collect()
+    }
+}
+
+/// The block devices of `system`: zoned ones, with `all` the others too.
+///
+/// # Errors
+/// `System` if the kernel lists none.
+pub async fn block_devices(runtime: &Runtime, system: &System, all: bool) -> Result<Vec<Found>> {
+    let drives = system.discover().map_err(|error| Error::system(system.sys.join("block").display(), error))?;
+    let mut found = Vec::new();
+    for drive in drives.into_iter().filter(|drive| all || drive.zoned != ZonedModel::None) {
+        found.push(of_drive(runtime, drive).await);
+    }
+    Ok(found)
+}
+
+/// The drive at `path`: a node, or the file of an emulated drive.
+///
+/// # Errors
+/// `Drive` if it is neither.
+pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found> {
+    let failed = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Drive, format!("{}: {error}", path.display()));
+    let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
+    if metadata.is_file() {
+        let device =
+            FileDevice::peek(path, runtime).map_err(|error| Error::new(ErrorKind::Drive, error.to_string()))?;
+        return Ok(emulated(path, None, Rc::new(device)).await);
+    }
+    let drive = system.describe(path).map_err(|error| failed(&error))?;
+    Ok(of_drive(runtime, drive).await)
+}
+
+/// What is on a block device.
+pub async fn of_drive(runtime: &Runtime, drive: Drive) -> Found {
+    let path = drive.node.clone();
+    let (geometry, emulates, content) = content::of_block_device(runtime, &drive).await;
+    Found { path, drive: Some(drive), geometry, emulated: emulates, content }
+}
+
+async fn emulated(path: &Path, drive: Option<Drive>, device: Rc<dyn ZonedDevice>) -> Found {
+    let geometry = Some(device.geometry().clone());
+    Found { path: path.to_owned(), drive, geometry, emulated: true, content: content::of_zones(&device).await }
+}
+
+/// Where the drive called `name` is now.
+///
+/// # Errors
+/// `Drive` if no block device is called so, or several are.
+pub async fn locate(runtime: &Runtime, system: &System, name: &DriveName) -> Result<PathBuf> {
+    if let DriveName::Path(path) = name {
+        return Ok(path.clone());
+    }
+    let failed = |text: String| Err(Error::new(ErrorKind::Drive, format!("{name}: {text}")));
+    let drives = system.discover().map_err(|error| Error::system(system.sys.join("block").display(), error))?;
+    let mut nodes = Vec::new();
+    for drive in drives {
+        let called = match name {
+            DriveName::Store(_) => of_drive(runtime, drive.clone()).await.is_called(name),
+            _ => name.is_of(&drive),
+        };
+        if called {
+            nodes.push(drive.node);
+        }
+    }
+    match nodes.as_slice() {
+        [node] => Ok(node.clone()),
+        [] => failed(format!("no block device of this machine {}: `shingle drive ls --all` lists them", name.has())),
+        many => {
+            let many: Vec<_> = many.iter().map(|node| node.display().to_string()).collect();
+            failed(format!("{} all {}: name the right one by another of its names", many.join(", "), name.has()))
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Opening whatever holds a drive: the one place that decides which device it is.
+//!
+//! | the path names                   | the drive is                                                  |
+//! |----------------------------------|---------------------------------------------------------------|
+//! | a zoned block device             | that drive: [`KernelDevice`]                                  |
+//! | an ordinary block device         | an emulated one, in the format of files, on it: [`FileDevice`] |
+//! | a file                           | an emulated one in it: [`FileDevice`]                         |
+
+use std::fs::File;
+use std::path::Path;
+use std::rc::Rc;
+
+use shingle_runtime::Runtime;
+use shingle_zoned::{
+    CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, Geometry, GeometrySpec, ZonedDevice,
+};
+
+use crate::device::{self, KernelDevice, OpenOptions};
+use crate::drive::{Drive, ZonedModel};
+use crate::error::{OpenError, OpenErrorKind};
+use crate::signature;
+
+/// Opens the drive that `path` names: a zoned block device, or an emulated drive on an ordinary one or in a file.
+///
+/// # Errors
+/// As [`KernelDevice::open`]; `Emulated` with what [`FileDevice::open`] says.
+///
+/// # Panics
+/// As [`KernelDevice::open`].
+pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Result<Rc<dyn ZonedDevice>, OpenError> {
+    let emulated = |error| OpenError::new(OpenErrorKind::Emulated(error), path);
+    if !is_node(path) {
+        return Ok(Rc::new(FileDevice::open(path, runtime).map_err(emulated)?));
+    }
+    let drive = device::describe(path)?;
+    if drive.zoned != ZonedModel::None {
+        return Ok(Rc::new(KernelDevice::open(path, runtime, options)?));
+    }
+    device::refuse_used(path, &drive, options)?;
+    match FileDevice::open(path, runtime) {
+        Ok(device) => Ok(Rc::new(device)),
+        Err(FileDeviceError { kind: FileDeviceErrorKind::NotADrive, .. }) => {
+            let found = look_for_others(path, &drive)?;
+            Err(OpenError::new(found.map_or(OpenErrorKind::NotCreated, OpenErrorKind::Foreign), path))
+        }
+        Err(error) => Err(emulated(error)),
+    }
+}
+
+/// How to make an emulated drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreateDrive {
+    /// Put it in place of an emulated drive that is there, whose data is lost.
+    pub overwrite: bool,
+    /// Put it on a block device although that is partitioned or holds a file system or the like, which is lost.
+    pub force: bool,
+}
+
+/// Makes an emulated drive as `spec` says, in a file or on an ordinary block device, and returns its shape. On a block
+/// device `spec.size` counts only as far as there is room; there, `None` as size takes all of it.
+///
+/// # Errors
+/// As [`open_drive`]; `Zoned` for a block device that needs no emulation; `Emulated` with what
+/// [`FileDevice::create`] says.
+pub fn create_drive(
+    path: &Path,
+    spec: impl FnOnce(Option<u64>) -> GeometrySpec,
+    options: CreateDrive,
+) -> Result<Geometry, OpenError> {
+    let emulated = |error| OpenError::new(OpenErrorKind::Emulated(error), path);
+    let impossible = |error| OpenError::new(OpenErrorKind::Geometry(error), path);
+    let create = CreateOptions { overwrite: options.overwrite };
+    if !is_node(path) {
+        let geometry = spec(None).build().map_err(impossible)?;
+        FileDevice::create(path, &geometry, create).map_err(emulated)?;
+        return Ok(geometry);
+    }
+    let drive = device::describe(path)?;
+    if drive.zoned != ZonedModel::None {
+        return Err(OpenError::new(OpenErrorKind::Zoned, path));
+    }
+    device::refuse_used(path, &drive, OpenOptions { force: options.force })?;
+    if drive.read_only {
+        return Err(OpenError::new(OpenErrorKind::ReadOnly, path));
+    }
+    if !options.force
+        && let Some(what) = look_for_others(path, &drive)?
+    {
+        return Err(OpenError::new(OpenErrorKind::Foreign(what), path));
+    }
+    let mut geometry = spec(Some(drive.size_bytes)).build().map_err(impossible)?;
+    geometry.zone_count = geometry.zone_count.min(FileDevice::zones_that_fit(drive.size_bytes, geometry.zone_size));
+    FileDevice::create_on_node(path, &geometry, create).map_err(emulated)?;
+    Ok(geometry)
+}
+
+/// Whether `path` names a block device.
+pub fn is_node(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// What an ordinary drive holds that is not Shingle's.
+fn look_for_others(path: &Path, drive: &Drive) -> Result<Option<&'static str>, OpenError> {
+    let failed = |error| OpenError::from_io(error, path);
+    let file = File::open(path).map_err(failed)?;
+    signature::on_ordinary(&file, drive.size_bytes).map_err(failed)
+}

@@ -1,0 +1,321 @@
+//! Commands: from the state machine's consent to the drive, and what follows when one is done.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{Blocks, Lba, ZoneId};
+use shingle_zoned::lanes::{Kind, Place, Settled};
+use shingle_zoned::{DeviceErrorKind, DeviceResult, Violation, ZoneOp, ZoneState, gathered_length};
+use tokio::sync::oneshot;
+
+use super::Shared;
+use crate::gate::Ticket;
+use crate::ioctl;
+use crate::ring::{Completed, Io};
+use crate::zones::BLOCK_SECTORS;
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    At(Lba),
+    Append(ZoneId),
+}
+
+/// What is to be done when the ring has done its part.
+pub(super) enum Work {
+    Read(Read),
+    Write(Write),
+    Flush(Answer<()>),
+}
+
+pub(super) type Answer<T> = oneshot::Sender<DeviceResult<T>>;
+type Answered<T> = oneshot::Receiver<DeviceResult<T>>;
+
+pub(super) struct Read {
+    pub(super) zone: ZoneId,
+    pub(super) kind: Kind,
+    pub(super) at: Lba,
+    pub(super) length: Blocks,
+    pub(super) answer: Answer<Bytes>,
+}
+
+pub(super) struct Write {
+    pub(super) zone: ZoneId,
+    pub(super) epoch: u32,
+    pub(super) at: Lba,
+    /// What the zone is once it is done.
+    pub(super) after: Settled,
+    pub(super) answer: Answer<Lba>,
+}
+
+impl Shared {
+    /// Queues an operation at the block `at`.
+    pub(super) fn push(&self, io: Io, at: Lba, work: Work) {
+        // Where the device is dropped, so is the work, and with it the sender of its answer.
+        if let Some(own) = self.io.borrow_mut().as_mut() {
+            own.ring.push(io, at.byte_offset(), work);
+        }
+        self.wake_driver();
+    }
+
+    pub(super) fn start_read(self: &Rc<Self>, at: Lba, length: Blocks) -> DeviceResult<Answered<Bytes>> {
+        self.begin(at)?;
+        let state = &mut *self.state.borrow_mut();
+        let zone = state.machine.read(at, length)?;
+        let end = ((at - self.geometry.start_of(zone)) + length).0;
+        let unsettled = |settled: Settled| end > u64::from(settled.written);
+        let late = state.lanes.resetting(zone)
+            || state.lanes.changing(zone)
+                && (self.geometry.is_conventional(zone) || state.lanes.settled(zone).is_some_and(unsettled));
+        let kind = if late { Kind::LateRead } else { Kind::Read };
+        let info = state.machine.info(zone);
+        let before = Settled { state: info.state, written: info.written.0 as u32 };
+        let place = state.lanes.enter(zone, kind, before);
+        let (answer, answered) = oneshot::channel();
+        let read = Read { zone, kind, at, length, answer };
+        match place.go {
+            None => self.send_read(read),
+            Some(go) => {
+                let shared = self.clone();
+                self.runtime.spawn_detached(async move {
+                    if go.await.is_ok() {
+                        shared.late_read(read);
+                    }
+                });
+            }
+        }
+        Ok(answered)
+    }
+
+    /// A read whose turn has come: what it waited for may have failed.
+    fn late_read(&self, read: Read) {
+        let settled = self.state.borrow().lanes.settled(read.zone);
+        let start = self.geometry.start_of(read.zone);
+        let end = read.at + read.length;
+        if let Some(settled) = settled.filter(|settled| (end - start).0 > u64::from(settled.written))
+            && read.kind == Kind::LateRead
+            && !self.geometry.is_conventional(read.zone)
+        {
+            let write_pointer = start + Blocks(u64::from(settled.written));
+            let violation = Violation::PastWritePointer { end, write_pointer };
+            self.state.borrow_mut().lanes.leave(read.zone, read.kind);
+            let _ = read.answer.send(Err(self.error(DeviceErrorKind::Rule(violation), read.at)));
+            return;
+        }
+        self.send_read(read);
+    }
+
+    fn send_read(&self, read: Read) {
+        let Some(buffer) = self.io.borrow().as_ref().map(|io| io.ring.read_buffer(read.length.bytes() as usize)) else {
+            return;
+        };
+        let at = read.at;
+        self.push(Io::Read(buffer), at, Work::Read(read));
+    }
+
+    pub(super) fn start_write(self: &Rc<Self>, target: Target, data: Vec<Bytes>) -> DeviceResult<Answered<Lba>> {
+        let start = match target {
+            Target::At(at) => at,
+            Target::Append(zone) => self.geometry.start_of(zone),
+        };
+        self.begin(start)?;
+        let length = gathered_length(&data).map_err(|rule| self.error(DeviceErrorKind::Rule(rule), start))?;
+        let before = self.geometry.zone_of(start).map_or(Settled::NOTHING, |zone| self.settled(zone));
+        let (answer, answered) = oneshot::channel();
+        let applied = {
+            let machine = &mut self.state.borrow_mut().machine;
+            match target {
+                Target::At(at) => machine.write(at, length)?,
+                Target::Append(zone) => machine.append(zone, length)?,
+            }
+        };
+        self.close(applied.closed);
+        let (place, ticket, write) = {
+            let state = &mut *self.state.borrow_mut();
+            let (zone, at) = (applied.zone, applied.at);
+            let info = state.machine.info(zone);
+            let after = Settled { state: info.state, written: info.written.0 as u32 };
+            let place = state.lanes.enter(zone, Kind::Write, before);
+            let ticket = match &mut state.gate {
+                Some(gate) if !self.geometry.is_conventional(zone) => Some(gate.ask(zone)),
+                _ => None,
+            };
+            let epoch = place.epoch;
+            (place, ticket, Write { zone, epoch, at, after, answer })
+        };
+        // Nearly always it may go at once, without a task of its own.
+        if place.go.is_some() {
+            self.queue_write(Some(place), ticket, write, data);
+            return Ok(answered);
+        }
+        match self.enter_gate(ticket) {
+            None => self.send_write(write, data),
+            Some(room) => {
+                let shared = self.clone();
+                self.runtime.spawn_detached(async move {
+                    if room.await.is_ok() {
+                        shared.send_write(write, data);
+                    }
+                });
+            }
+        }
+        Ok(answered)
+    }
+
+    fn queue_write(self: &Rc<Self>, place: Option<Place>, ticket: Option<Ticket>, write: Write, data: Vec<Bytes>) {
+        let shared = self.clone();
+        self.runtime.spawn_detached(async move {
+            if let Some(go) = place.and_then(|place| place.go)
+                && go.await.is_err()
+            {
+                return;
+            }
+            if let Err(error) = shared.check(write.zone, write.epoch, ticket) {
+                let _ = write.answer.send(Err(error));
+                return;
+            }
+            if let Some(room) = shared.enter_gate(ticket)
+                && room.await.is_err()
+            {
+                return;
+            }
+            shared.send_write(write, data);
+        });
+    }
+
+    fn enter_gate(&self, ticket: Option<Ticket>) -> Option<oneshot::Receiver<()>> {
+        self.state.borrow_mut().gate.as_mut()?.enter(ticket?)
+    }
+
+    /// Refuses a command whose turn has come behind a failed one (LN-2), and ends it.
+    fn check(&self, zone: ZoneId, epoch: u32, ticket: Option<Ticket>) -> DeviceResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        if !state.lanes.failed(zone, epoch) {
+            return Ok(());
+        }
+        if let (Some(gate), Some(ticket)) = (&mut state.gate, ticket) {
+            gate.cancel(ticket);
+        }
+        state.lanes.leave(zone, Kind::Write);
+        Err(self.error(DeviceErrorKind::WriteFailed, self.geometry.start_of(zone)))
+    }
+
+    fn send_write(&self, write: Write, data: Vec<Bytes>) {
+        let at = write.at;
+        self.push(Io::Write(data, self.write_max), at, Work::Write(write));
+    }
+
+    /// `None`: there is nothing to do.
+    pub(super) fn start_manage(self: &Rc<Self>, zone: ZoneId, op: ZoneOp) -> DeviceResult<Option<Answered<()>>> {
+        let start = self.geometry.start_of(zone);
+        self.begin(start)?;
+        let before = if zone.0 < self.geometry.zone_count { self.settled(zone) } else { Settled::NOTHING };
+        let applied = self.state.borrow_mut().machine.manage(zone, op)?;
+        let after = self.settled(zone);
+        self.close(applied.closed);
+        if before == after {
+            return Ok(None);
+        }
+        Ok(Some(self.send_change(zone, op, before, after)))
+    }
+
+    /// Closes at the drive the zone that the state machine closed to make room: left to itself, the drive might close
+    /// another, or none. Nobody waits for it but the gate.
+    fn close(self: &Rc<Self>, closed: Option<ZoneId>) {
+        let Some(zone) = closed else { return };
+        let after = self.settled(zone);
+        let before = Settled { state: ZoneState::ImplicitOpen, ..after };
+        drop(self.send_change(zone, ZoneOp::Close, before, after));
+    }
+
+    /// Puts a zone command, which the state machine has accepted, in its zone's lane.
+    fn send_change(self: &Rc<Self>, zone: ZoneId, op: ZoneOp, before: Settled, after: Settled) -> Answered<()> {
+        let kind = if op == ZoneOp::Reset { Kind::Alone } else { Kind::Write };
+        let (place, ticket) = {
+            let state = &mut *self.state.borrow_mut();
+            let takes = matches!(op, ZoneOp::Open | ZoneOp::Finish);
+            let ticket = state.gate.as_mut().filter(|_| takes).map(|gate| gate.ask(zone));
+            (state.lanes.enter(zone, kind, before), ticket)
+        };
+        let (answer, answered) = oneshot::channel();
+        let shared = self.clone();
+        self.runtime.spawn_detached(async move {
+            let epoch = place.epoch;
+            if let Some(go) = place.go
+                && go.await.is_err()
+            {
+                return;
+            }
+            if kind != Kind::Alone
+                && let Err(error) = shared.check(zone, epoch, ticket)
+            {
+                let _ = answer.send(Err(error));
+                return;
+            }
+            if let Some(room) = shared.enter_gate(ticket)
+                && room.await.is_err()
+            {
+                return;
+            }
+            let Some(held) = shared.node().map(|node| node.hold()) else { return };
+            let start = shared.geometry.start_of(zone);
+            let sectors = shared.geometry.zone_size.0 * BLOCK_SECTORS;
+            let work = move || ioctl::manage(held.file(), op, start.0 * BLOCK_SECTORS, sectors);
+            let done = shared.runtime.blocking(work).await;
+            let result = match done.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
+                Ok(()) => {
+                    shared.state.borrow_mut().settle(zone, after);
+                    Ok(())
+                }
+                Err(error) => Err(shared.change_failed(zone, epoch, start, error).await),
+            };
+            shared.state.borrow_mut().lanes.leave(zone, kind);
+            let _ = answer.send(result);
+        });
+        answered
+    }
+
+    /// The ring has done its part.
+    pub(super) fn complete(self: &Rc<Self>, completed: Completed<Work>) {
+        let Completed { tag, result } = completed;
+        // Nobody may be waiting for an answer: a dropped future changes nothing.
+        match (tag, result) {
+            (Work::Read(read), Ok(bytes)) => {
+                self.state.borrow_mut().lanes.leave(read.zone, read.kind);
+                let _ = read.answer.send(Ok(bytes));
+            }
+            (Work::Write(write), Ok(_)) => {
+                {
+                    let state = &mut *self.state.borrow_mut();
+                    if !self.geometry.is_conventional(write.zone) {
+                        state.settle(write.zone, write.after);
+                    }
+                    state.lanes.leave(write.zone, Kind::Write);
+                }
+                let _ = write.answer.send(Ok(write.at));
+            }
+            (Work::Flush(answer), Ok(_)) => {
+                let _ = answer.send(Ok(()));
+            }
+            (Work::Read(read), Err(error)) => {
+                let shared = self.clone();
+                self.runtime.spawn_detached(async move {
+                    let error = shared.read_failed(read.zone, read.at, error).await;
+                    shared.state.borrow_mut().lanes.leave(read.zone, read.kind);
+                    let _ = read.answer.send(Err(error));
+                });
+            }
+            (Work::Write(write), Err(error)) => {
+                let shared = self.clone();
+                self.runtime.spawn_detached(async move {
+                    let error = shared.change_failed(write.zone, write.epoch, write.at, error).await;
+                    shared.state.borrow_mut().lanes.leave(write.zone, Kind::Write);
+                    let _ = write.answer.send(Err(error));
+                });
+            }
+            (Work::Flush(answer), Err(error)) => {
+                let _ = answer.send(Err(self.flush_failed(error)));
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A kernel zoned block device as a drive of the contract.
+//!
+//! The state machine decides what is allowed, so the drive sees only legal commands; lanes keep the order within a zone, the
+//! gate that of places for open zones. Reads, writes and flushes go through a ring that is driven on the owner's own
+//! thread: commands that start while others are polled are submitted together. Zone commands have no io_uring operation
+//! and run on a blocking thread.
+//!
+//! **Owns** the drive, alone: others are refused while it is open.
+//! **Knows nothing of** what is stored.
+//!
+//! # Invariants
+//! - KD-1: at most one write or zone command of a zone is with the drive at a time.
+//! - KD-2: after a failed command its zone is reported before anything else is sent to it, and what was queued behind it
+//!   fails, so that the state machine again says what the drive does.
+//! - KD-3: dropping the device waits for what the drive has, and closes the node: it can be opened again at once. Commands
+//!   that still waited for their turn are not done.
+
+mod command;
+mod driver;
+mod fail;
+mod open;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use shingle_base::{Blocks, Lba, ZoneId};
+use shingle_runtime::Runtime;
+use shingle_zoned::lanes::{Lanes, Settled};
+use shingle_zoned::{
+    DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult, Geometry, Machine, ZoneInfo, ZoneOp, ZoneState,
+    ZonedDevice,
+};
+use tokio::sync::oneshot;
+
+use crate::drive::Drive;
+use crate::error::{OpenError, OpenErrorKind};
+use crate::gate::Gate;
+use crate::node::Node;
+use crate::ring::{Ring, TRANSFER_MAX};
+use command::{Target, Work};
+
+pub use open::OpenOptions;
+pub(crate) use open::{describe, refuse_used};
+
+/// A kernel zoned block device: `/dev/sdX`, `/dev/nvmeXnY` and the like.
+///
+/// Must be opened and used in [`shingle_runtime::real`], whose executor watches its ring.
+pub struct KernelDevice {
+    shared: Rc<Shared>,
+    drive: Drive,
+}
+
+struct Shared {
+    runtime: Runtime,
+    geometry: Geometry,
+    state: RefCell<State>,
+    /// The ring and the node; `None` once the device is dropped.
+    io: RefCell<Option<driver::Io>>,
+    /// Wakes the driver when something was queued.
+    driver: RefCell<Option<Waker>>,
+    /// The most bytes of a write that the kernel is given at a time.
+    write_max: usize,
+    /// The kernel no longer has the drive.
+    gone: Cell<bool>,
+}
+
+struct State {
+    /// What the commands that have started make of the zones.
+    machine: Machine,
+    lanes: Lanes,
+    /// `None`: the drive has no limits.
+    gate: Option<Gate>,
+    /// Zones of which nothing certain is known since a command failed.
+    stale: BTreeSet<ZoneId>,
+}
+
+impl KernelDevice {
+    /// Opens the drive whose node is at `path`, for this process alone. Closes zones that were left open. Blocks for as
+    /// long as the drive takes to report its zones.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotABlockDevice`, `NotZoned`, `Permission`, `InUse`, `Mounted`, `Partitioned`, `Held`, `Foreign`,
+    /// `ReadOnly`, `Unsupported`, `NoRing` or `System`.
+    ///
+    /// # Panics
+    /// Outside of [`shingle_runtime::real`].
+    pub fn open(path: &Path, runtime: &Runtime, options: OpenOptions) -> Result<Self, OpenError> {
+        let open::Opened { node, drive, machine } = open::open(path, options)?;
+        let no_ring = |error| OpenError::new(OpenErrorKind::NoRing(error), path);
+        let ring = Ring::new(node.clone()).map_err(no_ring)?;
+        let io = driver::Io::new(ring, node).map_err(no_ring)?;
+        let geometry = machine.geometry().clone();
+        let states = machine.report(ZoneId(0), u32::MAX);
+        let gate = Gate::new(&geometry, states.into_iter().map(|info| (info.zone, info.state)));
+        let shared = Rc::new(Shared {
+            runtime: runtime.clone(),
+            geometry,
+            state: RefCell::new(State { machine, lanes: Lanes::default(), gate, stale: BTreeSet::new() }),
+            io: RefCell::new(Some(io)),
+            driver: RefCell::new(None),
+            write_max: write_max(&drive),
+            gone: Cell::new(false),
+        });
+        runtime.spawn_detached(driver::drive(shared.clone()));
+        Ok(Self { shared, drive })
+    }
+
+    /// What the kernel said of the drive when it was opened.
+    pub fn drive(&self) -> &Drive {
+        &self.drive
+    }
+
+    /// The drive at `path`, its shape and its zones, beside whoever uses it: for looking only. A write pointer within a
+    /// block is rounded down.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotABlockDevice`, `NotZoned`, `Permission`, `Unsupported` or `System`.
+    pub fn look(path: &Path) -> Result<(Drive, Geometry, Vec<ZoneInfo>), OpenError> {
+        open::look(path)
+    }
+}
+
+/// Without a scheduler that keeps writes of a zone in order, kernels before 6.10 may swap the parts of a write that they
+/// cut up; so the parts are then sent one by one.
+fn write_max(drive: &Drive) -> usize {
+    let ordered = drive.scheduler.as_deref() == Some("mq-deadline") || crate::kernel_at_least(6, 10);
+    match drive.transfer_max_bytes {
+        Some(most) if !ordered => most.clamp(shingle_base::BLOCK_SIZE as u64, TRANSFER_MAX as u64) as usize,
+        _ => TRANSFER_MAX,
+    }
+}
+
+impl Shared {
+    /// What the state machine says of a zone that exists.
+    fn settled(&self, zone: ZoneId) -> Settled {
+        let info = self.state.borrow().machine.info(zone);
+        Settled { state: info.state, written: info.written.0 as u32 }
+    }
+
+    fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
+        DeviceError::new(kind, at, self.geometry.zone_of(at))
+    }
+
+    fn begin(&self, at: Lba) -> DeviceResult<()> {
+        if self.gone.get() { Err(self.error(DeviceErrorKind::Gone, at)) } else { Ok(()) }
+    }
+
+    /// The node, unless the device was dropped.
+    fn node(&self) -> Option<Arc<Node>> {
+        self.io.borrow().as_ref().map(|io| io.node.clone())
+    }
+
+    fn wake_driver(&self) {
+        if let Some(waker) = self.driver.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the answer to a command.
+    async fn answer<T>(&self, at: Lba, receiver: oneshot::Receiver<DeviceResult<T>>) -> DeviceResult<T> {
+        receiver.await.unwrap_or_else(|_| Err(self.error(DeviceErrorKind::Gone, at)))
+    }
+}
+
+impl ZonedDevice for KernelDevice {
+    fn geometry(&self) -> &Geometry {
+        &self.shared.geometry
+    }
+
+    fn report(&self, first: ZoneId, count: u32) -> DeviceFuture<'_, Vec<ZoneInfo>> {
+        Box::pin(async move {
+            self.shared.begin(self.shared.geometry.start_of(first))?;
+            self.shared.refresh(first, count).await?;
+            Ok(self.shared.state.borrow().machine.report(first, count))
+        })
+    }
+
+    fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
+        Box::pin(async move { self.shared.answer(at, self.shared.start_read(at, length)?).await })
+    }
+
+    fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            let receiver = self.shared.start_write(Target::At(at), data)?;
+            self.shared.answer(at, receiver).await.map(drop)
+        })
+    }
+
+    fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
+        Box::pin(async move {
+            let receiver = self.shared.start_write(Target::Append(zone), data)?;
+            self.shared.answer(self.shared.geometry.start_of(zone), receiver).await
+        })
+    }
+
+    fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            match self.shared.start_manage(zone, op)? {
+                Some(receiver) => self.shared.answer(self.shared.geometry.start_of(zone), receiver).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn flush(&self) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            self.shared.begin(Lba(0))?;
+            let (answer, receiver) = oneshot::channel();
+            self.shared.push(crate::ring::Io::Flush, Lba(0), Work::Flush(answer));
+            self.shared.answer(Lba(0), receiver).await
+        })
+    }
+}
+
+impl Drop for KernelDevice {
+    fn drop(&mut self) {
+        self.shared.gone.set(true);
+        let io = self.shared.io.borrow_mut().take();
+        if let Some(io) = io {
+            for completed in io.close() {
+                // What succeeded is told; the rest hears that the device is gone.
+                if completed.result.is_ok() {
+                    self.shared.complete(completed);
+                }
+            }
+        }
+        self.shared.wake_driver();
+    }
+}
+
+impl State {
+    /// A command on `zone` is done and the zone is certainly as said.
+    fn settle(&mut self, zone: ZoneId, settled: Settled) {
+        self.lanes.settle(zone, settled);
+        self.release(zone, settled.state);
+    }
+
+    /// The drive's places are again what `state` says.
+    fn release(&mut self, zone: ZoneId, state: ZoneState) {
+        if let Some(gate) = &mut self.gate {
+            gate.leave(zone, state);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Room for open and active zones at the drive.
+//!
+//! The state machine admits a command by what the commands before it will have done; the drive counts what they have
+//! done. A write that needs the place of a zone being finished must wait until it is. So a command that may take a place
+//! waits here until the drive has one for it.
+//!
+//! **Owns** who waits. **Knows nothing of** how commands reach the drive.
+//!
+//! # Invariants
+//! - GT-1: the drive is never given a command for which it might have no place: open zones and zones with a command
+//!   under way are at most the limit on open zones, active ones at most theirs. So it never has to close a zone by itself,
+//!   which not all of them do when they should (null_blk does not while as many zones are active as may be).
+//! - GT-2: places go to commands in the order in which these started, where there are not enough for all; so what the state
+//!   machine admitted gets its place in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shingle_base::ZoneId;
+use shingle_zoned::{Geometry, ZoneState};
+use tokio::sync::oneshot;
+
+#[derive(Clone, Copy, Default)]
+struct Hold {
+    active: bool,
+    open: bool,
+}
+
+struct Ask {
+    zone: ZoneId,
+    waiting: Option<oneshot::Sender<()>>,
+}
+
+/// The places of a drive.
+pub(crate) struct Gate {
+    open_max: u32,
+    active_max: u32,
+    holds: BTreeMap<ZoneId, Hold>,
+    open: u32,
+    active: u32,
+    next: u64,
+    asks: BTreeMap<u64, Ask>,
+}
+
+/// A command's claim to a place.
+#[derive(Clone, Copy)]
+pub(crate) struct Ticket(u64);
+
+impl Gate {
+    /// The places of a drive whose zones are as `states` has them. `None`: it has no limits.
+    pub(crate) fn new(geometry: &Geometry, states: impl Iterator<Item = (ZoneId, ZoneState)>) -> Option<Self> {
+        if geometry.open_zones_max.is_none() && geometry.active_zones_max.is_none() {
+            return None;
+        }
+        let mut gate = Self {
+            open_max: geometry.open_zones_max.unwrap_or(u32::MAX),
+            active_max: geometry.active_zones_max.unwrap_or(u32::MAX),
+            holds: BTreeMap::new(),
+            open: 0,
+            active: 0,
+            next: 0,
+            asks: BTreeMap::new(),
+        };
+        for (zone, state) in states {
+            gate.put(zone, state);
+        }
+        Some(gate)
+    }
+
+    /// A command on `zone` has started that may take a place.
+    pub(crate) fn ask(&mut self, zone: ZoneId) -> Ticket {
+        let ticket = self.next;
+        self.next += 1;
+        self.asks.insert(ticket, Ask { zone, waiting: None });
+        Ticket(ticket)
+    }
+
+    /// The command's turn in its zone has come. `None`: it may go; else it may when told.
+    pub(crate) fn enter(&mut self, Ticket(ticket): Ticket) -> Option<oneshot::Receiver<()>> {
+        if self.may_go(ticket) {
+            self.go(ticket);
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        if let Some(ask) = self.asks.get_mut(&ticket) {
+            ask.waiting = Some(sender);
+        }
+        Some(receiver)
+    }
+
+    /// The command will not go.
+    pub(crate) fn cancel(&mut self, Ticket(ticket): Ticket) {
+        self.asks.remove(&ticket);
+        self.admit();
+    }
+
+    /// A command on `zone` is done, and left it in this state.
+    pub(crate) fn leave(&mut self, zone: ZoneId, state: ZoneState) {
+        self.put(zone, state);
+        self.admit();
+    }
+
+    fn put(&mut self, zone: ZoneId, state: ZoneState) {
+        let hold = Hold { active: state.is_active(), open: state.is_open() };
+        let old = if hold.active { self.holds.insert(zone, hold) } else { self.holds.remove(&zone) };
+        let old = old.unwrap_or_default();
+        self.open = self.open + u32::from(hold.open) - u32::from(old.open);
+        self.active = self.active + u32::from(hold.active) - u32::from(old.active);
+    }
+
+    fn may_go(&self, ticket: u64) -> bool {
+        let Some(ask) = self.asks.get(&ticket) else { return true };
+        let hold = self.holds.get(&ask.zone).copied().unwrap_or_default();
+        // Zones that commands before this one may yet take a place for.
+        let (mut opens, mut activates) = (BTreeSet::new(), BTreeSet::new());
+        for (_, other) in self.asks.range(..ticket).filter(|(_, other)| other.zone != ask.zone) {
+            let hold = self.holds.get(&other.zone).copied().unwrap_or_default();
+            if !hold.open {
+                opens.insert(other.zone);
+            }
+            if !hold.active {
+                activates.insert(other.zone);
+            }
+        }
+        let fits = |held: bool, taken: u32, earlier: usize, most: u32| {
+            held || u64::from(taken) + (earlier as u64) < u64::from(most)
+        };
+        fits(hold.open, self.open, opens.len(), self.open_max)
+            && fits(hold.active, self.active, activates.len(), self.active_max)
+    }
+
+    fn go(&mut self, ticket: u64) -> Option<oneshot::Sender<()>> {
+        let ask = self.asks.remove(&ticket)?;
+        // As good as open while its command is under way.
+        self.put(ask.zone, ZoneState::ImplicitOpen);
+        ask.waiting
+    }
+
+    /// Lets those go that may now.
+    fn admit(&mut self) {
+        let waiting: Vec<u64> =
+            self.asks.iter().filter(|(_, ask)| ask.waiting.is_some()).map(|(&ticket, _)| ticket).collect();
+        for ticket in waiting {
+            if self.may_go(ticket)
+                && let Some(sender) = self.go(ticket)
+            {
+                // Its task is gone only when the device is.
+                let _ = sender.send(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shingle_base::Blocks;
+
+    use super::*;
+
+    fn gate(open: u32, active: u32) -> Gate {
+        let geometry = Geometry::zns(Blocks(4), Blocks(4), 10, open, active);
+        Gate::new(&geometry, std::iter::empty()).unwrap()
+    }
+
+    fn came(receiver: &mut Option<oneshot::Receiver<()>>) -> bool {
+        receiver.as_mut().is_none_or(|receiver| receiver.try_recv().is_ok())
+    }
+
+    #[test]
+    fn a_drive_without_limits_needs_none() {
+        let geometry = Geometry { open_zones_max: None, ..Geometry::hm_smr(Blocks(4), 10, 0, 1) };
+        assert!(Gate::new(&geometry, std::iter::empty()).is_none());
+    }
+
+    #[test]
+    fn a_write_waits_for_the_place_of_a_zone_being_finished() {
+        let mut gate = gate(2, 2);
+        for zone in [1, 2] {
+            let ticket = gate.ask(ZoneId(zone));
+            assert!(gate.enter(ticket).is_none());
+            gate.leave(ZoneId(zone), ZoneState::ImplicitOpen);
+        }
+        let finish = gate.ask(ZoneId(1));
+        let write = gate.ask(ZoneId(3));
+        assert!(gate.enter(finish).is_none());
+        let mut wait = gate.enter(write);
+        assert!(!came(&mut wait));
+        gate.leave(ZoneId(1), ZoneState::Full);
+        assert!(came(&mut wait));
+        assert_eq!((gate.open, gate.active), (2, 2));
+    }
+
+    #[test]
+    fn a_later_command_does_not_take_the_place_of_an_earlier_one() {
+        let mut gate = gate(1, 1);
+        let first = gate.ask(ZoneId(1));
+        assert!(gate.enter(first).is_none());
+        // Behind it in its zone: its turn has not come.
+        let second = gate.ask(ZoneId(1));
+        let other = gate.ask(ZoneId(2));
+        let mut wait = gate.enter(other);
+        gate.leave(ZoneId(1), ZoneState::Empty);
+        assert!(!came(&mut wait), "GT-2");
+        assert!(gate.enter(second).is_none());
+        gate.leave(ZoneId(1), ZoneState::Full);
+        assert!(came(&mut wait));
+    }
+
+    #[test]
+    fn many_commands_behind_each_other_in_a_zone_take_one_place() {
+        let mut gate = gate(2, 3);
+        let first = gate.ask(ZoneId(1));
+        assert!(gate.enter(first).is_none());
+        let behind: Vec<Ticket> = (0..10).map(|_| gate.ask(ZoneId(1))).collect();
+        let other = gate.ask(ZoneId(2));
+        assert!(gate.enter(other).is_none());
+        for ticket in behind {
+            gate.cancel(ticket);
+        }
+        let third = gate.ask(ZoneId(3));
+        let mut wait = gate.enter(third);
+        assert!(!came(&mut wait), "two zones are busy");
+        gate.leave(ZoneId(2), ZoneState::ImplicitOpen);
+        assert!(!came(&mut wait), "two zones are open");
+        gate.leave(ZoneId(2), ZoneState::Closed);
+        assert!(came(&mut wait));
+        assert_eq!((gate.open, gate.active), (2, 3));
+    }
+}

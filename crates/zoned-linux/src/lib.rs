@@ -1,0 +1,75 @@
+//! Drives as the Linux kernel has them.
+//!
+//! **Owns** what is known of block devices ([`System`], [`Drive`]) and the device that uses the zoned ones
+//! ([`KernelDevice`]). The only crate with unsafe code: its zone commands (`ioctl`), its ring (`ring`) and the memory that
+//! the kernel fills (`buffer`). [`open_drive`] takes whatever holds a drive.
+//! **Knows nothing of** records or engines.
+
+use std::io;
+use std::path::Path;
+
+mod any;
+#[allow(unsafe_code)]
+mod buffer;
+mod device;
+mod discover;
+mod drive;
+mod error;
+mod gate;
+#[allow(unsafe_code)]
+mod ioctl;
+mod node;
+mod peek;
+#[allow(unsafe_code)]
+mod ring;
+mod signature;
+mod zones;
+
+pub use any::{CreateDrive, create_drive, is_node, open_drive};
+pub use device::{KernelDevice, OpenOptions};
+pub use discover::System;
+pub use drive::{Drive, WriteCache, ZonedModel};
+pub use error::{OpenError, OpenErrorKind};
+pub use peek::{Peek, foreign_on_ordinary};
+
+/// All drives of this machine: [`System::discover`].
+///
+/// # Errors
+/// There is no `/sys/block`, or it cannot be read.
+pub fn discover() -> io::Result<Vec<Drive>> {
+    System::host().discover()
+}
+
+/// The drive or partition of this machine whose node is at `path`: [`System::describe`].
+///
+/// # Errors
+/// Nothing there, no block device, or one that sysfs does not know.
+pub fn describe(path: &Path) -> io::Result<Drive> {
+    System::host().describe(path)
+}
+
+/// Whether the kernel is of this version or a later one; `false` if its version cannot be read.
+fn kernel_at_least(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release_at_least(&release, major, minor)
+}
+
+fn release_at_least(release: &str, major: u32, minor: u32) -> bool {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(found), Some(minor_found)) => (found, minor_found) >= (major, minor),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_versions_are_compared_as_numbers() {
+        assert!(release_at_least("6.10.3-amd64\n", 6, 10) && release_at_least("7.0", 6, 10));
+        assert!(!release_at_least("6.1.0-32-amd64", 6, 10) && !release_at_least("5.19", 6, 10));
+        assert!(!release_at_least("", 6, 10));
+    }
+}

@@ -1,0 +1,185 @@
+//! What else a drive may hold: file systems, volumes, partition tables, by the marks they leave.
+//!
+//! **Owns** the table. Conservative: a mark is enough, however damaged the rest is.
+//! **Knows nothing of** Shingle's own formats, none of which looks like any of these.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
+
+/// Bytes looked at from the start of a drive; the farthest mark there (ZFS) lies in the first 256 KiB.
+const HEAD_BYTES: u64 = 256 << 10;
+/// Bytes looked at before the end of an ordinary drive: RAID of old formats, and the second partition table.
+const TAIL_BYTES: u64 = 128 << 10;
+
+/// Marks at fixed places from the start: what leaves it, where, and the bytes.
+const MARKS: &[(&str, usize, &[u8])] = &[
+    ("an XFS file system", 0, b"XFSB"),
+    ("a btrfs file system", 0x10040, b"_BHRfS_M"),
+    ("a btrfs file system", 0x40, b"_BHRfS_M"),
+    ("an F2FS file system", 0x400, &[0x10, 0x20, 0xf5, 0xf2]),
+    ("a bcachefs or bcache volume", 0x1018, &[0xc6, 0x85, 0x73, 0xf6]),
+    ("a LUKS volume", 0, b"LUKS\xba\xbe"),
+    ("a GUID partition table", 512, b"EFI PART"),
+    ("a GUID partition table", 4096, b"EFI PART"),
+    ("swap space", 4086, b"SWAPSPACE2"),
+    ("swap space", 4086, b"SWAP-SPACE"),
+    ("a RAID member (md)", 0, &[0xfc, 0x4e, 0x2b, 0xa9]),
+    ("a RAID member (md)", 4096, &[0xfc, 0x4e, 0x2b, 0xa9]),
+    ("an NTFS file system", 3, b"NTFS    "),
+    ("an exFAT file system", 3, b"EXFAT   "),
+    ("a FAT file system", 0x52, b"FAT32   "),
+    ("a FAT file system", 0x36, b"FAT16   "),
+    ("a FAT file system", 0x36, b"FAT12   "),
+    ("an ISO 9660 file system", 0x8001, b"CD001"),
+    ("a UDF file system", 0x8001, b"BEA01"),
+    ("a ReiserFS file system", 0x10034, b"ReIsEr"),
+    ("a JFS file system", 0x8000, b"JFS1"),
+    ("a Ceph BlueStore", 0, b"bluestore block device"),
+    ("a dm-zoned volume", 0, b"DBZD"),
+    ("a zonefs file system", 0, b"SFOZ"),
+];
+
+/// Little-endian number at `at`.
+fn number(head: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// ext2, ext3 and ext4 mark themselves with two bytes only, so their block size and revision are looked at too.
+fn ext(head: &[u8]) -> bool {
+    head.get(0x438..0x43a) == Some(&[0x53, 0xef])
+        && number(head, 0x418).is_some_and(|log| log <= 6)
+        && number(head, 0x44c).is_some_and(|revision| revision <= 1)
+}
+
+/// LVM labels one of the first four sectors.
+fn lvm(head: &[u8]) -> bool {
+    let labelled = |sector: &[u8]| sector.starts_with(b"LABELONE") && sector.get(24..32) == Some(b"LVM2 001");
+    head.chunks(512).take(4).any(labelled)
+}
+
+/// ZFS writes uberblocks in the second half of its first label, in the byte order of the machine.
+fn zfs(head: &[u8]) -> bool {
+    let label = head.get(128 << 10..256 << 10).unwrap_or_default();
+    label
+        .chunks(1024)
+        .any(|slot| slot.starts_with(&[0x0c, 0xb1, 0xba, 0]) || slot.starts_with(&[0, 0, 0, 0, 0, 0xba, 0xb1, 0x0c]))
+}
+
+/// A partition table of four entries, one of them used, each with a possible flag.
+fn mbr(head: &[u8]) -> bool {
+    let (Some(entries), Some(&[0x55, 0xaa])) = (head.get(446..510), head.get(510..512)) else { return false };
+    let mut entries = entries.chunks_exact(16);
+    entries.clone().all(|entry| matches!(entry.first(), Some(0 | 0x80)))
+        && entries.any(|entry| entry.get(4).is_some_and(|&kind| kind != 0))
+}
+
+/// What left its mark in the first bytes of a drive.
+pub(crate) fn in_head(head: &[u8]) -> Option<&'static str> {
+    let marked = |&&(_, at, mark): &&(&str, usize, &[u8])| head.get(at..).is_some_and(|rest| rest.starts_with(mark));
+    if let Some((what, ..)) = MARKS.iter().find(marked) {
+        return Some(what);
+    }
+    match () {
+        () if ext(head) => Some("an ext2, ext3 or ext4 file system"),
+        () if lvm(head) => Some("an LVM volume"),
+        () if zfs(head) => Some("a ZFS volume"),
+        () if mbr(head) => Some("a partition table"),
+        () => None,
+    }
+}
+
+/// What left its mark in the last bytes of a drive.
+fn in_tail(tail: &[u8]) -> Option<&'static str> {
+    let from_end = |back: usize| tail.len().checked_sub(back).and_then(|at| tail.get(at..)).unwrap_or_default();
+    let raid = [0xfc, 0x4e, 0x2b, 0xa9];
+    if from_end(512).starts_with(b"EFI PART") || from_end(4096).starts_with(b"EFI PART") {
+        return Some("a GUID partition table");
+    }
+    // Format 0.90 lies in the last whole 64 KiB, format 1.0 at least 8 KiB before the end, on 4 KiB.
+    let old = tail.chunks(4096).any(|block| block.starts_with(&raid));
+    old.then_some("a RAID member (md)")
+}
+
+/// `length` bytes, whole blocks, from byte `at` of `file`.
+fn read(file: &File, at: u64, length: u64) -> io::Result<AlignedBuf> {
+    let mut buffer = AlignedBuf::zeroed(Blocks(length / BLOCK_SIZE as u64));
+    file.read_exact_at(&mut buffer, at)?;
+    Ok(buffer)
+}
+
+/// What an ordinary drive of `size` bytes holds.
+pub(crate) fn on_ordinary(file: &File, size: u64) -> io::Result<Option<&'static str>> {
+    let whole = size / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
+    let head = read(file, 0, HEAD_BYTES.min(whole))?;
+    if let Some(what) = in_head(&head) {
+        return Ok(Some(what));
+    }
+    let length = TAIL_BYTES.min(whole);
+    let tail = read(file, whole - length, length)?;
+    Ok(in_tail(&tail))
+}
+
+/// What a zone holds of which `written` bytes from byte `at` can be read.
+pub(crate) fn in_zone(file: &File, at: u64, written: u64) -> io::Result<Option<&'static str>> {
+    let length = written.min(HEAD_BYTES) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
+    if length == 0 {
+        return Ok(None);
+    }
+    Ok(in_head(&read(file, at, length)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(at: usize, mark: &[u8]) -> Vec<u8> {
+        let mut head = vec![0; HEAD_BYTES as usize];
+        head[at..at + mark.len()].copy_from_slice(mark);
+        head
+    }
+
+    #[test]
+    fn every_mark_is_seen_and_lies_where_it_is_looked_for() {
+        for &(what, at, mark) in MARKS {
+            assert!(at + mark.len() <= HEAD_BYTES as usize);
+            assert_eq!(in_head(&head(at, mark)), Some(what));
+            assert_eq!(in_head(&head(at, mark)[..at + mark.len() - 1]), None, "cut short");
+        }
+        let mut ext4 = head(0x438, &[0x53, 0xef]);
+        (ext4[0x418], ext4[0x44c]) = (2, 1);
+        assert_eq!(in_head(&ext4), Some("an ext2, ext3 or ext4 file system"));
+        ext4[0x418] = 200;
+        assert_eq!(in_head(&ext4), None);
+        let mut lvm = head(512, b"LABELONE");
+        lvm[536..544].copy_from_slice(b"LVM2 001");
+        assert_eq!(in_head(&lvm), Some("an LVM volume"));
+        assert_eq!(in_head(&head((128 << 10) + 3072, &[0x0c, 0xb1, 0xba, 0])), Some("a ZFS volume"));
+        let mut mbr = head(510, &[0x55, 0xaa]);
+        assert_eq!(in_head(&mbr), None, "no partition");
+        mbr[450] = 0x83;
+        assert_eq!(in_head(&mbr), Some("a partition table"));
+        mbr[446] = 0x33;
+        assert_eq!(in_head(&mbr), None, "a boot sector's end, not a table");
+    }
+
+    #[test]
+    fn the_end_of_a_drive_is_looked_at() {
+        let mut tail = vec![0; TAIL_BYTES as usize];
+        assert_eq!(in_tail(&tail), None);
+        let end = tail.len();
+        tail[end - 8192..end - 8188].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9]);
+        assert_eq!(in_tail(&tail), Some("a RAID member (md)"));
+        tail[end - 512..end - 504].copy_from_slice(b"EFI PART");
+        assert_eq!(in_tail(&tail), Some("a GUID partition table"));
+        assert_eq!(in_tail(&[]), None);
+    }
+
+    #[test]
+    fn nothing_is_seen_in_nothing() {
+        assert_eq!(in_head(&[]), None);
+        assert_eq!(in_head(&head(0, b"")), None);
+    }
+}
