@@ -17,6 +17,16 @@ test: ## everything: unit, simulation and end-to-end tests
 crash: ## more power cuts: make crash SEEDS=20 runs 20 times as many seeds
 	SHINGLE_SEEDS=$${SEEDS:-10} cargo test --workspace --quiet --test 'crash*' --test 'model*' --test 'faults*'
 
+test-zoned: ## at most 20 minutes: engines on the Linux kernel's zoned devices, in a virtual machine (docs/zoned-tests.md)
+	@scripts/setup zoned
+	@scripts/test-zoned
+
+peers: ## records real F2FS and btrfs under the lab's load in a virtual machine, and plays their commands on a modelled drive
+	@scripts/setup zoned
+	@python3 tests/zoned/peers.py target/peers
+	@cargo build --release --quiet --bin shingle
+	@target/release/shingle lab run peers-replay --traces target/peers
+
 bench: ## all benchmarks, one JSON object each
 	@cargo build --release --quiet --bin shingle
 	@for name in chunk-append chunk-read chunk-memory simulator s3 $$(command -v fio >/dev/null && echo device); do target/release/shingle bench $$name --json | tail -n 1; done
@@ -34,4 +44,4 @@ lint: ## formatting and clippy, as CI has them
 fmt: ## format the code
 	cargo fmt --all
 
-.PHONY: help serve test crash bench fuzz deb lint fmt
+.PHONY: help serve test crash test-zoned peers bench fuzz deb lint fmt

@@ -38,6 +38,10 @@ pub(crate) struct How {
     /// measures it too; other experiments run on it in place of the paper's shingled drive.
     #[arg(long, value_name = "FILE")]
     drive: Option<String>,
+    /// A folder with recordings of real file systems, as `make peers` makes them, for `peers-replay` to play instead of
+    /// those that are built in.
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// The folder for JSON, CSV, SVG and PNG files.
     #[arg(long, default_value = "lab-results")]
     out: PathBuf,
@@ -129,7 +133,7 @@ fn context(how: &How) -> Outcome<Context> {
         Some(share) => line.borrow_mut().show(&format!("{what}, {:.0} %", share * 100.0)),
         None => line.borrow_mut().show(what),
     };
-    Ok(Context::new(how.seed, how.scale, Rc::new(progress)).on_drive(drive))
+    Ok(Context::new(how.seed, how.scale, Rc::new(progress)).on_drive(drive).with_traces(how.traces.clone()))
 }
 
 fn perform(experiment: &Experiment, how: &How, context: &mut Context) -> Outcome<Found> {

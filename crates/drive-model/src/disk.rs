@@ -276,7 +276,8 @@ impl Disk {
     /// Whether no write with a number below `number` is only in the cache.
     fn is_clean(&self, number: u64) -> bool {
         let before = |entry: &Entry| entry.op == Op::Write && entry.number < number;
-        let running = self.running.as_ref().is_some_and(|(_, entry)| before(entry));
+        // What has somebody waiting for it is no cached write: a flush does not make it durable sooner.
+        let running = self.running.as_ref().is_some_and(|(_, entry)| entry.id.is_none() && before(entry));
         !(running || self.dirty.iter().chain(&self.waiting).any(before))
     }
 

@@ -74,6 +74,17 @@ fn a_queue_of_sequential_writes_streams_and_a_synchronous_writer_misses_a_turn()
     assert!((9.9..10.5).contains(&single), "{single} ms");
 }
 
+/// There is nothing that it could make durable: not even the write that is under way.
+#[test]
+fn without_a_write_cache_a_flush_waits_for_nothing() {
+    let mut drive = Drive::new(&disk(), 1);
+    drive.submit(0, 1, command(Op::Write, 1 << 24, 256));
+    drive.submit(1, 2, command(Op::Flush, 0, 0));
+    let mut done = Vec::new();
+    drive.advance(1_000 * MS, &mut done);
+    assert_eq!(done, [2, 1]);
+}
+
 #[test]
 fn a_write_cache_hides_the_turn_until_it_is_full_and_a_flush_waits_for_it() {
     let mut profile = disk();

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
 
@@ -66,6 +67,8 @@ pub struct Context {
     /// A drive of the user's own: `calibrate` measures it too, other experiments run on it in place of the paper's
     /// shingled one.
     pub drive: Option<Profile>,
+    /// A folder with recordings of file systems, instead of those that are built in (`peers-replay`).
+    pub traces: Option<PathBuf>,
     /// Multi-stream runs that were done already: several experiments look at the same ones.
     pub(crate) runs: RefCell<BTreeMap<String, Rc<MultiStreamResult>>>,
 }
@@ -73,13 +76,19 @@ pub struct Context {
 impl Context {
     /// A context in which nothing has been run, on the papers' drives.
     pub fn new(seed: u64, scale: Scale, progress: Told) -> Self {
-        Self { seed, scale, progress, drive: None, runs: RefCell::default() }
+        Self { seed, scale, progress, drive: None, traces: None, runs: RefCell::default() }
     }
 
     /// The same on a drive of the user's own.
     #[must_use]
     pub fn on_drive(self, drive: Option<Profile>) -> Self {
         Self { drive, ..self }
+    }
+
+    /// The same with recordings of the user's own.
+    #[must_use]
+    pub fn with_traces(self, traces: Option<PathBuf>) -> Self {
+        Self { traces, ..self }
     }
 }
 

@@ -12,6 +12,8 @@ pub mod figure;
 pub mod host;
 pub mod load;
 pub mod output;
+pub mod replay;
 pub mod report;
 pub mod store;
 pub mod target;
+pub mod trace;

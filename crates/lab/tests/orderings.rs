@@ -41,6 +41,7 @@ fn no_experiment_is_left_out() {
         "multistream",
         "zone-utilisation",
         "placement",
+        "peers-replay",
         "recovery",
         "memory",
         "space",
@@ -107,6 +108,16 @@ fn streams_deletion_and_gc() {
     let found = run("zone-utilisation", &mut context);
     let id = "closed zones >= 99 % or <= 1 % live, 80 % full";
     assert!(paper(&found, id) > 75.0 && ours(&found, id) > paper(&found, id));
+}
+
+#[test]
+fn recorded_file_systems_and_ours() {
+    let found = run("peers-replay", &mut context());
+    assert!(paper(&found, "peers, f2fs: lost to deletion") > 40.0, "real F2FS drops");
+    assert!(paper(&found, "peers, f2fs: written to the drive for each byte, settled") > 1.5, "since it cleans");
+    assert!(ours(&found, "peers, Shingle: written to the drive for each byte, settled") < 1.05);
+    assert!(ours(&found, "peers, over f2fs, once deletion has settled") > 2.16);
+    assert!(paper(&found, "peers, btrfs: while it is filled") > 0.0);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod memory;
 mod micro_read;
 mod micro_write;
 mod multistream;
+mod peers_replay;
 mod placement;
 mod recovery;
 mod space;
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Experiment> {
         multistream::experiment(),
         zone_utilisation::experiment(),
         placement::experiment(),
+        peers_replay::experiment(),
         recovery::experiment(),
         memory::experiment(),
         space::experiment(),

@@ -4,4 +4,5 @@ pub mod commands;
 pub mod micro;
 pub mod mix;
 pub mod multistream;
+pub mod script;
 pub(crate) mod table3;

@@ -1,0 +1,183 @@
+//! Real file systems' recorded commands on the drive model, next to the project's own engine. (Decision 0019.)
+
+use std::path::Path;
+
+use shingle_sim::Sim;
+
+use crate::drives::LabDrive;
+use crate::experiment::{Better, Context, Experiment, LabError, Outcome, Row};
+use crate::figure::{Axis, Figure, Mark, Series};
+use crate::load::script::Streams;
+use crate::replay::{self, Course};
+use crate::trace::Trace;
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: "peers-replay",
+        question: "What do real F2FS and real btrfs ask of a zoned drive under the multi-stream load, and what does it cost?",
+        expectation: "F2FS loses 61.5 to 69.7 % of its throughput when deletion begins (SMRstore, section 3.2, Figure 6). No \
+                      paper at hand measures btrfs under this load.",
+        setup: "The files of Table 3, chunks as large in proportion to zones as there, on Linux's F2FS and btrfs in a \
+                virtual machine, on 384 zones of 8 MiB (F2FS with 64 MiB of conventional ones beside them): filled to 75 % \
+                of the zones, then as much as half of them written and chunks drawn at random deleted. What the kernel \
+                asked of the drive was recorded; here it is played on the modelled Seagate ST20000NM001J with zones of \
+                that size, whose opening, closing and resets take a thirty-second of their time, as the zones have a \
+                thirty-second of their size. A command is given when no more are under way than were in the recording; \
+                the file systems' own computing costs nothing. Ours runs the same steps on the same drive, each lane's \
+                next when its last is acknowledged. `make peers` records anew; `--traces DIR` plays what it recorded.",
+        run,
+    }
+}
+
+/// What was recorded with Debian 12's Linux 6.1, by `make peers`.
+const RECORDED: [(&str, &[u8]); 2] =
+    [("f2fs", include_bytes!("../../traces/f2fs.trace.gz")), ("btrfs", include_bytes!("../../traces/btrfs.trace.gz"))];
+
+/// The modelled drive.
+const DRIVE: &str = "st20000nm001j";
+
+/// Zones of 256 MiB in 6 TB: the part of the drive that the small one's zones are spread over.
+const SPREAD: u32 = 22_352;
+
+/// What is stored when deletion begins, in zones of a hundred.
+const FULL_PERCENT: u64 = 75;
+
+/// What is written from then on, in the same measure.
+const CHURN_PERCENT: u64 = 50;
+
+/// The seed of the load's steps, which is that of the recordings.
+const LOAD_SEED: u64 = 1;
+
+fn recording(context: &Context, name: &str, built_in: &[u8]) -> Result<Trace, LabError> {
+    let path = context.traces.as_ref().map(|folder| folder.join(format!("{name}.trace.gz")));
+    match path {
+        Some(path) => Trace::load(Path::new(&path)),
+        None => Trace::unpack(built_in),
+    }
+}
+
+/// The modelled drive with zones like those of the recording, spread over as much of it.
+fn drive(trace: &Trace) -> Result<LabDrive, LabError> {
+    let mut drive = LabDrive::new(DRIVE)?;
+    let profile = &mut drive.profile;
+    let zone_mib = (trace.zone_blocks / 256) as u32;
+    if zone_mib == 0 || !profile.shape.zone_mib.is_multiple_of(zone_mib) {
+        return Err(LabError(format!(
+            "the recording's zones of {} blocks divide no zone of {DRIVE}",
+            trace.zone_blocks
+        )));
+    }
+    let finer = profile.shape.zone_mib / zone_mib;
+    let every = (SPREAD * finer / trace.zones).max(1);
+    profile.shape.zone_mib = zone_mib;
+    profile.shape.zones *= finer;
+    profile.shape.conventional_zones = trace.conventional * every;
+    for cost in [&mut profile.zones.open_ms, &mut profile.zones.close_ms, &mut profile.zones.erase_ms] {
+        *cost /= f64::from(finer);
+    }
+    Ok(drive.every(every).first_zones(trace.zones))
+}
+
+fn zone_bytes(trace: &Trace) -> u64 {
+    trace.zone_blocks * 4096
+}
+
+fn play(context: &Context, trace: &Trace) -> Result<Course, LabError> {
+    let (drive, trace) = (drive(trace)?, trace.clone());
+    let (progress, name) = (context.progress.clone(), trace.name.clone());
+    Sim::new(context.seed).run(move |rt| async move {
+        let device = drive.device(&rt, drive.blank());
+        replay::play(&rt, device, &trace, |share| progress(&name, Some(share))).await
+    })
+}
+
+/// Ours, on the drive and with the load of a recording.
+fn ours(context: &Context, trace: &Trace) -> Result<Course, LabError> {
+    let drive = drive(trace)?;
+    let zones = u64::from(trace.zones - trace.conventional) * zone_bytes(trace);
+    let streams = Streams::table_3(zone_bytes(trace), zones * FULL_PERCENT / 100, zones * CHURN_PERCENT / 100);
+    let progress = context.progress.clone();
+    Sim::new(context.seed).run(move |rt| async move {
+        let device = drive.device(&rt, drive.medium());
+        replay::engine(&rt, device, &streams, LOAD_SEED, |share| progress("Shingle", Some(share))).await
+    })
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let mut runs = Vec::new();
+    let mut remarks = Vec::new();
+    let (mut zone, mut churn) = (0, 1);
+    for (name, built_in) in RECORDED {
+        let trace = recording(context, name, built_in)?;
+        if runs.is_empty() {
+            zone = zone_bytes(&trace);
+            churn = u64::from(trace.zones - trace.conventional) * zone * CHURN_PERCENT / 100;
+            runs.push(("Shingle".to_owned(), ours(context, &trace)?));
+        }
+        runs.push((trace.name.clone(), play(context, &trace)?));
+    }
+    let mut rows = Vec::new();
+    let shingle = runs.first().map(|(_, course)| course.clone()).unwrap_or_default();
+    for (name, course) in &runs {
+        let own = name == "Shingle";
+        let row = |what: &str, unit, better, value: f64| {
+            let row = Row::new(format!("peers, {name}: {what}"), unit, better);
+            if own { row.ours(value) } else { row.paper_config(value) }
+        };
+        let (filling, settled) = course.write_amplification();
+        rows.push(row("while it is filled", "MB/s", Better::Higher, course.fill_bytes_s() / 1e6));
+        rows.push(row("written to the drive for each byte, then", "x", Better::Lower, filling));
+        if !own {
+            remarks.push(format!(
+                "{name}: the load was told {} times that no space is left, and tried again; {} reads of blocks that were \
+                 never written were left out (a fresh file system looks at them)",
+                course.no_space, course.reads_left_out
+            ));
+        }
+        let done = course.churned() as f64 / churn as f64 * 100.0;
+        if !course.complete {
+            let row = row("part of the deletion phase until it gave up", "%", Better::Higher, done);
+            rows.push(row.note("the kernel then took no more writes for want of space"));
+            continue;
+        }
+        rows.push(row("once deletion has settled", "MB/s", Better::Higher, course.settled_bytes_s() / 1e6));
+        let lost = row("lost to deletion", "%", Better::Lower, course.loss() * 100.0);
+        // Shown, not judged: the paper's drive is a thousand times as large, and its kernel an older one.
+        rows.push(if name == "f2fs" { lost.paper_shown(65.6).note("the paper: 61.5 to 69.7") } else { lost });
+        rows.push(row("written to the drive for each byte, settled", "x", Better::Lower, settled));
+        rows.push(row("zone resets for each zone appended", "x", Better::Lower, course.resets_per_zone(zone)));
+        if !own {
+            let over = shingle.settled_bytes_s() / course.settled_bytes_s();
+            let row =
+                Row::new(format!("peers, over {name}, once deletion has settled"), "x", Better::Higher).ours(over);
+            // SMRstore's goal; of btrfs no paper says anything.
+            rows.push(if name == "f2fs" { row.paper_shown(2.16).goal(2.16).judged() } else { row });
+        }
+    }
+    remarks.push(
+        "`paper config` holds the file systems' figures. On so small a drive the zones that are open, the reserve that F2FS \
+         keeps (14 % of it) and btrfs's metadata weigh more than on a large one."
+            .to_owned(),
+    );
+    let figures = vec![Figure {
+        name: "peers-replay".to_owned(),
+        title: "Recorded commands of real file systems on the modelled drive".to_owned(),
+        x: Axis::linear("appended (GB)"),
+        y: Axis::linear("throughput (MB/s)"),
+        series: runs.iter().map(|(name, course)| Series::new(name.clone(), Mark::Line, points(course))).collect(),
+    }];
+    Ok(Outcome { rows, figures, remarks })
+}
+
+/// Throughput between each two moments.
+fn points(course: &Course) -> Vec<(f64, f64)> {
+    let pairs = course.marks.windows(2);
+    pairs
+        .filter_map(|pair| {
+            let [before, after] = pair else { return None };
+            let seconds = (after.at - before.at).as_secs_f64();
+            let bytes = (after.appended - before.appended) as f64;
+            (bytes > 0.0 && seconds > 0.0).then(|| (after.appended as f64 / 1e9, bytes / seconds / 1e6))
+        })
+        .collect()
+}

@@ -1,0 +1,93 @@
+"""The chunk store on real devices, by its commands: kill -9 and power cuts lose nothing that was acknowledged."""
+
+import pytest
+
+from devices import make_device
+from guest import Guest, Zns
+
+#: Chunks for as long as nothing stops it: what is acknowledged is said, with its digest, after it is.
+LOAD = """
+n=0
+while :; do
+    n=$((n + 1)) id=$(printf %x $n)
+    head -c $(((RANDOM * 32768 + RANDOM) % 3000000 + 1)) /dev/urandom >part.$n
+    SHINGLE chunk create NODE $id && SHINGLE chunk append NODE $id part.$n || exit
+    echo "appended $id $(sha256sum <part.$n | cut -c 1-64)"
+    if [ $((n % 3)) = 0 ]; then SHINGLE chunk seal NODE $id || exit; fi
+    if [ $((n % 4)) = 0 ]; then
+        echo "deleting $(printf %x $((n - 2)))"
+        SHINGLE chunk delete NODE $(printf %x $((n - 2))) || exit
+    fi
+done
+"""
+
+
+def acknowledged(said):
+    """Digests of the chunks that must be there; those that may be gone, since a deletion of them had begun, are not."""
+    kept = {}
+    # What a cut left of the last line says nothing.
+    for line in said.splitlines(keepends=True):
+        words = line.split()
+        if line.endswith("\n") and words[:1] == ["appended"] and len(words) == 3:
+            kept[words[1]] = words[2]
+        elif words[:1] == ["deleting"]:
+            kept.pop(words[1] if len(words) > 1 else None, None)
+    return kept
+
+
+def look(guest, shingle, node, kept):
+    guest.ok(f"{shingle} chunk check {node}", seconds=300)
+    for chunk, digest in kept.items():
+        found = guest.ok(f"{shingle} chunk read {node} {chunk} | sha256sum")[:64]
+        assert found == digest, f"chunk {chunk} is not what was acknowledged"
+    guest.ok(f"{shingle} chunk stat {node} && {shingle} chunk ls {node} | head -n 3")
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("device", ["limits", "zns"])
+def test_a_chunk_store_from_end_to_end(guest, shingle, device):
+    node = make_device(guest, device)
+    chunk = f"{shingle} chunk"
+    guest.ok("head -c 2500000 /dev/urandom >one; head -c 70000 /dev/urandom >two; cat one two >both")
+    guest.ok(f"{chunk} format {node} && {chunk} create {node} 2a && {chunk} append {node} 2a one")
+    guest.ok(f"{chunk} append {node} 2a <two && {chunk} seal {node} 2a && {chunk} read {node} 2a | cmp - both")
+    guest.ok(f"{chunk} create {node} 2b --stream meta && {chunk} append {node} 2b two")
+    status, said = guest.run(f"{chunk} append {node} 2a two")
+    assert status != 0 and "seal" in said, said
+    status, said = guest.run(f"{chunk} format {node}")
+    assert status != 0 and "force" in said, said
+    guest.ok(f"{chunk} delete {node} 2a && ! {chunk} read {node} 2a && {chunk} read {node} 2b | cmp - two")
+    guest.ok(f"{chunk} gc {node} && {chunk} check {node}")
+
+
+@pytest.mark.parametrize("device", ["capacity", "limits", "zns"])
+def test_kill_9_in_the_middle_of_appends(guest, shingle, device):
+    node = make_device(guest, device)
+    guest.ok(f"{shingle} chunk format {node}; head -c 40000000 /dev/urandom >large")
+    for kill, delay in enumerate([0.3, 0.7, 1.1, 1.5]):
+        # What is appended is a prefix, and what was there stays.
+        guest.ok(
+            f"{shingle} chunk create {node} {kill + 1}\n"
+            f"setsid {shingle} chunk append {node} {kill + 1} large & job=$!\n"
+            f"sleep {delay}; kill -9 $job; wait $job; true"
+        )
+        for chunk in range(1, kill + 2):
+            guest.ok(f"{shingle} chunk read {node} {chunk} >found; cmp -n $(stat -c %s found) found large")
+    guest.ok(f"{shingle} chunk check {node}")
+    sizes = guest.ok(f"for c in 1 2 3 4; do {shingle} chunk read {node} $c | wc -c; done").split()
+    assert any(0 < int(size) for size in sizes), f"nothing was under way at any kill: {sizes}"
+
+
+def test_a_power_cut_loses_no_acknowledged_chunk(tmp_path, shingle):
+    zns = Zns(tmp_path / "zns", zones=64, zone_mib=8, capacity_mib=6, open_max=14, active_max=14)
+    node, kept, cuts = "/dev/nvme0n1", {}, 3
+    with Guest(scratch=tmp_path / "scratch", drives=[zns], seconds=600) as guest:
+        for cut in range(cuts):
+            # What was kept is looked at after each cut; then the store begins anew.
+            guest.ok(f"blkzone reset {node} && {shingle} chunk format {node}")
+            guest.start("cd $(mktemp -d)\n" + LOAD.replace("SHINGLE", shingle).replace("NODE", node))
+            said = guest.hear(lambda said, cut=cut: said.count("appended") >= 5 + 2 * cut)
+            kept = acknowledged(said + guest.power_cut())
+            assert len(kept) >= 3, said
+            look(guest, shingle, node, kept)
+        assert guest.boots == 1 + cuts

@@ -1,0 +1,70 @@
+"""The device itself: its contract, and others' views of it beside ours."""
+
+import re
+
+import pytest
+
+from devices import DEVICES, blkzone, make_device, report, sufferings
+
+MIB = 1 << 20
+
+
+def contract_suite(guest, contract, node):
+    variables = {"SHINGLE_ZONED_DEVICE": node, **sufferings(node)}
+    environment = " ".join(f"{name}='{value}'" for name, value in variables.items())
+    said = guest.ok(f"{environment} {contract['device']} --test-threads=1 --nocapture", seconds=400)
+    print(said)
+    passed = re.search(r"test result: ok. (\d+) passed", said)
+    assert passed and int(passed[1]) > 0, said
+
+
+SHORT = pytest.param("zns", marks=pytest.mark.short)
+
+
+@pytest.mark.parametrize("device", [SHORT, *(name for name in DEVICES if name != "zns")])
+def test_the_device_keeps_its_contract(guest, contract, device):
+    contract_suite(guest, contract, make_device(guest, device))
+
+
+def test_an_ordinary_disk_is_an_emulated_zoned_one(guest, contract):
+    said = guest.ok(f"SHINGLE_BLOCK_DEVICE=/dev/vda {contract['node']} --test-threads=1 --nocapture", seconds=400)
+    assert re.search(r"test result: ok. [1-9]", said) and "skipped" not in said, said
+
+
+def test_what_fio_wrote_is_reported_as_the_kernel_reports_it(guest, shingle, node):
+    zones = blkzone(guest, node)
+    assert report(guest, shingle, node) == zones
+    size = zones[1][0]
+    first = next(at for at, zone in enumerate(zones) if zone[3] == "em")
+    # Whole zones, then parts of three at once.
+    guest.ok(fio(node, first * size, 2 * size, "--bs=256k"))
+    guest.ok(fio(node, (first + 4) * size, 6 * size, "--bs=64k", "--rw=randwrite", f"--io_size={3 * MIB}"))
+    guest.ok(f"blkzone finish -o {(first + 12) * size // 512} -c 1 {node}")
+    guest.ok(f"blkzone open -o {(first + 13) * size // 512} -c 1 {node}")
+    seen = blkzone(guest, node)
+    assert {zone[3] for zone in seen} >= {"em", "fu", "oe"}, seen
+    assert sum(zone[2] for zone in seen[first + 4 : first + 10]) == 3 * MIB
+    assert report(guest, shingle, node) == seen
+
+
+def test_what_is_written_through_the_engine_is_what_others_read(guest, shingle, node):
+    # A pattern that fio knows is stored, and found again on the raw device by its own words.
+    guest.ok("yes 'the same bytes by any other way' | head -c 3000000 >bytes")
+    guest.ok(f"{shingle} chunk format {node} && {shingle} chunk create {node} 2a && {shingle} chunk append {node} 2a bytes")
+    written = [zone for zone in blkzone(guest, node) if zone[2] > 0]
+    # dd reads a device past what is written, too: nothing depends on where that ends.
+    script = "".join(
+        f"dd if={node} bs=64k iflag=direct,skip_bytes,count_bytes skip={start} count={length} status=none\n"
+        for start, _, length, _ in written
+    )
+    count = guest.ok(f"({script}) | grep -ao 'the same bytes by any other way' | wc -l")
+    # Some are cut in two by the frames around them.
+    assert 3_000_000 // 32 * 0.95 < int(count) <= 3_000_000 // 32 + 1
+    guest.ok(f"{shingle} chunk read {node} 2a | cmp - bytes")
+    assert report(guest, shingle, node) == blkzone(guest, node)
+
+
+def fio(node, offset, size, *more):
+    options = ["--name=w", f"--filename={node}", "--direct=1", "--zonemode=zbd", "--ioengine=io_uring", "--iodepth=1"]
+    options += [f"--offset={offset}", f"--size={size}", "--verify=crc32c", "--do_verify=1", "--output-format=terse"]
+    return " ".join(["fio", *options, *(["--rw=write"] if not any("--rw=" in word for word in more) else []), *more])

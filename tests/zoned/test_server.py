@@ -1,0 +1,130 @@
+"""The S3 server on real devices: kill -9 of the server and power cuts of its machine lose nothing that was acknowledged.
+
+Clients are boto3's, on this machine, by way of a forwarded port; they are those of the tests on emulated drives."""
+
+import re
+import socket
+import time
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from guest import ADDRESS, Disk, Guest, Zns
+from test_kill import Client, verify
+
+MIB = 1 << 20
+PORT = 9000
+NODE = "/dev/nvme0n1"
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Machine:
+    """A guest with a server on a ZNS namespace. Its data directory is in ext4 on a disk, so that a power cut hits it, too."""
+
+    def __init__(self, folder, shingle):
+        self.shingle, self.port = shingle, free_port()
+        zns = Zns(folder / "zns", zones=96, zone_mib=8, capacity_mib=6, open_max=14, active_max=14)
+        disk = Disk(folder / "disk", 256)
+        self.guest = Guest(
+            scratch=folder / "scratch", drives=[zns, disk], forward=[(self.port, PORT)], seconds=900
+        )
+
+    def __enter__(self):
+        self.guest.__enter__()
+        try:
+            self.guest.ok("modprobe ext4 && mkfs.ext4 -q /dev/vda")
+            self.start()
+            said = self.guest.ok("cat /mnt/data/credentials.toml")
+            self.keys = [re.search(rf'^{name} = "(.*)"$', said, re.M)[1] for name in ("access_key", "secret_key")]
+        except BaseException:
+            self.guest.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.guest.__exit__(None, None, None)
+
+    def start(self):
+        config = f'listen = "{ADDRESS}:{PORT}"\ndata = "/mnt/data"\n[[drive]]\npath = "{NODE}"\n'
+        self.guest.ok(
+            "modprobe ext4; mountpoint -q /mnt || mount /dev/vda /mnt || exit 1\n"
+            f"cat >/run/shingle.toml <<'END'\n{config}END\n"
+            f"setsid {self.shingle} serve --config /run/shingle.toml </dev/null >/run/log 2>&1 & echo $! >/run/server\n"
+            "for _ in {1..600}; do grep -q Ready: /run/log && exit; kill -0 $(cat /run/server) || break; sleep 0.1; done\n"
+            "cat /run/log; exit 1"
+        )
+
+    def kill(self):
+        self.guest.ok("kill -9 $(cat /run/server); while kill -0 $(cat /run/server) 2>/dev/null; do sleep 0.1; done")
+
+    def stop(self):
+        self.guest.ok("kill $(cat /run/server); while kill -0 $(cat /run/server) 2>/dev/null; do sleep 0.1; done")
+
+    def power_cut(self):
+        self.guest.power_cut()
+
+    def check(self):
+        self.stop()
+        self.guest.ok(f"{self.shingle} object check --config /run/shingle.toml", seconds=300)
+
+    def s3(self, attempts=1):
+        config = Config(
+            s3={"addressing_style": "path"},
+            retries={"total_max_attempts": attempts},
+            connect_timeout=20,
+            # After a power cut nobody says that a connection is gone.
+            read_timeout=20,
+        )
+        return boto3.client(
+            "s3",
+            endpoint_url=f"http://127.0.0.1:{self.port}",
+            region_name="us-east-1",
+            aws_access_key_id=self.keys[0],
+            aws_secret_access_key=self.keys[1],
+            config=config,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path, shingle):
+    with Machine(tmp_path, shingle) as machine:
+        yield machine
+
+
+def rounds(machine, interruptions, sizes, at_least):
+    """Clients at work until enough was acknowledged, then an interruption, then a look at what is left."""
+    machine.s3().create_bucket(Bucket="bucket")
+    possible = {}
+    for number, interrupt in enumerate(interruptions):
+        clients = [Client(machine.s3(), 100 * number + client, sizes) for client in range(3)]
+        for client in clients:
+            client.start()
+        deadline = time.monotonic() + 120
+        while sum(client.acknowledged for client in clients) < at_least and time.monotonic() < deadline:
+            time.sleep(0.05)
+        interrupt()
+        for client in clients:
+            client.join(timeout=120)
+            assert not client.is_alive()
+            possible.update(client.possible)
+        acknowledged = sum(client.acknowledged for client in clients)
+        assert acknowledged >= at_least, f"only {acknowledged} requests came through: nothing was tested"
+        machine.start()
+        possible = verify(machine, possible)
+    machine.check()
+
+
+@pytest.mark.short
+def test_objects_survive_a_kill_and_a_power_cut(machine):
+    rounds(machine, [machine.kill, machine.power_cut], sizes=[1, 4096, 100_000, MIB], at_least=15)
+
+
+def test_objects_survive_kills_and_power_cuts_one_after_the_other(machine):
+    interruptions = [machine.kill, machine.power_cut] * 2
+    rounds(machine, interruptions, sizes=[0, 4096, 100_000, 2 * MIB], at_least=30)
