@@ -335,13 +335,17 @@ class Guest:
                     return before, message.decode()
                 # The message has not come to its end: what was found is looked at again.
                 self._rest = nul + rest
-            try:
-                data = self._said.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                raise GuestError(f"the guest took too long{self._last_words(before)}") from None
-            if data is None:
-                raise GuestError(f"the guest is gone (QEMU ended){self._last_words(before)}")
-            self._rest += data
+            self._rest += self._more(deadline, before)
+
+    def _more(self, deadline, said):
+        """What comes next, behind what was `said`."""
+        try:
+            data = self._said.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise GuestError(f"the guest took too long{self._last_words(said)}") from None
+        if data is None:
+            raise GuestError(f"the guest is gone (QEMU ended){self._last_words(said)}")
+        return data
 
     def _last_words(self, said):
         def end(file, lines):
@@ -383,12 +387,7 @@ class Guest:
         """Listens to a command that was started until `enough(all it said)`, and returns that; it goes on."""
         deadline, said = time.monotonic() + seconds, b""
         while not enough(said.decode(errors="replace")):
-            try:
-                data = self._said.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                raise GuestError(f"the guest took too long{self._last_words(said)}") from None
-            if data is None:
-                raise GuestError(f"the guest is gone (QEMU ended){self._last_words(said)}")
+            data = self._more(deadline, said)
             if b"\0" in data:
                 raise GuestError(f"the command ended too early{self._last_words(said + data)}")
             said += data

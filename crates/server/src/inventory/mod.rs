@@ -81,7 +81,9 @@ pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found
     if metadata.is_file() {
         let device =
             FileDevice::peek(path, runtime).map_err(|error| Error::new(ErrorKind::Drive, error.to_string()))?;
-        return Ok(emulated(path, None, Rc::new(device)).await);
+        let device: Rc<dyn ZonedDevice> = Rc::new(device);
+        let (geometry, content) = (Some(device.geometry().clone()), content::of_zones(&device).await);
+        return Ok(Found { path: path.to_owned(), drive: None, geometry, emulated: true, content });
     }
     let drive = system.describe(path).map_err(|error| failed(&error))?;
     Ok(of_drive(runtime, drive).await)
@@ -92,11 +94,6 @@ pub async fn of_drive(runtime: &Runtime, drive: Drive) -> Found {
     let path = drive.node.clone();
     let (geometry, emulates, content) = content::of_block_device(runtime, &drive).await;
     Found { path, drive: Some(drive), geometry, emulated: emulates, content }
-}
-
-async fn emulated(path: &Path, drive: Option<Drive>, device: Rc<dyn ZonedDevice>) -> Found {
-    let geometry = Some(device.geometry().clone());
-    Found { path: path.to_owned(), drive, geometry, emulated: true, content: content::of_zones(&device).await }
 }
 
 /// Where the drive called `name` is now.
