@@ -261,12 +261,18 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// An attribute, without blanks at its ends; `None` where it is absent or empty.
+/// An attribute; `None` where it is absent or empty.
 fn text(directory: &Path, attribute: &str) -> Option<String> {
-    let bytes = fs::read(directory.join(attribute)).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
+    printable(&fs::read(directory.join(attribute)).ok()?)
+}
+
+/// Bytes as text without blanks at its ends; `None` if there is none. Model and serial number are the drive's own words,
+/// which the kernel hands on as they are: what a terminal would obey becomes a question mark.
+fn printable(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
     let text = text.trim_matches(|letter: char| letter.is_whitespace() || letter == '\0');
-    (!text.is_empty()).then(|| text.to_owned())
+    let plain = |letter: char| if letter.is_control() { '?' } else { letter };
+    (!text.is_empty()).then(|| text.chars().map(plain).collect())
 }
 
 fn number_in<T: std::str::FromStr>(directory: &Path, attribute: &str) -> Option<T> {
@@ -300,11 +306,7 @@ fn schedulers(queue: &Path) -> (Option<String>, Vec<String>) {
 /// NVMe and virtio drives say their serial number; that of a SCSI or ATA drive stands in page 0x80 of its product data,
 /// behind a head of four bytes.
 fn serial(whole: &Path, device: &Path) -> Option<String> {
-    let page = || {
-        let bytes = fs::read(device.join("vpd_pg80")).ok()?;
-        let text = String::from_utf8_lossy(bytes.get(4..)?).trim_matches(['\0', ' ', '\n']).to_owned();
-        (!text.is_empty()).then_some(text)
-    };
+    let page = || printable(fs::read(device.join("vpd_pg80")).ok()?.get(4..)?);
     text(device, "serial").or_else(|| text(whole, "serial")).or_else(page)
 }
 

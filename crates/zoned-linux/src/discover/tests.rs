@@ -141,6 +141,15 @@ fn an_nvme_namespace_says_its_serial_and_uuid() {
 }
 
 #[test]
+fn a_drive_cannot_speak_to_the_terminal() {
+    let tree = Tree::new();
+    tree.drive("sdb", "8:16", &[("size", "8"), ("device/model", "Good\x1b[2J\u{9b}0m drive")]);
+    tree.put("sys/devices/pci/sdb/device/vpd_pg80", b"\0\x80\0\x08 Z\x1bL\x072 \0");
+    let drive = tree.one();
+    assert_eq!((drive.model.as_deref(), drive.serial.as_deref()), (Some("Good?[2J?0m drive"), Some("Z?L?2")));
+}
+
+#[test]
 fn what_uses_an_ordinary_disk_is_seen() {
     let tree = Tree::new();
     tree.drive(
