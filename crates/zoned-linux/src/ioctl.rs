@@ -113,15 +113,15 @@ pub(crate) fn report(file: &File, sector: u64, count: usize) -> io::Result<Vec<R
         unsafe { ioctl(file, command) }?;
         let found = report.zones.get(..report.zone_count as usize).unwrap_or_default();
         let Some(last) = found.last() else { break };
-        next = last.start + last.length;
+        let end = last.start.checked_add(last.length).filter(|&end| end > next);
+        next = end.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "the kernel's report of zones goes in circles")
+        })?;
         let has_capacity = report.flags & FLAG_CAPACITY != 0;
         zones.extend(found.iter().map(|zone| match has_capacity {
             true => *zone,
             false => RawZone { capacity: zone.length, ..*zone },
         }));
-        if last.length == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel reports a zone of no length"));
-        }
     }
     Ok(zones)
 }
