@@ -4,7 +4,7 @@
 
 use std::fs::{File, OpenOptions as FileOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,6 +37,12 @@ impl Node {
             Some(libc::EROFS) => OpenError::new(OpenErrorKind::ReadOnly, path),
             _ => OpenError::from_io(error, path),
         })?;
+        let number = file.metadata().map_err(|error| OpenError::from_io(error, path))?.rdev();
+        if (rustix::fs::major(number), rustix::fs::minor(number)) != drive.number {
+            // A link that has been led elsewhere since: what is known is known of the other drive.
+            let changed = io::Error::other("the path has just come to name another drive: try again");
+            return Err(OpenError::new(OpenErrorKind::System(changed), path));
+        }
         lock(&file, path)?;
         if drive.read_only {
             return Err(OpenError::new(OpenErrorKind::ReadOnly, path));
