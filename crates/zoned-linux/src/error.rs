@@ -121,8 +121,8 @@ impl fmt::Display for OpenError {
             ),
             OpenErrorKind::Foreign(what) => write!(
                 f,
-                "the drive holds {what}: if that is not needed, clear it (`blkzone reset {path}` for a zoned drive, `wipefs \
-                 --all {path}` for another) or force the command; it would be overwritten"
+                "the drive holds {what}: if that is not needed, clear it (`wipefs --all {path}`; where the mark lies in a \
+                 zone that must be written in order, `blkzone reset {path}`), or force the command; it would be overwritten"
             ),
             OpenErrorKind::ReadOnly => {
                 write!(f, "the drive takes no writes: `blockdev --setrw {path}` if it may, or look at its medium")
