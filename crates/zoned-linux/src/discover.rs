@@ -156,7 +156,8 @@ impl System {
             max_open_zones: number_in(&queue, "max_open_zones").filter(|&limit| limit > 0),
             max_active_zones: number_in(&queue, "max_active_zones").filter(|&limit| limit > 0),
             zone_append_max_bytes: number_in(&queue, "zone_append_max_bytes").filter(|&limit| limit > 0),
-            transfer_max_bytes: number_in::<u64>(&queue, "max_sectors_kb").map(|kibibytes| kibibytes * 1024),
+            transfer_max_bytes: number_in::<u64>(&queue, "max_sectors_kb").and_then(|kib| kib.checked_mul(1024)),
+            segments_max: number_in(&queue, "max_segments"),
             scheduler,
             schedulers,
             write_cache: match text(&queue, "write_cache").as_deref() {

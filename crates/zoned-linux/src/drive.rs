@@ -76,6 +76,8 @@ pub struct Drive {
     pub zone_append_max_bytes: Option<u64>,
     /// The longest command that the kernel sends in one piece, in bytes.
     pub transfer_max_bytes: Option<u64>,
+    /// The most separate pieces of memory in such a command.
+    pub segments_max: Option<u32>,
     /// The I/O scheduler in use, such as `mq-deadline` or `none`.
     pub scheduler: Option<String>,
     /// The I/O schedulers that could be used, the one in use included.

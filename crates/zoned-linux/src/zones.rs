@@ -52,7 +52,7 @@ pub(crate) fn geometry(drive: &Drive, zones: &[RawZone]) -> Result<Geometry, Str
     }
     // A runt at the end is not worth a special case everywhere.
     let whole = if even(&last) { zones } else { others };
-    if whole.iter().zip(0..).any(|(zone, number)| zone.start != size * number) {
+    if whole.iter().zip(0..).any(|(zone, number)| size.checked_mul(number) != Some(zone.start)) {
         return Err("the drive's zones do not lie one behind the other, which Shingle cannot use".to_owned());
     }
     let conventional = whole.iter().take_while(|zone| zone.kind == CONVENTIONAL).count();
@@ -124,7 +124,7 @@ pub(crate) mod tests {
 
     const KIB_64: u64 = 128;
 
-    fn drive() -> Drive {
+    pub(crate) fn drive() -> Drive {
         Drive {
             name: "sdb".into(),
             node: "/dev/sdb".into(),
@@ -146,6 +146,7 @@ pub(crate) mod tests {
             max_active_zones: None,
             zone_append_max_bytes: None,
             transfer_max_bytes: None,
+            segments_max: None,
             scheduler: None,
             schedulers: Vec::new(),
             write_cache: Some(WriteCache::WriteBack),

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use shingle_base::{Blocks, Lba, ZoneId};
+use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::lanes::{Lanes, Settled};
 use shingle_zoned::{
@@ -125,14 +125,21 @@ impl KernelDevice {
     }
 }
 
+/// The most pages in what the kernel makes of a write at first (`BIO_MAX_VECS`), before it cuts that to the drive's limits.
+const PAGES_MAX: u64 = 256;
+
 /// Without a scheduler that keeps writes of a zone in order, kernels before 6.10 may swap the parts of a write that they
-/// cut up; so the parts are then sent one by one.
+/// cut up; so the parts are then sent one by one. The kernel cuts where bytes, pages or segments are too many.
 fn write_max(drive: &Drive) -> usize {
     let ordered = drive.scheduler.as_deref() == Some("mq-deadline") || crate::kernel_at_least(6, 10);
-    match drive.transfer_max_bytes {
-        Some(most) if !ordered => most.clamp(shingle_base::BLOCK_SIZE as u64, TRANSFER_MAX as u64) as usize,
-        _ => TRANSFER_MAX,
-    }
+    if ordered { TRANSFER_MAX } else { uncut(drive) }
+}
+
+/// The longest write that is certainly one command, whole blocks: each may lie in a page and a segment of its own.
+fn uncut(drive: &Drive) -> usize {
+    let pages = drive.segments_max.map_or(PAGES_MAX, |segments| u64::from(segments).min(PAGES_MAX));
+    let blocks = drive.transfer_max_bytes.map_or(pages, |most| (most / BLOCK_SIZE as u64).min(pages));
+    blocks.max(1) as usize * BLOCK_SIZE
 }
 
 impl Shared {
@@ -245,5 +252,23 @@ impl State {
         if let Some(gate) = &mut self.gate {
             gate.leave(zone, state);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zones::tests::drive;
+
+    #[test]
+    fn the_longest_write_that_the_kernel_does_not_cut() {
+        let of = |kib: Option<u64>, segments_max| {
+            uncut(&Drive { transfer_max_bytes: kib.map(|kib| kib * 1024), segments_max, ..drive() }) / 1024
+        };
+        assert_eq!(of(Some(128), Some(168)), 128);
+        assert_eq!(of(Some(1280), Some(127)), 508, "pages scattered in memory are segments");
+        assert_eq!(of(Some(32768), Some(65535)), 1024);
+        assert_eq!(of(Some(127), None), 124, "whole blocks");
+        assert_eq!((of(None, None), of(Some(0), Some(0))), (1024, 4));
     }
 }
