@@ -31,6 +31,18 @@ pub(crate) struct Found {
     pub(crate) torn: Option<u64>,
 }
 
+impl Found {
+    /// As it is, but not open.
+    pub(crate) fn closed(self) -> Self {
+        let state = match self.state {
+            open if !open.is_open() => open,
+            _ if self.written == Blocks::ZERO => ZoneState::Empty,
+            _ => ZoneState::Closed,
+        };
+        Self { state, ..self }
+    }
+}
+
 /// The shape and limits of a drive with these zones.
 ///
 /// # Errors

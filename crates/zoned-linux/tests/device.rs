@@ -24,7 +24,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use futures_util::future::{join_all, join5, poll_immediate};
+use futures_util::future::{join, join_all, join5, poll_immediate};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_runtime::{LocalBoxFuture, Runtime, real};
 use shingle_zoned::contract_suite::{Backend, check, random};
@@ -114,6 +114,7 @@ fn a_real_drive_keeps_the_contract() {
         long_and_scattered_writes_are_whole(&kernel).await;
         a_zone_changed_behind_our_back_is_an_error_and_then_right(&kernel).await;
         places_are_not_taken_before_they_are_free(&kernel).await;
+        a_zone_whose_write_failed_gives_up_its_place(&kernel).await;
         a_block_that_cannot_be_read_is_an_error(&kernel).await;
         println!("{} cases of the contract", check(&kernel).await);
         for seed in 1..=3 {
@@ -289,6 +290,28 @@ async fn places_are_not_taken_before_they_are_free(kernel: &Kernel) {
             result.unwrap();
         }
     }
+}
+
+/// The place was promised to another zone while the write was under way.
+async fn a_zone_whose_write_failed_gives_up_its_place(kernel: &Kernel) {
+    let Some(limit) = kernel.shape.open_zones_max else { return };
+    if kernel.shape.active_zones_max.is_some_and(|active| active <= limit) {
+        return;
+    }
+    let device = kernel.fresh().await;
+    let nth = |number: u32| ZoneId(kernel.shape.conventional_zones + number);
+    for number in 0..limit {
+        device.append(nth(number), vec![filled(1, 1)]).await.unwrap();
+    }
+    let behind = kernel.shape.start_of(nth(0)) + Blocks(1);
+    another(&kernel.path).write_all_at(&filled(9, 1), behind.byte_offset()).unwrap();
+    let (failed, other) =
+        join(device.append(nth(0), vec![filled(2, 1)]), device.append(nth(limit), vec![filled(3, 1)])).await;
+    assert!(matches!(failed.unwrap_err().kind, DeviceErrorKind::WriteFailed));
+    other.unwrap();
+    let info = device.report(nth(0), 1).await.unwrap()[0];
+    assert_eq!((info.state, info.written), (ZoneState::Closed, Blocks(2)));
+    println!("a zone whose write failed gives up its place");
 }
 
 fn shell(command: String) {

@@ -221,7 +221,7 @@ impl Shared {
 
     /// Closes at the drive the zone that the state machine closed to make room: left to itself, the drive might close
     /// another, or none. Nobody waits for it but the gate.
-    fn close(self: &Rc<Self>, closed: Option<ZoneId>) {
+    pub(super) fn close(self: &Rc<Self>, closed: Option<ZoneId>) {
         let Some(zone) = closed else { return };
         let after = self.settled(zone);
         let before = Settled { state: ZoneState::ImplicitOpen, ..after };
@@ -267,7 +267,7 @@ impl Shared {
                     shared.state.borrow_mut().settle(zone, after);
                     Ok(())
                 }
-                Err(error) => Err(shared.change_failed(zone, epoch, start, error).await),
+                Err(error) => Err(shared.change_failed(zone, epoch, start, error, Some(op)).await),
             };
             shared.state.borrow_mut().lanes.leave(zone, kind);
             let _ = answer.send(result);
@@ -308,7 +308,7 @@ impl Shared {
             (Work::Write(write), Err(error)) => {
                 let shared = self.clone();
                 self.runtime.spawn_detached(async move {
-                    let error = shared.change_failed(write.zone, write.epoch, write.at, error).await;
+                    let error = shared.change_failed(write.zone, write.epoch, write.at, error, None).await;
                     shared.state.borrow_mut().lanes.leave(write.zone, Kind::Write);
                     let _ = write.answer.send(Err(error));
                 });

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_zoned::lanes::Settled;
-use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, Violation, ZoneState};
+use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, Violation, ZoneOp, ZoneState};
 
 use super::{Shared, open};
 use crate::zones::Found;
@@ -74,8 +74,8 @@ impl Shared {
             return self.error(DeviceErrorKind::Gone, at);
         }
         let found = found.ok();
-        if let Some(Found { state: ZoneState::Offline, .. }) = found {
-            self.take_over(zone, ZoneState::Offline, Blocks::ZERO);
+        if let Some(offline) = found.filter(|found| found.state == ZoneState::Offline) {
+            self.take_over(zone, offline);
         }
         self.error(self.kind(error, found.as_ref(), false), at)
     }
@@ -88,10 +88,14 @@ impl Shared {
         epoch: u32,
         at: Lba,
         error: io::Error,
+        op: Option<ZoneOp>,
     ) -> DeviceError {
         let found = self.look(zone, true).await;
         let gone = self.lost(&error) || found.as_ref().err().is_some_and(|error| self.lost(error));
-        let found = found.ok();
+        // A zone that cannot be closed is taken for closed, as when the drive is opened: whoever was promised its place
+        // must hear from the drive that there is none, and not wait for ever.
+        let closing = op == Some(ZoneOp::Close);
+        let found = found.ok().map(|found| if closing { found.closed() } else { found });
         let conventional = self.geometry.is_conventional(zone);
         let current = !conventional && self.state.borrow_mut().lanes.fail(zone, epoch);
         match &found {
@@ -99,7 +103,7 @@ impl Shared {
                 // A reset behind this command has the last word on the zone, unless the zone is dead.
                 let dead = matches!(found.state, ZoneState::ReadOnly | ZoneState::Offline);
                 if current || dead {
-                    self.take_over(zone, found.state, found.written);
+                    self.take_over(zone, *found);
                 }
                 let settled = Settled { state: found.state, written: found.written.0 as u32 };
                 if !conventional {
@@ -121,13 +125,25 @@ impl Shared {
         self.error(self.kind(error, found.as_ref(), true), at)
     }
 
-    /// Puts the state machine's zone where the drive's is.
-    fn take_over(&self, zone: ZoneId, state: ZoneState, written: Blocks) {
-        let now = &mut *self.state.borrow_mut();
-        // A state from a report is one that the zone can have.
-        let _ = now.machine.set(zone, state, written);
-        now.machine.close_excess();
-        now.stale.remove(&zone);
+    /// Puts the state machine's zone where the drive's is. If that leaves more open than may be, because the zone's place
+    /// was promised to others before its command failed, it is closed, at the drive too: else they would wait for ever.
+    fn take_over(self: &Rc<Self>, zone: ZoneId, found: Found) {
+        let mut closed = Vec::new();
+        {
+            let now = &mut *self.state.borrow_mut();
+            // A state from a report is one that the zone can have.
+            let _ = now.machine.set(zone, found.state, found.written);
+            now.stale.remove(&zone);
+            now.release(zone, found.state);
+            let full = self.geometry.open_zones_max.is_some_and(|limit| now.machine.open_zones() > limit);
+            if full && found.state.is_open() && now.machine.manage(zone, ZoneOp::Close).is_ok() {
+                closed.push(zone);
+            }
+            closed.extend(now.machine.close_excess());
+        }
+        for zone in closed {
+            self.close(Some(zone));
+        }
     }
 
     /// A flush failed: what it was to make durable may be lost, and a second flush would not say so.
@@ -147,8 +163,7 @@ impl Shared {
             let at = self.geometry.start_of(zone);
             match self.look(zone, true).await {
                 Ok(found) if self.state.borrow().lanes.idle(zone) => {
-                    self.take_over(zone, found.state, found.written);
-                    self.state.borrow_mut().release(zone, found.state);
+                    self.take_over(zone, found);
                 }
                 Ok(_) => {}
                 Err(error) => {

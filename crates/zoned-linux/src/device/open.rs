@@ -125,12 +125,13 @@ fn settle(node: &Node, geometry: &Geometry, zone: ZoneId, found: Found) -> std::
     }
     if found.state.is_open() {
         let start = geometry.start_of(zone).byte_offset() / 512;
-        ioctl::manage(node.file(), ZoneOp::Close, start, geometry.zone_size.0 * BLOCK_SECTORS)?;
-        found = look_at(node, geometry, zone)?;
-        if found.state.is_open() {
-            // Emulated drives may close nothing. To the state machine it is closed all the same.
-            found.state = if found.written == Blocks::ZERO { ZoneState::Empty } else { ZoneState::Closed };
+        let closed = ioctl::manage(node.file(), ZoneOp::Close, start, geometry.zone_size.0 * BLOCK_SECTORS);
+        if let Err(error) = closed {
+            // One bad zone is no reason to lose the drive.
+            tracing::warn!(%zone, %error, "an open zone could not be closed");
         }
+        // Emulated drives may close nothing. To the state machine it is closed all the same.
+        found = look_at(node, geometry, zone)?.closed();
     }
     Ok(found)
 }
