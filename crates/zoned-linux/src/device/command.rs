@@ -213,7 +213,9 @@ impl Shared {
         let applied = self.state.borrow_mut().machine.manage(zone, op)?;
         let after = self.settled(zone);
         self.close(applied.closed);
-        if before == after {
+        // An empty zone may be one whose reset is still under way, and may fail.
+        let pending = op == ZoneOp::Reset && !self.state.borrow().lanes.idle(zone);
+        if before == after && !pending {
             return Ok(None);
         }
         Ok(Some(self.send_change(zone, op, before, after)))
