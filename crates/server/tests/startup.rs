@@ -176,6 +176,26 @@ fn what_is_no_drive_is_left_alone() {
 }
 
 #[test]
+fn a_drive_with_data_that_is_nobodys_store_is_not_formatted() {
+    use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
+    let scratch = Scratch::new("data");
+    let (data, path) = (scratch.path("data"), scratch.path("drive"));
+    let zone = shingle_base::ZoneId(40);
+    FileDevice::create(&path, &SHAPE.geometry().unwrap(), CreateOptions::default()).unwrap();
+    let file = path.clone();
+    shingle_runtime::real::run(|runtime| async move {
+        let device = FileDevice::open(&runtime, &file).unwrap();
+        let block = shingle_base::AlignedBuf::zeroed(shingle_base::Blocks(1)).freeze();
+        device.write(device.geometry().start_of(zone), vec![block]).await.unwrap();
+    })
+    .unwrap();
+    block_on(async {
+        let error = refused(config(&data, &[&path])).await;
+        assert!(error.kind == ErrorKind::Drive && error.message.contains("1 of its zones hold data"), "{error}");
+    });
+}
+
+#[test]
 fn a_lost_data_directory_is_made_again_from_the_drives() {
     let scratch = Scratch::new("lost");
     let (data, a, b) = (scratch.path("data"), scratch.path("a"), scratch.path("b"));

@@ -55,7 +55,8 @@ impl ChunkStore {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// `Format` if the drive is too small, or holds a store and [`FormatOptions::force`] is not set; `Device`.
+    /// `Format` if the drive is too small, or holds a store or data of any kind and [`FormatOptions::force`] is not set;
+    /// `Device`.
     pub async fn format(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: &FormatOptions) -> Result<StoreId> {
         let geometry = dev.geometry().clone();
         check_limits(&geometry)?;
@@ -72,6 +73,17 @@ impl ChunkStore {
                     return Err(Error::new(ErrorKind::Format, text));
                 }
                 Err(_) => {}
+            }
+            // A format that was cut short, in contrast, has written to metazones alone.
+            let used =
+                data_zones(&dev, &layout).await?.into_iter().flatten().filter(|zone| zone.written > Blocks::ZERO);
+            let used = used.count();
+            if used > 0 {
+                let text = format!(
+                    "the drive holds no store, but {used} of its zones hold data; if nobody needs it, force the format \
+                     (shingle chunk format --force)"
+                );
+                return Err(Error::new(ErrorKind::Format, text));
             }
         }
         let store = options.store.unwrap_or_else(|| StoreId(rt.random()));
