@@ -35,7 +35,7 @@ pub struct Micro {
 impl Micro {
     /// The paper's, with one I/O size.
     pub fn paper(io_bytes: u32, warm_up: Duration, time: Duration) -> Self {
-        Self { jobs: 4, depth: 4, files: 128, io_bytes, chunk_bytes: 252 << 20, warm_up, time }
+        Self { jobs: 4, depth: 4, files: 128, io_bytes, chunk_bytes: 255 << 20, warm_up, time }
     }
 }
 

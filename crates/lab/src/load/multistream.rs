@@ -56,8 +56,8 @@ pub fn classes(chunk_max: u64, scale: f64) -> Vec<Class> {
         name: row.name,
         stream: row.stream,
         files: row.files(),
-        // 252 and 63 MiB of data fill chunks of 256 and 64 MiB: their sizes count headers and checksums.
-        chunk_bytes: ((row.chunk_mib - row.chunk_mib / 64) << 20).min(chunk_max),
+        // 255 and 63 MiB of data fill chunks of 256 and 64 MiB: their sizes count headers and checksums.
+        chunk_bytes: ((row.chunk_mib - u64::from(row.chunk_mib >= 64)) << 20).min(chunk_max),
         rate: row.rate(),
         depth: row.depth(),
         cache: row.cached.then(|| cache(row)),
