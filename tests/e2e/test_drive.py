@@ -91,9 +91,32 @@ def test_a_report_is_the_same_as_text_csv_and_json(blank):
     assert text[2].split()[-2:] == ["fu", "SEQ_WRITE_REQUIRED"] and "4 MiB" in text[2]
 
 
-def test_a_report_into_a_closed_pipe_is_no_failure(blank):
-    done = subprocess.run(["sh", "-c", f"'{BINARY}' drive report '{blank}' | head -n 1"], capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr == ""
+def with_nobody_reading(*arguments):
+    """Runs a command whose standard output nobody reads any more: status and words of complaint."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([str(BINARY), *map(str, arguments)], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writer)
+    return done.returncode, done.stderr
+
+
+COMMANDS = ["drive ls", "drive identify", "drive report", "drive report --json", "drive map", "drive doctor -v"]
+COMMANDS += ["chunk ls", "chunk ls --json", "chunk stat", "chunk check", "chunk dump", "chunk seal 1", "chunk read 1"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_reader_that_has_had_enough_ends_a_command_without_a_word(stored, command):
+    group, verb, *rest = command.split()
+    assert with_nobody_reading(group, verb, stored, *rest) == (141, "")
+    assert ok("chunk", "check", stored)
+
+
+def test_output_that_has_no_room_is_an_error_in_words(stored):
+    for arguments in (["drive", "report", stored], ["chunk", "ls", stored], ["chunk", "read", stored, "1"], ["lab", "list"]):
+        with open("/dev/full", "w") as full:
+            command = [str(BINARY), *map(str, arguments)]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1 and "standard output: No space left" in done.stderr and "panicked" not in done.stderr
 
 
 def test_a_map_shows_every_zone_once(blank):
@@ -172,6 +195,29 @@ def test_open_and_close_lose_nothing_and_do_not_ask(blank):
     assert rows(blank)[30]["condition"] == "em"
 
 
+def test_open_and_close_ask_before_they_meddle_with_a_store(stored):
+    store = re.search(r"^store\s+(\S+)", ok("chunk", "stat", stored), re.M)[1]
+    before = rows(stored)
+    for verb in ("open", "close"):
+        said = refused("drive", verb, stored, "30", says=[store, "behind its back", "--yes"], status=1)
+        assert "Nothing was done" in said
+        status, said = on_a_terminal("drive", verb, stored, "30", answer="no")
+        assert status == 1 and "nothing was done" in said
+    assert rows(stored) == before
+    ok("drive", "open", stored, "30", "--yes")
+    assert rows(stored)[30]["condition"] == "oe"
+    ok("drive", "close", stored, "30", "--yes")
+    assert rows(stored) == before
+    assert "clean" in ok("chunk", "check", stored)
+
+
+def test_a_second_open_adds_to_the_first(blank):
+    ok("drive", "open", blank, "30")
+    ok("drive", "open", blank, "31")
+    assert [rows(blank)[zone]["condition"] for zone in (30, 31)] == ["oe"] * 2
+    assert ok("drive", "close", blank, "--all") == "2 zones closed\n"
+
+
 @pytest.mark.parametrize("zones", [["64"], ["0-64"], ["9-7"], ["x"], ["-1"], []])
 def test_zones_that_are_none_are_refused_before_anything_is_done(blank, zones):
     refused("drive", "reset", blank, "10", *zones, "--yes") if zones else refused("drive", "reset", blank, "--yes")
@@ -179,4 +225,31 @@ def test_zones_that_are_none_are_refused_before_anything_is_done(blank, zones):
 
 
 def test_a_conventional_zone_is_not_reset(blank):
-    refused("drive", "reset", blank, "0", "--yes", says=["zone 0"])
+    for verb in ("open", "close", "finish", "reset"):
+        said = refused("drive", verb, blank, "10", "0", "--yes", says=["zone 0 is conventional"])
+        assert "NotWritePointer" not in said
+    assert rows(blank)[10]["condition"] == "fu"
+
+
+def test_mistakes_are_answered_with_what_to_do(blank, tmp_path):
+    refused("drive", "report", tmp_path, says=["this is a directory"])
+    refused("drive", "ls", tmp_path, says=["this is a directory"])
+    refused("drive", "ls", tmp_path / "none", says=["no such drive", "drive ls --all"])
+    refused("drive", "map", tmp_path / "none", says=["no such file", "drive create"])
+    refused("drive", "report", blank, "--first", "64", says=["no zone 64", "0 to 63"])
+    refused("drive", "create", blank, "--size", "1GiB", says=["--overwrite"])
+    refused("drive", "create", tmp_path / "none" / "disk", "--size", "1GiB", says=["no directory", "mkdir -p"])
+    refused("drive", "map", blank, "--svg", tmp_path / "none" / "x.svg", says=["the picture", "cannot be written"])
+    refused("chunk", "ls", blank, says=["format it first"])
+
+
+def test_a_drive_that_one_may_not_touch_is_refused_in_words(blank):
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    os.chmod(blank, 0o600)
+    for folder in (blank.parent, *blank.parent.parents):
+        if folder.stat().st_uid == 0 and str(folder).startswith("/tmp/"):
+            os.chmod(folder, 0o755)
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(BINARY), "drive", "report", str(blank)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "permission denied" in done.stderr.lower() and "chown" in done.stderr, done.stderr

@@ -47,6 +47,38 @@ def test_what_fio_wrote_is_reported_as_the_kernel_reports_it(guest, shingle, nod
     assert report(guest, shingle, node) == seen
 
 
+def test_zones_stay_as_they_are_between_commands_by_hand(guest, shingle, node):
+    zones = blkzone(guest, node)
+    size = zones[1][0]
+    one, two, three = [at for at, zone in enumerate(zones) if zone[3] == "em"][:3]
+    condition = lambda *numbers: [blkzone(guest, node)[number][3] for number in numbers]  # noqa: E731
+    guest.ok(f"dd if=/dev/zero of={node} bs=64k count=1 oflag=direct,seek_bytes seek={one * size} conv=notrunc status=none")
+    assert condition(one) == ["oi"]
+    guest.ok(f"{shingle} drive open {node} {two}")
+    guest.ok(f"{shingle} drive open {node} {three}")
+    assert condition(one, two, three) == ["oi", "oe", "oe"]
+    assert "3 zones closed" in guest.ok(f"{shingle} drive close {node} --all")
+    assert set(condition(one, two, three)) <= {"cl", "em"}
+    # An engine takes all places for open zones; by hand one then has to say that one means it.
+    guest.ok(f"{shingle} drive open {node} {two} && {shingle} drive reset --yes {node} {one}")
+    assert condition(one, two) == ["em", "oe"]
+    guest.ok(f"{shingle} chunk format {node}")
+    assert "oe" not in {zone[3] for zone in blkzone(guest, node)}
+    status, said = guest.run(f"{shingle} drive open {node} {three} </dev/null 2>&1", 60)
+    assert status == 1 and "chunk store" in said and "--yes" in said, said
+
+
+def test_what_clears_somebody_elses_mark_is_what_the_refusal_says(guest, shingle, node):
+    start = f"dd if=/dev/zero bs=4096 count=1 status=none | tr '\\0' x >block; printf XFSB | dd of=block conv=notrunc status=none"
+    guest.ok(f"{start}; dd if=block of={node} bs=4096 oflag=direct conv=notrunc status=none")
+    status, said = guest.run(f"{shingle} drive open {node} 20 2>&1", 60)
+    conventional = blkzone(guest, node)[0][3] == "nw"
+    command = f"wipefs --all {node}" if conventional else f"blkzone reset {node}"
+    assert status == 1 and "XFS" in said and command in said, said
+    guest.ok(command)
+    guest.ok(f"{shingle} drive open {node} 20 && {shingle} drive close {node} 20")
+
+
 def test_what_is_written_through_the_engine_is_what_others_read(guest, shingle, node):
     # A pattern that fio knows is stored, and found again on the raw device by its own words.
     guest.ok("yes 'the same bytes by any other way' | head -c 3000000 >bytes")

@@ -28,12 +28,12 @@ impl fmt::Display for StoreId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseIdError {
     text: String,
-    digits: usize,
+    digits: &'static str,
 }
 
 impl fmt::Display for ParseIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not an identifier: {} hexadecimal digits are needed", self.text, self.digits)
+        write!(f, "`{}` is not an identifier: it has to be {} hexadecimal digits", self.text, self.digits)
     }
 }
 
@@ -42,7 +42,7 @@ impl std::error::Error for ParseIdError {}
 impl FromStr for StoreId {
     type Err = ParseIdError;
     fn from_str(text: &str) -> Result<Self, ParseIdError> {
-        let bad = || ParseIdError { text: text.to_owned(), digits: 16 };
+        let bad = || ParseIdError { text: text.to_owned(), digits: "16" };
         if text.len() != 16 {
             return Err(bad());
         }
@@ -88,7 +88,7 @@ impl fmt::Debug for ChunkId {
 impl FromStr for ChunkId {
     type Err = ParseIdError;
     fn from_str(text: &str) -> Result<Self, ParseIdError> {
-        let bad = || ParseIdError { text: text.to_owned(), digits: 48 };
+        let bad = || ParseIdError { text: text.to_owned(), digits: "up to 48" };
         if text.is_empty() || text.len() > 48 || !text.bytes().all(|c| c.is_ascii_hexdigit()) {
             return Err(bad());
         }

@@ -9,10 +9,11 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use shingle_base::{ByteSize, ChunkId};
 use shingle_chunk_store::{ChunkStat, ChunkStore, FormatOptions, Options, Stream};
+use shingle_zoned_linux::OpenOptions;
 
 use crate::device;
 use crate::failure::{Failure, Outcome, status};
-use crate::output::Progress;
+use crate::output::{self, Progress};
 
 /// Bytes that one append takes at most.
 const PIECE: usize = 1 << 20;
@@ -135,7 +136,7 @@ fn with_store<T, F: Future<Output = Outcome<T>>>(path: PathBuf, work: impl FnOnc
     shingle_runtime::real::run(|rt| async move {
         let (store, report) = ChunkStore::open(&rt, device::open(&path, &rt).await?, Options::default()).await?;
         for damage in &report.damage {
-            eprintln!("shingle: damaged: {damage}");
+            note!("shingle: damaged: {damage}");
         }
         let result = work(store.clone()).await;
         store.close().await?;
@@ -153,7 +154,7 @@ impl Chunk {
             Self::Append(append) => append.run(),
             Self::Read(read) => read.run(),
             Self::Seal(one) => with_store(one.device, |store| async move {
-                println!("{}", store.seal(one.chunk).await?);
+                say!("{}", store.seal(one.chunk).await?);
                 Ok(())
             }),
             Self::Delete(one) => with_store(one.device, |store| async move { Ok(store.delete(one.chunk).await?) }),
@@ -170,8 +171,10 @@ impl Format {
     fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
-            let id = ChunkStore::format(&rt, device::open_with(&self.device, &rt, self.force).await?, &options).await?;
-            println!("{}: store {id}", self.device.display());
+            let open = OpenOptions { force: self.force, keep_open: false };
+            let device = device::open_with(&self.device, &rt, open).await?;
+            let id = ChunkStore::format(&rt, device, &options).await?;
+            say!("{}: store {id}", self.device.display());
             Ok(())
         })?
     }
@@ -197,7 +200,7 @@ impl Append {
                 }
                 size = store.append(id, size, vec![Bytes::from(piece)]).await?;
             }
-            println!("{size}");
+            say!("{size}");
             Ok(())
         })
     }
@@ -205,9 +208,14 @@ impl Append {
 
 impl ReadChunk {
     fn run(self) -> Outcome {
-        let mut output: Box<dyn Write> = match &self.file {
+        let mut out: Box<dyn Write> = match &self.file {
             Some(path) => Box::new(std::fs::File::create(path).map_err(|error| named(path, &error))?),
             None => Box::new(std::io::stdout().lock()),
+        };
+        let file = self.file;
+        let told = |result: std::io::Result<()>| match &file {
+            Some(path) => result.map_err(|error| named(path, &error)),
+            None => output::written(result),
         };
         with_store(self.one.device, |store| async move {
             let id = self.one.chunk;
@@ -216,11 +224,11 @@ impl ReadChunk {
             let mut at = self.offset;
             while at < end {
                 let length = (end - at).min(4 * PIECE as u64);
-                output.write_all(&store.read(id, at, length).await?)?;
+                let bytes = store.read(id, at, length).await?;
+                told(out.write_all(&bytes))?;
                 at += length;
             }
-            output.flush()?;
-            Ok(())
+            told(out.flush())
         })
     }
 }
@@ -256,11 +264,11 @@ impl Store {
                 if self.json {
                     rows.extend(page.iter().map(chunk_json));
                 } else {
-                    page.iter().for_each(|stat| println!("{}", chunk_line(stat)));
+                    page.iter().for_each(|stat| say!("{}", chunk_line(stat)));
                 }
             }
             if self.json {
-                println!("{}", json!({ "chunks": rows }));
+                say!("{}", json!({ "chunks": rows }));
             }
             Ok(())
         })
@@ -279,15 +287,12 @@ impl Store {
         let report = checked.map_err(|error| not_run(error.into()))?.map_err(not_run)?;
         let damage: Vec<String> = report.damage.iter().map(ToString::to_string).collect();
         if self.json {
-            println!("{}", json!({ "clean": report.clean, "repaired": 0, "damage": damage }));
+            say!("{}", json!({ "clean": report.clean, "repaired": 0, "damage": damage }));
         } else {
-            println!("{}", report.recovery);
-            println!("{} of {} chunks verified", ByteSize(report.verified_bytes), report.chunks);
-            damage.iter().for_each(|line| println!("damaged: {line}"));
-            println!(
-                "{}",
-                if report.clean { "clean" } else { "damage is left: restore these chunks from another copy" }
-            );
+            say!("{}", report.recovery);
+            say!("{} of {} chunks verified", ByteSize(report.verified_bytes), report.chunks);
+            damage.iter().for_each(|line| say!("damaged: {line}"));
+            say!("{}", if report.clean { "clean" } else { "damage is left: restore these chunks from another copy" });
         }
         if report.clean { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
     }
@@ -331,7 +336,7 @@ impl Store {
             let layout = json!({ "superzone": dump.layout.superzone.0,
                 "metazones": [dump.layout.metazones.start, dump.layout.metazones.end],
                 "data_zones": [dump.layout.data_zones.start, dump.layout.data_zones.end] });
-            println!(
+            say!(
                 "{}",
                 json!({ "store": dump.store.to_string(), "layout": layout, "log": log, "zones": zones, "chunks": chunks })
             );
@@ -345,25 +350,25 @@ impl Stat {
         with_store(self.device, |store| async move {
             if let Some(id) = self.chunk {
                 let stat = store.stat(id)?;
-                println!("{}", if self.json { chunk_json(&stat).to_string() } else { chunk_line(&stat) });
+                say!("{}", if self.json { chunk_json(&stat).to_string() } else { chunk_line(&stat) });
                 return Ok(());
             }
             let stat = store.store_stat();
             if self.json {
                 let forecast = format!("{:?}", store.forecast());
-                println!(
+                say!(
                     "{}",
                     json!({ "store": store.id().to_string(), "capacity_bytes": stat.capacity_bytes,
                             "free_bytes": stat.free_bytes, "garbage_bytes": stat.garbage_bytes,
                             "live_bytes": stat.live_bytes, "chunks": stat.chunks, "forecast": forecast })
                 );
             } else {
-                println!("store     {}", store.id());
-                println!("capacity  {}", ByteSize(stat.capacity_bytes));
-                println!("free      {}", ByteSize(stat.free_bytes));
-                println!("garbage   {}", ByteSize(stat.garbage_bytes));
-                println!("live      {}", ByteSize(stat.live_bytes));
-                println!("chunks    {}", stat.chunks);
+                say!("store     {}", store.id());
+                say!("capacity  {}", ByteSize(stat.capacity_bytes));
+                say!("free      {}", ByteSize(stat.free_bytes));
+                say!("garbage   {}", ByteSize(stat.garbage_bytes));
+                say!("live      {}", ByteSize(stat.live_bytes));
+                say!("chunks    {}", stat.chunks);
             }
             Ok(())
         })
@@ -381,12 +386,12 @@ impl Gc {
                 .await?;
             drop(progress);
             if self.json {
-                println!(
+                say!(
                     "{}",
                     json!({ "zones": report.zones, "moved_bytes": report.moved_bytes, "damaged": report.damaged })
                 );
             } else {
-                println!("{} zones emptied, {} moved", report.zones, ByteSize(report.moved_bytes));
+                say!("{} zones emptied, {} moved", report.zones, ByteSize(report.moved_bytes));
             }
             Ok(())
         })

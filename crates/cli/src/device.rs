@@ -6,20 +6,20 @@ use std::rc::Rc;
 use shingle_runtime::Runtime;
 use shingle_server::inventory::{self, DriveName};
 use shingle_zoned::{PeekDevice, ZonedDevice};
-use shingle_zoned_linux::System;
+use shingle_zoned_linux::{OpenOptions, System};
 
 use crate::failure::{Failure, Outcome};
 
 /// Opens the drive called `name`.
 pub(crate) async fn open(name: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevice>> {
-    open_with(name, rt, false).await
+    open_with(name, rt, OpenOptions::default()).await
 }
 
-/// Opens the drive called `name`, with `force` although it holds somebody else's data.
-pub(crate) async fn open_with(name: &Path, rt: &Runtime, force: bool) -> Outcome<Rc<dyn ZonedDevice>> {
+/// As [`open`], in another way.
+pub(crate) async fn open_with(name: &Path, rt: &Runtime, options: OpenOptions) -> Outcome<Rc<dyn ZonedDevice>> {
     let name = DriveName::of_path(name).map_err(Failure::new)?;
     let path = inventory::locate(rt, &System::host(), &name).await?;
-    Ok(shingle_server::open_drive(&path, rt, force)?)
+    Ok(shingle_server::open_drive(&path, rt, options)?)
 }
 
 /// Looks at the drive called `name`, which others may have open, and changes nothing.

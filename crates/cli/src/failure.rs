@@ -10,6 +10,8 @@ pub(crate) mod status {
     pub(crate) const DAMAGED: u8 = 4;
     /// The check could not run.
     pub(crate) const NOT_RUN: u8 = 8;
+    /// The reader of standard output has gone: what shells report for a program that SIGPIPE ends.
+    pub(crate) const NOBODY_READS: u8 = 141;
 }
 
 /// A failed command.

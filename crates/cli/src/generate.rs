@@ -1,5 +1,6 @@
 //! `shingle generate`: man pages and completions out of the command's own description, for those who make packages.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,6 +8,7 @@ use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
+use crate::examples;
 use crate::failure::{Failure, Outcome};
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -49,7 +51,7 @@ impl Generate {
             What::Man => {
                 command = command.disable_help_subcommand(true);
                 command.build();
-                man_pages(&command, true, &self.directory).map_err(failed)
+                man_pages(&command, "", &self.directory).map_err(failed)
             }
             What::Completions => {
                 for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
@@ -61,7 +63,7 @@ impl Generate {
     }
 }
 
-fn man_pages(command: &Command, top: bool, directory: &Path) -> std::io::Result<()> {
+fn man_pages(command: &Command, path: &str, directory: &Path) -> std::io::Result<()> {
     // `shingle-drive-report`, once the command is built.
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let mut page = Vec::new();
@@ -69,13 +71,18 @@ fn man_pages(command: &Command, top: bool, directory: &Path) -> std::io::Result<
     Man::new(command.clone()).source(source).manual("Shingle").render(&mut page)?;
     // What stands behind the options in `--help` has no better name there.
     let mut page = String::from_utf8_lossy(&page).replace(".SH EXTRA\n", ".SH NOTES\n");
-    if top {
+    let examples = examples::of(path);
+    if !examples.is_empty() {
+        // Hyphens that can be copied, and no line that begins like a request.
+        let _ = write!(page, ".SH EXAMPLES\n.EX\n{}.EE\n", examples.replace('-', "\\-"));
+    }
+    if path.is_empty() {
         page += FILES;
     }
     fs::write(directory.join(format!("{name}.1")), page)?;
     let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
     for below in shown {
-        man_pages(below, false, directory)?;
+        man_pages(below, format!("{path} {}", below.get_name()).trim_start(), directory)?;
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ impl Lab {
         match self {
             Self::List => {
                 for experiment in all_experiments() {
-                    println!("{:<18} {}", experiment.name, experiment.question);
+                    say!("{:<18} {}", experiment.name, experiment.question);
                 }
                 Ok(())
             }
@@ -94,10 +94,10 @@ impl Run {
         let mut context = context(&self.how)?;
         let found = perform(&experiment, &self.how, &mut context)?;
         if self.how.json {
-            println!("{}", output::json(&experiment, &context, &found));
+            say!("{}", output::json(&experiment, &context, &found));
         } else {
             print(&experiment, &found);
-            println!("\nfigures and data are in {}", self.how.out.display());
+            say!("\nfigures and data are in {}", self.how.out.display());
         }
         Ok(())
     }
@@ -118,9 +118,9 @@ impl Report {
         if self.how.json {
             let runs: Vec<String> =
                 all.iter().map(|(experiment, found)| output::json(experiment, &context, found)).collect();
-            println!("[{}]", runs.join(","));
+            say!("[{}]", runs.join(","));
         } else {
-            println!("\nthe report is {}", Path::new(&page).display());
+            say!("\nthe report is {}", Path::new(&page).display());
         }
         Ok(())
     }
@@ -144,12 +144,17 @@ fn perform(experiment: &Experiment, how: &How, context: &mut Context) -> Outcome
 }
 
 fn print(experiment: &Experiment, found: &Found) {
-    println!("\n{}: {}\n", experiment.name, experiment.question);
+    say!("\n{}: {}\n", experiment.name, experiment.question);
     let number = |value: Option<f64>| value.map_or("-".to_owned(), output::number);
     let width = found.rows.iter().map(|row| row.id.len()).max().unwrap_or(0).max(6);
-    println!(
+    say!(
         "{:<width$} {:>10} {:>12} {:>10} {:>10} {:<7} verdict",
-        "figure", "paper", "paper config", "ours", "goal", "unit"
+        "figure",
+        "paper",
+        "paper config",
+        "ours",
+        "goal",
+        "unit"
     );
     for Row { id, unit, paper, paper_config, ours, goal, verdict, margin, note, .. } in &found.rows {
         let verdict: &str = match verdict {
@@ -158,7 +163,7 @@ fn print(experiment: &Experiment, found: &Found) {
             Verdict::Short => "SHORT",
             Verdict::Shown => "",
         };
-        println!(
+        say!(
             "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {}",
             number(*paper),
             number(*paper_config),
@@ -172,7 +177,7 @@ fn print(experiment: &Experiment, found: &Found) {
         );
     }
     for remark in &found.remarks {
-        println!("  {remark}");
+        say!("  {remark}");
     }
 }
 

@@ -1,20 +1,25 @@
 //! The `shingle` command: arguments in, words and exit statuses out. All else is in the crates it calls.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+mod output;
+
 mod bench;
 mod chunk;
 mod confirm;
 mod device;
 mod drive;
+mod examples;
 mod failure;
 mod generate;
 mod lab;
 mod object;
-mod output;
 mod serve;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
 
@@ -50,7 +55,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let matches = examples::add(Cli::command()).get_matches();
+    let Cli { command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = match command {
         Command::Serve(command) => command.run(),
         Command::Drive(command) => command.run(),
         Command::Chunk(command) => command.run(),
@@ -63,7 +70,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { message, status }) => {
             if !message.is_empty() {
-                eprintln!("shingle: {message}");
+                note!("shingle: {message}");
             }
             ExitCode::from(status)
         }

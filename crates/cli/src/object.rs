@@ -102,19 +102,19 @@ impl Rebuild {
             let objects_now = objects.stats().await?.objects;
             if directory.json {
                 let damage: Vec<_> = report.damage.iter().map(|damage| format!("{damage:?}")).collect();
-                println!(
+                say!(
                     "{}",
                     json!({ "objects": objects_now, "files": report.files, "entries": report.entries,
                             "read_bytes": report.bytes, "damage": damage })
                 );
             } else {
-                println!(
+                say!(
                     "{objects_now} objects; {} entries read in {} files, {}",
                     report.entries,
                     report.files,
                     ByteSize(report.bytes)
                 );
-                report.damage.iter().for_each(|damage| println!("damaged: {damage:?}"));
+                report.damage.iter().for_each(|damage| say!("damaged: {damage:?}"));
             }
             Ok((objects, ()))
         })
@@ -130,11 +130,11 @@ impl Check {
         })
         .map_err(|failure| failure.with_status(status::NOT_RUN))?;
         if directory.json {
-            println!("{}", json!({ "clean": report.is_clean(), "repaired": 0, "damage": report.damage }));
+            say!("{}", json!({ "clean": report.is_clean(), "repaired": 0, "damage": report.damage }));
         } else {
-            println!("{} objects, {} verified", report.objects, ByteSize(report.bytes));
-            report.damage.iter().for_each(|damage| println!("damaged: {damage}"));
-            println!("{}", if report.is_clean() { "clean" } else { "damage is left: restore what is named above" });
+            say!("{} objects, {} verified", report.objects, ByteSize(report.bytes));
+            report.damage.iter().for_each(|damage| say!("damaged: {damage}"));
+            say!("{}", if report.is_clean() { "clean" } else { "damage is left: restore what is named above" });
         }
         if report.is_clean() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
     }
@@ -151,14 +151,14 @@ impl List {
                         json!({ "bucket": bucket, "key": object.key, "size_bytes": object.size, "etag": object.etag }),
                     );
                 } else {
-                    println!("{:>14}  {bucket}/{}", object.size, object.key);
+                    say!("{:>14}  {bucket}/{}", object.size, object.key);
                 }
             });
             list.await?;
             Ok((objects, ()))
         })?;
         if directory.json {
-            println!("{}", json!({ "objects": rows }));
+            say!("{}", json!({ "objects": rows }));
         }
         Ok(())
     }
@@ -171,15 +171,15 @@ impl Directory {
             Ok((objects, stats))
         })?;
         if self.json {
-            println!(
+            say!(
                 "{}",
                 json!({ "objects": stats.objects, "live_bytes": stats.live_bytes, "files": stats.files,
                         "file_bytes": stats.file_bytes })
             );
         } else {
-            println!("objects  {}", stats.objects);
-            println!("live     {}", ByteSize(stats.live_bytes));
-            println!("files    {}, {}", stats.files, ByteSize(stats.file_bytes));
+            say!("objects  {}", stats.objects);
+            say!("live     {}", ByteSize(stats.live_bytes));
+            say!("files    {}, {}", stats.files, ByteSize(stats.file_bytes));
         }
         Ok(())
     }
@@ -190,9 +190,9 @@ impl Directory {
             Ok((objects, freed))
         })?;
         if self.json {
-            println!("{}", json!({ "freed_bytes": freed }));
+            say!("{}", json!({ "freed_bytes": freed }));
         } else {
-            println!("{} of files deleted", ByteSize(freed));
+            say!("{} of files deleted", ByteSize(freed));
         }
         Ok(())
     }

@@ -1,8 +1,23 @@
 //! What commands print: tables for people, JSON for programs, progress on a terminal.
+//!
+//! # Invariants
+//! - OUT-1: a reader that has had enough (`| head`) ends a command without a word and with the status that shells give for
+//!   it; `println!` would panic there. So nothing else writes to standard output or standard error. (`test_owner.py`)
 
-use std::io::{IsTerminal, Write};
+use std::fmt;
+use std::io::{ErrorKind, IsTerminal, Write};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome, status};
+
+/// Prints a line to standard output.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::output::line(format_args!($($words)*)) };
+}
+
+/// Prints a line to standard error.
+macro_rules! note {
+    ($($words:tt)*) => { $crate::output::aside(format_args!($($words)*)) };
+}
 
 /// A line of progress that is overwritten; nothing where standard error is no terminal.
 pub(crate) struct Progress {
@@ -18,9 +33,8 @@ impl Progress {
     pub(crate) fn show(&mut self, text: &str) {
         if self.terminal {
             self.shown = true;
-            eprint!("\r\x1b[K{text}");
             // Progress that cannot be shown is no reason to stop.
-            let _ = std::io::stderr().flush();
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K{text}");
         }
     }
 }
@@ -28,16 +42,35 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            eprint!("\r\x1b[K");
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
         }
     }
 }
 
-/// The end of output that a reader had enough of (`| head`) is no failure.
-pub(crate) fn ignore_closed_pipe(printed: std::io::Result<()>) -> Outcome {
-    match printed {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        printed => Ok(printed?),
+/// A line to standard output, through [`say!`]. Output that cannot be written ends the command.
+pub(crate) fn line(words: fmt::Arguments<'_>) {
+    let mut out = std::io::stdout().lock();
+    if let Err(failure) = written(writeln!(out, "{words}")) {
+        note!("shingle: {}", failure.message);
+        std::process::exit(failure.status.into());
+    }
+}
+
+/// A line to standard error, through [`note!`]. What nobody reads is no reason to stop.
+pub(crate) fn aside(words: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "{words}");
+}
+
+/// What became of writing to standard output. Does not come back where its reader has gone: engines lose nothing to an
+/// end at any instant.
+///
+/// # Errors
+/// It could not be written for another reason.
+pub(crate) fn written(result: std::io::Result<()>) -> Outcome {
+    match result {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(status::NOBODY_READS.into()),
+        Err(error) => Err(Failure::new(format!("standard output: {error}"))),
     }
 }
 
@@ -59,8 +92,11 @@ pub(crate) fn colours() -> bool {
     std::io::stdout().is_terminal() && !unwanted && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Writes to standard output, where `println!` would panic if its reader has gone.
-pub(crate) fn print(text: &str) -> std::io::Result<()> {
+/// Text to standard output.
+///
+/// # Errors
+/// As [`written`].
+pub(crate) fn print(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }

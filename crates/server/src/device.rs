@@ -10,13 +10,12 @@ use shingle_zoned_linux::{KernelDevice, OpenError, OpenErrorKind, OpenOptions, Z
 use crate::error::{Error, ErrorKind, Result};
 
 /// Opens the drive at `path`: a zoned block device, or an emulated drive on an ordinary one or in a file. Nobody else has
-/// it then. With `force` it is opened although it holds a partition table or somebody else's data; one that is mounted is
-/// refused all the same.
+/// it then. One that is mounted is refused whatever the options are.
 ///
 /// # Errors
 /// `Drive`, `InUse`, `NewerVersion`.
-pub fn open_drive(path: &Path, runtime: &Runtime, force: bool) -> Result<Rc<dyn ZonedDevice>> {
-    shingle_zoned_linux::open_drive(path, runtime, OpenOptions { force }).map_err(of_any)
+pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Result<Rc<dyn ZonedDevice>> {
+    shingle_zoned_linux::open_drive(path, runtime, options).map_err(of_any)
 }
 
 /// Looks at the drive at `path`, which somebody else may have open; changes nothing.

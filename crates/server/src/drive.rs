@@ -10,7 +10,7 @@ use shingle_chunk_store::{ChunkClient, ChunkStore, Counters, FormatOptions, GcSt
 use shingle_record::SuperblockError;
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
-use shingle_zoned_linux::System;
+use shingle_zoned_linux::{OpenOptions, System};
 use tokio::sync::oneshot;
 
 use crate::config::DriveConfig;
@@ -172,5 +172,5 @@ fn open_device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) 
         FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(device::of_emulated)?;
         tracing::info!(drive = %path.display(), zones = shape.zones, "made an emulated drive");
     }
-    device::open_drive(path, runtime, false)
+    device::open_drive(path, runtime, OpenOptions::default())
 }

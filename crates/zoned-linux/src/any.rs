@@ -79,7 +79,7 @@ pub fn create_drive(
     if drive.zoned != ZonedModel::None {
         return Err(OpenError::new(OpenErrorKind::Zoned, path));
     }
-    device::refuse_used(path, &drive, OpenOptions { force: options.force })?;
+    device::refuse_used(path, &drive, OpenOptions { force: options.force, keep_open: false })?;
     if drive.read_only {
         return Err(OpenError::new(OpenErrorKind::ReadOnly, path));
     }

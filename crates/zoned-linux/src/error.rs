@@ -83,7 +83,9 @@ impl fmt::Display for OpenError {
         write!(f, "{path}: ")?;
         match &self.kind {
             OpenErrorKind::NotFound => f.write_str("no such drive: `shingle drive ls` lists those there are"),
-            OpenErrorKind::NotABlockDevice => f.write_str("this is no block device"),
+            OpenErrorKind::NotABlockDevice => {
+                f.write_str("this is no block device: `shingle drive ls --all` lists those there are")
+            }
             OpenErrorKind::NotZoned => f.write_str("this drive has no zones that must be written in order"),
             OpenErrorKind::Zoned => f.write_str(
                 "this drive has zones of its own, so none are to be emulated: use it as it is (`shingle chunk format`)",

@@ -87,7 +87,7 @@ impl Bench {
             Name::Device => ("device", device::run(&self.place)?),
         };
         for figure in &figures {
-            println!(
+            say!(
                 "{name} {}: {:.4} {} of at most {:.4}, ratio {:.3}",
                 figure.id,
                 round(figure.value),
@@ -102,7 +102,7 @@ impl Bench {
             if figures.len() > 1 {
                 object["figures"] = figures.iter().map(Figure::json).collect();
             }
-            println!("{object}");
+            say!("{object}");
         }
         Ok(())
     }

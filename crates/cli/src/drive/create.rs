@@ -75,10 +75,16 @@ impl Create {
         if self.size.is_none() && !is_node(&self.path) {
             return Err(Failure::new("say how large the drive is to be: --size 64GiB"));
         }
+        if let Some(parent) = self.path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
+            return Err(Failure::new(format!(
+                "there is no directory {}: make it first (`mkdir -p`)",
+                parent.display()
+            )));
+        }
         let options = CreateDrive { overwrite: self.overwrite, force: self.force };
         let spec = |bytes: Option<u64>| self.spec(self.size.or(bytes.map(ByteSize)).unwrap_or(ByteSize(0)));
         let geometry = create_drive(&self.path, spec, options)?;
-        println!(
+        say!(
             "{}: {} zones of {}, {} of them conventional",
             self.path.display(),
             geometry.zone_count,

@@ -85,10 +85,10 @@ impl Identify {
 
     fn print(&self, found: &Found, whole: bool) -> Outcome {
         if self.json {
-            return output::ignore_closed_pipe(output::print(&format!("{}\n", found_json(found))));
+            return output::print(&format!("{}\n", found_json(found)));
         }
         if !whole {
-            return output::ignore_closed_pipe(output::print(&format!("{}\n", found.path.display())));
+            return output::print(&format!("{}\n", found.path.display()));
         }
         let mut rows = vec![("node", found.path.display().to_string())];
         if let Some(drive) = &found.drive {
@@ -101,7 +101,7 @@ impl Identify {
         }
         rows.extend(found.names().iter().map(|name| ("name", name.to_string())));
         let text: String = rows.iter().map(|(what, value)| format!("{what:<7} {value}\n")).collect();
-        output::ignore_closed_pipe(output::print(&text))
+        output::print(&text)
     }
 }
 

@@ -49,17 +49,17 @@ impl Ls {
         }
         if self.json {
             let rows: Vec<_> = found.iter().map(found_json).collect();
-            println!("{}", json!({ "drives": rows }));
+            say!("{}", json!({ "drives": rows }));
             return Ok(());
         }
         if found.is_empty() {
-            eprintln!("no zoned drive is attached; --all lists ordinary ones, `shingle drive doctor` says more");
+            note!("no zoned drive is attached; --all lists ordinary ones, `shingle drive doctor` says more");
             return Ok(());
         }
         let head = ["NODE", "MODEL", "SERIAL", "SIZE", "ZONES", "ZONE", "CONV", "OPEN", "ACTIVE", "HOLDS"];
         let mut rows = vec![head.map(str::to_owned)];
         rows.extend(found.iter().map(columns));
-        print_columns(&rows)
+        print_columns(&rows, 3..9)
     }
 }
 

@@ -1,7 +1,8 @@
 //! `shingle drive open|close|finish|reset`: zone commands by hand.
 //!
 //! # Invariants
-//! - MAN-1: what loses anything is said and confirmed before the first zone is touched. (`test_drive.py`)
+//! - MAN-1: what loses anything, or meddles with a store, is said and confirmed before the first zone is touched.
+//!   (`test_drive.py`)
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -10,7 +11,9 @@ use std::rc::Rc;
 use clap::Args;
 use shingle_base::{ByteSize, ZoneId};
 use shingle_runtime::Runtime;
+use shingle_server::inventory::{self, Content};
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned_linux::OpenOptions;
 
 use crate::confirm::confirm;
 use crate::device;
@@ -18,9 +21,9 @@ use crate::drive::selection::Selection;
 use crate::failure::{Failure, Outcome};
 use crate::output::Progress;
 
-/// A command that loses nothing.
+/// A zone command.
 #[derive(Args)]
-pub(crate) struct Gentle {
+pub(crate) struct Manage {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     path: PathBuf,
     #[command(flatten)]
@@ -28,42 +31,36 @@ pub(crate) struct Gentle {
     /// Do it although the drive holds a partition table or a file system that is not mounted.
     #[arg(long)]
     force: bool,
-}
-
-/// A command that loses something.
-#[derive(Args)]
-pub(crate) struct Asking {
-    #[command(flatten)]
-    which: Gentle,
     /// Do it without being asked.
     #[arg(long)]
     yes: bool,
 }
 
-impl Gentle {
+impl Manage {
     pub(crate) fn run(self, op: ZoneOp) -> Outcome {
-        shingle_runtime::real::run(|rt| manage(rt, self, op, true))?
+        shingle_runtime::real::run(|rt| manage(rt, self, op))?
     }
 }
 
-impl Asking {
-    pub(crate) fn run(self, op: ZoneOp) -> Outcome {
-        shingle_runtime::real::run(|rt| manage(rt, self.which, op, self.yes))?
-    }
-}
-
-async fn manage(rt: Runtime, which: Gentle, op: ZoneOp, yes: bool) -> Outcome {
-    let device = device::open_with(&which.path, &rt, which.force).await?;
+async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
+    let options = OpenOptions { force: which.force, keep_open: true };
+    let device = device::open_with(&which.path, &rt, options).await?;
     let zones = choose(&device, &which.zones, op).await?;
-    if matches!(op, ZoneOp::Reset | ZoneOp::Finish) {
-        let mut what = match op {
-            ZoneOp::Reset => loss_of_reset(&zones),
-            _ => loss_of_finish(&zones),
-        };
-        if let Ok(store) = shingle_chunk_store::store_id(device.clone()).await {
-            let _ = write!(what, "\nA chunk store ({store}) is on this drive, and this goes behind its back.");
-        }
-        confirm(yes, &format!("{}: {what}", which.path.display()))?;
+    if let Some(zone) = zones.iter().find(|zone| zone.state == ZoneState::NotWritePointer) {
+        return Err(Failure::new(format!(
+            "{} is conventional: it takes writes anywhere, and there is nothing to {} (`shingle drive report` shows types)",
+            zone.zone,
+            verb(op),
+        )));
+    }
+    let store = match inventory::content(&device).await {
+        Content::Nothing | Content::Unknown(_) => None,
+        content => Some(content),
+    };
+    if !zones.is_empty()
+        && let Some(what) = question(op, &zones, store.as_ref())
+    {
+        confirm(which.yes, &format!("{}: {what}", which.path.display()))?;
     }
     let mut progress = Progress::new();
     for (done, zone) in zones.iter().enumerate() {
@@ -76,9 +73,26 @@ async fn manage(rt: Runtime, which: Gentle, op: ZoneOp, yes: bool) -> Outcome {
     drop(progress);
     device.flush().await?;
     if which.zones.all {
-        println!("{} {}", counted(zones.len()), done_word(op));
+        say!("{} {}", counted(zones.len()), done_word(op));
     }
     Ok(())
+}
+
+/// What is to be confirmed before the zones are touched. Opening and closing lose nothing, so only where they would get in
+/// the way of a store.
+fn question(op: ZoneOp, zones: &[ZoneInfo], store: Option<&Content>) -> Option<String> {
+    let many = counted(zones.len());
+    let mut what = match (op, store) {
+        (ZoneOp::Reset, _) => loss_of_reset(zones),
+        (ZoneOp::Finish, _) => loss_of_finish(zones),
+        (_, None) => return None,
+        (ZoneOp::Open, _) => format!("an open of {many}: each takes one of the drive's places for open zones."),
+        (ZoneOp::Close, _) => format!("a close of {many}: nothing is lost."),
+    };
+    if let Some(store) = store {
+        let _ = write!(what, "\nOn this drive there is: {store}. This goes behind its back.");
+    }
+    Some(what)
 }
 
 /// The zones to work on, in order: those named, whatever they are, or all for which the command means anything.
@@ -129,6 +143,15 @@ fn counted_of(some: usize, all: usize) -> String {
         (1, 1) => "it".to_owned(),
         (some, all) if some == all => "them".to_owned(),
         _ => format!("{some} of them"),
+    }
+}
+
+fn verb(op: ZoneOp) -> &'static str {
+    match op {
+        ZoneOp::Open => "open",
+        ZoneOp::Close => "close",
+        ZoneOp::Finish => "finish",
+        ZoneOp::Reset => "reset",
     }
 }
 

@@ -32,20 +32,22 @@ pub(crate) enum Drive {
     Map(map::Map),
     /// Open zones explicitly: `shingle drive open disk.shingle 7`
     ///
-    /// Nothing is lost, so nothing is asked.
-    Open(manage::Gentle),
+    /// They stay open until they are closed, full, or reset, and an engine closes them when it opens the drive. Nothing
+    /// is lost; asks where a store is on the drive (--yes: does not).
+    Open(manage::Manage),
     /// Close open zones: `shingle drive close disk.shingle 7-12`
     ///
-    /// Nothing is lost, so nothing is asked.
-    Close(manage::Gentle),
+    /// Nothing is lost; asks where a store is on the drive (--yes: does not). A zone in which nothing is written becomes
+    /// empty.
+    Close(manage::Manage),
     /// Make zones full: `shingle drive finish disk.shingle 7 9`
     ///
     /// They take no more until a reset. Asks on a terminal; elsewhere it needs --yes.
-    Finish(manage::Asking),
+    Finish(manage::Manage),
     /// Empty zones, whose data is lost: `shingle drive reset disk.shingle 5 7-12`
     ///
     /// Says what will be lost and asks on a terminal; elsewhere it needs --yes.
-    Reset(manage::Asking),
+    Reset(manage::Manage),
 }
 
 impl Drive {
@@ -84,8 +86,8 @@ fn zone_type(zone: &ZoneInfo, conventional_zones: u32) -> &'static str {
     if zone.zone.0 < conventional_zones { "CONVENTIONAL" } else { "SEQ_WRITE_REQUIRED" }
 }
 
-/// Rows of a table, the first of them its head, each column as wide as it needs.
-fn print_columns<const N: usize>(rows: &[[String; N]]) -> Outcome {
+/// Rows of a table, the first of them its head, each column as wide as it needs; those of `figures` to the right.
+fn print_columns<const N: usize>(rows: &[[String; N]], figures: std::ops::Range<usize>) -> Outcome {
     let mut widths = [0; N];
     for row in rows {
         for (width, text) in widths.iter_mut().zip(row) {
@@ -93,8 +95,11 @@ fn print_columns<const N: usize>(rows: &[[String; N]]) -> Outcome {
         }
     }
     let line = |row: &[String; N]| {
-        let cells: Vec<_> = row.iter().zip(widths).map(|(text, width)| format!("{text:<width$}")).collect();
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (text, width))| {
+            if figures.contains(&column) { format!("{text:>width$}") } else { format!("{text:<width$}") }
+        });
+        let cells: Vec<_> = cells.collect();
         format!("{}\n", cells.join("  ").trim_end())
     };
-    output::ignore_closed_pipe(output::print(&rows.iter().map(line).collect::<String>()))
+    output::print(&rows.iter().map(line).collect::<String>())
 }

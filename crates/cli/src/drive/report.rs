@@ -10,7 +10,7 @@ use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::drive::{abbreviation, zone_type};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::{device, output};
 
 /// Zones asked of the drive at a time.
@@ -49,6 +49,10 @@ impl Report {
     pub(crate) async fn run(self, rt: Runtime) -> Outcome {
         let device = device::look(&self.path, &rt).await?;
         let geometry = device.geometry();
+        if self.first >= geometry.zone_count {
+            let last = geometry.zone_count.saturating_sub(1);
+            return Err(Failure::new(format!("the drive has no zone {}: its zones are 0 to {last}", self.first)));
+        }
         let end = self.first.saturating_add(self.count).min(geometry.zone_count);
         let mut zones = Vec::new();
         let mut next = self.first;
@@ -60,7 +64,7 @@ impl Report {
             next += batch.len() as u32;
             zones.extend(batch);
         }
-        output::ignore_closed_pipe(self.print(geometry, &zones, BufWriter::new(std::io::stdout().lock())))
+        output::written(self.print(geometry, &zones, BufWriter::new(std::io::stdout().lock())))
     }
 
     fn print(&self, geometry: &Geometry, zones: &[ZoneInfo], mut out: impl Write) -> std::io::Result<()> {

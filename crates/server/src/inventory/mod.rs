@@ -77,8 +77,13 @@ pub async fn block_devices(runtime: &Runtime, system: &System, all: bool) -> Res
 /// `Drive` if it is neither.
 pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found> {
     let failed = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Drive, format!("{}: {error}", path.display()));
-    let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
-    if metadata.is_file() {
+    let metadata = match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(failed(&"no such drive: `shingle drive ls --all` lists those of this machine"));
+        }
+        metadata => metadata.map_err(|error| failed(&error))?,
+    };
+    if metadata.is_file() || metadata.is_dir() {
         let device =
             FileDevice::peek(path, runtime).map_err(|error| Error::new(ErrorKind::Drive, error.to_string()))?;
         let device: Rc<dyn ZonedDevice> = Rc::new(device);
@@ -87,6 +92,11 @@ pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found
     }
     let drive = system.describe(path).map_err(|error| failed(&error))?;
     Ok(of_drive(runtime, drive).await)
+}
+
+/// What is on a drive that is open.
+pub async fn content(device: &Rc<dyn ZonedDevice>) -> Content {
+    content::of_zones(device).await
 }
 
 /// What is on a block device.

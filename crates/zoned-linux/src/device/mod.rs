@@ -80,7 +80,8 @@ struct State {
 }
 
 impl KernelDevice {
-    /// Opens the drive whose node is at `path`, for this process alone. Closes zones that were left open. Blocks for as
+    /// Opens the drive whose node is at `path`, for this process alone. Closes zones that were left open, unless
+    /// told to keep them. Blocks for as
     /// long as the drive takes to report its zones.
     ///
     /// # Errors

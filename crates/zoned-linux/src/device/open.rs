@@ -20,6 +20,8 @@ pub struct OpenOptions {
     /// Take the drive although it is partitioned or holds a file system or the like, which will be overwritten. A drive
     /// that is mounted, or held by another device, is refused all the same: the kernel does not give it.
     pub force: bool,
+    /// Leave zones open that are, for commands by hand. Engines have them closed: places for open zones are theirs to give.
+    pub keep_open: bool,
 }
 
 /// A drive that was taken.
@@ -75,7 +77,9 @@ pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Opened, OpenErro
     let impossible = |error| OpenError::new(OpenErrorKind::Geometry(error), path);
     let mut machine = Machine::new(geometry.clone()).map_err(impossible)?;
     for (raw, zone) in raw.iter().zip((0..geometry.zone_count).map(ZoneId)) {
-        let found = settle(&node, &geometry, zone, zones::found(&geometry, zone, raw)).map_err(failed)?;
+        let found = zones::found(&geometry, zone, raw);
+        let found = mend(&node, &geometry, zone, found).map_err(failed)?;
+        let found = if options.keep_open { found } else { shut(&node, &geometry, zone, found).map_err(failed)? };
         // A state from `found` is one that the zone can have.
         let _ = machine.set(zone, found.state, found.written);
     }
@@ -105,10 +109,10 @@ fn refuse_foreign(path: &Path, node: &Node, geometry: &Geometry, raw: &[RawZone]
     Ok(())
 }
 
-/// Brings a zone into a state that the contract has: no zone is open that nobody opened, and write pointers lie between
-/// blocks. A torn block is filled up with zeros, which makes it what a torn block may be: written, with rotten bytes.
-/// Where the drive does not take that, the zone is finished; where it does not take that either, it is shown as read-only.
-fn settle(node: &Node, geometry: &Geometry, zone: ZoneId, found: Found) -> std::io::Result<Found> {
+/// Brings a zone's write pointer to where the contract has it, between blocks. A torn block is filled up with zeros, which
+/// makes it what a torn block may be: written, with rotten bytes. Where the drive does not take that, the zone is finished;
+/// where it does not take that either, it is shown as read-only.
+fn mend(node: &Node, geometry: &Geometry, zone: ZoneId, found: Found) -> std::io::Result<Found> {
     let mut found = found;
     if let Some(sector) = found.torn {
         let missing = (BLOCK_SECTORS - sector % BLOCK_SECTORS) * 512;
@@ -123,6 +127,12 @@ fn settle(node: &Node, geometry: &Geometry, zone: ZoneId, found: Found) -> std::
             Err(_) => found = Found { state: ZoneState::ReadOnly, torn: None, ..found },
         }
     }
+    Ok(found)
+}
+
+/// Closes a zone that is open though nobody here opened it.
+fn shut(node: &Node, geometry: &Geometry, zone: ZoneId, found: Found) -> std::io::Result<Found> {
+    let mut found = found;
     if found.state.is_open() {
         let start = geometry.start_of(zone).byte_offset() / 512;
         let closed = ioctl::manage(node.file(), ZoneOp::Close, start, geometry.zone_size.0 * BLOCK_SECTORS);
@@ -155,7 +165,8 @@ pub(crate) fn look_and_settle(node: &Node, geometry: &Geometry, zone: ZoneId) ->
     if found.torn.is_none() {
         return Ok(found);
     }
-    settle(node, geometry, zone, found)
+    let found = mend(node, geometry, zone, found)?;
+    shut(node, geometry, zone, found)
 }
 
 /// The shape and zones of the drive at `path`, beside whoever uses it, and without changing anything.

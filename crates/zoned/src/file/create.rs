@@ -174,8 +174,11 @@ fn parse_header(file: &File, path: &Path, length: u64) -> Result<Header, FileDev
 pub(crate) fn peek(path: &Path, runtime: &Runtime) -> Result<PeekDevice, FileDeviceError> {
     let failed = |error| FileDeviceError::from_io(error, path);
     let file = File::open(path).map_err(failed)?;
-    let length = file.metadata().map_err(failed)?.len();
-    let header = parse_header(&file, path, length)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(FileDeviceError::new(FileDeviceErrorKind::Directory, path));
+    }
+    let header = parse_header(&file, path, metadata.len())?;
     // An entry that its owner was just writing is read again.
     let (machine, slots) = read_table(&file, &header)
         .or_else(|_| read_table(&file, &header))

@@ -28,6 +28,10 @@ pub enum FileDeviceErrorKind {
     Exists,
     /// The file is something else.
     NotADrive,
+    /// It is a directory.
+    Directory,
+    /// This user may not.
+    Permission,
     /// The drive was made by a newer version of Shingle; the number is its format version.
     NewerVersion(u32),
     /// The file is shorter than what it says it holds.
@@ -69,7 +73,8 @@ impl FileDeviceError {
                 io::ErrorKind::NotFound => FileDeviceErrorKind::NotFound,
                 io::ErrorKind::AlreadyExists => FileDeviceErrorKind::Exists,
                 io::ErrorKind::ResourceBusy => FileDeviceErrorKind::InUse,
-                io::ErrorKind::IsADirectory => FileDeviceErrorKind::NotADrive,
+                io::ErrorKind::IsADirectory => FileDeviceErrorKind::Directory,
+                io::ErrorKind::PermissionDenied => FileDeviceErrorKind::Permission,
                 io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded => {
                     FileDeviceErrorKind::NoSpace
                 }
@@ -86,9 +91,22 @@ impl fmt::Display for FileDeviceError {
         match &self.kind {
             FileDeviceErrorKind::NotFound => f.write_str("no such file; `shingle drive create` makes a drive"),
             FileDeviceErrorKind::Exists => {
-                f.write_str("there is such a file already: remove it first, or choose another name")
+                f.write_str(
+                    "there is such a file already: choose another name, or replace it if it is an emulated drive that is not \
+                     needed (`--overwrite`)",
+                )
             }
-            FileDeviceErrorKind::NotADrive => f.write_str("this is not a Shingle drive"),
+            FileDeviceErrorKind::NotADrive => f.write_str(
+                "this is not a Shingle drive: name a zoned block device, or a file that `shingle drive create` made",
+            ),
+            FileDeviceErrorKind::Directory => f.write_str(
+                "this is a directory: name a zoned block device, or a file that `shingle drive create` made",
+            ),
+            FileDeviceErrorKind::Permission => write!(
+                f,
+                "permission denied: `ls -l` shows whose it is; run as that user or as root, or let this one in (`chown`, \
+                 `chmod`)"
+            ),
             FileDeviceErrorKind::NewerVersion(version) => write!(
                 f,
                 "this drive has format version {version}, but this version of Shingle knows only versions up to \

@@ -121,6 +121,7 @@ pub(crate) fn claim(file: File, path: &Path) -> Result<Claimed, FileDeviceError>
     let fixed = match () {
         () if kind.is_file() => None,
         () if kind.is_block_device() => Some((&file).seek(SeekFrom::End(0)).map_err(failed)?),
+        () if kind.is_dir() => return Err(FileDeviceError::new(FileDeviceErrorKind::Directory, path)),
         () => return Err(FileDeviceError::new(FileDeviceErrorKind::NotADrive, path)),
     };
     match file.try_lock() {

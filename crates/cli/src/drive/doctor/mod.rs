@@ -55,12 +55,13 @@ impl Doctor {
         let (problems, advice) = (count(Level::Problem), count(Level::Advice));
         if self.json {
             let rows: Vec<_> = findings.iter().map(Finding::json).collect();
-            println!("{}", json!({ "problems": problems, "advice": advice, "findings": rows }));
+            say!("{}", json!({ "problems": problems, "advice": advice, "findings": rows }));
         } else {
             let shown = findings.iter().filter(|finding| self.verbose || finding.level != Level::Ok);
             let text: String = shown.map(Finding::text).collect();
-            output::ignore_closed_pipe(output::print(&text))?;
-            println!("{problems} problems, {advice} pieces of advice, {} in order", count(Level::Ok));
+            output::print(&text)?;
+            let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+            say!("{}, {} of advice, {} in order", many(problems, "problem"), many(advice, "piece"), count(Level::Ok));
         }
         match (problems, advice) {
             (0, 0) => Ok(()),

@@ -4,7 +4,6 @@ mod cells;
 mod svg;
 mod terminal;
 
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -47,12 +46,12 @@ impl Map {
         let view = self.look(&rt).await?;
         if let Some(path) = &self.svg {
             let picture = svg::draw(&view, self.zones_per_cell);
-            return std::fs::write(path, picture).map_err(|error| Failure::new(format!("{}: {error}", path.display())));
+            return std::fs::write(path, picture)
+                .map_err(|error| Failure::new(format!("the picture {} cannot be written: {error}", path.display())));
         }
         let screen = terminal::Screen::of_output(self.width);
         let text = terminal::draw(&view, self.zones_per_cell, &screen);
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        output::ignore_closed_pipe(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+        output::print(&text)
     }
 
     async fn look(&self, rt: &Runtime) -> Outcome<View> {

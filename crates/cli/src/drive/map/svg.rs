@@ -129,7 +129,7 @@ fn legend(text: &mut String, view: &View, per_cell: u32, top: usize) {
     for tenth in 0..=10 {
         square(text, (scale + tenth * PITCH, top, SIDE), &cell(Role::Data, Some(tenth as f64 / 10.0)), None);
     }
-    caption(text, scale + 11 * PITCH + 6, top, &format!("100 %  {}", view.share_words()));
+    caption(text, scale + 11 * PITCH + 6, top, &format!("100 %: {}", view.share_words()));
     let mut x = LEFT;
     for role in Role::ALL.into_iter().rev().filter(|&role| role != Role::Data && view.count(role) > 0) {
         square(text, (x, top + 26, SIDE), &cell(role, None), None);

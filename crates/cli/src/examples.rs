@@ -1,0 +1,217 @@
+//! Examples of every command, for `--help` and man pages.
+//!
+//! # Invariants
+//! - EX-1: every subcommand has an example, and every example is a command that is understood.
+
+use clap::Command;
+
+/// Subcommands, and ways to call them: the command, then what it does where that is not plain.
+const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "serve",
+        &[
+            ("shingle serve", "two emulated drives of 64 GiB under ./shingle-data"),
+            ("shingle serve --config /etc/shingle/config.toml", "the drives that the configuration names"),
+            ("shingle serve --data /srv/objects --listen 0.0.0.0:9000", ""),
+        ],
+    ),
+    ("drive ls", &[("shingle drive ls", ""), ("shingle drive ls --all --json", "ordinary drives too, for a program")]),
+    (
+        "drive identify",
+        &[
+            ("shingle drive identify /dev/sdb", "its serial number, its world-wide name, its store"),
+            ("shingle drive identify serial:ZL2XXXXX", "prints its node"),
+        ],
+    ),
+    (
+        "drive create",
+        &[
+            ("shingle drive create disk.shingle --size 20TB", "a sparse file: takes the space of what is written"),
+            ("shingle drive create zns.shingle --size 64GiB --kind zns --max-open 14", ""),
+            ("shingle drive create /dev/sdc", "all of an ordinary drive"),
+        ],
+    ),
+    (
+        "drive doctor",
+        &[
+            ("shingle drive doctor", "the machine and its zoned drives"),
+            ("shingle drive doctor --verbose /dev/sdb", ""),
+        ],
+    ),
+    (
+        "drive report",
+        &[
+            ("shingle drive report /dev/sdb", ""),
+            ("shingle drive report serial:ZL2XXXXX --first 500 --count 20", ""),
+            ("shingle drive report disk.shingle --csv", "for a spreadsheet, in bytes"),
+        ],
+    ),
+    (
+        "drive map",
+        &[
+            ("shingle drive map /dev/sdb", ""),
+            ("shingle drive map disk.shingle --svg disk.svg", "a picture"),
+            ("shingle drive map disk.shingle --width 120 --zones-per-cell 10", ""),
+        ],
+    ),
+    (
+        "drive open",
+        &[
+            ("shingle drive open disk.shingle 7 10-12", ""),
+            ("shingle drive open /dev/sdb --all", "those that are closed"),
+        ],
+    ),
+    (
+        "drive close",
+        &[("shingle drive close disk.shingle 7-12", ""), ("shingle drive close /dev/sdb --all", "those that are open")],
+    ),
+    (
+        "drive finish",
+        &[
+            ("shingle drive finish disk.shingle 7 9", "says what room is given up, and asks"),
+            ("shingle drive finish /dev/sdb --all --yes", "those that are open or closed, without asking"),
+        ],
+    ),
+    (
+        "drive reset",
+        &[
+            ("shingle drive reset disk.shingle 5 7-12", "says what will be lost, and asks"),
+            ("shingle drive reset /dev/sdb --all --yes", "every zone but conventional ones, without asking"),
+        ],
+    ),
+    (
+        "chunk format",
+        &[
+            ("shingle chunk format disk.shingle", ""),
+            ("shingle chunk format --force serial:ZL2XXXXX", "what it holds is lost"),
+        ],
+    ),
+    (
+        "chunk create",
+        &[("shingle chunk create disk.shingle 2a", ""), ("shingle chunk create disk.shingle 2b --stream meta", "")],
+    ),
+    (
+        "chunk append",
+        &[
+            ("shingle chunk append disk.shingle 2a photo.jpg", ""),
+            ("shingle chunk append disk.shingle 2a --offset 0 photo.jpg", "only if the chunk is empty"),
+        ],
+    ),
+    (
+        "chunk read",
+        &[
+            ("shingle chunk read disk.shingle 2a photo.jpg", ""),
+            ("shingle chunk read disk.shingle 2a --offset 4096 --length 512", "to standard output"),
+        ],
+    ),
+    ("chunk seal", &[("shingle chunk seal disk.shingle 2a", "prints its size")]),
+    ("chunk delete", &[("shingle chunk delete disk.shingle 2a", "")]),
+    ("chunk ls", &[("shingle chunk ls disk.shingle", "identity, stream, state, size in bytes")]),
+    (
+        "chunk stat",
+        &[("shingle chunk stat disk.shingle", "the store"), ("shingle chunk stat disk.shingle 2a --json", "one chunk")],
+    ),
+    ("chunk gc", &[("shingle chunk gc disk.shingle --zones 10", "")]),
+    ("chunk check", &[("shingle chunk check disk.shingle", ""), ("shingle chunk check /dev/sdb --json", "")]),
+    ("chunk dump", &[("shingle chunk dump disk.shingle", "")]),
+    ("object rebuild-index", &[("shingle object rebuild-index --config /etc/shingle/config.toml", "")]),
+    (
+        "object check",
+        &[
+            ("shingle object check --data shingle-data", ""),
+            ("shingle object check --quick", "without reading the objects"),
+        ],
+    ),
+    (
+        "object ls",
+        &[("shingle object ls", "all of ./shingle-data"), ("shingle object ls --data /srv/objects photos/", "")],
+    ),
+    ("object stat", &[("shingle object stat --data shingle-data --json", "")]),
+    ("object gc", &[("shingle object gc --data shingle-data", "")]),
+    ("lab list", &[("shingle lab list", "")]),
+    (
+        "lab run",
+        &[
+            ("shingle lab run micro-write --scale quick", "seconds"),
+            ("shingle lab run calibrate --drive mine.toml", "a drive of your own"),
+        ],
+    ),
+    ("lab report", &[("shingle lab report --scale quick --out lab", "")]),
+    (
+        "bench",
+        &[
+            ("shingle bench chunk-append", ""),
+            ("shingle bench device --device /dev/sdb --json", "in zones that are empty"),
+        ],
+    ),
+];
+
+/// The examples of a subcommand, a line each, such as of `drive map`; empty where there are none.
+pub(crate) fn of(path: &str) -> String {
+    let known = EXAMPLES.iter().find(|(of, _)| *of == path).map_or(&[][..], |(_, lines)| lines);
+    let width = known.iter().map(|(call, _)| call.len()).max().unwrap_or(0);
+    let line = |(call, what): &(&str, &str)| format!("{}\n", format!("{call:<width$}  {what}").trim_end());
+    known.iter().map(line).collect()
+}
+
+/// The command, with examples behind the help of its subcommands.
+pub(crate) fn add(command: Command) -> Command {
+    below(command, "")
+}
+
+fn below(command: Command, path: &str) -> Command {
+    let lines = of(path);
+    let command = if lines.is_empty() {
+        command
+    } else {
+        let before = command.get_after_long_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
+        let lines: String = lines.lines().map(|line| format!("\n  {line}")).collect();
+        command.after_long_help(format!("{before}Examples:{lines}"))
+    };
+    command.mut_subcommands(|sub| {
+        let path = format!("{path} {}", sub.get_name());
+        below(sub, path.trim_start())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn leaves(command: &Command, path: &str, all: &mut Vec<String>) {
+        let shown: Vec<_> = command.get_subcommands().filter(|sub| !sub.is_hide_set()).collect();
+        if shown.is_empty() {
+            all.push(path.to_owned());
+        }
+        for sub in shown {
+            leaves(sub, format!("{path} {}", sub.get_name()).trim_start(), all);
+        }
+    }
+
+    #[test]
+    fn every_subcommand_has_an_example() {
+        let mut all = Vec::new();
+        leaves(&crate::Cli::command(), "", &mut all);
+        let mut known: Vec<_> = EXAMPLES.iter().map(|(path, _)| (*path).to_owned()).collect();
+        all.sort();
+        known.sort();
+        assert_eq!(all, known);
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        for (path, lines) in EXAMPLES {
+            for (call, _) in *lines {
+                assert!(call.starts_with(&format!("shingle {path}")), "{call}");
+                let words = call.split(' ');
+                crate::Cli::command().try_get_matches_from(words).unwrap_or_else(|error| panic!("{call}: {error}"));
+            }
+        }
+        let help = add(crate::Cli::command());
+        let mut help = help.find_subcommand("drive").and_then(|drive| drive.find_subcommand("map")).cloned().unwrap();
+        let help = help.render_long_help().to_string();
+        assert!(help.contains("What it shows") && help.contains("--svg disk.svg"), "{help}");
+    }
+}
