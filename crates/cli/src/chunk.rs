@@ -123,9 +123,9 @@ pub(crate) struct Stat {
 pub(crate) struct Gc {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     device: PathBuf,
-    /// How many zones to empty at most.
-    #[arg(long, default_value_t = u64::MAX)]
-    zones: u64,
+    /// How many zones to empty at most; all that are worth it where absent.
+    #[arg(long)]
+    zones: Option<u64>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -380,7 +380,7 @@ impl Gc {
         with_store(self.device, |store| async move {
             let mut progress = Progress::new();
             let report = store
-                .gc(self.zones, |report| {
+                .gc(self.zones.unwrap_or(u64::MAX), |report| {
                     progress.show(&format!("{} zones emptied, {} moved", report.zones, ByteSize(report.moved_bytes)));
                 })
                 .await?;

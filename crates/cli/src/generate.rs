@@ -68,9 +68,18 @@ fn man_pages(command: &Command, path: &str, directory: &Path) -> std::io::Result
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let mut page = Vec::new();
     let source = concat!("shingle ", env!("CARGO_PKG_VERSION"));
-    Man::new(command.clone()).source(source).manual("Shingle").render(&mut page)?;
+    let mut described = command.clone();
+    if let Some(about) = command.get_about() {
+        described = described.about(without_example(&about.to_string()));
+    }
+    if let Some(about) = command.get_long_about() {
+        described = described.long_about(without_example(&about.to_string()));
+    }
+    Man::new(described).source(source).manual("Shingle").render(&mut page)?;
     // What stands behind the options in `--help` has no better name there.
     let mut page = String::from_utf8_lossy(&page).replace(".SH EXTRA\n", ".SH NOTES\n");
+    // No date is given, which has to be said, or the source is taken for one.
+    page = page.replacen(&format!(" 1  \"{source}\""), &format!(" 1 \"\" \"{source}\""), 1);
     let examples = examples::of(path);
     if !examples.is_empty() {
         // Hyphens that can be copied, and no line that begins like a request.
@@ -85,4 +94,24 @@ fn man_pages(command: &Command, path: &str, directory: &Path) -> std::io::Result
         man_pages(below, format!("{path} {}", below.get_name()).trim_start(), directory)?;
     }
     Ok(())
+}
+
+/// A description without the example that is part of it where subcommands are listed: a man page has them apart.
+fn without_example(text: &str) -> String {
+    match text.split_once(": `").and_then(|(before, rest)| Some((before, rest.split_once('`')?.1))) {
+        Some((before, after)) => format!("{before}{after}"),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_example_is_taken_out_of_a_description() {
+        assert_eq!(without_example("List zones: `shingle x`\n\nMore."), "List zones\n\nMore.");
+        assert_eq!(without_example("One: `two"), "One: `two");
+        assert_eq!(without_example("None."), "None.");
+    }
 }

@@ -25,7 +25,7 @@ use crate::failure::Failure;
 
 /// Storage on shingled drives: chunks, objects and S3, straight on zones.
 #[derive(Parser)]
-#[command(name = "shingle", version, about, max_term_width = 100)]
+#[command(name = "shingle", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -34,9 +34,9 @@ pub(crate) struct Report {
     /// The first zone to list.
     #[arg(long, default_value_t = 0)]
     first: u32,
-    /// How many zones to list.
-    #[arg(long, default_value_t = u32::MAX)]
-    count: u32,
+    /// How many zones to list; to the last where absent.
+    #[arg(long)]
+    count: Option<u32>,
     /// Print comma-separated values, all of them in bytes, with a line of names first.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -53,7 +53,7 @@ impl Report {
             let last = geometry.zone_count.saturating_sub(1);
             return Err(Failure::new(format!("the drive has no zone {}: its zones are 0 to {last}", self.first)));
         }
-        let end = self.first.saturating_add(self.count).min(geometry.zone_count);
+        let end = self.first.saturating_add(self.count.unwrap_or(u32::MAX)).min(geometry.zone_count);
         let mut zones = Vec::new();
         let mut next = self.first;
         while next < end {
