@@ -35,6 +35,7 @@ fuzz: ## a minute of fuzzing for each parser of on-disk bytes (needs nightly Rus
 	@scripts/fuzz
 
 deb: ## a Debian package in target/deb
+	@scripts/setup deb
 	@packaging/deb/build
 
 lint: ## formatting and clippy, as CI has them

@@ -80,6 +80,8 @@ def test_every_subcommand_has_a_man_page_that_man_can_read(generated, commands):
         )
         assert done.returncode == 0 and done.stderr == "", (page, done.stderr)
         assert "NAME" in done.stdout and "SYNOPSIS" in done.stdout, page
+        # What `man -k` lists is words, and the foot names the program.
+        assert "`" not in done.stdout.split("SYNOPSIS")[0] and "shingle 0." in done.stdout, page
 
 
 def test_completions_are_read_by_their_shells_and_complete(generated):
