@@ -68,7 +68,13 @@ async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
         device
             .manage(zone.zone, op)
             .await
-            .map_err(|error| Failure::new(format!("{error}; {done} of {} zones were done before it", zones.len())))?;
+            .map_err(|error| {
+                let many = zones.len();
+                Failure::new(format!(
+                    "{error}; {done} of {many} zones were done before it (`shingle drive report` shows conditions, `shingle \
+                     drive ls` limits)"
+                ))
+            })?;
     }
     drop(progress);
     device.flush().await?;

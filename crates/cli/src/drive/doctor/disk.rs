@@ -50,9 +50,11 @@ fn model(subject: &str, drive: &Drive) -> Finding {
             subject,
             check,
             "an ordinary drive: it has no zones",
-            "zones can only be emulated on it, in a file",
+            "zones can only be emulated on it: on all of it, or in a file",
         )
-        .change("shingle drive create FILE --size SIZE, with FILE in a file system on it"),
+        .change(format!(
+            "shingle drive create {subject} (what it holds is lost), or shingle drive create FILE --size SIZE in a file system"
+        )),
     }
 }
 
