@@ -42,6 +42,10 @@ class GuestError(Exception):
     """The guest did not do what it was told: it did not start, died, or took too long."""
 
 
+class NotStarted(GuestError):
+    """The guest did not come to life on this machine, which says nothing of what was to be tested in it."""
+
+
 def missing():
     """Why no guest can run on this machine, in words; nothing where one can."""
     for program, package in ((QEMU, "qemu-system-x86"), ("busybox", "busybox-static"), ("modprobe", "kmod")):
@@ -71,7 +75,7 @@ def _modules(version):
 
 def _program(name):
     # A user's PATH may lack the sbin directories, where kmod is.
-    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/bin")
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
 def _unpacked(packed, kind):
@@ -263,6 +267,9 @@ class Guest:
                 )
             threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
             self._await_boot()
+        except GuestError as error:
+            self.__exit__(None, None, None)
+            raise NotStarted(f"no guest could start here: {error}") from None
         except BaseException:
             self.__exit__(None, None, None)
             raise

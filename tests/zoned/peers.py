@@ -1,22 +1,21 @@
-"""Records what real file systems ask of a zoned drive under the lab's multi-stream load: `make peers`.
+"""Records what real file systems and our own engine ask of a zoned drive under the lab's multi-stream load: `make peers`.
 
 Owns the recording: devices, mkfs, the kernel's trace, and its conversion to the format of crates/lab/src/trace.rs. The load
-is crates/lab/examples/peers-load.rs. Played by `shingle lab run peers-replay --traces DIR`.
+is crates/lab/examples/peers-load. Played by `shingle lab run peers-replay --traces DIR`.
 """
 
 import argparse
 import gzip
-import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from guest import ROOT, Disk, Guest, Zns, missing  # noqa: E402
+from guest import Disk, Guest, Zns, missing  # noqa: E402
+from programs import built  # noqa: E402
 
 #: The drive, in MiB: crates/lab/src/experiments/peers_replay.rs runs ours on the same.
 ZONE, ZONES, CONVENTIONAL = 8, 384, 8
@@ -24,9 +23,11 @@ ZONE, ZONES, CONVENTIONAL = 8, 384, 8
 FULL, CHURN, SEED = 2304, 1536, 1
 #: F2FS has its metadata on a second drive, as the kernel demands where the first has no conventional zones; it is recorded
 #: as such zones. Where the zoned one is named in the guest is known by asking.
-MKFS = {
-    "f2fs": "mkfs.f2fs -f -m -c $zoned $disk && mount -t f2fs $disk /mnt",
-    "btrfs": "mkfs.btrfs -q -f -m single -d single $zoned && mount -t btrfs $zoned /mnt",
+PEERS = {
+    "f2fs": ("modprobe f2fs && mkfs.f2fs -f -m -c $zoned $disk && mount -t f2fs $disk /mnt", "/mnt"),
+    "btrfs": ("modprobe btrfs && mkfs.btrfs -q -f -m single -d single $zoned && mount -t btrfs $zoned /mnt", "/mnt"),
+    # Our own engine, on the device itself.
+    "shingle": ("true", "$zoned"),
 }
 #: Commands a second that the recorded drives take, about what a disk does: so that commands queue as they would there, and
 #: what the file systems do at once is seen to be at once.
@@ -37,7 +38,6 @@ ZONE_BLOCKS = (ZONE << 20) // BLOCK
 
 RECORD = """
 set -e
-modprobe NAME
 for disk in /dev/nvme?n1; do
     case $(cat /sys/block/${disk##*/}/queue/zoned) in none) plain=$disk ;; *) zoned=$disk ;; esac
 done
@@ -52,9 +52,9 @@ for event in nvme_setup_cmd nvme_complete_rq; do
 done
 cat $trace/trace_pipe >/dev/shm/trace & reader=$!
 echo "zoned ${zoned##*/}"
-MKFS
+MAKE || exit 1
 df -m /mnt
-timeout SECONDS LOAD /mnt $trace/trace_marker ZONE FULL CHURN SEED || echo "load: status $?"
+timeout SECONDS LOAD PLACE $trace/trace_marker ZONE FULL CHURN SEED || echo "load: status $?"
 df -m /mnt
 dmesg | grep -i 'error (device' | head -n 5
 sleep 2
@@ -64,12 +64,14 @@ gzip -1 </dev/shm/trace >NAME.raw.gz
 
 
 def record(name, load, folder, seconds):
-    """Runs the load on one file system, and returns what the kernel said of its commands."""
+    """Runs the load on one of them, and returns what the kernel said of its commands."""
     throttle = f",throttling.iops-total={IOPS},throttling.group=disk,discard=unmap,detect-zeroes=unmap"
     with tempfile.TemporaryDirectory(prefix="shingle-peers-") as drives:
         zns = Zns(f"{drives}/zns", ZONES, ZONE, options=throttle)
         disk = Disk(f"{drives}/disk", CONVENTIONAL * ZONE, nvme=True, options=throttle)
-        script = RECORD.replace("MKFS", MKFS[name]).replace("LOAD", str(load)).replace("SECONDS", str(seconds))
+        make, place = PEERS[name]
+        script = RECORD.replace("MAKE", make).replace("PLACE", place)
+        script = script.replace("LOAD", str(load)).replace("SECONDS", str(seconds))
         for word, value in {"NAME": name, "ZONE": ZONE, "FULL": FULL, "CHURN": CHURN, "SEED": SEED}.items():
             script = re.sub(rf"\b{word}\b", str(value), script)
         with Guest(scratch=folder, drives=[zns, disk], cpus=2, seconds=seconds + 120) as guest:
@@ -148,19 +150,16 @@ def convert(raw, zoned):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path, help="where recordings go: f2fs.trace.gz and btrfs.trace.gz")
-    parser.add_argument("--only", choices=list(MKFS), action="append")
+    parser.add_argument("folder", type=pathlib.Path, help="where recordings go: NAME.trace.gz")
+    parser.add_argument("--only", choices=list(PEERS), action="append")
     parser.add_argument("--seconds", type=int, default=420, help="limit for each")
     parser.add_argument("--keep-raw", action="store_true", help="keep the kernel's own trace beside the recording")
     options = parser.parse_args()
     if why := missing():
         sys.exit(f"no guest can run here: {why}")
-    build = ["cargo", "build", "--quiet", "--message-format=json", "-p", "shingle-lab", "--example", "peers-load"]
-    done = subprocess.run(build, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    artifacts = [json.loads(line) for line in done.stdout.splitlines()]
-    load = [artifact["executable"] for artifact in artifacts if artifact.get("executable")][-1]
+    load = built("lab", "example", "peers-load", "build", "--workspace")
     options.folder.mkdir(parents=True, exist_ok=True)
-    for name in options.only or MKFS:
+    for name in options.only or PEERS:
         began = time.monotonic()
         lines = record(name, load, options.folder.resolve(), options.seconds)
         head = f"shingle-trace 1 {name} {ZONE_BLOCKS} {ZONES + CONVENTIONAL} {CONVENTIONAL}"

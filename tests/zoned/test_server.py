@@ -27,12 +27,12 @@ def free_port():
 class Machine:
     """A guest with a server on a ZNS namespace. Its data directory is in ext4 on a disk, so that a power cut hits it, too."""
 
-    def __init__(self, folder, shingle):
+    def __init__(self, folder, shingle, seconds):
         self.shingle, self.port = shingle, free_port()
         zns = Zns(folder / "zns", zones=96, zone_mib=8, capacity_mib=6, open_max=14, active_max=14)
         disk = Disk(folder / "disk", 256)
         self.guest = Guest(
-            scratch=folder / "scratch", drives=[zns, disk], forward=[(self.port, PORT)], seconds=900
+            scratch=folder / "scratch", drives=[zns, disk], forward=[(self.port, PORT)], seconds=seconds
         )
 
     def __enter__(self):
@@ -92,8 +92,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path, shingle):
-    with Machine(tmp_path, shingle) as machine:
+def machine(tmp_path, shingle, limit):
+    with Machine(tmp_path, shingle, limit(900)) as machine:
         yield machine
 
 

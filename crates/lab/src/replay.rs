@@ -13,17 +13,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use shingle_base::{AlignedBuf, Blocks, ChunkId, Lba, ZoneId};
-use shingle_runtime::{Instant, Runtime, Task};
+use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
+use shingle_runtime::{Instant, Runtime};
 use shingle_sim::SimDevice;
 use shingle_zoned::{DeviceResult, ZoneOp, ZonedDevice};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 use crate::engine::{EngineTarget, Setup};
 use crate::experiment::LabError;
 use crate::host::{Host, HostDevice};
-use crate::load::script::{Script, Step, Streams};
-use crate::target::{ChunkTarget, TargetError};
+use crate::load::lanes::{self, Moment};
+use crate::load::script::Streams;
 use crate::trace::{Action, Command, Line, Trace};
 
 /// Blocks of zeros to write from.
@@ -31,9 +31,6 @@ const ZEROS: u64 = 256;
 
 /// Bytes between two marks.
 const MARK_BYTES: u64 = 32 << 20;
-
-/// Steps that wait for a lane: lanes do not run far apart.
-const LANE_QUEUE: usize = 4;
 
 /// Where a run was at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -152,7 +149,8 @@ impl Recorder {
     }
 }
 
-/// Plays a recording on a drive of its shape. `progress` hears the share of it that is done.
+/// Plays a recording on a drive of its shape, each command when no more are under way than were in the recording, or than
+/// `at_least`, whichever is more. `progress` hears the share of it that is done.
 ///
 /// # Errors
 /// The recording does not keep the rules of zones, or is of no whole run.
@@ -160,6 +158,7 @@ pub async fn play(
     rt: &Runtime,
     device: Rc<SimDevice>,
     trace: &Trace,
+    at_least: u32,
     mut progress: impl FnMut(f64),
 ) -> Result<Course, LabError> {
     let recorder = Recorder::new(rt, &device);
@@ -196,7 +195,7 @@ pub async fn play(
             }
             Line::Command(command) => command,
         };
-        while player.outstanding.get() > command.outstanding {
+        while player.outstanding.get() > command.outstanding.max(at_least) {
             player.completed.notified().await;
         }
         if let Some(failed) = player.failed.borrow_mut().take() {
@@ -333,76 +332,27 @@ pub async fn engine(
     device: Rc<SimDevice>,
     streams: &Streams,
     seed: u64,
-    mut progress: impl FnMut(f64),
+    progress: impl Fn(f64) + 'static,
 ) -> Result<Course, LabError> {
     let host = HostDevice::new(Host::linux_6_10(), device.clone());
     let target = Rc::new(EngineTarget::format(rt, host, Setup::Ours.options()).await?);
     let recorder = Rc::new(Recorder::new(rt, &device));
     recorder.mark(0);
-    let script = Script::new(streams, seed);
-    let acknowledged = Rc::new(Cell::new(0));
-    let mut lanes = Vec::new();
-    let mut tasks = Vec::new();
-    for _ in 0..script.lanes() {
-        let (give, steps) = mpsc::channel(LANE_QUEUE);
-        lanes.push(give);
-        tasks.push(rt.spawn(lane(target.clone(), steps, acknowledged.clone(), recorder.clone())));
-    }
     let all = (streams.full + streams.churn) as f64;
-    let mut full = false;
-    for step in script {
-        if matches!(step, Step::Delete { .. }) && !full {
-            full = true;
-            let mark = recorder.mark(acknowledged.get());
-            recorder.course.borrow_mut().full = mark;
-            progress(acknowledged.get() as f64 / all);
+    let heard = recorder.clone();
+    let tell = move |moment| match moment {
+        Moment::Appended(bytes) => {
+            heard.mark(bytes);
+            progress(bytes as f64 / all);
         }
-        // A lane that is gone says why below.
-        let Some(lane) = lanes.get(step.lane()) else { continue };
-        if lane.send(step).await.is_err() {
-            break;
+        Moment::Full(bytes) => {
+            let full = heard.mark(bytes);
+            heard.course.borrow_mut().full = full;
         }
-    }
-    drop(lanes);
-    for task in tasks {
-        let task: Task<Result<(), TargetError>> = task;
-        match task.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(LabError(error.to_string())),
-            Err(lost) => return Err(LabError(lost.to_string())),
-        }
-    }
-    recorder.mark(acknowledged.get());
+    };
+    lanes::run(rt, target, streams, seed, MARK_BYTES, Rc::new(tell)).await?;
     recorder.course.borrow_mut().complete = true;
     recorder.course.take().checked()
-}
-
-async fn lane(
-    target: Rc<EngineTarget>,
-    mut steps: mpsc::Receiver<Step>,
-    acknowledged: Rc<Cell<u64>>,
-    recorder: Rc<Recorder>,
-) -> Result<(), TargetError> {
-    while let Some(step) = steps.recv().await {
-        match step {
-            Step::Append { chunk, stream, offset, bytes, last, .. } => {
-                let id = ChunkId::from_u64(chunk);
-                if offset == 0 {
-                    target.create(id, stream).await?;
-                }
-                target.append(id, offset, bytes).await?;
-                let before = acknowledged.replace(acknowledged.get() + u64::from(bytes));
-                if acknowledged.get() / MARK_BYTES > before / MARK_BYTES {
-                    recorder.mark(acknowledged.get());
-                }
-                if last {
-                    target.seal(id).await?;
-                }
-            }
-            Step::Delete { chunk, .. } => target.delete(ChunkId::from_u64(chunk)).await?,
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -428,7 +378,7 @@ mod tests {
         };
         Sim::new(1).run(move |rt| async move {
             let device = drive.device(&rt, drive.blank());
-            play(&rt, device, &trace, |_| {}).await
+            play(&rt, device, &trace, 0, |_| {}).await
         })
     }
 

@@ -1,6 +1,7 @@
 //! Workloads: the paper's, as streams of calls on a [`ChunkTarget`](crate::target::ChunkTarget).
 
 pub mod commands;
+pub mod lanes;
 pub mod micro;
 pub mod mix;
 pub mod multistream;

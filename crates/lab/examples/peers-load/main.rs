@@ -1,16 +1,19 @@
-//! The lab's multi-stream load on a directory: what `make peers` records real file systems under.
+//! The lab's multi-stream load on a directory, or on a zoned device by the project's own engine: what `make peers` records
+//! under.
 //!
 //! A chunk is a file, opened with `O_DIRECT`, written a request at a time, each followed by `fdatasync`; lanes run beside each
 //! other, as they do in `lab run peers-replay`. Payload is zeros. Where the load is, is said to a file of marks: the kernel's
 //! `trace_marker`, so that it stands among the commands that are recorded there.
 //!
-//! `peers-load DIR MARKS ZONE_MIB FULL_MIB CHURN_MIB SEED`; exit status 3: no space was left, however long it waited.
+//! `peers-load DIR-OR-NODE MARKS ZONE_MIB FULL_MIB CHURN_MIB SEED`; exit status 3: no space was left, however long it waited.
 
 #![allow(clippy::disallowed_methods, reason = "a program of its own, on the operating system's threads and clock")]
 
+mod engine;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -23,7 +26,7 @@ use shingle_base::{AlignedBuf, Blocks};
 use shingle_lab::load::script::{IO_BYTES, Script, Step, Streams};
 
 /// Bytes between two marks.
-const MARK_BYTES: u64 = 32 << 20;
+pub(crate) const MARK_BYTES: u64 = 32 << 20;
 
 /// Steps that wait for a lane.
 const LANE_QUEUE: usize = 4;
@@ -73,7 +76,14 @@ fn run() -> io::Result<()> {
     let file = OpenOptions::new().append(true).create(true).open(marks)?;
     let marks = Arc::new(Mutex::new(Marks { file, acknowledged: 0 }));
     let folder = PathBuf::from(folder);
-    let say = |what: &str| marks.lock().unwrap_or_else(PoisonError::into_inner).say(what);
+    let heard = marks.clone();
+    let say = move |what: &str| heard.lock().unwrap_or_else(PoisonError::into_inner).say(what);
+    if std::fs::metadata(&folder)?.file_type().is_block_device() {
+        let mark = say.clone();
+        // A mark that is missing shows in the recording, which is then of no whole run.
+        engine::run(&folder, &streams, seed, move |what| drop(mark(what)))?;
+        return say("end");
+    }
     say("appended 0")?;
     let script = Script::new(&streams, seed);
     let (mut lanes, mut threads) = (Vec::new(), Vec::new());
@@ -105,7 +115,7 @@ fn run() -> io::Result<()> {
 }
 
 fn usage() -> io::Error {
-    io::Error::other("usage: peers-load DIR MARKS ZONE_MIB FULL_MIB CHURN_MIB SEED")
+    io::Error::other("usage: peers-load DIR-OR-NODE MARKS ZONE_MIB FULL_MIB CHURN_MIB SEED")
 }
 
 fn lane(folder: &Path, steps: &Receiver<Step>, marks: &Mutex<Marks>) -> io::Result<()> {
