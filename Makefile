@@ -21,7 +21,7 @@ test-zoned: ## at most 20 minutes: engines on the Linux kernel's zoned devices, 
 	@scripts/setup zoned
 	@scripts/test-zoned
 
-peers: ## records real F2FS and btrfs under the lab's load in a virtual machine, and plays their commands on a modelled drive
+peers: ## records real F2FS and btrfs, and our engine, under the lab's load in a virtual machine, and plays their commands on a modelled drive
 	@scripts/setup zoned
 	@python3 tests/zoned/peers.py target/peers
 	@cargo build --release --quiet --bin shingle

@@ -55,7 +55,8 @@ def pytest_runtest_makereport(item, call):
         why = None
         if call.excinfo.errisinstance(NotStarted):
             said = str(call.excinfo.value).splitlines()
-            why = f"{said[0].partition(';')[0]}: {said[-1]}"
+            last = next((line for line in reversed(said[1:]) if not line.endswith(":")), "nothing was said")
+            why = f"{said[0].partition(';')[0]}: {last}"
         elif taken() >= SHORT_END_SECONDS:
             why = f"ended after {SHORT_END_SECONDS} s: this machine is slow or busy, or the test hangs"
         if why:

@@ -80,13 +80,13 @@ def test_kill_9_in_the_middle_of_appends(guest, shingle, device):
 
 def test_a_power_cut_loses_no_acknowledged_chunk(tmp_path, shingle):
     zns = Zns(tmp_path / "zns", zones=64, zone_mib=8, capacity_mib=6, open_max=14, active_max=14)
-    node, kept, cuts = "/dev/nvme0n1", {}, 3
+    node, kept, cuts = "/dev/nvme0n1", {}, 2
     with Guest(scratch=tmp_path / "scratch", drives=[zns], seconds=600) as guest:
         for cut in range(cuts):
             # What was kept is looked at after each cut; then the store begins anew.
             guest.ok(f"blkzone reset {node} && {shingle} chunk format {node}")
             guest.start("cd $(mktemp -d)\n" + LOAD.replace("SHINGLE", shingle).replace("NODE", node))
-            said = guest.hear(lambda said, cut=cut: said.count("appended") >= 5 + 2 * cut)
+            said = guest.hear(lambda said, cut=cut: said.count("appended") >= 4 + 2 * cut)
             kept = acknowledged(said + guest.power_cut())
             assert len(kept) >= 3, said
             look(guest, shingle, node, kept)

@@ -126,5 +126,5 @@ def test_objects_survive_a_kill_and_a_power_cut(machine):
 
 
 def test_objects_survive_kills_and_power_cuts_one_after_the_other(machine):
-    interruptions = [machine.kill, machine.power_cut] * 2
+    interruptions = [machine.power_cut, machine.kill, machine.power_cut]
     rounds(machine, interruptions, sizes=[0, 4096, 100_000, 2 * MIB], at_least=30)
