@@ -10,7 +10,7 @@ LOAD = """
 n=0
 while :; do
     n=$((n + 1)) id=$(printf %x $n)
-    head -c $(((RANDOM * 32768 + RANDOM) % 3000000 + 1)) /dev/urandom >part.$n
+    head -c $(((RANDOM * 32768 + RANDOM) % 1500000 + 1)) /dev/urandom >part.$n
     SHINGLE chunk create NODE $id && SHINGLE chunk append NODE $id part.$n || exit
     echo "appended $id $(sha256sum <part.$n | cut -c 1-64)"
     if [ $((n % 3)) = 0 ]; then SHINGLE chunk seal NODE $id || exit; fi
