@@ -184,7 +184,7 @@ fn a_drive_with_data_that_is_nobodys_store_is_not_formatted() {
     FileDevice::create(&path, &SHAPE.geometry().unwrap(), CreateOptions::default()).unwrap();
     let file = path.clone();
     shingle_runtime::real::run(|runtime| async move {
-        let device = FileDevice::open(&runtime, &file).unwrap();
+        let device = FileDevice::open(&file, &runtime).unwrap();
         let block = shingle_base::AlignedBuf::zeroed(shingle_base::Blocks(1)).freeze();
         device.write(device.geometry().start_of(zone), vec![block]).await.unwrap();
     })

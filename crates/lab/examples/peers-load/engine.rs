@@ -18,7 +18,8 @@ pub(crate) fn run(node: &Path, streams: &Streams, seed: u64, say: impl Fn(&str) 
 }
 
 async fn load(rt: &Runtime, node: &Path, streams: &Streams, seed: u64, say: impl Fn(&str) + 'static) -> io::Result<()> {
-    let device = open_drive(node, rt, OpenOptions { force: true }).map_err(io::Error::other)?;
+    let device =
+        open_drive(node, rt, OpenOptions { force: true, ..OpenOptions::default() }).map_err(io::Error::other)?;
     let target = EngineTarget::format(rt, device, Setup::Ours.options()).await.map_err(io::Error::other)?;
     say("appended 0");
     let tell = move |moment| match moment {

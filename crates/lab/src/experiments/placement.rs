@@ -8,7 +8,7 @@ use crate::engine::Setup;
 use crate::experiment::{Better, Context, Experiment, LabError, Outcome, Row};
 use crate::experiments::multistream::{Case, measure};
 use crate::figure::{Axis, Figure, Mark, Series};
-use crate::load::multistream::MultiStreamResult;
+use crate::load::multistream::{MultiStreamResult, data_bytes};
 use crate::store::Store;
 
 pub(crate) fn experiment() -> Experiment {
@@ -24,8 +24,8 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-/// Data in a chunk of 64 MiB.
-const SMALL_CHUNK: u64 = 63 << 20;
+/// The size limit of chunks without strategy 2.
+const SMALL_CHUNK_MIB: u64 = 64;
 
 /// The paper's five, in its order.
 pub(crate) const COMBINATIONS: [(&str, Placement); 5] = [
@@ -49,7 +49,7 @@ pub(crate) fn combination(
 ) -> Result<Rc<MultiStreamResult>, LabError> {
     let all = placement == COMBINATIONS[4].1;
     let setup = if all { Setup::Paper } else { Setup::Strategies(placement) };
-    let chunk_max = if placement.zone_sized_chunks { u64::MAX } else { SMALL_CHUNK };
+    let chunk_max = if placement.zone_sized_chunks { u64::MAX } else { data_bytes(SMALL_CHUNK_MIB) };
     measure(Case { chunk_max, ..Case::new(Store::Engine(setup), 0.8) }, context, name)
 }
 

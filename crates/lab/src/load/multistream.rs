@@ -44,6 +44,12 @@ pub struct Class {
     pub cache: Option<u64>,
 }
 
+/// The data of a chunk of that size, which counts headers and checksums; so that whole chunks of large sizes fill a zone.
+pub(crate) fn data_bytes(chunk_mib: u64) -> u64 {
+    let bytes = chunk_mib << 20;
+    if chunk_mib < 64 { bytes } else { bytes / 256 * 255 - 4096 }
+}
+
 /// Table 3 for one drive. Chunks of at most `chunk_max` bytes, which strategy 2 of section 5.4 decides; `scale` is the
 /// share of a drive (and so of the cache before it).
 pub fn classes(chunk_max: u64, scale: f64) -> Vec<Class> {
@@ -56,8 +62,7 @@ pub fn classes(chunk_max: u64, scale: f64) -> Vec<Class> {
         name: row.name,
         stream: row.stream,
         files: row.files(),
-        // 255 and 63 MiB of data fill chunks of 256 and 64 MiB: their sizes count headers and checksums.
-        chunk_bytes: ((row.chunk_mib - u64::from(row.chunk_mib >= 64)) << 20).min(chunk_max),
+        chunk_bytes: data_bytes(row.chunk_mib).min(chunk_max),
         rate: row.rate(),
         depth: row.depth(),
         cache: row.cached.then(|| cache(row)),
@@ -304,14 +309,15 @@ impl Direct {
                 Tail { id, offset: 0, limit: file.first.take().unwrap_or(self.class.chunk_bytes) }
             }
         };
-        let end = offset + u64::from(IO_BYTES);
-        let full = end + u64::from(IO_BYTES) > limit;
+        let length = u64::from(IO_BYTES).min(limit - offset);
+        let end = offset + length;
+        let full = end == limit;
         *tail = (!full).then_some(Tail { id, offset: end, limit });
         let began = run.rt.now();
-        let appended = run.target.append(id, offset, IO_BYTES);
+        let appended = run.target.append(id, offset, length as u32);
         drop(tail);
         appended.await?;
-        run.count(u64::from(IO_BYTES), Some(run.rt.now().since(began)));
+        run.count(length, Some(run.rt.now().since(began)));
         if full {
             run.seal(id, end).await?;
         }
