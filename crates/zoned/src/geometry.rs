@@ -31,6 +31,9 @@ pub struct Geometry {
     pub revolution: Option<Duration>,
 }
 
+/// The most zones of a device: 200 times what a drive of 20 TB has.
+const ZONES_MAX: u32 = 1 << 24;
+
 /// A geometry no drive can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeometryError(pub String);
@@ -87,6 +90,10 @@ impl Geometry {
         }
         if self.zone_capacity == Blocks::ZERO || self.zone_capacity > self.zone_size {
             return wrong("zone capacity must be at least one block and at most the zone size");
+        }
+        // A header that says so is read before anything is known of its device: what it makes us hold has a bound.
+        if self.zone_count > ZONES_MAX {
+            return wrong("a device has more than 16,777,216 zones");
         }
         if self.zone_size.0 > u64::from(u32::MAX) {
             return wrong("a zone is larger than 2^44 bytes");

@@ -14,6 +14,7 @@ use shingle_chunk_store::Stream;
 use shingle_sim::Random;
 
 use super::multistream::{Class, classes};
+use super::table3::ROWS;
 
 /// Bytes of a request.
 pub const IO_BYTES: u64 = 1 << 20;
@@ -36,8 +37,10 @@ impl Streams {
     /// Table 3 on a drive with zones of `zone_bytes`: chunks as large in proportion to zones as there. (SMRstore, Table 3.)
     pub fn table_3(zone_bytes: u64, full: u64, churn: u64) -> Self {
         let mut classes = classes(u64::MAX, 1.0);
-        for class in &mut classes {
-            let bytes = class.chunk_bytes as f64 / ZONE_BYTES as f64 * zone_bytes as f64;
+        for (class, row) in classes.iter_mut().zip(&ROWS) {
+            // In zones so small, a chunk's headers and checksums take up to a 64th of it.
+            let data = (row.chunk_mib - row.chunk_mib / 64) << 20;
+            let bytes = data as f64 / ZONE_BYTES as f64 * zone_bytes as f64;
             class.chunk_bytes = (bytes as u64).next_multiple_of(4096);
         }
         Self { classes, full, churn }

@@ -1,7 +1,7 @@
 //! Making the file of a drive, and taking it up again.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -178,7 +178,13 @@ pub(crate) fn peek(path: &Path, runtime: &Runtime) -> Result<PeekDevice, FileDev
     if metadata.is_dir() {
         return Err(FileDeviceError::new(FileDeviceErrorKind::Directory, path));
     }
-    let header = parse_header(&file, path, metadata.len())?;
+    // A block device's length is where its end is.
+    let length = (&file).seek(SeekFrom::End(0)).map_err(failed)?;
+    let header = parse_header(&file, path, length)?;
+    if length < header.data_at {
+        let kind = FileDeviceErrorKind::Truncated { length, needed: header.data_at };
+        return Err(FileDeviceError::new(kind, path));
+    }
     // An entry that its owner was just writing is read again.
     let (machine, slots) = read_table(&file, &header)
         .or_else(|_| read_table(&file, &header))

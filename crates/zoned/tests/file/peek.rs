@@ -4,7 +4,7 @@ use std::fs;
 
 use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::real;
-use shingle_zoned::{FileDevice, Violation, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned::{FileDevice, FileDeviceErrorKind, Violation, ZoneOp, ZoneState, ZonedDevice};
 
 use super::{Directory, blocks, create, geometry};
 
@@ -43,6 +43,19 @@ fn a_peek_sees_what_is_there_and_changes_nothing() {
         assert!(FileDevice::open(&path, &runtime).is_err(), "it is held");
         drop((peek, alone));
         assert!(FileDevice::open(&path, &runtime).is_ok());
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_peek_at_a_file_that_ends_in_its_table_says_so() {
+    let directory = Directory::new("peek-cut");
+    let path = directory.drive();
+    create(&path, &geometry());
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
+    real::run(|runtime| async move {
+        let Err(error) = FileDevice::peek(&path, &runtime) else { panic!("there is no table to look at") };
+        assert!(matches!(error.kind, FileDeviceErrorKind::Truncated { length: 4096, .. }), "{error}");
     })
     .unwrap();
 }
