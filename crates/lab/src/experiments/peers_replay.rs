@@ -189,7 +189,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
          systems: a recording held to the number of commands that were under way, in an emulated machine where programs and \
          kernel computed while the drive stood still. On a fast machine more commands would queue; this holds for all \
          three alike. `never waiting`: the same commands, at any time as many under way as the load has lanes (or as were, \
-         if more), also where one waited for another to end; the truth on a fast machine lies between the two. `Shingle` \
+         if more), also where one waited for another to end; a fast machine may be somewhere between. `Shingle` \
          by itself: not recorded, but the engine as it is now in a closed loop, each lane's next request at the drive as \
          soon as the last is acknowledged, with no computing at all; no file system was run so."
             .to_owned(),
