@@ -18,6 +18,7 @@ use shingle_zoned::{
 use crate::device::{self, KernelDevice, OpenOptions};
 use crate::drive::{Drive, ZonedModel};
 use crate::error::{OpenError, OpenErrorKind};
+use crate::file::open_file;
 use crate::signature;
 
 /// Opens the drive that `path` names: a zoned block device, or an emulated drive on an ordinary one or in a file.
@@ -30,14 +31,14 @@ use crate::signature;
 pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Result<Rc<dyn ZonedDevice>, OpenError> {
     let emulated = |error| OpenError::new(OpenErrorKind::Emulated(error), path);
     if !is_node(path) {
-        return Ok(Rc::new(FileDevice::open(path, runtime).map_err(emulated)?));
+        return Ok(Rc::new(open_file(path, runtime).map_err(emulated)?));
     }
     let drive = device::describe(path)?;
     if drive.zoned != ZonedModel::None {
         return Ok(Rc::new(KernelDevice::open(path, runtime, options)?));
     }
     device::refuse_used(path, &drive, options)?;
-    match FileDevice::open(path, runtime) {
+    match open_file(path, runtime) {
         Ok(device) => Ok(Rc::new(device)),
         Err(FileDeviceError { kind: FileDeviceErrorKind::NotADrive, .. }) => {
             let found = look_for_others(path, &drive)?;

@@ -1,7 +1,7 @@
 //! Drives as the Linux kernel has them.
 //!
 //! **Owns** what is known of block devices ([`System`], [`Drive`]) and the device that uses the zoned ones
-//! ([`KernelDevice`]). The only crate with unsafe code: its zone commands (`ioctl`), its ring (`ring`) and the memory that
+//! ([`KernelDevice`]), and a ring for drives in files. The only crate with unsafe code: its zone commands (`ioctl`), its ring (`ring`) and the memory that
 //! the kernel fills (`buffer`). [`open_drive`] takes whatever holds a drive.
 //! **Knows nothing of** records or engines.
 
@@ -14,7 +14,9 @@ mod buffer;
 mod device;
 mod discover;
 mod drive;
+mod driver;
 mod error;
+mod file;
 mod gate;
 #[allow(unsafe_code)]
 mod ioctl;
@@ -30,6 +32,7 @@ pub use device::{KernelDevice, OpenOptions};
 pub use discover::System;
 pub use drive::{Drive, WriteCache, ZonedModel};
 pub use error::{OpenError, OpenErrorKind};
+pub use file::open_file;
 pub use peek::{Peek, foreign_on_ordinary};
 
 /// All drives of this machine: [`System::discover`].

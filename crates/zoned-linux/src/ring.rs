@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,7 +23,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::buffer::{Pool, ReadBuffer};
-use crate::node::Node;
 
 /// Operations that the kernel has at a time; further ones wait here.
 const DEPTH: u32 = 256;
@@ -53,7 +52,8 @@ struct Operation<T> {
     tries: u8,
     /// Pieces as the kernel reads them, while it has the operation.
     pieces: Vec<libc::iovec>,
-    tag: T,
+    /// `None`: abandoned, and nobody wants to know.
+    tag: Option<T>,
 }
 
 /// An operation that is done: for a read, with what was read.
@@ -65,7 +65,7 @@ pub(crate) struct Completed<T> {
 /// A ring, and operations tagged `T`.
 pub(crate) struct Ring<T> {
     ring: IoUring,
-    node: Arc<Node>,
+    file: Arc<dyn AsFd>,
     pool: Arc<Pool>,
     /// Whether the kernel took the pool: an ordinary user's limit on locked memory may forbid it.
     registered: bool,
@@ -75,16 +75,18 @@ pub(crate) struct Ring<T> {
     queue: VecDeque<usize>,
     /// Operations that the kernel has, or may have.
     in_flight: u32,
+    /// The kernel refused the ring: nothing more is given to it.
+    abandoned: bool,
     /// The kernel ties the ring to the thread that made it.
     thread: PhantomData<*const ()>,
 }
 
 impl<T> Ring<T> {
-    /// A ring for `node`.
+    /// A ring for `file`.
     ///
     /// # Errors
     /// The kernel has no io_uring, or forbids it.
-    pub(crate) fn new(node: Arc<Node>) -> io::Result<Self> {
+    pub(crate) fn new(file: Arc<dyn AsFd>) -> io::Result<Self> {
         // Completions are seen only when this thread asks for them: no interrupt of what it does, and many at a time.
         // Kernels before 6.1 and 5.19 do not know how; it only costs speed.
         let deferred = IoUring::builder()
@@ -103,13 +105,14 @@ impl<T> Ring<T> {
         let registered = unsafe { ring.submitter().register_buffers(&[area]) }.is_ok();
         Ok(Self {
             ring,
-            node,
+            file,
             pool,
             registered,
             operations: Vec::new(),
             free: Vec::new(),
             queue: VecDeque::new(),
             in_flight: 0,
+            abandoned: false,
             thread: PhantomData,
         })
     }
@@ -129,14 +132,17 @@ impl<T> Ring<T> {
         ReadBuffer::new(&self.pool, length)
     }
 
-    /// Queues an operation that begins at byte `at` of the file.
+    /// Queues an operation that begins at byte `at` of the file. A ring that was abandoned drops it.
     pub(crate) fn push(&mut self, io: Io, at: u64, tag: T) {
+        if self.abandoned {
+            return;
+        }
         let total = match &io {
             Io::Read(buffer) => buffer.len(),
             Io::Write(data, _) => data.iter().map(Bytes::len).sum(),
             Io::Flush => 0,
         };
-        let operation = Some(Operation { io, at, done: 0, total, tries: 0, pieces: Vec::new(), tag });
+        let operation = Some(Operation { io, at, done: 0, total, tries: 0, pieces: Vec::new(), tag: Some(tag) });
         let key = match self.free.pop() {
             Some(key) => {
                 self.operations[key] = operation;
@@ -152,6 +158,9 @@ impl<T> Ring<T> {
 
     /// Whether a [`turn`](Self::turn) has something to do.
     pub(crate) fn ready(&mut self) -> bool {
+        if self.abandoned {
+            return false;
+        }
         let submission = self.ring.submission();
         let owed = submission.taskrun() || submission.cq_overflow() || !submission.is_empty();
         drop(submission);
@@ -171,6 +180,20 @@ impl<T> Ring<T> {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::EINTR)) => Ok(()),
             other => other,
         }
+    }
+
+    /// Gives up a ring with which the kernel refuses to go on, and returns the tags of all operations. The memory of those
+    /// that the kernel has stays theirs (RG-1).
+    pub(crate) fn abandon(&mut self) -> Vec<T> {
+        self.abandoned = true;
+        let tags = self.operations.iter_mut().flatten().filter_map(|operation| operation.tag.take()).collect();
+        for key in self.queue.drain(..) {
+            // The kernel never had these, or has said that it is done with them.
+            if self.operations.get_mut(key).and_then(Option::take).is_some() {
+                self.free.push(key);
+            }
+        }
+        tags
     }
 
     /// Waits until the kernel has nothing of this ring. What is still queued stays so.
@@ -198,6 +221,18 @@ impl<T> Ring<T> {
         out
     }
 
+    /// From now on the kernel refuses the ring, until the descriptor that this returns is put back.
+    #[cfg(test)]
+    pub(crate) fn sever(&self) -> OwnedFd {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: the descriptor is the ring's, open for as long as `self` is.
+        let own = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
+        let kept = own.try_clone_to_owned().unwrap();
+        // SAFETY: both are open; that the ring's number now means another file is what the test wants.
+        assert!(unsafe { libc::dup2(null.as_raw_fd(), own.as_raw_fd()) } >= 0);
+        kept
+    }
+
     fn enter(&mut self, wait_for: u32) -> io::Result<()> {
         let queued = self.ring.submission().len() as u32;
         // SAFETY: without an argument the call reads and writes only the ring. The entries it takes over were pushed in
@@ -211,12 +246,12 @@ impl<T> Ring<T> {
             && let Some(key) = self.queue.pop_front()
         {
             let Some(operation) = self.operations.get_mut(key).and_then(Option::as_mut) else { continue };
-            let fd = Fd(self.node.file().as_raw_fd());
+            let fd = Fd(self.file.as_fd().as_raw_fd());
             let entry = operation.entry(fd, &self.pool, self.registered).user_data(key as u64);
             // SAFETY: the entry points to the operation's buffer or pieces and to `operation.pieces`, all on the heap,
             // where they stay until the operation is taken from `operations`: in `collect`, when the kernel has said that
             // it is done with them, or never (RG-1, `drop`). A read's buffer is its own (BF-1); what is written is shared
-            // bytes that nobody changes. The file is open: `self.node` holds it.
+            // bytes that nobody changes. The file is open: `self.file` holds it.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             if pushed.is_err() {
                 // There are as many entries as may be in flight, but the kernel may not have taken the last ones.
@@ -240,7 +275,7 @@ impl<T> Ring<T> {
             };
             if let Some(Operation { io, tag, .. }) = place.take() {
                 free.push(key);
-                out.push(Completed { tag, result: result.map(|()| io.finish()) });
+                out.extend(tag.map(|tag| Completed { tag, result: result.map(|()| io.finish()) }));
             }
         }
     }
@@ -362,5 +397,30 @@ mod tests {
         assert_eq!(lengths(&data, 20, 100), []);
         let many: Vec<Bytes> = (0..2000).map(|_| Bytes::from(vec![0; 2])).collect();
         assert_eq!((gather(&many, 0, 1 << 20).len(), gather(&many, 2 * 1024, 1 << 20).len()), (1024, 976));
+    }
+
+    #[test]
+    fn an_abandoned_ring_gives_back_its_tags_and_leaves_the_kernel_its_memory() {
+        use std::io::Write;
+        let (file, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut ring = Ring::new(Arc::new(file)).unwrap();
+        let mut done = Vec::new();
+        let buffer = ring.read_buffer(4096);
+        let start = buffer.start() as usize;
+        ring.push(Io::Read(buffer), 0, 1);
+        ring.turn(&mut done).unwrap();
+        let kept = ring.sever();
+        let buffer = ring.read_buffer(4096);
+        ring.push(Io::Read(buffer), 0, 2);
+        assert!(ring.turn(&mut done).is_err() && done.is_empty());
+        assert_eq!(ring.abandon(), [1, 2]);
+        ring.push(Io::Flush, 0, 3);
+        assert!(!ring.ready() && ring.abandon().is_empty());
+        let others: Vec<ReadBuffer> = (0..400).map(|_| ring.read_buffer(4096)).collect();
+        assert!(others.iter().all(|other| other.start() as usize != start), "RG-1");
+        // SAFETY: both are open, and the ring's number gets its own file back.
+        assert!(unsafe { libc::dup2(kept.as_raw_fd(), ring.ring.as_raw_fd()) } >= 0);
+        other.write_all(&[7; 8192]).unwrap();
+        assert!(ring.close().is_empty(), "nobody wants to know any more");
     }
 }

@@ -52,10 +52,7 @@ impl Shared {
     /// Queues an operation at the block `at`.
     pub(super) fn push(&self, io: Io, at: Lba, work: Work) {
         // Where the device is dropped, so is the work, and with it the sender of its answer.
-        if let Some(own) = self.io.borrow_mut().as_mut() {
-            own.ring.push(io, at.byte_offset(), work);
-        }
-        self.wake_driver();
+        self.seat.push(io, at.byte_offset(), work);
     }
 
     pub(super) fn start_read(self: &Rc<Self>, at: Lba, length: Blocks) -> DeviceResult<Answered<Bytes>> {
@@ -106,9 +103,7 @@ impl Shared {
     }
 
     fn send_read(&self, read: Read) {
-        let Some(buffer) = self.io.borrow().as_ref().map(|io| io.ring.read_buffer(read.length.bytes() as usize)) else {
-            return;
-        };
+        let Some(buffer) = self.seat.read_buffer(read.length.bytes() as usize) else { return };
         let at = read.at;
         self.push(Io::Read(buffer), at, Work::Read(read));
     }

@@ -14,9 +14,9 @@
 //!   fails, so that the state machine again says what the drive does.
 //! - KD-3: dropping the device waits for what the drive has, and closes the node: it can be opened again at once. Commands
 //!   that still waited for their turn are not done.
+//! - KD-4: where the kernel refuses to go on with the ring, every command is answered with `Gone`.
 
 mod command;
-mod driver;
 mod fail;
 mod open;
 
@@ -25,7 +25,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
 
 use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
@@ -38,10 +37,11 @@ use shingle_zoned::{
 use tokio::sync::oneshot;
 
 use crate::drive::Drive;
+use crate::driver::{self, Owner, Seat};
 use crate::error::{OpenError, OpenErrorKind};
 use crate::gate::Gate;
 use crate::node::Node;
-use crate::ring::{Ring, TRANSFER_MAX};
+use crate::ring::{Completed, TRANSFER_MAX};
 use command::{Target, Work};
 
 pub use open::OpenOptions;
@@ -59,10 +59,9 @@ struct Shared {
     runtime: Runtime,
     geometry: Geometry,
     state: RefCell<State>,
-    /// The ring and the node; `None` once the device is dropped.
-    io: RefCell<Option<driver::Io>>,
-    /// Wakes the driver when something was queued.
-    driver: RefCell<Option<Waker>>,
+    seat: Seat<Work>,
+    /// `None` once the device is dropped.
+    node: RefCell<Option<Arc<Node>>>,
     /// The most bytes of a write that the kernel is given at a time.
     write_max: usize,
     /// The kernel no longer has the drive.
@@ -92,9 +91,7 @@ impl KernelDevice {
     /// Outside of [`shingle_runtime::real`].
     pub fn open(path: &Path, runtime: &Runtime, options: OpenOptions) -> Result<Self, OpenError> {
         let open::Opened { node, drive, machine } = open::open(path, options)?;
-        let no_ring = |error| OpenError::new(OpenErrorKind::NoRing(error), path);
-        let ring = Ring::new(node.clone()).map_err(no_ring)?;
-        let io = driver::Io::new(ring, node).map_err(no_ring)?;
+        let seat = Seat::new(node.clone()).map_err(|error| OpenError::new(OpenErrorKind::NoRing(error), path))?;
         let geometry = machine.geometry().clone();
         let states = machine.report(ZoneId(0), u32::MAX);
         let gate = Gate::new(&geometry, states.into_iter().map(|info| (info.zone, info.state)));
@@ -102,8 +99,8 @@ impl KernelDevice {
             runtime: runtime.clone(),
             geometry,
             state: RefCell::new(State { machine, lanes: Lanes::default(), gate, stale: BTreeSet::new() }),
-            io: RefCell::new(Some(io)),
-            driver: RefCell::new(None),
+            seat,
+            node: RefCell::new(Some(node)),
             write_max: write_max(&drive),
             gone: Cell::new(false),
         });
@@ -160,13 +157,7 @@ impl Shared {
 
     /// The node, unless the device was dropped.
     fn node(&self) -> Option<Arc<Node>> {
-        self.io.borrow().as_ref().map(|io| io.node.clone())
-    }
-
-    fn wake_driver(&self) {
-        if let Some(waker) = self.driver.borrow_mut().take() {
-            waker.wake();
-        }
+        self.node.borrow().clone()
     }
 
     /// Waits for the answer to a command.
@@ -228,16 +219,35 @@ impl ZonedDevice for KernelDevice {
 impl Drop for KernelDevice {
     fn drop(&mut self) {
         self.shared.gone.set(true);
-        let io = self.shared.io.borrow_mut().take();
-        if let Some(io) = io {
-            for completed in io.close() {
-                // What succeeded is told; the rest hears that the device is gone.
-                if completed.result.is_ok() {
-                    self.shared.complete(completed);
-                }
+        for completed in self.shared.seat.close() {
+            // What succeeded is told; the rest hears that the device is gone.
+            if completed.result.is_ok() {
+                self.shared.complete(completed);
             }
         }
-        self.shared.wake_driver();
+        let node = self.shared.node.borrow_mut().take();
+        if let Some(node) = node {
+            node.close();
+        }
+    }
+}
+
+impl Owner for Shared {
+    type Work = Work;
+
+    fn seat(&self) -> &Seat<Work> {
+        &self.seat
+    }
+
+    fn done(self: &Rc<Self>, completed: Completed<Work>) {
+        self.complete(completed);
+    }
+
+    /// What waits for its turn, or for a place, is told too: its sender goes with lanes and gate.
+    fn refused(&self) {
+        self.gone.set(true);
+        let state = &mut *self.state.borrow_mut();
+        let _ = (std::mem::take(&mut state.lanes), state.gate.take());
     }
 }
 

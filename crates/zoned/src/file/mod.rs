@@ -8,6 +8,8 @@
 //! The file may be the node of an ordinary block device, for owners of such drives: it never grows, and a reset gives
 //! space back only where the device takes that.
 //!
+//! Reads and writes run on blocking threads, or by what [`HostIo`] its opener brings (`shingle-zoned-linux`: a ring).
+//!
 //! **Owns** the file, alone: another process is refused.
 //! **Knows nothing of** what is stored.
 //!
@@ -23,11 +25,11 @@ mod create;
 mod error;
 mod format;
 mod host;
+mod io;
 mod slots;
 mod turn;
 
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -41,6 +43,7 @@ use crate::device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
 use crate::file::format::{ENTRY_SIZE, Entry, TABLE_AT};
 use crate::file::host::Claimed;
+use crate::file::io::Threads;
 use crate::file::slots::Slots;
 use crate::file::turn::Turn;
 use crate::geometry::Geometry;
@@ -50,13 +53,14 @@ use crate::peek::PeekDevice;
 
 pub use create::CreateOptions;
 pub use error::{FileDeviceError, FileDeviceErrorKind};
+pub use io::{HostFile, HostIo};
 
 /// Whether bytes are the header of a drive's file, or a zone's entry in its table: for fuzzing, never panics.
 pub fn parse_file_device(bytes: &[u8]) -> bool {
     format::Header::parse(bytes).is_ok() || format::Entry::parse(bytes, ZoneId(0)).is_some()
 }
 
-/// A zoned device in a file. Reads, and writes to different zones, run side by side on the runtime's blocking threads.
+/// A zoned device in a file. Reads, and writes to different zones, run side by side.
 pub struct FileDevice {
     shared: Rc<Shared>,
 }
@@ -64,6 +68,8 @@ pub struct FileDevice {
 struct Shared {
     runtime: Runtime,
     geometry: Geometry,
+    /// The way to the bytes; closed before the file.
+    io: Box<dyn HostIo>,
     file: Arc<Claimed>,
     /// Where slot 0 begins.
     data_at: u64,
@@ -115,18 +121,34 @@ impl FileDevice {
     }
 
     /// Opens the drive at `path`, as its last process left it, however that ended. Blocks for as long as it takes to
-    /// read the zone table.
+    /// read the zone table. Its commands run on the runtime's blocking threads.
     ///
     /// # Errors
     /// `NotFound`, `NotADrive`, `NewerVersion`, `Truncated`, `CorruptHeader`, `CorruptTable`, `InUse` or `System`.
     pub fn open(path: &Path, runtime: &Runtime) -> Result<Self, FileDeviceError> {
+        Self::open_with(path, runtime, |_| None)
+    }
+
+    /// As [`open`](Self::open), with another way to the file's bytes; `None`: the blocking threads all the same.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        path: &Path,
+        runtime: &Runtime,
+        io: impl FnOnce(&HostFile) -> Option<Box<dyn HostIo>>,
+    ) -> Result<Self, FileDeviceError> {
         let opened = create::open(path)?;
         let length = opened.length();
         let create::Opened { file, header, machine, slots } = opened;
+        let file = Arc::new(file);
+        let host = HostFile::new(file.clone());
+        let io = io(&host).unwrap_or_else(|| Box::new(Threads::new(runtime, host)));
         let shared = Shared {
             runtime: runtime.clone(),
             geometry: header.geometry,
-            file: Arc::new(file),
+            io,
+            file,
             data_at: header.data_at,
             flush: Cell::new(1),
             state: RefCell::new(State { length, durable_length: length, machine, slots, lanes: Lanes::default() }),
@@ -147,15 +169,15 @@ impl FileDevice {
     ///
     /// # Errors
     /// A zone of its type cannot be in `state`, or the zone table cannot be written.
-    pub fn set_state(&self, zone: ZoneId, state: ZoneState) -> io::Result<()> {
-        let impossible = |_: ImpossibleState| io::Error::from(io::ErrorKind::InvalidInput);
+    pub fn set_state(&self, zone: ZoneId, state: ZoneState) -> std::io::Result<()> {
+        let impossible = |_: ImpossibleState| std::io::Error::from(std::io::ErrorKind::InvalidInput);
         if zone.0 >= self.shared.geometry.zone_count {
             return Err(impossible(ImpossibleState));
         }
         let before = self.shared.settled(zone);
         let written = Blocks(u64::from(before.written));
         self.shared.state.borrow_mut().machine.set(zone, state, written).map_err(impossible)?;
-        self.shared.mark(zone, before).map(drop).map_err(|error| io::Error::other(error.to_string()))
+        self.shared.mark(zone, before).map(drop).map_err(|error| std::io::Error::other(error.to_string()))
     }
 }
 
@@ -175,6 +197,15 @@ impl Shared {
 
     fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
         DeviceError::new(kind, at, self.geometry.zone_of(at))
+    }
+
+    /// What a failed read, write or sync of the file means.
+    fn failed(&self, error: std::io::Error, writing: bool, at: Lba) -> DeviceError {
+        if error.kind() == std::io::ErrorKind::NotConnected {
+            self.gone.set(true);
+            return self.error(DeviceErrorKind::Gone, at);
+        }
+        self.error(host::device_error(error, writing), at)
     }
 
     fn begin(&self, at: Lba) -> DeviceResult<()> {
@@ -204,12 +235,10 @@ impl Shared {
     }
 
     /// Makes what is in the file durable, its length and what was given back included.
-    async fn sync(&self) -> io::Result<()> {
+    async fn sync(&self) -> std::io::Result<()> {
         let flush = self.flush.replace(self.flush.get() + 1);
         let length = self.state.borrow().length;
-        let file = self.file.clone();
-        let synced = self.runtime.blocking(move || file.sync_data()).await;
-        if let Err(error) = synced.unwrap_or_else(|lost| Err(io::Error::other(lost))) {
+        if let Err(error) = self.io.sync().await {
             // The operating system may have dropped what it could not write: a second try would prove nothing.
             self.gone.set(true);
             return Err(error);
@@ -357,8 +386,10 @@ impl ZonedDevice for FileDevice {
             self.shared.begin(Lba(0))?;
             let shared = self.shared.clone();
             let task = self.shared.runtime.spawn(async move {
-                let synced = shared.sync().await;
-                synced.map_err(|error| DeviceError::new(DeviceErrorKind::System(error), Lba(0), None))
+                shared.sync().await.map_err(|error| match error.kind() {
+                    std::io::ErrorKind::NotConnected => DeviceError::new(DeviceErrorKind::Gone, Lba(0), None),
+                    _ => DeviceError::new(DeviceErrorKind::System(error), Lba(0), None),
+                })
             });
             self.shared.end(Lba(0), task).await
         })

@@ -88,9 +88,7 @@ impl Turn {
             }
         }
         let offset = self.shared.offset(slot, at);
-        let file = self.shared.file.clone();
-        let written = self.shared.runtime.blocking(move || host::write_all(&file, offset, &data)).await;
-        written.unwrap_or_else(|lost| Err(io::Error::other(lost)))
+        self.shared.io.write(offset, data).await
     }
 
     /// The zone's slot, a new one if it has none; `None` if only a flush makes one free. The file then grows, by as much again so that few writes wait for its
@@ -122,6 +120,10 @@ impl Turn {
     /// A write failed: the zone stays as it was settled, and so must what follows be refused.
     pub(super) fn fail(&self, error: io::Error, at: Lba) -> DeviceError {
         let shared = &self.shared;
+        if error.kind() == io::ErrorKind::NotConnected {
+            // The bytes may land yet: the table stays as it is, and nobody does anything more.
+            return shared.failed(error, true, at);
+        }
         if !shared.geometry.is_conventional(self.zone) {
             let state = &mut *shared.state.borrow_mut();
             if state.lanes.fail(self.zone, self.place.epoch)
@@ -138,7 +140,7 @@ impl Turn {
         {
             return error;
         }
-        shared.error(host::device_error(error, true), at)
+        shared.failed(error, true, at)
     }
 
     pub(super) async fn read(&self, at: Lba, length: Blocks, end: u64) -> DeviceResult<Bytes> {
@@ -157,11 +159,8 @@ impl Turn {
             return Err(shared.error(DeviceErrorKind::Rule(violation), at));
         }
         let Some(slot) = slot else { return Ok(AlignedBuf::zeroed(length).freeze()) };
-        let (file, offset) = (shared.file.clone(), shared.offset(slot, at));
-        match shared.runtime.blocking(move || host::read(&file, offset, length)).await {
-            Ok(result) => result.map_err(|error| shared.error(host::device_error(error, false), at)),
-            Err(_) => Err(shared.error(DeviceErrorKind::Gone, at)),
-        }
+        let read = shared.io.read(shared.offset(slot, at), length).await;
+        read.map_err(|error| shared.failed(error, false, at))
     }
 
     /// The table says empty before the bytes go, and keeps the slot until they are gone, so that a process that ends

@@ -1,68 +1,61 @@
-//! The file device beyond the contract: killed processes, space, locks, damage, commands under way together.
+//! The file device on blocking threads, beyond the contract.
 
-mod damage;
-mod peek;
-mod process;
-mod space;
-mod together;
-
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use bytes::Bytes;
-use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
-use shingle_runtime::real;
-use shingle_zoned::{CreateOptions, FileDevice, FileDeviceErrorKind as Kind, Geometry};
+use shingle_base::{Blocks, Lba, ZoneId};
+use shingle_runtime::{LocalBoxFuture, Runtime, real};
+use shingle_zoned::{DeviceErrorKind, FileDevice, FileDeviceError, HostIo, ZonedDevice};
 
-/// A directory that goes when the test ends.
-pub(crate) struct Directory(pub(crate) PathBuf);
+mod cases;
 
-impl Directory {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("shingle-file-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+/// How the cases open a drive.
+fn open(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
+    FileDevice::open(path, runtime)
+}
+
+/// A way to the bytes on which nobody answers.
+struct Lost;
+
+async fn lost<T>() -> io::Result<T> {
+    Err(io::ErrorKind::NotConnected.into())
+}
+
+impl HostIo for Lost {
+    fn read(&self, _: u64, _: Blocks) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+        Box::pin(lost())
     }
-
-    pub(crate) fn drive(&self) -> PathBuf {
-        self.0.join("drive")
+    fn write(&self, _: u64, _: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(lost())
+    }
+    fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(lost())
     }
 }
 
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Zones of 64 blocks, of which 60 can be written; 2 conventional; at most 4 open and 6 active.
-pub(crate) fn geometry() -> Geometry {
-    Geometry { conventional_zones: 2, ..Geometry::zns(Blocks(64), Blocks(60), 16, 4, 6) }
-}
-
-pub(crate) fn blocks(tag: u64, count: u64) -> Bytes {
-    let mut buffer = AlignedBuf::zeroed(Blocks(count));
-    for (tag, block) in (tag..).zip(buffer.chunks_exact_mut(BLOCK_SIZE)) {
-        block.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&tag.to_le_bytes()));
-    }
-    buffer.freeze()
-}
-
-pub(crate) fn create(path: &Path, geometry: &Geometry) {
-    FileDevice::create(path, geometry, CreateOptions::default()).unwrap();
-}
-
-/// Bytes the file takes on the file system.
-pub(crate) fn space(path: &Path) -> u64 {
-    File::open(path).unwrap().sync_all().unwrap();
-    fs::metadata(path).unwrap().blocks() * 512
-}
-
-pub(crate) fn open_error(path: &Path) -> (Kind, String) {
-    let path = path.to_owned();
-    let result = real::run(|runtime| async move { FileDevice::open(&path, &runtime).map(drop) }).unwrap();
-    let error = result.unwrap_err();
-    let text = error.to_string();
-    (error.kind, text)
+#[test]
+fn a_drive_whose_host_no_longer_answers_is_gone_and_its_table_as_it_was() {
+    let directory = cases::Directory::new("lost");
+    let path = directory.drive();
+    cases::create(&path, &cases::geometry());
+    real::run(|runtime| async move {
+        let gone = |error: shingle_zoned::DeviceError| matches!(error.kind, DeviceErrorKind::Gone);
+        let device = FileDevice::open(&path, &runtime).unwrap();
+        device.append(ZoneId(2), vec![cases::blocks(1, 4)]).await.unwrap();
+        device.append(ZoneId(3), vec![cases::blocks(1, 4)]).await.unwrap();
+        device.flush().await.unwrap();
+        drop(device);
+        let open = || FileDevice::open_with(&path, &runtime, |_| Some(Box::new(Lost))).unwrap();
+        assert!(gone(open().read(Lba(128), Blocks(1)).await.unwrap_err()));
+        assert!(gone(open().flush().await.unwrap_err()));
+        let device = open();
+        assert!(gone(device.append(ZoneId(2), vec![cases::blocks(5, 4)]).await.unwrap_err()));
+        assert!(gone(device.report(ZoneId(0), 1).await.unwrap_err()));
+        drop(device);
+        let device = FileDevice::open(&path, &runtime).unwrap();
+        assert_eq!(device.report(ZoneId(2), 1).await.unwrap()[0].written, Blocks(4));
+        assert!(device.read(Lba(128), Blocks(4)).await.unwrap() == cases::blocks(1, 4));
+    })
+    .unwrap();
 }

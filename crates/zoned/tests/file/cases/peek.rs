@@ -14,7 +14,7 @@ fn a_peek_sees_what_is_there_and_changes_nothing() {
     let path = directory.drive();
     create(&path, &geometry());
     real::run(|runtime| async move {
-        let owner = FileDevice::open(&path, &runtime).unwrap();
+        let owner = crate::open(&path, &runtime).unwrap();
         let (zone, other) = (ZoneId(5), ZoneId(6));
         owner.append(zone, vec![blocks(1, 8)]).await.unwrap();
         owner.flush().await.unwrap();
@@ -40,9 +40,9 @@ fn a_peek_sees_what_is_there_and_changes_nothing() {
         drop(owner);
         let alone = FileDevice::peek(&path, &runtime).unwrap();
         assert!(alone.hold());
-        assert!(FileDevice::open(&path, &runtime).is_err(), "it is held");
+        assert!(crate::open(&path, &runtime).is_err(), "it is held");
         drop((peek, alone));
-        assert!(FileDevice::open(&path, &runtime).is_ok());
+        assert!(crate::open(&path, &runtime).is_ok());
     })
     .unwrap();
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use shingle_base::{BLOCK_SIZE, Blocks, ByteSize, Crc, Lba, ZoneId};
 use shingle_runtime::real;
-use shingle_zoned::{FileDevice, GeometrySpec, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned::{GeometrySpec, ZoneOp, ZoneState, ZonedDevice};
 
 use super::{Directory, blocks, create, geometry, space};
 
@@ -17,7 +17,7 @@ fn a_drive_of_twenty_terabytes_takes_little_space_and_resets_give_it_back() {
     create(&path, &geometry);
     assert!(space(&path) < 2 << 20, "{} bytes for an empty drive", space(&path));
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         let empty = space(&path);
         let last = ZoneId(geometry.zone_count - 1);
         let zones = [last, ZoneId(geometry.conventional_zones), ZoneId(40_000)];
@@ -58,7 +58,7 @@ fn opening_a_drive_gives_back_the_space_of_a_reset_that_was_cut_off() {
     let path = directory.drive();
     create(&path, &geometry());
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         for zone in [5, 6, 7] {
             device.append(ZoneId(zone), vec![blocks(1, 60)]).await.unwrap();
         }
@@ -73,7 +73,7 @@ fn opening_a_drive_gives_back_the_space_of_a_reset_that_was_cut_off() {
             let file = OpenOptions::new().write(true).open(&path).unwrap();
             file.write_all_at(&entry, 4096 + 16 * u64::from(zone)).unwrap();
         }
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         assert!(space(&path) + 2 * 60 * 4096 <= full, "{} of {full} bytes", space(&path));
         assert_eq!(fs::metadata(&path).unwrap().len(), 8192 + 2 * 64 * 4096, "the file ends with its last slot in use");
         assert!(device.read(Lba(6 * 64), Blocks(60)).await.unwrap() == blocks(1, 60));
@@ -83,7 +83,7 @@ fn opening_a_drive_gives_back_the_space_of_a_reset_that_was_cut_off() {
         let bytes = device.read(Lba(8 * 64), Blocks(60)).await.unwrap();
         assert!(bytes[BLOCK_SIZE..].iter().all(|&byte| byte == 0));
         drop(device);
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         assert!(device.read(Lba(8 * 64), Blocks(1)).await.unwrap() == blocks(50, 1));
     })
     .unwrap();
@@ -96,7 +96,7 @@ fn resets_without_a_flush_do_not_run_out_of_places() {
     let path = directory.drive();
     create(&path, &geometry());
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         for round in 0..100 {
             let zone = ZoneId(2 + round % 14);
             device.append(zone, vec![blocks(u64::from(round), 60)]).await.unwrap();
@@ -105,7 +105,7 @@ fn resets_without_a_flush_do_not_run_out_of_places() {
             device.manage(zone, ZoneOp::Reset).await.unwrap();
         }
         drop(device);
-        FileDevice::open(&path, &runtime).unwrap();
+        crate::open(&path, &runtime).unwrap();
     })
     .unwrap();
 }
@@ -124,7 +124,7 @@ fn any_mix_of_table_entries_since_the_last_flush_is_a_drive() {
             (state >> 33) % limit
         };
         real::run(|runtime| async move {
-            let device = FileDevice::open(&path, &runtime).unwrap();
+            let device = crate::open(&path, &runtime).unwrap();
             let file = File::open(&path).unwrap();
             let table = || {
                 let mut bytes = vec![0; 16 * 16];
@@ -158,8 +158,8 @@ fn any_mix_of_table_entries_since_the_last_flush_is_a_drive() {
                 let cut = path.with_extension("cut");
                 fs::write(&cut, &image).unwrap();
                 OpenOptions::new().write(true).open(&cut).unwrap().set_len(file.metadata().unwrap().len()).unwrap();
-                let found = FileDevice::open(&cut, &runtime)
-                    .unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
+                let found =
+                    crate::open(&cut, &runtime).unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
                 for (zone, before) in found.report(ZoneId(0), 16).await.unwrap().iter().zip(&flushed) {
                     let entry = zone.zone.0 as usize * 16;
                     if since.iter().all(|table| table[entry..entry + 16] == since[0][entry..entry + 16]) {

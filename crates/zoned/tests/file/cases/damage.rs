@@ -46,7 +46,7 @@ fn a_newer_version_is_refused_and_named() {
     assert!(text.contains("format version 7") && text.contains("newer Shingle"), "{text}");
     let overwritten = FileDevice::create(&directory.drive(), &geometry(), CreateOptions { overwrite: true });
     overwritten.unwrap();
-    assert!(real::run(|runtime| async move { FileDevice::open(&directory.drive(), &runtime).is_ok() }).unwrap());
+    assert!(real::run(|runtime| async move { crate::open(&directory.drive(), &runtime).is_ok() }).unwrap());
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn every_cut_is_noticed() {
     create(&path, &geometry());
     fn write(path: PathBuf) -> u64 {
         real::run(|runtime: Runtime| async move {
-            let device = FileDevice::open(&path, &runtime).unwrap();
+            let device = crate::open(&path, &runtime).unwrap();
             device.append(ZoneId(4), vec![blocks(1, 60)]).await.unwrap();
             fs::metadata(&path).unwrap().len()
         })
@@ -137,7 +137,7 @@ fn open_zones_past_the_limit_are_closed_when_the_drive_is_opened() {
     bytes.resize(8192 + 6 * 64 * 4096, 7);
     fs::write(&path, &bytes).unwrap();
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         let states: Vec<ZoneState> = device.report(ZoneId(2), 6).await.unwrap().iter().map(|info| info.state).collect();
         let open = states.iter().filter(|state| **state == ZoneState::ImplicitOpen).count();
         let closed = states.iter().filter(|state| **state == ZoneState::Closed).count();

@@ -58,7 +58,9 @@ fn spawn_child(job: &str, path: &Path, shell: &str) -> Process {
         command.args(["-c", &format!("{shell}; exec \"$0\" \"$@\"")]).arg(&exe);
         command
     };
-    command.args(["--exact", "process::child", "--ignored", "--nocapture", "--test-threads=1"]);
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let child = format!("{module}::child");
+    command.args(["--exact", &child, "--ignored", "--nocapture", "--test-threads=1"]);
     command.env("SHINGLE_CHILD_JOB", job).env("SHINGLE_CHILD_DRIVE", path);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
@@ -78,7 +80,7 @@ fn child() {
     let Ok(job) = std::env::var("SHINGLE_CHILD_JOB") else { return };
     let path = PathBuf::from(std::env::var("SHINGLE_CHILD_DRIVE").unwrap());
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         match job.split_once(' ') {
             Some(("history", seed)) => {
                 for group in history(seed.parse().unwrap()) {
@@ -164,7 +166,7 @@ fn a_killed_process_leaves_exactly_what_its_completed_commands_made() {
             done += 1;
         }
         real::run(|runtime| async move {
-            let device = FileDevice::open(&path, &runtime).unwrap();
+            let device = crate::open(&path, &runtime).unwrap();
             // The same history in memory, up to the group that was under way, and any part of that.
             let groups = history(seed);
             let memory = MemoryDevice::new(geometry());
@@ -209,10 +211,10 @@ fn a_drive_in_use_is_refused_until_its_process_is_gone() {
     process.kill();
     let path = directory.drive();
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
-        assert!(matches!(FileDevice::open(&path, &runtime).map(drop).unwrap_err().kind, Kind::InUse));
+        let device = crate::open(&path, &runtime).unwrap();
+        assert!(matches!(crate::open(&path, &runtime).map(drop).unwrap_err().kind, Kind::InUse));
         drop(device);
-        FileDevice::open(&path, &runtime).unwrap();
+        crate::open(&path, &runtime).unwrap();
     })
     .unwrap();
 }

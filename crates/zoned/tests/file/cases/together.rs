@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use futures_util::future::{join, join_all, join3, join4, poll_immediate};
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::real;
-use shingle_zoned::{FileDevice, Geometry, Violation, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned::{Geometry, Violation, ZoneOp, ZoneState, ZonedDevice};
 
 use super::{Directory, blocks, create, geometry};
 
@@ -16,7 +16,7 @@ fn commands_of_a_zone_take_effect_in_the_order_they_start() {
     let path = directory.drive();
     create(&path, &geometry());
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         for round in 0..50_u64 {
             let tag = round * 1000;
             let zone = ZoneId(2 + (round % 14) as u32);
@@ -57,7 +57,7 @@ fn a_read_behind_a_reset_and_a_long_write_waits_for_both() {
     let path = directory.drive();
     create(&path, &Geometry::zns(Blocks(4096), Blocks(4096), 4, 2, 2));
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         device.append(ZoneId(1), vec![blocks(1, 4096)]).await.unwrap();
         let again = vec![blocks(10_000, 4096)];
         let (reset, write, read) = join3(
@@ -79,7 +79,7 @@ fn many_reads_and_writes_are_under_way_at_once() {
     let path = directory.drive();
     create(&path, &Geometry { open_zones_max: None, active_zones_max: None, ..geometry() });
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         let writes = (2..16).flat_map(|zone| (0..4).map(move |part| (zone, part)));
         let device = &device;
         join_all(writes.map(|(zone, part)| async move {
@@ -105,7 +105,7 @@ fn the_table_says_empty_before_the_bytes_of_a_reset_zone_go() {
     let path = directory.drive();
     create(&path, &geometry());
     real::run(|runtime| async move {
-        let device = FileDevice::open(&path, &runtime).unwrap();
+        let device = crate::open(&path, &runtime).unwrap();
         let file = File::open(&path).unwrap();
         for round in 0..20 {
             device.append(ZoneId(2), vec![blocks(7, 60)]).await.unwrap();

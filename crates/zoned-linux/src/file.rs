@@ -1,0 +1,151 @@
+//! Drives in files, read and written through a ring: no thread is crossed on the way of a command, as `zoned`'s own way
+//! does twice.
+//!
+//! **Owns** the ring of such a file. **Knows nothing of** zones and the file's format.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shingle_base::Blocks;
+use shingle_runtime::{LocalBoxFuture, Runtime};
+use shingle_zoned::{FileDevice, FileDeviceError, FileDeviceErrorKind, HostIo};
+use tokio::sync::oneshot;
+
+use crate::driver::{self, Owner, Seat};
+use crate::ring::{Completed, Io, TRANSFER_MAX};
+
+/// How often, and how long apart, a drive in use is tried again: the kernel holds the file of a process that was killed,
+/// and the drive's lock with it, until it has ended what that process had given its ring.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Opens the emulated drive in the file, or on the ordinary block device, at `path`, as [`FileDevice::open`] does; its
+/// commands go through io_uring, or by blocking threads where the kernel has none or forbids it.
+///
+/// # Errors
+/// As [`FileDevice::open`]; `InUse` only after a second, in which the last of a killed process may end.
+///
+/// # Panics
+/// Outside of [`shingle_runtime::real`], whose executor watches the ring.
+#[expect(clippy::disallowed_methods, reason = "opening blocks its caller")]
+pub fn open_file(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
+    for _ in 1..LOCK_TRIES {
+        match open_once(path, runtime) {
+            Err(FileDeviceError { kind: FileDeviceErrorKind::InUse, .. }) => std::thread::sleep(LOCK_PAUSE),
+            other => return other,
+        }
+    }
+    open_once(path, runtime)
+}
+
+fn open_once(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
+    FileDevice::open_with(path, runtime, |file| match FileRing::new(Arc::new(file.clone()), runtime) {
+        Ok(ring) => Some(Box::new(ring)),
+        Err(error) => {
+            tracing::info!(%error, path = %path.display(), "no io_uring here: commands of this drive go by threads");
+            None
+        }
+    })
+}
+
+type Answer = oneshot::Sender<io::Result<Bytes>>;
+
+/// The ring of a file. Dropping it closes the ring.
+struct FileRing(Rc<Shared>);
+
+struct Shared {
+    seat: Seat<Answer>,
+}
+
+impl FileRing {
+    fn new(file: Arc<dyn AsFd>, runtime: &Runtime) -> io::Result<Self> {
+        let shared = Rc::new(Shared { seat: Seat::new(file)? });
+        runtime.spawn_detached(driver::drive(shared.clone()));
+        Ok(Self(shared))
+    }
+
+    /// Queues an operation at byte `at`, and waits for it.
+    async fn run(&self, operation: Option<Io>, at: u64) -> io::Result<Bytes> {
+        let (answer, answered) = oneshot::channel();
+        if let Some(operation) = operation {
+            self.0.seat.push(operation, at, answer);
+        } else {
+            drop(answer);
+        }
+        answered.await.unwrap_or_else(|_| Err(io::ErrorKind::NotConnected.into()))
+    }
+}
+
+impl HostIo for FileRing {
+    fn read(&self, at: u64, length: Blocks) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+        let buffer = self.0.seat.read_buffer(length.bytes() as usize);
+        Box::pin(self.run(buffer.map(Io::Read), at))
+    }
+
+    fn write(&self, at: u64, data: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(async move { self.run(Some(Io::Write(data, TRANSFER_MAX)), at).await.map(drop) })
+    }
+
+    fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(async move { self.run(Some(Io::Flush), 0).await.map(drop) })
+    }
+}
+
+impl Drop for FileRing {
+    fn drop(&mut self) {
+        // Nobody waits any more: commands hold the drive, and with it this, until they are done.
+        drop(self.0.seat.close());
+    }
+}
+
+impl Owner for Shared {
+    type Work = Answer;
+
+    fn seat(&self) -> &Seat<Answer> {
+        &self.seat
+    }
+
+    fn done(self: &Rc<Self>, Completed { tag, result }: Completed<Answer>) {
+        let _ = tag.send(result);
+    }
+
+    /// Who waits hears it by the loss of its answer.
+    fn refused(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use futures_util::future::join;
+    use shingle_runtime::real;
+
+    use super::*;
+
+    /// DR-1: without the answer to the first read the second would fail alone.
+    #[test]
+    fn commands_under_way_hear_of_a_ring_that_the_kernel_refuses() {
+        let (file, _other) = UnixStream::pair().unwrap();
+        real::run(|runtime| async move {
+            let ring = FileRing::new(Arc::new(file), &runtime).unwrap();
+            let first = ring.read(0, Blocks(1));
+            let second = async {
+                // By now the kernel has the first, for which nothing ever comes.
+                runtime.sleep(Duration::from_millis(20)).await;
+                ring.0.seat.sever();
+                ring.read(0, Blocks(1)).await
+            };
+            let (first, second) = join(first, second).await;
+            let third = ring.sync().await.map(|()| Bytes::new());
+            for answer in [first, second, third] {
+                assert_eq!(answer.unwrap_err().kind(), io::ErrorKind::NotConnected);
+            }
+        })
+        .unwrap();
+    }
+}
