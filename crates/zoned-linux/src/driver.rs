@@ -58,9 +58,12 @@ impl<T> Seat<T> {
 
     /// Queues an operation at byte `at`. Where the ring is closed or refused its tag is dropped.
     pub(crate) fn push(&self, io: Io, at: u64, tag: T) {
-        if let Some(own) = self.io.borrow_mut().as_mut() {
-            own.ring.push(io, at, tag);
-        }
+        let dropped = match self.io.borrow_mut().as_mut() {
+            Some(own) => own.ring.push(io, at, tag),
+            None => Some(tag),
+        };
+        // Only now: with it may go what looks at this seat.
+        drop(dropped);
         self.wake();
     }
 
@@ -106,10 +109,21 @@ impl<T> Watched<T> {
     }
 }
 
+/// An owner whose driver runs. Without a driver nothing would be completed any more: the seat is closed.
+struct Driven<O: Owner>(Rc<O>);
+
+impl<O: Owner> Drop for Driven<O> {
+    fn drop(&mut self) {
+        drop(self.0.seat().close());
+    }
+}
+
 /// Runs until the seat is closed.
 pub(crate) async fn drive<O: Owner>(owner: Rc<O>) {
     let mut done = Vec::new();
+    let driven = Driven(owner);
     std::future::poll_fn(move |context| {
+        let owner = &driven.0;
         let seat = owner.seat();
         // Asked for before looking, so that nothing queued behind the look is missed.
         *seat.driver.borrow_mut() = Some(context.waker().clone());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shingle_base::Blocks;
 use shingle_runtime::{LocalBoxFuture, Runtime};
-use shingle_zoned::{FileDevice, FileDeviceError, FileDeviceErrorKind, HostIo};
+use shingle_zoned::{FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostIo};
 use tokio::sync::oneshot;
 
 use crate::driver::{self, Owner, Seat};
@@ -53,13 +53,17 @@ fn open_once(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceErr
     })
 }
 
-type Answer = oneshot::Sender<io::Result<Bytes>>;
+/// Who waits for an operation, and what ends with it.
+struct Work {
+    answer: oneshot::Sender<io::Result<Bytes>>,
+    held: Option<Held>,
+}
 
 /// The ring of a file. Dropping it closes the ring.
 struct FileRing(Rc<Shared>);
 
 struct Shared {
-    seat: Seat<Answer>,
+    seat: Seat<Work>,
 }
 
 impl FileRing {
@@ -69,30 +73,30 @@ impl FileRing {
         Ok(Self(shared))
     }
 
-    /// Queues an operation at byte `at`, and waits for it.
-    async fn run(&self, operation: Option<Io>, at: u64) -> io::Result<Bytes> {
+    /// Queues an operation at byte `at`; the future waits for it.
+    fn run(&self, io: Option<Io>, at: u64, held: Option<Held>) -> LocalBoxFuture<'static, io::Result<Bytes>> {
         let (answer, answered) = oneshot::channel();
-        if let Some(operation) = operation {
-            self.0.seat.push(operation, at, answer);
-        } else {
-            drop(answer);
+        let work = Work { answer, held };
+        match io {
+            Some(io) => self.0.seat.push(io, at, work),
+            None => drop(work),
         }
-        answered.await.unwrap_or_else(|_| Err(io::ErrorKind::NotConnected.into()))
+        Box::pin(async move { answered.await.unwrap_or_else(|_| Err(io::ErrorKind::NotConnected.into())) })
     }
 }
 
 impl HostIo for FileRing {
-    fn read(&self, at: u64, length: Blocks) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+    fn read(&self, at: u64, length: Blocks, held: Held) -> LocalBoxFuture<'static, io::Result<Bytes>> {
         let buffer = self.0.seat.read_buffer(length.bytes() as usize);
-        Box::pin(self.run(buffer.map(Io::Read), at))
+        self.run(buffer.map(Io::Read), at, Some(held))
     }
 
     fn write(&self, at: u64, data: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
-        Box::pin(async move { self.run(Some(Io::Write(data, TRANSFER_MAX)), at).await.map(drop) })
+        Box::pin(async move { self.run(Some(Io::Write(data, TRANSFER_MAX)), at, None).await.map(drop) })
     }
 
     fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>> {
-        Box::pin(async move { self.run(Some(Io::Flush), 0).await.map(drop) })
+        Box::pin(async move { self.run(Some(Io::Flush), 0, None).await.map(drop) })
     }
 }
 
@@ -104,14 +108,17 @@ impl Drop for FileRing {
 }
 
 impl Owner for Shared {
-    type Work = Answer;
+    type Work = Work;
 
-    fn seat(&self) -> &Seat<Answer> {
+    fn seat(&self) -> &Seat<Work> {
         &self.seat
     }
 
-    fn done(self: &Rc<Self>, Completed { tag, result }: Completed<Answer>) {
-        let _ = tag.send(result);
+    fn done(self: &Rc<Self>, Completed { tag, result }: Completed<Work>) {
+        let Work { answer, held } = tag;
+        // First, so that who is told finds the way free.
+        drop(held);
+        let _ = answer.send(result);
     }
 
     /// Who waits hears it by the loss of its answer.
@@ -133,12 +140,12 @@ mod tests {
         let (file, _other) = UnixStream::pair().unwrap();
         real::run(|runtime| async move {
             let ring = FileRing::new(Arc::new(file), &runtime).unwrap();
-            let first = ring.read(0, Blocks(1));
+            let first = ring.read(0, Blocks(1), Box::new(()));
             let second = async {
                 // By now the kernel has the first, for which nothing ever comes.
                 runtime.sleep(Duration::from_millis(20)).await;
                 ring.0.seat.sever();
-                ring.read(0, Blocks(1)).await
+                ring.read(0, Blocks(1), Box::new(())).await
             };
             let (first, second) = join(first, second).await;
             let third = ring.sync().await.map(|()| Bytes::new());

@@ -132,10 +132,10 @@ impl<T> Ring<T> {
         ReadBuffer::new(&self.pool, length)
     }
 
-    /// Queues an operation that begins at byte `at` of the file. A ring that was abandoned drops it.
-    pub(crate) fn push(&mut self, io: Io, at: u64, tag: T) {
+    /// Queues an operation that begins at byte `at` of the file. A ring that was abandoned gives its tag back.
+    pub(crate) fn push(&mut self, io: Io, at: u64, tag: T) -> Option<T> {
         if self.abandoned {
-            return;
+            return Some(tag);
         }
         let total = match &io {
             Io::Read(buffer) => buffer.len(),
@@ -154,6 +154,7 @@ impl<T> Ring<T> {
             }
         };
         self.queue.push_back(key);
+        None
     }
 
     /// Whether a [`turn`](Self::turn) has something to do.
@@ -407,14 +408,14 @@ mod tests {
         let mut done = Vec::new();
         let buffer = ring.read_buffer(4096);
         let start = buffer.start() as usize;
-        ring.push(Io::Read(buffer), 0, 1);
+        assert_eq!(ring.push(Io::Read(buffer), 0, 1), None);
         ring.turn(&mut done).unwrap();
         let kept = ring.sever();
         let buffer = ring.read_buffer(4096);
-        ring.push(Io::Read(buffer), 0, 2);
+        assert_eq!(ring.push(Io::Read(buffer), 0, 2), None);
         assert!(ring.turn(&mut done).is_err() && done.is_empty());
         assert_eq!(ring.abandon(), [1, 2]);
-        ring.push(Io::Flush, 0, 3);
+        assert_eq!(ring.push(Io::Flush, 0, 3), Some(3));
         assert!(!ring.ready() && ring.abandon().is_empty());
         let others: Vec<ReadBuffer> = (0..400).map(|_| ring.read_buffer(4096)).collect();
         assert!(others.iter().all(|other| other.start() as usize != start), "RG-1");

@@ -21,7 +21,9 @@ mod view;
 
 pub use device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 pub use error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
-pub use file::{CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, HostFile, HostIo, parse_file_device};
+pub use file::{
+    CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostFile, HostIo, parse_file_device,
+};
 pub use geometry::{Geometry, GeometryError};
 pub use machine::{Applied, ImpossibleState, Machine, gathered_length};
 pub use memory::{Keep, MemoryDevice};

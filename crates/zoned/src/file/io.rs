@@ -2,8 +2,8 @@
 //!
 //! **Owns** the threads' version. **Knows nothing of** zones and their table.
 
+use std::any::Any;
 use std::fs::File;
-use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -30,6 +30,9 @@ impl AsFd for HostFile {
     }
 }
 
+/// What is to be dropped when a command is done, on the owner's thread: the command's place among others.
+pub type Held = Box<dyn Any>;
+
 /// Reads, writes and syncs of the file that holds a drive.
 ///
 /// Commands go side by side, in any order; each begins at the latest when its future is first polled, and goes on if that
@@ -38,8 +41,8 @@ impl AsFd for HostFile {
 ///
 /// Dropping it waits for what the operating system has, and lets go of the file.
 pub trait HostIo {
-    /// Reads `length` blocks from byte `at`.
-    fn read(&self, at: u64, length: Blocks) -> LocalBoxFuture<'_, io::Result<Bytes>>;
+    /// Reads `length` blocks from byte `at`, and then drops `held`, whoever still waits.
+    fn read(&self, at: u64, length: Blocks, held: Held) -> LocalBoxFuture<'static, io::Result<Bytes>>;
     /// Writes the pieces one behind the other from byte `at`. Once it is done, a later open file has them, whatever
     /// becomes of this process.
     fn write(&self, at: u64, data: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>>;
@@ -58,25 +61,36 @@ impl Threads {
         Self { runtime: runtime.clone(), file }
     }
 
+    /// `work` on a thread, begun when the future is first polled.
     fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
-    ) -> impl Future<Output = io::Result<T>> {
+    ) -> LocalBoxFuture<'static, io::Result<T>> {
         let (file, runtime) = (self.file.clone(), self.runtime.clone());
-        async move { runtime.blocking(move || work(&file.0)).await.unwrap_or_else(|lost| Err(io::Error::other(lost))) }
+        Box::pin(async move {
+            runtime.blocking(move || work(&file.0)).await.unwrap_or_else(|lost| Err(io::Error::other(lost)))
+        })
     }
 }
 
 impl HostIo for Threads {
-    fn read(&self, at: u64, length: Blocks) -> LocalBoxFuture<'_, io::Result<Bytes>> {
-        Box::pin(self.run(move |file| host::read(file, at, length)))
+    fn read(&self, at: u64, length: Blocks, held: Held) -> LocalBoxFuture<'static, io::Result<Bytes>> {
+        let (runtime, read) = (self.runtime.clone(), self.run(move |file| host::read(file, at, length)));
+        Box::pin(async move {
+            let task = runtime.spawn(async move {
+                let done = read.await;
+                drop(held);
+                done
+            });
+            task.await.unwrap_or_else(|lost| Err(io::Error::other(lost)))
+        })
     }
 
     fn write(&self, at: u64, data: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
-        Box::pin(self.run(move |file| host::write_all(file, at, &data)))
+        self.run(move |file| host::write_all(file, at, &data))
     }
 
     fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>> {
-        Box::pin(self.run(File::sync_data))
+        self.run(File::sync_data)
     }
 }

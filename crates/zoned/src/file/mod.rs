@@ -53,7 +53,7 @@ use crate::peek::PeekDevice;
 
 pub use create::CreateOptions;
 pub use error::{FileDeviceError, FileDeviceErrorKind};
-pub use io::{HostFile, HostIo};
+pub use io::{Held, HostFile, HostIo};
 
 /// Whether bytes are the header of a drive's file, or a zone's entry in its table: for fuzzing, never panics.
 pub fn parse_file_device(bytes: &[u8]) -> bool {
@@ -302,7 +302,7 @@ impl Shared {
         }))
     }
 
-    fn start_read(self: &Rc<Self>, at: Lba, length: Blocks) -> DeviceResult<Task<DeviceResult<Bytes>>> {
+    async fn read(self: &Rc<Self>, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
         self.begin(at)?;
         let zone = self.state.borrow().machine.read(at, length)?;
         let end = ((at - self.geometry.start_of(zone)) + length).0;
@@ -315,10 +315,15 @@ impl Shared {
         };
         let kind = if late { Kind::LateRead } else { Kind::Read };
         let mut turn = self.enter(zone, kind, self.settled(zone));
-        Ok(self.runtime.spawn(async move {
+        if turn.starts() {
+            // Most reads: nobody is needed to bring them to their turn.
+            return turn.read(at, length, end).await;
+        }
+        let task = self.runtime.spawn(async move {
             turn.wait().await?;
             turn.read(at, length, end).await
-        }))
+        });
+        self.end(at, task).await
     }
 
     fn start_manage(self: &Rc<Self>, zone: ZoneId, op: ZoneOp) -> DeviceResult<Option<Task<DeviceResult<()>>>> {
@@ -355,7 +360,7 @@ impl ZonedDevice for FileDevice {
     }
 
     fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
-        Box::pin(async move { self.shared.end(at, self.shared.start_read(at, length)?).await })
+        Box::pin(self.shared.read(at, length))
     }
 
     fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {

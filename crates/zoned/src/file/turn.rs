@@ -33,6 +33,12 @@ impl Turn {
         Self { shared, zone, kind, place, started: false }
     }
 
+    /// Whether the command may go at once; then it has begun.
+    pub(super) fn starts(&mut self) -> bool {
+        self.started = self.place.go.is_none();
+        self.started
+    }
+
     /// Waits until the command may go.
     pub(super) async fn wait(&mut self) -> DeviceResult<()> {
         if let Some(go) = self.place.go.take()
@@ -143,8 +149,9 @@ impl Turn {
         shared.failed(error, true, at)
     }
 
-    pub(super) async fn read(&self, at: Lba, length: Blocks, end: u64) -> DeviceResult<Bytes> {
-        let shared = &self.shared;
+    /// Reads what the state machine has admitted. The turn ends when the read does, whoever still waits.
+    pub(super) async fn read(self, at: Lba, length: Blocks, end: u64) -> DeviceResult<Bytes> {
+        let shared = self.shared.clone();
         let (slot, settled) = {
             let state = shared.state.borrow();
             (state.slots.get(self.zone), state.lanes.settled(self.zone))
@@ -159,8 +166,8 @@ impl Turn {
             return Err(shared.error(DeviceErrorKind::Rule(violation), at));
         }
         let Some(slot) = slot else { return Ok(AlignedBuf::zeroed(length).freeze()) };
-        let read = shared.io.read(shared.offset(slot, at), length).await;
-        read.map_err(|error| shared.failed(error, false, at))
+        let read = shared.io.read(shared.offset(slot, at), length, Box::new(self));
+        read.await.map_err(|error| shared.failed(error, false, at))
     }
 
     /// The table says empty before the bytes go, and keeps the slot until they are gone, so that a process that ends

@@ -6,7 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::{LocalBoxFuture, Runtime, real};
-use shingle_zoned::{DeviceErrorKind, FileDevice, FileDeviceError, HostIo, ZonedDevice};
+use shingle_zoned::{DeviceErrorKind, FileDevice, FileDeviceError, Held, HostIo, ZonedDevice};
 
 mod cases;
 
@@ -23,7 +23,7 @@ async fn lost<T>() -> io::Result<T> {
 }
 
 impl HostIo for Lost {
-    fn read(&self, _: u64, _: Blocks) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+    fn read(&self, _: u64, _: Blocks, _: Held) -> LocalBoxFuture<'static, io::Result<Bytes>> {
         Box::pin(lost())
     }
     fn write(&self, _: u64, _: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
