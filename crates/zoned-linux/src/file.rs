@@ -24,6 +24,10 @@ use crate::ring::{Completed, Io, TRANSFER_MAX};
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
+/// Writes of so many bytes begin their way to the medium at once, as they do in a drive. Without that the kernel leaves them
+/// in memory until a flush, which then has to wait for all of them, behind a medium that was idle before.
+const DESTAGE_MIN: usize = 64 << 10;
+
 /// Opens the emulated drive in the file, or on the ordinary block device, at `path`, as [`FileDevice::open`] does; its
 /// commands go through io_uring, or by blocking threads where the kernel has none or forbids it.
 ///
@@ -92,7 +96,15 @@ impl HostIo for FileRing {
     }
 
     fn write(&self, at: u64, data: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
-        Box::pin(async move { self.run(Some(Io::Write(data, TRANSFER_MAX)), at, None).await.map(drop) })
+        let length: usize = data.iter().map(Bytes::len).sum();
+        Box::pin(async move {
+            self.run(Some(Io::Write(data, TRANSFER_MAX)), at, None).await?;
+            if length >= DESTAGE_MIN {
+                // Nobody waits for it, nor does a failure count: a flush finds and says what could not be written.
+                drop(self.run(Some(Io::Destage(length)), at, None));
+            }
+            Ok(())
+        })
     }
 
     fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>> {

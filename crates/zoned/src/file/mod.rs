@@ -76,6 +76,8 @@ struct Shared {
     state: RefCell<State>,
     /// The number of the flush that begins next; opening the drive was number 0.
     flush: Cell<u64>,
+    /// Writes of zones' bytes that are under way.
+    writes: Cell<u32>,
     /// Set when the table or a flush failed: the file can no longer be trusted to hold what it is told.
     gone: Cell<bool>,
 }
@@ -152,6 +154,7 @@ impl FileDevice {
             data_at: header.data_at,
             flush: Cell::new(1),
             state: RefCell::new(State { length, durable_length: length, machine, slots, lanes: Lanes::default() }),
+            writes: Cell::new(0),
             gone: Cell::new(false),
         };
         Ok(Self { shared: Rc::new(shared) })
@@ -222,16 +225,39 @@ impl Shared {
         self.data_at + u64::from(slot) * self.geometry.zone_size.bytes()
     }
 
+    /// Where in the file the zone's entry in the table lies, and what it is to say.
+    fn entry(&self, zone: ZoneId, settled: Settled) -> (u64, [u8; ENTRY_SIZE]) {
+        let slot = self.state.borrow().slots.get(zone);
+        let entry = Entry { state: settled.state, written: settled.written, slot }.to_bytes(zone);
+        (TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64, entry)
+    }
+
+    /// What a failed write of the table means: it can no longer be trusted.
+    fn table_failed(&self, error: std::io::Error, zone: ZoneId) -> DeviceError {
+        self.gone.set(true);
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotConnected => DeviceErrorKind::Gone,
+            _ => DeviceErrorKind::System(error),
+        };
+        self.error(kind, self.geometry.start_of(zone))
+    }
+
     /// Writes the zone's entry in the table: into the page cache, where it outlives the process, so it is not worth a
     /// thread.
     fn persist(&self, zone: ZoneId, settled: Settled) -> DeviceResult<()> {
-        let slot = self.state.borrow().slots.get(zone);
-        let entry = Entry { state: settled.state, written: settled.written, slot }.to_bytes(zone);
-        let at = TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64;
-        self.file.write_all_at(&entry, at).map_err(|error| {
-            self.gone.set(true);
-            self.error(DeviceErrorKind::System(error), self.geometry.start_of(zone))
-        })
+        let (at, entry) = self.entry(zone, settled);
+        self.file.write_all_at(&entry, at).map_err(|error| self.table_failed(error, zone))
+    }
+
+    /// As [`persist`](Self::persist), behind a write's bytes. While other writes are under way they hold the file's lock:
+    /// the entry then waits for it as they do, and not on the owner's thread.
+    async fn persist_behind(&self, zone: ZoneId, settled: Settled) -> DeviceResult<()> {
+        if self.writes.get() == 0 {
+            return self.persist(zone, settled);
+        }
+        let (at, entry) = self.entry(zone, settled);
+        let written = self.io.write(at, vec![Bytes::copy_from_slice(&entry)]).await;
+        written.map_err(|error| self.table_failed(error, zone))
     }
 
     /// Makes what is in the file durable, its length and what was given back included.
@@ -296,7 +322,7 @@ impl Shared {
             turn.wait().await?;
             turn.check()?;
             match turn.write(applied.at, data).await {
-                Ok(()) => turn.settle(after).map(|()| applied.at),
+                Ok(()) => turn.settle_behind(after).await.map(|()| applied.at),
                 Err(error) => Err(turn.fail(error, applied.at)),
             }
         }))

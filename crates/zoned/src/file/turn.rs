@@ -66,6 +66,12 @@ impl Turn {
         self.shared.persist(self.zone, settled)
     }
 
+    /// As [`settle`](Self::settle), behind a write.
+    pub(super) async fn settle_behind(&self, settled: Settled) -> DeviceResult<()> {
+        self.shared.state.borrow_mut().lanes.settle(self.zone, settled);
+        self.shared.persist_behind(self.zone, settled).await
+    }
+
     pub(super) async fn write(&self, at: Lba, data: Vec<Bytes>) -> io::Result<()> {
         let first = self.shared.state.borrow().slots.get(self.zone).is_none();
         let slot = loop {
@@ -94,7 +100,11 @@ impl Turn {
             }
         }
         let offset = self.shared.offset(slot, at);
-        self.shared.io.write(offset, data).await
+        let writes = &self.shared.writes;
+        writes.set(writes.get() + 1);
+        let done = self.shared.io.write(offset, data).await;
+        writes.set(writes.get() - 1);
+        done
     }
 
     /// The zone's slot, a new one if it has none; `None` if only a flush makes one free. The file then grows, by as much again so that few writes wait for its

@@ -88,6 +88,12 @@ fn child() {
                     say("done");
                 }
             }
+            Some(("spread", _)) => {
+                for group in 0..1000 {
+                    run_group(&device, &spread(group)).await;
+                    say("done");
+                }
+            }
             Some(("full", _)) => fill_the_file_system(&device).await,
             _ => {}
         }
@@ -192,6 +198,49 @@ fn a_killed_process_leaves_exactly_what_its_completed_commands_made() {
             }
             for zone in (2..16).map(ZoneId) {
                 device.append(zone, vec![blocks(1, 60)]).await.unwrap();
+            }
+        })
+        .unwrap();
+    }
+}
+
+/// Group `group` of commands that start together, one in each of four zones.
+fn spread(group: u64) -> Vec<Step> {
+    let step = |zone: u32| match group % 13 {
+        12 => Step::Manage(ZoneId(zone), ZoneOp::Reset),
+        _ => Step::Append(ZoneId(zone), group * 100 + u64::from(zone) * 10, 5),
+    };
+    (2..6).map(step).collect()
+}
+
+/// FD-1 for writes to several zones at once, whose table entries wait for the file's lock with each other's bytes.
+#[test]
+fn a_killed_process_leaves_each_of_the_zones_it_wrote_together_as_before_or_after() {
+    let directory = Directory::new("spread");
+    for seed in 1..=8_u64 {
+        let path = directory.0.join(format!("drive-{seed}"));
+        create(&path, &geometry());
+        let mut process = spawn_child("spread out", &path, "");
+        let mut done = 0;
+        while done < seed * 29 && process.said().as_deref() == Some("done") {
+            done += 1;
+        }
+        process.kill();
+        while process.said().is_some() {
+            done += 1;
+        }
+        real::run(|runtime| async move {
+            let device = crate::open(&path, &runtime).unwrap();
+            let memory = MemoryDevice::new(geometry());
+            for group in 0..done {
+                run_group(&memory, &spread(group)).await;
+            }
+            let before = memory.snapshot();
+            run_group(&memory, &spread(done)).await;
+            for zone in (2..6).map(ZoneId) {
+                let found = look(&device, zone).await;
+                let right = look(&before, zone).await == found || look(&memory, zone).await == found;
+                assert!(right, "killed after {done} groups: {zone} is {:?} {}", found.0, found.1);
             }
         })
         .unwrap();
