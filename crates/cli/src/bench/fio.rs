@@ -50,6 +50,8 @@ impl Job<'_> {
         let mut command = Command::new("fio");
         command.args(["--name=shingle", "--ioengine=io_uring", "--output-format=json", "--group_reporting"]);
         command.args(["--fallocate=none", "--invalidate=1", "--norandommap", "--randrepeat=0"]);
+        // We tell the kernel nothing of what will be read, so fio must not either.
+        command.arg("--fadvise_hint=0");
         command.arg(format!("--filename={}", self.path.display()));
         let numbers = [
             ("bs", self.block_bytes),
