@@ -14,10 +14,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use shingle_base::ZoneId;
+use shingle_base::{Blocks, ZoneId};
 use tokio::sync::oneshot;
 
-use crate::device::ZoneState;
+use crate::device::{ZoneInfo, ZoneState};
 
 /// How a command shares its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,12 @@ pub struct Settled {
 impl Settled {
     /// Of a zone that does not exist: its commands are refused before anybody asks.
     pub const NOTHING: Self = Self { state: ZoneState::Offline, written: 0 };
+}
+
+impl From<ZoneInfo> for Settled {
+    fn from(info: ZoneInfo) -> Self {
+        Self { state: info.state, written: info.written.0 as u32 }
+    }
 }
 
 /// A command's place in its lane.
@@ -89,6 +95,14 @@ impl Lanes {
     /// Whether a reset of `zone` is under way or waiting.
     pub fn resetting(&self, zone: ZoneId) -> bool {
         self.0.get(&zone).is_some_and(|lane| lane.alone || lane.waiting.iter().any(|(kind, _)| *kind == Kind::Alone))
+    }
+
+    /// How a read up to block `end` of `zone` shares it.
+    pub fn read_kind(&self, zone: ZoneId, end: Blocks, conventional: bool) -> Kind {
+        let unsettled = |settled: Settled| end.0 > u64::from(settled.written);
+        let late =
+            self.resetting(zone) || self.changing(zone) && (conventional || self.settled(zone).is_some_and(unsettled));
+        if late { Kind::LateRead } else { Kind::Read }
     }
 
     /// Puts a command in its lane. `before` is what the zone was before this command.

@@ -25,7 +25,7 @@ pub use file::{
     CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostFile, HostIo, parse_file_device,
 };
 pub use geometry::{Geometry, GeometryError};
-pub use machine::{Applied, ImpossibleState, Machine, gathered_length};
+pub use machine::{Applied, ImpossibleState, Machine, Target, gathered_length};
 pub use memory::{Keep, MemoryDevice};
 pub use peek::PeekDevice;
 pub use preset::GeometrySpec;

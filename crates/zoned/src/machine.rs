@@ -88,6 +88,25 @@ impl ZoneState {
     }
 }
 
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To this block.
+    At(Lba),
+    /// To the write pointer of this zone.
+    Append(ZoneId),
+}
+
+impl Target {
+    /// The place to name if the write is refused before its zone was looked at.
+    pub fn start(self, geometry: &Geometry) -> Lba {
+        match self {
+            Self::At(at) => at,
+            Self::Append(zone) => geometry.start_of(zone),
+        }
+    }
+}
+
 /// The length of a write's pieces together.
 ///
 /// # Errors
@@ -217,6 +236,17 @@ impl Machine {
             return Err(rule(Violation::ZoneFull, at, zone));
         }
         self.advance(zone, at, length)
+    }
+
+    /// Applies a [`write`](Self::write) or [`append`](Self::append).
+    ///
+    /// # Errors
+    /// As these.
+    pub fn write_to(&mut self, target: Target, length: Blocks) -> DeviceResult<Applied> {
+        match target {
+            Target::At(at) => self.write(at, length),
+            Target::Append(zone) => self.append(zone, length),
+        }
     }
 
     /// Applies an open, close, finish or reset of `zone`.

@@ -20,6 +20,8 @@
 //!   is there. Of the rest, the table may be older or newer than the bytes; engines find out by their records' checksums.
 //!   (`any_mix_of_table_entries_since_the_last_flush_is_a_drive`)
 //! - FD-3: the space of a reset zone goes back to the file system.
+//! - FD-4: after a failed flush every command is answered with `Gone`: the system may have dropped what it could not write,
+//!   and would not say so again. (`after_a_failed_flush_the_drive_is_gone`)
 
 mod create;
 mod error;
@@ -48,7 +50,7 @@ use crate::file::slots::Slots;
 use crate::file::turn::Turn;
 use crate::geometry::Geometry;
 use crate::lanes::{Kind, Lanes, Settled};
-use crate::machine::{ImpossibleState, Machine, gathered_length};
+use crate::machine::{ImpossibleState, Machine, Target, gathered_length};
 use crate::peek::PeekDevice;
 
 pub use create::CreateOptions;
@@ -184,18 +186,10 @@ impl FileDevice {
     }
 }
 
-/// Where a write goes.
-#[derive(Clone, Copy)]
-enum Target {
-    At(Lba),
-    Append(ZoneId),
-}
-
 impl Shared {
     /// What the state machine says of a zone that exists.
     fn settled(&self, zone: ZoneId) -> Settled {
-        let info = self.state.borrow().machine.info(zone);
-        Settled { state: info.state, written: info.written.0 as u32 }
+        self.state.borrow().machine.info(zone).into()
     }
 
     fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
@@ -301,20 +295,11 @@ impl Shared {
     }
 
     fn start_write(self: &Rc<Self>, target: Target, data: Vec<Bytes>) -> DeviceResult<Task<DeviceResult<Lba>>> {
-        let start = match target {
-            Target::At(at) => at,
-            Target::Append(zone) => self.geometry.start_of(zone),
-        };
+        let start = target.start(&self.geometry);
         self.begin(start)?;
         let length = gathered_length(&data).map_err(|rule| self.error(DeviceErrorKind::Rule(rule), start))?;
         let before = self.geometry.zone_of(start).map(|zone| self.settled(zone)).unwrap_or(Settled::NOTHING);
-        let applied = {
-            let machine = &mut self.state.borrow_mut().machine;
-            match target {
-                Target::At(at) => machine.write(at, length)?,
-                Target::Append(zone) => machine.append(zone, length)?,
-            }
-        };
+        let applied = self.state.borrow_mut().machine.write_to(target, length)?;
         let after = self.settled(applied.zone);
         let mut turn = self.enter(applied.zone, Kind::Write, before);
         self.mark_closed(applied.closed)?;
@@ -332,14 +317,7 @@ impl Shared {
         self.begin(at)?;
         let zone = self.state.borrow().machine.read(at, length)?;
         let end = ((at - self.geometry.start_of(zone)) + length).0;
-        let late = {
-            let lanes = &self.state.borrow().lanes;
-            let unsettled = |settled: Settled| end > u64::from(settled.written);
-            lanes.resetting(zone)
-                || lanes.changing(zone)
-                    && (self.geometry.is_conventional(zone) || lanes.settled(zone).is_some_and(unsettled))
-        };
-        let kind = if late { Kind::LateRead } else { Kind::Read };
+        let kind = self.state.borrow().lanes.read_kind(zone, Blocks(end), self.geometry.is_conventional(zone));
         let mut turn = self.enter(zone, kind, self.settled(zone));
         if turn.starts() {
             // Most reads: nobody is needed to bring them to their turn.

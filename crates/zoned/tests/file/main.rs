@@ -59,3 +59,40 @@ fn a_drive_whose_host_no_longer_answers_is_gone_and_its_table_as_it_was() {
     })
     .unwrap();
 }
+
+/// A medium that fails.
+struct Failing;
+
+async fn failed() -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(5))
+}
+
+impl HostIo for Failing {
+    fn read(&self, _: u64, _: Blocks, _: Held) -> LocalBoxFuture<'static, io::Result<Bytes>> {
+        Box::pin(lost())
+    }
+    fn write(&self, _: u64, _: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(failed())
+    }
+    fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(failed())
+    }
+}
+
+/// FD-4: the second flush must not say that all is well.
+#[test]
+fn after_a_failed_flush_the_drive_is_gone() {
+    let directory = cases::Directory::new("flush");
+    let path = directory.drive();
+    cases::create(&path, &cases::geometry());
+    real::run(|runtime| async move {
+        let device = FileDevice::open_with(&path, &runtime, |_| Some(Box::new(Failing))).unwrap();
+        assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::System(_)));
+        assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::Gone));
+        let error = device.append(ZoneId(2), vec![cases::blocks(1, 1)]).await.unwrap_err();
+        assert!(matches!(error.kind, DeviceErrorKind::Gone));
+        drop(device);
+        FileDevice::open(&path, &runtime).unwrap().flush().await.unwrap();
+    })
+    .unwrap();
+}
