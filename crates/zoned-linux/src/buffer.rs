@@ -6,6 +6,11 @@
 //! - BF-1: while the kernel may write to a buffer, only its operation has it; as bytes it is shared only behind that, all
 //!   of it written or zero.
 //! - BF-2: a slot of the pool has one holder: an operation, or the bytes made of it.
+//!
+//! A process that has such a buffer with the kernel must not `fork` and let both go on. Memory is then shared until one
+//! of them writes to it, and before Linux 5.12 the page that the kernel fills may be left to the child, while the parent
+//! reads the other: stale bytes, which no check here can see. Starting another program is safe: `std::process::Command`
+//! does it without that sharing, unless it is given a `pre_exec`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

@@ -11,7 +11,8 @@
 //!   under way are at most the limit on open zones, active ones at most theirs. So it never has to close a zone by itself,
 //!   which not all of them do when they should (null_blk does not while as many zones are active as may be).
 //! - GT-2: places go to commands in the order in which these started, where there are not enough for all; so what the state
-//!   machine admitted gets its place in the end.
+//!   machine admitted gets its place in the end, or is refused.
+//! - GT-3: nobody waits for a place that no accepted command will free: a command that was to free one has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +28,22 @@ struct Hold {
 
 struct Ask {
     zone: ZoneId,
-    waiting: Option<oneshot::Sender<()>>,
+    waiting: Option<oneshot::Sender<Entry>>,
+    refused: bool,
+}
+
+/// Whether a command may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Go,
+    /// The place that it was promised is not coming: the drive would refuse it.
+    NoPlace,
+}
+
+/// The gate's answer to a command whose turn in its zone has come.
+pub(crate) enum Room {
+    Now(Entry),
+    Later(oneshot::Receiver<Entry>),
 }
 
 /// The places of a drive.
@@ -70,21 +86,55 @@ impl Gate {
     pub(crate) fn ask(&mut self, zone: ZoneId) -> Ticket {
         let ticket = self.next;
         self.next += 1;
-        self.asks.insert(ticket, Ask { zone, waiting: None });
+        self.asks.insert(ticket, Ask { zone, waiting: None, refused: false });
         Ticket(ticket)
     }
 
-    /// The command's turn in its zone has come. `None`: it may go; else it may when told.
-    pub(crate) fn enter(&mut self, Ticket(ticket): Ticket) -> Option<oneshot::Receiver<()>> {
+    /// The command's turn in its zone has come.
+    pub(crate) fn enter(&mut self, Ticket(ticket): Ticket) -> Room {
+        if self.asks.get(&ticket).is_some_and(|ask| ask.refused) {
+            self.cancel(Ticket(ticket));
+            return Room::Now(Entry::NoPlace);
+        }
         if self.may_go(ticket) {
             self.go(ticket);
-            return None;
+            return Room::Now(Entry::Go);
         }
         let (sender, receiver) = oneshot::channel();
         if let Some(ask) = self.asks.get_mut(&ticket) {
             ask.waiting = Some(sender);
         }
-        Some(receiver)
+        Room::Later(receiver)
+    }
+
+    /// A command failed that was to free a place. Refuses the last of those that now can get none (GT-3): `active` zones
+    /// will be so when all that was accepted is done, and `activates` says whether a zone is among them.
+    pub(crate) fn refuse_excess(&mut self, mut active: u32, activates: impl Fn(ZoneId) -> bool) {
+        let held = |holds: &BTreeMap<ZoneId, Hold>, zone| holds.get(&zone).is_some_and(|hold| hold.active);
+        let hopeful = self.asks.iter().rev().filter(|(_, ask)| !ask.refused && !held(&self.holds, ask.zone));
+        let mut zones: Vec<ZoneId> = Vec::new();
+        for (_, ask) in hopeful {
+            if !zones.contains(&ask.zone) {
+                zones.push(ask.zone);
+            }
+        }
+        for zone in zones {
+            let own = u32::from(activates(zone));
+            if active.saturating_sub(own) < self.active_max {
+                continue;
+            }
+            active -= own;
+            let tickets: Vec<u64> = self.asks.iter().filter(|(_, ask)| ask.zone == zone).map(|(&at, _)| at).collect();
+            for ticket in tickets {
+                let Some(ask) = self.asks.get_mut(&ticket) else { continue };
+                ask.refused = true;
+                if let Some(waiting) = ask.waiting.take() {
+                    self.asks.remove(&ticket);
+                    let _ = waiting.send(Entry::NoPlace);
+                }
+            }
+        }
+        self.admit();
     }
 
     /// The command will not go.
@@ -128,7 +178,7 @@ impl Gate {
             && fits(hold.active, self.active, activates.len(), self.active_max)
     }
 
-    fn go(&mut self, ticket: u64) -> Option<oneshot::Sender<()>> {
+    fn go(&mut self, ticket: u64) -> Option<oneshot::Sender<Entry>> {
         let ask = self.asks.remove(&ticket)?;
         // As good as open while its command is under way.
         self.put(ask.zone, ZoneState::ImplicitOpen);
@@ -144,7 +194,7 @@ impl Gate {
                 && let Some(sender) = self.go(ticket)
             {
                 // Its task is gone only when the device is.
-                let _ = sender.send(());
+                let _ = sender.send(Entry::Go);
             }
         }
     }
@@ -161,8 +211,16 @@ mod tests {
         Gate::new(&geometry, std::iter::empty()).unwrap()
     }
 
-    fn came(receiver: &mut Option<oneshot::Receiver<()>>) -> bool {
-        receiver.as_mut().is_none_or(|receiver| receiver.try_recv().is_ok())
+    fn came(room: &mut Room) -> bool {
+        match room {
+            Room::Now(entry) => *entry == Entry::Go,
+            Room::Later(receiver) => receiver.try_recv() == Ok(Entry::Go),
+        }
+    }
+
+    /// Whether the command goes at once.
+    fn goes(gate: &mut Gate, ticket: Ticket) -> bool {
+        matches!(gate.enter(ticket), Room::Now(Entry::Go))
     }
 
     #[test]
@@ -176,12 +234,12 @@ mod tests {
         let mut gate = gate(2, 2);
         for zone in [1, 2] {
             let ticket = gate.ask(ZoneId(zone));
-            assert!(gate.enter(ticket).is_none());
+            assert!(goes(&mut gate, ticket));
             gate.leave(ZoneId(zone), ZoneState::ImplicitOpen);
         }
         let finish = gate.ask(ZoneId(1));
         let write = gate.ask(ZoneId(3));
-        assert!(gate.enter(finish).is_none());
+        assert!(goes(&mut gate, finish));
         let mut wait = gate.enter(write);
         assert!(!came(&mut wait));
         gate.leave(ZoneId(1), ZoneState::Full);
@@ -193,14 +251,14 @@ mod tests {
     fn a_later_command_does_not_take_the_place_of_an_earlier_one() {
         let mut gate = gate(1, 1);
         let first = gate.ask(ZoneId(1));
-        assert!(gate.enter(first).is_none());
+        assert!(goes(&mut gate, first));
         // Behind it in its zone: its turn has not come.
         let second = gate.ask(ZoneId(1));
         let other = gate.ask(ZoneId(2));
         let mut wait = gate.enter(other);
         gate.leave(ZoneId(1), ZoneState::Empty);
         assert!(!came(&mut wait), "GT-2");
-        assert!(gate.enter(second).is_none());
+        assert!(goes(&mut gate, second));
         gate.leave(ZoneId(1), ZoneState::Full);
         assert!(came(&mut wait));
     }
@@ -209,10 +267,10 @@ mod tests {
     fn many_commands_behind_each_other_in_a_zone_take_one_place() {
         let mut gate = gate(2, 3);
         let first = gate.ask(ZoneId(1));
-        assert!(gate.enter(first).is_none());
+        assert!(goes(&mut gate, first));
         let behind: Vec<Ticket> = (0..10).map(|_| gate.ask(ZoneId(1))).collect();
         let other = gate.ask(ZoneId(2));
-        assert!(gate.enter(other).is_none());
+        assert!(goes(&mut gate, other));
         for ticket in behind {
             gate.cancel(ticket);
         }
@@ -224,5 +282,29 @@ mod tests {
         gate.leave(ZoneId(2), ZoneState::Closed);
         assert!(came(&mut wait));
         assert_eq!((gate.open, gate.active), (2, 3));
+    }
+
+    #[test]
+    fn who_was_promised_a_place_that_is_not_freed_hears_it_the_last_first() {
+        let mut gate = gate(2, 2);
+        for zone in [1, 2] {
+            let ticket = gate.ask(ZoneId(zone));
+            assert!(goes(&mut gate, ticket));
+            gate.leave(ZoneId(zone), ZoneState::ImplicitOpen);
+        }
+        // Both are being finished; then one of these fails.
+        let finishes = [gate.ask(ZoneId(1)), gate.ask(ZoneId(2))];
+        let writes = [3, 4, 4].map(|zone| gate.ask(ZoneId(zone)));
+        assert!(finishes.into_iter().all(|ticket| goes(&mut gate, ticket)));
+        let [mut first, mut second] = [writes[0], writes[1]].map(|ticket| gate.enter(ticket));
+        gate.leave(ZoneId(1), ZoneState::Closed);
+        gate.refuse_excess(3, |zone| [1, 3, 4].contains(&zone.0));
+        let Room::Later(told) = &mut second else { panic!("there was no place at first") };
+        assert_eq!(told.try_recv(), Ok(Entry::NoPlace), "GT-3");
+        assert!(matches!(gate.enter(writes[2]), Room::Now(Entry::NoPlace)), "nor those behind it");
+        assert!(!came(&mut first));
+        gate.leave(ZoneId(2), ZoneState::Full);
+        assert!(came(&mut first));
+        assert!(gate.asks.is_empty());
     }
 }

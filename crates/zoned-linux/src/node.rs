@@ -51,6 +51,12 @@ impl Node {
         Ok(Arc::new(Self { file, sysfs, busy: Mutex::new(0), idle: Condvar::new() }))
     }
 
+    /// Any open file in place of a node; there for as long as there is a `/proc`.
+    #[cfg(test)]
+    pub(crate) fn of(file: File) -> Arc<Self> {
+        Arc::new(Self { file, sysfs: PathBuf::from("/proc"), busy: Mutex::new(0), idle: Condvar::new() })
+    }
+
     pub(crate) fn file(&self) -> &File {
         &self.file
     }

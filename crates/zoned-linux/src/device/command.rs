@@ -1,25 +1,19 @@
 //! Commands: from the state machine's consent to the drive, and what follows when one is done.
 
+use std::io;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_zoned::lanes::{Kind, Place, Settled};
-use shingle_zoned::{DeviceErrorKind, DeviceResult, Violation, ZoneOp, ZoneState, gathered_length};
+use shingle_zoned::{DeviceErrorKind, DeviceResult, Target, Violation, ZoneOp, ZoneState, gathered_length};
 use tokio::sync::oneshot;
 
 use super::Shared;
-use crate::gate::Ticket;
+use crate::gate::{Entry, Room, Ticket};
 use crate::ioctl;
 use crate::ring::{Completed, Io};
 use crate::zones::BLOCK_SECTORS;
-
-/// Where a write goes.
-#[derive(Clone, Copy)]
-pub(super) enum Target {
-    At(Lba),
-    Append(ZoneId),
-}
 
 /// What is to be done when the ring has done its part.
 pub(super) enum Work {
@@ -48,6 +42,11 @@ pub(super) struct Write {
     pub(super) answer: Answer<Lba>,
 }
 
+/// What the drive would say to a command for which it has no place.
+fn no_place() -> io::Error {
+    io::Error::from_raw_os_error(libc::EOVERFLOW)
+}
+
 impl Shared {
     /// Queues an operation at the block `at`.
     pub(super) fn push(&self, io: Io, at: Lba, work: Work) {
@@ -59,14 +58,9 @@ impl Shared {
         self.begin(at)?;
         let state = &mut *self.state.borrow_mut();
         let zone = state.machine.read(at, length)?;
-        let end = ((at - self.geometry.start_of(zone)) + length).0;
-        let unsettled = |settled: Settled| end > u64::from(settled.written);
-        let late = state.lanes.resetting(zone)
-            || state.lanes.changing(zone)
-                && (self.geometry.is_conventional(zone) || state.lanes.settled(zone).is_some_and(unsettled));
-        let kind = if late { Kind::LateRead } else { Kind::Read };
-        let info = state.machine.info(zone);
-        let before = Settled { state: info.state, written: info.written.0 as u32 };
+        let end = (at - self.geometry.start_of(zone)) + length;
+        let kind = state.lanes.read_kind(zone, end, self.geometry.is_conventional(zone));
+        let before = state.machine.info(zone).into();
         let place = state.lanes.enter(zone, kind, before);
         let (answer, answered) = oneshot::channel();
         let read = Read { zone, kind, at, length, answer };
@@ -109,27 +103,17 @@ impl Shared {
     }
 
     pub(super) fn start_write(self: &Rc<Self>, target: Target, data: Vec<Bytes>) -> DeviceResult<Answered<Lba>> {
-        let start = match target {
-            Target::At(at) => at,
-            Target::Append(zone) => self.geometry.start_of(zone),
-        };
+        let start = target.start(&self.geometry);
         self.begin(start)?;
         let length = gathered_length(&data).map_err(|rule| self.error(DeviceErrorKind::Rule(rule), start))?;
         let before = self.geometry.zone_of(start).map_or(Settled::NOTHING, |zone| self.settled(zone));
         let (answer, answered) = oneshot::channel();
-        let applied = {
-            let machine = &mut self.state.borrow_mut().machine;
-            match target {
-                Target::At(at) => machine.write(at, length)?,
-                Target::Append(zone) => machine.append(zone, length)?,
-            }
-        };
+        let applied = self.state.borrow_mut().machine.write_to(target, length)?;
         self.close(applied.closed);
         let (place, ticket, write) = {
             let state = &mut *self.state.borrow_mut();
             let (zone, at) = (applied.zone, applied.at);
-            let info = state.machine.info(zone);
-            let after = Settled { state: info.state, written: info.written.0 as u32 };
+            let after = state.machine.info(zone).into();
             let place = state.lanes.enter(zone, Kind::Write, before);
             let ticket = match &mut state.gate {
                 Some(gate) if !self.geometry.is_conventional(zone) => Some(gate.ask(zone)),
@@ -144,12 +128,12 @@ impl Shared {
             return Ok(answered);
         }
         match self.enter_gate(ticket) {
-            None => self.send_write(write, data),
-            Some(room) => {
+            Room::Now(entry) => self.admit_write(entry, write, data),
+            Room::Later(room) => {
                 let shared = self.clone();
                 self.runtime.spawn_detached(async move {
-                    if room.await.is_ok() {
-                        shared.send_write(write, data);
+                    if let Ok(entry) = room.await {
+                        shared.admit_write(entry, write, data);
                     }
                 });
             }
@@ -169,17 +153,32 @@ impl Shared {
                 let _ = write.answer.send(Err(error));
                 return;
             }
-            if let Some(room) = shared.enter_gate(ticket)
-                && room.await.is_err()
-            {
-                return;
+            if let Some(entry) = shared.wait_for_room(ticket).await {
+                shared.admit_write(entry, write, data);
             }
-            shared.send_write(write, data);
         });
     }
 
-    fn enter_gate(&self, ticket: Option<Ticket>) -> Option<oneshot::Receiver<()>> {
-        self.state.borrow_mut().gate.as_mut()?.enter(ticket?)
+    fn admit_write(self: &Rc<Self>, entry: Entry, write: Write, data: Vec<Bytes>) {
+        match entry {
+            Entry::Go => self.send_write(write, data),
+            Entry::NoPlace => self.complete(Completed { tag: Work::Write(write), result: Err(no_place()) }),
+        }
+    }
+
+    fn enter_gate(&self, ticket: Option<Ticket>) -> Room {
+        match (self.state.borrow_mut().gate.as_mut(), ticket) {
+            (Some(gate), Some(ticket)) => gate.enter(ticket),
+            _ => Room::Now(Entry::Go),
+        }
+    }
+
+    /// `None`: the device is gone.
+    async fn wait_for_room(&self, ticket: Option<Ticket>) -> Option<Entry> {
+        match self.enter_gate(ticket) {
+            Room::Now(entry) => Some(entry),
+            Room::Later(room) => room.await.ok(),
+        }
     }
 
     /// Refuses a command whose turn has come behind a failed one (LN-2), and ends it.
@@ -249,17 +248,16 @@ impl Shared {
                 let _ = answer.send(Err(error));
                 return;
             }
-            if let Some(room) = shared.enter_gate(ticket)
-                && room.await.is_err()
-            {
-                return;
-            }
+            let Some(entry) = shared.wait_for_room(ticket).await else { return };
             let Some(held) = shared.node().map(|node| node.hold()) else { return };
             let start = shared.geometry.start_of(zone);
             let sectors = shared.geometry.zone_size.0 * BLOCK_SECTORS;
             let work = move || ioctl::manage(held.file(), op, start.0 * BLOCK_SECTORS, sectors);
-            let done = shared.runtime.blocking(work).await;
-            let result = match done.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
+            let done = match entry {
+                Entry::Go => shared.runtime.blocking(work).await.unwrap_or_else(|lost| Err(io::Error::other(lost))),
+                Entry::NoPlace => Err(no_place()),
+            };
+            let result = match done {
                 Ok(()) => {
                     shared.state.borrow_mut().settle(zone, after);
                     Ok(())

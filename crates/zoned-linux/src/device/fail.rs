@@ -113,9 +113,11 @@ impl Shared {
             None => {
                 let state = &mut *self.state.borrow_mut();
                 if current && let Some(settled) = state.lanes.settled(zone) {
-                    state.machine.write_failed(zone, Blocks(u64::from(settled.written)));
+                    // It was so before the command: a state that the zone can have.
+                    let _ = state.machine.set(zone, settled.state, Blocks(u64::from(settled.written)));
                     state.stale.insert(zone);
                     state.release(zone, settled.state);
+                    state.refuse_excess();
                 }
             }
         }
@@ -140,15 +142,20 @@ impl Shared {
                 closed.push(zone);
             }
             closed.extend(now.machine.close_excess());
+            now.refuse_excess();
         }
         for zone in closed {
             self.close(Some(zone));
         }
     }
 
-    /// A flush failed: what it was to make durable may be lost, and a second flush would not say so.
+    /// A flush failed: what it was to make durable may be lost, and a second flush would not say so. So none is tried, nor
+    /// anything else (KD-5).
     pub(super) fn flush_failed(&self, error: io::Error) -> DeviceError {
         let kind = if self.lost(&error) { DeviceErrorKind::Gone } else { DeviceErrorKind::System(error) };
+        if !self.gone.replace(true) {
+            tracing::error!("a flush failed: the drive is given up until it is opened again");
+        }
         self.error(kind, Lba(0))
     }
 

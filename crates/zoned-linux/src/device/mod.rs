@@ -15,6 +15,8 @@
 //! - KD-3: dropping the device waits for what the drive has, and closes the node: it can be opened again at once. Commands
 //!   that still waited for their turn are not done.
 //! - KD-4: where the kernel refuses to go on with the ring, every command is answered with `Gone`.
+//! - KD-5: after a failed flush every command is answered with `Gone`, as a drive in a file has it: what was
+//!   acknowledged may be lost, and no later flush could say that it is not.
 
 mod command;
 mod fail;
@@ -31,7 +33,7 @@ use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::lanes::{Lanes, Settled};
 use shingle_zoned::{
-    DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult, Geometry, Machine, ZoneInfo, ZoneOp, ZoneState,
+    DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult, Geometry, Machine, Target, ZoneInfo, ZoneOp, ZoneState,
     ZonedDevice,
 };
 use tokio::sync::oneshot;
@@ -42,7 +44,7 @@ use crate::error::{OpenError, OpenErrorKind};
 use crate::gate::Gate;
 use crate::node::Node;
 use crate::ring::{Completed, TRANSFER_MAX};
-use command::{Target, Work};
+use command::Work;
 
 pub use open::OpenOptions;
 pub(crate) use open::{describe, refuse_used};
@@ -64,7 +66,7 @@ struct Shared {
     node: RefCell<Option<Arc<Node>>>,
     /// The most bytes of a write that the kernel is given at a time.
     write_max: usize,
-    /// The kernel no longer has the drive.
+    /// The kernel no longer has the drive, or a flush of it failed.
     gone: Cell<bool>,
 }
 
@@ -90,8 +92,13 @@ impl KernelDevice {
     /// # Panics
     /// Outside of [`shingle_runtime::real`].
     pub fn open(path: &Path, runtime: &Runtime, options: OpenOptions) -> Result<Self, OpenError> {
-        let open::Opened { node, drive, machine } = open::open(path, options)?;
-        let seat = Seat::new(node.clone()).map_err(|error| OpenError::new(OpenErrorKind::NoRing(error), path))?;
+        let opened = open::open(path, options)?;
+        Self::start(opened, runtime).map_err(|error| OpenError::new(OpenErrorKind::NoRing(error), path))
+    }
+
+    fn start(opened: open::Opened, runtime: &Runtime) -> std::io::Result<Self> {
+        let open::Opened { node, drive, machine } = opened;
+        let seat = Seat::new(node.clone())?;
         let geometry = machine.geometry().clone();
         let states = machine.report(ZoneId(0), u32::MAX);
         let gate = Gate::new(&geometry, states.into_iter().map(|info| (info.zone, info.state)));
@@ -143,8 +150,7 @@ fn uncut(drive: &Drive) -> usize {
 impl Shared {
     /// What the state machine says of a zone that exists.
     fn settled(&self, zone: ZoneId) -> Settled {
-        let info = self.state.borrow().machine.info(zone);
-        Settled { state: info.state, written: info.written.0 as u32 }
+        self.state.borrow().machine.info(zone).into()
     }
 
     fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
@@ -153,6 +159,15 @@ impl Shared {
 
     fn begin(&self, at: Lba) -> DeviceResult<()> {
         if self.gone.get() { Err(self.error(DeviceErrorKind::Gone, at)) } else { Ok(()) }
+    }
+
+    /// Tells what waits for its turn, or for a place, that it will not come: its sender goes with lanes and gate.
+    fn let_go(&self) {
+        let waiting = {
+            let state = &mut *self.state.borrow_mut();
+            (std::mem::take(&mut state.lanes), state.gate.take())
+        };
+        drop(waiting);
     }
 
     /// The node, unless the device was dropped.
@@ -225,6 +240,7 @@ impl Drop for KernelDevice {
                 self.shared.complete(completed);
             }
         }
+        self.shared.let_go();
         let node = self.shared.node.borrow_mut().take();
         if let Some(node) = node {
             node.close();
@@ -243,11 +259,9 @@ impl Owner for Shared {
         self.complete(completed);
     }
 
-    /// What waits for its turn, or for a place, is told too: its sender goes with lanes and gate.
     fn refused(&self) {
         self.gone.set(true);
-        let state = &mut *self.state.borrow_mut();
-        let _ = (std::mem::take(&mut state.lanes), state.gate.take());
+        self.let_go();
     }
 }
 
@@ -256,6 +270,14 @@ impl State {
     fn settle(&mut self, zone: ZoneId, settled: Settled) {
         self.lanes.settle(zone, settled);
         self.release(zone, settled.state);
+    }
+
+    /// A failed command may have kept a place that others were promised.
+    fn refuse_excess(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            let machine = &self.machine;
+            gate.refuse_excess(machine.active_zones(), |zone| machine.info(zone).state.is_active());
+        }
     }
 
     /// The drive's places are again what `state` says.
@@ -268,8 +290,95 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::{join4, poll_immediate};
+    use shingle_runtime::real;
+    use shingle_zoned::Violation;
+
     use super::*;
     use crate::zones::tests::drive;
+
+    /// A device on a plain file, which takes writes but no zone commands, nor says what its zones are.
+    fn no_drive(runtime: &Runtime, file: std::fs::File) -> KernelDevice {
+        let machine = Machine::new(Geometry::zns(Blocks(4), Blocks(4), 10, 2, 2)).unwrap();
+        KernelDevice::start(open::Opened { node: Node::of(file), drive: drive(), machine }, runtime).unwrap()
+    }
+
+    fn temporary(name: &str) -> std::fs::File {
+        let path = std::env::temp_dir().join(format!("shingle-kernel-{name}-{}", std::process::id()));
+        let file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file
+    }
+
+    fn block() -> Vec<Bytes> {
+        vec![shingle_base::AlignedBuf::zeroed(Blocks(1)).freeze()]
+    }
+
+    /// KD-5.
+    #[test]
+    fn after_a_failed_flush_the_drive_is_gone() {
+        let (file, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        real::run(|runtime| async move {
+            // A socket has nothing to flush, and says so.
+            let device = no_drive(&runtime, std::os::fd::OwnedFd::from(file).into());
+            assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::System(_)));
+            assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::Gone));
+            assert!(matches!(device.append(ZoneId(0), block()).await.unwrap_err().kind, DeviceErrorKind::Gone));
+        })
+        .unwrap();
+    }
+
+    /// GT-3: the resets cannot be done, so their zones stay active; the writes were promised their places.
+    #[test]
+    fn a_write_whose_place_is_not_freed_is_refused() {
+        real::run(|runtime| async move {
+            let device = no_drive(&runtime, temporary("place"));
+            for zone in [0, 1] {
+                device.append(ZoneId(zone), block()).await.unwrap();
+            }
+            let (first, second, third, fourth) = join4(
+                device.manage(ZoneId(0), ZoneOp::Reset),
+                device.manage(ZoneId(1), ZoneOp::Reset),
+                device.append(ZoneId(2), block()),
+                device.append(ZoneId(3), block()),
+            )
+            .await;
+            assert!(first.is_err() && second.is_err());
+            for refused in [third, fourth] {
+                let limit = DeviceErrorKind::Rule(Violation::TooManyActive { limit: 2 });
+                assert_eq!(format!("{:?}", refused.unwrap_err().kind), format!("{limit:?}"));
+            }
+            // What has its place goes on.
+            device.append(ZoneId(0), block()).await.unwrap();
+            assert!(device.append(ZoneId(4), block()).await.unwrap_err().violation().is_some());
+        })
+        .unwrap();
+    }
+
+    /// Neither what waits for its turn nor what waits for a place keeps anything of a device that was dropped.
+    #[test]
+    fn nothing_is_left_of_a_dropped_device() {
+        let left = real::run(|runtime| async move {
+            let device = no_drive(&runtime, temporary("left"));
+            for zone in [0, 1] {
+                device.append(ZoneId(zone), block()).await.unwrap();
+            }
+            let _ = poll_immediate(device.manage(ZoneId(0), ZoneOp::Finish)).await;
+            for zone in [0, 2, 2] {
+                let _ = poll_immediate(device.append(ZoneId(zone), block())).await;
+            }
+            let left = Rc::downgrade(&device.shared);
+            drop(device);
+            for _ in 0..100 {
+                if left.strong_count() == 0 {
+                    break;
+                }
+                runtime.sleep(std::time::Duration::from_millis(10)).await;
+            }
+            left.strong_count()
+        });
+        assert_eq!(left.unwrap(), 0);
+    }
 
     #[test]
     fn the_longest_write_that_the_kernel_does_not_cut() {
