@@ -102,7 +102,7 @@ fn fio(path: &Path, arguments: &[String]) -> f64 {
         "--terse-version=3",
         "--group_reporting",
     ]);
-    command.args(["--fallocate=none", "--invalidate=1", "--norandommap", "--randrepeat=0"]);
+    command.args(["--fallocate=none", "--invalidate=1", "--norandommap", "--randrepeat=0", "--fadvise_hint=0"]);
     command.arg(format!("--filename={}", path.display())).args(arguments);
     let out = command.output().expect("fio runs");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();

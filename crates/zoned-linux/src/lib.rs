@@ -1,8 +1,8 @@
 //! Drives as the Linux kernel has them.
 //!
 //! **Owns** what is known of block devices ([`System`], [`Drive`]) and the device that uses the zoned ones
-//! ([`KernelDevice`]), and a ring for drives in files. The only crate with unsafe code: its zone commands (`ioctl`), its ring (`ring`) and the memory that
-//! the kernel fills (`buffer`). [`open_drive`] takes whatever holds a drive.
+//! ([`KernelDevice`]), and a ring for drives in files. The only crate with unsafe code: its zone commands (`ioctl`), its
+//! ring (`ring`) and the memory that the kernel fills (`buffer`). [`open_drive`] takes whatever holds a drive.
 //! **Knows nothing of** records or engines.
 
 use std::io;
