@@ -1,6 +1,9 @@
 """The device itself: its contract, and others' views of it beside ours."""
 
 import re
+import struct
+import uuid
+import zlib
 
 import pytest
 
@@ -10,7 +13,7 @@ MIB = 1 << 20
 
 
 def contract_suite(guest, contract, node):
-    variables = {"SHINGLE_ZONED_DEVICE": node, **sufferings(node)}
+    variables = {"SHINGLE_ZONED_DEVICE": node, **sufferings(guest, node)}
     environment = " ".join(f"{name}='{value}'" for name, value in variables.items())
     said = guest.ok(f"{environment} {contract['device']} --test-threads=1 --nocapture", seconds=600)
     print(said)
@@ -30,6 +33,67 @@ def test_the_device_keeps_its_contract(guest, contract, device):
 def test_an_ordinary_disk_is_an_emulated_zoned_one(guest, contract):
     said = guest.ok(f"SHINGLE_BLOCK_DEVICE=/dev/vda {contract['node']} --test-threads=1 --nocapture", seconds=400)
     assert re.search(r"test result: ok. [1-9]", said) and "skipped" not in said, said
+
+
+#: Of the ordinary disk, in which partition tables count.
+BLOCK = 4096
+
+
+def gpt_backup(size):
+    """The second partition table of a disk: its place, and its entries and head as partition editors write them."""
+    entries = bytearray(128 * 128)
+    entries[:16] = uuid.UUID("0fc63daf-8483-4772-8e79-3d69d8477de4").bytes_le
+    entries[16:32] = uuid.uuid4().bytes_le
+    last = size // BLOCK - 1
+    entries[32:48] = struct.pack("<QQ", 256, last - 256)
+    at = last - len(entries) // BLOCK
+    places = last, 1, 1 + len(entries) // BLOCK, at - 1
+    fields = [b"EFI PART", 0x10000, 92, 0, 0, *places, uuid.uuid4().bytes, at, 128, 128, zlib.crc32(entries)]
+    head = lambda: struct.pack("<8sIIIIQQQQ16sQIII", *fields)  # noqa: E731
+    fields[3] = zlib.crc32(head())
+    return at * BLOCK, bytes(entries) + head().ljust(BLOCK, b"\0")
+
+
+def md_at_the_end(size):
+    """The superblock of an md array of format 1.0: its place, and as much of it as it is recognised by."""
+    at = (size // 512 - 16) // 8 * 8
+    block = bytearray(4096)
+    block[:8], block[128:144] = struct.pack("<II", 0xA92B4EFC, 1), struct.pack("<QQ", 0, 0)
+    block[144:152] = struct.pack("<Q", at)
+    checksum = sum(struct.unpack("<64I", block[:256]))
+    block[216:220] = struct.pack("<I", (checksum & 0xFFFFFFFF) + (checksum >> 32) & 0xFFFFFFFF)
+    return at * 512, bytes(block)
+
+
+def mbr(size):
+    """A partition table with one partition on nearly all of the disk."""
+    entry = struct.pack("<B3sB3sII", 0, b"\0" * 3, 0x83, b"\0" * 3, 256, size // BLOCK - 512)
+    return 0, bytes(446) + entry.ljust(64, b"\0") + b"\x55\xaa"
+
+
+MARKS = {"btrfs": "mkfs.btrfs -q", "swap": "mkswap", "gpt": gpt_backup, "linux_raid_member": md_at_the_end, "dos": mbr}
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_an_emulated_drive_on_a_disk_is_not_taken_for_what_was_there(guest, shingle, mark):
+    node = "/dev/vda"
+    size = int(guest.ok(f"blockdev --getsize64 {node}"))
+    create = f"{shingle} drive create --zone-size 4MiB {node}"
+    guest.ok(f"blkdiscard -z {node}")
+    if isinstance(MARKS[mark], str):
+        guest.ok(f"{MARKS[mark]} {node}")
+    else:
+        at, content = MARKS[mark](size)
+        (guest.scratch / "mark").write_bytes(content)
+        guest.ok(f"dd if=mark of={node} bs=512 seek={at // 512} conv=notrunc,fsync status=none")
+    guest.ok(f"blockdev --rereadpt {node}")
+    assert mark in guest.ok(f"wipefs {node}")
+    status, said = guest.run(f"{create} 2>&1")
+    assert status == 1 and f"wipefs --all {node}" in said and "blkzone" not in said, said
+    guest.ok(f"{create} --force")
+    assert guest.ok(f"wipefs {node}") == "", f"a trace of {mark} is left"
+    # The kernel has no partition any more, either: the drive is taken as it is.
+    guest.ok(f"{shingle} chunk format {node} && {shingle} chunk check {node}")
 
 
 def test_what_fio_wrote_is_reported_as_the_kernel_reports_it(guest, shingle, node):

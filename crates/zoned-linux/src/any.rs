@@ -19,7 +19,7 @@ use crate::device::{self, KernelDevice, OpenOptions};
 use crate::drive::{Drive, ZonedModel};
 use crate::error::{OpenError, OpenErrorKind};
 use crate::file::open_file;
-use crate::signature;
+use crate::{ioctl, signature};
 
 /// Opens the drive that `path` names: a zoned block device, or an emulated drive on an ordinary one or in a file.
 ///
@@ -42,7 +42,7 @@ pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Resul
         Ok(device) => Ok(Rc::new(device)),
         Err(FileDeviceError { kind: FileDeviceErrorKind::NotADrive, .. }) => {
             let found = look_for_others(path, &drive)?;
-            Err(OpenError::new(found.map_or(OpenErrorKind::NotCreated, OpenErrorKind::Foreign), path))
+            Err(OpenError::new(found.map_or(OpenErrorKind::NotCreated, foreign), path))
         }
         Err(error) => Err(emulated(error)),
     }
@@ -53,7 +53,8 @@ pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Resul
 pub struct CreateDrive {
     /// Put it in place of an emulated drive that is there, whose data is lost.
     pub overwrite: bool,
-    /// Put it on a block device although that is partitioned or holds a file system or the like, which is lost.
+    /// Put it on a block device although that is partitioned or holds a file system or the like, which is lost: their marks
+    /// are wiped.
     pub force: bool,
 }
 
@@ -87,12 +88,22 @@ pub fn create_drive(
     if !options.force
         && let Some(what) = look_for_others(path, &drive)?
     {
-        return Err(OpenError::new(OpenErrorKind::Foreign(what), path));
+        return Err(OpenError::new(foreign(what), path));
     }
     let mut geometry = spec(Some(drive.size_bytes)).build().map_err(impossible)?;
     geometry.zone_count = geometry.zone_count.min(FileDevice::zones_that_fit(drive.size_bytes, geometry.zone_size));
     FileDevice::create_on_node(path, &geometry, create).map_err(emulated)?;
+    if !drive.partitions.is_empty()
+        && let Err(error) = node::look(path).and_then(|file| ioctl::reread_partitions(&file))
+    {
+        // The table is gone; where only the kernel still has them, the next to open the drive is told.
+        tracing::warn!(path = %path.display(), %error, "the kernel still has partitions of this drive");
+    }
     Ok(geometry)
+}
+
+fn foreign(what: &'static str) -> OpenErrorKind {
+    OpenErrorKind::Foreign { what, sequential: false }
 }
 
 /// Whether `path` names a block device.

@@ -40,7 +40,12 @@ pub enum OpenErrorKind {
     /// These devices are made of it.
     Held(Vec<String>),
     /// It holds this: a file system, a partition table, a volume.
-    Foreign(&'static str),
+    Foreign {
+        /// What it is, with its article.
+        what: &'static str,
+        /// Whether its mark lies in a zone that must be written in order.
+        sequential: bool,
+    },
     /// The kernel takes no writes for it.
     ReadOnly,
     /// Its zones are of a shape that Shingle cannot use.
@@ -117,15 +122,19 @@ impl fmt::Display for OpenError {
             ),
             OpenErrorKind::Held(names) => write!(
                 f,
-                "other devices are made of this drive ({}): take them down first (`dmsetup`, `mdadm --stop`), or use \
-                 another drive",
+                "other devices are made of this drive ({}): use those (where they join several paths to it), or take them \
+                 down first (`dmsetup`, `mdadm --stop`)",
                 names.join(", ")
             ),
-            OpenErrorKind::Foreign(what) => write!(
-                f,
-                "the drive holds {what}: if that is not needed, clear it (`wipefs --all {path}`; where the mark lies in a \
-                 zone that must be written in order, `blkzone reset {path}`), or force the command; it would be overwritten"
-            ),
+            OpenErrorKind::Foreign { what, sequential } => {
+                // wipefs writes where the mark is, which such a zone does not take.
+                let clear = if *sequential { "blkzone reset" } else { "wipefs --all" };
+                write!(
+                    f,
+                    "the drive holds {what}: if that is not needed, clear it (`{clear} {path}`), or use the `--force` of \
+                     `shingle drive create` and `shingle chunk format`, which overwrite it"
+                )
+            }
             OpenErrorKind::ReadOnly => {
                 write!(f, "the drive takes no writes: `blockdev --setrw {path}` if it may, or look at its medium")
             }

@@ -1,4 +1,4 @@
-//! The kernel's zone commands: `BLKREPORTZONE` and its relatives, as `linux/blkzoned.h` has them.
+//! The kernel's zone commands: `BLKREPORTZONE` and its relatives, as `linux/blkzoned.h` has them; and `BLKRRPART`.
 //!
 //! **Owns** the layout of their arguments, which the compiler checks, and the calls. **Knows nothing of** rules.
 
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::mem::{offset_of, size_of};
 
-use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
+use rustix::ioctl::{NoArg, Opcode, Setter, Updater, ioctl, opcode};
 use shingle_zoned::ZoneOp;
 
 /// Zones reported at a time: 256 KiB of answer.
@@ -71,6 +71,7 @@ const RESET: Opcode = opcode::write::<Range>(GROUP, 131);
 const OPEN: Opcode = opcode::write::<Range>(GROUP, 134);
 const CLOSE: Opcode = opcode::write::<Range>(GROUP, 135);
 const FINISH: Opcode = opcode::write::<Range>(GROUP, 136);
+const REREAD_PARTITIONS: Opcode = opcode::none(GROUP, 95);
 
 /// The kernel filled in the capacities (from 5.9 on).
 const FLAG_CAPACITY: u32 = 1;
@@ -142,6 +143,15 @@ fn command<const OPCODE: Opcode>(file: &File, range: Range) -> io::Result<()> {
     // `Range` (layout checked above), and write nothing.
     let command = unsafe { Setter::<OPCODE, Range>::new(range) };
     // SAFETY: the command's argument is valid for it, as said; the file lives through the call.
+    unsafe { ioctl(file, command) }?;
+    Ok(())
+}
+
+/// Has the kernel look for partitions anew: those that are gone from the drive are gone from the kernel.
+pub(crate) fn reread_partitions(file: &File) -> io::Result<()> {
+    // SAFETY: the opcode is BLKRRPART, which takes no argument.
+    let command = unsafe { NoArg::<REREAD_PARTITIONS>::new() };
+    // SAFETY: the command touches no memory of this process; the file lives through the call.
     unsafe { ioctl(file, command) }?;
     Ok(())
 }

@@ -177,7 +177,7 @@ async fn foreign_marks_are_refused(kernel: &Kernel) {
     let Err(error) = KernelDevice::open(&kernel.path, &kernel.runtime, OpenOptions::default()) else {
         panic!("took a file system for nothing")
     };
-    assert!(matches!(error.kind, OpenErrorKind::Foreign("an XFS file system")), "{error}");
+    assert!(matches!(error.kind, OpenErrorKind::Foreign { what: "an XFS file system", .. }), "{error}");
     drop(kernel.fresh().await);
     drop(KernelDevice::open(&kernel.path, &kernel.runtime, OpenOptions::default()).unwrap());
 }

@@ -87,9 +87,9 @@ fn others_are_refused(runtime: &Runtime, path: &std::path::Path, plain: &dyn Fn(
     assert!(matches!(error.kind, OpenErrorKind::NotCreated), "{error}");
     plain().write_all_at(b"LUKS\xba\xbe", 0).unwrap();
     let Err(error) = open_drive(path, runtime, options) else { panic!("opened a foreign volume") };
-    assert!(matches!(error.kind, OpenErrorKind::Foreign("a LUKS volume")), "{error}");
+    assert!(matches!(error.kind, OpenErrorKind::Foreign { what: "a LUKS volume", sequential: false }), "{error}");
     let error = create_drive(path, spec, CreateDrive::default()).unwrap_err();
-    assert!(matches!(error.kind, OpenErrorKind::Foreign("a LUKS volume")), "{error}");
+    assert!(matches!(error.kind, OpenErrorKind::Foreign { what: "a LUKS volume", sequential: false }), "{error}");
     create_drive(path, spec, CreateDrive { force: true, overwrite: false }).unwrap();
     let error = create_drive(path, spec, CreateDrive::default()).unwrap_err();
     let OpenErrorKind::Emulated(inner) = &error.kind else { panic!("{error}") };

@@ -103,7 +103,8 @@ fn refuse_foreign(path: &Path, node: &Node, geometry: &Geometry, raw: &[RawZone]
         };
         let what = signature::in_zone(node.file(), geometry.start_of(zone).byte_offset(), readable.bytes());
         if let Some(what) = what.map_err(|error| OpenError::from_io(error, path))? {
-            return Err(OpenError::new(OpenErrorKind::Foreign(what), path));
+            let sequential = !geometry.is_conventional(zone);
+            return Err(OpenError::new(OpenErrorKind::Foreign { what, sequential }, path));
         }
     }
     Ok(())

@@ -17,6 +17,10 @@ use crate::geometry::Geometry;
 use crate::machine::Machine;
 use crate::peek::PeekDevice;
 
+/// What is made zeros at both ends of a block device: all that `wipefs` and `blkid` look at there. ZFS goes farthest, with
+/// two labels of 256 KiB at each end; the second partition table and old RAID formats lie in the last 128 KiB.
+const MARKS_BYTES: u64 = 512 << 10;
+
 /// How to make a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
@@ -100,6 +104,7 @@ fn write_new(file: &Claimed, geometry: &Geometry) -> io::Result<()> {
         // Whatever drive was there ends here, before its table does.
         file.write_all_at(&[0; BLOCK_SIZE], 0)?;
         file.sync_all()?;
+        wipe_marks(file, file.length()?)?;
     }
     file.resize(0)?;
     file.resize(header.data_at)?;
@@ -112,6 +117,14 @@ fn write_new(file: &Claimed, geometry: &Geometry) -> io::Result<()> {
     file.sync_all()?;
     file.write_all_at(&header.to_bytes(), 0)?;
     file.sync_all()
+}
+
+/// Makes what others left at the ends of a block device unrecognisable. A mark that stayed would have the next boot, or the
+/// next `mdadm --assemble --scan`, take the drive for what it was.
+fn wipe_marks(file: &File, length: u64) -> io::Result<()> {
+    let zeros = vec![0; MARKS_BYTES.min(length) as usize];
+    file.write_all_at(&zeros, 0)?;
+    file.write_all_at(&zeros, length - zeros.len() as u64)
 }
 
 /// Makes the file's name durable.
@@ -259,5 +272,24 @@ impl Opened {
         self.slots.trim();
         let end = self.slot_at(self.slots.end());
         self.file.resize(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_are_wiped_and_nothing_between_them() {
+        for (length, kept) in [(3 * MARKS_BYTES, MARKS_BYTES), (MARKS_BYTES + 4096, 0), (4096, 0)] {
+            let path = std::env::temp_dir().join(format!("shingle-wipe-{}-{length}", std::process::id()));
+            std::fs::write(&path, vec![7; length as usize]).unwrap();
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            wipe_marks(&file, length).unwrap();
+            let left = std::fs::read(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(left.len() as u64, length);
+            assert_eq!(left.iter().filter(|&&byte| byte != 0).count() as u64, kept);
+        }
     }
 }

@@ -110,8 +110,8 @@ impl FileDevice {
     /// Makes a drive of this shape, with nothing in it, on the ordinary block device whose node is at `path`, as
     /// [`create`](Self::create) does in a file. All its zones must fit ([`zones_that_fit`](Self::zones_that_fit)).
     ///
-    /// What the device held is lost; nobody looks at what that was, save whether it was such a drive. The crate
-    /// `shingle-zoned-linux` does look.
+    /// What the device held is lost, and the marks that others left at its ends (partition tables, RAID, file systems) are
+    /// wiped; nobody looks at what that was, save whether it was such a drive. The crate `shingle-zoned-linux` does look.
     ///
     /// # Errors
     /// `NotFound`, `NotADrive` (no block device), `Exists`, `InUse`, `TooSmall`, `Geometry` or `System`.
