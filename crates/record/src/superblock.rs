@@ -50,7 +50,7 @@ pub enum SuperblockError {
 impl fmt::Display for SuperblockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFormatted => f.write_str("the drive holds no store: format it first"),
+            Self::NotFormatted => f.write_str("the drive holds no store"),
             Self::NewerVersion(version) => {
                 write!(
                     f,

@@ -1,5 +1,7 @@
 //! The contract of a zoned device.
 
+use std::fmt;
+
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::LocalBoxFuture;
@@ -40,6 +42,22 @@ impl ZoneState {
     }
 }
 
+/// The standards' words, not this program's: `implicitly open`.
+impl fmt::Display for ZoneState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotWritePointer => "conventional",
+            Self::Empty => "empty",
+            Self::ImplicitOpen => "implicitly open",
+            Self::ExplicitOpen => "explicitly open",
+            Self::Closed => "closed",
+            Self::Full => "full",
+            Self::ReadOnly => "read-only",
+            Self::Offline => "offline",
+        })
+    }
+}
+
 /// One zone, as reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneInfo {
@@ -67,6 +85,17 @@ pub enum ZoneOp {
     Finish,
     /// Empty the zone.
     Reset,
+}
+
+impl fmt::Display for ZoneOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Close => "close",
+            Self::Finish => "finish",
+            Self::Reset => "reset",
+        })
+    }
 }
 
 /// The result of a command, some time later, on the same thread.

@@ -163,7 +163,7 @@ impl fmt::Display for Violation {
             }
             Self::TooManyOpen { limit } => write!(f, "more than {limit} open zones"),
             Self::TooManyActive { limit } => write!(f, "more than {limit} active zones"),
-            Self::WrongState { op, state } => write!(f, "{op:?} of a zone that is {state:?}"),
+            Self::WrongState { op, state } => write!(f, "{op} of a zone that is {state}"),
             Self::NotSequential => f.write_str("append to a conventional zone"),
             Self::AppendTooLong { length, limit } => write!(f, "append of {length}, but the limit is {limit}"),
             Self::Misaligned => f.write_str("data that is not a whole number of aligned blocks"),

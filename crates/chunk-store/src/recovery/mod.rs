@@ -65,11 +65,14 @@ impl ChunkStore {
         if !options.force {
             match read_superblock(&dev, layout.superzone).await {
                 Ok(found) => {
-                    let text = format!("the drive already holds store {}; force the format to lose it", found.store);
+                    let text = format!(
+                        "the drive already holds store {}; to lose it, force the format (`shingle chunk format --force`)",
+                        found.store
+                    );
                     return Err(Error::new(ErrorKind::Format, text));
                 }
                 Err(SuperblockError::NewerVersion(_)) => {
-                    let text = "the drive holds a store of a newer version; force the format to lose it";
+                    let text = "the drive holds a store of a newer version; to lose it, force the format (`shingle chunk format --force`)";
                     return Err(Error::new(ErrorKind::Format, text));
                 }
                 Err(_) => {}
@@ -81,7 +84,7 @@ impl ChunkStore {
             if used > 0 {
                 let text = format!(
                     "the drive holds no store, but {used} of its zones hold data; if nobody needs it, force the format \
-                     (shingle chunk format --force)"
+                     (`shingle chunk format --force`)"
                 );
                 return Err(Error::new(ErrorKind::Format, text));
             }
@@ -191,7 +194,13 @@ pub(crate) async fn read_identity(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId,
             SuperblockError::Device(_) => ErrorKind::Device,
             _ => ErrorKind::Format,
         };
-        Error::new(kind, error.to_string()).caused_by(error)
+        let text = match &error {
+            SuperblockError::NotFormatted => {
+                "the drive holds no chunk store: format it first (`shingle chunk format`)".to_owned()
+            }
+            other => other.to_string(),
+        };
+        Error::new(kind, text).caused_by(error)
     })?;
     let format = |text: String| Err(Error::new(ErrorKind::Format, text));
     if found.engine != ENGINE {

@@ -48,9 +48,8 @@ async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
     let zones = choose(&device, &which.zones, op).await?;
     if let Some(zone) = zones.iter().find(|zone| zone.state == ZoneState::NotWritePointer) {
         return Err(Failure::new(format!(
-            "{} is conventional: it takes writes anywhere, and there is nothing to {} (`shingle drive report` shows types)",
+            "{} is conventional: it takes writes anywhere, and there is nothing to {op} (`shingle drive report` shows types)",
             zone.zone,
-            verb(op),
         )));
     }
     let store = match inventory::content(&device).await {
@@ -149,15 +148,6 @@ fn counted_of(some: usize, all: usize) -> String {
         (1, 1) => "it".to_owned(),
         (some, all) if some == all => "them".to_owned(),
         _ => format!("{some} of them"),
-    }
-}
-
-fn verb(op: ZoneOp) -> &'static str {
-    match op {
-        ZoneOp::Open => "open",
-        ZoneOp::Close => "close",
-        ZoneOp::Finish => "finish",
-        ZoneOp::Reset => "reset",
     }
 }
 
