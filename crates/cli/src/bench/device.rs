@@ -10,7 +10,7 @@ use bytes::Bytes;
 use clap::Args;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ByteSize, Lba, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_zoned::{CreateOptions, FileDevice, Geometry, GeometrySpec, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned::{CreateOptions, FileDevice, Geometry, GeometrySpec, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 
 use crate::bench::fio::{self, Job};
 use crate::bench::{Figure, limit, median};
@@ -34,7 +34,7 @@ const ROUNDS: usize = 5;
 /// Where to measure.
 #[derive(Args)]
 pub(crate) struct Where {
-    /// For `device`: a zoned block device, of which the first empty zones are used. What is in them is lost.
+    /// For `device`: a zoned block device, of which empty zones are used, those that lie beside each other; four at least.
     #[arg(long, value_name = "NODE")]
     device: Option<PathBuf>,
     /// For `device` without a node: the directory of the files that are measured.
@@ -114,37 +114,53 @@ fn bed_of_files(folder: &Path) -> Outcome<Bed> {
 }
 
 /// Zones behind each other that are empty, so that nothing is lost that anybody wanted.
-fn bed_of_node(node: &Path) -> Outcome<Bed> {
+fn bed_of_node(name: &Path) -> Outcome<Bed> {
     shingle_runtime::real::run(|rt| async move {
-        let device = device::open(node, &rt).await?;
+        let node = device::find(name, &rt).await?;
+        let device = device::open(&node, &rt).await?;
         let geometry: Geometry = device.geometry().clone();
         let capacity_bytes = geometry.zone_capacity.bytes() / MIB * MIB;
         if capacity_bytes == 0 {
             return Err(Failure::new("a zone of this drive has no room for 1 MiB"));
         }
-        let each = WRITER_BYTES.div_ceil(capacity_bytes) as u32;
-        let wanted = each * WRITERS as u32;
         let zones = device.report(ZoneId(0), geometry.zone_count).await?;
-        let mut run = 0;
-        let last = zones.iter().find(|zone| {
-            run = if zone.state == ZoneState::Empty { run + 1 } else { 0 };
-            run == wanted
-        });
-        let Some(last) = last else {
-            return Err(Failure::new(format!(
-                "the drive has no {wanted} empty zones beside each other: reset some first"
-            )));
-        };
-        Ok(Bed {
-            ours: node.to_owned(),
-            fios: node.to_owned(),
-            zoned: true,
-            first: last.zone.0 + 1 - wanted,
-            each,
-            zone_bytes: geometry.zone_size.bytes(),
-            capacity_bytes,
-        })
+        let (first, length) = longest_empty_run(&zones);
+        let wanted = WRITER_BYTES.div_ceil(capacity_bytes) as u32;
+        let each = wanted.min(length / WRITERS as u32);
+        if each == 0 {
+            return Err(Failure::new(no_room(name, first, length)));
+        }
+        if each < wanted {
+            note!(
+                "only {length} zones beside each other are empty (from zone {first}): each round writes {} instead of {}",
+                ByteSize(u64::from(each) * WRITERS * capacity_bytes),
+                ByteSize(u64::from(wanted) * WRITERS * capacity_bytes),
+            );
+        }
+        let zone_bytes = geometry.zone_size.bytes();
+        Ok(Bed { ours: node.clone(), fios: node, zoned: true, first, each, zone_bytes, capacity_bytes })
     })?
+}
+
+/// The first of the longest runs of empty zones: where it begins, and its length.
+fn longest_empty_run(zones: &[ZoneInfo]) -> (u32, u32) {
+    let runs = zones.chunk_by(|one, next| (one.state == ZoneState::Empty) == (next.state == ZoneState::Empty));
+    let empty = runs.filter(|run| run.first().is_some_and(|zone| zone.state == ZoneState::Empty));
+    let longest = empty.rev().max_by_key(|run| run.len());
+    longest.map_or((0, 0), |run| (run.first().map_or(0, |zone| zone.zone.0), run.len() as u32))
+}
+
+fn no_room(name: &Path, first: u32, length: u32) -> String {
+    let name = name.display();
+    let found = match length {
+        0 => "none is".to_owned(),
+        1 => format!("only zone {first} is"),
+        _ => format!("at most {length} are, zones {first} to {}", first + length - 1),
+    };
+    format!(
+        "{name}: {WRITERS} zones beside each other must be empty, one for each writer, and {found}. `shingle drive report \
+         {name}` shows which hold what; make room among those that nobody needs (`shingle drive reset {name} FIRST-LAST`)"
+    )
 }
 
 fn measure(bed: &Bed) -> Outcome<Vec<Figure>> {
@@ -290,4 +306,29 @@ fn forget(path: &Path) -> Outcome {
     file.sync_all()?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(std::io::Error::from)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_run_of_empty_zones_is_found() {
+        let zones = |text: &str| -> Vec<ZoneInfo> {
+            let state = |letter| if letter == '.' { ZoneState::Empty } else { ZoneState::Full };
+            let zone = |(number, letter)| ZoneInfo {
+                zone: ZoneId(number),
+                state: state(letter),
+                start: Lba(0),
+                capacity: Blocks(1),
+                written: Blocks(0),
+            };
+            (0..).zip(text.chars()).map(zone).collect()
+        };
+        let cases = [("", (0, 0)), ("##", (0, 0)), ("#.#..#", (3, 2)), ("..#..", (0, 2)), ("#...", (1, 3))];
+        for (text, run) in cases {
+            assert_eq!(longest_empty_run(&zones(text)), run, "{text}");
+        }
+        assert!(no_room(Path::new("/dev/x"), 3, 2).contains("at most 2 are, zones 3 to 4"));
+    }
 }
