@@ -65,6 +65,10 @@ class Machine:
         assert "panicked" not in done.stderr
         return done.stdout
 
+    def refused(self, *arguments):
+        """What a command that must fail says."""
+        return refused("drive", *arguments, "--root", self.root, status=1)
+
     def doctor(self, *arguments, status):
         """Findings that are not ok, by what was looked at."""
         answer = json.loads(self.run("doctor", "--json", *arguments, status=status))
@@ -161,9 +165,42 @@ def test_a_drive_is_found_by_what_does_not_change(machine):
 
 
 def test_a_name_that_two_drives_have_is_refused(machine):
+    # Two actuators: one serial number, two drives.
+    machine.disk("sdb", "8:16")
+    machine.disk("sdc", "8:32", device__wwid="naa.5000cca258c0ffef")
+    said = machine.refused("identify", "serial:VDH7XYZK")
+    assert "dev/sdb" in said and "dev/sdc" in said and "another of its names" in said
+    assert machine.run("identify", "wwn:naa.5000cca258c0ffef") == f"{machine.root}/dev/sdc\n"
+    assert "same drive" not in machine.run("ls")
+
+
+def test_two_paths_to_one_drive_are_said_to_be_that_and_neither_is_picked(machine):
     machine.disk("sdb", "8:16")
     machine.disk("sdc", "8:32")
-    machine.run("identify", "serial:VDH7XYZK", status=1)
+    for name in ("serial:VDH7XYZK", "wwn:naa.5000cca258c0ffee"):
+        said = machine.refused("identify", name)
+        assert "dev/sdb" in said and "dev/sdc" in said and "paths to one drive" in said and "multipathd" in said
+    assert f"the same drive as {machine.root}/dev/sdc" in machine.run("ls")
+    assert [drive["same_drive"] for drive in json.loads(machine.run("ls", "--json"))["drives"]] == [
+        [f"{machine.root}/dev/sdc"],
+        [f"{machine.root}/dev/sdb"],
+    ]
+
+
+def test_what_joins_two_paths_is_the_drive(machine):
+    machine.disk("sdb", "8:16", **{"holders/dm-0": ""})
+    machine.disk("sdc", "8:32", **{"holders/dm-0": ""})
+    own = {key.replace("/", "__"): None for key in DISK if key.startswith("device/") or key == "serial"}
+    machine.disk("dm-0", "253:0", dm__uuid="mpath-35000cca258c0ffee", **own)
+    slaves = machine.root / "sys/devices/dm-0/slaves"
+    slaves.mkdir()
+    for name in ("sdb", "sdc"):
+        (slaves / name).symlink_to(machine.root / "sys/devices" / name)
+    for name in ("serial:VDH7XYZK", "wwn:naa.5000cca258c0ffee", "VDH7XYZK"):
+        assert machine.run("identify", name) == f"{machine.root}/dev/dm-0\n"
+    rows = {line.split()[0].rpartition("/")[2]: line for line in machine.run("ls").splitlines()[1:]}
+    assert "a path to" in rows["sdb"] and "a path to" in rows["sdc"] and "VDH7XYZK" in rows["dm-0"]
+    assert f"joins the paths {machine.root}/dev/sdb, {machine.root}/dev/sdc" in rows["dm-0"]
 
 
 def test_an_emulated_drive_is_found_by_its_store(tmp_path):

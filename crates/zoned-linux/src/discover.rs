@@ -108,8 +108,11 @@ impl System {
             None => directory.to_owned(),
         };
         let queue = whole.join("queue");
-        let device = whole.join("device");
-        let udev = self.udev_of(number);
+        // What joins paths says nothing of the drive; each of the paths does.
+        let multipath = text(&whole, "dm/uuid").is_some_and(|uuid| uuid.starts_with("mpath-"));
+        let said_by = if multipath { first_path(&whole).unwrap_or_else(|| whole.clone()) } else { whole.clone() };
+        let device = said_by.join("device");
+        let udev = self.udev_of(device_number(&said_by).filter(|_| multipath).unwrap_or(number));
         let parts = if partition.is_some() { Vec::new() } else { partitions(directory) };
         let mut holders = names_in(&directory.join("holders"));
         let mut numbers = vec![number];
@@ -144,8 +147,8 @@ impl System {
             model: text(&device, "model"),
             // libata calls all makers `ATA`.
             vendor: text(&device, "vendor").filter(|vendor| vendor != "ATA" && !vendor.starts_with("0x")),
-            serial: serial(&whole, &device).or_else(|| from_udev("E:ID_SERIAL_SHORT=")),
-            wwn: text(&whole, "wwid").or_else(|| text(&device, "wwid")).or_else(|| from_udev("E:ID_WWN=")),
+            serial: serial(&said_by, &device).or_else(|| from_udev("E:ID_SERIAL_SHORT=")),
+            wwn: text(&said_by, "wwid").or_else(|| text(&device, "wwid")).or_else(|| from_udev("E:ID_WWN=")),
             uuid: text(&whole, "uuid").filter(|uuid| uuid.chars().any(|digit| !matches!(digit, '0' | '-'))),
             zoned,
             size_bytes: sectors(directory, "size").unwrap_or(0),
@@ -171,6 +174,7 @@ impl System {
             read_only: flag(directory, "ro"),
             partitions: parts.iter().map(|part| name_of(part)).collect(),
             holders,
+            multipath,
             mounts,
             name,
         })
@@ -309,6 +313,13 @@ fn schedulers(queue: &Path) -> (Option<String>, Vec<String>) {
 fn serial(whole: &Path, device: &Path) -> Option<String> {
     let page = || printable(fs::read(device.join("vpd_pg80")).ok()?.get(4..)?);
     text(device, "serial").or_else(|| text(whole, "serial")).or_else(page)
+}
+
+/// The directory of the first of the drives that a multipath device joins.
+fn first_path(whole: &Path) -> Option<PathBuf> {
+    let mut names = names_in(&whole.join("slaves"));
+    names.sort_by_cached_key(|name| natural(name));
+    fs::canonicalize(whole.join("slaves").join(names.first()?)).ok()
 }
 
 /// Directories of a drive's partitions, in order.

@@ -96,6 +96,9 @@ pub struct Drive {
     pub partitions: Vec<String>,
     /// Names of the devices made of it or of one of its partitions (device mapper, RAID), in order.
     pub holders: Vec<String>,
+    /// Whether it joins several paths to one drive (dm-multipath): maker, model, serial number and world-wide name are
+    /// then those that the paths have.
+    pub multipath: bool,
     /// Where it or one of its partitions is mounted; swap space counts, as `[swap]`.
     pub mounts: Vec<PathBuf>,
 }

@@ -168,6 +168,7 @@ pub(crate) mod tests {
             read_only: false,
             partitions: Vec::new(),
             holders: Vec::new(),
+            multipath: false,
             mounts: Vec::new(),
         }
     }

@@ -41,7 +41,7 @@ impl Identify {
         let path = PathBuf::from(&self.drive);
         if matches!(names.first(), Some(DriveName::Path(_))) && path.exists() {
             let found = self.describe(&rt, &system, &path).await?;
-            return self.print(&found, true);
+            return self.print(&found, &system, true);
         }
         let mut drives = inventory::block_devices(&rt, &system, true).await.unwrap_or_default();
         for path in &self.among {
@@ -49,13 +49,12 @@ impl Identify {
         }
         let called: Vec<_> =
             drives.into_iter().filter(|drive| names.iter().any(|name| drive.is_called(name))).collect();
-        match called.as_slice() {
-            [one] => self.print(one, false),
-            [] => Err(Failure::new(format!("no drive is called {}: `shingle drive ls --all` lists them", self.drive))),
-            many => {
-                let nodes: Vec<_> = many.iter().map(|found| found.path.display().to_string()).collect();
-                Err(Failure::new(format!("{} drives are called {}: {}", many.len(), self.drive, nodes.join(", "))))
+        match inventory::the_one(called) {
+            Ok(Some(one)) => self.print(&one, &system, false),
+            Ok(None) => {
+                Err(Failure::new(format!("no drive is called {}: `shingle drive ls --all` lists them", self.drive)))
             }
+            Err(several) => Err(Failure::new(format!("{}: {several}", self.drive))),
         }
     }
 
@@ -83,9 +82,10 @@ impl Identify {
         }
     }
 
-    fn print(&self, found: &Found, whole: bool) -> Outcome {
+    fn print(&self, found: &Found, system: &System, whole: bool) -> Outcome {
+        let all = system.discover().unwrap_or_default();
         if self.json {
-            return output::print(&format!("{}\n", found_json(found)));
+            return output::print(&format!("{}\n", found_json(found, &all)));
         }
         if !whole {
             return output::print(&format!("{}\n", found.path.display()));
@@ -95,6 +95,7 @@ impl Identify {
             let known = [("model", &drive.model), ("serial", &drive.serial), ("wwn", &drive.wwn)];
             rows.extend(known.into_iter().filter_map(|(what, value)| Some((what, value.clone()?))));
         }
+        rows.extend(found.drive.as_ref().and_then(|drive| Some(("paths", inventory::relation(drive, &all)?))));
         rows.push(("holds", found.content.to_string()));
         if let Content::ChunkStore { store, .. } = &found.content {
             rows.push(("store", store.to_string()));

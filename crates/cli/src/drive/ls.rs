@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shingle_base::ByteSize;
 use shingle_runtime::Runtime;
 use shingle_server::inventory::{self, Found};
-use shingle_zoned_linux::{System, ZonedModel};
+use shingle_zoned_linux::{Drive, System, ZonedModel};
 
 use crate::drive::print_columns;
 use crate::failure::Outcome;
@@ -15,7 +15,8 @@ use crate::failure::Outcome;
 const LONG: &str = "\
 Columns: NODE; MODEL and SERIAL as the drive says them; SIZE; ZONES and their size (ZONE); CONV, how many of them are \
 conventional; OPEN and ACTIVE, the most zones that may be open, and open or closed, at once (`-`: no limit); HOLDS, what \
-is on it: a chunk store with its identity, the mark of a file system or partition table, or nothing.
+is on it: a chunk store with its identity, the mark of a file system or partition table, or nothing. Where several nodes \
+are paths to one drive, this says so; use the one that joins them.
 
 Sizes are in the units they are printed with; --json gives bytes. Nothing is written to any drive, and drives that are in \
 use can be listed too. What is on a drive is seen only by those who may read its node.";
@@ -47,8 +48,9 @@ impl Ls {
         for path in &self.paths {
             found.push(inventory::at(&rt, &system, path).await?);
         }
+        let all = system.discover().unwrap_or_default();
         if self.json {
-            let rows: Vec<_> = found.iter().map(found_json).collect();
+            let rows: Vec<_> = found.iter().map(|found| found_json(found, &all)).collect();
             say!("{}", json!({ "drives": rows }));
             return Ok(());
         }
@@ -58,7 +60,7 @@ impl Ls {
         }
         let head = ["NODE", "MODEL", "SERIAL", "SIZE", "ZONES", "ZONE", "CONV", "OPEN", "ACTIVE", "HOLDS"];
         let mut rows = vec![head.map(str::to_owned)];
-        rows.extend(found.iter().map(columns));
+        rows.extend(found.iter().map(|found| columns(found, &all)));
         print_columns(&rows, 3..9)
     }
 }
@@ -99,7 +101,7 @@ fn size_bytes(found: &Found) -> Option<u64> {
     found.drive.as_ref().map(|drive| drive.size_bytes).or(whole)
 }
 
-fn columns(found: &Found) -> [String; 10] {
+fn columns(found: &Found, all: &[Drive]) -> [String; 10] {
     let dash = || "-".to_owned();
     let text = |text: Option<&String>| text.cloned().unwrap_or_else(dash);
     let number = |number: Option<u32>| number.map_or_else(dash, |number| number.to_string());
@@ -112,6 +114,9 @@ fn columns(found: &Found) -> [String; 10] {
     }
     if let Some(mount) = drive.and_then(|drive| drive.mounts.first()) {
         holds = format!("{holds}, in use at {}", mount.display());
+    }
+    if let Some(relation) = drive.and_then(|drive| inventory::relation(drive, all)) {
+        holds = format!("{holds}; {relation}");
     }
     [
         found.path.display().to_string(),
@@ -127,9 +132,10 @@ fn columns(found: &Found) -> [String; 10] {
     ]
 }
 
-/// One drive, for programs.
-pub(crate) fn found_json(found: &Found) -> Value {
+/// One drive among `all`, for programs.
+pub(crate) fn found_json(found: &Found, all: &[Drive]) -> Value {
     let drive = found.drive.as_ref();
+    let others = drive.map(|drive| inventory::same_drive(drive, all)).unwrap_or_default();
     let zones = Zones::of(found);
     let model = drive.map_or(if found.emulated { "emulated" } else { "none" }, |drive| match drive.zoned {
         ZonedModel::None if found.emulated => "emulated",
@@ -153,6 +159,8 @@ pub(crate) fn found_json(found: &Found) -> Value {
         "engine": found.content.kind(),
         "store": found.content.store().map(|store| store.to_string()),
         "holds": found.content.to_string(),
+        "multipath": drive.is_some_and(|drive| drive.multipath),
+        "same_drive": others.iter().map(|other| other.node.display().to_string()).collect::<Vec<_>>(),
         "in_use": drive.is_some_and(|drive| drive.in_use()),
         "mounts": drive.map(|drive| drive.mounts.iter().map(|at| at.display().to_string()).collect::<Vec<_>>()),
     })

@@ -4,10 +4,12 @@
 //!
 //! # Invariants
 //! - INV-1: nothing is written to a drive, and none is taken from whoever has it open.
-//! - INV-2: a name never leads to a drive by chance: where two drives have it, it leads to none.
+//! - INV-2: a name never leads to a drive by chance: where two drives have it, or two paths lead to one drive and nothing
+//!   joins them, it leads to none.
 
 mod content;
 mod name;
+mod paths;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -18,6 +20,7 @@ use shingle_zoned_linux::{Drive, System, ZonedModel};
 
 pub use content::Content;
 pub use name::DriveName;
+pub use paths::{Candidate, relation, same_drive, the_one};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -116,22 +119,19 @@ pub async fn locate(runtime: &Runtime, system: &System, name: &DriveName) -> Res
     }
     let failed = |text: String| Err(Error::new(ErrorKind::Drive, format!("{name}: {text}")));
     let drives = system.discover().map_err(|error| Error::system(system.sys.join("block").display(), error))?;
-    let mut nodes = Vec::new();
+    let mut candidates = Vec::new();
     for drive in drives {
         let called = match name {
             DriveName::Store(_) => of_drive(runtime, drive.clone()).await.is_called(name),
             _ => name.is_of(&drive),
         };
         if called {
-            nodes.push(drive.node);
+            candidates.push(drive);
         }
     }
-    match nodes.as_slice() {
-        [node] => Ok(node.clone()),
-        [] => failed(format!("no block device of this machine {}: `shingle drive ls --all` lists them", name.has())),
-        many => {
-            let many: Vec<_> = many.iter().map(|node| node.display().to_string()).collect();
-            failed(format!("{} all {}: name the right one by another of its names", many.join(", "), name.has()))
-        }
+    match the_one(candidates) {
+        Ok(Some(drive)) => Ok(drive.node),
+        Ok(None) => failed(format!("no block device of this machine {}: `shingle drive ls --all` lists them", name.has())),
+        Err(several) => failed(several),
     }
 }

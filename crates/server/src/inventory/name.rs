@@ -81,7 +81,7 @@ impl fmt::Display for DriveName {
 }
 
 /// The kernel, `lsblk` and labels write world-wide names with different heads.
-fn bare_wwn(text: &str) -> String {
+pub(super) fn bare_wwn(text: &str) -> String {
     let text = text.trim().to_ascii_lowercase();
     let heads = ["wwn-", "naa.", "eui.", "nvme-", "0x"];
     let mut bare = text.as_str();
