@@ -18,6 +18,29 @@ START_SECONDS = 60
 REGION = "us-east-1"
 
 
+def keys_in(credentials):
+    """Access and secret key in the text of a server's `credentials.toml`."""
+    return tuple(re.search(rf'^{name} = "(.*)"$', credentials, re.M)[1] for name in ("access_key", "secret_key"))
+
+
+def s3_client(endpoint, keys, attempts=1, connect_timeout=10, read_timeout=60):
+    """boto3's client of a server; it tries nothing twice unless told, and gives up after so many seconds."""
+    config = Config(
+        s3={"addressing_style": "path"},
+        retries={"total_max_attempts": attempts},
+        connect_timeout=connect_timeout,
+        read_timeout=read_timeout,
+    )
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=REGION,
+        aws_access_key_id=keys[0],
+        aws_secret_access_key=keys[1],
+        config=config,
+    )
+
+
 class Server:
     """One data directory, served by one process after another."""
 
@@ -80,25 +103,10 @@ class Server:
 
     @property
     def keys(self):
-        text = (self.data / "credentials.toml").read_text()
-        return tuple(re.search(rf'^{name} = "(.*)"$', text, re.M)[1] for name in ("access_key", "secret_key"))
+        return keys_in((self.data / "credentials.toml").read_text())
 
     def s3(self, attempts=1):
-        access, secret = self.keys
-        config = Config(
-            s3={"addressing_style": "path"},
-            retries={"total_max_attempts": attempts},
-            connect_timeout=10,
-            read_timeout=60,
-        )
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name=REGION,
-            aws_access_key_id=access,
-            aws_secret_access_key=secret,
-            config=config,
-        )
+        return s3_client(self.endpoint, self.keys, attempts)
 
     def environment(self, home):
         """For the aws and rclone commands; `home` keeps the user's own settings out."""

@@ -2,15 +2,13 @@
 
 Clients are boto3's, on this machine, by way of a forwarded port; they are those of the tests on emulated drives."""
 
-import re
 import socket
 import time
 
-import boto3
 import pytest
-from botocore.config import Config
 
 from guest import ADDRESS, Disk, Guest, Zns
+from shingle import keys_in, s3_client
 from test_kill import Client, verify
 
 MIB = 1 << 20
@@ -40,8 +38,7 @@ class Machine:
         try:
             self.guest.ok("modprobe ext4 && mkfs.ext4 -q /dev/vda")
             self.start()
-            said = self.guest.ok("cat /mnt/data/credentials.toml")
-            self.keys = [re.search(rf'^{name} = "(.*)"$', said, re.M)[1] for name in ("access_key", "secret_key")]
+            self.keys = keys_in(self.guest.ok("cat /mnt/data/credentials.toml"))
         except BaseException:
             self.guest.__exit__(None, None, None)
             raise
@@ -74,21 +71,8 @@ class Machine:
         self.guest.ok(f"{self.shingle} object check --config /run/shingle.toml", seconds=300)
 
     def s3(self, attempts=1):
-        config = Config(
-            s3={"addressing_style": "path"},
-            retries={"total_max_attempts": attempts},
-            connect_timeout=20,
-            # After a power cut nobody says that a connection is gone.
-            read_timeout=20,
-        )
-        return boto3.client(
-            "s3",
-            endpoint_url=f"http://127.0.0.1:{self.port}",
-            region_name="us-east-1",
-            aws_access_key_id=self.keys[0],
-            aws_secret_access_key=self.keys[1],
-            config=config,
-        )
+        # After a power cut nobody says that a connection is gone.
+        return s3_client(f"http://127.0.0.1:{self.port}", self.keys, attempts, connect_timeout=20, read_timeout=20)
 
 
 @pytest.fixture

@@ -14,32 +14,32 @@ const HEAD_BYTES: u64 = 256 << 10;
 /// Bytes looked at before the end of an ordinary drive: RAID of old formats, and the second partition table.
 const TAIL_BYTES: u64 = 128 << 10;
 
-/// Marks at fixed places from the start: what leaves it, where, and the bytes.
-const MARKS: &[(&str, usize, &[u8])] = &[
-    ("an XFS file system", 0, b"XFSB"),
-    ("a btrfs file system", 0x10040, b"_BHRfS_M"),
-    ("a btrfs file system", 0x40, b"_BHRfS_M"),
-    ("an F2FS file system", 0x400, &[0x10, 0x20, 0xf5, 0xf2]),
-    ("a bcachefs or bcache volume", 0x1018, &[0xc6, 0x85, 0x73, 0xf6]),
-    ("a LUKS volume", 0, b"LUKS\xba\xbe"),
-    ("a GUID partition table", 512, b"EFI PART"),
-    ("a GUID partition table", 4096, b"EFI PART"),
-    ("swap space", 4086, b"SWAPSPACE2"),
-    ("swap space", 4086, b"SWAP-SPACE"),
-    ("a RAID member (md)", 0, &[0xfc, 0x4e, 0x2b, 0xa9]),
-    ("a RAID member (md)", 4096, &[0xfc, 0x4e, 0x2b, 0xa9]),
-    ("an NTFS file system", 3, b"NTFS    "),
-    ("an exFAT file system", 3, b"EXFAT   "),
-    ("a FAT file system", 0x52, b"FAT32   "),
-    ("a FAT file system", 0x36, b"FAT16   "),
-    ("a FAT file system", 0x36, b"FAT12   "),
-    ("an ISO 9660 file system", 0x8001, b"CD001"),
-    ("a UDF file system", 0x8001, b"BEA01"),
-    ("a ReiserFS file system", 0x10034, b"ReIsEr"),
-    ("a JFS file system", 0x8000, b"JFS1"),
-    ("a Ceph BlueStore", 0, b"bluestore block device"),
-    ("a dm-zoned volume", 0, b"DBZD"),
-    ("a zonefs file system", 0, b"SFOZ"),
+/// Magic number of md, as its superblock begins, of any format.
+const MD: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
+
+/// Marks at fixed places from the start: what leaves them, where, and the bytes.
+const MARKS: &[(&str, &[usize], &[&[u8]])] = &[
+    ("an XFS file system", &[0], &[b"XFSB"]),
+    // On a zoned drive the superblock begins a zone.
+    ("a btrfs file system", &[0x10040, 0x40], &[b"_BHRfS_M"]),
+    ("an F2FS file system", &[0x400], &[&[0x10, 0x20, 0xf5, 0xf2]]),
+    ("a bcachefs or bcache volume", &[0x1018], &[&[0xc6, 0x85, 0x73, 0xf6]]),
+    ("a LUKS volume", &[0], &[b"LUKS\xba\xbe"]),
+    // In the second logical block, of 512 or 4096 bytes.
+    ("a GUID partition table", &[512, 4096], &[b"EFI PART"]),
+    ("swap space", &[4086], &[b"SWAPSPACE2", b"SWAP-SPACE"]),
+    ("a RAID member (md)", &[0, 4096], &[MD]),
+    ("an NTFS file system", &[3], &[b"NTFS    "]),
+    ("an exFAT file system", &[3], &[b"EXFAT   "]),
+    ("a FAT file system", &[0x52], &[b"FAT32   "]),
+    ("a FAT file system", &[0x36], &[b"FAT16   ", b"FAT12   "]),
+    ("an ISO 9660 file system", &[0x8001], &[b"CD001"]),
+    ("a UDF file system", &[0x8001], &[b"BEA01"]),
+    ("a ReiserFS file system", &[0x10034], &[b"ReIsEr"]),
+    ("a JFS file system", &[0x8000], &[b"JFS1"]),
+    ("a Ceph BlueStore", &[0], &[b"bluestore block device"]),
+    ("a dm-zoned volume", &[0], &[b"DBZD"]),
+    ("a zonefs file system", &[0], &[b"SFOZ"]),
 ];
 
 /// Little-endian number at `at`.
@@ -78,8 +78,9 @@ fn mbr(head: &[u8]) -> bool {
 
 /// What left its mark in the first bytes of a drive.
 pub(crate) fn in_head(head: &[u8]) -> Option<&'static str> {
-    let marked = |&&(_, at, mark): &&(&str, usize, &[u8])| head.get(at..).is_some_and(|rest| rest.starts_with(mark));
-    if let Some((what, ..)) = MARKS.iter().find(marked) {
+    let marked = |at: usize, bytes: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(bytes));
+    let left = |places: &[usize], marks: &[&[u8]]| places.iter().any(|&at| marks.iter().any(|mark| marked(at, mark)));
+    if let Some((what, ..)) = MARKS.iter().find(|(_, places, marks)| left(places, marks)) {
         return Some(what);
     }
     match () {
@@ -94,12 +95,11 @@ pub(crate) fn in_head(head: &[u8]) -> Option<&'static str> {
 /// What left its mark in the last bytes of a drive.
 fn in_tail(tail: &[u8]) -> Option<&'static str> {
     let from_end = |back: usize| tail.len().checked_sub(back).and_then(|at| tail.get(at..)).unwrap_or_default();
-    let raid = [0xfc, 0x4e, 0x2b, 0xa9];
     if from_end(512).starts_with(b"EFI PART") || from_end(4096).starts_with(b"EFI PART") {
         return Some("a GUID partition table");
     }
     // Format 0.90 lies in the last whole 64 KiB, format 1.0 at least 8 KiB before the end, on 4 KiB.
-    let old = tail.chunks(4096).any(|block| block.starts_with(&raid));
+    let old = tail.chunks(4096).any(|block| block.starts_with(MD));
     old.then_some("a RAID member (md)")
 }
 
@@ -143,7 +143,10 @@ mod tests {
 
     #[test]
     fn every_mark_is_seen_and_lies_where_it_is_looked_for() {
-        for &(what, at, mark) in MARKS {
+        let each = |&(what, places, marks): &(&'static str, &'static [usize], &'static [&'static [u8]])| {
+            places.iter().flat_map(move |&at| marks.iter().map(move |&mark| (what, at, mark)))
+        };
+        for (what, at, mark) in MARKS.iter().flat_map(each) {
             assert!(at + mark.len() <= HEAD_BYTES as usize);
             assert_eq!(in_head(&head(at, mark)), Some(what));
             assert_eq!(in_head(&head(at, mark)[..at + mark.len() - 1]), None, "cut short");
@@ -170,7 +173,7 @@ mod tests {
         let mut tail = vec![0; TAIL_BYTES as usize];
         assert_eq!(in_tail(&tail), None);
         let end = tail.len();
-        tail[end - 8192..end - 8188].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9]);
+        tail[end - 8192..end - 8188].copy_from_slice(MD);
         assert_eq!(in_tail(&tail), Some("a RAID member (md)"));
         tail[end - 512..end - 504].copy_from_slice(b"EFI PART");
         assert_eq!(in_tail(&tail), Some("a GUID partition table"));
