@@ -12,6 +12,9 @@ SHAPES = {
 #: A host-managed SCSI disk with blocks of 512 bytes, some of them unreadable if told so.
 SCSI = "zbc=host-managed zone_size_mb=4 zone_nr_conv=4 zone_max_open=14 dev_size_mb=256 sector_size=512 delay=0"
 DEVICES = [*SHAPES, "zns", "scsi"]
+#: Where the drivers are told what their devices do.
+NULL_BLK = "/sys/kernel/config/nullb/nullb0"
+SCSI_DEBUG = "/sys/bus/pseudo/drivers/scsi_debug"
 
 
 def make_device(guest, name):
@@ -23,9 +26,8 @@ def make_device(guest, name):
         guest.ok(f"modprobe -r scsi_debug; modprobe sd_mod; modprobe scsi_debug {SCSI}\n" + wait_for("/dev/sda"))
         return "/dev/sda"
     settings = {"blocksize": 4096, "size": 384, "memory_backed": 1, "zoned": 1, **SHAPES[name], "power": 1}
-    null_blk = "/sys/kernel/config/nullb/nullb0"
-    lines = ["modprobe null_blk nr_devices=0", f"[ ! -e {null_blk} ] || rmdir {null_blk}", f"mkdir {null_blk}"]
-    lines += [f"echo {value} >{null_blk}/{key}" for key, value in settings.items()]
+    lines = ["modprobe null_blk nr_devices=0", f"[ ! -e {NULL_BLK} ] || rmdir {NULL_BLK}", f"mkdir {NULL_BLK}"]
+    lines += [f"echo {value} >{NULL_BLK}/{key}" for key, value in settings.items()]
     guest.ok("set -e\n" + "\n".join(lines))
     return "/dev/nullb0"
 
@@ -34,20 +36,29 @@ def wait_for(node):
     return f"for _ in {{1..100}}; do [ -b {node} ] && exit; sleep 0.1; done; exit 1"
 
 
-def sufferings(node):
+def sufferings(guest, node):
     """What a device can be made to suffer: variables of crates/zoned-linux/tests/device.rs."""
     if node == "/dev/nullb0":
-        power = "/sys/kernel/config/nullb/nullb0/power"
-        return {"SHINGLE_ZONED_REMOVE": f"echo 0 >{power}", "SHINGLE_ZONED_RESTORE": f"echo 1 >{power}"}
+        can = {"SHINGLE_ZONED_REMOVE": f"echo 0 >{NULL_BLK}/power", "SHINGLE_ZONED_RESTORE": f"echo 1 >{NULL_BLK}/power"}
+        # Linux 6.2 brought it, and later updates of 6.1.
+        if guest.run(f"[ -e {NULL_BLK}/zone_readonly ]")[0] == 0:
+            can["SHINGLE_ZONED_READONLY"] = f"echo $SECTOR >{NULL_BLK}/zone_readonly"
+            can["SHINGLE_ZONED_OFFLINE"] = f"echo $SECTOR >{NULL_BLK}/zone_offline"
+        return can
     if node == "/dev/sda":
-        options = "/sys/bus/pseudo/drivers/scsi_debug/opts"
+        disk = "/sys/block/sda/device"
         return {
-            "SHINGLE_ZONED_REMOVE": "echo 1 >/sys/block/sda/device/delete",
+            "SHINGLE_ZONED_REMOVE": f"echo 1 >{disk}/delete",
             "SHINGLE_ZONED_RESTORE": "for host in /sys/class/scsi_host/*; do echo - - - >$host/scan; done; sleep 2",
             # The driver's own place for unreadable sectors is 0x1234.
             "SHINGLE_ZONED_BAD": str(0x1234 // 8),
-            "SHINGLE_ZONED_BREAK": f"echo 2 >{options}",
-            "SHINGLE_ZONED_MEND": f"echo 0 >{options}",
+            "SHINGLE_ZONED_BREAK": f"echo 2 >{SCSI_DEBUG}/opts",
+            "SHINGLE_ZONED_MEND": f"echo 0 >{SCSI_DEBUG}/opts",
+            # Every command is lost; the kernel tries for half a minute to bring the disk to reason, and gives it up.
+            "SHINGLE_ZONED_STALL": f"echo 1 >{disk}/timeout; echo 1 >{disk}/eh_timeout; "
+            f"echo 4 >{SCSI_DEBUG}/opts; echo 1 >{SCSI_DEBUG}/every_nth",
+            "SHINGLE_ZONED_RESUME": f"echo 0 >{SCSI_DEBUG}/opts; echo 0 >{SCSI_DEBUG}/every_nth; "
+            f"echo running >{disk}/state; echo 30 >{disk}/timeout; echo 10 >{disk}/eh_timeout",
         }
     return {}
 

@@ -1,16 +1,22 @@
 """The chunk store on real devices, by its commands: kill -9 and power cuts lose nothing that was acknowledged."""
 
+import os
+import random
+
 import pytest
 
 from devices import make_device
 from guest import Guest, Zns
 
-#: Chunks for as long as nothing stops it: what is acknowledged is said, with its digest, after it is.
+MIB = 1 << 20
+#: Chunks for as long as nothing stops it: what is acknowledged is said, with its digest, after it is. Each is a piece of
+#: the file `bytes`, which the seed decides on.
 LOAD = """
-n=0
+n=0 RANDOM=SEED
 while :; do
     n=$((n + 1)) id=$(printf %x $n)
-    head -c $(((RANDOM * 32768 + RANDOM) % 1500000 + 1)) /dev/urandom >part.$n
+    skip=$(((RANDOM * 32768 + RANDOM) % 14000000)) length=$(((RANDOM * 32768 + RANDOM) % 1500000 + 1))
+    tail -c +$((skip + 1)) FOLDER/bytes | head -c $length >part.$n
     SHINGLE chunk create NODE $id && SHINGLE chunk append NODE $id part.$n || exit
     echo "appended $id $(sha256sum <part.$n | cut -c 1-64)"
     if [ $((n % 3)) = 0 ]; then SHINGLE chunk seal NODE $id || exit; fi
@@ -35,6 +41,18 @@ def acknowledged(said):
     return kept
 
 
+@pytest.fixture
+def seed():
+    """Of the bytes and lengths of a test, which says it where it fails; when the cut comes is left to chance."""
+    seed = int(os.environ.get("SHINGLE_SEED") or random.randrange(1 << 31))
+    print(f"again with the same load: SHINGLE_SEED={seed}")
+    return seed
+
+
+def make_bytes(guest, name, seed, count):
+    (guest.scratch / name).write_bytes(random.Random(f"{name} {seed}").randbytes(count))
+
+
 def look(guest, shingle, node, kept):
     guest.ok(f"{shingle} chunk check {node}", seconds=300)
     for chunk, digest in kept.items():
@@ -45,10 +63,12 @@ def look(guest, shingle, node, kept):
 
 @pytest.mark.short
 @pytest.mark.parametrize("device", ["limits", "zns"])
-def test_a_chunk_store_from_end_to_end(guest, shingle, device):
+def test_a_chunk_store_from_end_to_end(guest, shingle, device, seed):
     node = make_device(guest, device)
     chunk = f"{shingle} chunk"
-    guest.ok("head -c 2500000 /dev/urandom >one; head -c 70000 /dev/urandom >two; cat one two >both")
+    make_bytes(guest, "one", seed, 2_500_000)
+    make_bytes(guest, "two", seed, 70_000)
+    guest.ok("cat one two >both")
     guest.ok(f"{chunk} format {node} && {chunk} create {node} 2a && {chunk} append {node} 2a one")
     guest.ok(f"{chunk} append {node} 2a <two && {chunk} seal {node} 2a && {chunk} read {node} 2a | cmp - both")
     guest.ok(f"{chunk} create {node} 2b --stream meta && {chunk} append {node} 2b two")
@@ -61,9 +81,10 @@ def test_a_chunk_store_from_end_to_end(guest, shingle, device):
 
 
 @pytest.mark.parametrize("device", ["capacity", "limits", "zns"])
-def test_kill_9_in_the_middle_of_appends(guest, shingle, device):
+def test_kill_9_in_the_middle_of_appends(guest, shingle, device, seed):
     node = make_device(guest, device)
-    guest.ok(f"{shingle} chunk format {node}; head -c 40000000 /dev/urandom >large")
+    make_bytes(guest, "large", seed, 40_000_000)
+    guest.ok(f"{shingle} chunk format {node}")
     for kill, delay in enumerate([0.3, 0.7, 1.1, 1.5]):
         # What is appended is a prefix, and what was there stays.
         guest.ok(
@@ -78,14 +99,19 @@ def test_kill_9_in_the_middle_of_appends(guest, shingle, device):
     assert any(0 < int(size) for size in sizes), f"nothing was under way at any kill: {sizes}"
 
 
-def test_a_power_cut_loses_no_acknowledged_chunk(tmp_path, shingle):
+def test_a_power_cut_loses_no_acknowledged_chunk(tmp_path, shingle, seed):
     zns = Zns(tmp_path / "zns", zones=64, zone_mib=8, capacity_mib=6, open_max=14, active_max=14)
     node, kept, cuts = "/dev/nvme0n1", {}, 2
     with Guest(scratch=tmp_path / "scratch", drives=[zns], seconds=600) as guest:
+        make_bytes(guest, "bytes", seed, 16 * MIB)
         for cut in range(cuts):
             # What was kept is looked at after each cut; then the store begins anew.
             guest.ok(f"blkzone reset {node} && {shingle} chunk format {node}")
-            guest.start("cd $(mktemp -d)\n" + LOAD.replace("SHINGLE", shingle).replace("NODE", node))
+            words = {"SHINGLE": shingle, "NODE": node, "FOLDER": str(guest.scratch), "SEED": str(seed % 30_000 + cut)}
+            load = LOAD
+            for word, value in words.items():
+                load = load.replace(word, value)
+            guest.start(f"cd $(mktemp -d)\n{load}")
             said = guest.hear(lambda said, cut=cut: said.count("appended") >= 4 + 2 * cut)
             kept = acknowledged(said + guest.power_cut())
             assert len(kept) >= 3, said
