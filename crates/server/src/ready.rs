@@ -1,17 +1,27 @@
-//! What a person is told when the server is ready: where it is, where the keys are, and what to type. Never the secret.
+//! What is said when the server is ready: where it is, where the keys are, and to a person what to type. Never the secret.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// The lines. The first begins with `Ready:` and names the endpoint, so that scripts can wait for it.
-pub(crate) fn text(endpoint: SocketAddr, admin: Option<SocketAddr>, credentials: &Path, region: &str) -> String {
+/// The lines. The first begins with `Ready:` and names the endpoint, so that scripts can wait for it. What to type is for a
+/// `person` at a terminal, not for a journal.
+pub(crate) fn text(
+    endpoint: SocketAddr,
+    admin: Option<SocketAddr>,
+    credentials: &Path,
+    region: &str,
+    person: bool,
+) -> String {
     let keys = shell_quoted(&credentials.to_string_lossy());
     let admin = admin.map_or(String::new(), |admin| format!("Metrics: http://{admin}/metrics\n"));
+    let head = format!("Ready: http://{endpoint} (S3, region {region})\n{admin}Keys: {keys}");
+    if !person {
+        return format!("{head}, which this user and root can read\n");
+    }
     let key = |name: &str| format!("\"$(sed -n 's/^{name} = \"\\(.*\\)\"$/\\1/p' {keys})\"");
     let (access, secret) = (key("access_key"), key("secret_key"));
     format!(
-        r#"Ready: http://{endpoint} (S3, region {region})
-{admin}Keys: {keys}, which only you can read. To try it, paste:
+        r#"{head}, which only you can read. To try it, paste:
 
   export AWS_ACCESS_KEY_ID={access}
   export AWS_SECRET_ACCESS_KEY={secret}
@@ -46,8 +56,11 @@ mod tests {
     fn paths_are_quoted_where_a_shell_needs_it() {
         assert_eq!(shell_quoted("a/b-1.toml"), "a/b-1.toml");
         assert_eq!(shell_quoted("it's here"), "'it'\\''s here'");
-        let text = text(([127, 0, 0, 1], 9000).into(), None, Path::new("d/credentials.toml"), "us-east-1");
-        assert!(text.starts_with("Ready: http://127.0.0.1:9000 "));
-        assert!(text.contains("d/credentials.toml"));
+        for person in [true, false] {
+            let text = text(([127, 0, 0, 1], 9000).into(), None, Path::new("d/credentials.toml"), "us-east-1", person);
+            assert!(text.starts_with("Ready: http://127.0.0.1:9000 "));
+            assert!(text.contains("Keys: d/credentials.toml"));
+            assert_eq!(text.contains("Ctrl-C"), person);
+        }
     }
 }

@@ -132,9 +132,9 @@ impl Server {
         self.store.clone()
     }
 
-    /// What a person is told: endpoint, where the keys are, commands to try.
-    pub fn ready_text(&self) -> String {
-        ready::text(self.endpoint, self.admin, &self.credentials, &self.region)
+    /// What is said once requests are served: endpoint, where the keys are, and to a person commands to try.
+    pub fn ready_text(&self, person: bool) -> String {
+        ready::text(self.endpoint, self.admin, &self.credentials, &self.region, person)
     }
 
     /// Completes if the object store ends by itself, which it only does when it fails.
@@ -187,9 +187,9 @@ pub fn run(config: Config) -> Result<()> {
             _ = terminate.recv() => return Ok(()),
         };
         let mut out = io::stdout();
+        let text = server.ready_text(io::IsTerminal::is_terminal(&out));
         // A reader that is gone is no reason to stop.
-        let _ =
-            io::Write::write_all(&mut out, server.ready_text().as_bytes()).and_then(|()| io::Write::flush(&mut out));
+        let _ = io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| io::Write::flush(&mut out));
         let result = tokio::select! {
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),

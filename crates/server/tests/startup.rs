@@ -91,7 +91,7 @@ fn a_first_start_makes_drives_and_keys_and_a_second_finds_them() {
 
         let keys = std::fs::read_to_string(server.credentials()).unwrap();
         let secret = keys.split('"').nth(3).unwrap();
-        let told = server.ready_text();
+        let told = server.ready_text(true);
         assert!(told.contains(&server.endpoint().to_string()) && !told.contains(secret), "{told}");
         server.stop().await;
 

@@ -131,7 +131,9 @@ pub async fn locate(runtime: &Runtime, system: &System, name: &DriveName) -> Res
     }
     match the_one(candidates) {
         Ok(Some(drive)) => Ok(drive.node),
-        Ok(None) => failed(format!("no block device of this machine {}: `shingle drive ls --all` lists them", name.has())),
+        Ok(None) => {
+            failed(format!("no block device of this machine {}: `shingle drive ls --all` lists them", name.has()))
+        }
         Err(several) => failed(several),
     }
 }

@@ -65,9 +65,9 @@ pub fn the_one<T: Candidate>(mut candidates: Vec<T>) -> Result<Option<T>, String
     }
     let nodes: Vec<_> = candidates.iter().map(|one| one.node().display().to_string()).collect();
     let nodes = nodes.join(", ");
-    let one_drive = candidates
-        .windows(2)
-        .all(|pair| matches!(pair, [one, two] if one.drive().zip(two.drive()).is_some_and(|(one, two)| is_same(one, two))));
+    let one_drive = candidates.windows(2).all(
+        |pair| matches!(pair, [one, two] if one.drive().zip(two.drive()).is_some_and(|(one, two)| is_same(one, two))),
+    );
     Err(if one_drive {
         format!(
             "{nodes} are paths to one drive: have multipathd join them, or name one of them by its node everywhere \

@@ -70,7 +70,8 @@ fn in_use(subject: &str, drive: &Drive) -> Finding {
     if !drive.holders.is_empty() {
         let why = "two owners of one drive destroy each other's data";
         let found = format!("it is part of another device, or a path to one: {}", list(&drive.holders));
-        return Finding::problem(subject, check, found, why).change(format!("lsblk {subject}, then use or stop that device"));
+        return Finding::problem(subject, check, found, why)
+            .change(format!("lsblk {subject}, then use or stop that device"));
     }
     if !drive.partitions.is_empty() {
         let why = "a partition table means that the drive is somebody's; an engine takes a whole drive";
