@@ -240,7 +240,8 @@ def test_mistakes_are_answered_with_what_to_do(blank, tmp_path):
     refused("drive", "create", blank, "--size", "1GiB", says=["--overwrite"])
     refused("drive", "create", tmp_path / "none" / "disk", "--size", "1GiB", says=["no directory", "mkdir -p"])
     refused("drive", "map", blank, "--svg", tmp_path / "none" / "x.svg", says=["the picture", "cannot be written"])
-    refused("chunk", "ls", blank, says=["format it first"])
+    refused("chunk", "ls", blank, says=["format it first", "shingle chunk format"])
+    refused("bench", "device", "--device", blank, "--yes", says=["no zoned block device", "--dir"])
 
 
 def test_a_drive_that_one_may_not_touch_is_refused_in_words(blank):

@@ -33,7 +33,7 @@ def make_device(guest, name):
 
 
 def wait_for(node):
-    return f"for _ in {{1..100}}; do [ -b {node} ] && exit; sleep 0.1; done; exit 1"
+    return f"for _ in $(seq 100); do [ -b {node} ] && exit; sleep 0.1; done; exit 1"
 
 
 def sufferings(guest, node):
@@ -59,6 +59,11 @@ def sufferings(guest, node):
             f"echo 4 >{SCSI_DEBUG}/opts; echo 1 >{SCSI_DEBUG}/every_nth",
             "SHINGLE_ZONED_RESUME": f"echo 0 >{SCSI_DEBUG}/opts; echo 0 >{SCSI_DEBUG}/every_nth; "
             f"echo running >{disk}/state; echo 30 >{disk}/timeout; echo 10 >{disk}/eh_timeout",
+        }
+    if node == "/dev/nvme0n1":
+        return {
+            "SHINGLE_ZONED_REMOVE": "echo 1 >/sys/class/nvme/nvme0/device/remove",
+            "SHINGLE_ZONED_RESTORE": f"echo 1 >/sys/bus/pci/rescan; {wait_for(node)}",
         }
     return {}
 

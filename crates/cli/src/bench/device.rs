@@ -11,6 +11,7 @@ use clap::Args;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ByteSize, Lba, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, Geometry, GeometrySpec, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned_linux::{ZonedModel, describe, is_node};
 
 use crate::bench::fio::{self, Job};
 use crate::bench::{Figure, limit, median};
@@ -66,10 +67,10 @@ struct Bed {
 }
 
 pub(crate) fn run(place: &Where) -> Outcome<Vec<Figure>> {
-    fio::find()?;
     match &place.device {
         Some(node) => {
             let bed = bed_of_node(node)?;
+            fio::find()?;
             let (first, last) = (bed.first, bed.first + bed.each * WRITERS as u32 - 1);
             let what = format!("{}: zones {first} to {last} will be written over and reset.", node.display());
             confirm(place.yes, &what)?;
@@ -78,6 +79,7 @@ pub(crate) fn run(place: &Where) -> Outcome<Vec<Figure>> {
             figures
         }
         None => {
+            fio::find()?;
             let folder = place.dir.clone().unwrap_or_else(std::env::temp_dir);
             let scratch = Scratch::new(&folder)?;
             measure(&bed_of_files(&scratch.0)?)
@@ -117,6 +119,14 @@ fn bed_of_files(folder: &Path) -> Outcome<Bed> {
 fn bed_of_node(name: &Path) -> Outcome<Bed> {
     shingle_runtime::real::run(|rt| async move {
         let node = device::find(name, &rt).await?;
+        // fio would write to the file or ordinary drive itself, and not to the zones that are emulated on it.
+        if is_node(&node) && describe(&node)?.zoned == ZonedModel::None || node.is_file() {
+            let name = name.display();
+            return Err(Failure::new(format!(
+                "{name}: this is no zoned block device; without --device an emulated drive in a file of its own is measured \
+                 (--dir says where)"
+            )));
+        }
         let device = device::open(&node, &rt).await?;
         let geometry: Geometry = device.geometry().clone();
         let capacity_bytes = geometry.zone_capacity.bytes() / MIB * MIB;
