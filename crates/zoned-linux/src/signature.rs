@@ -17,29 +17,39 @@ const TAIL_BYTES: u64 = 128 << 10;
 /// Magic number of md, as its superblock begins, of any format.
 const MD: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
 
-/// Marks at fixed places from the start: what leaves them, where, and the bytes.
-const MARKS: &[(&str, &[usize], &[&[u8]])] = &[
-    ("an XFS file system", &[0], &[b"XFSB"]),
+/// What leaves a mark at fixed places from the start: one of these runs of bytes at one of these.
+struct Mark {
+    what: &'static str,
+    places: &'static [usize],
+    bytes: &'static [&'static [u8]],
+}
+
+const fn mark(what: &'static str, places: &'static [usize], bytes: &'static [&'static [u8]]) -> Mark {
+    Mark { what, places, bytes }
+}
+
+const MARKS: &[Mark] = &[
+    mark("an XFS file system", &[0], &[b"XFSB"]),
     // On a zoned drive the superblock begins a zone.
-    ("a btrfs file system", &[0x10040, 0x40], &[b"_BHRfS_M"]),
-    ("an F2FS file system", &[0x400], &[&[0x10, 0x20, 0xf5, 0xf2]]),
-    ("a bcachefs or bcache volume", &[0x1018], &[&[0xc6, 0x85, 0x73, 0xf6]]),
-    ("a LUKS volume", &[0], &[b"LUKS\xba\xbe"]),
+    mark("a btrfs file system", &[0x10040, 0x40], &[b"_BHRfS_M"]),
+    mark("an F2FS file system", &[0x400], &[&[0x10, 0x20, 0xf5, 0xf2]]),
+    mark("a bcachefs or bcache volume", &[0x1018], &[&[0xc6, 0x85, 0x73, 0xf6]]),
+    mark("a LUKS volume", &[0], &[b"LUKS\xba\xbe"]),
     // In the second logical block, of 512 or 4096 bytes.
-    ("a GUID partition table", &[512, 4096], &[b"EFI PART"]),
-    ("swap space", &[4086], &[b"SWAPSPACE2", b"SWAP-SPACE"]),
-    ("a RAID member (md)", &[0, 4096], &[MD]),
-    ("an NTFS file system", &[3], &[b"NTFS    "]),
-    ("an exFAT file system", &[3], &[b"EXFAT   "]),
-    ("a FAT file system", &[0x52], &[b"FAT32   "]),
-    ("a FAT file system", &[0x36], &[b"FAT16   ", b"FAT12   "]),
-    ("an ISO 9660 file system", &[0x8001], &[b"CD001"]),
-    ("a UDF file system", &[0x8001], &[b"BEA01"]),
-    ("a ReiserFS file system", &[0x10034], &[b"ReIsEr"]),
-    ("a JFS file system", &[0x8000], &[b"JFS1"]),
-    ("a Ceph BlueStore", &[0], &[b"bluestore block device"]),
-    ("a dm-zoned volume", &[0], &[b"DBZD"]),
-    ("a zonefs file system", &[0], &[b"SFOZ"]),
+    mark("a GUID partition table", &[512, 4096], &[b"EFI PART"]),
+    mark("swap space", &[4086], &[b"SWAPSPACE2", b"SWAP-SPACE"]),
+    mark("a RAID member (md)", &[0, 4096], &[MD]),
+    mark("an NTFS file system", &[3], &[b"NTFS    "]),
+    mark("an exFAT file system", &[3], &[b"EXFAT   "]),
+    mark("a FAT file system", &[0x52], &[b"FAT32   "]),
+    mark("a FAT file system", &[0x36], &[b"FAT16   ", b"FAT12   "]),
+    mark("an ISO 9660 file system", &[0x8001], &[b"CD001"]),
+    mark("a UDF file system", &[0x8001], &[b"BEA01"]),
+    mark("a ReiserFS file system", &[0x10034], &[b"ReIsEr"]),
+    mark("a JFS file system", &[0x8000], &[b"JFS1"]),
+    mark("a Ceph BlueStore", &[0], &[b"bluestore block device"]),
+    mark("a dm-zoned volume", &[0], &[b"DBZD"]),
+    mark("a zonefs file system", &[0], &[b"SFOZ"]),
 ];
 
 /// Little-endian number at `at`.
@@ -79,9 +89,9 @@ fn mbr(head: &[u8]) -> bool {
 /// What left its mark in the first bytes of a drive.
 pub(crate) fn in_head(head: &[u8]) -> Option<&'static str> {
     let marked = |at: usize, bytes: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(bytes));
-    let left = |places: &[usize], marks: &[&[u8]]| places.iter().any(|&at| marks.iter().any(|mark| marked(at, mark)));
-    if let Some((what, ..)) = MARKS.iter().find(|(_, places, marks)| left(places, marks)) {
-        return Some(what);
+    let left = |mark: &&Mark| mark.places.iter().any(|&at| mark.bytes.iter().any(|bytes| marked(at, bytes)));
+    if let Some(mark) = MARKS.iter().find(left) {
+        return Some(mark.what);
     }
     match () {
         () if ext(head) => Some("an ext2, ext3 or ext4 file system"),
@@ -143,8 +153,9 @@ mod tests {
 
     #[test]
     fn every_mark_is_seen_and_lies_where_it_is_looked_for() {
-        let each = |&(what, places, marks): &(&'static str, &'static [usize], &'static [&'static [u8]])| {
-            places.iter().flat_map(move |&at| marks.iter().map(move |&mark| (what, at, mark)))
+        let each = |mark: &'static Mark| {
+            let all = move |&at: &'static usize| mark.bytes.iter().map(move |bytes| (mark.what, at, *bytes));
+            mark.places.iter().flat_map(all)
         };
         for (what, at, mark) in MARKS.iter().flat_map(each) {
             assert!(at + mark.len() <= HEAD_BYTES as usize);
