@@ -98,6 +98,9 @@ def test_completions_are_read_by_their_shells_and_complete(generated):
         assert "doctor" in (generated / file).read_text()
         if shutil.which(shell):
             run(shell, "-n", generated / file)
+    if shutil.which("fish"):
+        words = run("fish", "-c", f"source '{generated}/shingle.fish'; complete -C 'shingle drive re'", env=os.environ)
+        assert [line.split("\t")[0] for line in words.splitlines()] == ["report", "reset"]
 
 
 def test_the_package_holds_what_an_owner_needs(tree, commands):

@@ -101,6 +101,9 @@ impl Identify {
             rows.push(("store", store.to_string()));
         }
         rows.extend(found.names().iter().map(|name| ("name", name.to_string())));
+        if found.names().is_empty() {
+            rows.push(("name", "none that stays until a store is on it; the node, until then".to_owned()));
+        }
         let text: String = rows.iter().map(|(what, value)| format!("{what:<7} {value}\n")).collect();
         output::print(&text)
     }
