@@ -19,7 +19,7 @@ use crate::device::{self, KernelDevice, OpenOptions};
 use crate::drive::{Drive, ZonedModel};
 use crate::error::{OpenError, OpenErrorKind};
 use crate::file::open_file;
-use crate::{ioctl, signature};
+use crate::{ioctl, node, signature};
 
 /// Opens the drive that `path` names: a zoned block device, or an emulated drive on an ordinary one or in a file.
 ///
