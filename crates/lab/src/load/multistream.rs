@@ -44,10 +44,16 @@ pub struct Class {
     pub cache: Option<u64>,
 }
 
-/// The data of a chunk of that size, which counts headers and checksums; so that whole chunks of large sizes fill a zone.
+/// The data of a chunk of that size, which counts headers and checksums. Four chunks of 64 MiB fill a zone; one of 256 MiB
+/// is sealed a little below the zone's end, as strategy 2 asks: a chunk that fills a zone to the last block spills into
+/// the next one unless it begins at the very start.
 pub(crate) fn data_bytes(chunk_mib: u64) -> u64 {
     let bytes = chunk_mib << 20;
-    if chunk_mib < 64 { bytes } else { bytes / 256 * 255 - 4096 }
+    match chunk_mib {
+        ..64 => bytes,
+        64..256 => bytes / 256 * 255 - 4096,
+        256.. => bytes / 256 * 254,
+    }
 }
 
 /// Table 3 for one drive. Chunks of at most `chunk_max` bytes, which strategy 2 of section 5.4 decides; `scale` is the
