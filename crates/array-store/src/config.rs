@@ -1,0 +1,51 @@
+//! How an array is formatted and run.
+
+use std::time::Duration;
+
+use shingle_erasure::Code;
+
+/// The shape of a new array; fixed from then on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// Data and parity fragments.
+    pub code: Code,
+    /// Bytes of data in a full segment. (The paper: 20 MiB.)
+    pub segment_length: u32,
+}
+
+impl FormatOptions {
+    /// The paper's segments with that code.
+    pub fn new(code: Code) -> Self {
+        Self { code, segment_length: 20 << 20 }
+    }
+}
+
+/// How an open array works; may differ each time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Segments that a writer appends before another one's turn comes. (The paper: 12.)
+    pub turn_segments: u32,
+    /// Sets that are kept ready to be opened; after a power cut all of them are looked at. (The paper: 32 to 64.)
+    pub available_sets: usize,
+    /// Segments of one writer on their way to the drives.
+    pub in_flight: usize,
+    /// Whether small objects that come at the same time share a segment.
+    pub coalesce: bool,
+    /// Clean and snapshot in the background.
+    pub background: bool,
+    /// Time between snapshots of the index; none is taken while nothing changed. (The paper: two hours.)
+    pub snapshot_interval: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            turn_segments: 12,
+            available_sets: 32,
+            in_flight: 4,
+            coalesce: true,
+            background: true,
+            snapshot_interval: Duration::from_secs(2 * 60 * 60),
+        }
+    }
+}

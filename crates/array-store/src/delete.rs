@@ -1,0 +1,163 @@
+//! Deleting an object: a tombstone, then its parts leave the index. (SMORE, section III-F.3.)
+//!
+//! Deletions that come while tombstones are being written share the next record of them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Tombstone;
+use crate::index::Change;
+use crate::put::{Progress, check_name};
+use crate::writer::{Item, Placed, Stream};
+
+/// Tombstones of one record at most.
+const BATCH: usize = 256;
+
+type Answer = oneshot::Sender<Result<()>>;
+
+/// Deletions that wait for their tombstone.
+#[derive(Default)]
+pub(crate) struct Deleting {
+    waiting: RefCell<Vec<(Tombstone, Answer)>>,
+    busy: Cell<bool>,
+}
+
+/// Copies of deleted versions that reach the drives after their tombstones.
+struct Late {
+    /// The tombstones.
+    placed: Placed,
+    /// Versions in progress that have segments on their way.
+    puts: Vec<Rc<Progress>>,
+    /// What the cleaner is copying.
+    batch: Option<u64>,
+}
+
+impl Engine {
+    /// Deletes every version of an object that began before now. Whether there was one.
+    pub(crate) async fn delete(self: &Rc<Self>, name: Bytes) -> Result<bool> {
+        self.running()?;
+        check_name(&name)?;
+        let version = self.stamps.version();
+        let found = !self.index()?.versions(&name).map_err(Error::index)?.is_empty();
+        if !found {
+            return Ok(false);
+        }
+        self.burying.borrow_mut().insert(version);
+        let (answer, done) = oneshot::channel();
+        self.deleting.waiting.borrow_mut().push((Tombstone { name, version }, answer));
+        if !self.deleting.busy.replace(true) {
+            let engine = self.clone();
+            self.rt.spawn_detached(async move { engine.write_tombstones().await });
+        }
+        done.await.unwrap_or_else(|_| Err(Error::stopped()))?;
+        Ok(true)
+    }
+
+    /// Deletions below it are in the index.
+    pub(crate) fn buried_below(&self) -> u64 {
+        self.burying.borrow().first().map_or_else(|| self.stamps.next(), |version| version.0)
+    }
+
+    async fn write_tombstones(self: Rc<Self>) {
+        loop {
+            let batch: Vec<(Tombstone, Answer)> = {
+                let mut waiting = self.deleting.waiting.borrow_mut();
+                let count = waiting.len().min(BATCH);
+                waiting.drain(..count).collect()
+            };
+            if batch.is_empty() {
+                self.deleting.busy.set(false);
+                return;
+            }
+            let (tombstones, answers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let result = self.bury(&tombstones).await;
+            let result = match result {
+                Ok(late) => {
+                    self.buried(tombstones, late);
+                    Ok(())
+                }
+                Err(error) => {
+                    self.unbury(&tombstones);
+                    Err(error)
+                }
+            };
+            let (kind, message) = match &result {
+                Ok(()) => (ErrorKind::Stopped, String::new()),
+                Err(error) => (error.kind, error.message.clone()),
+            };
+            let mut failed = result.err();
+            let has_failed = failed.is_some();
+            for answer in answers {
+                let reply = match failed.take() {
+                    Some(error) => Err(error),
+                    None if has_failed => Err(Error::new(kind, message.clone())),
+                    None => Ok(()),
+                };
+                // A caller that went away does not need its answer.
+                let _ = answer.send(reply);
+            }
+        }
+    }
+
+    fn unbury(&self, tombstones: &[Tombstone]) {
+        let mut burying = self.burying.borrow_mut();
+        burying.retain(|version| tombstones.iter().all(|tombstone| tombstone.version != *version));
+    }
+
+    /// The deletions are done, and answered. But a snapshot may not cover their tombstones before it covers everything
+    /// that they delete: recovery would find the one, and not look at the other. (SNAP-3)
+    fn buried(self: &Rc<Self>, tombstones: Vec<Tombstone>, late: Late) {
+        if late.puts.is_empty() && late.batch.is_none() {
+            self.unbury(&tombstones);
+            return;
+        }
+        let engine = self.clone();
+        self.rt.spawn_detached(async move {
+            let Late { mut placed, puts, batch } = late;
+            placed.pin();
+            for put in puts {
+                put.at_rest().await;
+            }
+            if batch.is_some() {
+                loop {
+                    let moved = engine.moved.notified();
+                    if engine.moving.get() != batch {
+                        break;
+                    }
+                    moved.await;
+                }
+            }
+            engine.unbury(&tombstones);
+            drop(placed);
+        });
+    }
+
+    /// Writes tombstones durably and takes what they delete out of the index.
+    async fn bury(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<Late> {
+        let placed = self.append_tombstones(tombstones).await?;
+        let removals = tombstones
+            .iter()
+            .map(|tombstone| Change::RemoveUpTo { name: tombstone.name.clone(), version: tombstone.version });
+        let mut puts = Vec::new();
+        for tombstone in tombstones {
+            puts.extend(self.overtake(&tombstone.name, |version| version <= tombstone.version));
+        }
+        self.enter(&removals.collect::<Vec<_>>())?;
+        self.space.notify_waiters();
+        Ok(Late { placed, puts, batch: self.moving.get() })
+    }
+
+    /// Where clients write; or, when there is no room left, where cleaning does: deletion must always be possible.
+    pub(crate) async fn append_tombstones(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<Placed> {
+        let item = Item::Tombstones(tombstones.to_vec());
+        match self.append(Stream::User, &item).await {
+            Err(error) if error.kind == ErrorKind::NoSpace => Ok(self.append(Stream::Clean, &item).await?.0),
+            result => Ok(result?.0),
+        }
+    }
+}

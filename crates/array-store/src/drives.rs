@@ -1,0 +1,130 @@
+//! The drives of an array: which are there, which failed.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use shingle_base::{Blocks, ZoneId};
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZonedDevice};
+
+use crate::format::{DriveEntry, DriveState};
+use crate::types::DriveId;
+
+/// A drive.
+pub(crate) struct Drive {
+    pub(crate) entry: DriveEntry,
+    /// The device, if it is there.
+    dev: Option<Rc<dyn ZonedDevice>>,
+    failed: Cell<bool>,
+    /// It was away while the array was written to: a superblock says that it failed.
+    evicted: Cell<bool>,
+}
+
+/// The drives of an array, by number.
+#[derive(Default)]
+pub(crate) struct Drives(RefCell<Vec<Rc<Drive>>>);
+
+impl Drives {
+    /// Adds a drive and returns its number. Without a device, or if its entry says so, it counts as failed.
+    pub(crate) fn push(&self, entry: DriveEntry, dev: Option<Rc<dyn ZonedDevice>>) -> DriveId {
+        let failed = Cell::new(dev.is_none() || entry.state != DriveState::Present);
+        let mut drives = self.0.borrow_mut();
+        drives.push(Rc::new(Drive { entry, dev, failed, evicted: Cell::new(false) }));
+        DriveId((drives.len() - 1) as u8)
+    }
+
+    fn drive(&self, id: DriveId) -> Option<Rc<Drive>> {
+        self.0.borrow().get(usize::from(id.0)).cloned()
+    }
+
+    /// The device of a drive that is there and did not fail.
+    pub(crate) fn usable(&self, id: DriveId) -> Option<Rc<dyn ZonedDevice>> {
+        let drive = self.drive(id)?;
+        if drive.failed.get() { None } else { drive.dev.clone() }
+    }
+
+    /// All numbers.
+    pub(crate) fn ids(&self) -> Vec<DriveId> {
+        (0..self.0.borrow().len()).map(|number| DriveId(number as u8)).collect()
+    }
+
+    /// The drives in use.
+    pub(crate) fn all_usable(&self) -> Vec<(DriveId, Rc<dyn ZonedDevice>)> {
+        self.ids().into_iter().filter_map(|id| Some((id, self.usable(id)?))).collect()
+    }
+
+    /// Marks a drive as failed; whether it was not before.
+    pub(crate) fn fail(&self, id: DriveId) -> bool {
+        self.drive(id).is_some_and(|drive| !drive.failed.replace(true))
+    }
+
+    /// Drives that are away miss what is written from now on.
+    pub(crate) fn evict_absent(&self) {
+        self.0.borrow().iter().filter(|drive| drive.dev.is_none()).for_each(|drive| drive.evicted.set(true));
+    }
+
+    /// The drive table as a superblock has it now.
+    pub(crate) fn entries(&self) -> Vec<DriveEntry> {
+        let entry = |drive: &Rc<Drive>| {
+            let state = match drive.entry.state {
+                // A drive that is only away comes back as it was, until something is written that it misses.
+                DriveState::Present if drive.failed.get() && (drive.dev.is_some() || drive.evicted.get()) => {
+                    DriveState::Failed
+                }
+                state => state,
+            };
+            DriveEntry { state, ..drive.entry.clone() }
+        };
+        self.0.borrow().iter().map(entry).collect()
+    }
+
+    /// What its owner calls a drive.
+    pub(crate) fn name(&self, id: DriveId) -> String {
+        self.drive(id).map_or_else(|| id.to_string(), |drive| format!("{id} ({})", drive.entry.name))
+    }
+
+    /// Blocks of a zone of that drive.
+    pub(crate) fn zone_capacity(&self, id: DriveId) -> u32 {
+        self.drive(id).map_or(0, |drive| drive.entry.zone_capacity)
+    }
+
+    /// The superblock zones of a drive.
+    pub(crate) fn superblock_zones(&self, id: DriveId) -> Option<[ZoneId; 2]> {
+        self.drive(id).map(|drive| drive.entry.superblock_zones)
+    }
+
+    /// Makes completed writes of these drives durable, where they have a volatile cache. What failed, by drive.
+    pub(crate) async fn flush(&self, ids: impl IntoIterator<Item = DriveId>) -> Vec<(DriveId, DeviceError)> {
+        let devs: Vec<_> = ids
+            .into_iter()
+            .filter_map(|id| Some((id, self.usable(id)?)))
+            .filter(|(_, dev)| dev.geometry().volatile_cache)
+            .collect();
+        let results = join_all(devs.iter().map(|(_, dev)| dev.flush())).await;
+        devs.iter().zip(results).filter_map(|((id, _), result)| Some((*id, result.err()?))).collect()
+    }
+}
+
+/// Whether the whole drive is lost with that error, not one command or zone of it.
+pub(crate) fn is_lost(error: &DeviceError) -> bool {
+    matches!(error.kind, DeviceErrorKind::Gone)
+}
+
+/// All zones of a device.
+pub(crate) async fn report_all(dev: &Rc<dyn ZonedDevice>) -> Result<Vec<ZoneInfo>, DeviceError> {
+    let count = dev.geometry().zone_count;
+    let mut zones = Vec::with_capacity(count as usize);
+    while (zones.len() as u32) < count {
+        let found = dev.report(ZoneId(zones.len() as u32), count - zones.len() as u32).await?;
+        if found.is_empty() {
+            break;
+        }
+        zones.extend(found);
+    }
+    Ok(zones)
+}
+
+/// The first block of a place in a zone.
+pub(crate) fn at(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32) -> shingle_base::Lba {
+    dev.geometry().start_of(zone) + Blocks(u64::from(block))
+}

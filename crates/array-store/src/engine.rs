@@ -1,0 +1,306 @@
+//! What all parts of an open array share.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{BufferPool, StoreId};
+use shingle_erasure::{Code, Coder};
+use shingle_runtime::Runtime;
+use shingle_zoned::ZoneOp;
+use tokio::sync::{Mutex, Notify};
+
+use crate::config::Options;
+use crate::delete::Deleting;
+use crate::drives::{Drives, is_lost};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{DriveState, SnapshotPiece, Superblock};
+use crate::index::Index;
+use crate::put::Progress;
+use crate::sets::{SetTable, ZoneSet};
+use crate::share::Sharing;
+use crate::stamps::Stamps;
+use crate::stats::Counters;
+use crate::store::IndexPlace;
+use crate::superblocks::Superblocks;
+use crate::turn::Turns;
+use crate::types::{DriveId, SetState, Version};
+use crate::writer::OpenSet;
+
+/// Bytes of frame buffers that are kept for reuse.
+const POOL_BYTES: usize = 128 << 20;
+
+/// The newest snapshot of the index that is whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Tombstones of versions below it are not needed.
+    pub(crate) tombstone_floor: u64,
+    pub(crate) pieces: Vec<SnapshotPiece>,
+}
+
+/// An open array.
+pub(crate) struct Engine {
+    pub(crate) rt: Runtime,
+    pub(crate) options: Options,
+    pub(crate) array: StoreId,
+    pub(crate) code: Code,
+    pub(crate) segment_length: u32,
+    pub(crate) drives: Drives,
+    pub(crate) sets: SetTable,
+    pub(crate) stamps: Stamps,
+    index: RefCell<Option<Index>>,
+    pub(crate) index_place: IndexPlace,
+    pub(crate) coder: RefCell<Coder>,
+    pub(crate) pool: BufferPool,
+    /// Some drive drops payload: segments are not encoded.
+    pub(crate) hollow: bool,
+    /// The open set of each stream.
+    pub(crate) streams: [Mutex<Option<OpenSet>>; 3],
+    pub(crate) turns: Turns,
+    pub(crate) sharing: Sharing,
+    pub(crate) deleting: Deleting,
+    pub(crate) snapshotting: Mutex<()>,
+    /// Versions that are being written.
+    pub(crate) puts: RefCell<BTreeMap<(Bytes, Version), Rc<Progress>>>,
+    pub(crate) snapshot: RefCell<Snapshot>,
+    /// The floor of the snapshot that a durable superblock names: what cleaning may go by.
+    pub(crate) durable_floor: Cell<u64>,
+    pub(crate) counters: Counters,
+    /// A set became empty, or may be collected.
+    pub(crate) space: Notify,
+    pub(crate) collecting: Mutex<()>,
+    /// Versions of deletions that are not in the index yet.
+    pub(crate) burying: RefCell<BTreeSet<Version>>,
+    /// Deletions below it were in the index when the cleaner chose what it is moving now.
+    pub(crate) copying: Cell<Option<u64>>,
+    /// The batch that the cleaner is copying, and that it is no more.
+    pub(crate) moving: Cell<Option<u64>>,
+    pub(crate) moved: Notify,
+    pub(crate) superblocks: Superblocks,
+    pub(crate) generation: Cell<u64>,
+    superblock_turn: Mutex<()>,
+    replenishing: Mutex<()>,
+    /// Failed drives that a superblock names.
+    pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
+    /// No work is begun any more.
+    pub(crate) stopped: Cell<bool>,
+    /// A superblock says that the index was left clean: none may follow.
+    closed: Cell<bool>,
+}
+
+/// What goes into an [`Engine`].
+pub(crate) struct Parts {
+    pub(crate) rt: Runtime,
+    pub(crate) options: Options,
+    pub(crate) superblock: Superblock,
+    pub(crate) drives: Drives,
+    pub(crate) superblocks: Superblocks,
+    pub(crate) index: Index,
+    pub(crate) index_place: IndexPlace,
+}
+
+impl Engine {
+    pub(crate) fn new(parts: Parts) -> Rc<Self> {
+        let Parts { rt, options, superblock, drives, superblocks, index, index_place } = parts;
+        let stamps = Stamps::new(&rt);
+        stamps.raise(superblock.last_stamp);
+        let recorded = superblock.drives.iter().enumerate();
+        let recorded = recorded.filter(|(_, drive)| drive.state != DriveState::Present);
+        let recorded = recorded.map(|(number, _)| DriveId(number as u8)).collect();
+        let hollow = drives.all_usable().iter().any(|(_, dev)| !dev.geometry().keeps_payload);
+        Rc::new(Self {
+            rt,
+            options,
+            array: superblock.array,
+            code: superblock.code,
+            segment_length: superblock.segment_length,
+            sets: SetTable::from_entries(&superblock.sets),
+            durable_floor: Cell::new(superblock.tombstone_floor),
+            snapshot: RefCell::new(Snapshot {
+                tombstone_floor: superblock.tombstone_floor,
+                pieces: superblock.snapshot,
+            }),
+            drives,
+            stamps,
+            index: RefCell::new(Some(index)),
+            index_place,
+            coder: RefCell::new(Coder::new(superblock.code)),
+            pool: BufferPool::new(POOL_BYTES),
+            hollow,
+            streams: Default::default(),
+            turns: Turns::default(),
+            sharing: Sharing::default(),
+            deleting: Deleting::default(),
+            snapshotting: Mutex::new(()),
+            puts: RefCell::default(),
+            counters: Counters::default(),
+            space: Notify::new(),
+            collecting: Mutex::new(()),
+            burying: RefCell::default(),
+            copying: Cell::new(None),
+            moving: Cell::new(None),
+            moved: Notify::new(),
+            superblocks,
+            generation: Cell::new(superblock.generation),
+            superblock_turn: Mutex::new(()),
+            replenishing: Mutex::new(()),
+            recorded: RefCell::new(recorded),
+            stopped: Cell::new(false),
+            closed: Cell::new(false),
+        })
+    }
+
+    /// The index, as long as the array is open.
+    pub(crate) fn index(&self) -> Result<Ref<'_, Index>> {
+        Ref::filter_map(self.index.borrow(), Option::as_ref).map_err(|_| Error::stopped())
+    }
+
+    /// The index, which the array does without from then on.
+    pub(crate) fn take_index(&self) -> Option<Index> {
+        self.index.borrow_mut().take()
+    }
+
+    pub(crate) fn put_index(&self, index: Index) {
+        self.index.replace(Some(index));
+    }
+
+    pub(crate) fn running(&self) -> Result<()> {
+        if self.stopped.get() { Err(Error::stopped()) } else { Ok(()) }
+    }
+
+    /// Writes the superblock as things are now; `clean`: the generation of an index that was closed with it.
+    pub(crate) async fn write_superblock(&self, clean: Option<u64>) -> Result<()> {
+        let _turn = self.superblock_turn.lock().await;
+        if self.closed.get() {
+            return Err(Error::stopped());
+        }
+        self.closed.set(clean.is_some());
+        let generation = self.generation.get() + 1;
+        self.generation.set(generation);
+        let drives = self.drives.entries();
+        let failed: Vec<DriveId> = drives
+            .iter()
+            .enumerate()
+            .filter(|(_, drive)| drive.state == DriveState::Failed)
+            .map(|(number, _)| DriveId(number as u8))
+            .collect();
+        let snapshot = self.snapshot.borrow().clone();
+        let superblock = Superblock {
+            array: self.array,
+            generation,
+            code: self.code,
+            segment_length: self.segment_length,
+            last_stamp: self.stamps.last(),
+            clean,
+            tombstone_floor: snapshot.tombstone_floor,
+            snapshot: snapshot.pieces,
+            drives,
+            sets: self.sets.entries(),
+        };
+        self.superblocks.write(&self.drives, &superblock, false).await?;
+        self.recorded.borrow_mut().extend(failed);
+        Ok(())
+    }
+
+    /// A command of `drive` failed. If that says that the drive is lost, it is marked as failed, durably: from then on
+    /// writes that miss it may be acknowledged.
+    pub(crate) async fn drive_error(&self, drive: DriveId, error: &shingle_zoned::DeviceError) -> Result<()> {
+        if !is_lost(error) {
+            return Ok(());
+        }
+        if self.drives.fail(drive) {
+            tracing::error!(drive = self.drives.name(drive), %error, "a drive of the array failed; going on without it");
+        }
+        self.record_failures().await
+    }
+
+    /// Sees to it that a superblock names every failed drive.
+    pub(crate) async fn record_failures(&self) -> Result<()> {
+        let unrecorded = |engine: &Self| {
+            let recorded = engine.recorded.borrow();
+            engine.drives.ids().into_iter().any(|id| engine.drives.usable(id).is_none() && !recorded.contains(&id))
+        };
+        if !unrecorded(self) {
+            return Ok(());
+        }
+        self.drives.evict_absent();
+        self.write_superblock(None).await
+    }
+
+    /// Blocks of the shortest zone of `set`.
+    pub(crate) fn capacity(&self, set: &ZoneSet) -> u32 {
+        let members = set.members.borrow();
+        members.iter().map(|member| self.drives.zone_capacity(member.drive)).min().unwrap_or(0)
+    }
+
+    /// How many members of `set` are on drives that are not there.
+    pub(crate) fn missing(&self, set: &ZoneSet) -> usize {
+        set.members.borrow().iter().filter(|member| self.drives.usable(member.drive).is_none()).count()
+    }
+
+    /// Makes empty sets available until there are as many as the pool holds. (SMORE, section III-C.)
+    pub(crate) async fn replenish(&self) -> Result<()> {
+        let _one = self.replenishing.lock().await;
+        let wanted = self.options.available_sets.saturating_sub(self.sets.count(SetState::Available));
+        let empty =
+            self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Empty && !set.stuck.get());
+        let usable = empty.filter(|(_, set)| self.missing(set) <= self.code.parity());
+        let chosen: Vec<_> = usable.take(wanted).collect();
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        for (id, set) in &chosen {
+            if set.unclean.get()
+                && let Err(error) = self.reset_zones(set).await
+            {
+                tracing::error!(set = id.0, %error, "an empty set cannot be used");
+                set.stuck.set(true);
+                continue;
+            }
+            set.offered.set(true);
+        }
+        // Nobody may open them before that is durable (SET-1).
+        let written = self.write_superblock(None).await;
+        for (_, set) in &chosen {
+            if set.offered.replace(false) && written.is_ok() {
+                set.state.set(SetState::Available);
+            }
+        }
+        written
+    }
+
+    /// Resets every zone of `set`. A drive that is lost on the way is marked as failed.
+    pub(crate) async fn reset_zones(&self, set: &ZoneSet) -> Result<()> {
+        let members = set.members.borrow().clone();
+        let devs: Vec<_> =
+            members.iter().filter_map(|&member| Some((member, self.drives.usable(member.drive)?))).collect();
+        let resets = devs.iter().map(|(member, dev)| dev.manage(member.zone, ZoneOp::Reset));
+        let results = futures_util::future::join_all(resets).await;
+        let mut failed = None;
+        for ((member, _), result) in devs.iter().zip(results) {
+            if let Err(error) = result {
+                self.drive_error(member.drive, &error).await?;
+                if !is_lost(&error) {
+                    failed = Some(Error::device(format!("resetting {} of {}", member.zone, member.drive), error));
+                }
+            }
+        }
+        set.unclean.set(failed.is_some());
+        set.written.set(0);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The set has nothing live left and nobody reads it: its zones are reset. (SET-2)
+    pub(crate) async fn trim(&self, set: &ZoneSet) -> Result<()> {
+        self.sets.unheld(set).await;
+        let result = self.reset_zones(set).await;
+        set.emptied();
+        self.space.notify_waiters();
+        result
+    }
+
+    pub(crate) fn no_space(&self) -> Error {
+        Error::new(ErrorKind::NoSpace, "the array is full: delete objects or add drives; nothing was stored")
+    }
+}

@@ -1,0 +1,300 @@
+//! What a zone set holds, read off its drives: from its digest, or from marker to marker. (SMORE, sections III-D and IV-A.)
+//!
+//! # Invariants
+//! - EXAM-1: an item is taken only if every member whose drive is there was written up to its end: where one was not, the
+//!   item was never acknowledged (WRITE-1).
+//! - EXAM-2: what a power cut may have torn (the last items of a set without a digest) is taken only if enough of its
+//!   fragments verify.
+//! - EXAM-3: what one recovery decided about a torn end is kept in the superblock: it looks otherwise to the next one,
+//!   which may find other drives, and the digests that this one writes.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use shingle_base::{Blocks, ZoneId};
+use shingle_record::{Expect, HEADER_SIZE, Header};
+use shingle_zoned::ZonedDevice;
+
+use crate::drives::at;
+use crate::engine::Engine;
+use crate::format::{
+    DIGEST, Digest, DigestItem, FRAGMENT, ItemBody, MARKER, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Trailer,
+    decode_tombstones,
+};
+use crate::sets::ZoneSet;
+use crate::types::SetId;
+
+/// Items that may be on their way to a set at once: as many at its end may be torn.
+pub(crate) const IN_FLIGHT_MAX: usize = 16;
+
+/// Blocks read at the end of a zone, in which most digests lie whole.
+const TAIL: u32 = 16;
+
+/// How far each live member was written.
+pub(crate) type Written = Vec<(Member, u32)>;
+
+/// A set as it was found.
+#[derive(Debug)]
+pub(crate) enum Examined {
+    /// No member holds anything.
+    Empty,
+    /// It ends with a digest.
+    Closed {
+        digest: Digest,
+        /// Items that end beyond it are void.
+        cut: u32,
+    },
+    /// It has none: its items were found one by one.
+    Open {
+        epoch: u64,
+        digest: Digest,
+        /// The first block behind the last item.
+        end: u32,
+        /// All live members end there: it can be written to again.
+        in_step: bool,
+    },
+    /// Too much of it is unreadable to say.
+    Damaged(String),
+}
+
+/// A record with its payload.
+struct Record {
+    header: Header,
+    payload: Bytes,
+}
+
+/// The block beyond which nothing in a set counts.
+fn limit(set: &ZoneSet, written: &Written) -> u32 {
+    match set.cut.get() {
+        u32::MAX => written.iter().map(|(_, end)| *end).min().unwrap_or(0),
+        cut => cut,
+    }
+}
+
+impl Engine {
+    /// Reads what `set` holds; `written` has its members whose drives are there.
+    pub(crate) async fn examine(&self, id: SetId, set: &ZoneSet, written: &Written) -> Examined {
+        let holding: Written = written.iter().copied().filter(|(_, blocks)| *blocks > 0).collect();
+        if holding.is_empty() {
+            return Examined::Empty;
+        }
+        let members = set.fragment_members(id);
+        // Digests are read off different drives for different sets, so that all drives take part.
+        let turn = id.0 as usize % holding.len();
+        for &(member, end) in holding[turn..].iter().chain(&holding[..turn]) {
+            if let Some(digest) = self.read_digest(id, &members, member, end).await {
+                let in_step = written.iter().all(|(_, blocks)| *blocks == end);
+                if in_step && set.cut.get() == u32::MAX {
+                    return Examined::Closed { digest, cut: u32::MAX };
+                }
+                // Digests are written behind items that are still on their way: what they say is not all there yet.
+                let found = digest.items.into_iter().map(|item| (item.end(), item)).collect();
+                let items = self.whole_items(id, set, &members, &holding, written, found).await;
+                let cut = items.last().map_or(1, DigestItem::end);
+                return Examined::Closed { digest: Digest::of(items), cut };
+            }
+        }
+        self.walk(id, set, &members, &holding, written).await
+    }
+
+    /// The digest at the end of a member's zone.
+    async fn read_digest(&self, id: SetId, members: &[Member], member: Member, end: u32) -> Option<Digest> {
+        let dev = self.drives.usable(member.drive)?;
+        let from = end.saturating_sub(TAIL);
+        let tail = dev.read(at(&dev, member.zone, from), Blocks(u64::from(end - from))).await.ok()?;
+        let last = tail.get(tail.len().checked_sub(shingle_base::BLOCK_SIZE)?..)?;
+        let trailer = Header::decode(last, &self.expect(member.zone, end - 1, None)).ok()?;
+        let start = Trailer::decode(&trailer)?.start;
+        let bytes = match start.checked_sub(from) {
+            Some(skipped) => tail.slice(Blocks(u64::from(skipped)).bytes() as usize..),
+            None => dev.read(at(&dev, member.zone, start), Blocks(u64::from(end - 1 - start))).await.ok()?,
+        };
+        let header = Header::decode(&bytes, &self.expect(member.zone, start, Some(trailer.place.epoch))).ok()?;
+        if header.kind != DIGEST || header.verify_payload(&bytes).is_err() {
+            return None;
+        }
+        let digest = Digest::decode(bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize)?)?;
+        // A zone that came back from another life, or was put in another's place, has another head.
+        let head = self.read_record(&dev, member.zone, 0, Some(header.place.epoch)).await?;
+        let own = SetHead::decode(&head.header.info).filter(|_| head.header.kind == SET_HEAD)?;
+        let number = members.iter().position(|other| *other == member)?;
+        (own.set == id && usize::from(own.member) == number).then_some(digest)
+    }
+
+    fn expect(&self, zone: ZoneId, block: u32, epoch: Option<u64>) -> Expect {
+        Expect { store: Some(self.array), epoch, at: Some((zone, block)) }
+    }
+
+    /// The record at a block, verified. Not for fragments, whose payload stays where it is.
+    async fn read_record(
+        &self,
+        dev: &Rc<dyn ZonedDevice>,
+        zone: ZoneId,
+        block: u32,
+        epoch: Option<u64>,
+    ) -> Option<Record> {
+        let first = dev.read(at(dev, zone, block), Blocks(1)).await.ok()?;
+        let header = Header::decode(&first, &self.expect(zone, block, epoch)).ok()?;
+        if header.kind == FRAGMENT || header.sliced {
+            return None;
+        }
+        let bytes = match header.blocks() {
+            Blocks(1) => first,
+            blocks => dev.read(at(dev, zone, block), blocks).await.ok()?,
+        };
+        header.verify_payload(&bytes).ok()?;
+        let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize)?;
+        Some(Record { header, payload: bytes.slice_ref(payload) })
+    }
+
+    /// The record at a block of the first member that has a good one.
+    async fn read_any(
+        &self,
+        members: &[Member],
+        holding: &Written,
+        block: u32,
+        epoch: Option<u64>,
+    ) -> Option<(Record, u8)> {
+        for (number, member) in members.iter().enumerate() {
+            let within = holding.iter().any(|(other, end)| other == member && block < *end);
+            let Some(dev) = self.drives.usable(member.drive).filter(|_| within) else { continue };
+            if let Some(record) = self.read_record(&dev, member.zone, block, epoch).await {
+                return Some((record, number as u8));
+            }
+        }
+        None
+    }
+
+    /// Goes from marker to marker.
+    async fn walk(
+        &self,
+        id: SetId,
+        set: &ZoneSet,
+        members: &[Member],
+        holding: &Written,
+        written: &Written,
+    ) -> Examined {
+        let Some((head, number)) = self.read_any(members, holding, 0, None).await else {
+            if holding.len() < written.len() {
+                // Its very first write was torn: nothing in it was acknowledged (EXAM-1).
+                return Examined::Open { epoch: 0, digest: Digest::default(), end: 0, in_step: false };
+            }
+            return Examined::Damaged("no member has a readable head".into());
+        };
+        let own = SetHead::decode(&head.header.info).filter(|_| head.header.kind == SET_HEAD);
+        if own.is_none_or(|own| own.set != id || own.member != number) {
+            return Examined::Damaged("its zones belong to another set".into());
+        }
+        let epoch = head.header.place.epoch;
+        let mut items: Vec<(u32, DigestItem)> = Vec::new();
+        let mut next = 1;
+        let limit = limit(set, written);
+        while next < limit {
+            let Some((record, number)) = self.read_any(members, holding, next, Some(epoch)).await else { break };
+            let Some((body, blocks)) = self.item(&record, number) else { break };
+            if next + blocks > limit {
+                break;
+            }
+            items.push((next + blocks, DigestItem { block: next, body }));
+            next += blocks;
+        }
+        let items = self.whole_items(id, set, members, holding, written, items).await;
+        let end = items.last().map_or(1, DigestItem::end);
+        let in_step = written.iter().all(|(_, blocks)| *blocks == end) && set.cut.get() == u32::MAX;
+        Examined::Open { epoch, digest: Digest::of(items), end, in_step }
+    }
+
+    /// Those of a set's items, with their ends, that count.
+    async fn whole_items(
+        &self,
+        id: SetId,
+        set: &ZoneSet,
+        members: &[Member],
+        holding: &Written,
+        written: &Written,
+        items: Vec<(u32, DigestItem)>,
+    ) -> Vec<DigestItem> {
+        // EXAM-1
+        let limit = limit(set, written);
+        let mut items: Vec<DigestItem> =
+            items.into_iter().take_while(|(end, _)| *end <= limit).map(|(_, item)| item).collect();
+        if set.cut.get() < u32::MAX {
+            // EXAM-3
+            return items;
+        }
+        // EXAM-2
+        let certain = items.len().saturating_sub(IN_FLIGHT_MAX);
+        let mut whole = certain;
+        for item in &items[certain..] {
+            if !self.verify_item(id, members, holding, item).await {
+                break;
+            }
+            whole += 1;
+        }
+        items.truncate(whole);
+        items
+    }
+
+    /// What a record of a set says, and how many blocks it takes with what follows it.
+    fn item(&self, record: &Record, number: u8) -> Option<(ItemBody, u32)> {
+        let own = record.header.blocks();
+        match record.header.kind {
+            MARKER => {
+                let (marker, fragment) = Marker::decode(&record.header.info, &record.payload)?;
+                if fragment != number || marker.shape.code() != self.code {
+                    return None;
+                }
+                let blocks = own + marker.shape.fragment_blocks();
+                Some((ItemBody::Segment(marker), blocks.0 as u32))
+            }
+            TOMBSTONES => {
+                let tombstones = decode_tombstones(&record.payload)?;
+                Some((ItemBody::Tombstones { stamp: record.header.sequence, tombstones }, own.0 as u32))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether enough members hold the item whole.
+    async fn verify_item(&self, id: SetId, members: &[Member], holding: &Written, item: &DigestItem) -> bool {
+        let enough = match &item.body {
+            ItemBody::Segment(_) => self.code.data(),
+            // Replicated: one would do, were there not those that the drive may yet lose.
+            ItemBody::Tombstones { .. } => 1,
+        };
+        let checks = members.iter().enumerate().map(|(number, member)| async move {
+            if !holding.iter().any(|(other, _)| other == member) {
+                return false;
+            }
+            self.verify_member(id, number, *member, item).await.is_some()
+        });
+        join_all(checks).await.into_iter().filter(|good| *good).count() >= enough
+    }
+
+    /// Whether a member holds its marker and fragment (or tombstones) whole.
+    pub(crate) async fn verify_member(
+        &self,
+        _id: SetId,
+        number: usize,
+        member: Member,
+        item: &DigestItem,
+    ) -> Option<()> {
+        let dev = self.drives.usable(member.drive)?;
+        let record = self.read_record(&dev, member.zone, item.block, None).await?;
+        let (body, _) = self.item(&record, number as u8)?;
+        if body != item.body {
+            return None;
+        }
+        let ItemBody::Segment(marker) = &item.body else { return Some(()) };
+        let blocks = marker.shape.fragment_blocks();
+        if blocks == Blocks::ZERO || !dev.geometry().keeps_payload {
+            return Some(());
+        }
+        let block = item.block + record.header.blocks().0 as u32;
+        let bytes = dev.read(at(&dev, member.zone, block), blocks).await.ok()?;
+        let header = Header::decode(&bytes, &self.expect(member.zone, block, Some(record.header.place.epoch))).ok()?;
+        (header.kind == FRAGMENT && header.sequence == marker.stamp).then_some(())?;
+        header.verify_payload(&bytes).ok()
+    }
+}

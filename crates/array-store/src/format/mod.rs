@@ -1,0 +1,37 @@
+//! What the array writes on its drives; see `docs/formats/array.md`.
+//!
+//! Everything is a record of `shingle-record`. This module gives records their types, and their infos and payloads
+//! their meaning.
+
+mod bytes;
+mod digest;
+mod marker;
+mod superblock;
+mod trailer;
+
+pub(crate) use digest::{Digest, DigestItem, ITEM_FIXED, ItemBody};
+pub(crate) use marker::{
+    FragmentId, Marker, Member, SetHead, Tombstone, decode_tombstones, encode_tombstones, part_bytes,
+};
+pub(crate) use superblock::{DriveEntry, DriveState, SetEntry, SnapshotPiece, Superblock};
+pub(crate) use trailer::{Trailer, frame_trailer};
+
+use shingle_record::RecordType;
+
+/// The format's version; a superblock says it, and an array of another version is refused.
+pub(crate) const VERSION: u32 = 1;
+
+/// The head of a zone in a set.
+pub(crate) const SET_HEAD: RecordType = RecordType(0x0300);
+/// A layout marker block.
+pub(crate) const MARKER: RecordType = RecordType(0x0301);
+/// A fragment of a segment; a sliced record.
+pub(crate) const FRAGMENT: RecordType = RecordType(0x0302);
+/// Tombstones.
+pub(crate) const TOMBSTONES: RecordType = RecordType(0x0303);
+/// A zone set's digest.
+pub(crate) const DIGEST: RecordType = RecordType(0x0304);
+/// Says where the record before it begins.
+pub(crate) const TRAILER: RecordType = RecordType(0x0305);
+/// The superblock.
+pub(crate) const SUPERBLOCK: RecordType = RecordType(0x0306);

@@ -1,0 +1,28 @@
+//! The block behind a digest or a superblock: it says where that begins, so that it is found from the write pointer.
+
+use bytes::Bytes;
+use shingle_record::{Header, INFO_SIZE, Place, frame};
+
+use super::TRAILER;
+use super::bytes::Reader;
+
+/// Where the record before this block begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trailer {
+    pub(crate) start: u32,
+}
+
+/// Frames the trailer at `place` of a record that begins at block `start`.
+pub(crate) fn frame_trailer(place: &Place, sequence: u64, start: u32) -> Bytes {
+    let mut info = [0; INFO_SIZE];
+    info[..4].copy_from_slice(&start.to_le_bytes());
+    frame(TRAILER, place, sequence, info, &[])
+}
+
+impl Trailer {
+    /// Reads the trailer off its header.
+    pub(crate) fn decode(header: &Header) -> Option<Self> {
+        let start = Reader(&header.info).u32()?;
+        (header.kind == TRAILER && start < header.place.block).then_some(Self { start })
+    }
+}

@@ -1,0 +1,145 @@
+//! Reading an object: its newest complete version, streamed. (SMORE, section III-F.2.)
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::put::check_name;
+use crate::segment::{Fault, Shape, Source, read_part};
+use crate::sets::Hold;
+use crate::stats::add;
+use crate::types::{PartPlace, Version};
+
+/// An object, without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its name.
+    pub name: Bytes,
+    /// Its newest complete version.
+    pub version: Version,
+    /// Its bytes.
+    pub size: u64,
+    /// What its writer stored with it.
+    pub attributes: Bytes,
+}
+
+/// One version of an object, open for reading: it stays readable whatever happens to the object meanwhile.
+pub struct Reader {
+    engine: Rc<Engine>,
+    object: Object,
+    /// Offsets in the object and places, in order.
+    parts: Vec<(u64, PartPlace)>,
+    _holds: Vec<Hold>,
+}
+
+impl Reader {
+    pub(crate) fn open(engine: &Rc<Engine>, name: &Bytes) -> Result<Self> {
+        engine.running()?;
+        check_name(name)?;
+        let Some(entry) = engine.index()?.object(name).map_err(Error::index)? else { return Err(not_found(name)) };
+        let parts = engine.index()?.parts(name, entry.version, 0, usize::MAX).map_err(Error::index)?;
+        let mut sets: Vec<_> = parts.iter().map(|(_, place)| place.set).collect();
+        sets.sort_unstable();
+        sets.dedup();
+        let holds = sets.into_iter().filter_map(|set| engine.sets.hold(set)).collect();
+        let object =
+            Object { name: name.clone(), version: entry.version, size: entry.size, attributes: entry.attributes };
+        Ok(Self { engine: engine.clone(), object, parts, _holds: holds })
+    }
+
+    /// What is known of the object.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Up to `length` bytes from `offset`: as many as the segment there holds. Verified; reconstructed where fragments
+    /// fail, as long as parity makes up for them.
+    ///
+    /// # Errors
+    /// `OutOfRange` if `offset` is not in the object; `Corrupt` or `Device` if too many fragments fail.
+    pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes> {
+        let size = self.object.size;
+        if offset >= size {
+            return Err(Error::new(
+                ErrorKind::OutOfRange,
+                format!("offset {offset} is past the object's {size} bytes"),
+            ));
+        }
+        let at = self.parts.partition_point(|(start, place)| start + u64::from(place.length) <= offset);
+        let Some((start, place)) = self.parts.get(at).filter(|(start, _)| *start <= offset) else {
+            return Err(Error::new(ErrorKind::Corrupt, format!("the index has no part for offset {offset}")));
+        };
+        let from = (offset - start) as u32;
+        let length = length.min(u64::from(place.length - from)) as u32;
+        self.engine.read_place(place, from, length).await
+    }
+
+    /// Where the segment ends that `offset` lies in: the next read may begin there.
+    pub fn segment_end(&self, offset: u64) -> Option<u64> {
+        let at = self.parts.partition_point(|(start, place)| start + u64::from(place.length) <= offset);
+        self.parts.get(at).map(|(start, place)| start + u64::from(place.length))
+    }
+}
+
+impl Engine {
+    /// `length` bytes from `from` bytes into a part.
+    pub(crate) async fn read_place(&self, place: &PartPlace, from: u32, length: u32) -> Result<Bytes> {
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        let Some(set) = self.sets.get(place.set) else {
+            return Err(Error::new(ErrorKind::Corrupt, format!("the index names {}, which does not exist", place.set)));
+        };
+        let members = set.fragment_members(place.set);
+        let shape = Shape::new(self.code, place.segment_length);
+        let source = Source { drives: &self.drives, members: &members, place, shape };
+        let mut faults = Vec::new();
+        let found = read_part(&source, &self.coder, from, length, &mut faults).await;
+        self.note_faults(place, &faults);
+        match found {
+            Some(bytes) => {
+                if !faults.is_empty() {
+                    add(&self.counters.reconstructed, u64::from(length));
+                }
+                Ok(bytes.into())
+            }
+            None => Err(self.unreadable(place, &faults)),
+        }
+    }
+
+    fn note_faults(&self, place: &PartPlace, faults: &[Fault]) {
+        for fault in faults.iter().filter(|fault| self.drives.usable(fault.drive).is_some()) {
+            // Seen by people and by the next scrub; the drive stays in use.
+            tracing::warn!(
+                set = place.set.0,
+                block = place.block,
+                fragment = fault.fragment,
+                drive = self.drives.name(fault.drive),
+                why = fault.why,
+                "a fragment could not be read"
+            );
+        }
+    }
+
+    fn unreadable(&self, place: &PartPlace, faults: &[Fault]) -> Error {
+        let there = faults.iter().filter(|fault| self.drives.usable(fault.drive).is_some()).count();
+        let kind = if there > self.code.parity() { ErrorKind::Corrupt } else { ErrorKind::Device };
+        let whys = faults.iter().map(|fault| format!("{}: {}", self.drives.name(fault.drive), fault.why));
+        let whys: Vec<String> = whys.collect();
+        let message = format!(
+            "{} fragments of the segment at block {} of {} failed, and parity makes up for {}: {}",
+            faults.len(),
+            place.block,
+            place.set,
+            self.code.parity(),
+            whys.join("; ")
+        );
+        Error::new(kind, message)
+    }
+}
+
+pub(crate) fn not_found(name: &[u8]) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no object `{}`", String::from_utf8_lossy(name)))
+}

@@ -1,0 +1,147 @@
+//! Looking things up. Each call sees one moment of the index (IX-1).
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata};
+
+use super::{
+    COMPLETE, CompleteKey, Index, IndexResult, Object, PARTS, PLACE_LENGTH, PartsKey, newest_first, object_of,
+    place_from_bytes, version_of,
+};
+use crate::types::{PartPlace, Version};
+
+/// Both tables at one moment.
+pub(super) struct Reader {
+    pub(super) parts: ReadOnlyTable<PartsKey, &'static [u8; PLACE_LENGTH]>,
+    pub(super) complete: ReadOnlyTable<CompleteKey, &'static [u8]>,
+}
+
+impl Reader {
+    pub(super) fn new(transaction: &redb::ReadTransaction) -> IndexResult<Self> {
+        Ok(Self { parts: transaction.open_table(PARTS)?, complete: transaction.open_table(COMPLETE)? })
+    }
+}
+
+impl Index {
+    pub(super) fn reader(&self) -> IndexResult<Reader> {
+        Reader::new(&self.database.begin_read()?)
+    }
+
+    /// The newest complete version of `name`.
+    pub(crate) fn object(&self, name: &[u8]) -> IndexResult<Option<Object>> {
+        let reader = self.reader()?;
+        let found = ReadableTable::range(&reader.complete, (name, 0)..=(name, u64::MAX))?.next().transpose()?;
+        found.map(|(key, value)| object_of(key.value().1, value.value())).transpose()
+    }
+
+    /// The part of a version that begins at `offset`.
+    pub(crate) fn part(&self, name: &[u8], version: Version, offset: u64) -> IndexResult<Option<PartPlace>> {
+        let reader = self.reader()?;
+        let found = ReadableTable::get(&reader.parts, (name, version.0, offset))?;
+        Ok(found.map(|place| place_from_bytes(place.value())))
+    }
+
+    /// Parts of a version with the offsets they begin at, in their order, at most `limit` of them: from the one that holds
+    /// byte `from`, or the next one if none does.
+    pub(crate) fn parts(
+        &self,
+        name: &[u8],
+        version: Version,
+        from: u64,
+        limit: usize,
+    ) -> IndexResult<Vec<(u64, PartPlace)>> {
+        let reader = self.reader()?;
+        let key = |offset| (name, version.0, offset);
+        let before = ReadableTable::range(&reader.parts, key(0)..key(from))?.next_back().transpose()?;
+        let before = before.map(|(key, place)| (key.value().2, place_from_bytes(place.value())));
+        let mut found: Vec<_> = before
+            .into_iter()
+            .filter(|(offset, place)| offset.saturating_add(u64::from(place.length)) > from)
+            .take(limit)
+            .collect();
+        for entry in ReadableTable::range(&reader.parts, key(from)..=key(u64::MAX))?.take(limit - found.len()) {
+            let (key, place) = entry?;
+            found.push((key.value().2, place_from_bytes(place.value())));
+        }
+        Ok(found)
+    }
+
+    /// All versions of `name` that have parts, oldest first, and whether each is complete.
+    pub(crate) fn versions(&self, name: &[u8]) -> IndexResult<Vec<(Version, bool)>> {
+        let reader = self.reader()?;
+        let mut found = Vec::new();
+        let mut from = Some(0);
+        while let Some(version) = from {
+            let next = ReadableTable::range(&reader.parts, (name, version, 0)..=(name, u64::MAX, u64::MAX))?.next();
+            let Some((key, _)) = next.transpose()? else { break };
+            let version = Version(key.value().1);
+            let complete = ReadableTable::get(&reader.complete, (name, newest_first(version)))?.is_some();
+            found.push((version, complete));
+            from = version.0.checked_add(1);
+        }
+        Ok(found)
+    }
+
+    /// Objects whose names begin with `prefix` and come behind `after`, in their order, at most `limit` of them: the
+    /// newest complete version of each.
+    pub(crate) fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> IndexResult<Vec<(Bytes, Object)>> {
+        let reader = self.reader()?;
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded((after, u64::MAX)),
+            _ => Bound::Included((prefix, 0)),
+        };
+        let mut found: Vec<(Bytes, Object)> = Vec::new();
+        for entry in ReadableTable::range(&reader.complete, (from, Bound::Unbounded))? {
+            let (key, value) = entry?;
+            let (name, version) = key.value();
+            if !name.starts_with(prefix) || found.len() == limit {
+                break;
+            }
+            // Older complete versions of the same name come behind the newest.
+            if found.last().is_none_or(|(last, _)| last != name) {
+                found.push((Bytes::copy_from_slice(name), object_of(version, value.value())?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Calls `visit` for every part, in the order of names, versions and offsets.
+    pub(crate) fn for_each_part(&self, mut visit: impl FnMut(&[u8], Version, u64, &PartPlace)) -> IndexResult<()> {
+        for entry in ReadableTable::iter(&self.reader()?.parts)? {
+            let (key, place) = entry?;
+            let (name, version, offset) = key.value();
+            visit(name, Version(version), offset, &place_from_bytes(place.value()));
+        }
+        Ok(())
+    }
+
+    /// How many parts there are, of all versions.
+    pub(crate) fn parts_count(&self) -> IndexResult<u64> {
+        Ok(self.reader()?.parts.len()?)
+    }
+
+    /// Names with a complete version, counted one by one.
+    #[cfg(test)]
+    pub(super) fn counted_objects(&self) -> IndexResult<u64> {
+        let (mut count, mut last) = (0, Vec::new());
+        for entry in ReadableTable::iter(&self.reader()?.complete)? {
+            let (key, _) = entry?;
+            let (name, _version) = key.value();
+            if count == 0 || last != name {
+                count += 1;
+                last = name.to_vec();
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// The newest complete version of `name` in `complete`.
+pub(super) fn newest_complete(
+    complete: &impl ReadableTable<CompleteKey, &'static [u8]>,
+    name: &[u8],
+) -> IndexResult<Option<Version>> {
+    let found = complete.range((name, 0)..=(name, u64::MAX))?.next().transpose()?;
+    Ok(found.map(|(key, _)| version_of(key.value().1)))
+}

@@ -1,0 +1,139 @@
+//! Looking at an array without opening it: what its newest superblock says. Writes nothing.
+
+use shingle_base::{StoreId, ZoneId};
+use shingle_erasure::Code;
+
+use crate::drives::report_all;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
+use crate::store::ArrayDrive;
+use crate::superblocks::{Found, newest_in, superblock_zones};
+use crate::types::{DriveId, SetId, SetState};
+
+/// What the newest superblock of an array says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// The array's identity.
+    pub array: StoreId,
+    /// Rises with every superblock.
+    pub generation: u64,
+    /// Data and parity fragments.
+    pub code: Code,
+    /// Bytes of data in a full segment.
+    pub segment_length: u32,
+    /// Whether the array was closed in order.
+    pub clean: bool,
+    /// Bytes of the index's snapshot.
+    pub snapshot_bytes: u64,
+    /// The drives, by number.
+    pub drives: Vec<DriveInspection>,
+    /// The zone sets, by number.
+    pub sets: Vec<SetInspection>,
+}
+
+/// A drive of the array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriveInspection {
+    /// Its number.
+    pub id: DriveId,
+    /// What its owner called it when the superblock was written.
+    pub name: String,
+    /// Its place among the drives that were given; `None` if it is not one of them.
+    pub given: Option<usize>,
+    /// Whether the array uses it: not if it failed, was away while the array was open, or was taken out.
+    pub in_use: bool,
+    /// Whether it was taken out for good.
+    pub removed: bool,
+    /// Its zones.
+    pub zones: u32,
+    /// Blocks of a zone.
+    pub zone_capacity: u32,
+}
+
+/// A zone set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetInspection {
+    /// Its number.
+    pub id: SetId,
+    /// Its state.
+    pub state: SetState,
+    /// Its zones.
+    pub members: Vec<(DriveId, ZoneId)>,
+    /// Bytes of live data.
+    pub live: u64,
+    /// Blocks that the snapshot of the index covers.
+    pub covered: u32,
+}
+
+/// The array that a drive belongs to, if it belongs to one.
+///
+/// # Errors
+/// `Device`; `Format` if a newer version of Shingle made it.
+pub async fn array_of(drive: &ArrayDrive) -> Result<Option<StoreId>> {
+    Ok(newest_on(drive).await?.map(|found| found.superblock.array))
+}
+
+/// What the newest superblock on `drives` says. Also where too many are missing to open the array.
+///
+/// # Errors
+/// `Format` if a drive has none; `Invalid` if they belong to different arrays; `Device`.
+pub async fn inspect(drives: &[ArrayDrive]) -> Result<Inspection> {
+    let mut found = Vec::with_capacity(drives.len());
+    for drive in drives {
+        let Some(newest) = newest_on(drive).await? else {
+            let message = format!("{} holds no array: format it with `shingle array format`", drive.name);
+            return Err(Error::new(ErrorKind::Format, message));
+        };
+        found.push(newest);
+    }
+    let Some(newest) = found.iter().map(|found| &found.superblock).max_by_key(|superblock| superblock.generation)
+    else {
+        return Err(Error::new(ErrorKind::Invalid, "no drives were given"));
+    };
+    let strangers = found.iter().zip(drives).find(|(found, _)| found.superblock.array != newest.array);
+    if let Some((_, other)) = strangers {
+        let message = format!("{} belongs to another array than the other drives", other.name);
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let ids: Vec<u64> = found.iter().map(|found| found.drive_id).collect();
+    Ok(told(newest, &ids))
+}
+
+fn told(superblock: &Superblock, given: &[u64]) -> Inspection {
+    let drive = |(number, entry): (usize, &DriveEntry)| DriveInspection {
+        id: DriveId(number as u8),
+        name: entry.name.clone(),
+        given: given.iter().position(|id| *id == entry.id),
+        in_use: entry.state == DriveState::Present,
+        removed: entry.state == DriveState::Removed,
+        zones: entry.zones,
+        zone_capacity: entry.zone_capacity,
+    };
+    let set = |(number, entry): (usize, &Option<SetEntry>)| {
+        let entry = entry.as_ref()?;
+        Some(SetInspection {
+            id: SetId(number as u32),
+            state: entry.state,
+            members: entry.members.iter().map(|member| (member.drive, member.zone)).collect(),
+            live: entry.live,
+            covered: entry.covered,
+        })
+    };
+    Inspection {
+        array: superblock.array,
+        generation: superblock.generation,
+        code: superblock.code,
+        segment_length: superblock.segment_length,
+        clean: superblock.clean.is_some(),
+        snapshot_bytes: superblock.snapshot.iter().map(|piece| u64::from(piece.length)).sum(),
+        drives: superblock.drives.iter().enumerate().map(drive).collect(),
+        sets: superblock.sets.iter().enumerate().filter_map(set).collect(),
+    }
+}
+
+async fn newest_on(drive: &ArrayDrive) -> Result<Option<Found>> {
+    let zones = report_all(&drive.dev).await.map_err(|error| Error::device(&drive.name, error))?;
+    let [first, second] = superblock_zones(&drive.dev).map(|zone| zones.get(zone.0 as usize));
+    let (Some(first), Some(second)) = (first, second) else { return Ok(None) };
+    Ok(newest_in(&drive.dev, None, [first, second]).await?.map(|(found, _)| found))
+}

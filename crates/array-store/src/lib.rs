@@ -1,0 +1,47 @@
+//! SMORE: an erasure-coded store of cold objects over an array of zoned drives.
+//!
+//! Objects are cut into segments, segments into data and parity fragments, and each fragment goes to a zone of another
+//! drive, behind a layout marker that says what it is. The zones of such a set are filled, closed, cleaned and reset
+//! together. An index on flash says where each part of an object is; it is never needed: markers, digests and tombstones
+//! on the drives are its journal.
+//!
+//! **Owns** the drives it was given, and its index file. **Knows nothing of** buckets, S3, or who asks.
+//!
+//! A reader of the code begins with `store` (the calls), `put`, `get` and `delete` (what they do), `writer` (how things
+//! reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won).
+
+mod close;
+mod collect;
+mod config;
+mod delete;
+mod drives;
+mod engine;
+mod error;
+mod examine;
+mod format;
+mod get;
+mod index;
+mod inspect;
+mod layout;
+mod put;
+mod recovery;
+mod segment;
+mod sets;
+mod share;
+mod snapshot;
+mod stamps;
+mod stats;
+mod store;
+mod superblocks;
+mod turn;
+mod types;
+mod writer;
+
+pub use config::{FormatOptions, Options};
+pub use error::{Error, ErrorKind, Result};
+pub use get::{Object, Reader};
+pub use inspect::{DriveInspection, Inspection, SetInspection, array_of, inspect};
+pub use put::{Put, Stored};
+pub use recovery::RecoveryReport;
+pub use store::{ArrayDrive, ArrayStore, IndexPlace, Stats, format};
+pub use types::{ATTRIBUTES_MAX, Completion, DriveId, NAME_MAX, Part, PartPlace, SetId, SetState, Version};

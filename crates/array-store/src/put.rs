@@ -1,0 +1,435 @@
+//! Writing an object: cut into segments as it comes, complete when the last one is durable. (SMORE, section III-F.1.)
+//!
+//! # Invariants
+//! - PUT-1: a version is complete in the index only when all its parts are durable; recovery takes a version for complete
+//!   only if it finds all its parts.
+//! - PUT-2: a deletion that came after the version began, or a newer version that was completed first, wins.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::Notify;
+
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::{Change, PartKey};
+use crate::stats::add;
+use crate::turn::Turn;
+use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Version};
+use crate::writer::{Item, Placed, Started, Stream};
+
+/// Objects up to this share of a segment share segments with others.
+const SMALL: u32 = 4;
+
+/// A version of an object that is being written. Dropped without [`finish`](Put::finish), it leaves nothing behind.
+pub struct Put {
+    engine: Rc<Engine>,
+    name: Bytes,
+    progress: Rc<Progress>,
+    queue: VecDeque<Bytes>,
+    queued: usize,
+    /// Bytes that went into segments.
+    issued: u64,
+}
+
+/// How far a version has come.
+pub(crate) struct Progress {
+    name: Bytes,
+    pub(crate) version: Version,
+    in_flight: Cell<usize>,
+    landed: Notify,
+    error: RefCell<Option<Error>>,
+    /// The last part, which enters the index when all others have.
+    last: RefCell<Option<Placed>>,
+    turn: RefCell<Option<Turn>>,
+    /// More segments are ready: the turn is kept while earlier ones land.
+    ready: Cell<bool>,
+    /// Parts are in the index.
+    begun: Cell<bool>,
+    /// It was deleted, or a newer version was completed, before it was complete.
+    pub(crate) overtaken: Cell<bool>,
+}
+
+/// A version that is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The version.
+    pub version: Version,
+    /// Bytes of the object.
+    pub size: u64,
+}
+
+impl Progress {
+    pub(crate) fn name(&self) -> &Bytes {
+        &self.name
+    }
+
+    /// Waits until no segment of it is on its way.
+    pub(crate) async fn at_rest(&self) {
+        loop {
+            let landed = self.landed.notified();
+            if self.in_flight.get() == 0 {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    /// Parts of it are in the index: a deletion finds it.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.get()
+    }
+}
+
+/// Checks a name that came from outside.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        let message = format!("an object's name has 1 to {NAME_MAX} bytes; this one has {}", name.len());
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    if name.starts_with(&[0]) {
+        return Err(Error::new(ErrorKind::Invalid, "an object's name must not begin with a zero byte"));
+    }
+    Ok(())
+}
+
+impl Put {
+    pub(crate) fn begin(engine: &Rc<Engine>, name: Bytes) -> Result<Self> {
+        engine.running()?;
+        check_name(&name)?;
+        let progress = Rc::new(Progress {
+            name: name.clone(),
+            version: engine.stamps.version(),
+            in_flight: Cell::new(0),
+            landed: Notify::new(),
+            error: RefCell::new(None),
+            last: RefCell::new(None),
+            turn: RefCell::new(None),
+            ready: Cell::new(false),
+            begun: Cell::new(false),
+            overtaken: Cell::new(false),
+        });
+        engine.puts.borrow_mut().insert((name.clone(), progress.version), progress.clone());
+        Ok(Self { engine: engine.clone(), name, progress, queue: VecDeque::new(), queued: 0, issued: 0 })
+    }
+
+    /// The version that this will be.
+    pub fn version(&self) -> Version {
+        self.progress.version
+    }
+
+    /// Takes the next bytes; waits while too many segments are on their way.
+    ///
+    /// **Durability:** none until [`finish`](Self::finish) returns.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Device`: nothing of the version will be seen.
+    pub async fn write(&mut self, data: Bytes) -> Result<()> {
+        self.queued += data.len();
+        self.queue.push_back(data);
+        // The last segment is kept back: it says that the version is complete.
+        while self.queued > self.engine.segment_length as usize {
+            self.issue(None).await?;
+        }
+        self.progress.ready.set(false);
+        self.progress.rest();
+        Ok(())
+    }
+
+    /// Makes what was written the object's newest version. `attributes` are stored with it.
+    ///
+    /// **Durability:** durable when it returns. Until then, readers find the version before. (SMORE, section III-A.)
+    ///
+    /// # Errors
+    /// `NoSpace`, `Device`: nothing of the version will be seen. `Invalid` for too long attributes.
+    pub async fn finish(mut self, attributes: Bytes) -> Result<Stored> {
+        if attributes.len() > ATTRIBUTES_MAX {
+            let message = format!("attributes have {} bytes; at most {ATTRIBUTES_MAX} can be stored", attributes.len());
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let size = self.issued + self.queued as u64;
+        let stored = Stored { version: self.progress.version, size };
+        let completion = Completion { size, attributes };
+        let small = self.queued <= (self.engine.segment_length / SMALL) as usize;
+        if self.engine.options.coalesce && self.issued == 0 && small {
+            let data = self.take(self.queued);
+            self.engine.share(self.progress.clone(), data, completion).await?;
+            return Ok(stored);
+        }
+        loop {
+            self.issue(Some(&completion)).await?;
+            if self.queued == 0 {
+                break;
+            }
+        }
+        self.progress.ready.set(false);
+        self.progress.rest();
+        self.landed(0).await?;
+        if self.progress.overtaken.get() {
+            return Ok(stored);
+        }
+        let last = self.progress.last.borrow_mut().take();
+        let Some(last) = last else { return Err(Error::new(ErrorKind::Stopped, "the last segment was lost")) };
+        self.engine.complete(&self.progress, &last)?;
+        Ok(stored)
+    }
+
+    /// Waits until at most `most` segments are on their way.
+    async fn landed(&self, most: usize) -> Result<()> {
+        loop {
+            let landed = self.progress.landed.notified();
+            if let Some(error) = self.progress.error.borrow_mut().take() {
+                return Err(error);
+            }
+            if self.progress.in_flight.get() <= most {
+                return Ok(());
+            }
+            landed.await;
+        }
+    }
+
+    /// Up to `length` queued bytes in one piece: uncopied where they came so.
+    fn take(&mut self, length: usize) -> Bytes {
+        self.queued -= length;
+        while self.queue.front().is_some_and(|piece| piece.is_empty()) {
+            self.queue.pop_front();
+        }
+        match self.queue.front_mut() {
+            None => return Bytes::new(),
+            Some(first) if first.len() >= length => return first.split_to(length),
+            Some(_) => {}
+        }
+        let mut whole = BytesMut::with_capacity(length);
+        while whole.len() < length {
+            let Some(mut piece) = self.queue.pop_front() else { break };
+            let part = piece.split_to(piece.len().min(length - whole.len()));
+            whole.extend_from_slice(&part);
+            if !piece.is_empty() {
+                self.queue.push_front(piece);
+            }
+        }
+        whole.freeze()
+    }
+
+    /// Starts the next segment, or what of it fits in the open set.
+    async fn issue(&mut self, completion: Option<&Completion>) -> Result<()> {
+        self.progress.ready.set(true);
+        let most = self.engine.options.in_flight.max(1) - 1;
+        self.landed(most).await?;
+        if self.progress.turn.borrow().is_none() {
+            let turn = self.engine.turns.take(self.engine.options.turn_segments).await;
+            *self.progress.turn.borrow_mut() = Some(turn);
+        }
+        let length = self.queued.min(self.engine.segment_length as usize);
+        let data = self.take(length);
+        let completion = completion.filter(|_| self.queued == 0);
+        let item = Item::Run {
+            name: self.name.clone(),
+            version: self.progress.version,
+            offset: self.issued,
+            data: data.clone(),
+            completion: completion.cloned(),
+        };
+        if self.progress.overtaken.get() {
+            // Nobody will see it, and what is not written cannot come back (SNAP-3).
+            self.issued += data.len() as u64;
+            return Ok(());
+        }
+        let in_flight = InFlight::new(&self.progress);
+        let started = match self.engine.start(Stream::User, &item).await {
+            Ok(started) => started,
+            Err(error) => {
+                self.progress.turn.borrow_mut().take();
+                return Err(error);
+            }
+        };
+        let consumed = started.consumed;
+        if consumed < data.len() {
+            self.queued += data.len() - consumed;
+            self.queue.push_front(data.slice(consumed..));
+        }
+        let offset = self.issued;
+        self.issued += consumed as u64;
+        let over = self.progress.turn.borrow_mut().as_mut().is_some_and(|turn| !turn.spend());
+        if over {
+            self.progress.turn.borrow_mut().take();
+        }
+        let run =
+            Run { offset, data: data.slice(..consumed), completion: completion.filter(|_| self.queued == 0).cloned() };
+        let (engine, progress) = (self.engine.clone(), self.progress.clone());
+        self.engine.rt.spawn_detached(async move {
+            if let Err(error) = engine.land(&progress, started, run).await {
+                progress.error.borrow_mut().get_or_insert(error);
+            }
+            drop(in_flight);
+        });
+        Ok(())
+    }
+}
+
+impl Drop for Put {
+    fn drop(&mut self) {
+        // Parts that are in the index, and those that are on their way, belong to nobody unless it was completed.
+        let key = (self.name.clone(), self.progress.version);
+        if self.progress.in_flight.get() == 0 {
+            self.engine.puts.borrow_mut().remove(&key);
+        } else {
+            // Until they have landed a deletion has to know of them.
+            let (engine, progress) = (self.engine.clone(), self.progress.clone());
+            self.engine.rt.spawn_detached(async move {
+                progress.at_rest().await;
+                engine.puts.borrow_mut().remove(&key);
+            });
+        }
+        self.progress.last.borrow_mut().take();
+        self.progress.turn.borrow_mut().take();
+        if !self.progress.overtaken.replace(true) && self.progress.has_begun() {
+            self.engine.forget(&self.progress);
+        }
+    }
+}
+
+impl Progress {
+    /// Gives the turn back if nothing is ready and nothing on its way: the drives would wait.
+    fn rest(&self) {
+        if !self.ready.get() && self.in_flight.get() == 0 {
+            self.turn.borrow_mut().take();
+        }
+    }
+}
+
+/// A segment of a version, from before it is started until it is in the index or given up.
+pub(crate) struct InFlight(Rc<Progress>);
+
+impl InFlight {
+    pub(crate) fn new(progress: &Rc<Progress>) -> Self {
+        progress.in_flight.set(progress.in_flight.get() + 1);
+        Self(progress.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.set(self.0.in_flight.get() - 1);
+        self.0.rest();
+        self.0.landed.notify_waiters();
+    }
+}
+
+/// What of an object a segment holds.
+struct Run {
+    offset: u64,
+    data: Bytes,
+    completion: Option<Completion>,
+}
+
+impl Engine {
+    /// Waits for a segment and enters it in the index; places it anew where a member failed.
+    async fn land(self: &Rc<Self>, progress: &Progress, started: Started, run: Run) -> Result<()> {
+        let mut placed = self.finish(started).await?;
+        let mut done = 0;
+        loop {
+            if let Some(placed) = placed.take() {
+                done += placed.parts.first().map_or(0, |part| part.length as usize);
+                self.landed(progress, placed)?;
+                if done >= run.data.len() {
+                    return Ok(());
+                }
+            }
+            let item = Item::Run {
+                name: progress.name.clone(),
+                version: progress.version,
+                offset: run.offset + done as u64,
+                data: run.data.slice(done..),
+                completion: run.completion.clone(),
+            };
+            placed = Some(self.append(Stream::User, &item).await?.0);
+        }
+    }
+
+    fn landed(&self, progress: &Progress, placed: Placed) -> Result<()> {
+        let Some(part) = placed.parts.first() else { return Ok(()) };
+        add(&self.counters.ingested, u64::from(part.length));
+        if progress.overtaken.get() {
+            return Ok(());
+        }
+        if part.completion.is_some() {
+            *progress.last.borrow_mut() = Some(placed);
+            return Ok(());
+        }
+        progress.begun.set(true);
+        let key = PartKey { name: part.name.clone(), version: part.version, offset: part.offset };
+        self.enter(&[Change::Put { key, place: placed.place(part), completion: None }])
+    }
+
+    /// Enters the last part: the version is complete. Earlier versions go.
+    pub(crate) fn complete(&self, progress: &Progress, last: &Placed) -> Result<()> {
+        let Some(part) = last.parts.iter().find(|part| part.name == progress.name && part.version == progress.version)
+        else {
+            return Ok(());
+        };
+        if progress.overtaken.replace(true) {
+            return Ok(());
+        }
+        let newer = self.index()?.object(&progress.name).map_err(Error::index)?;
+        if newer.is_some_and(|newest| newest.version > progress.version) {
+            if progress.has_begun() {
+                self.forget(progress);
+            }
+            return Ok(());
+        }
+        let key = PartKey { name: part.name.clone(), version: part.version, offset: part.offset };
+        self.enter(&[
+            Change::Put { key, place: last.place(part), completion: part.completion.clone() },
+            Change::RemoveOlder { name: part.name.clone(), version: part.version },
+        ])?;
+        self.overtake(&progress.name, |version| version < progress.version);
+        Ok(())
+    }
+
+    /// Versions in progress that a deletion or a newer version ended; those of them that have segments on their way.
+    pub(crate) fn overtake(&self, name: &Bytes, which: impl Fn(Version) -> bool) -> Vec<Rc<Progress>> {
+        let mut late = Vec::new();
+        let puts = self.puts.borrow();
+        let from = (name.clone(), Version(0));
+        for ((other, version), progress) in puts.range(from..) {
+            if other != name {
+                break;
+            }
+            if which(*version) {
+                progress.overtaken.set(true);
+                progress.last.borrow_mut().take();
+                if progress.in_flight.get() > 0 {
+                    late.push(progress.clone());
+                }
+            }
+        }
+        late
+    }
+
+    /// Takes a version that will not be completed out of the index.
+    fn forget(&self, progress: &Progress) {
+        let change = Change::RemoveVersion { name: progress.name.clone(), version: progress.version };
+        if let Err(error) = self.enter(&[change]) {
+            tracing::error!(%error, "parts of an object that was given up stay until the array is opened again");
+        }
+    }
+
+    /// Changes the index and counts what lives where.
+    pub(crate) fn enter(&self, changes: &[Change]) -> Result<()> {
+        let applied = self.index()?.apply(changes).map_err(Error::index)?;
+        for (change, done) in changes.iter().zip(applied.done) {
+            match change {
+                Change::Put { place, .. } => self.sets.add_live(place.set, u64::from(place.length)),
+                Change::Move { place, .. } if done => self.sets.add_live(place.set, u64::from(place.length)),
+                _ => {}
+            }
+        }
+        for place in &applied.freed {
+            self.sets.remove_live(place.set, u64::from(place.length));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,397 @@
+//! Opening an array: the superblock, the index or what it is built from, the sets. (SMORE, section IV-A.)
+//!
+//! # Invariants
+//! - REC-1: after recovery the index has every acknowledged version and nothing that was acknowledged as deleted.
+//! - REC-2: sets may be looked at in any order: stamps decide which copy of a part is the newer one.
+//! - REC-3: a version counts as complete only if all its parts are there; only then do older ones go. (PUT-1)
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+use shingle_zoned::{ZoneInfo, ZoneState};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::examine::{Examined, Written};
+use crate::format::{Digest, DigestItem, ItemBody, Member};
+use crate::index::{Change, Loader, PartKey};
+use crate::sets::ZoneSet;
+use crate::snapshot::SNAPSHOT_NAME;
+use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
+use crate::writer::{OpenSet, Stream};
+
+/// Sets that are looked at side by side.
+const SIDE_BY_SIDE: usize = 64;
+
+/// What opening an array came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecoveryReport {
+    /// The index on flash was that of a clean close: nothing had to be built.
+    pub clean: bool,
+    /// Pieces of the snapshot that were loaded.
+    pub snapshot_pieces: usize,
+    /// The snapshot could not be read: all sets were looked at, and objects deleted before it may be back.
+    pub snapshot_lost: bool,
+    /// Sets that were looked at.
+    pub sets_examined: usize,
+    /// Those whose digest was read; the others were gone through marker by marker.
+    pub digests: usize,
+    /// Versions that were never completed.
+    pub incomplete: u64,
+    /// Objects that are there.
+    pub objects: u64,
+    /// Drives that are not there, by name.
+    pub missing_drives: Vec<String>,
+    /// What is damaged beyond repair, in words.
+    pub damage: Vec<String>,
+    /// How long the snapshot took, the sets, and the rest.
+    pub took: [Duration; 3],
+}
+
+/// What the zones of all drives hold.
+pub(crate) type Reports = BTreeMap<DriveId, Vec<ZoneInfo>>;
+
+/// Sets as they were found: items of the examined, and those to go on with.
+struct Scan {
+    with_snapshot: bool,
+    tombstones: BTreeMap<Bytes, Version>,
+    reopen: Vec<OpenSet>,
+}
+
+impl Engine {
+    /// Brings the sets' states up to date with the drives, and the index with the sets.
+    pub(crate) async fn recover(self: &Rc<Self>, reports: &Reports, clean: bool) -> Result<RecoveryReport> {
+        let mut report = RecoveryReport { clean, ..RecoveryReport::default() };
+        let began = self.rt.now();
+        let with_snapshot = clean || self.load_snapshot(&mut report).await?;
+        report.took[0] = self.rt.now().since(began);
+        let to_examine = self.settle_states(reports, clean, with_snapshot);
+        let began = self.rt.now();
+        let mut scan = Scan { with_snapshot, tombstones: BTreeMap::new(), reopen: Vec::new() };
+        report.sets_examined = to_examine.len();
+        let mut found = stream::iter(to_examine)
+            .map(|(id, set)| async move {
+                let written = written_of(reports, self, &set);
+                let examined = self.examine(id, &set, &written).await;
+                (id, set, written, examined)
+            })
+            .buffer_unordered(SIDE_BY_SIDE);
+        while let Some((id, set, written, examined)) = found.next().await {
+            self.take_in(id, &set, written, examined, clean, &mut scan, &mut report).await?;
+        }
+        drop(found);
+        report.took[1] = self.rt.now().since(began);
+        let began = self.rt.now();
+        self.reopen(scan.reopen).await;
+        if !clean {
+            self.settle_versions(&mut report)?;
+        }
+        report.objects = self.index()?.objects();
+        let missing = self.drives.ids().into_iter().filter(|&id| self.drives.usable(id).is_none());
+        report.missing_drives = missing.map(|id| self.drives.name(id)).collect();
+        report.took[2] = self.rt.now().since(began);
+        Ok(report)
+    }
+
+    /// Fills the index from the newest snapshot. `false` if it cannot be read.
+    async fn load_snapshot(self: &Rc<Self>, report: &mut RecoveryReport) -> Result<bool> {
+        let pieces = self.snapshot.borrow().pieces.clone();
+        if pieces.is_empty() {
+            // Nothing was ever covered by one.
+            return Ok(true);
+        }
+        let Some(empty) = self.take_index() else { return Err(Error::stopped()) };
+        let mut loader = Loader::new(empty).map_err(Error::index)?;
+        for piece in &pieces {
+            let loaded = match self.read_piece(piece).await {
+                Ok(chunk) => loader.add(&chunk).map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(why) = loaded {
+                report.damage.push(format!("the snapshot of the index cannot be read: {why}"));
+                report.snapshot_lost = true;
+                drop(loader);
+                self.put_index(self.index_place.fresh()?);
+                return Ok(false);
+            }
+            report.snapshot_pieces += 1;
+        }
+        self.put_index(loader.finish().map_err(Error::index)?);
+        Ok(true)
+    }
+
+    /// Sets the states that write pointers tell, and returns the sets that have to be looked at.
+    fn settle_states(&self, reports: &Reports, clean: bool, with_snapshot: bool) -> Vec<(SetId, Rc<ZoneSet>)> {
+        let current: Vec<SetId> = self.snapshot.borrow().pieces.iter().map(|piece| piece.set).collect();
+        let mut to_examine = Vec::new();
+        for (id, set) in self.sets.all() {
+            let written = written_of(reports, self, &set);
+            let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
+            set.written.set(written.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0));
+            let gone = set.members.borrow().len() - written.len();
+            // A trim that was interrupted: what lived had been moved before it began.
+            let trimmed = holds < written.len() && holds + gone < self.code.data();
+            match set.state.get() {
+                SetState::Empty => set.unclean.set(holds > 0 || gone > 0),
+                SetState::Index if current.contains(&id) => {}
+                _ if holds == 0 || trimmed && set.state.get() != SetState::Open => {
+                    // Available sets stay so: a superblock says it, and that costs nothing.
+                    let available = set.state.get() == SetState::Available && holds == 0;
+                    set.emptied();
+                    if available {
+                        set.state.set(SetState::Available);
+                    }
+                    set.unclean.set(holds > 0 || gone > 0);
+                }
+                SetState::Index => {
+                    set.emptied();
+                    set.unclean.set(true);
+                }
+                SetState::Indexed if with_snapshot => {}
+                SetState::Closed if clean => {}
+                _ => to_examine.push((id, set.clone())),
+            }
+        }
+        to_examine
+    }
+
+    /// Enters what a set holds in the index.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of one result")]
+    async fn take_in(
+        self: &Rc<Self>,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        written: Written,
+        examined: Examined,
+        clean: bool,
+        scan: &mut Scan,
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        match examined {
+            Examined::Empty => set.emptied(),
+            Examined::Damaged(why) => {
+                report.damage.push(format!("{id}: {why}"));
+                set.state.set(SetState::Closed);
+                set.stuck.set(true);
+            }
+            Examined::Closed { digest, cut } => {
+                report.digests += 1;
+                if digest.items.iter().any(is_snapshot) {
+                    // Of a snapshot that no superblock names.
+                    set.emptied();
+                    set.unclean.set(true);
+                    return Ok(());
+                }
+                let covered = set.state.get() == SetState::Indexed;
+                set.state.set(if covered { SetState::Indexed } else { SetState::Closed });
+                set.cut.set(cut.min(set.cut.get()));
+                self.end_of(set, &digest);
+                set.hurt.set(written.iter().any(|(_, blocks)| *blocks != set.written.get()));
+                if !clean {
+                    self.enter_items(id, set, &digest, scan)?;
+                }
+            }
+            Examined::Open { epoch, digest, end, in_step } => {
+                if digest.items.iter().any(is_snapshot) || digest.items.is_empty() {
+                    set.emptied();
+                    set.unclean.set(true);
+                    return Ok(());
+                }
+                if !clean {
+                    self.enter_items(id, set, &digest, scan)?;
+                }
+                self.end_of(set, &digest);
+                let open = OpenSet {
+                    id,
+                    set: set.clone(),
+                    members: set.fragment_members(id),
+                    epoch,
+                    capacity: self.capacity(set),
+                    next: end,
+                    digest,
+                    flights: Rc::default(),
+                    packed: false,
+                };
+                let untouched = matches!(set.state.get(), SetState::Available | SetState::Open);
+                if in_step && untouched {
+                    set.state.set(SetState::Open);
+                    scan.reopen.push(open);
+                } else {
+                    set.state.set(SetState::Closed);
+                    set.hurt.set(true);
+                    set.cut.set(end.min(set.cut.get()));
+                    self.seal(&open, &written).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end_of(&self, set: &ZoneSet, digest: &Digest) {
+        let newest = digest.items.iter().map(|item| item.body.stamp()).max().unwrap_or(0);
+        self.stamps.raise(newest);
+        set.closed.set(newest);
+    }
+
+    /// Rules 1 and 3 of section IV-A; rule 2 follows when all is known (REC-3).
+    fn enter_items(&self, id: SetId, set: &ZoneSet, digest: &Digest, scan: &mut Scan) -> Result<()> {
+        let mut changes = Vec::new();
+        // What the snapshot covers is in the index, or was deleted by a tombstone that may be gone (SNAP-3).
+        let covered = if scan.with_snapshot { set.covered.get() } else { 0 };
+        for item in digest.items.iter().filter(|item| item.block >= covered) {
+            match &item.body {
+                ItemBody::Tombstones { tombstones, .. } => {
+                    for tombstone in tombstones {
+                        self.stamps.raise(tombstone.version.0);
+                        let newest = scan.tombstones.entry(tombstone.name.clone()).or_default();
+                        *newest = tombstone.version.max(*newest);
+                        changes.push(Change::RemoveUpTo { name: tombstone.name.clone(), version: tombstone.version });
+                    }
+                }
+                ItemBody::Segment(marker) => {
+                    let marker_blocks = shingle_record::record_blocks(marker.payload().len() as u64).0 as u32;
+                    for part in &marker.parts {
+                        self.stamps.raise(part.version.0);
+                        if scan.tombstones.get(&part.name).is_some_and(|deleted| *deleted >= part.version) {
+                            continue;
+                        }
+                        let place = PartPlace {
+                            set: id,
+                            block: item.block + marker_blocks,
+                            stamp: marker.stamp,
+                            segment_length: marker.shape.length(),
+                            at: part.at,
+                            length: part.length,
+                            last: part.completion.is_some(),
+                        };
+                        let key = PartKey { name: part.name.clone(), version: part.version, offset: part.offset };
+                        changes.push(Change::Recover { key, place, completion: part.completion.clone() });
+                    }
+                }
+            }
+        }
+        self.index()?.apply(&changes).map_err(Error::index)?;
+        Ok(())
+    }
+
+    /// Goes on in the sets that are in step; those that no stream needs are closed.
+    async fn reopen(self: &Rc<Self>, sets: Vec<OpenSet>) {
+        let mut streams = [Stream::User, Stream::Clean].into_iter();
+        for open in sets {
+            match streams.next() {
+                Some(stream) => *self.streams[stream as usize].lock().await = Some(open),
+                None => self.close_set(open).await,
+            }
+        }
+    }
+
+    /// Drops versions that are not complete, and those that a newer complete one replaced; counts what lives.
+    fn settle_versions(&self, report: &mut RecoveryReport) -> Result<()> {
+        let mut changes = Vec::new();
+        let mut names = Names::default();
+        self.index()?
+            .for_each_part(|name, version, offset, place| names.part(name, version, offset, place, &mut changes))
+            .map_err(Error::index)?;
+        names.end_name(&mut changes);
+        report.incomplete = names.incomplete;
+        for some in changes.chunks(4096) {
+            self.index()?.apply(some).map_err(Error::index)?;
+        }
+        self.sets.all().iter().for_each(|(_, set)| set.live.set(0));
+        self.index()?
+            .for_each_part(|_, _, _, place| self.sets.add_live(place.set, u64::from(place.length)))
+            .map_err(Error::index)
+    }
+}
+
+/// Whether an item is a piece of a snapshot.
+fn is_snapshot(item: &DigestItem) -> bool {
+    match &item.body {
+        ItemBody::Segment(marker) => marker.parts.iter().any(|part| part.name == SNAPSHOT_NAME),
+        ItemBody::Tombstones { .. } => false,
+    }
+}
+
+/// Goes through the parts of the index in order and finds versions that must go.
+#[derive(Default)]
+struct Names {
+    name: Vec<u8>,
+    version: Version,
+    /// Where the next part of the version has to begin; `None` once one is missing, or the version is complete.
+    next: Option<u64>,
+    complete: bool,
+    /// The name's newest complete version so far, and versions that are not complete.
+    newest: Option<Version>,
+    torn: Vec<Version>,
+    incomplete: u64,
+}
+
+impl Names {
+    fn part(&mut self, name: &[u8], version: Version, offset: u64, place: &PartPlace, changes: &mut Vec<Change>) {
+        if self.name != name {
+            self.end_name(changes);
+            self.name = name.to_vec();
+            self.begin_version(version);
+        } else if self.version != version {
+            self.end_version();
+            self.begin_version(version);
+        }
+        match self.next {
+            Some(next) if next == offset => {
+                self.next = if place.last { None } else { Some(offset + u64::from(place.length)) };
+                self.complete = place.last;
+            }
+            _ => {
+                self.next = None;
+                self.complete = false;
+            }
+        }
+    }
+
+    fn begin_version(&mut self, version: Version) {
+        self.version = version;
+        self.next = Some(0);
+        self.complete = false;
+    }
+
+    fn end_version(&mut self) {
+        if self.complete {
+            self.newest = Some(self.version);
+        } else {
+            self.torn.push(self.version);
+        }
+    }
+
+    fn end_name(&mut self, changes: &mut Vec<Change>) {
+        if self.name.is_empty() {
+            return;
+        }
+        self.end_version();
+        let name = Bytes::copy_from_slice(&self.name);
+        self.incomplete += self.torn.len() as u64;
+        changes.extend(self.torn.drain(..).map(|version| Change::RemoveVersion { name: name.clone(), version }));
+        if let Some(version) = self.newest.take() {
+            changes.push(Change::RemoveOlder { name, version });
+        }
+    }
+}
+
+/// Whether a zone has a write pointer; it has none once it can no longer be written to, and counts as gone then.
+pub(crate) fn has_pointer(zone: &ZoneInfo) -> bool {
+    !matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline)
+}
+
+/// How far the members of a set were written, whose drives are there.
+fn written_of(reports: &Reports, engine: &Engine, set: &ZoneSet) -> Written {
+    // A zone that is longer than its set may be finished: then it seems to be written to its end.
+    let capacity = engine.capacity(set);
+    let blocks = |member: &Member| {
+        engine.drives.usable(member.drive)?;
+        let zone = reports.get(&member.drive)?.get(member.zone.0 as usize)?;
+        has_pointer(zone).then_some((*member, (zone.written.0 as u32).min(capacity)))
+    };
+    set.members.borrow().iter().filter_map(blocks).collect()
+}

@@ -1,0 +1,9 @@
+//! Segments: their shape, their writing, their reading.
+
+mod frames;
+mod read;
+mod shape;
+
+pub(crate) use frames::{FrameContext, fragment_frames};
+pub(crate) use read::{Fault, Source, read_part};
+pub(crate) use shape::Shape;

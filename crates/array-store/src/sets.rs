@@ -1,0 +1,203 @@
+//! The zone-set table: states, members, live bytes, holds. (SMORE, sections III-B and III-C.)
+//!
+//! # Invariants
+//! - SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those.
+//! - SET-2: a set's zones are reset only when nothing live is left in it and nobody reads it.
+//! - SET-3: a set that is empty is covered by no snapshot, or recovery would pass over what comes next.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+use crate::format::{Member, SetEntry};
+use crate::types::{SetId, SetState};
+
+/// A zone set.
+pub(crate) struct ZoneSet {
+    pub(crate) state: Cell<SetState>,
+    pub(crate) members: RefCell<Vec<Member>>,
+    /// Bytes of live parts.
+    pub(crate) live: Cell<u64>,
+    /// Blocks written in each of its zones.
+    pub(crate) written: Cell<u32>,
+    /// Items below this block are in the newest snapshot of the index.
+    pub(crate) covered: Cell<u32>,
+    /// Items that end beyond this block are void: a recovery found them torn, and so does every later one (EXAM-3).
+    pub(crate) cut: Cell<u32>,
+    /// Counts how often it was emptied: what was said of an earlier life is not true of this one.
+    pub(crate) life: Cell<u64>,
+    /// It is empty, and the superblock that is being written calls it available (SET-1).
+    pub(crate) offered: Cell<bool>,
+    /// Readers and others that need it as it is.
+    holds: Cell<u32>,
+    /// First blocks of items that are on their way or not in the index yet.
+    pub(crate) unentered: RefCell<BTreeSet<u32>>,
+    /// Some of its zones are not empty although it is: they are reset before it is used.
+    pub(crate) unclean: Cell<bool>,
+    /// A member is short of what others have, or failed a write: to be cleaned before others.
+    pub(crate) hurt: Cell<bool>,
+    /// It was collected, and is reset when its last reader is gone.
+    pub(crate) trimming: Cell<bool>,
+    /// Moving what lives there won nothing when that was so much.
+    pub(crate) no_gain_at: Cell<u64>,
+    /// Something in it can neither be read nor moved.
+    pub(crate) stuck: Cell<bool>,
+    /// When it was closed: its age, for cleaning.
+    pub(crate) closed: Cell<u64>,
+}
+
+impl ZoneSet {
+    pub(crate) fn new(members: Vec<Member>, state: SetState) -> Rc<Self> {
+        Rc::new(Self {
+            state: Cell::new(state),
+            members: RefCell::new(members),
+            live: Cell::new(0),
+            written: Cell::new(0),
+            covered: Cell::new(0),
+            cut: Cell::new(u32::MAX),
+            life: Cell::new(0),
+            offered: Cell::new(false),
+            holds: Cell::new(0),
+            unclean: Cell::new(false),
+            hurt: Cell::new(false),
+            unentered: RefCell::default(),
+            trimming: Cell::new(false),
+            no_gain_at: Cell::new(u64::MAX),
+            stuck: Cell::new(false),
+            closed: Cell::new(0),
+        })
+    }
+
+    /// It holds nothing any more: what was known of it goes, above all what a snapshot covers (SET-3).
+    pub(crate) fn emptied(&self) {
+        self.live.set(0);
+        self.covered.set(0);
+        self.cut.set(u32::MAX);
+        self.life.set(self.life.get() + 1);
+        self.no_gain_at.set(u64::MAX);
+        self.hurt.set(false);
+        // Last: whoever sees an empty set may open it.
+        self.state.set(SetState::Empty);
+    }
+
+    /// Everything below this block is in the index.
+    pub(crate) fn entered_below(&self) -> u32 {
+        self.unentered.borrow().first().copied().unwrap_or(self.written.get())
+    }
+
+    /// The members in the order of fragments: parity goes round with the set's number.
+    pub(crate) fn fragment_members(&self, id: SetId) -> Vec<Member> {
+        let members = self.members.borrow();
+        let turn = id.0 as usize % members.len().max(1);
+        let mut ordered = members.clone();
+        ordered.rotate_left(turn);
+        ordered
+    }
+}
+
+/// Keeps a set's zones from being reset while it lives. (The shared lock of SMORE, section III-E.)
+pub(crate) struct Hold {
+    set: Rc<ZoneSet>,
+    released: Rc<Notify>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.set.holds.set(self.set.holds.get() - 1);
+        if self.set.holds.get() == 0 {
+            self.released.notify_waiters();
+        }
+    }
+}
+
+/// All sets, by number.
+#[derive(Default)]
+pub(crate) struct SetTable {
+    sets: RefCell<Vec<Option<Rc<ZoneSet>>>>,
+    /// The last hold of some set went away.
+    released: Rc<Notify>,
+}
+
+impl SetTable {
+    pub(crate) fn from_entries(entries: &[Option<SetEntry>]) -> Self {
+        let set = |entry: &SetEntry| {
+            let set = ZoneSet::new(entry.members.clone(), entry.state);
+            set.live.set(entry.live);
+            set.covered.set(entry.covered);
+            set.cut.set(entry.cut);
+            set
+        };
+        let sets = entries.iter().map(|entry| entry.as_ref().map(set)).collect();
+        Self { sets: RefCell::new(sets), released: Rc::default() }
+    }
+
+    /// As a superblock has it.
+    pub(crate) fn entries(&self) -> Vec<Option<SetEntry>> {
+        let entry = |set: &Rc<ZoneSet>| SetEntry {
+            state: if set.offered.get() { SetState::Available } else { set.state.get() },
+            members: set.members.borrow().clone(),
+            live: set.live.get(),
+            covered: set.covered.get(),
+            cut: set.cut.get(),
+        };
+        self.sets.borrow().iter().map(|set| set.as_ref().map(entry)).collect()
+    }
+
+    pub(crate) fn get(&self, id: SetId) -> Option<Rc<ZoneSet>> {
+        self.sets.borrow().get(id.0 as usize).cloned().flatten()
+    }
+
+    /// All sets with their numbers, in order.
+    pub(crate) fn all(&self) -> Vec<(SetId, Rc<ZoneSet>)> {
+        let sets = self.sets.borrow();
+        sets.iter().enumerate().filter_map(|(at, set)| Some((SetId(at as u32), set.clone()?))).collect()
+    }
+
+    /// How many sets are in that state.
+    pub(crate) fn count(&self, state: SetState) -> usize {
+        self.sets.borrow().iter().flatten().filter(|set| set.state.get() == state).count()
+    }
+
+    /// The first set in that state.
+    pub(crate) fn first(&self, state: SetState) -> Option<(SetId, Rc<ZoneSet>)> {
+        let sets = self.sets.borrow();
+        sets.iter().enumerate().find_map(|(at, set)| {
+            let set = set.as_ref().filter(|set| set.state.get() == state)?;
+            Some((SetId(at as u32), set.clone()))
+        })
+    }
+
+    /// Keeps `id` from being reset. `None` if there is no such set.
+    pub(crate) fn hold(&self, id: SetId) -> Option<Hold> {
+        let set = self.get(id)?;
+        set.holds.set(set.holds.get() + 1);
+        Some(Hold { set, released: self.released.clone() })
+    }
+
+    /// Waits until nobody holds `set`.
+    pub(crate) async fn unheld(&self, set: &ZoneSet) {
+        loop {
+            let released = self.released.notified();
+            if set.holds.get() == 0 {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// More or fewer live bytes in a set.
+    pub(crate) fn add_live(&self, id: SetId, bytes: u64) {
+        if let Some(set) = self.get(id) {
+            set.live.set(set.live.get() + bytes);
+        }
+    }
+
+    pub(crate) fn remove_live(&self, id: SetId, bytes: u64) {
+        if let Some(set) = self.get(id) {
+            debug_assert!(set.live.get() >= bytes, "{id} has fewer live bytes than are taken from it");
+            set.live.set(set.live.get().saturating_sub(bytes));
+        }
+    }
+}

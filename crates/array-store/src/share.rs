@@ -1,0 +1,122 @@
+//! Small objects share segments: what comes while one is being written goes into the next. (The coalescing buffer of
+//! SMORE, section III, without memory that would have to survive a power cut.)
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::oneshot;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::put::{InFlight, Progress};
+use crate::stats::add;
+use crate::types::{Completion, Part};
+use crate::writer::{Item, Stream};
+
+/// Objects that wait for a segment.
+#[derive(Default)]
+pub(crate) struct Sharing {
+    waiting: RefCell<VecDeque<Small>>,
+    busy: Cell<bool>,
+}
+
+struct Small {
+    progress: Rc<Progress>,
+    name: Bytes,
+    data: Bytes,
+    completion: Completion,
+    /// Until the answer.
+    _in_flight: InFlight,
+    done: oneshot::Sender<Result<()>>,
+}
+
+impl Engine {
+    /// Writes a whole object in a segment with others. Returns when it is complete.
+    pub(crate) async fn share(
+        self: &Rc<Self>,
+        progress: Rc<Progress>,
+        data: Bytes,
+        completion: Completion,
+    ) -> Result<()> {
+        let (done, answer) = oneshot::channel();
+        let name = progress.name().clone();
+        let in_flight = InFlight::new(&progress);
+        self.sharing.waiting.borrow_mut().push_back(Small {
+            progress,
+            name,
+            data,
+            completion,
+            _in_flight: in_flight,
+            done,
+        });
+        if !self.sharing.busy.replace(true) {
+            let engine = self.clone();
+            self.rt.spawn_detached(async move { engine.write_shared().await });
+        }
+        answer.await.unwrap_or_else(|_| Err(Error::stopped()))
+    }
+
+    /// Writes what waits, segment after segment.
+    async fn write_shared(self: Rc<Self>) {
+        loop {
+            let _turn = self.turns.take(1).await;
+            let batch = self.next_batch();
+            if batch.is_empty() {
+                self.sharing.busy.set(false);
+                return;
+            }
+            self.write_batch(batch).await;
+        }
+    }
+
+    /// As many of those that wait as fill a segment.
+    fn next_batch(&self) -> Vec<Small> {
+        let mut waiting = self.sharing.waiting.borrow_mut();
+        let mut bytes = 0;
+        let mut batch: Vec<Small> = Vec::new();
+        while let Some(next) = waiting.front() {
+            bytes += next.data.len() + next.completion.attributes.len();
+            if !batch.is_empty() && bytes > self.segment_length as usize {
+                break;
+            }
+            batch.extend(waiting.pop_front());
+        }
+        batch
+    }
+
+    async fn write_batch(self: &Rc<Self>, batch: Vec<Small>) {
+        let mut data = BytesMut::new();
+        let mut parts = Vec::with_capacity(batch.len());
+        for small in &batch {
+            parts.push(Part {
+                name: small.name.clone(),
+                version: small.progress.version,
+                offset: 0,
+                at: data.len() as u32,
+                length: small.data.len() as u32,
+                completion: Some(small.completion.clone()),
+            });
+            data.extend_from_slice(&small.data);
+        }
+        let result = self.append(Stream::User, &Item::Shared { parts, data: data.freeze() }).await;
+        let placed = match result {
+            Ok((placed, _)) => placed,
+            Err(error) => {
+                // Everybody gets the answer; only the first its cause.
+                let (kind, message) = (error.kind, error.message.clone());
+                let mut first = Some(error);
+                for small in batch {
+                    let error = first.take().unwrap_or_else(|| Error::new(kind, message.clone()));
+                    let _ = small.done.send(Err(error));
+                }
+                return;
+            }
+        };
+        for small in batch {
+            add(&self.counters.ingested, small.data.len() as u64);
+            let _ = small.done.send(self.complete(&small.progress, &placed));
+        }
+    }
+}

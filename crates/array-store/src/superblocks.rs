@@ -1,0 +1,209 @@
+//! The log of superblocks: each on several drives, the newest counts. (SMORE, section III-B.)
+//!
+//! # Invariants
+//! - SB-1: a superblock is on one more drive than may be lost, and on three at least, when [`Superblocks::write`]
+//!   returns; or on all drives that are left, if they are fewer.
+//! - SB-2: a superblock zone is reset only when a more recent superblock is elsewhere.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{Blocks, StoreId, ZoneId};
+use shingle_record::{Expect, HEADER_SIZE, Header, INFO_SIZE, Place, frame};
+use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
+
+use crate::drives::{Drives, at, is_lost};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{SUPERBLOCK, Superblock};
+use crate::types::DriveId;
+
+/// Copies of a superblock where codes need no more. (The paper's number.)
+const COPIES_MIN: usize = 3;
+
+/// Where the next superblock of a drive goes.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    /// Which of its two zones.
+    zone: usize,
+    block: u32,
+}
+
+/// The places of the next superblocks.
+#[derive(Default)]
+pub(crate) struct Superblocks {
+    next: RefCell<BTreeMap<DriveId, Next>>,
+    /// The drive that has the next turn.
+    turn: Cell<usize>,
+}
+
+/// A superblock found on a drive.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) superblock: Superblock,
+    /// The drive's own id.
+    pub(crate) drive_id: u64,
+}
+
+fn info(drive: DriveId, drive_id: u64) -> [u8; INFO_SIZE] {
+    let mut info = [0; INFO_SIZE];
+    info[..8].copy_from_slice(&drive_id.to_le_bytes());
+    info[8] = drive.0;
+    info
+}
+
+impl Superblocks {
+    /// Says where the zones of a drive end, as its report has it; the fuller one that is not full is gone on with.
+    pub(crate) fn place(&self, drive: DriveId, zones: [&ZoneInfo; 2], newest: usize) {
+        self.next.borrow_mut().insert(drive, Next { zone: newest, block: zones[newest].written.0 as u32 });
+    }
+
+    /// Writes `superblock` to as many drives as SB-1 says; to all, where `everywhere`. Drives that are lost on the way
+    /// are marked as failed.
+    pub(crate) async fn write(&self, drives: &Drives, superblock: &Superblock, everywhere: bool) -> Result<()> {
+        let payload = superblock.encode();
+        let wanted = if everywhere { usize::MAX } else { COPIES_MIN.max(superblock.code.parity() + 1) };
+        let mut order = drives.all_usable();
+        let turn = self.turn.get() % order.len().max(1);
+        order.rotate_left(turn);
+        self.turn.set(self.turn.get() + wanted.min(order.len()));
+        let mut written = 0;
+        let mut last_error = None;
+        for (id, dev) in order {
+            if written == wanted {
+                break;
+            }
+            match self.write_one(drives, id, &dev, superblock, &payload).await {
+                Ok(()) => written += 1,
+                Err(error) => {
+                    if is_lost(&error) {
+                        drives.fail(id);
+                    }
+                    tracing::warn!(drive = drives.name(id), %error, "a superblock could not be written");
+                    last_error = Some(error);
+                }
+            }
+        }
+        match last_error {
+            Some(error) if written == 0 => Err(Error::device("no drive took the superblock", error)),
+            None if written == 0 => Err(Error::new(ErrorKind::Device, "no drive of the array is left")),
+            // SB-1: drives that are there but refused it leave too few copies.
+            Some(error) if written < wanted.min(drives.all_usable().len()) => {
+                Err(Error::device("too few drives took the superblock", error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn write_one(
+        &self,
+        drives: &Drives,
+        id: DriveId,
+        dev: &Rc<dyn ZonedDevice>,
+        superblock: &Superblock,
+        payload: &[u8],
+    ) -> std::result::Result<(), DeviceError> {
+        let entry_id = superblock.drives.get(usize::from(id.0)).map_or(0, |entry| entry.id);
+        let zones = drives.superblock_zones(id).unwrap_or_default();
+        let mut next = self.next.borrow().get(&id).copied().unwrap_or(Next { zone: 0, block: 0 });
+        let blocks = shingle_record::record_blocks(payload.len() as u64).0 as u32;
+        if next.block + blocks > drives.zone_capacity(id) {
+            next = Next { zone: 1 - next.zone, block: 0 };
+            dev.manage(zones[next.zone], ZoneOp::Reset).await?;
+        }
+        let zone = zones[next.zone];
+        let place = Place { store: superblock.array, epoch: 0, zone, block: next.block };
+        let record = frame(SUPERBLOCK, &place, superblock.generation, info(id, entry_id), &[payload]);
+        let written = dev.write(at(dev, zone, next.block), vec![record]).await;
+        // After a failed write nobody knows where the write pointer is: ask.
+        let block = match &written {
+            Ok(()) => next.block + blocks,
+            Err(_) => dev.report(zone, 1).await?.first().map_or(u32::MAX, |zone| zone.written.0 as u32),
+        };
+        self.next.borrow_mut().insert(id, Next { block, ..next });
+        written?;
+        if dev.geometry().volatile_cache {
+            dev.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The newest superblock in `zones` of a drive and which zone it is in, if there is one.
+///
+/// # Errors
+/// The version of a newer format; or the loss of the drive.
+pub(crate) async fn newest_in(
+    dev: &Rc<dyn ZonedDevice>,
+    array: Option<StoreId>,
+    zones: [&ZoneInfo; 2],
+) -> Result<Option<(Found, usize)>> {
+    let mut newest: Option<(Found, usize)> = None;
+    for (which, zone) in zones.iter().enumerate() {
+        let mut headers = headers_in(dev, array, zone).await?;
+        // The newest that is whole; what is torn lies behind it.
+        while let Some(header) = headers.pop() {
+            if newest.as_ref().is_some_and(|(found, _)| found.superblock.generation >= header.sequence) {
+                break;
+            }
+            if let Some(found) = read_one(dev, &header).await? {
+                newest = Some((found, which));
+                break;
+            }
+        }
+    }
+    Ok(newest)
+}
+
+/// The headers of superblocks in a zone, in order.
+async fn headers_in(dev: &Rc<dyn ZonedDevice>, array: Option<StoreId>, zone: &ZoneInfo) -> Result<Vec<Header>> {
+    let mut headers = Vec::new();
+    let mut block = 0;
+    while u64::from(block) < zone.written.0 {
+        let expect = Expect { store: array, epoch: Some(0), at: Some((zone.zone, block)) };
+        let header = match dev.read(at(dev, zone.zone, block), Blocks(1)).await {
+            Ok(bytes) => Header::decode(&bytes, &expect).ok().filter(|header| header.kind == SUPERBLOCK),
+            Err(error) if is_lost(&error) => return Err(Error::device("reading superblocks", error)),
+            Err(_) => None,
+        };
+        block += header.map_or(1, |header| header.blocks().0 as u32);
+        headers.extend(header.filter(|_| u64::from(block) <= zone.written.0));
+    }
+    Ok(headers)
+}
+
+async fn read_one(dev: &Rc<dyn ZonedDevice>, header: &Header) -> Result<Option<Found>> {
+    let place = header.place;
+    let bytes: Bytes = match dev.read(at(dev, place.zone, place.block), header.blocks()).await {
+        Ok(bytes) => bytes,
+        Err(error) if is_lost(&error) => return Err(Error::device("reading superblocks", error)),
+        Err(_) => return Ok(None),
+    };
+    if header.verify_payload(&bytes).is_err() {
+        return Ok(None);
+    }
+    let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize).unwrap_or_default();
+    let superblock = Superblock::decode(payload).map_err(|version| {
+        Error::new(
+            ErrorKind::Format,
+            format!(
+                "the array has format version {version}, which this version of Shingle does not read: use a newer one"
+            ),
+        )
+    })?;
+    let [d0, d1, d2, d3, d4, d5, d6, d7, number, ..] = header.info;
+    let drive_id = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, d6, d7]);
+    let fits = |superblock: &Superblock| {
+        superblock.array == place.store
+            && superblock.generation == header.sequence
+            && superblock.drives.get(usize::from(number)).is_some_and(|entry| entry.id == drive_id)
+    };
+    Ok(superblock.filter(fits).map(|superblock| Found { superblock, drive_id }))
+}
+
+/// The two superblock zones of a drive: its first sequential ones.
+pub(crate) fn superblock_zones(dev: &Rc<dyn ZonedDevice>) -> [ZoneId; 2] {
+    let first = dev.geometry().conventional_zones;
+    [ZoneId(first), ZoneId(first + 1)]
+}

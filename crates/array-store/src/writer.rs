@@ -1,0 +1,591 @@
+//! Appending to zone sets: placing, writing, closing. (SMORE, sections III-B to III-D.)
+//!
+//! Each stream has one open set. What is appended is placed behind what came before, and its writes are started in that
+//! order in every zone, so that write pointers advance together and several segments can be on their way.
+//!
+//! # Invariants
+//! - WRITE-1: an item is durable when every member whose drive is there has it; and a drive that is not there is named by
+//!   a durable superblock first. So after a power cut a drive that was there and is short of an item proves that the item
+//!   was not acknowledged.
+//! - WRITE-2: a set is closed only when everything in its digest has been entered in the index (or given up): a snapshot
+//!   that comes later covers it.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures_util::future::{LocalBoxFuture, join_all};
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
+use shingle_record::{Place, frame, record_blocks};
+use shingle_zoned::{DeviceError, ZoneOp};
+use tokio::sync::Notify;
+
+use crate::drives::{at, is_lost};
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::examine::IN_FLIGHT_MAX;
+use crate::format::{
+    DIGEST, Digest, DigestItem, ITEM_FIXED, ItemBody, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Tombstone,
+    encode_tombstones, frame_trailer, part_bytes,
+};
+use crate::segment::{FrameContext, Shape, fragment_frames};
+use crate::sets::ZoneSet;
+use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
+
+/// Streams with a set of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stream {
+    /// What clients write.
+    User,
+    /// What cleaning moves.
+    Clean,
+    /// Snapshots of the index.
+    Snapshot,
+}
+
+/// Sets that only cleaning may open: it never needs more than one beside its open set to win one.
+pub(crate) const RESERVED: usize = 2;
+
+/// A set is given up as full when less than this share of a segment fits.
+const CUT_MIN: u32 = 8;
+
+/// Something to append.
+pub(crate) enum Item {
+    /// Bytes of one version of an object; cut where the set ends.
+    Run { name: Bytes, version: Version, offset: u64, data: Bytes, completion: Option<Completion> },
+    /// Parts of several objects, as they are.
+    Shared { parts: Vec<Part>, data: Bytes },
+    /// Deletions.
+    Tombstones(Vec<Tombstone>),
+}
+
+/// A set that receives writes.
+pub(crate) struct OpenSet {
+    pub(crate) id: SetId,
+    pub(crate) set: Rc<ZoneSet>,
+    /// In the order of fragments.
+    pub(crate) members: Vec<Member>,
+    /// The set's life.
+    pub(crate) epoch: u64,
+    /// Blocks of its smallest zone.
+    pub(crate) capacity: u32,
+    /// The first free block.
+    pub(crate) next: u32,
+    pub(crate) digest: Digest,
+    pub(crate) flights: Rc<Flights>,
+    /// Cleaning fills it: as tightly as cleaning can.
+    pub(crate) packed: bool,
+}
+
+/// Items on their way to a set.
+#[derive(Default)]
+pub(crate) struct Flights {
+    count: Cell<usize>,
+    landed: Notify,
+    /// A member refused a write: the set is closed early.
+    failed: Cell<bool>,
+}
+
+/// An item on its way, until it is dropped: then it is in the index, or given up.
+pub(crate) struct Flight {
+    flights: Rc<Flights>,
+    set: Rc<ZoneSet>,
+    block: u32,
+    landed: bool,
+}
+
+impl Flight {
+    fn new(open: &OpenSet, block: u32) -> Self {
+        open.flights.count.set(open.flights.count.get() + 1);
+        open.set.unentered.borrow_mut().insert(block);
+        Self { flights: open.flights.clone(), set: open.set.clone(), block, landed: false }
+    }
+
+    /// It no longer counts as on its way; but no snapshot covers it yet.
+    fn land(&mut self) {
+        if !std::mem::replace(&mut self.landed, true) {
+            self.flights.count.set(self.flights.count.get() - 1);
+            self.flights.landed.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.land();
+        self.set.unentered.borrow_mut().remove(&self.block);
+        self.flights.landed.notify_waiters();
+    }
+}
+
+impl Flights {
+    /// Waits until nothing is on its way.
+    pub(crate) async fn drained(&self) {
+        self.below(1).await;
+    }
+
+    /// Waits until a snapshot may cover everything in `set`.
+    async fn entered(&self, set: &ZoneSet) {
+        loop {
+            let landed = self.landed.notified();
+            if set.unentered.borrow().is_empty() {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    /// Waits until fewer than `limit` are on their way, or one has failed.
+    async fn below(&self, limit: usize) {
+        loop {
+            let landed = self.landed.notified();
+            if self.count.get() < limit || self.failed.get() && limit > 1 {
+                return;
+            }
+            landed.await;
+        }
+    }
+}
+
+/// An item that is durable. Enter it in the index before this is dropped (WRITE-2).
+pub(crate) struct Placed {
+    pub(crate) set: SetId,
+    /// The block behind the layout markers: the fragments'.
+    pub(crate) block: u32,
+    pub(crate) stamp: u64,
+    /// What the marker says, for segments.
+    pub(crate) parts: Vec<Part>,
+    pub(crate) segment_length: u32,
+    flight: Flight,
+}
+
+type Writes = LocalBoxFuture<'static, Vec<(Member, std::result::Result<(), DeviceError>)>>;
+
+/// An item whose writes have started.
+pub(crate) struct Started {
+    placed: Placed,
+    set: Rc<ZoneSet>,
+    flights: Rc<Flights>,
+    writes: Writes,
+    /// How much of a run went into it.
+    pub(crate) consumed: usize,
+}
+
+impl Placed {
+    /// It is durable, but must not be covered by a snapshot until this is dropped.
+    pub(crate) fn pin(&mut self) {
+        self.flight.land();
+    }
+
+    /// Where a part of it lies.
+    pub(crate) fn place(&self, part: &Part) -> PartPlace {
+        PartPlace {
+            set: self.set,
+            block: self.block,
+            stamp: self.stamp,
+            segment_length: self.segment_length,
+            at: part.at,
+            length: part.length,
+            last: part.completion.is_some(),
+        }
+    }
+}
+
+impl OpenSet {
+    fn digest_blocks(&self, more: usize) -> u32 {
+        record_blocks((self.digest.encoded().len() + more) as u64).0 as u32
+    }
+
+    /// Blocks that an item may take whose digest entry takes `entry` bytes.
+    fn room(&self, entry: usize) -> u32 {
+        self.capacity.saturating_sub(self.next + self.digest_blocks(entry) + 1)
+    }
+}
+
+impl Item {
+    /// Bytes of its entry in the digest; an upper bound.
+    fn entry_bytes(&self) -> usize {
+        ITEM_FIXED
+            + match self {
+                Self::Run { name, completion, .. } => {
+                    let part = Part {
+                        name: name.clone(),
+                        version: Version(0),
+                        offset: 0,
+                        at: 0,
+                        length: 0,
+                        completion: completion.clone(),
+                    };
+                    part_bytes(&part)
+                }
+                Self::Shared { parts, .. } => parts.iter().map(part_bytes).sum(),
+                Self::Tombstones(tombstones) => encode_tombstones(tombstones).len(),
+            }
+    }
+
+    fn data(&self) -> Option<&Bytes> {
+        match self {
+            Self::Run { data, .. } | Self::Shared { data, .. } => Some(data),
+            Self::Tombstones(_) => None,
+        }
+    }
+}
+
+impl Engine {
+    /// Appends an item, durably: tries again elsewhere if a member of its set fails.
+    pub(crate) async fn append(self: &Rc<Self>, stream: Stream, item: &Item) -> Result<(Placed, usize)> {
+        loop {
+            let started = self.start(stream, item).await?;
+            let consumed = started.consumed;
+            if let Some(placed) = self.finish(started).await? {
+                return Ok((placed, consumed));
+            }
+        }
+    }
+
+    /// Places an item and starts its writes.
+    pub(crate) async fn start(self: &Rc<Self>, stream: Stream, item: &Item) -> Result<Started> {
+        let mut open = self.streams[stream as usize].lock().await;
+        let entry = item.entry_bytes();
+        loop {
+            self.running()?;
+            if let Some(set) = open.as_ref() {
+                set.flights.below(IN_FLIGHT_MAX).await;
+            }
+            if let Some(set) = open.as_mut().filter(|set| !set.flights.failed.get())
+                && let Some(body) = self.fit(set, item, entry)
+            {
+                return Ok(self.launch(set, body).await);
+            }
+            if let Some(full) = open.take() {
+                self.close_set(full).await;
+            }
+            *open = Some(self.open_set(stream).await?);
+            let fresh = open.as_ref().is_some_and(|set| self.fit(set, item, entry).is_some());
+            if !fresh {
+                return Err(Error::new(ErrorKind::Invalid, "a record is larger than a zone set of this array"));
+            }
+        }
+    }
+
+    /// What of `item` fits in `set`: the body with its data.
+    fn fit(&self, set: &OpenSet, item: &Item, entry: usize) -> Option<(ItemBody, Bytes)> {
+        let room = set.room(entry);
+        // A marker has what its entry in the digest has.
+        let marker_blocks = record_blocks(entry as u64).0 as u32;
+        let stamp = 0;
+        let data = item.data().cloned().unwrap_or_default();
+        let fits = match item {
+            Item::Tombstones(_) => marker_blocks <= room,
+            _ => {
+                let blocks = Blocks(u64::from(room.checked_sub(marker_blocks)?));
+                let most = Shape::most_data(self.code, blocks).min(data.len() as u64);
+                let enough = match item {
+                    Item::Run { .. } => most == data.len() as u64 || most >= u64::from(self.segment_length / CUT_MIN),
+                    _ => most == data.len() as u64,
+                };
+                if !enough {
+                    return None;
+                }
+                let shape = Shape::new(self.code, most as u32);
+                let parts = match item {
+                    Item::Shared { parts, .. } => parts.clone(),
+                    Item::Run { name, version, offset, completion, .. } => vec![Part {
+                        name: name.clone(),
+                        version: *version,
+                        offset: *offset,
+                        at: 0,
+                        length: most as u32,
+                        completion: completion.clone().filter(|_| most == data.len() as u64),
+                    }],
+                    Item::Tombstones(_) => Vec::new(),
+                };
+                return Some((ItemBody::Segment(Marker { stamp, shape, parts }), data.slice(..most as usize)));
+            }
+        };
+        match item {
+            Item::Tombstones(tombstones) if fits => {
+                Some((ItemBody::Tombstones { stamp, tombstones: tombstones.clone() }, Bytes::new()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Frames `body` for every member at the set's end and starts the writes, in order.
+    async fn launch(&self, open: &mut OpenSet, (mut body, data): (ItemBody, Bytes)) -> Started {
+        let block = open.next.max(1);
+        let stamp = self.stamps.next();
+        let consumed = data.len();
+        let (frames, parts, segment_length) = match &mut body {
+            ItemBody::Segment(marker) => {
+                marker.stamp = stamp;
+                let context = FrameContext {
+                    array: self.array,
+                    set: open.id,
+                    epoch: open.epoch,
+                    block,
+                    members: &open.members,
+                    pool: &self.pool,
+                    hollow: self.hollow,
+                };
+                let frames = fragment_frames(&context, &mut self.coder.borrow_mut(), marker, data);
+                (frames, marker.parts.clone(), marker.shape.length())
+            }
+            ItemBody::Tombstones { stamp: own, tombstones } => {
+                *own = stamp;
+                let payload = encode_tombstones(tombstones);
+                let record = |member: &Member| {
+                    let place = Place { store: self.array, epoch: open.epoch, zone: member.zone, block };
+                    vec![frame(TOMBSTONES, &place, stamp, [0; shingle_record::INFO_SIZE], &[&payload])]
+                };
+                (open.members.iter().map(record).collect(), Vec::new(), 0)
+            }
+        };
+        let fragments_at =
+            block + frames.first().and_then(|pieces| pieces.first()).map_or(0, |head| head.len() / BLOCK_SIZE) as u32;
+        let bytes: usize = frames.first().map_or(0, |pieces| pieces.iter().map(Bytes::len).sum());
+        let from = open.next;
+        let frames = if from == 0 { self.with_heads(open, frames) } else { frames };
+        open.next = block + (bytes / BLOCK_SIZE) as u32;
+        open.set.written.set(open.next);
+        open.digest.push(DigestItem { block, body });
+        let flight = Flight::new(open, block);
+        let writes = self.write_members(&open.members, from, frames).await;
+        let placed = Placed { set: open.id, block: fragments_at, stamp, parts, segment_length, flight };
+        Started { placed, set: open.set.clone(), flights: open.flights.clone(), writes, consumed }
+    }
+
+    /// The frames with the heads of their zones before them.
+    fn with_heads(&self, open: &OpenSet, frames: Vec<Vec<Bytes>>) -> Vec<Vec<Bytes>> {
+        let opened = self.rt.unix_time().nanos;
+        let framed = open.members.iter().zip(frames).enumerate().map(|(fragment, (member, frames))| {
+            let place = Place { store: self.array, epoch: open.epoch, zone: member.zone, block: 0 };
+            let head = SetHead { set: open.id, member: fragment as u8, drive: member.drive, opened };
+            let mut pieces = vec![frame(SET_HEAD, &place, open.epoch, head.encode(), &[])];
+            pieces.extend(frames);
+            pieces
+        });
+        framed.collect()
+    }
+
+    /// Starts a write of each member that is there.
+    async fn write_members(&self, members: &[Member], block: u32, frames: Vec<Vec<Bytes>>) -> Writes {
+        let writes: Vec<_> = members
+            .iter()
+            .zip(frames)
+            .filter_map(|(&member, pieces)| {
+                let dev = self.drives.usable(member.drive)?;
+                Some(async move { (member, dev.write(at(&dev, member.zone, block), pieces).await) })
+            })
+            .collect();
+        start_now(Box::pin(join_all(writes))).await
+    }
+
+    /// Waits until a started item is durable. `None`: a member failed, and the item has to be placed anew.
+    pub(crate) async fn finish(self: &Rc<Self>, started: Started) -> Result<Option<Placed>> {
+        let Started { placed, set, flights, writes, .. } = started;
+        let mut whole = true;
+        let mut errors = Vec::new();
+        let mut done = Vec::new();
+        for (member, result) in writes.await {
+            match result {
+                Ok(()) => done.push(member.drive),
+                Err(error) => errors.push((member.drive, error)),
+            }
+        }
+        errors.extend(self.drives.flush(done).await);
+        let mut lost = Vec::new();
+        for (drive, error) in errors {
+            if is_lost(&error) {
+                lost.push((drive, error));
+            } else {
+                tracing::warn!(drive = self.drives.name(drive), %error, "a zone refused a write; its set is closed");
+                set.hurt.set(true);
+                flights.failed.set(true);
+                flights.landed.notify_waiters();
+                whole = false;
+            }
+        }
+        for (drive, error) in lost {
+            self.drive_error(drive, &error).await?;
+        }
+        let missing = self.missing(&set);
+        if missing > 0 {
+            // A drive that failed elsewhere meanwhile may not be on record yet (WRITE-1).
+            self.record_failures().await?;
+        }
+        if missing > self.code.parity() {
+            let message = format!("{missing} drives of {} are gone: {} may be", placed.set, self.code.parity());
+            return Err(Error::new(ErrorKind::Device, message));
+        }
+        Ok(whole.then_some(placed))
+    }
+
+    /// Opens the next available set for `stream`.
+    async fn open_set(self: &Rc<Self>, stream: Stream) -> Result<OpenSet> {
+        loop {
+            self.running()?;
+            let available = self.sets.count(SetState::Available);
+            let reserved = if stream == Stream::Clean { 0 } else { RESERVED };
+            if available > reserved {
+                if available <= self.options.available_sets / 2 && self.sets.first(SetState::Empty).is_some() {
+                    self.replenish().await?;
+                    if self.sets.count(SetState::Available) <= reserved {
+                        continue;
+                    }
+                }
+                let found = self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
+                let best = found.min_by_key(|(id, set)| (self.missing(set), *id));
+                let Some((id, set)) = best.filter(|(_, set)| self.missing(set) <= self.code.parity()) else {
+                    let message =
+                        "too many drives are gone for any zone set to be written to: put them back or rebuild";
+                    return Err(Error::new(ErrorKind::Device, message));
+                };
+                set.state.set(if stream == Stream::Snapshot { SetState::Index } else { SetState::Open });
+                return Ok(OpenSet {
+                    id,
+                    members: set.fragment_members(id),
+                    capacity: self.capacity(&set),
+                    set,
+                    epoch: self.stamps.next(),
+                    next: 0,
+                    digest: Digest::default(),
+                    flights: Rc::default(),
+                    packed: stream == Stream::Clean,
+                });
+            }
+            if self.sets.first(SetState::Empty).is_some() {
+                self.replenish().await?;
+                if self.sets.count(SetState::Available) > available {
+                    continue;
+                }
+            }
+            if stream == Stream::Clean || !Box::pin(self.reclaim()).await? {
+                return Err(self.no_space());
+            }
+        }
+    }
+
+    /// Finishes zones that are longer than their set, on drives that limit active zones: they would stay active.
+    async fn finish_longer(&self, members: &[Member], end: u32) {
+        for member in members {
+            let Some(dev) = self.drives.usable(member.drive) else { continue };
+            if dev.geometry().active_zones_max.is_none() || self.drives.zone_capacity(member.drive) <= end {
+                continue;
+            }
+            if let Err(error) = dev.manage(member.zone, ZoneOp::Finish).await {
+                tracing::warn!(drive = self.drives.name(member.drive), %error, "a zone could not be finished");
+            }
+        }
+    }
+
+    /// Writes the digest of a set that a power cut left out of step behind what each member holds, so that it is never
+    /// judged anew. What cannot be written is found item by item again.
+    pub(crate) async fn seal(&self, open: &OpenSet, written: &crate::examine::Written) {
+        let sequence = self.stamps.next();
+        let digest_blocks = open.digest_blocks(0);
+        let writes = written.iter().filter_map(|&(member, start)| {
+            let dev = self.drives.usable(member.drive)?;
+            if start == 0 || start + digest_blocks + 1 > self.drives.zone_capacity(member.drive) {
+                return None;
+            }
+            let frames = self.digest_frames(open, member, start, sequence);
+            Some(async move { (member, dev.write(at(&dev, member.zone, start), frames).await) })
+        });
+        let mut done = Vec::new();
+        for (member, result) in join_all(writes).await {
+            match result {
+                Ok(()) => done.push(member.drive),
+                Err(error) => {
+                    tracing::warn!(drive = self.drives.name(member.drive), %error, "a digest was not written")
+                }
+            }
+        }
+        self.drives.flush(done).await;
+    }
+
+    /// A digest at block `start` of a member's zone, and the trailer behind it.
+    fn digest_frames(&self, open: &OpenSet, member: Member, start: u32, sequence: u64) -> Vec<Bytes> {
+        let place = Place { store: self.array, epoch: open.epoch, zone: member.zone, block: start };
+        let digest = frame(DIGEST, &place, sequence, [0; shingle_record::INFO_SIZE], &[open.digest.encoded()]);
+        let trailer_at = start + (digest.len() / BLOCK_SIZE) as u32;
+        vec![digest, frame_trailer(&Place { block: trailer_at, ..place }, sequence, start)]
+    }
+
+    /// Writes the digest behind what is on its way and leaves the set to end on its own.
+    pub(crate) async fn close_set(self: &Rc<Self>, open: OpenSet) {
+        if open.next == 0 {
+            // Nothing was written: it is as it was.
+            open.set.state.set(SetState::Available);
+            return;
+        }
+        let early = open.flights.failed.get();
+        let digest_blocks = open.digest_blocks(0);
+        // Zones end with their digest, so that it is found without looking; one that failed ends where it is.
+        let start = if early { open.next } else { open.capacity.saturating_sub(digest_blocks + 1).max(open.next) };
+        let trailer_at = start + digest_blocks;
+        let sequence = self.stamps.next();
+        let frames = open.members.iter().map(|&member| {
+            let mut pieces = Vec::new();
+            if start > open.next {
+                pieces.push(AlignedBuf::zeroed(Blocks(u64::from(start - open.next))).freeze());
+            }
+            pieces.extend(self.digest_frames(&open, member, start, sequence));
+            pieces
+        });
+        let frames = frames.collect();
+        open.set.written.set(trailer_at + 1);
+        let writes = self.write_members(&open.members, open.next, frames).await;
+        let engine = self.clone();
+        let flight = Flight::new(&open, start);
+        self.rt.spawn_detached(async move {
+            let mut errors = Vec::new();
+            let mut done = Vec::new();
+            for (member, result) in writes.await {
+                match result {
+                    Ok(()) => done.push(member.drive),
+                    Err(error) => errors.push((member.drive, error)),
+                }
+            }
+            errors.extend(engine.drives.flush(done).await);
+            if !early {
+                engine.finish_longer(&open.members, trailer_at + 1).await;
+            }
+            for (drive, error) in errors {
+                open.set.hurt.set(true);
+                if let Err(error) = engine.drive_error(drive, &error).await {
+                    tracing::error!(%error, "the failure of a drive could not be recorded");
+                }
+            }
+            drop(flight);
+            open.flights.entered(&open.set).await;
+            if open.set.state.get() == SetState::Open {
+                if open.packed {
+                    // Until something in it dies, cleaning it again would win nothing, and never end. (CLEAN-3)
+                    open.set.no_gain_at.set(open.set.live.get());
+                }
+                open.set.closed.set(sequence);
+                open.set.state.set(SetState::Closed);
+                engine.space.notify_waiters();
+            }
+        });
+    }
+}
+
+/// Polls a future once, so that the commands in it have started, in the order of such calls.
+async fn start_now<T: 'static>(mut future: Pin<Box<dyn Future<Output = T>>>) -> LocalBoxFuture<'static, T> {
+    let mut done = None;
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            done = Some(output);
+        }
+        Poll::Ready(())
+    })
+    .await;
+    match done {
+        Some(output) => Box::pin(std::future::ready(output)),
+        None => future,
+    }
+}

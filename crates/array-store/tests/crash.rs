@@ -1,0 +1,110 @@
+//! REC-1: wherever the power fails, what was acknowledged is found and nothing else is half there.
+
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use common::{Driver, Model, formatted, open, options, powered, shape};
+use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_zoned::MemoryDevice;
+
+/// A power cut: the command before which it came, the drives then, and what had to be there.
+struct Cut {
+    command: u64,
+    images: Vec<MemoryDevice>,
+    model: Model,
+}
+
+/// Runs a random history and cuts the power of all drives at commands of it, each with a chance.
+fn cuts(seed: u64) -> Vec<Cut> {
+    let mut random = Random::new(seed);
+    let media = formatted(&shape(&mut random));
+    let options = options(&mut random);
+    let steps = 5 + random.below(25);
+    let callers = 1 + random.below(4);
+    let share = 0.004 + random.below(10) as f64 / 300.0;
+    Sim::new(seed).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let model = Rc::new(RefCell::new(Model::default()));
+        let found = Rc::new(RefCell::new(Vec::new()));
+        let (store, _) = open(&rt, &devices, options).await;
+        let number = Rc::new(RefCell::new((0, random.clone())));
+        for device in &devices {
+            let (all, found, model, number) = (devices.clone(), found.clone(), model.clone(), number.clone());
+            device.on_command(move |_, _| {
+                let (command, random) = &mut *number.borrow_mut();
+                *command += 1;
+                if !random.chance(share) {
+                    return;
+                }
+                let image = |(at, device): (usize, &SimDevice)| {
+                    device.crash_image(seed * 1_000_003 + *command * 31 + at as u64)
+                };
+                let images = all.iter().enumerate().map(image).collect();
+                found.borrow_mut().push(Cut { command: *command, images, model: model.borrow().clone() });
+            });
+        }
+        let drivers: Vec<_> = (0..callers)
+            .map(|caller| Driver {
+                rt: rt.clone(),
+                store: store.clone(),
+                model: model.clone(),
+                random: Random::new(random.number()),
+                caller,
+                names: 5,
+                size_max: 150_000,
+            })
+            .map(|driver| rt.spawn(driver.run(steps)))
+            .collect();
+        for driver in drivers {
+            driver.await.unwrap();
+        }
+        devices.iter().for_each(|device| device.on_command(|_, _| {}));
+        found.take()
+    })
+}
+
+/// Opens what a power cut left, holds it against the model, works on with it, and opens it once more.
+fn recover(seed: u64, cut: Cut) {
+    let Cut { command, images, mut model } = cut;
+    let context = format!("seed {seed}, cut at command {command}");
+    let mut random = Random::new(seed ^ command << 20);
+    Sim::new(seed ^ command).run(move |rt| async move {
+        let devices = powered(&rt, &images);
+        let (store, report) = open(&rt, &devices, options(&mut random)).await;
+        assert_eq!(report.damage, Vec::<String>::new(), "{context}: damage");
+        model.settle(&store, &context).await;
+        let model = Rc::new(RefCell::new(model));
+        let driver = Driver {
+            rt: rt.clone(),
+            store: store.clone(),
+            model: model.clone(),
+            random: Random::new(random.number()),
+            caller: 0,
+            names: 5,
+            size_max: 60_000,
+        };
+        driver.run(3).await;
+        let images: Vec<MemoryDevice> =
+            devices.iter().enumerate().map(|(at, device)| device.crash_image(command + at as u64)).collect();
+        let devices = powered(&rt, &images);
+        let (store, report) = open(&rt, &devices, options(&mut Random::new(seed))).await;
+        assert_eq!(report.damage, Vec::<String>::new(), "{context}: damage after a second cut");
+        let mut model = model.borrow().clone();
+        model.settle(&store, &format!("{context}, and again")).await;
+    });
+}
+
+#[test]
+fn cut_at_every_command() {
+    let mut pairs = 0;
+    for seed in seeds(60) {
+        for cut in cuts(seed) {
+            pairs += 1;
+            recover(seed, cut);
+        }
+    }
+    println!("{pairs} (seed, cut) pairs");
+    assert!(pairs >= 1_000 || std::env::var_os("SHINGLE_SEED").is_some(), "only {pairs} pairs were tested");
+}
