@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use shingle_base::{ByteSize, ChunkId};
 use shingle_chunk_store::{ChunkStat, ChunkStore, FormatOptions, Options, Stream};
+use shingle_server::inventory::{self, Content};
 use shingle_zoned_linux::OpenOptions;
 
 use crate::device;
@@ -173,6 +174,12 @@ impl Format {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
             let open = OpenOptions { force: self.force, keep_open: false };
             let device = device::open_with(&self.device, &rt, open).await?;
+            if let content @ Content::Array(_) = inventory::content(&device).await
+                && !self.force
+            {
+                let drive = self.device.display();
+                return Err(Failure::new(format!("{drive}: {content}: add --force to format it all the same")));
+            }
             let id = ChunkStore::format(&rt, device, &options).await?;
             say!("{}: store {id}", self.device.display());
             Ok(())

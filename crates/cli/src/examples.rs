@@ -114,6 +114,54 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("chunk gc", &[("shingle chunk gc disk.shingle --zones 10", "")]),
     ("chunk check", &[("shingle chunk check disk.shingle", ""), ("shingle chunk check /dev/sdb --json", "")]),
     ("chunk dump", &[("shingle chunk dump disk.shingle", "")]),
+    (
+        "array format",
+        &[
+            (
+                "shingle array format --array shelf.toml --code 5+1 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf /dev/sdg",
+                "writes shelf.toml",
+            ),
+            ("shingle array format --array shelf.toml --code 10+2", "the drives that shelf.toml names"),
+        ],
+    ),
+    (
+        "array put",
+        &[
+            ("shingle array put --array shelf.toml films/one.mkv one.mkv", ""),
+            ("shingle array put backup.tar -", "from standard input, into the array that SHINGLE_ARRAY names"),
+        ],
+    ),
+    (
+        "array get",
+        &[
+            ("shingle array get --array shelf.toml films/one.mkv -o one.mkv", ""),
+            ("shingle array get films/one.mkv --range 0-1023", "the first 1024 bytes, to standard output"),
+        ],
+    ),
+    (
+        "array ls",
+        &[
+            ("shingle array ls --array shelf.toml", ""),
+            ("shingle array ls films/ --json", "names that begin so, for a program"),
+        ],
+    ),
+    ("array rm", &[("shingle array rm --array shelf.toml films/one.mkv films/two.mkv", "")]),
+    (
+        "array stat",
+        &[
+            ("shingle array stat --array shelf.toml", "drives, room, objects"),
+            ("shingle array stat films/one.mkv --json", "one object"),
+        ],
+    ),
+    ("array gc", &[("shingle array gc --array shelf.toml --sets 10", "")]),
+    ("array snapshot", &[("shingle array snapshot --array shelf.toml", "")]),
+    (
+        "array dump",
+        &[
+            ("shingle array dump --array shelf.toml", ""),
+            ("shingle array dump --drive a.shingle --drive b.shingle --json", ""),
+        ],
+    ),
     ("object rebuild-index", &[("shingle object rebuild-index --config /etc/shingle/config.toml", "")]),
     (
         "object check",

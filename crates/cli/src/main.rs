@@ -5,6 +5,7 @@
 #[macro_use]
 mod output;
 
+mod array;
 mod bench;
 mod chunk;
 mod confirm;
@@ -41,6 +42,9 @@ enum Command {
     /// Work with the chunk store on a drive.
     #[command(subcommand)]
     Chunk(chunk::Chunk),
+    /// Keep objects on many drives, so that a lost one costs none of them.
+    #[command(subcommand, long_about = array::ABOUT)]
+    Array(array::Array),
     /// Look after the objects of a server that is not running.
     #[command(subcommand)]
     Object(object::Object),
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Command::Serve(command) => command.run(),
         Command::Drive(command) => command.run(),
         Command::Chunk(command) => command.run(),
+        Command::Array(command) => command.run(),
         Command::Object(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Bench(command) => command.run(),

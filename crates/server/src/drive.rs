@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::config::DriveConfig;
 use crate::device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inventory::{self, DriveName};
+use crate::inventory::{self, Content, DriveName};
 use crate::thread;
 
 /// Requests that wait between the object store and a drive.
@@ -129,6 +129,10 @@ async fn open(runtime: &Runtime, config: DriveConfig, known: Option<StoreId>, ou
     }
     let (store, report) = match ChunkStore::open(runtime, device.clone(), Options::default()).await {
         Err(error) if known.is_none() && is_blank(&error) => {
+            if let content @ Content::Array(_) = inventory::content(&device).await {
+                let words = format!("{}: {content}: take it out of the configuration", path.display());
+                return Err(Error::new(ErrorKind::Drive, words));
+            }
             ChunkStore::format(runtime, device.clone(), &FormatOptions::default()).await.map_err(failed)?;
             tracing::info!(drive = %path.display(), "formatted");
             ChunkStore::open(runtime, device, Options::default()).await.map_err(failed)?

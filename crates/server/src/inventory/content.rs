@@ -3,6 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 
+use shingle_array_store::ArrayDrive;
 use shingle_base::{StoreId, ZoneId};
 use shingle_record::SuperblockError;
 use shingle_runtime::{Runtime, UnixTime};
@@ -19,6 +20,8 @@ pub enum Content {
         /// When it was made.
         formatted: UnixTime,
     },
+    /// One of the drives of an array; the array's identity.
+    Array(StoreId),
     /// A store of an engine that this version does not know; its number.
     OtherEngine(u32),
     /// A store of a newer version; the version's number.
@@ -46,6 +49,7 @@ impl Content {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::ChunkStore { .. } => "chunk-store",
+            Self::Array(_) => "array",
             Self::OtherEngine(_) => "other-engine",
             Self::Newer(_) => "newer-store",
             Self::Damaged => "damaged-store",
@@ -60,6 +64,7 @@ impl fmt::Display for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ChunkStore { store, .. } => write!(f, "chunk store {store}"),
+            Self::Array(array) => write!(f, "drive of array {array}"),
             Self::OtherEngine(engine) => write!(f, "store of an unknown engine ({engine:08x})"),
             Self::Newer(version) => write!(f, "store of a newer version ({version})"),
             Self::Damaged => f.write_str("store with a damaged superblock"),
@@ -81,7 +86,14 @@ pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
             Content::ChunkStore { store: found.store, formatted: found.formatted }
         }
         Ok(found) => Content::OtherEngine(found.engine),
-        Err(SuperblockError::NotFormatted) => Content::Nothing,
+        Err(SuperblockError::NotFormatted) => {
+            // The message for a drive that cannot be read is the caller's.
+            let drive = ArrayDrive { name: "the drive".to_owned(), dev: device.clone() };
+            match shingle_array_store::array_of(&drive).await {
+                Ok(found) => found.map_or(Content::Nothing, Content::Array),
+                Err(error) => Content::Unknown(error.to_string()),
+            }
+        }
         Err(SuperblockError::NewerVersion(version)) => Content::Newer(version),
         Err(SuperblockError::Corrupt) => Content::Damaged,
         Err(error) => Content::Unknown(error.to_string()),

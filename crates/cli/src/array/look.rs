@@ -1,0 +1,210 @@
+//! `shingle array ls|stat|dump`.
+
+use clap::Args;
+use serde_json::{Value, json};
+use shingle_array_store::{DriveInspection, Object, SetState};
+use shingle_base::ByteSize;
+
+use super::place::{Missing, Opened, Place, look, with_array};
+use super::shown;
+use crate::failure::Outcome;
+
+/// Objects of a page.
+const PAGE: usize = 1000;
+
+/// States of zone sets in the order in which the engine counts them.
+const STATES: [(SetState, &str); 6] = [
+    (SetState::Empty, "empty"),
+    (SetState::Available, "available"),
+    (SetState::Open, "open"),
+    (SetState::Closed, "closed"),
+    (SetState::Indexed, "indexed"),
+    (SetState::Index, "index"),
+];
+
+/// Lists objects.
+#[derive(Args)]
+pub(crate) struct Ls {
+    /// Only objects whose names begin with this.
+    #[arg(default_value = "")]
+    prefix: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows an object or the array.
+#[derive(Args)]
+pub(crate) struct Stat {
+    /// The object; the array where absent.
+    name: Option<String>,
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the superblock.
+#[derive(Args)]
+pub(crate) struct Dump {
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn object_json(object: &Object) -> Value {
+    json!({ "name": String::from_utf8_lossy(&object.name), "size_bytes": object.size, "version": object.version.0 })
+}
+
+impl Ls {
+    pub(crate) fn run(self) -> Outcome {
+        with_array(&self.place, Missing::Read, false, |opened| async move {
+            let mut after: Option<bytes::Bytes> = None;
+            if self.json {
+                say!("{{\"objects\": [");
+            }
+            loop {
+                let page = opened.store.list(self.prefix.as_bytes(), after.as_deref(), PAGE)?;
+                for (at, object) in page.iter().enumerate() {
+                    if self.json {
+                        let comma = if after.is_some() || at > 0 { "," } else { "" };
+                        say!("{comma}{}", object_json(object));
+                    } else {
+                        say!("{:>15}  {}", object.size, shown(&object.name));
+                    }
+                }
+                let Some(last) = page.last() else { break };
+                after = Some(last.name.clone());
+            }
+            if self.json {
+                say!("]}}");
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Stat {
+    pub(crate) fn run(self) -> Outcome {
+        let (name, json) = (self.name, self.json);
+        with_array(&self.place, Missing::Read, false, |opened| async move {
+            let Some(name) = name else { return array(&opened, json) };
+            let object = opened.store.head(name.as_bytes())?;
+            if json {
+                say!("{}", object_json(&object));
+            } else {
+                say!("name     {}", shown(&object.name));
+                say!("size     {} ({} bytes)", ByteSize(object.size), object.size);
+                say!("version  {}", object.version.0);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// One word for how it is with a drive. One that was away is out of use, also when it is back.
+fn condition(drive: &DriveInspection) -> &'static str {
+    match (drive.removed, drive.given.is_some(), drive.in_use) {
+        (true, ..) => "removed",
+        (_, false, _) => "missing",
+        (_, true, false) => "out of use",
+        (_, true, true) => "ok",
+    }
+}
+
+fn array(opened: &Opened, json: bool) -> Outcome {
+    let (stats, report, seen) = (opened.store.stats()?, &opened.report, &opened.seen);
+    let took: f64 = report.took.iter().map(std::time::Duration::as_secs_f64).sum();
+    let sets = STATES.iter().zip(stats.sets).map(|((_, name), count)| (*name, count));
+    if json {
+        let drives: Vec<Value> = seen.drives.iter().map(drive_json).collect();
+        let sets: serde_json::Map<String, Value> = sets.map(|(name, count)| (name.to_owned(), count.into())).collect();
+        say!(
+            "{}",
+            json!({ "array": seen.array.to_string(), "code": seen.code.to_string(),
+                    "segment_bytes": seen.segment_length, "objects": stats.objects, "live_bytes": stats.live,
+                    "capacity_bytes": stats.capacity, "zone_sets": sets, "drives": drives,
+                    "missing_drives": report.missing_drives,
+                    "opening": { "clean": report.clean, "seconds": took, "snapshot_pieces": report.snapshot_pieces,
+                                 "snapshot_lost": report.snapshot_lost, "sets_examined": report.sets_examined,
+                                 "digests": report.digests, "incomplete": report.incomplete, "damage": report.damage } })
+        );
+        return Ok(());
+    }
+    let per_cent = if stats.capacity == 0 { 0.0 } else { stats.live as f64 * 100.0 / stats.capacity as f64 };
+    let sets: Vec<String> =
+        sets.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    say!("array      {}, {}", seen.array, seen.code);
+    say!("objects    {}", stats.objects);
+    say!("data       {} of {} ({per_cent:.1} %)", ByteSize(stats.live), ByteSize(stats.capacity));
+    say!("zone sets  {}", sets.join(", "));
+    let how = match (report.clean, report.sets_examined) {
+        (true, _) => "from its index".to_owned(),
+        (false, sets) => {
+            format!("index made anew: {sets} zone sets looked at, {} of a snapshot", report.snapshot_pieces)
+        }
+    };
+    say!("opened     {how}, {took:.1} s");
+    if report.incomplete > 0 {
+        say!("           puts that were cut off: {}; nothing of them is stored", report.incomplete);
+    }
+    if report.snapshot_lost {
+        say!("           the saved index was lost: objects that were deleted may be back");
+    }
+    seen.drives.iter().for_each(|drive| say!("{:<9}  {}  {}", drive.id.to_string(), condition(drive), drive.name));
+    Ok(())
+}
+
+fn drive_json(drive: &DriveInspection) -> Value {
+    json!({ "drive": drive.id.0, "name": drive.name, "state": condition(drive), "zones": drive.zones,
+            "zone_capacity_bytes": u64::from(drive.zone_capacity) * shingle_base::BLOCK_SIZE as u64 })
+}
+
+impl Dump {
+    pub(crate) fn run(self) -> Outcome {
+        let (seen, _) = look(&self.place)?;
+        let state_of = |state: SetState| STATES.iter().find(|(known, _)| *known == state).map_or("?", |(_, name)| name);
+        if self.json {
+            let sets: Vec<Value> = seen
+                .sets
+                .iter()
+                .map(|set| {
+                    let zones: Vec<_> = set.members.iter().map(|(drive, zone)| json!([drive.0, zone.0])).collect();
+                    json!({ "set": set.id.0, "state": state_of(set.state), "live_bytes": set.live,
+                            "covered_blocks": set.covered, "zones": zones })
+                })
+                .collect();
+            let drives: Vec<Value> = seen.drives.iter().map(drive_json).collect();
+            say!(
+                "{}",
+                json!({ "array": seen.array.to_string(), "generation": seen.generation, "code": seen.code.to_string(),
+                        "segment_bytes": seen.segment_length, "clean": seen.clean,
+                        "snapshot_bytes": seen.snapshot_bytes, "drives": drives, "sets": sets })
+            );
+            return Ok(());
+        }
+        say!("array       {}", seen.array);
+        say!("generation  {}", seen.generation);
+        say!("code        {}", seen.code);
+        say!("segment     {}", ByteSize(seen.segment_length.into()));
+        say!("closed      {}", if seen.clean { "in order" } else { "not in order" });
+        say!("snapshot    {}", ByteSize(seen.snapshot_bytes));
+        for drive in &seen.drives {
+            let capacity = ByteSize(u64::from(drive.zone_capacity) * shingle_base::BLOCK_SIZE as u64);
+            say!("{}: {}, {} zones of {capacity}, {}", drive.id, condition(drive), drive.zones, drive.name);
+        }
+        for set in &seen.sets {
+            let zones: Vec<String> =
+                set.members.iter().map(|(drive, zone)| format!("{}:{}", drive.0, zone.0)).collect();
+            let (state, live) = (state_of(set.state), ByteSize(set.live));
+            let covered = if set.covered == u32::MAX { "all".to_owned() } else { set.covered.to_string() };
+            say!("{}: {state}, {live} live, {covered} blocks covered, zones {}", set.id, zones.join(" "));
+        }
+        Ok(())
+    }
+}

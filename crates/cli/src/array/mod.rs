@@ -1,0 +1,66 @@
+//! `shingle array`: objects on many drives, without a server.
+
+mod format;
+mod look;
+mod place;
+mod transfer;
+mod upkeep;
+
+use clap::Subcommand;
+
+use crate::failure::Outcome;
+
+/// What an array is and where its drives are named, for `shingle array --help`.
+pub(crate) const ABOUT: &str = r#"Keep objects on many drives, so that a lost one costs none of them.
+
+Objects are stored with parity, so that one or more of the drives can be lost. The array's file, which `shingle array format` writes, names the drives, as other commands name them and in any order:
+
+    drives = ["serial:ZL2AAAAA", "serial:ZL2BBBBB", "/srv/disk.shingle"]
+    index = "/var/lib/shingle/array.index"   # optional, on an SSD: the array opens at once
+
+Commands take the file from --array or from SHINGLE_ARRAY; or they take the drives, with --drive for each."#;
+
+/// Commands on an array.
+#[derive(Subcommand)]
+pub(crate) enum Array {
+    /// Make an empty array: `shingle array format --array shelf.toml --code 2+1 a.shingle b.shingle c.shingle`
+    Format(format::Format),
+    /// Store a file, or standard input: `shingle array put films/one.mkv one.mkv`
+    Put(transfer::Put),
+    /// Write an object to a file, or to standard output: `shingle array get films/one.mkv -o one.mkv`
+    Get(transfer::Get),
+    /// List objects: size in bytes, name.
+    Ls(look::Ls),
+    /// Delete objects.
+    Rm(upkeep::Rm),
+    /// Show an object, or the array: drives, room, what opening it came to.
+    Stat(look::Stat),
+    /// Win back the space of deleted and replaced objects now.
+    Gc(upkeep::Gc),
+    /// Save the index on the drives now, so that opening the array after a crash takes less time.
+    Snapshot(upkeep::Snapshot),
+    /// Print what the array knows of its drives and zones; changes nothing, also where drives are missing.
+    Dump(look::Dump),
+}
+
+impl Array {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Format(format) => format.run(),
+            Self::Put(put) => put.run(),
+            Self::Get(get) => get.run(),
+            Self::Ls(ls) => ls.run(),
+            Self::Rm(rm) => rm.run(),
+            Self::Stat(stat) => stat.run(),
+            Self::Gc(gc) => gc.run(),
+            Self::Snapshot(snapshot) => snapshot.run(),
+            Self::Dump(dump) => dump.run(),
+        }
+    }
+}
+
+/// A name for a terminal: control characters would do things there.
+fn shown(name: &[u8]) -> String {
+    let text = String::from_utf8_lossy(name);
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}

@@ -1,0 +1,254 @@
+//! Which array a command is about, and having it open.
+//!
+//! # Invariants
+//! - AOPEN-1: a drive that is away is not given up without a word: from then on the array no longer believes what it holds.
+//!   (`test_array.py`)
+//! - AOPEN-2: an array that was opened is closed, whatever became of the work, and after Ctrl-C too.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, RecoveryReport, inspect};
+use shingle_runtime::Runtime;
+use shingle_server::inventory::DriveName;
+use shingle_zoned_linux::OpenOptions;
+
+use crate::device;
+use crate::failure::{Failure, Outcome};
+
+/// Names the array file where `--array` does not.
+const VARIABLE: &str = "SHINGLE_ARRAY";
+
+/// What shells report for a program that Ctrl-C ends.
+const INTERRUPTED: u8 = 130;
+
+/// The array: its file, or its drives.
+#[derive(Args, Clone)]
+pub(crate) struct Place {
+    /// The array's file, which `shingle array format` writes; SHINGLE_ARRAY where absent.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) array: Option<PathBuf>,
+    /// A drive of the array, as other commands name drives; once for each, instead of a file.
+    #[arg(long = "drive", value_name = "DRIVE")]
+    pub(crate) drives: Vec<PathBuf>,
+    /// Where the index is kept, on an SSD; without it, it is made from the drives each time.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) index: Option<PathBuf>,
+}
+
+/// What an array's file says. Relative paths are looked for beside it.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArrayFile {
+    /// The drives, as commands name them, in any order.
+    pub(crate) drives: Vec<PathBuf>,
+    /// Where the index is kept.
+    pub(crate) index: Option<PathBuf>,
+}
+
+/// The array that a command is about.
+pub(crate) struct Named {
+    pub(crate) drives: Vec<PathBuf>,
+    pub(crate) index: IndexPlace,
+}
+
+impl Place {
+    /// The array's file, if one is named.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        let said = || std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        self.array.clone().or_else(|| if self.drives.is_empty() { said() } else { None })
+    }
+
+    /// The array's drives and its index.
+    pub(crate) fn named(&self) -> Outcome<Named> {
+        let file = match self.file() {
+            Some(_) if !self.drives.is_empty() => {
+                return Err(Failure::new("name the array by --array or by --drive, not by both"));
+            }
+            Some(path) => ArrayFile::read(&path)?,
+            None if self.drives.is_empty() => {
+                return Err(Failure::new(format!(
+                    "which array? Name its file with --array or {VARIABLE}, or each of its drives with --drive"
+                )));
+            }
+            None => ArrayFile { drives: self.drives.clone(), index: None },
+        };
+        let index = self.index.clone().or(file.index).map_or(IndexPlace::Memory, IndexPlace::File);
+        Ok(Named { drives: file.drives, index })
+    }
+}
+
+impl ArrayFile {
+    pub(crate) fn read(path: &Path) -> Outcome<Self> {
+        let named = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+        let mut file: Self = toml::from_str(&text).map_err(|error| named(&error))?;
+        if file.drives.is_empty() {
+            return Err(named(&"it names no drives: drives = [\"serial:...\", \"serial:...\"]"));
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let beside = |path: &PathBuf| if is_path(path) { folder.join(path) } else { path.clone() };
+        file.drives = file.drives.iter().map(beside).collect();
+        file.index = file.index.map(|index| folder.join(index));
+        Ok(file)
+    }
+
+    /// The file's text. Relative paths become absolute: the file may lie elsewhere.
+    pub(crate) fn text(drives: &[PathBuf], index: Option<&Path>) -> Outcome<String> {
+        let quoted = |path: &Path| -> Outcome<String> {
+            let path = if is_path(path) { std::path::absolute(path)? } else { path.to_owned() };
+            let text = path.to_str().ok_or_else(|| Failure::new(format!("{}: no UTF-8", path.display())))?;
+            // A string of JSON is one of TOML.
+            Ok(serde_json::Value::from(text).to_string())
+        };
+        let mut text = "# An array of Shingle: `shingle array --help`.\ndrives = [\n".to_owned();
+        for drive in drives {
+            text += &format!("  {},\n", quoted(drive)?);
+        }
+        text += "]\n";
+        match index {
+            Some(index) => text += &format!("index = {}\n", quoted(index)?),
+            None => {
+                text += "# On an SSD, so that the array opens at once:\n# index = \"/var/lib/shingle/array.index\"\n"
+            }
+        }
+        Ok(text)
+    }
+}
+
+fn is_path(name: &Path) -> bool {
+    matches!(DriveName::of_path(name), Ok(DriveName::Path(_)))
+}
+
+/// Opens those of the drives that are there; others come back by name.
+pub(crate) async fn open_drives(
+    names: &[PathBuf],
+    rt: &Runtime,
+    options: OpenOptions,
+) -> Outcome<(Vec<ArrayDrive>, Vec<String>)> {
+    let mut drives: Vec<ArrayDrive> = Vec::new();
+    let mut away = Vec::new();
+    for path in names {
+        let name = path.display().to_string();
+        if drives.iter().any(|drive| drive.name == name) || away.contains(&name) {
+            return Err(Failure::new(format!("{name} is named twice")));
+        }
+        DriveName::of_path(path).map_err(Failure::new)?;
+        match device::find(path, rt).await {
+            Ok(found) if found.exists() => {
+                drives.push(ArrayDrive { dev: device::open_with(path, rt, options).await?, name });
+            }
+            _ => away.push(name),
+        }
+    }
+    Ok((drives, away))
+}
+
+/// What a command does where a drive that the array uses is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// It only reads: the drive comes back as it was.
+    Read,
+    /// It writes, and the drive would not be believed when it comes back: refuse.
+    Refuse,
+    /// It writes, and was told to go on without.
+    GoOn,
+}
+
+impl Missing {
+    /// What a command that writes does, told `--degraded` or not.
+    pub(crate) fn told(degraded: bool) -> Self {
+        if degraded { Self::GoOn } else { Self::Refuse }
+    }
+}
+
+/// What an array's superblock says; refuses where a drive that the array uses is not there, if `missing` says so.
+async fn looked_at(drives: &[ArrayDrive], away: &[String], missing: Missing) -> Outcome<Inspection> {
+    if drives.is_empty() {
+        return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
+    }
+    let seen = inspect(drives).await?;
+    let newly: Vec<&str> =
+        seen.drives.iter().filter(|drive| drive.in_use && drive.given.is_none()).map(|drive| &*drive.name).collect();
+    if newly.is_empty() {
+        return Ok(seen);
+    }
+    let out = seen.drives.iter().filter(|drive| !drive.removed && !drive.in_use).count();
+    let (lost, parity) = (newly.len() + out, seen.code.parity());
+    if lost > parity {
+        let before = if out > 0 { format!(" ({out} of them out of use already)") } else { String::new() };
+        return Err(Failure::new(format!(
+            "{lost} of the array's drives are missing{before}, and it can do without {parity}: {}\nAttach what is missing \
+             and try again; nothing was changed",
+            newly.join(", "),
+        )));
+    }
+    if missing == Missing::Read {
+        note!("shingle: missing from the array, and done without: {}", newly.join(", "));
+    }
+    if missing != Missing::Refuse {
+        return Ok(seen);
+    }
+    Err(Failure::new(format!(
+        "missing from the array: {}\nAttach it and try again. If it is lost, add --degraded: the array works without it, but \
+         will not use it again as it is, should it come back",
+        newly.join(", ")
+    )))
+}
+
+/// An open array, for the work of a command.
+pub(crate) struct Opened {
+    pub(crate) rt: Runtime,
+    pub(crate) store: ArrayStore,
+    pub(crate) report: RecoveryReport,
+    /// As it was before it was opened.
+    pub(crate) seen: Inspection,
+}
+
+/// Runs `work` with an array open, and closes it.
+pub(crate) fn with_array<T, F: Future<Output = Outcome<T>>>(
+    place: &Place,
+    missing: Missing,
+    background: bool,
+    work: impl FnOnce(Opened) -> F,
+) -> Outcome<T> {
+    let named = place.named()?;
+    let result = shingle_runtime::real::run(|rt| async move {
+        let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
+        let seen = looked_at(&drives, &away, missing).await?;
+        let options = Options { background, ..Options::default() };
+        let (store, report) = ArrayStore::open(&rt, &drives, &named.index, options).await?;
+        report.missing_drives.iter().for_each(|drive| note!("shingle: the array does without {drive}"));
+        report.damage.iter().for_each(|damage| note!("shingle: damaged: {damage}"));
+        let work = work(Opened { rt: rt.clone(), store: store.clone(), report, seen });
+        let result = tokio::select! {
+            result = work => result,
+            _ = tokio::signal::ctrl_c() => Err(Failure::new("interrupted").with_status(INTERRUPTED)),
+        };
+        let closed = store.close().await;
+        if let Err(failure) = &result
+            && failure.status == INTERRUPTED
+        {
+            note!("shingle: {}", failure.message);
+            // A thread that waits for standard input would be waited for.
+            std::process::exit(INTERRUPTED.into());
+        }
+        let value = result?;
+        closed?;
+        Ok(value)
+    });
+    result?
+}
+
+/// Looks at an array without opening it, which changes nothing on its drives.
+pub(crate) fn look(place: &Place) -> Outcome<(Inspection, Vec<String>)> {
+    let named = place.named()?;
+    shingle_runtime::real::run(|rt| async move {
+        let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
+        if drives.is_empty() {
+            return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
+        }
+        Ok((inspect(&drives).await?, away))
+    })?
+}

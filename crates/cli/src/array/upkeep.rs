@@ -1,0 +1,98 @@
+//! `shingle array rm|gc|snapshot`.
+
+use clap::Args;
+use serde_json::json;
+use shingle_base::ByteSize;
+
+use super::place::{Missing, Place, with_array};
+use super::shown;
+use crate::failure::{Failure, Outcome};
+use crate::output::Progress;
+
+/// Deletes objects.
+#[derive(Args)]
+pub(crate) struct Rm {
+    /// The objects' names.
+    #[arg(required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+    /// Do without drives that are missing, from now on.
+    #[arg(long)]
+    degraded: bool,
+}
+
+/// Wins back space.
+#[derive(Args)]
+pub(crate) struct Gc {
+    #[command(flatten)]
+    place: Place,
+    /// Do without drives that are missing, from now on.
+    #[arg(long)]
+    degraded: bool,
+    /// How many zone sets to empty at most; all that are worth it where absent.
+    #[arg(long)]
+    sets: Option<usize>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Saves the index on the drives.
+#[derive(Args)]
+pub(crate) struct Snapshot {
+    #[command(flatten)]
+    place: Place,
+    /// Do without drives that are missing, from now on.
+    #[arg(long)]
+    degraded: bool,
+}
+
+impl Rm {
+    pub(crate) fn run(self) -> Outcome {
+        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+            let mut absent = Vec::new();
+            for name in self.names {
+                if !opened.store.delete(name.clone()).await? {
+                    absent.push(format!("there is no object `{}`", shown(name.as_bytes())));
+                }
+            }
+            if absent.is_empty() { Ok(()) } else { Err(Failure::new(absent.join("\n"))) }
+        })
+    }
+}
+
+impl Gc {
+    pub(crate) fn run(self) -> Outcome {
+        let json = self.json;
+        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+            let store = &opened.store;
+            // More than there are would mean that cleaning comes back to what it wrote.
+            let most = self.sets.unwrap_or(store.stats()?.sets.iter().sum());
+            let mut progress = Progress::new();
+            let mut sets = 0;
+            while sets < most && store.gc(1).await? > 0 {
+                sets += 1;
+                progress.show(&format!("{sets} zone sets emptied, {} moved", ByteSize(store.stats()?.moved)));
+            }
+            drop(progress);
+            let moved = store.stats()?.moved;
+            if json {
+                say!("{}", json!({ "sets": sets, "moved_bytes": moved }));
+            } else {
+                say!("{sets} zone sets emptied, {} moved", ByteSize(moved));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn run(self) -> Outcome {
+        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+            opened.store.snapshot().await?;
+            say!("the index of {} objects is saved on the drives", opened.store.stats()?.objects);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,270 @@
+"""An array of emulated drives by its commands: round trips, lost drives, bad input."""
+
+import json
+import random
+import signal
+import subprocess
+
+import pytest
+
+from shingle import BINARY, shingle
+from test_bad_input import ok, refused
+
+DRIVES = 6
+SEGMENT = 256 << 10
+
+
+@pytest.fixture
+def blank(tmp_path):
+    """Drives that hold nothing."""
+    drives = [tmp_path / f"disk{number}.shingle" for number in range(DRIVES)]
+    for drive in drives:
+        ok("drive", "create", drive, "--size", "128MiB", "--zone-size", "4MiB", "--conventional", "1")
+    return drives
+
+
+class Array:
+    def __init__(self, folder, drives):
+        self.folder, self.drives, self.file = folder, drives, folder / "shelf.toml"
+        ok("array", "format", "--array", self.file, "--code", "5+1", "--segment", "256KiB", *drives)
+
+    def run(self, verb, *arguments):
+        return ok("array", verb, "--array", self.file, *arguments)
+
+    def refused(self, verb, *arguments, **what):
+        return refused("array", verb, "--array", self.file, *arguments, **what)
+
+    def put(self, name, data, *arguments):
+        done = subprocess.run(
+            [BINARY, "array", "put", "--array", self.file, name, *arguments],
+            input=data, capture_output=True, timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert int(done.stdout) == len(data)
+
+    def get(self, name, *arguments):
+        done = subprocess.run(
+            [BINARY, "array", "get", "--array", self.file, name, *arguments], capture_output=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def stat(self, *arguments):
+        return json.loads(self.run("stat", "--json", *arguments))
+
+    def names(self, *arguments):
+        return [object["name"] for object in json.loads(self.run("ls", "--json", *arguments))["objects"]]
+
+
+@pytest.fixture
+def array(tmp_path, blank):
+    return Array(tmp_path, blank)
+
+
+OBJECTS = {
+    "empty": b"",
+    "films/small": b"hello\n",
+    "films/segment": random.Random(1).randbytes(SEGMENT),
+    "large": random.Random(2).randbytes(20 * SEGMENT + 4321),
+}
+
+
+def filled(array):
+    for name, data in OBJECTS.items():
+        array.put(name, data)
+    return array
+
+
+def test_objects_come_back_as_they_were_put(array, tmp_path):
+    filled(array)
+    for name, data in OBJECTS.items():
+        assert array.get(name) == data, name
+        assert array.stat(name)["size_bytes"] == len(data)
+    assert array.names() == sorted(OBJECTS) and array.names("films/") == ["films/segment", "films/small"]
+    assert array.run("ls", "films/sm").split() == ["6", "films/small"]
+    # By files, too; and what was there is replaced.
+    (tmp_path / "in").write_bytes(OBJECTS["films/segment"])
+    array.run("put", "large", tmp_path / "in")
+    array.run("get", "large", "-o", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == OBJECTS["films/segment"]
+    array.run("rm", "large", "empty")
+    assert array.names() == ["films/segment", "films/small"]
+    array.refused("get", "large", "-o", tmp_path / "none", says=["no object", "large"], status=1)
+    assert not (tmp_path / "none").exists()
+
+
+def test_ranges_are_those_of_http(array):
+    data = OBJECTS["large"]
+    array.put("large", data)
+    for text, expected in (
+        ("0-0", data[:1]),
+        (f"{SEGMENT - 5}-{2 * SEGMENT + 5}", data[SEGMENT - 5 : 2 * SEGMENT + 6]),
+        (f"{len(data) - 3}-", data[-3:]),
+        ("-7", data[-7:]),
+        ("5-99999999999", data[5:]),
+    ):
+        assert array.get("large", "--range", text) == expected, text
+    array.refused("get", "large", "--range", f"{len(data)}-", says=["range"])
+    array.refused("get", "large", "--range", "7-3", says=["range"])
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_every_command_leaves_the_array_closed(array, tmp_path, index):
+    place = ["--index", tmp_path / "index"] if index else []
+    for command in (["put", "name", array.file], ["ls"], ["gc"], ["snapshot"], ["rm", "name"]):
+        array.run(*command, *place)
+        assert json.loads(array.run("dump", "--json"))["clean"], command
+        assert array.stat(*place)["opening"]["clean"] == index, command
+    # Also where it failed.
+    array.refused("get", "name", *place, status=1)
+    assert json.loads(array.run("dump", "--json"))["clean"]
+
+
+def test_ctrl_c_closes_the_array_and_stores_nothing(array):
+    process = subprocess.Popen(
+        [BINARY, "array", "put", "--array", array.file, "half"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )
+    # More than a pipe and a piece hold, so the command is reading; no end, so it goes on reading.
+    process.stdin.write(bytes(12 << 20))
+    process.stdin.flush()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    process.stdin.close()
+    assert json.loads(array.run("dump", "--json"))["clean"] and array.names() == []
+
+
+def test_gc_wins_back_what_was_deleted(array):
+    for round in range(4):
+        array.put("churn", OBJECTS["large"])
+    array.put("kept", OBJECTS["films/segment"])
+    array.run("rm", "churn")
+    answer = json.loads(array.run("gc", "--json"))
+    assert answer["sets"] >= 0 and array.stat()["live_bytes"] == SEGMENT
+    assert array.get("kept") == OBJECTS["films/segment"]
+
+
+def test_a_missing_drive_is_named_and_done_without_if_told_so(array):
+    filled(array)
+    gone = array.drives[2]
+    gone.rename(gone.with_suffix(".away"))
+    # Reading does without it, and changes nothing for it.
+    for name, data in OBJECTS.items():
+        assert array.get(name) == data, name
+    for command in (["rm", "large"], ["gc"], ["snapshot"]):
+        array.refused(*command, says=[gone.name, "--degraded"], status=1)
+    gone.with_suffix(".away").rename(gone)
+    assert all(drive["state"] == "ok" for drive in array.stat()["drives"])
+    gone.rename(gone.with_suffix(".away"))
+    array.put("more", OBJECTS["large"], "--degraded")
+    # From then on it needs no telling.
+    array.put("more", OBJECTS["large"])
+    assert array.get("more") == OBJECTS["large"]
+    states = {drive["name"]: drive["state"] for drive in array.stat()["drives"]}
+    assert states.pop(str(gone)) == "missing" and set(states.values()) == {"ok"}
+    assert any(gone.name in line and "missing" in line for line in array.run("stat").splitlines())
+
+
+def test_two_missing_drives_of_5_plus_1_are_an_error_that_names_them(array):
+    filled(array)
+    for drive in array.drives[1:3]:
+        drive.rename(drive.with_suffix(".away"))
+    names = [drive.name for drive in array.drives[1:3]]
+    array.refused("get", "large", says=[*names, "2 of", "without 1"], status=1)
+    array.refused("rm", "large", "--degraded", says=[*names, "2 of", "without 1"], status=1)
+    assert "missing" in array.run("dump")
+    # Back again, all is there.
+    for drive in array.drives[1:3]:
+        drive.with_suffix(".away").rename(drive)
+    assert array.get("large") == OBJECTS["large"]
+
+
+def test_what_a_drive_holds_is_not_formatted_over(array, tmp_path):
+    array.put("kept", b"kept")
+    command = ["array", "format", "--array", array.file, "--code", "5+1"]
+    refused(*command, says=[array.drives[0].name, "lost", "--yes"], status=1)
+    assert array.get("kept") == b"kept"
+    refused(*command, *array.drives, says=["there already"], status=1)
+    ok(*command, "--yes")
+    assert array.names() == []
+
+
+def test_a_drive_of_an_array_is_known_as_one_and_not_taken_for_empty(array, tmp_path):
+    array.put("kept", b"kept")
+    drive = array.drives[0]
+    refused("chunk", "format", drive, says=["disk0", "array", "--force"], status=1)
+    (tmp_path / "serve.toml").write_text(f'[[drive]]\npath = "{drive}"\n')
+    serve = ["serve", "--config", tmp_path / "serve.toml", "--data", tmp_path / "data", "--listen", "127.0.0.1:0"]
+    refused(*serve, says=["disk0", "array"])
+    refused("drive", "reset", drive, "5", says=["array"])
+    assert array.get("kept") == b"kept" and all(drive["state"] == "ok" for drive in array.stat()["drives"])
+
+
+def test_a_drive_too_many_is_not_given_up_even_if_told_so(tmp_path, blank):
+    spare = tmp_path / "disk6.shingle"
+    ok("drive", "create", spare, "--size", "128MiB", "--zone-size", "4MiB", "--conventional", "1")
+    array = filled(Array(tmp_path, [*blank, spare]))
+    first, second = array.drives[1], array.drives[4]
+    first.rename(first.with_suffix(".away"))
+    array.put("more", b"more", "--degraded")
+    second.rename(second.with_suffix(".away"))
+    array.refused("ls", says=[second.name, "without 1"], status=1)
+    second.with_suffix(".away").rename(second)
+    assert array.get("large") == OBJECTS["large"]
+
+
+def test_a_drive_with_a_chunk_store_is_not_formatted_over(tmp_path, blank):
+    ok("chunk", "format", blank[3])
+    command = ["array", "format", "--array", tmp_path / "shelf.toml", "--code", "5+1", *blank]
+    refused(*command, says=["disk3", "chunk store", "--yes"], status=1)
+    assert not (tmp_path / "shelf.toml").exists()
+    ok("chunk", "ls", blank[3])
+    ok(*command, "--force")
+
+
+def test_drives_may_be_named_one_by_one_in_any_order(array):
+    array.put("name", b"data")
+    drives = [word for drive in reversed(array.drives) for word in ("--drive", drive)]
+    assert ok("array", "get", "name", *drives) == "data"
+    refused("array", "ls", "--array", array.file, *drives, says=["both"])
+    refused("array", "ls", *drives, *drives[:2], says=["twice"])
+
+
+def test_the_array_file_may_be_named_in_the_environment(array):
+    import os
+
+    done = shingle("array", "ls", env={**os.environ, "SHINGLE_ARRAY": str(array.file)})
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_makes_no_sense_is_refused_in_words(array, tmp_path):
+    refused("array", "ls", says=["--array", "--drive", "SHINGLE_ARRAY"], status=1)
+    refused("array", "ls", "--array", tmp_path / "nowhere.toml", says=["nowhere.toml"], status=1)
+    for text, says in (("drives = []", "no drives"), ("drives = 5", "drives"), ("colour = 1\ndrives = ['a']", "colour")):
+        (tmp_path / "bad.toml").write_text(text)
+        refused("array", "ls", "--array", tmp_path / "bad.toml", says=["bad.toml", says], status=1)
+    array.refused("put", "", array.file, says=["name"])
+    array.refused("put", "n" * 1281, array.file, says=["1280"])
+    array.refused("put", "name", tmp_path / "nowhere", says=["nowhere"])
+    array.refused("put", "name", tmp_path, says=["directory"])
+    array.refused("rm", "nosuch", says=["nosuch"], status=1)
+    array.refused("stat", "nosuch", says=["nosuch"], status=1)
+    assert array.names() == []
+    other = tmp_path / "other.toml"
+    for code in ("5", "0+1", "5+0", "20+1", "a+b", ""):
+        refused("array", "format", "--array", other, f"--code={code}", *array.drives)
+    refused("array", "format", "--array", other, "--code", "6+1", *array.drives, says=["7 drives"])
+    refused("array", "format", "--array", other, "--code", "5+1", *array.drives, tmp_path / "none", says=["none"])
+    refused("array", "format", "--array", other, "--code", "5+1", "--segment", "0", "--yes", *array.drives, says=["segment"])
+    assert not other.exists()
+
+
+def test_a_drive_of_another_array_is_named(array, tmp_path):
+    others = [tmp_path / f"other{number}.shingle" for number in range(2)]
+    for drive in others:
+        ok("drive", "create", drive, "--size", "64MiB", "--zone-size", "4MiB")
+    refused("array", "ls", *(word for drive in others for word in ("--drive", drive)), says=["format"])
+    ok("array", "format", "--code", "1+1", *others)
+    text = array.file.read_text().replace("disk5", "other1")
+    array.file.write_text(text)
+    array.refused("ls", says=["another array", "shingle"], status=1)
