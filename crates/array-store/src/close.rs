@@ -21,6 +21,8 @@ impl Engine {
         }
         drop(self.collecting.lock().await);
         drop(self.snapshotting.lock().await);
+        self.lost.notify_waiters();
+        drop(self.membership.lock().await);
         let given_up: Vec<Change> = self
             .puts
             .borrow()

@@ -251,7 +251,7 @@ impl Engine {
     }
 
     /// Where the index has a part, if that is in this very segment.
-    fn live_place(&self, id: SetId, stamp: u64, part: &Part) -> Result<Option<PartPlace>> {
+    pub(crate) fn live_place(&self, id: SetId, stamp: u64, part: &Part) -> Result<Option<PartPlace>> {
         let found = self.index()?.part(&part.name, part.version, part.offset).map_err(Error::index)?;
         Ok(found.filter(|place| place.set == id && place.stamp == stamp))
     }

@@ -31,8 +31,10 @@ pub struct Options {
     pub in_flight: usize,
     /// Whether small objects that come at the same time share a segment.
     pub coalesce: bool,
-    /// Clean and snapshot in the background.
+    /// Clean, snapshot and rebuild in the background.
     pub background: bool,
+    /// At most so many bytes a second are written by a rebuild in the background; `None`: as many as can be.
+    pub rebuild_rate: Option<u64>,
     /// Time between snapshots of the index; none is taken while nothing changed. (The paper: two hours.)
     pub snapshot_interval: Duration,
 }
@@ -45,6 +47,7 @@ impl Default for Options {
             in_flight: 4,
             coalesce: true,
             background: true,
+            rebuild_rate: None,
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
         }
     }

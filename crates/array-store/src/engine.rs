@@ -80,7 +80,14 @@ pub(crate) struct Engine {
     pub(crate) superblocks: Superblocks,
     pub(crate) generation: Cell<u64>,
     superblock_turn: Mutex<()>,
-    replenishing: Mutex<()>,
+    /// No set changes between empty and available meanwhile.
+    pub(crate) replenishing: Mutex<()>,
+    /// One rebuild, addition or removal of drives, or repair at a time.
+    pub(crate) membership: Mutex<()>,
+    /// Members replaced since the last superblock.
+    pub(crate) unsaved: Cell<u32>,
+    /// A drive was lost or added.
+    pub(crate) lost: Notify,
     /// Failed drives that a superblock names.
     pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
     /// No work is begun any more.
@@ -145,6 +152,9 @@ impl Engine {
             generation: Cell::new(superblock.generation),
             superblock_turn: Mutex::new(()),
             replenishing: Mutex::new(()),
+            membership: Mutex::new(()),
+            unsaved: Cell::new(0),
+            lost: Notify::new(),
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),
             closed: Cell::new(false),
@@ -171,6 +181,15 @@ impl Engine {
 
     /// Writes the superblock as things are now; `clean`: the generation of an index that was closed with it.
     pub(crate) async fn write_superblock(&self, clean: Option<u64>) -> Result<()> {
+        self.write_superblock_to(clean, false).await
+    }
+
+    /// Writes the superblock to every drive: one that was added has none yet.
+    pub(crate) async fn write_superblock_everywhere(&self) -> Result<()> {
+        self.write_superblock_to(None, true).await
+    }
+
+    async fn write_superblock_to(&self, clean: Option<u64>, everywhere: bool) -> Result<()> {
         let _turn = self.superblock_turn.lock().await;
         if self.closed.get() {
             return Err(Error::stopped());
@@ -182,7 +201,7 @@ impl Engine {
         let failed: Vec<DriveId> = drives
             .iter()
             .enumerate()
-            .filter(|(_, drive)| drive.state == DriveState::Failed)
+            .filter(|(_, drive)| drive.state != DriveState::Present)
             .map(|(number, _)| DriveId(number as u8))
             .collect();
         let snapshot = self.snapshot.borrow().clone();
@@ -198,7 +217,7 @@ impl Engine {
             drives,
             sets: self.sets.entries(),
         };
-        self.superblocks.write(&self.drives, &superblock, false).await?;
+        self.superblocks.write(&self.drives, &superblock, everywhere).await?;
         self.recorded.borrow_mut().extend(failed);
         Ok(())
     }
@@ -211,6 +230,7 @@ impl Engine {
         }
         if self.drives.fail(drive) {
             tracing::error!(drive = self.drives.name(drive), %error, "a drive of the array failed; going on without it");
+            self.lost.notify_waiters();
         }
         self.record_failures().await
     }
@@ -219,7 +239,7 @@ impl Engine {
     pub(crate) async fn record_failures(&self) -> Result<()> {
         let unrecorded = |engine: &Self| {
             let recorded = engine.recorded.borrow();
-            engine.drives.ids().into_iter().any(|id| engine.drives.usable(id).is_none() && !recorded.contains(&id))
+            engine.drives.missing().iter().any(|id| !recorded.contains(id))
         };
         if !unrecorded(self) {
             return Ok(());
@@ -228,10 +248,11 @@ impl Engine {
         self.write_superblock(None).await
     }
 
-    /// Blocks of the shortest zone of `set`.
+    /// Blocks that can be used of each zone of `set`.
     pub(crate) fn capacity(&self, set: &ZoneSet) -> u32 {
         let members = set.members.borrow();
-        members.iter().map(|member| self.drives.zone_capacity(member.drive)).min().unwrap_or(0)
+        let shortest = members.iter().map(|member| self.drives.zone_capacity(member.drive)).min().unwrap_or(0);
+        shortest.min(set.length.get())
     }
 
     /// How many members of `set` are on drives that are not there.
@@ -246,7 +267,9 @@ impl Engine {
         let empty =
             self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Empty && !set.stuck.get());
         let usable = empty.filter(|(_, set)| self.missing(set) <= self.code.parity());
-        let chosen: Vec<_> = usable.take(wanted).collect();
+        let mut chosen: Vec<_> = usable.collect();
+        chosen.sort_by_key(|(_, set)| self.lossy(set));
+        chosen.truncate(wanted);
         if chosen.is_empty() {
             return Ok(());
         }

@@ -73,6 +73,7 @@ pub fn options(random: &mut Random) -> Options {
         coalesce: random.chance(0.7),
         background: random.chance(0.5),
         snapshot_interval: Duration::from_millis(5 + random.below(100)),
+        rebuild_rate: None,
     }
 }
 
