@@ -61,6 +61,7 @@ impl Drop for Moving {
 impl Engine {
     /// Wins space by collecting one set. `false` if none can be won.
     pub(crate) async fn reclaim(self: &Rc<Self>) -> Result<bool> {
+        self.writable()?;
         let free = self.free_sets();
         let _one = self.collecting.lock().await;
         if self.free_sets() > free {

@@ -31,6 +31,8 @@ pub struct Options {
     pub in_flight: usize,
     /// Whether small objects that come at the same time share a segment.
     pub coalesce: bool,
+    /// Write nothing, whatever is found: for looking at an array, also a broken one. Calls that write fail.
+    pub read_only: bool,
     /// Clean, snapshot and rebuild in the background.
     pub background: bool,
     /// At most so many bytes a second are written by a rebuild in the background; `None`: as many as can be.
@@ -46,6 +48,7 @@ impl Default for Options {
             available_sets: 32,
             in_flight: 4,
             coalesce: true,
+            read_only: false,
             background: true,
             rebuild_rate: None,
             snapshot_interval: Duration::from_secs(2 * 60 * 60),

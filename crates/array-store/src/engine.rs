@@ -92,6 +92,8 @@ pub(crate) struct Engine {
     pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
     /// No work is begun any more.
     pub(crate) stopped: Cell<bool>,
+    /// The clean close that the index is of.
+    pub(crate) opened_clean: Cell<Option<u64>>,
     /// A superblock says that the index was left clean: none may follow.
     closed: Cell<bool>,
 }
@@ -157,6 +159,7 @@ impl Engine {
             lost: Notify::new(),
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),
+            opened_clean: Cell::new(None),
             closed: Cell::new(false),
         })
     }
@@ -179,6 +182,14 @@ impl Engine {
         if self.stopped.get() { Err(Error::stopped()) } else { Ok(()) }
     }
 
+    /// As [`Engine::running`], for what writes.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::new(ErrorKind::Invalid, "the array is open for reading only; nothing was changed"));
+        }
+        self.running()
+    }
+
     /// Writes the superblock as things are now; `clean`: the generation of an index that was closed with it.
     pub(crate) async fn write_superblock(&self, clean: Option<u64>) -> Result<()> {
         self.write_superblock_to(clean, false).await
@@ -190,6 +201,9 @@ impl Engine {
     }
 
     async fn write_superblock_to(&self, clean: Option<u64>, everywhere: bool) -> Result<()> {
+        if self.options.read_only {
+            return self.writable();
+        }
         let _turn = self.superblock_turn.lock().await;
         if self.closed.get() {
             return Err(Error::stopped());
@@ -241,7 +255,7 @@ impl Engine {
             let recorded = engine.recorded.borrow();
             engine.drives.missing().iter().any(|id| !recorded.contains(id))
         };
-        if !unrecorded(self) {
+        if self.options.read_only || !unrecorded(self) {
             return Ok(());
         }
         self.drives.evict_absent();
@@ -295,6 +309,7 @@ impl Engine {
 
     /// Resets every zone of `set`. A drive that is lost on the way is marked as failed.
     pub(crate) async fn reset_zones(&self, set: &ZoneSet) -> Result<()> {
+        self.writable()?;
         let members = set.members.borrow().clone();
         let devs: Vec<_> =
             members.iter().filter_map(|&member| Some((member, self.drives.usable(member.drive)?))).collect();

@@ -11,6 +11,7 @@
 //! reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won),
 //! `membership` and `rebuild` (how drives come and go).
 
+mod check;
 mod close;
 mod collect;
 mod config;
@@ -42,6 +43,7 @@ mod turn;
 mod types;
 mod writer;
 
+pub use check::{CheckReport, check};
 pub use config::{FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};

@@ -220,7 +220,7 @@ impl Engine {
 
     /// Adds a drive; what it held is lost. Sets are formed with its zones as far as other drives have free ones too.
     pub(crate) async fn add_drive(self: &Rc<Self>, drive: &ArrayDrive) -> Result<DriveId> {
-        self.running()?;
+        self.writable()?;
         let _one = self.membership.lock().await;
         if self.drives.ids().len() >= usize::from(u8::MAX) {
             let message = format!("an array has had at most {} drives, with those that were taken out", u8::MAX);
@@ -244,7 +244,7 @@ impl Engine {
         options: RebuildOptions,
         progress: impl FnMut(RebuildProgress),
     ) -> Result<RebuildProgress> {
-        self.running()?;
+        self.writable()?;
         if !self.drives.ids().contains(&id) || self.drives.is_removed(id) {
             return Err(Error::new(ErrorKind::Invalid, format!("the array has no {id}")));
         }

@@ -79,7 +79,7 @@ impl Engine {
         options: RebuildOptions,
         progress: impl FnMut(RebuildProgress),
     ) -> Result<RebuildProgress> {
-        self.running()?;
+        self.writable()?;
         let _one = self.membership.lock().await;
         self.record_failures().await?;
         self.form_anew().await?;

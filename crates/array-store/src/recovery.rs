@@ -279,6 +279,9 @@ impl Engine {
 
     /// Goes on in the sets that are in step; those that no stream needs are closed.
     async fn reopen(self: &Rc<Self>, sets: Vec<OpenSet>) {
+        if self.options.read_only {
+            return;
+        }
         let mut streams = [Stream::User, Stream::Clean].into_iter();
         for open in sets {
             match streams.next() {

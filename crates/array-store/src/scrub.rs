@@ -66,6 +66,9 @@ impl Engine {
         options: ScrubOptions,
         mut progress: impl FnMut(&ScrubReport),
     ) -> Result<ScrubReport> {
+        if !options.read_only {
+            self.writable()?;
+        }
         let began = self.rt.now();
         let holds = |set: &ZoneSet| !matches!(set.state.get(), SetState::Empty | SetState::Available);
         let sets: Vec<_> = self.sets.all().into_iter().filter(|(_, set)| holds(set)).collect();

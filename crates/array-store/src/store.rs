@@ -189,7 +189,8 @@ fn no_array(drive: &ArrayDrive) -> Error {
 
 impl ArrayStore {
     /// Opens an array: from its index if that was left clean, else from the newest snapshot and what was written since.
-    /// Drives that are missing, as long as parity makes up for them, are done without from then on.
+    /// Drives that are missing, as long as parity makes up for them, are done without from then on; not if it is opened
+    /// for reading only ([`Options::read_only`]), which writes nothing on the drives.
     ///
     /// # Errors
     /// `Format`, `Invalid`, `Device`, `Index`.
@@ -201,11 +202,16 @@ impl ArrayStore {
     ) -> Result<(Self, RecoveryReport)> {
         let Gathered { superblock, drives, superblocks, reports } = gather(drives).await?;
         let (index, clean) = open_index(place, superblock.clean)?;
-        let background = options.background;
+        let (read_only, background) = (options.read_only, options.background);
+        let generation = superblock.clean.filter(|_| clean);
         let parts =
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
         let engine = Engine::new(parts);
+        engine.opened_clean.set(generation);
         let report = engine.recover(&reports, clean).await?;
+        if read_only {
+            return Ok((Self(engine), report));
+        }
         // From here on the index on flash is no longer that of the clean close.
         engine.write_superblock(None).await?;
         engine.replenish().await?;
@@ -214,6 +220,10 @@ impl ArrayStore {
             rt.spawn_detached(engine.clone().mend());
         }
         Ok((Self(engine), report))
+    }
+
+    pub(crate) fn engine(&self) -> &Rc<Engine> {
+        &self.0
     }
 
     /// Begins to write a version of an object. (SMORE, section III-F.1.)

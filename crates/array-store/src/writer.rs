@@ -250,7 +250,7 @@ impl Engine {
         let mut open = self.streams[stream as usize].lock().await;
         let entry = item.entry_bytes();
         loop {
-            self.running()?;
+            self.writable()?;
             if let Some(set) = open.as_ref() {
                 set.flights.below(IN_FLIGHT_MAX).await;
             }
@@ -484,6 +484,9 @@ impl Engine {
     /// Writes the digest of a set that a power cut left out of step behind what each member holds, so that it is never
     /// judged anew. What cannot be written is found item by item again.
     pub(crate) async fn seal(&self, open: &OpenSet, written: &crate::examine::Written) {
+        if self.options.read_only {
+            return;
+        }
         let sequence = self.stamps.next();
         let digest_blocks = open.digest_blocks(0);
         let writes = written.iter().filter_map(|&(member, start)| {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use common::{ArrayShape, Driver, Model, content, formatted, named, open, options, powered, shape};
 use shingle_array_store::{
-    ArrayDrive, ArrayStore, DriveId, ErrorKind, IndexPlace, Options, RebuildOptions, ScrubOptions,
+    ArrayDrive, ArrayStore, DriveId, ErrorKind, IndexPlace, Options, RebuildOptions, ScrubOptions, check,
 };
 use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::Runtime;
@@ -327,9 +327,11 @@ fn a_scrub_finds_rot_and_writes_it_anew() {
             let spoilt: usize =
                 images.iter().take(shape.code.parity()).map(|image| spoil(image, &mut random, 0.02)).sum();
             let devices = powered(&rt, &images);
+            let checked = check(&rt, &named(&devices), false, |_| {}).await.unwrap();
             let (store, _) = open(&rt, &devices, plain).await;
             let found = store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
             assert_eq!((found.repaired, &found.lost), (0, &vec![]), "{context}");
+            assert_eq!((&checked.repairable, &checked.lost), (&found.damaged, &vec![]), "{context}");
             let mended = store.scrub(ScrubOptions::default(), |_| {}).await.unwrap();
             assert_eq!((&mended.damaged, &mended.lost), (&found.damaged, &vec![]), "{context}: {spoilt} blocks");
             let again = store.scrub(ScrubOptions::default(), |_| {}).await.unwrap();
@@ -346,4 +348,40 @@ fn a_scrub_finds_rot_and_writes_it_anew() {
             found.settle(&store, &format!("{context}, without the drives that were spoilt")).await;
         });
     }
+}
+
+#[test]
+fn an_array_that_is_opened_for_reading_stays_as_it_is() {
+    for seed in seeds(15) {
+        let mut random = Random::new(seed);
+        let media = formatted(&shape(&mut random));
+        Sim::new(seed).run(move |rt| async move {
+            let devices = powered(&rt, &media);
+            let model = Rc::new(RefCell::new(Model::default()));
+            let (store, _) = open(&rt, &devices, options(&mut random)).await;
+            work(&rt, &store, &model, &mut random, 12).await;
+            let images: Vec<MemoryDevice> =
+                devices.iter().enumerate().map(|(at, device)| device.crash_image(seed + at as u64)).collect();
+            let devices = powered(&rt, &images);
+            let before: Vec<_> = devices.iter().map(written).collect();
+            let reading = Options { read_only: true, ..Options::default() };
+            let (store, _) = open(&rt, &devices, reading).await;
+            let mut found = model.borrow().clone();
+            found.settle(&store, &format!("seed {seed}")).await;
+            let refused = store.put("new", content((1, 10)), Bytes::new()).await.unwrap_err();
+            assert!(refused.message.contains("reading only"), "{refused}");
+            assert!(store.delete("c0/0").await.is_err() && store.snapshot().await.is_err());
+            store.close().await.unwrap();
+            let report = check(&rt, &named(&devices), false, |_| {}).await.unwrap();
+            assert!(report.clean(), "seed {seed}: {report:?}");
+            let after: Vec<_> = devices.iter().map(written).collect();
+            assert!(before == after, "seed {seed}: something was written");
+        });
+    }
+}
+
+/// How far each zone of a device was written.
+fn written(device: &SimDevice) -> Vec<Blocks> {
+    let image = device.image();
+    (0..image.geometry().zone_count).map(|zone| image.zone(ZoneId(zone)).written).collect()
 }
