@@ -62,7 +62,7 @@ pub struct Stats {
 
 /// An open array. Cheap to clone; stays on its thread.
 #[derive(Clone)]
-pub struct ArrayStore(Rc<Engine>);
+pub struct ArrayStore(pub(crate) Rc<Engine>);
 
 /// Formats drives as an array. What they held is lost.
 ///
@@ -127,6 +127,8 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
         last_stamp: rt.unix_time().nanos,
         clean: None,
         tombstone_floor: 0,
+        opened: 0,
+        buffer: 0,
         snapshot: Vec::new(),
         drives: table.entries(),
         sets: form_sets(&free, width).into_iter().map(set).collect(),
@@ -229,6 +231,7 @@ impl ArrayStore {
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
         let engine = Engine::new(parts);
         let report = engine.recover(&reports, clean).await?;
+        engine.opened.set(engine.stamps.next());
         // From here on the index on flash is no longer that of the clean close.
         engine.write_superblock(None).await?;
         engine.replenish().await?;

@@ -185,12 +185,13 @@ async fn read_one(dev: &Rc<dyn ZonedDevice>, header: &Header) -> Result<Option<F
     }
     let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize).unwrap_or_default();
     let superblock = Superblock::decode(payload).map_err(|version| {
-        Error::new(
-            ErrorKind::Format,
-            format!(
+        let message = match version {
+            1 => "the array has format version 1, of before the first release: format its drives anew".to_owned(),
+            _ => format!(
                 "the array has format version {version}, which this version of Shingle does not read: use a newer one"
             ),
-        )
+        };
+        Error::new(ErrorKind::Format, message)
     })?;
     let [d0, d1, d2, d3, d4, d5, d6, d7, number, ..] = header.info;
     let drive_id = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, d6, d7]);
