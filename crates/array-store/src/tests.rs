@@ -106,3 +106,41 @@ fn a_stuck_set_does_not_count_as_free() {
         assert_eq!(store.0.free_sets(), free - 1);
     });
 }
+
+/// Rule 3 of SMORE's section IV-A: of a part that cleaning copied, the newer copy counts, whichever is seen first.
+#[test]
+fn of_two_copies_the_newer_one_counts() {
+    let (images, old) = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        let place = |store: &ArrayStore| {
+            let version = store.head(b"o").unwrap().version;
+            store.0.index().unwrap().part(b"o", version, 0).unwrap().unwrap()
+        };
+        let old = place(&store);
+        let set = store.0.sets.get(old.set).unwrap();
+        let mut number = 0;
+        while set.state.get() != SetState::Closed {
+            number += 1;
+            let name = format!("a{number}");
+            store.put(name.clone(), bytes(2, 19_000), Bytes::new()).await.unwrap();
+            store.delete(name).await.unwrap();
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        // A reader keeps the old copy where it is.
+        let _hold = store.0.sets.hold(old.set);
+        assert!(store.0.collect(old.set, &set).await.unwrap());
+        assert!(place(&store).stamp > old.stamp && set.written.get() > 0);
+        (crash(&devices), old)
+    });
+    for seed in 1..=20 {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(seed).run(move |rt| async move {
+            let (_, store, _) = open(&rt, &images).await;
+            let version = store.head(b"o").unwrap().version;
+            let found = store.0.index().unwrap().part(b"o", version, 0).unwrap().unwrap();
+            assert!(found.stamp > old.stamp && found.set != old.set, "seed {seed}: the old copy counts");
+            assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+        });
+    }
+}
