@@ -11,6 +11,7 @@ use shingle_runtime::Runtime;
 use shingle_zoned::ZoneOp;
 use tokio::sync::{Mutex, Notify};
 
+use crate::close::Busy;
 use crate::config::Options;
 use crate::delete::Deleting;
 use crate::drives::{Drives, is_lost};
@@ -25,7 +26,7 @@ use crate::stats::Counters;
 use crate::store::IndexPlace;
 use crate::superblocks::Superblocks;
 use crate::turn::Turns;
-use crate::types::{DriveId, SetState, Version};
+use crate::types::{DriveId, SetId, SetState, Version};
 use crate::writer::OpenSet;
 
 /// Bytes of frame buffers that are kept for reuse.
@@ -79,6 +80,8 @@ pub(crate) struct Engine {
     pub(crate) moved: Notify,
     pub(crate) superblocks: Superblocks,
     pub(crate) generation: Cell<u64>,
+    /// The last stamp when the array was opened, this time or, until recovery has ended, the time before.
+    pub(crate) opened: Cell<u64>,
     superblock_turn: Mutex<()>,
     /// No set changes between empty and available meanwhile.
     pub(crate) replenishing: Mutex<()>,
@@ -94,6 +97,12 @@ pub(crate) struct Engine {
     pub(crate) stopped: Cell<bool>,
     /// The clean close that the index is of.
     pub(crate) opened_clean: Cell<Option<u64>>,
+    /// Sets that are not open any more, and not closed yet.
+    pub(crate) closing: Cell<usize>,
+    /// Sets that were not collected because of their tombstones alone, since the last snapshot that cleaning took.
+    pub(crate) held_by_tombstones: RefCell<BTreeSet<SetId>>,
+    /// What closing the array waits for.
+    pub(crate) busy: Busy,
     /// A superblock says that the index was left clean: none may follow.
     closed: Cell<bool>,
 }
@@ -152,6 +161,7 @@ impl Engine {
             moved: Notify::new(),
             superblocks,
             generation: Cell::new(superblock.generation),
+            opened: Cell::new(superblock.opened),
             superblock_turn: Mutex::new(()),
             replenishing: Mutex::new(()),
             membership: Mutex::new(()),
@@ -160,6 +170,9 @@ impl Engine {
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),
             opened_clean: Cell::new(None),
+            closing: Cell::new(0),
+            held_by_tombstones: RefCell::default(),
+            busy: Busy::default(),
             closed: Cell::new(false),
         })
     }
@@ -227,6 +240,8 @@ impl Engine {
             last_stamp: self.stamps.last(),
             clean,
             tombstone_floor: snapshot.tombstone_floor,
+            opened: self.opened.get(),
+            buffer: 0,
             snapshot: snapshot.pieces,
             drives,
             sets: self.sets.entries(),

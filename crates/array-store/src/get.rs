@@ -96,14 +96,14 @@ impl Engine {
         let shape = Shape::new(self.code, place.segment_length);
         let source = Source { drives: &self.drives, members: &members, place, shape };
         let mut faults = Vec::new();
-        let found = read_part(&source, &self.coder, from, length, &mut faults).await;
+        let found = read_part(&source, &self.coder, &self.pool, from, length, &mut faults).await;
         self.note_faults(place, &faults);
         match found {
             Some(bytes) => {
                 if !faults.is_empty() {
                     add(&self.counters.reconstructed, u64::from(length));
                 }
-                Ok(bytes.into())
+                Ok(bytes)
             }
             None => Err(self.unreadable(place, &faults)),
         }

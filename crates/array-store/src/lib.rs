@@ -39,6 +39,8 @@ mod stamps;
 mod stats;
 mod store;
 mod superblocks;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod types;
 mod writer;

@@ -61,7 +61,12 @@ impl Engine {
     /// Writes what waits, segment after segment.
     async fn write_shared(self: Rc<Self>) {
         loop {
-            let _turn = self.turns.take(1).await;
+            let Ok(_turn) = self.turns.take(1).await else {
+                // Closed: who waits learns it from the end of its channel.
+                self.sharing.waiting.borrow_mut().clear();
+                self.sharing.busy.set(false);
+                return;
+            };
             let batch = self.next_batch();
             if batch.is_empty() {
                 self.sharing.busy.set(false);
@@ -71,12 +76,19 @@ impl Engine {
         }
     }
 
-    /// As many of those that wait as fill a segment.
+    /// As many of those that wait as fill a segment. Those that were overtaken are done: nobody will see them, and what is
+    /// not written cannot come back (SNAP-3).
     fn next_batch(&self) -> Vec<Small> {
         let mut waiting = self.sharing.waiting.borrow_mut();
         let mut bytes = 0;
         let mut batch: Vec<Small> = Vec::new();
         while let Some(next) = waiting.front() {
+            if next.progress.overtaken.get() {
+                if let Some(overtaken) = waiting.pop_front() {
+                    let _ = overtaken.done.send(Ok(()));
+                }
+                continue;
+            }
             bytes += next.data.len() + next.completion.attributes.len();
             if !batch.is_empty() && bytes > self.segment_length as usize {
                 break;
