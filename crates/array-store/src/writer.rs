@@ -328,7 +328,7 @@ impl Engine {
                     block,
                     members: &open.members,
                     pool: &self.pool,
-                    hollow: self.hollow,
+                    hollow: self.hollow && open.set.state.get() != SetState::Index,
                 };
                 let frames = fragment_frames(&context, &mut self.coder.borrow_mut(), marker, data);
                 (frames, marker.parts.clone(), marker.shape.length())
@@ -530,8 +530,11 @@ impl Engine {
         }
         let early = open.flights.failed.get();
         let digest_blocks = open.digest_blocks(0);
-        // Zones end with their digest, so that it is found without looking; one that failed ends where it is.
-        let start = if early { open.next } else { open.capacity.saturating_sub(digest_blocks + 1).max(open.next) };
+        // Zones end with their digest, so that it is found without looking; one that failed ends where it is, and one of a
+        // snapshot, which nobody looks for by its digest, too: filling it up would take longer than the snapshot.
+        let index = open.set.state.get() == SetState::Index;
+        let start =
+            if early || index { open.next } else { open.capacity.saturating_sub(digest_blocks + 1).max(open.next) };
         let trailer_at = start + digest_blocks;
         let sequence = self.stamps.next();
         let frames = open.members.iter().map(|&member| {

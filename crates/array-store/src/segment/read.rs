@@ -42,13 +42,14 @@ impl Source<'_> {
         let block = Blocks(u64::from(self.place.block)) + plan.first_block();
         let at = dev.geometry().start_of(member.zone) + block;
         let raw = dev.read(at, plan.blocks()).await.map_err(|error| fault(error.to_string()))?;
-        if !dev.geometry().keeps_payload {
-            return Ok(vec![0; range.len()]);
-        }
         let id = FragmentId { stamp: self.place.stamp, set: self.place.set, fragment: fragment as u8 }.chunk();
         let mut out = Vec::with_capacity(range.len() + BLOCK_SIZE);
-        extract(&plan, &raw, id, 0, &mut out).map_err(|error| fault(error.to_string()))?;
-        Ok(out)
+        match extract(&plan, &raw, id, 0, &mut out) {
+            // The drive dropped it.
+            Err(_) if !dev.geometry().keeps_payload => Ok(vec![0; range.len()]),
+            Err(error) => Err(fault(error.to_string())),
+            Ok(_) => Ok(out),
+        }
     }
 
     /// The same range of fragment `wanted`, computed from others. The range is widened to whole slices.
