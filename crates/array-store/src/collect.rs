@@ -21,7 +21,7 @@ use crate::examine::Examined;
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tombstones, part_bytes};
 use crate::index::{Change, PartKey};
 use crate::recovery::has_pointer;
-use crate::segment::Shape;
+use crate::segment::{Shape, zeros};
 use crate::sets::ZoneSet;
 use crate::stats::add;
 use crate::types::{Part, PartPlace, SetId, SetState};
@@ -342,15 +342,18 @@ impl Engine {
         let _moving = Moving::begin(self);
         let mut data = BytesMut::new();
         let mut parts = Vec::with_capacity(batch.len());
+        let mut length = 0;
         let single = batch.len() == 1;
         for (live, bytes) in &batch {
-            parts.push(Part { at: data.len() as u32, ..live.part.clone() });
-            if !single {
+            parts.push(Part { at: length as u32, ..live.part.clone() });
+            length += bytes.len();
+            if !single && !self.hollow {
                 data.extend_from_slice(bytes);
             }
         }
         let data = match batch.first() {
             Some((_, bytes)) if single => bytes.clone(),
+            _ if self.hollow => zeros(length),
             _ => data.freeze(),
         };
         let (placed, _) = self.append(Stream::Clean, &Item::Shared { parts, data }).await?;

@@ -39,6 +39,10 @@ pub struct Options {
     pub rebuild_rate: Option<u64>,
     /// Time between snapshots of the index; none is taken while nothing changed. (The paper: two hours.)
     pub snapshot_interval: Duration,
+    /// Zone sets that are looked at side by side when an array is opened. (The paper: one.)
+    pub recovery_depth: usize,
+    /// Whether different sets' digests are read off different drives, and not all off the first. (The paper: off one.)
+    pub spread_digests: bool,
 }
 
 impl Default for Options {
@@ -52,6 +56,8 @@ impl Default for Options {
             background: true,
             rebuild_rate: None,
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
+            recovery_depth: 64,
+            spread_digests: true,
         }
     }
 }

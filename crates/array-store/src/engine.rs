@@ -54,7 +54,7 @@ pub(crate) struct Engine {
     pub(crate) index_place: IndexPlace,
     pub(crate) coder: RefCell<Coder>,
     pub(crate) pool: BufferPool,
-    /// Some drive drops payload: segments are not encoded.
+    /// Some drive drops payload: segments of objects are neither encoded nor copied. The index's snapshots are.
     pub(crate) hollow: bool,
     /// The open set of each stream.
     pub(crate) streams: [Mutex<Option<OpenSet>>; 3],

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Change, PartKey};
+use crate::segment::zeros;
 use crate::stats::add;
 use crate::turn::Turn;
 use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Version};
@@ -231,16 +232,21 @@ impl Put {
             Some(first) if first.len() >= length => return first.split_to(length),
             Some(_) => {}
         }
-        let mut whole = BytesMut::with_capacity(length);
-        while whole.len() < length {
+        let hollow = self.engine.hollow;
+        let mut whole = BytesMut::with_capacity(if hollow { 0 } else { length });
+        let mut missing = length;
+        while missing > 0 {
             let Some(mut piece) = self.queue.pop_front() else { break };
-            let part = piece.split_to(piece.len().min(length - whole.len()));
-            whole.extend_from_slice(&part);
+            let part = piece.split_to(piece.len().min(missing));
+            missing -= part.len();
+            if !hollow {
+                whole.extend_from_slice(&part);
+            }
             if !piece.is_empty() {
                 self.queue.push_front(piece);
             }
         }
-        whole.freeze()
+        if hollow { zeros(length) } else { whole.freeze() }
     }
 
     /// Starts the next segment, or what of it fits in the open set.

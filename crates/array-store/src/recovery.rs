@@ -25,9 +25,6 @@ use crate::snapshot::SNAPSHOT_NAME;
 use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
 use crate::writer::{OpenSet, Stream};
 
-/// Sets that are looked at side by side.
-const SIDE_BY_SIDE: usize = 64;
-
 /// What opening an array came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecoveryReport {
@@ -80,7 +77,7 @@ impl Engine {
                 let examined = self.examine(id, &set, &written).await;
                 (id, set, written, examined)
             })
-            .buffer_unordered(SIDE_BY_SIDE);
+            .buffer_unordered(self.options.recovery_depth.max(1));
         while let Some((id, set, written, examined)) = found.next().await {
             self.take_in(id, &set, written, examined, clean, &mut scan, &mut report).await?;
         }

@@ -189,7 +189,7 @@ impl Copy<'_> {
                         let blocks = sliced_record_blocks(u64::from(length));
                         frames.push(AlignedBuf::zeroed(blocks).freeze());
                     }
-                    Fragment::Whole(bytes) if self.engine.hollow => {
+                    Fragment::Whole(bytes) if self.engine.hollow && self.set.state.get() != SetState::Index => {
                         frames.extend(frame_hollow(FRAGMENT, &place, marker.stamp, id, 0, bytes.len() as u32));
                     }
                     Fragment::Whole(bytes) => {

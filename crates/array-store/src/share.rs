@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::put::{InFlight, Progress};
+use crate::segment::zeros;
 use crate::stats::add;
 use crate::types::{Completion, Part};
 use crate::writer::{Item, Stream};
@@ -100,19 +101,24 @@ impl Engine {
 
     async fn write_batch(self: &Rc<Self>, batch: Vec<Small>) {
         let mut data = BytesMut::new();
+        let mut length = 0;
         let mut parts = Vec::with_capacity(batch.len());
         for small in &batch {
             parts.push(Part {
                 name: small.name.clone(),
                 version: small.progress.version,
                 offset: 0,
-                at: data.len() as u32,
+                at: length as u32,
                 length: small.data.len() as u32,
                 completion: Some(small.completion.clone()),
             });
-            data.extend_from_slice(&small.data);
+            length += small.data.len();
+            if !self.hollow {
+                data.extend_from_slice(&small.data);
+            }
         }
-        let result = self.append(Stream::User, &Item::Shared { parts, data: data.freeze() }).await;
+        let data = if self.hollow { zeros(length) } else { data.freeze() };
+        let result = self.append(Stream::User, &Item::Shared { parts, data }).await;
         let placed = match result {
             Ok((placed, _)) => placed,
             Err(error) => {

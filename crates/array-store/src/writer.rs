@@ -378,7 +378,7 @@ impl Engine {
                     block,
                     members: &open.members,
                     pool: &self.pool,
-                    hollow: self.hollow,
+                    hollow: self.hollow && open.set.state.get() != SetState::Index,
                 };
                 let frames = fragment_frames(&context, &mut self.coder.borrow_mut(), marker, data);
                 (frames, marker.parts.clone(), marker.shape.length())
@@ -630,8 +630,11 @@ impl Engine {
             });
             return;
         }
-        // Zones end with their digest, so that it is found without looking.
-        let start = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
+        // Zones end with their digest, so that it is found without looking; not those of a snapshot, which nobody looks for by
+        // its digest: filling them up would take longer than the snapshot.
+        let index = open.set.state.get() == SetState::Index;
+        let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
+        let start = if index { open.next } else { end };
         let writes = self.write_digest(&open, start).await;
         self.rt.spawn_detached(async move { engine.end_set(open, writes).await });
     }

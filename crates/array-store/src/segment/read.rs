@@ -54,15 +54,15 @@ impl Source<'_> {
     fn verified(&self, fragment: usize, range: &Range<u32>, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         let member = self.members[fragment];
         let start = out.len();
+        let id = FragmentId { stamp: self.place.stamp, set: self.place.set, fragment: fragment as u8 }.chunk();
+        let Err(error) = extract(&self.plan(range), raw, id, 0, out) else { return Ok(()) };
+        out.truncate(start);
         if self.drives.usable(member.drive).is_some_and(|dev| !dev.geometry().keeps_payload) {
+            // The drive dropped it.
             out.resize(start + range.len(), 0);
             return Ok(());
         }
-        let id = FragmentId { stamp: self.place.stamp, set: self.place.set, fragment: fragment as u8 }.chunk();
-        extract(&self.plan(range), raw, id, 0, out).map_err(|error| {
-            out.truncate(start);
-            Fault { drive: member.drive, fragment, why: error.to_string() }
-        })
+        Err(Fault { drive: member.drive, fragment, why: error.to_string() })
     }
 
     /// A whole fragment, verified.

@@ -75,6 +75,7 @@ pub fn options(random: &mut Random) -> Options {
         background: random.chance(0.5),
         snapshot_interval: Duration::from_millis(5 + random.below(100)),
         rebuild_rate: None,
+        ..Options::default()
     }
 }
 
