@@ -7,6 +7,15 @@ use crate::error::{Error, Result};
 use crate::index::Change;
 
 impl Engine {
+    /// Leaves an index that was clean as clean as it was.
+    fn close_as_it_was(&self) -> Result<()> {
+        let Some(index) = self.take_index() else { return Err(Error::stopped()) };
+        match self.opened_clean.get() {
+            Some(generation) => index.close_clean(generation).map_err(Error::index),
+            None => Ok(()),
+        }
+    }
+
     /// Ends what is under way, closes the index, and says so in a superblock.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<()> {
         self.running()?;
@@ -21,6 +30,8 @@ impl Engine {
         }
         drop(self.collecting.lock().await);
         drop(self.snapshotting.lock().await);
+        self.lost.notify_waiters();
+        drop(self.membership.lock().await);
         let given_up: Vec<Change> = self
             .puts
             .borrow()
@@ -29,6 +40,9 @@ impl Engine {
             .map(|progress| Change::RemoveVersion { name: progress.name().clone(), version: progress.version })
             .collect();
         self.enter(&given_up)?;
+        if self.options.read_only {
+            return self.close_as_it_was();
+        }
         let generation = self.generation.get() + 1;
         let Some(index) = self.take_index() else { return Err(Error::stopped()) };
         index.close_clean(generation).map_err(Error::index)?;

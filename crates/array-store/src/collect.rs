@@ -61,6 +61,7 @@ impl Drop for Moving {
 impl Engine {
     /// Wins space by collecting one set. `false` if none can be won.
     pub(crate) async fn reclaim(self: &Rc<Self>) -> Result<bool> {
+        self.writable()?;
         let free = self.free_sets();
         let _one = self.collecting.lock().await;
         if self.free_sets() > free {
@@ -251,7 +252,7 @@ impl Engine {
     }
 
     /// Where the index has a part, if that is in this very segment.
-    fn live_place(&self, id: SetId, stamp: u64, part: &Part) -> Result<Option<PartPlace>> {
+    pub(crate) fn live_place(&self, id: SetId, stamp: u64, part: &Part) -> Result<Option<PartPlace>> {
         let found = self.index()?.part(&part.name, part.version, part.offset).map_err(Error::index)?;
         Ok(found.filter(|place| place.set == id && place.stamp == stamp))
     }

@@ -31,8 +31,12 @@ pub struct Options {
     pub in_flight: usize,
     /// Whether small objects that come at the same time share a segment.
     pub coalesce: bool,
-    /// Clean and snapshot in the background.
+    /// Write nothing, whatever is found: for looking at an array, also a broken one. Calls that write fail.
+    pub read_only: bool,
+    /// Clean, snapshot and rebuild in the background.
     pub background: bool,
+    /// At most so many bytes a second are written by a rebuild in the background; `None`: as many as can be.
+    pub rebuild_rate: Option<u64>,
     /// Time between snapshots of the index; none is taken while nothing changed. (The paper: two hours.)
     pub snapshot_interval: Duration,
 }
@@ -44,7 +48,9 @@ impl Default for Options {
             available_sets: 32,
             in_flight: 4,
             coalesce: true,
+            read_only: false,
             background: true,
+            rebuild_rate: None,
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
         }
     }

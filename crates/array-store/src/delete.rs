@@ -40,7 +40,7 @@ struct Late {
 impl Engine {
     /// Deletes every version of an object that began before now. Whether there was one.
     pub(crate) async fn delete(self: &Rc<Self>, name: Bytes) -> Result<bool> {
-        self.running()?;
+        self.writable()?;
         check_name(&name)?;
         let version = self.stamps.version();
         let found = !self.index()?.versions(&name).map_err(Error::index)?.is_empty();

@@ -18,6 +18,10 @@ pub(crate) struct Drive {
     failed: Cell<bool>,
     /// It was away while the array was written to: a superblock says that it failed.
     evicted: Cell<bool>,
+    /// It is being taken out: it is read, but gets nothing new.
+    leaving: Cell<bool>,
+    /// It was taken out for good.
+    removed: Cell<bool>,
 }
 
 /// The drives of an array, by number.
@@ -28,8 +32,16 @@ impl Drives {
     /// Adds a drive and returns its number. Without a device, or if its entry says so, it counts as failed.
     pub(crate) fn push(&self, entry: DriveEntry, dev: Option<Rc<dyn ZonedDevice>>) -> DriveId {
         let failed = Cell::new(dev.is_none() || entry.state != DriveState::Present);
+        let removed = Cell::new(entry.state == DriveState::Removed);
         let mut drives = self.0.borrow_mut();
-        drives.push(Rc::new(Drive { entry, dev, failed, evicted: Cell::new(false) }));
+        drives.push(Rc::new(Drive {
+            entry,
+            dev,
+            failed,
+            evicted: Cell::new(false),
+            leaving: Cell::new(false),
+            removed,
+        }));
         DriveId((drives.len() - 1) as u8)
     }
 
@@ -53,6 +65,40 @@ impl Drives {
         self.ids().into_iter().filter_map(|id| Some((id, self.usable(id)?))).collect()
     }
 
+    /// Drives that may get new zones: in use, and not about to leave.
+    pub(crate) fn all_taking(&self) -> Vec<(DriveId, Rc<dyn ZonedDevice>)> {
+        self.all_usable().into_iter().filter(|(id, _)| !self.is_leaving(*id)).collect()
+    }
+
+    /// Whether a drive is being taken out.
+    pub(crate) fn is_leaving(&self, id: DriveId) -> bool {
+        self.drive(id).is_some_and(|drive| drive.leaving.get())
+    }
+
+    pub(crate) fn set_leaving(&self, id: DriveId, leaving: bool) {
+        if let Some(drive) = self.drive(id) {
+            drive.leaving.set(leaving);
+        }
+    }
+
+    /// Whether a drive was taken out for good: nobody misses it.
+    pub(crate) fn is_removed(&self, id: DriveId) -> bool {
+        self.drive(id).is_some_and(|drive| drive.removed.get())
+    }
+
+    /// Takes a drive out for good.
+    pub(crate) fn remove(&self, id: DriveId) {
+        if let Some(drive) = self.drive(id) {
+            drive.removed.set(true);
+            drive.failed.set(true);
+        }
+    }
+
+    /// Drives that should be there and are not, or failed.
+    pub(crate) fn missing(&self) -> Vec<DriveId> {
+        self.ids().into_iter().filter(|&id| self.usable(id).is_none() && !self.is_removed(id)).collect()
+    }
+
     /// Marks a drive as failed; whether it was not before.
     pub(crate) fn fail(&self, id: DriveId) -> bool {
         self.drive(id).is_some_and(|drive| !drive.failed.replace(true))
@@ -67,6 +113,7 @@ impl Drives {
     pub(crate) fn entries(&self) -> Vec<DriveEntry> {
         let entry = |drive: &Rc<Drive>| {
             let state = match drive.entry.state {
+                _ if drive.removed.get() => DriveState::Removed,
                 // A drive that is only away comes back as it was, until something is written that it misses.
                 DriveState::Present if drive.failed.get() && (drive.dev.is_some() || drive.evicted.get()) => {
                     DriveState::Failed

@@ -80,11 +80,20 @@ pub(crate) struct Engine {
     pub(crate) superblocks: Superblocks,
     pub(crate) generation: Cell<u64>,
     superblock_turn: Mutex<()>,
-    replenishing: Mutex<()>,
+    /// No set changes between empty and available meanwhile.
+    pub(crate) replenishing: Mutex<()>,
+    /// One rebuild, addition or removal of drives, or repair at a time.
+    pub(crate) membership: Mutex<()>,
+    /// Members replaced since the last superblock.
+    pub(crate) unsaved: Cell<u32>,
+    /// A drive was lost or added.
+    pub(crate) lost: Notify,
     /// Failed drives that a superblock names.
     pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
     /// No work is begun any more.
     pub(crate) stopped: Cell<bool>,
+    /// The clean close that the index is of.
+    pub(crate) opened_clean: Cell<Option<u64>>,
     /// A superblock says that the index was left clean: none may follow.
     closed: Cell<bool>,
 }
@@ -145,8 +154,12 @@ impl Engine {
             generation: Cell::new(superblock.generation),
             superblock_turn: Mutex::new(()),
             replenishing: Mutex::new(()),
+            membership: Mutex::new(()),
+            unsaved: Cell::new(0),
+            lost: Notify::new(),
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),
+            opened_clean: Cell::new(None),
             closed: Cell::new(false),
         })
     }
@@ -169,8 +182,28 @@ impl Engine {
         if self.stopped.get() { Err(Error::stopped()) } else { Ok(()) }
     }
 
+    /// As [`Engine::running`], for what writes.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::new(ErrorKind::Invalid, "the array is open for reading only; nothing was changed"));
+        }
+        self.running()
+    }
+
     /// Writes the superblock as things are now; `clean`: the generation of an index that was closed with it.
     pub(crate) async fn write_superblock(&self, clean: Option<u64>) -> Result<()> {
+        self.write_superblock_to(clean, false).await
+    }
+
+    /// Writes the superblock to every drive: one that was added has none yet.
+    pub(crate) async fn write_superblock_everywhere(&self) -> Result<()> {
+        self.write_superblock_to(None, true).await
+    }
+
+    async fn write_superblock_to(&self, clean: Option<u64>, everywhere: bool) -> Result<()> {
+        if self.options.read_only {
+            return self.writable();
+        }
         let _turn = self.superblock_turn.lock().await;
         if self.closed.get() {
             return Err(Error::stopped());
@@ -182,7 +215,7 @@ impl Engine {
         let failed: Vec<DriveId> = drives
             .iter()
             .enumerate()
-            .filter(|(_, drive)| drive.state == DriveState::Failed)
+            .filter(|(_, drive)| drive.state != DriveState::Present)
             .map(|(number, _)| DriveId(number as u8))
             .collect();
         let snapshot = self.snapshot.borrow().clone();
@@ -198,7 +231,7 @@ impl Engine {
             drives,
             sets: self.sets.entries(),
         };
-        self.superblocks.write(&self.drives, &superblock, false).await?;
+        self.superblocks.write(&self.drives, &superblock, everywhere).await?;
         self.recorded.borrow_mut().extend(failed);
         Ok(())
     }
@@ -211,6 +244,7 @@ impl Engine {
         }
         if self.drives.fail(drive) {
             tracing::error!(drive = self.drives.name(drive), %error, "a drive of the array failed; going on without it");
+            self.lost.notify_waiters();
         }
         self.record_failures().await
     }
@@ -219,19 +253,20 @@ impl Engine {
     pub(crate) async fn record_failures(&self) -> Result<()> {
         let unrecorded = |engine: &Self| {
             let recorded = engine.recorded.borrow();
-            engine.drives.ids().into_iter().any(|id| engine.drives.usable(id).is_none() && !recorded.contains(&id))
+            engine.drives.missing().iter().any(|id| !recorded.contains(id))
         };
-        if !unrecorded(self) {
+        if self.options.read_only || !unrecorded(self) {
             return Ok(());
         }
         self.drives.evict_absent();
         self.write_superblock(None).await
     }
 
-    /// Blocks of the shortest zone of `set`.
+    /// Blocks that can be used of each zone of `set`.
     pub(crate) fn capacity(&self, set: &ZoneSet) -> u32 {
         let members = set.members.borrow();
-        members.iter().map(|member| self.drives.zone_capacity(member.drive)).min().unwrap_or(0)
+        let shortest = members.iter().map(|member| self.drives.zone_capacity(member.drive)).min().unwrap_or(0);
+        shortest.min(set.length.get())
     }
 
     /// How many members of `set` are on drives that are not there.
@@ -246,7 +281,9 @@ impl Engine {
         let empty =
             self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Empty && !set.stuck.get());
         let usable = empty.filter(|(_, set)| self.missing(set) <= self.code.parity());
-        let chosen: Vec<_> = usable.take(wanted).collect();
+        let mut chosen: Vec<_> = usable.collect();
+        chosen.sort_by_key(|(_, set)| self.lossy(set));
+        chosen.truncate(wanted);
         if chosen.is_empty() {
             return Ok(());
         }
@@ -272,6 +309,7 @@ impl Engine {
 
     /// Resets every zone of `set`. A drive that is lost on the way is marked as failed.
     pub(crate) async fn reset_zones(&self, set: &ZoneSet) -> Result<()> {
+        self.writable()?;
         let members = set.members.borrow().clone();
         let devs: Vec<_> =
             members.iter().filter_map(|&member| Some((member, self.drives.usable(member.drive)?))).collect();

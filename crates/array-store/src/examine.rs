@@ -41,6 +41,7 @@ pub(crate) enum Examined {
     Empty,
     /// It ends with a digest.
     Closed {
+        epoch: u64,
         digest: Digest,
         /// Items that end beyond it are void.
         cut: u32,
@@ -83,23 +84,29 @@ impl Engine {
         // Digests are read off different drives for different sets, so that all drives take part.
         let turn = id.0 as usize % holding.len();
         for &(member, end) in holding[turn..].iter().chain(&holding[..turn]) {
-            if let Some(digest) = self.read_digest(id, &members, member, end).await {
+            if let Some((epoch, digest)) = self.read_digest(id, &members, member, end).await {
                 let in_step = written.iter().all(|(_, blocks)| *blocks == end);
                 if in_step && set.cut.get() == u32::MAX {
-                    return Examined::Closed { digest, cut: u32::MAX };
+                    return Examined::Closed { epoch, digest, cut: u32::MAX };
                 }
                 // Digests are written behind items that are still on their way: what they say is not all there yet.
                 let found = digest.items.into_iter().map(|item| (item.end(), item)).collect();
                 let items = self.whole_items(id, set, &members, &holding, written, found).await;
                 let cut = items.last().map_or(1, DigestItem::end);
-                return Examined::Closed { digest: Digest::of(items), cut };
+                return Examined::Closed { epoch, digest: Digest::of(items), cut };
             }
         }
         self.walk(id, set, &members, &holding, written).await
     }
 
-    /// The digest at the end of a member's zone.
-    async fn read_digest(&self, id: SetId, members: &[Member], member: Member, end: u32) -> Option<Digest> {
+    /// The digest at the end of a member's zone, and the set's life.
+    pub(crate) async fn read_digest(
+        &self,
+        id: SetId,
+        members: &[Member],
+        member: Member,
+        end: u32,
+    ) -> Option<(u64, Digest)> {
         let dev = self.drives.usable(member.drive)?;
         let from = end.saturating_sub(TAIL);
         let tail = dev.read(at(&dev, member.zone, from), Blocks(u64::from(end - from))).await.ok()?;
@@ -119,7 +126,7 @@ impl Engine {
         let head = self.read_record(&dev, member.zone, 0, Some(header.place.epoch)).await?;
         let own = SetHead::decode(&head.header.info).filter(|_| head.header.kind == SET_HEAD)?;
         let number = members.iter().position(|other| *other == member)?;
-        (own.set == id && usize::from(own.member) == number).then_some(digest)
+        (own.set == id && usize::from(own.member) == number).then_some((header.place.epoch, digest))
     }
 
     fn expect(&self, zone: ZoneId, block: u32, epoch: Option<u64>) -> Expect {

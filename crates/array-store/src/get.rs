@@ -123,7 +123,7 @@ impl Engine {
         }
     }
 
-    fn unreadable(&self, place: &PartPlace, faults: &[Fault]) -> Error {
+    pub(crate) fn unreadable(&self, place: &PartPlace, faults: &[Fault]) -> Error {
         let there = faults.iter().filter(|fault| self.drives.usable(fault.drive).is_some()).count();
         let kind = if there > self.code.parity() { ErrorKind::Corrupt } else { ErrorKind::Device };
         let whys = faults.iter().map(|fault| format!("{}: {}", self.drives.name(fault.drive), fault.why));

@@ -8,8 +8,10 @@
 //! **Owns** the drives it was given, and its index file. **Knows nothing of** buckets, S3, or who asks.
 //!
 //! A reader of the code begins with `store` (the calls), `put`, `get` and `delete` (what they do), `writer` (how things
-//! reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won).
+//! reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won),
+//! `membership` and `rebuild` (how drives come and go).
 
+mod check;
 mod close;
 mod collect;
 mod config;
@@ -23,8 +25,12 @@ mod get;
 mod index;
 mod inspect;
 mod layout;
+mod membership;
 mod put;
+mod rebuild;
 mod recovery;
+mod replace;
+mod scrub;
 mod segment;
 mod sets;
 mod share;
@@ -37,11 +43,14 @@ mod turn;
 mod types;
 mod writer;
 
+pub use check::{CheckReport, check};
 pub use config::{FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};
 pub use inspect::{DriveInspection, Inspection, SetInspection, array_of, inspect};
 pub use put::{Put, Stored};
+pub use rebuild::{RebuildOptions, RebuildProgress};
 pub use recovery::RecoveryReport;
+pub use scrub::{ScrubOptions, ScrubReport};
 pub use store::{ArrayDrive, ArrayStore, IndexPlace, Stats, format};
 pub use types::{ATTRIBUTES_MAX, Completion, DriveId, NAME_MAX, Part, PartPlace, SetId, SetState, Version};

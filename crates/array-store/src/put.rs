@@ -97,7 +97,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 
 impl Put {
     pub(crate) fn begin(engine: &Rc<Engine>, name: Bytes) -> Result<Self> {
-        engine.running()?;
+        engine.writable()?;
         check_name(&name)?;
         let progress = Rc::new(Progress {
             name: name.clone(),

@@ -90,7 +90,7 @@ impl Engine {
             self.settle_versions(&mut report)?;
         }
         report.objects = self.index()?.objects();
-        let missing = self.drives.ids().into_iter().filter(|&id| self.drives.usable(id).is_none());
+        let missing = self.drives.missing().into_iter();
         report.missing_drives = missing.map(|id| self.drives.name(id)).collect();
         report.took[2] = self.rt.now().since(began);
         Ok(report)
@@ -177,7 +177,7 @@ impl Engine {
                 set.state.set(SetState::Closed);
                 set.stuck.set(true);
             }
-            Examined::Closed { digest, cut } => {
+            Examined::Closed { digest, cut, .. } => {
                 report.digests += 1;
                 if digest.items.iter().any(is_snapshot) {
                     // Of a snapshot that no superblock names.
@@ -279,6 +279,9 @@ impl Engine {
 
     /// Goes on in the sets that are in step; those that no stream needs are closed.
     async fn reopen(self: &Rc<Self>, sets: Vec<OpenSet>) {
+        if self.options.read_only {
+            return;
+        }
         let mut streams = [Stream::User, Stream::Clean].into_iter();
         for open in sets {
             match streams.next() {

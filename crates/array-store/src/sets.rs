@@ -26,6 +26,8 @@ pub(crate) struct ZoneSet {
     pub(crate) covered: Cell<u32>,
     /// Items that end beyond this block are void: a recovery found them torn, and so does every later one (EXAM-3).
     pub(crate) cut: Cell<u32>,
+    /// Blocks that are used of its zones, where that is less than its shortest zone has: a shorter one was replaced.
+    pub(crate) length: Cell<u32>,
     /// Counts how often it was emptied: what was said of an earlier life is not true of this one.
     pub(crate) life: Cell<u64>,
     /// It is empty, and the superblock that is being written calls it available (SET-1).
@@ -57,6 +59,7 @@ impl ZoneSet {
             written: Cell::new(0),
             covered: Cell::new(0),
             cut: Cell::new(u32::MAX),
+            length: Cell::new(u32::MAX),
             life: Cell::new(0),
             offered: Cell::new(false),
             holds: Cell::new(0),
@@ -75,11 +78,17 @@ impl ZoneSet {
         self.live.set(0);
         self.covered.set(0);
         self.cut.set(u32::MAX);
+        self.length.set(u32::MAX);
         self.life.set(self.life.get() + 1);
         self.no_gain_at.set(u64::MAX);
         self.hurt.set(false);
         // Last: whoever sees an empty set may open it.
         self.state.set(SetState::Empty);
+    }
+
+    /// It holds nothing, nobody reads it, and no superblock that is being written offers it: it may be taken apart.
+    pub(crate) fn idle(&self) -> bool {
+        self.state.get() == SetState::Empty && !self.offered.get() && !self.trimming.get() && self.holds.get() == 0
     }
 
     /// Everything below this block is in the index.
@@ -127,6 +136,7 @@ impl SetTable {
             set.live.set(entry.live);
             set.covered.set(entry.covered);
             set.cut.set(entry.cut);
+            set.length.set(entry.length);
             set
         };
         let sets = entries.iter().map(|entry| entry.as_ref().map(set)).collect();
@@ -141,12 +151,36 @@ impl SetTable {
             live: set.live.get(),
             covered: set.covered.get(),
             cut: set.cut.get(),
+            length: set.length.get(),
         };
         self.sets.borrow().iter().map(|set| set.as_ref().map(entry)).collect()
     }
 
     pub(crate) fn get(&self, id: SetId) -> Option<Rc<ZoneSet>> {
         self.sets.borrow().get(id.0 as usize).cloned().flatten()
+    }
+
+    /// Adds a set under the first number that is free.
+    pub(crate) fn insert(&self, set: Rc<ZoneSet>) -> SetId {
+        let mut sets = self.sets.borrow_mut();
+        let at = sets.iter().position(Option::is_none).unwrap_or(sets.len());
+        if at == sets.len() {
+            sets.push(None);
+        }
+        sets[at] = Some(set);
+        SetId(at as u32)
+    }
+
+    /// Takes a set out of the table.
+    pub(crate) fn remove(&self, id: SetId) -> Option<Rc<ZoneSet>> {
+        self.sets.borrow_mut().get_mut(id.0 as usize)?.take()
+    }
+
+    /// Puts a set back under its number.
+    pub(crate) fn put_back(&self, id: SetId, set: Rc<ZoneSet>) {
+        if let Some(place) = self.sets.borrow_mut().get_mut(id.0 as usize) {
+            *place = Some(set);
+        }
     }
 
     /// All sets with their numbers, in order.

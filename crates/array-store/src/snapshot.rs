@@ -38,7 +38,7 @@ impl Engine {
     /// `NoSpace` and what else appending fails with; the snapshot before is still there then.
     pub(crate) async fn take_snapshot(self: &Rc<Self>) -> Result<()> {
         let _one = self.snapshotting.lock().await;
-        self.running()?;
+        self.writable()?;
         // At one moment, from here to the view: what the view has, and where that ends in each set.
         let buried = self.buried_below();
         let tombstone_floor = self.copying.get().map_or(buried, |floor| floor.min(buried));

@@ -4,20 +4,23 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_base::{StoreId, ZoneId};
+use shingle_base::StoreId;
 use shingle_runtime::Runtime;
-use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned::{ZoneInfo, ZonedDevice};
 
 use crate::config::{FormatOptions, Options};
 use crate::drives::{Drives, report_all};
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
+use crate::format::{DriveEntry, SetEntry, Superblock};
 use crate::get::{Object, Reader, not_found};
 use crate::index::Index;
 use crate::layout::form_sets;
+use crate::membership::prepare;
 use crate::put::{Put, Stored, check_name};
+use crate::rebuild::{RebuildOptions, RebuildProgress};
 use crate::recovery::{RecoveryReport, Reports};
+use crate::scrub::{ScrubOptions, ScrubReport};
 use crate::superblocks::{Found, Superblocks, newest_in, superblock_zones};
 use crate::types::{DriveId, SetState};
 
@@ -87,42 +90,13 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
     let array = StoreId(rt.random());
     let table = Drives::default();
     let mut free = Vec::new();
-    for (number, drive) in drives.iter().enumerate() {
-        let geometry = drive.dev.geometry();
-        let zones = report_all(&drive.dev).await.map_err(|error| Error::device(&drive.name, error))?;
-        if geometry.zone_count < geometry.conventional_zones + 3 {
-            return invalid(format!("{}: a drive of an array needs at least 3 sequential zones", drive.name));
-        }
-        let superblocks = superblock_zones(&drive.dev);
-        for zone in &zones {
-            let usable = !matches!(zone.state, ZoneState::NotWritePointer | ZoneState::ReadOnly | ZoneState::Offline);
-            if superblocks.contains(&zone.zone) && !usable {
-                return invalid(format!(
-                    "{}: {} cannot be written to, and would hold superblocks",
-                    drive.name, zone.zone
-                ));
-            }
-            if usable && zone.state != ZoneState::Empty {
-                let reset = drive.dev.manage(zone.zone, ZoneOp::Reset).await;
-                reset.map_err(|error| Error::device(&drive.name, error))?;
-            }
-        }
-        let good = |zone: &&ZoneInfo| {
-            let lost = matches!(zone.state, ZoneState::NotWritePointer | ZoneState::ReadOnly | ZoneState::Offline);
-            !lost && !superblocks.contains(&zone.zone)
-        };
-        free.push((DriveId(number as u8), zones.iter().filter(good).map(|zone| zone.zone).collect::<Vec<ZoneId>>()));
-        let entry = DriveEntry {
-            id: rt.random(),
-            state: DriveState::Present,
-            zones: geometry.zone_count,
-            zone_capacity: geometry.zone_capacity.0 as u32,
-            superblock_zones: superblocks,
-            name: drive.name.clone(),
-        };
-        table.push(entry, Some(drive.dev.clone()));
+    for drive in drives {
+        let (entry, zones) = prepare(drive, rt.random()).await?;
+        free.push((table.push(entry, Some(drive.dev.clone())), zones));
     }
-    let set = |members| Some(SetEntry { state: SetState::Empty, members, live: 0, covered: 0, cut: u32::MAX });
+    let set = |members| {
+        Some(SetEntry { state: SetState::Empty, members, live: 0, covered: 0, cut: u32::MAX, length: u32::MAX })
+    };
     let superblock = Superblock {
         array,
         generation: 1,
@@ -200,7 +174,10 @@ async fn gather(drives: &[ArrayDrive]) -> Result<Gathered> {
         let message = format!("{} was taken out of this array: format it before it is added again", stranger.name);
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    let missing = table.ids().into_iter().filter(|&id| table.usable(id).is_none()).count();
+    // A drive that joined, or is left, without a zone in any set is not missed.
+    let needed =
+        |id: &DriveId| superblock.sets.iter().flatten().any(|set| set.members.iter().any(|member| member.drive == *id));
+    let missing = table.missing().iter().filter(|id| needed(id)).count();
     if missing > superblock.code.parity() {
         let message =
             format!("{missing} drives of the array are missing; its parity makes up for {}", superblock.code.parity());
@@ -216,7 +193,8 @@ fn no_array(drive: &ArrayDrive) -> Error {
 
 impl ArrayStore {
     /// Opens an array: from its index if that was left clean, else from the newest snapshot and what was written since.
-    /// Drives that are missing, as long as parity makes up for them, are done without from then on.
+    /// Drives that are missing, as long as parity makes up for them, are done without from then on; not if it is opened
+    /// for reading only ([`Options::read_only`]), which writes nothing on the drives.
     ///
     /// # Errors
     /// `Format`, `Invalid`, `Device`, `Index`.
@@ -228,18 +206,28 @@ impl ArrayStore {
     ) -> Result<(Self, RecoveryReport)> {
         let Gathered { superblock, drives, superblocks, reports } = gather(drives).await?;
         let (index, clean) = open_index(place, superblock.clean)?;
-        let background = options.background;
+        let (read_only, background) = (options.read_only, options.background);
+        let generation = superblock.clean.filter(|_| clean);
         let parts =
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
         let engine = Engine::new(parts);
+        engine.opened_clean.set(generation);
         let report = engine.recover(&reports, clean).await?;
+        if read_only {
+            return Ok((Self(engine), report));
+        }
         // From here on the index on flash is no longer that of the clean close.
         engine.write_superblock(None).await?;
         engine.replenish().await?;
         if background {
             rt.spawn_detached(engine.clone().keep());
+            rt.spawn_detached(engine.clone().mend());
         }
         Ok((Self(engine), report))
+    }
+
+    pub(crate) fn engine(&self) -> &Rc<Engine> {
+        &self.0
     }
 
     /// Begins to write a version of an object. (SMORE, section III-F.1.)
@@ -337,6 +325,53 @@ impl ArrayStore {
             }
         }
         Ok(sets)
+    }
+
+    /// Gives every set that lost a zone another one, as far as there are drives to take it: what it held is computed from
+    /// its other zones. Drives that nothing is left of are taken out. (SMORE, section III-G.)
+    ///
+    /// **Durability:** what was rebuilt stays so; after a power cut a rebuild goes on a few sets back.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Corrupt`, `Device`: why nothing could be rebuilt. A part that could not is counted in the answer.
+    pub async fn rebuild(
+        &self,
+        options: RebuildOptions,
+        progress: impl FnMut(RebuildProgress),
+    ) -> Result<RebuildProgress> {
+        self.0.rebuild(options, progress).await
+    }
+
+    /// Reads and verifies everything on the drives that are there, and replaces damaged zones.
+    ///
+    /// # Errors
+    /// `Stopped`; `Device` if the table of zone sets cannot be written. Damage is in the report.
+    pub async fn scrub(&self, options: ScrubOptions, progress: impl FnMut(&ScrubReport)) -> Result<ScrubReport> {
+        self.0.scrub(options, progress).await
+    }
+
+    /// Adds a drive; what it held is lost.
+    ///
+    /// **Durability:** it is a part of the array when this returns.
+    ///
+    /// # Errors
+    /// `Invalid` if it is too small or there are too many; `Device`.
+    pub async fn add_drive(&self, drive: &ArrayDrive) -> Result<DriveId> {
+        self.0.add_drive(drive).await
+    }
+
+    /// Takes a drive out, whether it is there or not: what it holds goes to others first. Where that stops in between,
+    /// what went stays where it is.
+    ///
+    /// # Errors
+    /// `Invalid` if too few drives would be left; `NoSpace` if they have too little room; as [`ArrayStore::rebuild`].
+    pub async fn remove_drive(
+        &self,
+        drive: DriveId,
+        options: RebuildOptions,
+        progress: impl FnMut(RebuildProgress),
+    ) -> Result<RebuildProgress> {
+        self.0.remove_drive(drive, options, progress).await
     }
 
     /// How full the array is, and what it did.

@@ -16,7 +16,7 @@ use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
 
 use crate::drives::{Drives, at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{SUPERBLOCK, Superblock};
+use crate::format::{SUPERBLOCK, Superblock, VERSION};
 use crate::types::DriveId;
 
 /// Copies of a superblock where codes need no more. (The paper's number.)
@@ -188,7 +188,8 @@ async fn read_one(dev: &Rc<dyn ZonedDevice>, header: &Header) -> Result<Option<F
         Error::new(
             ErrorKind::Format,
             format!(
-                "the array has format version {version}, which this version of Shingle does not read: use a newer one"
+                "the array has format version {version}, and this version of Shingle reads version {VERSION}: open it with \
+                 the version that made it, copy the objects, and format it anew"
             ),
         )
     })?;

@@ -250,7 +250,7 @@ impl Engine {
         let mut open = self.streams[stream as usize].lock().await;
         let entry = item.entry_bytes();
         loop {
-            self.running()?;
+            self.writable()?;
             if let Some(set) = open.as_ref() {
                 set.flights.below(IN_FLIGHT_MAX).await;
             }
@@ -437,7 +437,7 @@ impl Engine {
                     }
                 }
                 let found = self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
-                let best = found.min_by_key(|(id, set)| (self.missing(set), *id));
+                let best = found.min_by_key(|(id, set)| (self.lossy(set), *id));
                 let Some((id, set)) = best.filter(|(_, set)| self.missing(set) <= self.code.parity()) else {
                     let message =
                         "too many drives are gone for any zone set to be written to: put them back or rebuild";
@@ -469,7 +469,7 @@ impl Engine {
     }
 
     /// Finishes zones that are longer than their set, on drives that limit active zones: they would stay active.
-    async fn finish_longer(&self, members: &[Member], end: u32) {
+    pub(crate) async fn finish_longer(&self, members: &[Member], end: u32) {
         for member in members {
             let Some(dev) = self.drives.usable(member.drive) else { continue };
             if dev.geometry().active_zones_max.is_none() || self.drives.zone_capacity(member.drive) <= end {
@@ -484,6 +484,9 @@ impl Engine {
     /// Writes the digest of a set that a power cut left out of step behind what each member holds, so that it is never
     /// judged anew. What cannot be written is found item by item again.
     pub(crate) async fn seal(&self, open: &OpenSet, written: &crate::examine::Written) {
+        if self.options.read_only {
+            return;
+        }
         let sequence = self.stamps.next();
         let digest_blocks = open.digest_blocks(0);
         let writes = written.iter().filter_map(|&(member, start)| {
@@ -491,7 +494,7 @@ impl Engine {
             if start == 0 || start + digest_blocks + 1 > self.drives.zone_capacity(member.drive) {
                 return None;
             }
-            let frames = self.digest_frames(open, member, start, sequence);
+            let frames = self.digest_frames(open.epoch, &open.digest, member, start, sequence);
             Some(async move { (member, dev.write(at(&dev, member.zone, start), frames).await) })
         });
         let mut done = Vec::new();
@@ -507,9 +510,16 @@ impl Engine {
     }
 
     /// A digest at block `start` of a member's zone, and the trailer behind it.
-    fn digest_frames(&self, open: &OpenSet, member: Member, start: u32, sequence: u64) -> Vec<Bytes> {
-        let place = Place { store: self.array, epoch: open.epoch, zone: member.zone, block: start };
-        let digest = frame(DIGEST, &place, sequence, [0; shingle_record::INFO_SIZE], &[open.digest.encoded()]);
+    pub(crate) fn digest_frames(
+        &self,
+        epoch: u64,
+        digest: &Digest,
+        member: Member,
+        start: u32,
+        sequence: u64,
+    ) -> Vec<Bytes> {
+        let place = Place { store: self.array, epoch, zone: member.zone, block: start };
+        let digest = frame(DIGEST, &place, sequence, [0; shingle_record::INFO_SIZE], &[digest.encoded()]);
         let trailer_at = start + (digest.len() / BLOCK_SIZE) as u32;
         vec![digest, frame_trailer(&Place { block: trailer_at, ..place }, sequence, start)]
     }
@@ -532,7 +542,7 @@ impl Engine {
             if start > open.next {
                 pieces.push(AlignedBuf::zeroed(Blocks(u64::from(start - open.next))).freeze());
             }
-            pieces.extend(self.digest_frames(&open, member, start, sequence));
+            pieces.extend(self.digest_frames(open.epoch, &open.digest, member, start, sequence));
             pieces
         });
         let frames = frames.collect();
@@ -575,7 +585,7 @@ impl Engine {
 }
 
 /// Polls a future once, so that the commands in it have started, in the order of such calls.
-async fn start_now<T: 'static>(mut future: Pin<Box<dyn Future<Output = T>>>) -> LocalBoxFuture<'static, T> {
+pub(crate) async fn start_now<T: 'static>(mut future: Pin<Box<dyn Future<Output = T>>>) -> LocalBoxFuture<'static, T> {
     let mut done = None;
     std::future::poll_fn(|context| {
         if let Poll::Ready(output) = future.as_mut().poll(context) {

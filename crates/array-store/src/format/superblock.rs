@@ -45,6 +45,8 @@ pub(crate) struct SetEntry {
     pub(crate) covered: u32,
     /// Items that end beyond this block are void.
     pub(crate) cut: u32,
+    /// Blocks that are used of its zones, where that is less than its shortest zone has.
+    pub(crate) length: u32,
 }
 
 /// A piece of the index's snapshot.
@@ -121,6 +123,7 @@ impl Superblock {
             out.extend_from_slice(&set.live.to_le_bytes());
             out.extend_from_slice(&set.covered.to_le_bytes());
             out.extend_from_slice(&set.cut.to_le_bytes());
+            out.extend_from_slice(&set.length.to_le_bytes());
             for member in &set.members {
                 out.push(member.drive.0);
                 out.extend_from_slice(&member.zone.0.to_le_bytes());
@@ -193,11 +196,12 @@ fn set(reader: &mut Reader<'_>, drives: usize) -> Option<Option<SetEntry>> {
         return Some(None);
     }
     let state = SetState::from_number(number)?;
-    let (count, live, covered, cut) = (reader.u8()?, reader.u64()?, reader.u32()?, reader.u32()?);
+    let (count, live, covered) = (reader.u8()?, reader.u64()?, reader.u32()?);
+    let (cut, length) = (reader.u32()?, reader.u32()?);
     let member = |reader: &mut Reader<'_>| {
         let (drive, zone) = (DriveId(reader.u8()?), ZoneId(reader.u32()?));
         (usize::from(drive.0) < drives).then_some(Member { drive, zone })
     };
     let members = (0..count).map(|_| member(reader)).collect::<Option<_>>()?;
-    Some(Some(SetEntry { state, members, live, covered, cut }))
+    Some(Some(SetEntry { state, members, live, covered, cut, length }))
 }

@@ -34,7 +34,7 @@ pub(crate) struct Source<'a> {
 
 impl Source<'_> {
     /// A range of a fragment's bytes, verified.
-    async fn fragment(&self, fragment: usize, range: Range<u32>) -> Result<Vec<u8>, Fault> {
+    pub(crate) async fn fragment(&self, fragment: usize, range: Range<u32>) -> Result<Vec<u8>, Fault> {
         let member = self.members[fragment];
         let fault = |why: String| Fault { drive: member.drive, fragment, why };
         let dev = self.drives.usable(member.drive).ok_or_else(|| fault("the drive is not there".into()))?;
@@ -52,7 +52,7 @@ impl Source<'_> {
     }
 
     /// The same range of fragment `wanted`, computed from others. The range is widened to whole slices.
-    async fn reconstruct(
+    pub(crate) async fn reconstruct(
         &self,
         coder: &std::cell::RefCell<Coder>,
         wanted: usize,

@@ -71,8 +71,10 @@ pub fn options(random: &mut Random) -> Options {
         available_sets: 3 + random.below(4) as usize,
         in_flight: 1 + random.below(3) as usize,
         coalesce: random.chance(0.7),
+        read_only: false,
         background: random.chance(0.5),
         snapshot_interval: Duration::from_millis(5 + random.below(100)),
+        rebuild_rate: None,
     }
 }
 

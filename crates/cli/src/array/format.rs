@@ -89,7 +89,7 @@ impl Format {
 }
 
 /// What would be lost on a drive.
-async fn holds(drive: &ArrayDrive) -> Outcome<Option<String>> {
+pub(super) async fn holds(drive: &ArrayDrive) -> Outcome<Option<String>> {
     match inventory::content(&drive.dev).await {
         Content::Nothing | Content::Unknown(_) => {}
         content => return Ok(Some(content.to_string())),

@@ -1,10 +1,12 @@
 //! `shingle array`: objects on many drives, without a server.
 
+mod drives;
 mod format;
 mod look;
 mod place;
 mod transfer;
 mod upkeep;
+mod verify;
 
 use clap::Subcommand;
 
@@ -39,6 +41,16 @@ pub(crate) enum Array {
     Gc(upkeep::Gc),
     /// Save the index on the drives now, so that opening the array after a crash takes less time.
     Snapshot(upkeep::Snapshot),
+    /// Replace what lost drives held, with free zones of the others or of drives that were added.
+    Rebuild(drives::Rebuild),
+    /// Add drives: `shingle array add /dev/sdx --array shelf.toml`
+    Add(drives::Add),
+    /// Take a drive out; what it holds goes to the others first: `shingle array remove serial:ZL2AAAAA`
+    Remove(drives::Remove),
+    /// Read and verify everything, and replace damaged zones.
+    Scrub(verify::Scrub),
+    /// Read and verify everything, and change nothing. Status 0: clean, 4: damaged, 8: could not run.
+    Check(verify::Check),
     /// Print what the array knows of its drives and zones; changes nothing, also where drives are missing.
     Dump(look::Dump),
 }
@@ -54,6 +66,11 @@ impl Array {
             Self::Stat(stat) => stat.run(),
             Self::Gc(gc) => gc.run(),
             Self::Snapshot(snapshot) => snapshot.run(),
+            Self::Rebuild(rebuild) => rebuild.run(),
+            Self::Add(add) => add.run(),
+            Self::Remove(remove) => remove.run(),
+            Self::Scrub(scrub) => scrub.run(),
+            Self::Check(check) => check.run(),
             Self::Dump(dump) => dump.run(),
         }
     }

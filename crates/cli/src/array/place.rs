@@ -217,7 +217,8 @@ pub(crate) fn with_array<T, F: Future<Output = Outcome<T>>>(
     let result = shingle_runtime::real::run(|rt| async move {
         let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
         let seen = looked_at(&drives, &away, missing).await?;
-        let options = Options { background, ..Options::default() };
+        let read_only = missing == Missing::Read;
+        let options = Options { background, read_only, ..Options::default() };
         let (store, report) = ArrayStore::open(&rt, &drives, &named.index, options).await?;
         report.missing_drives.iter().for_each(|drive| note!("shingle: the array does without {drive}"));
         report.damage.iter().for_each(|damage| note!("shingle: damaged: {damage}"));

@@ -1,0 +1,112 @@
+//! Looking at a whole array without changing it: does everything that the index names lie where it says, whole?
+
+use std::collections::BTreeMap;
+
+use shingle_runtime::Runtime;
+
+use crate::config::Options;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::examine::Examined;
+use crate::format::ItemBody;
+use crate::index::PartKey;
+use crate::replace::fragment_block;
+use crate::scrub::{ScrubOptions, ScrubReport};
+use crate::store::{ArrayDrive, ArrayStore, IndexPlace};
+use crate::types::{PartPlace, SetId};
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Objects.
+    pub objects: u64,
+    /// Zone sets that hold something.
+    pub sets: usize,
+    /// Bytes that were read and verified.
+    pub bytes: u64,
+    /// Drives that are missing or out of use, by name: what they held is computed from the others.
+    pub missing_drives: Vec<String>,
+    /// Zones that cannot be read, or not as they were written, and that a scrub can replace.
+    pub repairable: Vec<String>,
+    /// What cannot be given back, in words.
+    pub lost: Vec<String>,
+}
+
+impl CheckReport {
+    /// Nothing is damaged; drives may be missing.
+    pub fn clean(&self) -> bool {
+        self.repairable.is_empty() && self.lost.is_empty()
+    }
+}
+
+/// Builds the index of an array from its drives alone, holds it against what lies there, and verifies every byte unless it
+/// is to be `quick`. Writes nothing.
+///
+/// # Errors
+/// As [`ArrayStore::open`]: what stands in the way of opening the array at all.
+pub async fn check(
+    rt: &Runtime,
+    drives: &[ArrayDrive],
+    quick: bool,
+    progress: impl FnMut(&ScrubReport),
+) -> Result<CheckReport> {
+    let options = Options { read_only: true, background: false, ..Options::default() };
+    let (store, found) = ArrayStore::open(rt, drives, &IndexPlace::Memory, options).await?;
+    let mut report = CheckReport {
+        objects: found.objects,
+        missing_drives: found.missing_drives,
+        lost: found.damage,
+        ..CheckReport::default()
+    };
+    let engine = store.engine();
+    report.lost.extend(engine.misplaced().await?);
+    if quick {
+        report.sets = store.stats()?.sets.iter().skip(2).sum();
+    } else {
+        let only_look = ScrubOptions { read_only: true, ..ScrubOptions::default() };
+        let scrubbed = engine.scrub(only_look, progress).await?;
+        report.sets = scrubbed.sets;
+        report.bytes = scrubbed.bytes;
+        report.repairable = scrubbed.damaged;
+        report.lost.extend(scrubbed.lost);
+    }
+    report.lost.sort();
+    report.lost.dedup();
+    store.close().await?;
+    Ok(report)
+}
+
+impl Engine {
+    /// Parts in the index that do not lie where it says.
+    async fn misplaced(&self) -> Result<Vec<String>> {
+        let mut segments: BTreeMap<(SetId, u32), (u64, u32)> = BTreeMap::new();
+        for (id, set) in self.sets.all() {
+            let written = self.written(&set).await?;
+            let (Examined::Closed { digest, .. } | Examined::Open { digest, .. }) =
+                self.examine(id, &set, &written).await
+            else {
+                continue;
+            };
+            for item in &digest.items {
+                if let ItemBody::Segment(marker) = &item.body {
+                    let at = (id, fragment_block(item.block, marker));
+                    segments.insert(at, (marker.stamp, marker.shape.length()));
+                }
+            }
+        }
+        let mut wrong = Vec::new();
+        let mut look = |key: PartKey, place: &PartPlace| {
+            if segments.get(&(place.set, place.block)) != Some(&(place.stamp, place.segment_length)) {
+                let name = String::from_utf8_lossy(&key.name).into_owned();
+                wrong.push(format!("`{name}`: {} bytes from {} are not in {}", place.length, key.offset, place.set));
+            }
+        };
+        self.index()?
+            .for_each_part(|name, version, offset, place| {
+                let name = bytes::Bytes::copy_from_slice(name);
+                look(PartKey { name, version, offset }, place);
+            })
+            .map_err(Error::index)?;
+        Ok(wrong)
+    }
+}

@@ -1,0 +1,305 @@
+//! Which zones form sets, as drives come and go. (SMORE, sections III-B, III-C and III-G.)
+//!
+//! # Invariants
+//! - MEMBER-1: a zone that leaves a set is used again only when a durable superblock no longer names it there: recovery
+//!   takes a member that is short of what others have for proof that this was never acknowledged.
+//! - MEMBER-2: no two members of a set lie on one drive.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use shingle_base::ZoneId;
+use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState};
+
+use crate::drives::report_all;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{DriveEntry, DriveState, Member};
+use crate::layout::form_sets;
+use crate::rebuild::{RebuildOptions, RebuildProgress};
+use crate::sets::ZoneSet;
+use crate::store::ArrayDrive;
+use crate::superblocks::superblock_zones;
+use crate::types::{DriveId, SetId, SetState};
+use crate::writer::RESERVED;
+
+/// Sequential zones that a drive needs: two for superblocks, one for data.
+pub(crate) const ZONES_MIN: u32 = 3;
+
+/// Zones that belong to no set, by drive, in order. They may hold something: they are reset before they are used.
+pub(crate) type Spares = BTreeMap<DriveId, Vec<ZoneId>>;
+
+/// What the zones of all drives in use are like.
+pub(crate) struct Survey {
+    pub(crate) spares: Spares,
+    /// Members whose zones can take no data any more.
+    pub(crate) dead: BTreeSet<Member>,
+}
+
+/// Whether a zone can take no data any more, or never could.
+pub(crate) fn is_dead(zone: &ZoneInfo) -> bool {
+    matches!(zone.state, ZoneState::NotWritePointer | ZoneState::ReadOnly | ZoneState::Offline)
+}
+
+/// Makes a drive ready to join an array: what it held is lost. Its entry, and the zones that sets may be formed of.
+pub(crate) async fn prepare(drive: &ArrayDrive, id: u64) -> Result<(DriveEntry, Vec<ZoneId>)> {
+    let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
+    let device = |error| Error::device(&drive.name, error);
+    let geometry = drive.dev.geometry();
+    if geometry.zone_count < geometry.conventional_zones + ZONES_MIN {
+        return invalid(format!("{}: a drive of an array needs at least {ZONES_MIN} sequential zones", drive.name));
+    }
+    let zones = report_all(&drive.dev).await.map_err(device)?;
+    let superblocks = superblock_zones(&drive.dev);
+    if let Some(zone) = zones.iter().find(|zone| superblocks.contains(&zone.zone) && is_dead(zone)) {
+        return invalid(format!("{}: {} cannot be written to, and would hold superblocks", drive.name, zone.zone));
+    }
+    for zone in zones.iter().filter(|zone| !is_dead(zone) && zone.state != ZoneState::Empty) {
+        drive.dev.manage(zone.zone, ZoneOp::Reset).await.map_err(device)?;
+    }
+    let free = zones.iter().filter(|zone| !is_dead(zone) && !superblocks.contains(&zone.zone));
+    let free = free.map(|zone| zone.zone).collect();
+    let entry = DriveEntry {
+        id,
+        state: DriveState::Present,
+        zones: geometry.zone_count,
+        zone_capacity: geometry.zone_capacity.0 as u32,
+        superblock_zones: superblocks,
+        name: drive.name.clone(),
+    };
+    Ok((entry, free))
+}
+
+impl Engine {
+    /// Looks at the zones of all drives in use. The superblock is written first if the table changed (MEMBER-1).
+    pub(crate) async fn survey(&self) -> Result<Survey> {
+        if self.unsaved.get() > 0 {
+            self.save_table().await?;
+        }
+        let drives = self.drives.all_usable();
+        let reports = join_all(drives.iter().map(|(_, dev)| report_all(dev))).await;
+        let mut used: BTreeSet<Member> = BTreeSet::new();
+        for (_, set) in self.sets.all() {
+            used.extend(set.members.borrow().iter().copied());
+        }
+        let mut survey = Survey { spares: Spares::new(), dead: BTreeSet::new() };
+        for ((drive, _), zones) in drives.into_iter().zip(reports) {
+            let zones = match zones {
+                Ok(zones) => zones,
+                Err(error) => {
+                    self.drive_error(drive, &error).await?;
+                    continue;
+                }
+            };
+            let superblocks = self.drives.superblock_zones(drive).unwrap_or_default();
+            let mut free = Vec::new();
+            for zone in zones.iter().filter(|zone| !superblocks.contains(&zone.zone)) {
+                let member = Member { drive, zone: zone.zone };
+                match (is_dead(zone), used.contains(&member)) {
+                    (true, true) => drop(survey.dead.insert(member)),
+                    (false, false) => free.push(zone.zone),
+                    _ => {}
+                }
+            }
+            if !self.drives.is_leaving(drive) {
+                survey.spares.insert(drive, free);
+            }
+        }
+        Ok(survey)
+    }
+
+    /// Writes the zone-set table.
+    pub(crate) async fn save_table(&self) -> Result<()> {
+        let unsaved = self.unsaved.get();
+        self.write_superblock(None).await?;
+        self.unsaved.set(self.unsaved.get() - unsaved);
+        Ok(())
+    }
+
+    /// How many members of `set` are on drives that are gone or about to leave.
+    pub(crate) fn lossy(&self, set: &ZoneSet) -> usize {
+        set.members.borrow().iter().filter(|member| self.is_lossy(**member)).count()
+    }
+
+    /// Whether a zone's drive is gone or about to leave.
+    pub(crate) fn is_lossy(&self, member: Member) -> bool {
+        self.drives.usable(member.drive).is_none() || self.drives.is_leaving(member.drive)
+    }
+
+    /// Makes available sets that `which` names empty ones again, so that they can be taken apart.
+    fn withdraw(&self, most: usize, which: impl Fn(&ZoneSet) -> bool) {
+        let all = self.sets.all();
+        let available = all.iter().rev().filter(|(_, set)| set.state.get() == SetState::Available && which(set));
+        for (_, set) in available.take(most) {
+            set.state.set(SetState::Empty);
+            set.unclean.set(true);
+        }
+    }
+
+    /// Forms sets of zones that belong to none. Empty sets are taken apart for it if that makes more, or replaces ones that
+    /// lost a member. How many were formed.
+    pub(crate) async fn form_anew(&self) -> Result<usize> {
+        let width = self.code.width();
+        if self.drives.all_taking().len() < width {
+            // What is there is all there can be: sets without a member can still be written to.
+            return Ok(0);
+        }
+        let _no_offers = self.replenishing.lock().await;
+        let Survey { spares: mut pool, dead } = self.survey().await?;
+        // Durable with what follows: nothing is written to their zones before.
+        self.withdraw(usize::MAX, |set| self.lossy(set) > 0);
+        let all = self.sets.all();
+        let empty: Vec<_> = all.iter().filter(|(_, set)| set.idle()).collect();
+        let whole = empty.iter().filter(|(_, set)| self.lossy(set) == 0 && !set.stuck.get()).count();
+        let alone = formed(&pool, width);
+        for (_, set) in &empty {
+            for member in set.members.borrow().iter().filter(|member| !dead.contains(member)) {
+                if let Some(zones) = pool.get_mut(&member.drive) {
+                    zones.push(member.zone);
+                }
+            }
+        }
+        pool.values_mut().for_each(|zones| zones.sort_unstable());
+        let together = formed(&pool, width);
+        let lacking = whole < empty.len();
+        let kept = whole + alone.len();
+        let (apart, sets) = if together.len() > kept || lacking && together.len() == kept {
+            (empty, together)
+        } else {
+            (Vec::new(), alone)
+        };
+        if apart.is_empty() && sets.is_empty() {
+            return Ok(0);
+        }
+        let apart: Vec<_> = apart.into_iter().filter_map(|(id, _)| Some((*id, self.sets.remove(*id)?))).collect();
+        let new: Vec<SetId> = sets
+            .into_iter()
+            .map(|members| {
+                let set = ZoneSet::new(members, SetState::Empty);
+                set.unclean.set(true);
+                self.sets.insert(set)
+            })
+            .collect();
+        if let Err(error) = self.write_superblock(None).await {
+            // As it was: a superblock that may be found names the old ones.
+            new.iter().for_each(|id| drop(self.sets.remove(*id)));
+            apart.into_iter().for_each(|(id, set)| self.sets.put_back(id, set));
+            return Err(error);
+        }
+        self.space.notify_waiters();
+        Ok(new.len())
+    }
+
+    /// Takes up to `most` sets apart that hold nothing and have a zone on a drive for which `useful` holds. (The paper's
+    /// cannibalised sets.) How many were.
+    pub(crate) async fn take_apart(&self, most: usize, useful: impl Fn(DriveId) -> bool) -> Result<usize> {
+        let _no_offers = self.replenishing.lock().await;
+        let has = |set: &ZoneSet| set.members.borrow().iter().any(|member| useful(member.drive));
+        let candidates = |engine: &Self| -> Vec<(SetId, Rc<ZoneSet>)> {
+            let all = engine.sets.all().into_iter().rev();
+            all.filter(|(_, set)| set.idle() && !set.stuck.get() && has(set)).take(most).collect()
+        };
+        let mut chosen = candidates(self);
+        if chosen.is_empty() {
+            // Cleaning needs what is reserved for it.
+            let beyond = self.sets.count(SetState::Available).saturating_sub(RESERVED + 1);
+            self.withdraw(beyond.min(most), has);
+            chosen = candidates(self);
+        }
+        if chosen.is_empty() {
+            return Ok(0);
+        }
+        chosen.iter().for_each(|(id, _)| drop(self.sets.remove(*id)));
+        if let Err(error) = self.write_superblock(None).await {
+            chosen.into_iter().for_each(|(id, set)| self.sets.put_back(id, set));
+            return Err(error);
+        }
+        Ok(chosen.len())
+    }
+
+    /// Adds a drive; what it held is lost. Sets are formed with its zones as far as other drives have free ones too.
+    pub(crate) async fn add_drive(self: &Rc<Self>, drive: &ArrayDrive) -> Result<DriveId> {
+        self.writable()?;
+        let _one = self.membership.lock().await;
+        if self.drives.ids().len() >= usize::from(u8::MAX) {
+            let message = format!("an array has had at most {} drives, with those that were taken out", u8::MAX);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let (entry, _) = prepare(drive, self.rt.random()).await?;
+        let id = self.drives.push(entry, Some(drive.dev.clone()));
+        if let Err(error) = self.write_superblock_everywhere().await {
+            self.drives.remove(id);
+            return Err(error);
+        }
+        self.form_anew().await?;
+        self.lost.notify_waiters();
+        Ok(id)
+    }
+
+    /// Takes a drive out for good: what it holds goes to others first.
+    pub(crate) async fn remove_drive(
+        self: &Rc<Self>,
+        id: DriveId,
+        options: RebuildOptions,
+        progress: impl FnMut(RebuildProgress),
+    ) -> Result<RebuildProgress> {
+        self.writable()?;
+        if !self.drives.ids().contains(&id) || self.drives.is_removed(id) {
+            return Err(Error::new(ErrorKind::Invalid, format!("the array has no {id}")));
+        }
+        self.drives.set_leaving(id, true);
+        let taking = self.drives.all_taking().len();
+        if taking < self.code.width() {
+            self.drives.set_leaving(id, false);
+            let message = format!(
+                "without {} the array has {taking} drives, and {} needs {}: add a drive first",
+                self.drives.name(id),
+                self.code,
+                self.code.width()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let done = self.rebuild(options, progress).await;
+        let stays = self.drives.is_removed(id).then_some(()).ok_or_else(|| {
+            let message = format!("{} still holds data that has no other place: add a drive", self.drives.name(id));
+            Error::new(ErrorKind::NoSpace, message)
+        });
+        self.drives.set_leaving(id, false);
+        let done = done?;
+        stays.map(|()| done)
+    }
+
+    /// Drives that failed or leave, and of which no set has a zone any more, are taken out for good.
+    pub(crate) async fn dismiss(&self) -> Result<()> {
+        let mut needed: BTreeSet<DriveId> = BTreeSet::new();
+        for (_, set) in self.sets.all() {
+            needed.extend(set.members.borrow().iter().map(|member| member.drive));
+        }
+        let all = self.drives.ids().into_iter();
+        let gone = all.filter(|&id| !self.drives.is_removed(id) && !needed.contains(&id));
+        let gone = gone.filter(|&id| self.drives.usable(id).is_none() || self.drives.is_leaving(id));
+        let gone: Vec<_> = gone.map(|id| (id, self.drives.usable(id))).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        gone.iter().for_each(|(id, _)| self.drives.remove(*id));
+        self.save_table().await?;
+        for (id, dev) in gone {
+            let (Some(dev), Some(zones)) = (dev, self.drives.superblock_zones(id)) else { continue };
+            // So that nobody takes it for a part of the array.
+            for result in join_all(zones.map(|zone| dev.manage(zone, ZoneOp::Reset))).await {
+                if let Err(error) = result {
+                    tracing::warn!(drive = self.drives.name(id), %error, "its superblocks are still there");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The sets that can be formed of those zones.
+fn formed(pool: &Spares, width: usize) -> Vec<Vec<Member>> {
+    let free: Vec<_> = pool.iter().map(|(drive, zones)| (*drive, zones.clone())).collect();
+    form_sets(&free, width)
+}

@@ -1,0 +1,324 @@
+//! Rebuilding: sets that lost a member get another one. (SMORE, section III-G.)
+//!
+//! Only the zone-set table changes: index entries name sets. The table is written every few sets; what went to zones that it
+//! does not name yet is written anew after a power cut, so a rebuild goes on where it was, a few sets back.
+//!
+//! Several sets are rebuilt side by side, each onto another drive: the drive that is written to is what limits one.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::{Either, join_all, select};
+use shingle_runtime::Instant;
+use shingle_zoned::ZoneOp;
+use tokio::sync::Notify;
+
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Member;
+use crate::membership::{Spares, Survey};
+use crate::sets::ZoneSet;
+use crate::types::{DriveId, SetId, SetState};
+use crate::writer::Stream;
+
+/// Sets between two superblocks: what a power cut costs at most.
+const SETS_A_SUPERBLOCK: u32 = 16;
+
+/// Sets that are taken apart at once where no zone is free.
+const APART: usize = 16;
+
+/// Time between tries where a rebuild could not do all there was to do.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// How a rebuild or a scrub goes about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RebuildOptions {
+    /// At most so many bytes a second are written to new members; `None`: as many as can be.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// How far a rebuild is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RebuildProgress {
+    /// Zones of sets that are lost.
+    pub members: usize,
+    /// Those that were replaced.
+    pub done: usize,
+    /// Those that could not be: too little is left of their set, or no free zone fits.
+    pub failed: usize,
+    /// Bytes written.
+    pub bytes: u64,
+}
+
+/// A zone of a set that has to be replaced.
+pub(crate) type Lost = (SetId, Rc<ZoneSet>, Member);
+
+/// A rebuild that is under way.
+struct Rebuild<'a, P> {
+    engine: &'a Rc<Engine>,
+    options: RebuildOptions,
+    began: Instant,
+    left: RefCell<VecDeque<Lost>>,
+    spares: RefCell<Spares>,
+    /// Drives that a worker writes to.
+    targets: RefCell<BTreeSet<DriveId>>,
+    freed: Notify,
+    so_far: Cell<RebuildProgress>,
+    progress: RefCell<P>,
+    /// Why the first member that could not be replaced could not.
+    why: RefCell<Option<Error>>,
+}
+
+impl Engine {
+    /// Gives every set that lost a member another one, as far as there are drives to take it, and takes drives out of the
+    /// array that nothing is left of. Returns the first reason why not everything could be done only if nothing was.
+    pub(crate) async fn rebuild(
+        self: &Rc<Self>,
+        options: RebuildOptions,
+        progress: impl FnMut(RebuildProgress),
+    ) -> Result<RebuildProgress> {
+        self.writable()?;
+        let _one = self.membership.lock().await;
+        self.record_failures().await?;
+        self.form_anew().await?;
+        self.close_lossy().await;
+        let Survey { spares, dead } = self.survey().await?;
+        let left = self.lost_members(&dead);
+        let (so_far, why) = self.replace_all(left, spares, options, progress).await?;
+        self.form_anew().await?;
+        self.dismiss().await?;
+        match why {
+            Some(why) if so_far.done == 0 => Err(why),
+            _ => Ok(so_far),
+        }
+    }
+
+    /// Replaces members of sets; what came of it, and why the first that could not be replaced could not.
+    pub(crate) async fn replace_all(
+        self: &Rc<Self>,
+        left: Vec<Lost>,
+        spares: Spares,
+        options: RebuildOptions,
+        progress: impl FnMut(RebuildProgress),
+    ) -> Result<(RebuildProgress, Option<Error>)> {
+        let so_far = RebuildProgress { members: left.len(), ..RebuildProgress::default() };
+        let rebuild = Rebuild {
+            engine: self,
+            options,
+            began: self.rt.now(),
+            left: RefCell::new(left.into()),
+            spares: RefCell::new(spares),
+            targets: RefCell::default(),
+            freed: Notify::new(),
+            so_far: Cell::new(so_far),
+            progress: RefCell::new(progress),
+            why: RefCell::default(),
+        };
+        let workers = self.drives.all_taking().len().div_ceil(self.code.width()).max(1);
+        let results = join_all((0..workers).map(|_| rebuild.work())).await;
+        // Also after an error: what was done counts.
+        let saved = self.save_table().await;
+        results.into_iter().collect::<Result<Vec<()>>>()?;
+        saved?;
+        Ok((rebuild.so_far.get(), rebuild.why.take()))
+    }
+
+    /// Members on drives that are gone or leave, and zones that are dead, of sets that hold something.
+    fn lost_members(&self, dead: &BTreeSet<Member>) -> Vec<Lost> {
+        let mut lost = Vec::new();
+        for (id, set) in self.sets.all() {
+            if matches!(set.state.get(), SetState::Empty | SetState::Available) {
+                continue;
+            }
+            for &member in set.members.borrow().iter() {
+                if self.is_lossy(member) || dead.contains(&member) {
+                    lost.push((id, set.clone(), member));
+                }
+            }
+        }
+        lost
+    }
+
+    /// Ends open sets that lose a member: their streams go on in others.
+    async fn close_lossy(self: &Rc<Self>) {
+        for stream in [Stream::User, Stream::Clean, Stream::Snapshot] {
+            let mut open = self.streams[stream as usize].lock().await;
+            if open.as_ref().is_some_and(|open| self.lossy(&open.set) > 0)
+                && let Some(open) = open.take()
+            {
+                self.close_set(open).await;
+            }
+        }
+    }
+
+    /// Moves what lives in a set that cannot have all its members to one that has them. `false` if there is none, or not
+    /// all of it can be moved.
+    pub(crate) async fn empty_lossy(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+        let free = |set: &ZoneSet| matches!(set.state.get(), SetState::Empty | SetState::Available);
+        let whole = |set: &ZoneSet| free(set) && self.lossy(set) == 0;
+        if !self.sets.all().iter().any(|(_, set)| whole(set)) {
+            return Ok(false);
+        }
+        // Else it might seem that nothing is won.
+        set.hurt.set(true);
+        match set.state.get() {
+            SetState::Closed | SetState::Indexed => self.collect(id, set).await,
+            // A new snapshot leaves the zones of the one before.
+            SetState::Index => Ok(self.take_snapshot().await.is_ok()),
+            _ => Ok(false),
+        }
+    }
+
+    /// Rebuilds whatever is lost while the array is open, without being asked.
+    pub(crate) async fn mend(self: Rc<Self>) {
+        while !self.stopped.get() {
+            let stuck = |set: &ZoneSet| set.state.get() == SetState::Empty && set.stuck.get();
+            let lost = !self.drives.missing().is_empty() || self.sets.all().iter().any(|(_, set)| stuck(set));
+            if lost && self.drives.all_taking().len() >= self.code.width() {
+                let options = RebuildOptions { bytes_per_second: self.options.rebuild_rate };
+                match self.rebuild(options, |_| {}).await {
+                    Ok(done) => tracing::info!(
+                        members = done.members,
+                        done = done.done,
+                        failed = done.failed,
+                        bytes = done.bytes,
+                        "the zone sets of missing drives were rebuilt"
+                    ),
+                    Err(error) if error.kind == ErrorKind::Stopped => return,
+                    Err(error) => tracing::warn!(%error, "rebuilding goes on later"),
+                }
+            }
+            let told = Box::pin(self.lost.notified());
+            match select(told, Box::pin(self.rt.sleep(RETRY))).await {
+                Either::Left(_) | Either::Right(_) => {}
+            }
+        }
+    }
+}
+
+impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
+    async fn work(&self) -> Result<()> {
+        loop {
+            let Some((id, set, lost)) = self.left.borrow_mut().pop_front() else { return Ok(()) };
+            self.engine.running()?;
+            let result = self.replace(id, &set, lost).await;
+            let mut so_far = self.so_far.get();
+            match result {
+                Ok(bytes) => {
+                    so_far.done += 1;
+                    so_far.bytes += bytes;
+                }
+                Err(error) if error.kind == ErrorKind::Stopped => return Err(error),
+                Err(error) => {
+                    tracing::warn!(set = id.0, %error, "a lost zone could not be replaced");
+                    so_far.failed += 1;
+                    self.why.borrow_mut().get_or_insert(error);
+                }
+            }
+            self.so_far.set(so_far);
+            (self.progress.borrow_mut())(so_far);
+            if self.engine.unsaved.get() >= SETS_A_SUPERBLOCK {
+                self.engine.save_table().await?;
+            }
+            self.wait_for_rate().await;
+        }
+    }
+
+    async fn wait_for_rate(&self) {
+        if let Some(rate) = self.options.bytes_per_second {
+            let due = Duration::from_secs_f64(self.so_far.get().bytes as f64 / rate.max(1) as f64);
+            self.engine.rt.sleep(due.saturating_sub(self.engine.rt.now().since(self.began))).await;
+        }
+    }
+
+    /// Puts a free zone in the place of `lost`; where none fits, the set is emptied instead. Bytes written to the zone.
+    async fn replace(&self, id: SetId, set: &Rc<ZoneSet>, lost: Member) -> Result<u64> {
+        let spare = match self.take_spare(set, lost).await {
+            Err(error) if error.kind == ErrorKind::NoSpace && self.engine.empty_lossy(id, set).await? => return Ok(0),
+            spare => spare?,
+        };
+        let result = self.engine.replace_member(id, set, lost, spare).await;
+        self.targets.borrow_mut().remove(&spare.drive);
+        self.freed.notify_waiters();
+        if result.is_err() {
+            self.spares.borrow_mut().entry(spare.drive).or_default().push(spare.zone);
+        }
+        result
+    }
+
+    /// A free zone for a set, empty: on a drive that has none of it, long enough, of the drive with the most of them, and
+    /// to which nobody else is writing.
+    async fn take_spare(&self, set: &ZoneSet, lost: Member) -> Result<Member> {
+        loop {
+            let freed = self.freed.notified();
+            let taken: BTreeSet<DriveId> =
+                set.members.borrow().iter().filter(|member| **member != lost).map(|member| member.drive).collect();
+            let needed = set.written.get();
+            let engine = self.engine;
+            let fits = |drive: DriveId| {
+                !taken.contains(&drive)
+                    && engine.drives.usable(drive).is_some()
+                    && !engine.drives.is_leaving(drive)
+                    && engine.drives.zone_capacity(drive) >= needed
+            };
+            let (idle, busy) = {
+                let spares = self.spares.borrow();
+                let targets = self.targets.borrow();
+                let of = |busy: bool| {
+                    let some = spares.iter().filter(|(drive, zones)| !zones.is_empty() && fits(**drive));
+                    let some = some.filter(|(drive, _)| targets.contains(drive) == busy);
+                    some.max_by_key(|(drive, zones)| (zones.len(), std::cmp::Reverse(**drive))).map(|(drive, _)| *drive)
+                };
+                (of(false), of(true))
+            };
+            if let Some(drive) = idle {
+                let zone = self.spares.borrow_mut().get_mut(&drive).map(|zones| zones.remove(0));
+                let (Some(zone), Some(dev)) = (zone, engine.drives.usable(drive)) else { continue };
+                self.targets.borrow_mut().insert(drive);
+                match dev.manage(zone, ZoneOp::Reset).await {
+                    Ok(()) => return Ok(Member { drive, zone }),
+                    Err(error) => {
+                        // The zone is left alone: it cannot be used.
+                        self.targets.borrow_mut().remove(&drive);
+                        self.freed.notify_waiters();
+                        engine.drive_error(drive, &error).await?;
+                    }
+                }
+            } else if busy.is_some() {
+                freed.await;
+            } else if !self.more_spares(&fits).await? {
+                let message = "no free zone on a drive that is not in the set already: add a drive or delete objects";
+                return Err(Error::new(ErrorKind::NoSpace, message));
+            }
+        }
+    }
+
+    /// Wins zones on drives that `fits` names: of sets that hold nothing, or by cleaning.
+    async fn more_spares(&self, fits: &impl Fn(DriveId) -> bool) -> Result<bool> {
+        if self.engine.take_apart(APART, fits).await? == 0 {
+            if !self.engine.drives.all_taking().iter().any(|(drive, _)| fits(*drive)) {
+                return Ok(false);
+            }
+            let won = self.engine.reclaim().await?;
+            // What was won is reset when its readers are gone.
+            while self.engine.sets.all().iter().any(|(_, set)| set.trimming.get()) {
+                let space = Box::pin(self.engine.space.notified());
+                select(space, Box::pin(self.engine.rt.sleep(Duration::from_secs(1)))).await;
+                self.engine.running()?;
+            }
+            return Ok(won);
+        }
+        let Survey { mut spares, .. } = self.engine.survey().await?;
+        // Zones that a worker writes to belong to no set yet.
+        for drive in self.targets.borrow().iter() {
+            spares.remove(drive);
+        }
+        let mut own = self.spares.borrow_mut();
+        let targets = self.targets.borrow();
+        own.retain(|drive, _| targets.contains(drive));
+        own.extend(spares);
+        Ok(true)
+    }
+}

@@ -1,0 +1,311 @@
+//! Writing a lost or damaged member of a set anew, to a free zone. (SMORE, section III-G.)
+//!
+//! # Invariants
+//! - REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts, and
+//!   the digest, durably; and it ends where the others end.
+//! - REPLACE-2: what is written was verified, or computed from fragments that were.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{self, StreamExt};
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
+use shingle_record::{INFO_SIZE, Place, frame, frame_hollow, frame_sliced, record_blocks, sliced_record_blocks};
+use shingle_zoned::{DeviceError, ZonedDevice};
+
+use crate::drives::at;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::examine::Examined;
+use crate::format::{
+    Digest, DigestItem, FRAGMENT, FragmentId, ItemBody, MARKER, Marker, Member, SET_HEAD, SetHead, TOMBSTONES,
+    encode_tombstones,
+};
+use crate::segment::{Shape, Source};
+use crate::sets::ZoneSet;
+use crate::types::{PartPlace, SetId, SetState};
+use crate::writer::start_now;
+
+/// Items that are read ahead of the one that is written.
+const AHEAD: usize = 4;
+
+/// Writes on their way to the new zone: a drive without a write cache would miss a turn after each.
+const WRITES: usize = 3;
+
+/// A member that is being written anew.
+struct Copy<'a> {
+    engine: &'a Rc<Engine>,
+    id: SetId,
+    set: &'a ZoneSet,
+    epoch: u64,
+    /// The members as they were, in the order of fragments.
+    members: Vec<Member>,
+    /// The number of its fragments.
+    number: usize,
+    spare: Member,
+    dev: Rc<dyn ZonedDevice>,
+    next: u32,
+    writes: VecDeque<LocalBoxFuture<'static, std::result::Result<(), DeviceError>>>,
+}
+
+impl Engine {
+    /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held. Bytes written.
+    pub(crate) async fn replace_member(
+        self: &Rc<Self>,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        lost: Member,
+        spare: Member,
+    ) -> Result<u64> {
+        let hold = self.sets.hold(id);
+        let life = set.life.get();
+        while set.state.get() == SetState::Open {
+            // It is being closed; a set that a stream writes to again is left for another time.
+            if self.streams.iter().any(|stream| is_open(stream, id)) {
+                return Err(Error::new(ErrorKind::Invalid, format!("{id} is being written to")));
+            }
+            self.running()?;
+            self.rt.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        let bytes = match set.state.get() {
+            SetState::Closed | SetState::Indexed | SetState::Index => self.copy_member(id, set, lost, spare).await?,
+            _ => 0,
+        };
+        // Other members end where the shortest did, which this may have been.
+        set.length.set(self.capacity(set));
+        let mut members = set.members.borrow_mut();
+        let Some(place) = members.iter_mut().find(|member| **member == lost) else {
+            return Err(Error::new(ErrorKind::Invalid, format!("{id} has no such zone any more")));
+        };
+        *place = spare;
+        drop(members);
+        self.unsaved.set(self.unsaved.get() + 1);
+        if set.life.get() != life {
+            // It was emptied meanwhile: the zone is reset before it is used.
+            set.unclean.set(true);
+        }
+        drop(hold);
+        Ok(bytes)
+    }
+
+    /// Writes what `lost` held to `spare`.
+    async fn copy_member(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>, lost: Member, spare: Member) -> Result<u64> {
+        let mut written = self.written(set).await?;
+        if self.zone_is_lost(lost) {
+            written.retain(|(member, _)| *member != lost);
+        }
+        let (epoch, digest) = match self.examine(id, set, &written).await {
+            Examined::Closed { epoch, digest, cut } => {
+                set.cut.set(cut.min(set.cut.get()));
+                (epoch, digest)
+            }
+            Examined::Open { epoch, digest, end, .. } => {
+                set.cut.set(end.min(set.cut.get()));
+                (epoch, digest)
+            }
+            Examined::Empty => return Ok(0),
+            Examined::Damaged(why) => return Err(Error::new(ErrorKind::Corrupt, format!("{id}: {why}"))),
+        };
+        let members = set.fragment_members(id);
+        let number = members.iter().position(|member| *member == lost);
+        let (Some(number), Some(dev)) = (number, self.drives.usable(spare.drive)) else {
+            return Err(Error::new(ErrorKind::Device, format!("{id}: the zone or its replacement is gone")));
+        };
+        let mut copy =
+            Copy { engine: self, id, set, epoch, members, number, spare, dev, next: 0, writes: VecDeque::new() };
+        let result = copy.all(&digest).await;
+        // Whatever became of it, nothing is on its way to the zone when it is used again.
+        let landed = copy.landed(0).await;
+        let blocks = copy.next;
+        let done = async {
+            result?;
+            landed?;
+            match self.drives.flush([spare.drive]).await.pop() {
+                Some((drive, error)) => Err(self.copy_failed(drive, error).await),
+                None => Ok(Blocks(u64::from(blocks)).bytes()),
+            }
+        };
+        done.await
+    }
+
+    /// Whether nothing can be read from a member.
+    fn zone_is_lost(&self, member: Member) -> bool {
+        self.drives.usable(member.drive).is_none()
+    }
+
+    async fn copy_failed(&self, drive: crate::types::DriveId, error: DeviceError) -> Error {
+        match self.drive_error(drive, &error).await {
+            Ok(()) => Error::device(format!("writing a lost zone anew on {}", self.drives.name(drive)), error),
+            Err(error) => error,
+        }
+    }
+}
+
+/// Whether a stream writes to that set, or may be about to.
+fn is_open(stream: &tokio::sync::Mutex<Option<crate::writer::OpenSet>>, id: SetId) -> bool {
+    stream.try_lock().is_ok_and(|open| open.as_ref().is_some_and(|open| open.id == id))
+}
+
+impl Copy<'_> {
+    async fn all(&mut self, digest: &Digest) -> Result<()> {
+        let opened = self.engine.rt.unix_time().nanos;
+        let head = SetHead { set: self.id, member: self.number as u8, drive: self.spare.drive, opened };
+        let head = frame(SET_HEAD, &self.place(0), self.epoch, head.encode(), &[]);
+        self.write(0, vec![head]).await?;
+        // The reader is made of copies of what it needs, since the writer goes on beside it.
+        let reader =
+            Reader { engine: self.engine.clone(), id: self.id, members: self.members.clone(), number: self.number };
+        let reads = digest.items.iter().map(|item| reader.item(item));
+        let mut reads = stream::iter(reads).buffered(AHEAD);
+        let mut items = digest.items.iter();
+        while let (Some(read), Some(item)) = (reads.next().await, items.next()) {
+            self.engine.running()?;
+            let frames = self.frames(item, read?);
+            self.write(item.block, frames).await?;
+        }
+        self.digest(digest).await
+    }
+
+    fn place(&self, block: u32) -> Place {
+        Place { store: self.engine.array, epoch: self.epoch, zone: self.spare.zone, block }
+    }
+
+    fn frames(&self, item: &DigestItem, fragment: Fragment) -> Vec<Bytes> {
+        let place = self.place(item.block);
+        match &item.body {
+            ItemBody::Tombstones { stamp, tombstones } => {
+                vec![frame(TOMBSTONES, &place, *stamp, [0; INFO_SIZE], &[&encode_tombstones(tombstones)])]
+            }
+            ItemBody::Segment(marker) => {
+                let info = marker.info(self.number as u8);
+                let mut frames = vec![frame(MARKER, &place, marker.stamp, info, &[&marker.payload()])];
+                let place = self.place(fragment_block(item.block, marker));
+                let id = FragmentId { stamp: marker.stamp, set: self.id, fragment: self.number as u8 }.chunk();
+                match fragment {
+                    Fragment::None => {}
+                    Fragment::Lost(length) => {
+                        let blocks = sliced_record_blocks(u64::from(length));
+                        frames.push(AlignedBuf::zeroed(blocks).freeze());
+                    }
+                    Fragment::Whole(bytes) if self.engine.hollow => {
+                        frames.extend(frame_hollow(FRAGMENT, &place, marker.stamp, id, 0, bytes.len() as u32));
+                    }
+                    Fragment::Whole(bytes) => {
+                        let pool = &self.engine.pool;
+                        frames.push(frame_sliced(FRAGMENT, &place, marker.stamp, id, 0, &[bytes], pool));
+                    }
+                }
+                frames
+            }
+        }
+    }
+
+    /// The digest at the end, where the others have theirs; not if the set has none that fits.
+    async fn digest(&mut self, digest: &Digest) -> Result<()> {
+        let blocks = record_blocks(digest.encoded().len() as u64).0 as u32;
+        let whole = self.set.cut.get() == u32::MAX;
+        let start = if whole { self.set.written.get().saturating_sub(blocks + 1) } else { self.next };
+        if start < self.next || start + blocks + 1 > self.engine.drives.zone_capacity(self.spare.drive) {
+            return match whole {
+                true => Err(Error::new(ErrorKind::Corrupt, format!("{}: its digest does not end its zones", self.id))),
+                false => Ok(()),
+            };
+        }
+        let sequence = self.engine.stamps.next();
+        let frames = self.engine.digest_frames(self.epoch, digest, self.spare, start, sequence);
+        self.write(start, frames).await?;
+        self.landed(0).await?;
+        self.engine.finish_longer(&[self.spare], self.next).await;
+        Ok(())
+    }
+
+    /// Starts a write at `block`, with zeros before it up to where the zone is.
+    async fn write(&mut self, block: u32, mut pieces: Vec<Bytes>) -> Result<()> {
+        self.landed(WRITES - 1).await?;
+        if block > self.next {
+            pieces.insert(0, AlignedBuf::zeroed(Blocks(u64::from(block - self.next))).freeze());
+        }
+        let blocks = pieces.iter().map(|piece| piece.len() / BLOCK_SIZE).sum::<usize>() as u32;
+        let (dev, lba) = (self.dev.clone(), at(&self.dev, self.spare.zone, self.next));
+        self.next += blocks;
+        let write = start_now(Box::pin(async move { dev.write(lba, pieces).await })).await;
+        self.writes.push_back(write);
+        Ok(())
+    }
+
+    /// Waits until at most `most` writes are on their way.
+    async fn landed(&mut self, most: usize) -> Result<()> {
+        let mut failed = None;
+        while self.writes.len() > most {
+            let Some(write) = self.writes.pop_front() else { break };
+            if let Err(error) = write.await {
+                failed.get_or_insert(error);
+            }
+        }
+        match failed {
+            Some(error) => Err(self.engine.copy_failed(self.spare.drive, error).await),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What belongs behind a marker.
+enum Fragment {
+    None,
+    Whole(Bytes),
+    /// Nothing gives it back: its place is filled with zeros, which pass no check.
+    Lost(u32),
+}
+
+/// Reads what belongs into the new member.
+struct Reader {
+    engine: Rc<Engine>,
+    id: SetId,
+    members: Vec<Member>,
+    number: usize,
+}
+
+impl Reader {
+    /// The fragment of an item: as it is on the old member, if it can be read, or computed from others.
+    async fn item(&self, item: &DigestItem) -> Result<Fragment> {
+        let ItemBody::Segment(marker) = &item.body else { return Ok(Fragment::None) };
+        let shape = Shape::new(self.engine.code, marker.shape.length());
+        let length = shape.fragment_length();
+        if length == 0 {
+            return Ok(Fragment::None);
+        }
+        let place = PartPlace {
+            set: self.id,
+            block: fragment_block(item.block, marker),
+            stamp: marker.stamp,
+            segment_length: marker.shape.length(),
+            at: 0,
+            length: marker.shape.length(),
+            last: false,
+        };
+        let source = Source { drives: &self.engine.drives, members: &self.members, place: &place, shape };
+        if let Ok(bytes) = source.fragment(self.number, 0..length).await {
+            return Ok(Fragment::Whole(bytes.into()));
+        }
+        let mut faults = Vec::new();
+        if let Some(bytes) = source.reconstruct(&self.engine.coder, self.number, 0..length, &mut faults).await {
+            return Ok(Fragment::Whole(bytes.into()));
+        }
+        let error = self.engine.unreadable(&place, &faults);
+        let may_come_back = |(number, member): (usize, &Member)| {
+            number != self.number && self.engine.drives.usable(member.drive).is_none()
+        };
+        if self.members.iter().enumerate().any(may_come_back) {
+            return Err(error);
+        }
+        tracing::error!(%error, "a segment is lost; what else its zone set holds is kept");
+        Ok(Fragment::Lost(length))
+    }
+}
+
+/// Where the fragment behind a marker begins.
+pub(crate) fn fragment_block(block: u32, marker: &Marker) -> u32 {
+    block + record_blocks(marker.payload().len() as u64).0 as u32
+}

@@ -1,0 +1,214 @@
+//! Scrubbing: everything on the drives is read and verified, and what is damaged is written anew. (Sector errors are
+//! found while parity still makes up for them.)
+//!
+//! A zone cannot be mended in place: a damaged one is replaced as a lost one is; where no zone is free for that, what lives in
+//! its set is moved by cleaning.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
+use shingle_base::Blocks;
+use shingle_runtime::Instant;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::examine::Examined;
+use crate::format::{DigestItem, ItemBody, Member};
+use crate::membership::Survey;
+use crate::rebuild::RebuildOptions;
+use crate::sets::ZoneSet;
+use crate::types::{SetId, SetState};
+
+/// Items that are verified side by side, so that drives have the next command before the last one ends.
+const SIDE_BY_SIDE: usize = 2;
+
+/// How a scrub goes about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubOptions {
+    /// At most so many bytes a second are read; `None`: as many as can be.
+    pub bytes_per_second: Option<u64>,
+    /// Only look.
+    pub read_only: bool,
+}
+
+/// How far a scrub is, and what it found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Zone sets that hold something.
+    pub sets: usize,
+    /// Those that were read.
+    pub done: usize,
+    /// Bytes read and verified.
+    pub bytes: u64,
+    /// Zones with something that cannot be read, or not as it was written; of drives that are there.
+    pub damaged: Vec<String>,
+    /// Zones that were replaced, or whose sets were emptied.
+    pub repaired: usize,
+    /// What parity cannot give back, in words.
+    pub lost: Vec<String>,
+}
+
+/// What a set turned out to be.
+#[derive(Default)]
+struct Verified {
+    bytes: u64,
+    bad: BTreeSet<Member>,
+    lost: Vec<String>,
+}
+
+impl Engine {
+    /// Reads and verifies everything; `progress` is told after each set.
+    pub(crate) async fn scrub(
+        self: &Rc<Self>,
+        options: ScrubOptions,
+        mut progress: impl FnMut(&ScrubReport),
+    ) -> Result<ScrubReport> {
+        if !options.read_only {
+            self.writable()?;
+        }
+        let began = self.rt.now();
+        let holds = |set: &ZoneSet| !matches!(set.state.get(), SetState::Empty | SetState::Available);
+        let sets: Vec<_> = self.sets.all().into_iter().filter(|(_, set)| holds(set)).collect();
+        let mut report = ScrubReport { sets: sets.len(), ..ScrubReport::default() };
+        for (id, set) in sets {
+            self.running()?;
+            let verified = match self.sets.hold(id) {
+                Some(_hold) if holds(&set) && !set.trimming.get() => self.verify_set(id, &set).await?,
+                _ => Verified::default(),
+            };
+            report.done += 1;
+            report.bytes += verified.bytes;
+            report.lost.extend(verified.lost);
+            if !verified.bad.is_empty() {
+                let name = |member: &Member| format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
+                report.damaged.extend(verified.bad.iter().map(name));
+                if !options.read_only {
+                    report.repaired += self.repair(id, &set, verified.bad).await?;
+                }
+            }
+            progress(&report);
+            self.wait_for(options.bytes_per_second, report.bytes, began).await;
+        }
+        Ok(report)
+    }
+
+    async fn wait_for(&self, rate: Option<u64>, bytes: u64, began: Instant) {
+        if let Some(rate) = rate {
+            let due = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+            self.rt.sleep(due.saturating_sub(self.rt.now().since(began))).await;
+        }
+    }
+
+    /// Verifies all that a set holds, on all drives that are there.
+    async fn verify_set(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Verified> {
+        let mut verified = Verified::default();
+        let members = set.fragment_members(id);
+        let items = match self.items_of(id).await {
+            Some(items) => items,
+            None => {
+                let written = self.written(set).await?;
+                let items = match self.examine(id, set, &written).await {
+                    Examined::Closed { digest, .. } | Examined::Open { digest, .. } => digest.items,
+                    Examined::Empty => Vec::new(),
+                    Examined::Damaged(why) => {
+                        verified.lost.push(format!("{id}: {why}"));
+                        return Ok(verified);
+                    }
+                };
+                if set.cut.get() == u32::MAX && !items.is_empty() {
+                    verified.bad.extend(self.members_without_digest(id, &members, &written).await);
+                }
+                items
+            }
+        };
+        let mut checks =
+            stream::iter(items.iter().map(|item| self.verify_everywhere(id, &members, item))).buffered(SIDE_BY_SIDE);
+        for item in &items {
+            let Some(good) = checks.next().await else { break };
+            let count = good.iter().filter(|good| **good).count();
+            verified.bytes += Blocks(u64::from(item.end() - item.block)).bytes() * count as u64;
+            let needed = if matches!(item.body, ItemBody::Segment(_)) { self.code.data() } else { 1 };
+            if count < needed {
+                // Another zone in its place would have nothing to hold.
+                verified.lost.extend(self.what_lives_in(id, item)?);
+                continue;
+            }
+            let there = |member: &Member| self.drives.usable(member.drive).is_some();
+            let bad = members.iter().zip(&good).filter(|(member, good)| !**good && there(member));
+            verified.bad.extend(bad.map(|(member, _)| *member));
+        }
+        Ok(verified)
+    }
+
+    /// The items of a set that is being written to, as far as they are in the index.
+    async fn items_of(&self, id: SetId) -> Option<Vec<DigestItem>> {
+        for stream in &self.streams {
+            let open = stream.lock().await;
+            if let Some(open) = open.as_ref().filter(|open| open.id == id) {
+                let end = open.set.entered_below();
+                return Some(open.digest.items.iter().filter(|item| item.block < end).cloned().collect());
+            }
+        }
+        None
+    }
+
+    /// Members that are there and do not end with a digest as they should.
+    async fn members_without_digest(&self, id: SetId, members: &[Member], written: &[(Member, u32)]) -> Vec<Member> {
+        let ends = written.iter().map(|&(member, end)| async move {
+            let good = end > 0 && self.read_digest(id, members, member, end).await.is_some();
+            (!good).then_some(member)
+        });
+        join_all(ends).await.into_iter().flatten().collect()
+    }
+
+    async fn verify_everywhere(&self, id: SetId, members: &[Member], item: &DigestItem) -> Vec<bool> {
+        let checks = members.iter().enumerate();
+        let checks = checks.map(|(number, member)| self.verify_member(id, number, *member, item));
+        join_all(checks).await.into_iter().map(|good| good.is_some()).collect()
+    }
+
+    /// The objects that lose something with an item.
+    fn what_lives_in(&self, id: SetId, item: &DigestItem) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        if let ItemBody::Segment(marker) = &item.body {
+            for part in &marker.parts {
+                if self.live_place(id, marker.stamp, part)?.is_some() {
+                    let name = String::from_utf8_lossy(&part.name);
+                    names.push(format!(
+                        "`{name}`: {} bytes from {} ({id}, block {})",
+                        part.length, part.offset, item.block
+                    ));
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Replaces damaged zones of a set; or empties the set, where they cannot be. How many zones were dealt with.
+    async fn repair(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>, bad: BTreeSet<Member>) -> Result<usize> {
+        let _one = self.membership.lock().await;
+        let count = bad.len();
+        self.close_if_open(id).await;
+        let Survey { spares, .. } = self.survey().await?;
+        let left = bad.into_iter().map(|member| (id, set.clone(), member)).collect();
+        let (done, why) = self.replace_all(left, spares, RebuildOptions::default(), |_| {}).await?;
+        let Some(why) = why else { return Ok(done.done) };
+        tracing::warn!(set = id.0, %why, "a damaged zone could not be replaced; its set is emptied instead");
+        let emptied = self.empty_lossy(id, set).await?;
+        Ok(if emptied { count } else { done.done })
+    }
+
+    async fn close_if_open(self: &Rc<Self>, id: SetId) {
+        for stream in &self.streams {
+            let mut open = stream.lock().await;
+            if open.as_ref().is_some_and(|open| open.id == id)
+                && let Some(open) = open.take()
+            {
+                self.close_set(open).await;
+            }
+        }
+    }
+}

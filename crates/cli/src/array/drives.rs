@@ -1,0 +1,162 @@
+//! `shingle array rebuild|add|remove`: drives come and go.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use shingle_array_store::{DriveId, RebuildOptions, RebuildProgress};
+use shingle_base::ByteSize;
+use shingle_zoned_linux::OpenOptions;
+
+use super::format::holds;
+use super::place::{Missing, Opened, Place, open_drives, with_array};
+use crate::confirm::confirm;
+use crate::failure::{Failure, Outcome, status};
+use crate::output::Progress;
+
+/// Replaces what lost drives held.
+#[derive(Args)]
+pub(crate) struct Rebuild {
+    #[command(flatten)]
+    place: Place,
+    /// Write at most so many bytes a second to each array: `--rate 40MiB`.
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<ByteSize>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Adds drives.
+#[derive(Args)]
+pub(crate) struct Add {
+    /// The drives, as other commands name them.
+    #[arg(value_name = "NEW", required = true)]
+    new: Vec<PathBuf>,
+    #[command(flatten)]
+    place: Place,
+    /// Do without drives that are missing, from now on.
+    #[arg(long)]
+    degraded: bool,
+    /// Do it without being asked, also where a drive holds something; that is lost.
+    #[arg(long)]
+    yes: bool,
+    /// As --yes, and also where a drive holds a partition table or a file system that is not mounted.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Takes a drive out.
+#[derive(Args)]
+pub(crate) struct Remove {
+    /// The drive: its number, as `shingle array stat` shows it, or the name that the array's file gives it.
+    drive: String,
+    #[command(flatten)]
+    place: Place,
+    /// Write at most so many bytes a second: `--rate 40MiB`.
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<ByteSize>,
+    /// Do without drives that are missing, from now on.
+    #[arg(long)]
+    degraded: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn options(rate: Option<ByteSize>) -> RebuildOptions {
+    RebuildOptions { bytes_per_second: rate.map(|rate| rate.0) }
+}
+
+fn show(line: &mut Progress, progress: RebuildProgress) {
+    let failed = if progress.failed > 0 { format!(", {} not", progress.failed) } else { String::new() };
+    let (done, all) = (progress.done, progress.members);
+    line.show(&format!("{done} of {all} zones rebuilt{failed}, {} written", ByteSize(progress.bytes)));
+}
+
+fn tell(done: RebuildProgress, json: bool) -> Outcome {
+    if json {
+        say!("{}", json!({ "zones": done.members, "rebuilt": done.done, "failed": done.failed, "bytes": done.bytes }));
+    } else if done.members == 0 {
+        say!("nothing to rebuild: no zone is lost");
+    } else {
+        say!("{} of {} zones rebuilt, {} written", done.done, done.members, ByteSize(done.bytes));
+    }
+    if done.failed == 0 {
+        return Ok(());
+    }
+    note!("shingle: {} zones are still lost: add a drive, or free some space, and run it again", done.failed);
+    Err(Failure::silent(status::DAMAGED))
+}
+
+impl Rebuild {
+    pub(crate) fn run(self) -> Outcome {
+        // A drive that is missing is what this is for.
+        with_array(&self.place, Missing::GoOn, false, |opened| async move {
+            let mut line = Progress::new();
+            let done = opened.store.rebuild(options(self.rate), |progress| show(&mut line, progress)).await?;
+            drop(line);
+            tell(done, self.json)
+        })
+    }
+}
+
+impl Add {
+    pub(crate) fn run(self) -> Outcome {
+        let file = self.place.file();
+        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+            let open = OpenOptions { force: self.force, keep_open: false };
+            let (drives, away) = open_drives(&self.new, &opened.rt, open).await?;
+            if !away.is_empty() {
+                return Err(Failure::new(format!("there is no drive {}", away.join(", "))));
+            }
+            let mut held = String::new();
+            for drive in &drives {
+                if let Some(what) = holds(drive).await? {
+                    held += &format!("\n  {}: {what}", drive.name);
+                }
+            }
+            if !held.is_empty() {
+                confirm(self.yes || self.force, &format!("What these drives hold will be lost:{held}"))?;
+            }
+            for drive in &drives {
+                let id = opened.store.add_drive(drive).await?;
+                say!("{} is {id} of the array", drive.name);
+            }
+            let place = file.map_or("--drive".to_owned(), |path| format!("`drives` in {}", path.display()));
+            say!("name them with {place} from now on; a lost drive is replaced by `shingle array rebuild`");
+            Ok(())
+        })
+    }
+}
+
+impl Remove {
+    pub(crate) fn run(self) -> Outcome {
+        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+            let id = named(&opened, &self.drive)?;
+            let mut line = Progress::new();
+            let show = |progress| show(&mut line, progress);
+            let done = opened.store.remove_drive(id, options(self.rate), show).await?;
+            drop(line);
+            if !self.json {
+                say!("{id} is no part of the array any more: take it out of the array's file");
+            }
+            tell(done, self.json)
+        })
+    }
+}
+
+/// The drive of that number or name.
+fn named(opened: &Opened, drive: &str) -> Outcome<DriveId> {
+    let known = opened.seen.drives.iter().filter(|known| !known.removed);
+    let number = drive.strip_prefix("drive ").unwrap_or(drive).parse::<u8>().ok();
+    let found: Vec<_> = known.filter(|known| known.name == drive || number == Some(known.id.0)).collect();
+    match found[..] {
+        [one] => Ok(one.id),
+        _ => {
+            let drives: Vec<_> = opened.seen.drives.iter().filter(|drive| !drive.removed).collect();
+            let drives: Vec<_> = drives.iter().map(|drive| format!("{} {}", drive.id.0, drive.name)).collect();
+            Err(Failure::new(format!("which drive is {drive}? The array has: {}", drives.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `shingle array scrub|check`: is everything as it was written?
+
+use clap::Args;
+use serde_json::json;
+use shingle_array_store::{ScrubOptions, ScrubReport, check};
+use shingle_base::ByteSize;
+use shingle_zoned_linux::OpenOptions;
+
+use super::place::{Missing, Place, open_drives, with_array};
+use crate::failure::{Failure, Outcome, status};
+use crate::output::Progress;
+
+/// Reads everything and repairs what is damaged.
+#[derive(Args)]
+pub(crate) struct Scrub {
+    #[command(flatten)]
+    place: Place,
+    /// Read at most so many bytes a second: `--rate 200MiB`.
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<ByteSize>,
+    /// Do without drives that are missing, from now on.
+    #[arg(long)]
+    degraded: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads everything and changes nothing.
+#[derive(Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    place: Place,
+    /// Only see that everything is there, without reading the objects' bytes.
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn show(line: &mut Progress, report: &ScrubReport) {
+    let found = if report.damaged.is_empty() { String::new() } else { format!(", {} damaged", report.damaged.len()) };
+    line.show(&format!("{} of {} zone sets, {} verified{found}", report.done, report.sets, ByteSize(report.bytes)));
+}
+
+impl Scrub {
+    pub(crate) fn run(self) -> Outcome {
+        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+            let options = ScrubOptions { bytes_per_second: self.rate.map(|rate| rate.0), read_only: false };
+            let mut line = Progress::new();
+            let report = opened.store.scrub(options, |report| show(&mut line, report)).await?;
+            drop(line);
+            let left = report.damaged.len().saturating_sub(report.repaired);
+            let damage: Vec<&String> =
+                if left > 0 { report.damaged.iter() } else { [].iter() }.chain(&report.lost).collect();
+            if self.json {
+                say!(
+                    "{}",
+                    json!({ "clean": report.damaged.is_empty() && report.lost.is_empty(), "repaired": report.repaired,
+                            "damage": damage, "zone_sets": report.sets, "verified_bytes": report.bytes })
+                );
+            } else {
+                say!("{} in {} zone sets verified", ByteSize(report.bytes), report.sets);
+                report.damaged.iter().for_each(|zone| say!("damaged: {zone}"));
+                if !report.damaged.is_empty() {
+                    say!("{} of {} damaged zones repaired", report.repaired, report.damaged.len());
+                }
+                report.lost.iter().for_each(|lost| say!("lost: {lost}"));
+                if left > 0 {
+                    say!("what is left needs a free zone: add a drive, or free some space, and run it again");
+                }
+            }
+            if left == 0 && report.lost.is_empty() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
+        })
+    }
+}
+
+impl Check {
+    pub(crate) fn run(self) -> Outcome {
+        let not_run = |failure: Failure| failure.with_status(status::NOT_RUN);
+        let named = self.place.named().map_err(not_run)?;
+        let report = shingle_runtime::real::run(|rt| async move {
+            let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
+            if drives.is_empty() {
+                return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
+            }
+            let mut line = Progress::new();
+            Ok(check(&rt, &drives, self.quick, |report| show(&mut line, report)).await?)
+        });
+        let report = report.map_err(|error| not_run(error.into()))?.map_err(not_run)?;
+        let damage: Vec<&String> = report.repairable.iter().chain(&report.lost).collect();
+        if self.json {
+            say!(
+                "{}",
+                json!({ "clean": report.clean(), "repaired": 0, "damage": damage, "objects": report.objects,
+                        "zone_sets": report.sets, "verified_bytes": report.bytes,
+                        "missing_drives": report.missing_drives })
+            );
+        } else {
+            say!("{} objects in {} zone sets, {} verified", report.objects, report.sets, ByteSize(report.bytes));
+            report
+                .missing_drives
+                .iter()
+                .for_each(|drive| say!("missing: {drive}; `shingle array rebuild` replaces it"));
+            report.repairable.iter().for_each(|zone| say!("damaged: {zone}; `shingle array scrub` replaces it"));
+            report.lost.iter().for_each(|lost| say!("lost: {lost}"));
+            say!("{}", if report.clean() { "clean" } else { "damage is left" });
+        }
+        if report.clean() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
+    }
+}
