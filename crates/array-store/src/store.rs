@@ -12,7 +12,7 @@ use crate::config::{FormatOptions, Options};
 use crate::drives::{Drives, report_all};
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{DriveEntry, SetEntry, Superblock};
+use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
 use crate::get::{Object, Reader, not_found};
 use crate::index::Index;
 use crate::layout::form_sets;

@@ -265,22 +265,23 @@ async fn an_object_that_moves_from_class_to_class_is_always_found() {
     let all = stores.open().await;
     all.create_bucket("b").await.unwrap();
     put(&all, "k", commit("0")).await.unwrap();
-    let mover = {
-        let all = all.clone();
-        tokio::spawn(async move {
-            for number in 0..300 {
-                let store: Arc<dyn ObjectStore> = if number % 2 == 0 { cold(&all) } else { Arc::new(all.clone()) };
-                put(&*store, "k", commit(&number.to_string())).await.unwrap();
-                tokio::task::yield_now().await;
-            }
-        })
+    let moved = std::cell::Cell::new(false);
+    let mover = async {
+        for number in 0..300 {
+            let store: Arc<dyn ObjectStore> = if number % 2 == 0 { cold(&all) } else { Arc::new(all.clone()) };
+            put(&*store, "k", commit(&number.to_string())).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        moved.set(true);
     };
-    while !mover.is_finished() {
-        all.head("b", "k").await.unwrap();
-        all.open("b", "k").await.unwrap();
-        tokio::task::yield_now().await;
-    }
-    mover.await.unwrap();
+    let looker = async {
+        while !moved.get() {
+            all.head("b", "k").await.unwrap();
+            all.open("b", "k").await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(mover, looker);
     assert_eq!(keys(&*stores.fast, "b").await.len() + keys(&*stores.cold, "/b").await.len(), 1);
 }
 

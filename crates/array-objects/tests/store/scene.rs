@@ -73,10 +73,7 @@ pub(crate) async fn open(rt: &Runtime, devices: &[SimDevice], random: &mut Rando
 }
 
 /// Runs `test` with a store on a fresh array.
-pub(crate) fn with_store<F: Future<Output = ()>>(test: impl FnOnce(Runtime, ArrayClient) -> F + 'static)
-where
-    F: 'static,
-{
+pub(crate) fn with_store<F: Future<Output = ()> + 'static>(test: impl FnOnce(Runtime, ArrayClient) -> F + 'static) {
     let media = formatted(1);
     Sim::new(1).run(move |rt| async move {
         let devices = powered(&rt, &media);
