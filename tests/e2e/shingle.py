@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 
 import boto3
 from botocore.config import Config
@@ -49,6 +50,7 @@ class Server:
         self.config = config
         self.process = None
         self.endpoint = None
+        self.lines = []
 
     def command(self):
         config = ["--config", str(self.config)] if self.config else []
@@ -60,6 +62,7 @@ class Server:
             self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
         ready, lines = queue.Queue(), []
+        self.lines = lines
 
         def drain(output):
             for line in output:
@@ -100,6 +103,16 @@ class Server:
     def restart_after_kill(self):
         self.kill()
         return self.start()
+
+    @property
+    def admin(self):
+        """Where metrics are; said behind the line that says that the server is ready."""
+        for _ in range(100):
+            found = re.search(r"^Metrics: (http://\S+)/metrics", "".join(self.lines), re.M)
+            if found:
+                return found[1]
+            time.sleep(0.1)
+        raise AssertionError("the server did not say where its metrics are")
 
     @property
     def keys(self):

@@ -12,7 +12,7 @@ use crate::config::{FormatOptions, Options};
 use crate::drives::{Drives, report_all};
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{DriveEntry, SetEntry, Superblock};
+use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
 use crate::get::{Object, Reader, not_found};
 use crate::index::Index;
 use crate::layout::form_sets;
@@ -61,6 +61,10 @@ pub struct Stats {
     pub reconstructed: u64,
     /// Sets that cleaning emptied.
     pub cleaned: u64,
+    /// Drives that belong to the array.
+    pub drives: u64,
+    /// Of them, those that are away or have failed.
+    pub drives_missing: u64,
 }
 
 /// An open array. Cheap to clone; stays on its thread.
@@ -386,6 +390,12 @@ impl ArrayStore {
             cleaned: self.0.counters.cleaned.get(),
             ..Stats::default()
         };
+        for (entry, id) in self.0.drives.entries().iter().zip(self.0.drives.ids()) {
+            if entry.state != DriveState::Removed {
+                stats.drives += 1;
+                stats.drives_missing += u64::from(self.0.drives.usable(id).is_none());
+            }
+        }
         for (_, set) in self.0.sets.all() {
             stats.sets[usize::from(set.state.get().number()) - 1] += 1;
             stats.live += set.live.get();

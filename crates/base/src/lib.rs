@@ -8,6 +8,7 @@ mod decay;
 mod ids;
 mod pool;
 mod units;
+pub mod wire;
 
 pub use aligned::{AlignedBuf, AlignedBuilder};
 pub use checksum::{Crc, crc32c};

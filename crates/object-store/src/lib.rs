@@ -29,15 +29,16 @@ mod gc;
 pub mod index;
 mod indexer;
 mod keys;
-mod locks;
 mod options;
 mod reader;
 mod records;
 mod recovery;
 mod scan;
 mod stats;
-mod wire;
 mod writer;
+
+use shingle_base::wire;
+use shingle_runtime::locks;
 
 pub use check::{CheckReport, Depth};
 pub use client::ObjectStoreClient;

@@ -13,6 +13,7 @@ use crate::client::ObjectStoreClient;
 use crate::engine::Core;
 use crate::engine::objects::{Begun, Written};
 use crate::engine::purge::BlobHold;
+use crate::engine::run::gone;
 use crate::errors::unavailable;
 
 /// What is being written.
@@ -58,17 +59,13 @@ impl Writer {
         let data = mem::take(&mut self.written.rest);
         self.gathered = 0;
         let (blob, index) = (self.written.begun.blob, self.written.segments);
-        let (reply, answer) = oneshot::channel();
-        let job: crate::engine::run::Job = Box::new(move |core| {
-            Box::pin(async move {
-                let result = core.put_segment(blob, index, data).await;
-                drop(permit);
-                // The writer may be gone; the segment is then garbage.
-                let _ = reply.send(result);
-            })
-        });
-        let sent = self.client.entrance.writes.send(job).await;
-        sent.map_err(|_| unavailable("the object store has stopped"))?;
+        let put = move |core: Rc<Core>| async move {
+            // The writer may be gone by then; the segment is garbage.
+            let result = core.put_segment(blob, index, data).await;
+            drop(permit);
+            result
+        };
+        let answer = self.client.entrance.writes.begin(put).await.map_err(gone)?;
         self.written.segments += 1;
         self.hold.sent += 1;
         self.under_way = Some(answer);

@@ -10,6 +10,8 @@
 //! - RT-2: in a simulation, the seed decides everything: order of tasks, times and random numbers.
 
 mod local;
+pub mod locks;
+pub mod owner;
 pub mod real;
 mod time;
 

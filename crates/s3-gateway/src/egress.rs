@@ -156,6 +156,7 @@ mod tests {
             version: 0,
             metadata: Default::default(),
             part_sizes: Vec::new(),
+            class: None,
         };
         Box::new(Counting { info, fails_at })
     }

@@ -111,9 +111,6 @@ fn unserved(headers: &HeaderMap) -> S3Result<()> {
             "x-amz-website-redirect-location" => "website redirects are",
             "x-amz-write-offset-bytes" => "appending to objects is",
             "x-amz-expected-bucket-owner" | "x-amz-source-expected-bucket-owner" => "account ids are",
-            "x-amz-storage-class" if !matches!(value, "STANDARD" | "") => {
-                return Err(s3_error!(InvalidStorageClass, "the only storage class is STANDARD, not {value}"));
-            }
             _ => continue,
         };
         return Err(s3_error!(NotImplemented, "{what} not served ({name}: {value})"));
@@ -180,8 +177,7 @@ mod tests {
         ] {
             assert_eq!(code("PUT", "/b/k", &[header]), unserved, "{header:?}");
         }
-        assert_eq!(code("PUT", "/b/k", &[("x-amz-acl", "private"), ("x-amz-storage-class", "STANDARD")]), None);
-        assert_eq!(code("PUT", "/b/k", &[("x-amz-storage-class", "GLACIER")]), Some("InvalidStorageClass".to_owned()));
+        assert_eq!(code("PUT", "/b/k", &[("x-amz-acl", "private"), ("x-amz-storage-class", "GLACIER")]), None);
         assert_eq!(code("POST", "/b", &[("content-type", "Multipart/Form-Data; boundary=x")]), unserved);
     }
 

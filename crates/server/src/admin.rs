@@ -12,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use shingle_array_objects::{ArrayClient, ArrayFigures};
 use shingle_object_store::{ObjectStats, ObjectStoreClient};
 use shingle_s3_gateway::GatewayMetrics;
 use shingle_store_api::{ObjectStore, StoreUsage};
@@ -30,8 +31,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What is watched.
 pub(crate) struct Watched {
     pub(crate) gateway: Arc<GatewayMetrics>,
-    pub(crate) store: ObjectStoreClient,
+    /// The store on the drives, if there are any.
+    pub(crate) store: Option<ObjectStoreClient>,
     pub(crate) drives: Arc<Vec<Drive>>,
+    /// Arrays, by name.
+    pub(crate) arrays: Vec<(String, ArrayClient)>,
 }
 
 /// Serves until it is dropped.
@@ -65,11 +69,12 @@ pub(crate) async fn serve(listener: TcpListener, watched: Arc<Watched>) {
 async fn answer(request: Request<Incoming>, watched: Arc<Watched>) -> Result<Response<Text>, Infallible> {
     let (status, text) = match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => {
-            (StatusCode::OK, metrics::render(&watched.gateway, ask(&watched.store).await, &watched.drives))
+            let answers = Answers::of(&watched).await;
+            (StatusCode::OK, metrics::render(&watched.gateway, &answers, &watched.drives))
         }
-        (&Method::GET, "/healthz") => match ask(&watched.store).await {
-            Some(_) => (StatusCode::OK, "ok\n".to_owned()),
-            None => (StatusCode::SERVICE_UNAVAILABLE, "the object store does not answer\n".to_owned()),
+        (&Method::GET, "/healthz") => match Answers::of(&watched).await.missing() {
+            None => (StatusCode::OK, "ok\n".to_owned()),
+            Some(which) => (StatusCode::SERVICE_UNAVAILABLE, format!("{which} does not answer\n")),
         },
         (&Method::GET, _) => (StatusCode::NOT_FOUND, "there are /metrics and /healthz\n".to_owned()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned()),
@@ -81,9 +86,37 @@ async fn answer(request: Request<Incoming>, watched: Arc<Watched>) -> Result<Res
     Ok(response)
 }
 
-async fn ask(store: &ObjectStoreClient) -> Option<(ObjectStats, StoreUsage)> {
-    let asking = async { Some((store.stats().await.ok()?, store.usage().await.ok()?)) };
-    tokio::time::timeout(PATIENCE, asking).await.ok()?
+/// What the stores said when they were asked; none of those that gave no answer.
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// Of the store on the drives, where there is one.
+    pub(crate) objects: Option<Option<(ObjectStats, StoreUsage)>>,
+    /// Of the arrays.
+    pub(crate) arrays: Vec<(String, Option<ArrayFigures>)>,
+}
+
+impl Answers {
+    async fn of(watched: &Watched) -> Self {
+        let mut answers = Self::default();
+        if let Some(store) = &watched.store {
+            let asking = async { Some((store.stats().await.ok()?, store.usage().await.ok()?)) };
+            answers.objects = Some(tokio::time::timeout(PATIENCE, asking).await.ok().flatten());
+        }
+        for (name, array) in &watched.arrays {
+            let asking = async { array.figures().await.ok() };
+            answers.arrays.push((name.clone(), tokio::time::timeout(PATIENCE, asking).await.ok().flatten()));
+        }
+        answers
+    }
+
+    /// One that gave none, if there is one.
+    pub(crate) fn missing(&self) -> Option<String> {
+        if self.objects.is_some_and(|objects| objects.is_none()) {
+            return Some("the object store".to_owned());
+        }
+        let array = self.arrays.iter().find(|(_, figures)| figures.is_none());
+        array.map(|(name, _)| format!("array {name}"))
+    }
 }
 
 /// An answer's body, whole.

@@ -7,6 +7,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use shingle_base::{BLOCK_SIZE, Blocks, ByteSize};
 use shingle_zoned::Geometry;
 
+use crate::engines::CHUNKS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
 
@@ -34,8 +35,39 @@ pub struct Config {
     /// The drives; two emulated ones in the data directory if there are none.
     #[serde(rename = "drive")]
     pub drives: Vec<DriveConfig>,
+    /// Arrays, each of several drives of its own.
+    #[serde(rename = "array")]
+    pub arrays: Vec<ArrayConfig>,
     /// Limits on what clients may do.
     pub limits: LimitsConfig,
+}
+
+/// An array that objects can be stored on: made by `shingle array format`.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrayConfig {
+    /// What buckets ask for it by, as their location: letters, digits and dashes.
+    pub name: String,
+    /// The storage class that objects ask for it by; `STANDARD_IA` if not given.
+    class: Option<String>,
+    /// The file that `shingle array format` wrote: names the drives, and maybe the index.
+    pub file: Option<PathBuf>,
+    /// The drives, by their names, instead of a file.
+    #[serde(default)]
+    pub drives: Vec<PathBuf>,
+    /// Where the index is kept, on flash; in the data directory if not given.
+    pub index: Option<PathBuf>,
+    /// Start although drives are missing, as long as parity makes up for them. They are not used again as they are.
+    #[serde(default)]
+    pub degraded: bool,
+}
+
+/// What an array's file says.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ArrayFile {
+    drives: Vec<PathBuf>,
+    index: Option<PathBuf>,
 }
 
 /// A drive.
@@ -95,6 +127,7 @@ impl Default for Config {
             allow_missing_drives: false,
             index_cache: 64 << 20,
             drives: Vec::new(),
+            arrays: Vec::new(),
             limits: LimitsConfig::default(),
         }
     }
@@ -184,6 +217,26 @@ impl Config {
                 return wrong(format!("the drive {} cannot be made: {error}", drive.path.display()));
             }
         }
+        for (index, array) in self.arrays.iter().enumerate() {
+            array.validate().map_err(|why| Error::new(ErrorKind::Config, format!("array `{}`: {why}", array.name)))?;
+            if array.name == self.region {
+                return wrong(format!(
+                    "array `{}` has the region's name: a bucket's location would mean both",
+                    array.name
+                ));
+            }
+            for other in self.arrays.iter().take(index) {
+                if other.name == array.name {
+                    return wrong(format!("two arrays are called `{}`", array.name));
+                }
+                if other.class() == array.class() {
+                    let (one, two, class) = (&other.name, &array.name, array.class());
+                    return wrong(format!(
+                        "the arrays `{one}` and `{two}` have the same class, {class}: give each its own"
+                    ));
+                }
+            }
+        }
         if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
             return wrong(format!("region `{}` is none: letters, digits and dashes", self.region));
         }
@@ -195,18 +248,112 @@ impl Config {
 
     /// The drives with the paths they are found at; names that are no paths stay what they are.
     pub(crate) fn drives(&self) -> Vec<DriveConfig> {
-        if self.drives.is_empty() {
+        // With arrays, everything can live on those.
+        if self.drives.is_empty() && self.arrays.is_empty() {
             let drive = |number| DriveConfig {
                 path: self.data.join(format!("drive-{number}.zoned")),
                 create: Some(Shape::default()),
             };
             return vec![drive(0), drive(1)];
         }
-        let found_at = |path: &Path| match DriveName::of_path(path) {
-            Ok(DriveName::Path(path)) => self.data.join(path),
-            _ => path.to_owned(),
-        };
+        let found_at = |path: &Path| found_at(&self.data, path);
         self.drives.iter().map(|drive| DriveConfig { path: found_at(&drive.path), ..drive.clone() }).collect()
+    }
+
+    /// The arrays with their drives at the paths they are found at, those of their files included.
+    ///
+    /// # Errors
+    /// `Config` if a file makes no sense or two arrays share a drive; `System` if one cannot be read.
+    pub(crate) fn arrays(&self) -> Result<Vec<ArrayConfig>> {
+        let mut arrays: Vec<ArrayConfig> = Vec::new();
+        for array in &self.arrays {
+            let mut array = array.clone();
+            match array.file.as_deref().map(|file| self.data.join(file)) {
+                None => {
+                    array.drives = array.drives.iter().map(|path| found_at(&self.data, path)).collect();
+                    array.index = array.index.map(|index| self.data.join(index));
+                }
+                Some(file) => {
+                    let text = std::fs::read_to_string(&file).map_err(|error| Error::system(file.display(), error))?;
+                    let wrong = |error: &dyn std::fmt::Display| {
+                        Error::new(ErrorKind::Config, format!("{}: {error}", file.display()))
+                    };
+                    let said: ArrayFile = toml::from_str(&text).map_err(|error| wrong(&error))?;
+                    let folder = file.parent().unwrap_or(Path::new(""));
+                    array.drives = said.drives.iter().map(|path| found_at(folder, path)).collect();
+                    let index = array.index.map(|index| self.data.join(index));
+                    array.index = index.or(said.index.map(|index| folder.join(index)));
+                    array.validate_drives().map_err(|error| wrong(&error))?;
+                }
+            }
+            for drive in &array.drives {
+                let with_another = arrays.iter().find(|other| other.drives.contains(drive));
+                let alone = self.drives().iter().any(|other| other.path == *drive);
+                if alone || with_another.is_some() {
+                    let other = with_another.map_or("[[drive]]".to_owned(), |other| format!("array `{}`", other.name));
+                    let (drive, name) = (drive.display(), &array.name);
+                    let message = format!("the drive {drive} is named for array `{name}` and for {other}");
+                    return Err(Error::new(ErrorKind::Config, message));
+                }
+            }
+            arrays.push(array);
+        }
+        Ok(arrays)
+    }
+}
+
+/// Where a drive is found that a file in `folder` names.
+fn found_at(folder: &Path, path: &Path) -> PathBuf {
+    match DriveName::of_path(path) {
+        Ok(DriveName::Path(path)) => folder.join(path),
+        _ => path.to_owned(),
+    }
+}
+
+impl ArrayConfig {
+    /// The storage class of what is stored there.
+    pub fn class(&self) -> &str {
+        self.class.as_deref().unwrap_or("STANDARD_IA")
+    }
+
+    fn validate(&self) -> std::result::Result<(), String> {
+        let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+        if self.name.is_empty() || self.name.len() > 32 || !self.name.bytes().all(plain) {
+            return Err("a name has 1 to 32 letters, digits and dashes".to_owned());
+        }
+        if self.name == CHUNKS {
+            return Err(format!("`{CHUNKS}` is the name of what the [[drive]]s are together"));
+        }
+        let class = self.class();
+        let plain = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
+        if class.is_empty() || class.len() > 32 || !class.bytes().all(plain) {
+            return Err(format!("class `{class}` is none: 1 to 32 capital letters, digits and underscores"));
+        }
+        if matches!(class, "STANDARD" | "GLACIER" | "DEEP_ARCHIVE") {
+            return Err(format!(
+                "the class cannot be {class}: STANDARD is what has no class, and clients do not read the others before \
+                 they were restored, which is not needed here; STANDARD_IA and GLACIER_IR are read at once"
+            ));
+        }
+        match (&self.file, self.drives.is_empty()) {
+            (Some(_), false) => Err("name its file or its drives, not both".to_owned()),
+            (None, true) => Err("name its file, which `shingle array format` wrote, or its drives".to_owned()),
+            (Some(_), true) => Ok(()),
+            (None, false) => self.validate_drives(),
+        }
+    }
+
+    fn validate_drives(&self) -> std::result::Result<(), String> {
+        if self.drives.is_empty() {
+            return Err("it names no drives".to_owned());
+        }
+        for (index, drive) in self.drives.iter().enumerate() {
+            if self.drives.iter().take(index).any(|other| other == drive) {
+                return Err(format!("the drive {} is named twice", drive.display()));
+            }
+            DriveName::of_path(drive).map_err(|error| format!("the drive {} cannot be: {error}", drive.display()))?;
+        }
+        Ok(())
     }
 }
 
@@ -283,6 +430,20 @@ mod tests {
     }
 
     #[test]
+    fn with_arrays_no_drives_are_made_and_no_drive_is_in_two_places() {
+        let config = Config::parse("[[array]]\nname = \"shelf\"\ndrives = [\"x\", \"serial:Z1\"]").unwrap();
+        assert!(config.drives().is_empty());
+        let arrays = config.arrays().unwrap();
+        assert_eq!(arrays[0].drives, [Path::new("shingle-data/x"), Path::new("serial:Z1")]);
+        assert_eq!((arrays[0].class(), arrays[0].degraded), ("STANDARD_IA", false));
+        let shared = "[[drive]]\npath = \"x\"\n[[array]]\nname = \"shelf\"\ndrives = [\"x\"]";
+        assert!(Config::parse(shared).unwrap().arrays().unwrap_err().message.contains("[[drive]]"));
+        let shared =
+            "[[array]]\nname = \"a\"\ndrives = [\"x\"]\n[[array]]\nname = \"b\"\nclass = \"B\"\ndrives = [\"x\"]";
+        assert!(Config::parse(shared).unwrap().arrays().unwrap_err().message.contains("array `a`"));
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
         let cases = [
             ("listen = \"127.0.0.1:9000\"\nlisten_port = 1", "line 2", "listen_port"),
@@ -310,6 +471,15 @@ mod tests {
             ("[[drive]]\npath = \"serial:Z1\"\ncreate = { zones = 64 }", "only emulated"),
             ("region = \"a b\"", "region"),
             ("limits = { connections = 0 }", "nobody"),
+            ("[[array]]\nname = \"a b\"\ndrives = [\"x\"]", "letters"),
+            ("[[array]]\nname = \"a\"", "name its file"),
+            ("[[array]]\nname = \"a\"\nfile = \"f\"\ndrives = [\"x\"]", "not both"),
+            ("[[array]]\nname = \"a\"\ndrives = [\"x\", \"x\"]", "twice"),
+            ("[[array]]\nname = \"us-east-1\"\ndrives = [\"x\"]", "region"),
+            ("[[array]]\nname = \"a\"\nclass = \"GLACIER\"\ndrives = [\"x\"]", "GLACIER_IR"),
+            ("[[array]]\nname = \"a\"\nclass = \"cold\"\ndrives = [\"x\"]", "capital"),
+            ("[[array]]\nname = \"a\"\ndrives = [\"x\"]\n[[array]]\nname = \"a\"\ndrives = [\"y\"]", "two arrays"),
+            ("[[array]]\nname = \"a\"\ndrives = [\"x\"]\n[[array]]\nname = \"b\"\ndrives = [\"y\"]", "same class"),
         ];
         for (text, word) in cases {
             let error = Config::parse(text).unwrap_err();

@@ -1,6 +1,6 @@
 //! The server: from a configuration to drives, engines and front ends, which meet here and nowhere else.
 //!
-//! Each drive is owned by a thread of its own, the object store by another; the S3 front end runs on tokio's threads and
+//! Each drive is owned by a thread of its own, the object store by another, each array with all its drives by one; the S3 front end runs on tokio's threads and
 //! reaches them over bounded queues.
 //!
 //! **Owns** the configuration, the data directory, the threads and the order in which all of it starts and stops.
@@ -13,11 +13,13 @@
 //! - SRV-4: what was acknowledged does not depend on an orderly end: stopping only saves the next start some work.
 
 mod admin;
+mod arrays;
 mod config;
 mod credentials;
 mod data_dir;
 mod device;
 mod drive;
+mod engines;
 mod error;
 pub mod inventory;
 mod metrics;
@@ -28,7 +30,7 @@ mod ready;
 mod server;
 mod thread;
 
-pub use config::{Config, DriveConfig, LimitsConfig, Shape};
+pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape};
 pub use device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
 pub use offline::Offline;

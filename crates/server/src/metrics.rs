@@ -4,11 +4,13 @@ use std::fmt::{Display, Write};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
+use shingle_array_objects::ArrayFigures;
 use shingle_chunk_store::Forecast;
 use shingle_object_store::ObjectStats;
 use shingle_s3_gateway::{GatewayMetrics, LATENCY_BOUNDS_S};
 use shingle_store_api::StoreUsage;
 
+use crate::admin::Answers;
 use crate::drive::{Drive, Sample};
 
 /// The text being written.
@@ -32,16 +34,69 @@ impl Text {
     }
 }
 
-/// All figures. `store` is `None` where the object store gave none.
-pub(crate) fn render(gateway: &GatewayMetrics, store: Option<(ObjectStats, StoreUsage)>, drives: &[Drive]) -> String {
+/// All figures.
+pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers, drives: &[Drive]) -> String {
     let mut text = Text::default();
-    text.single("shingle_up", "gauge", "Whether the object store answers.", u8::from(store.is_some()));
+    text.single("shingle_up", "gauge", "Whether all stores answer.", u8::from(answers.missing().is_none()));
     render_gateway(&mut text, gateway);
-    if let Some((stats, usage)) = &store {
+    if let Some(Some((stats, usage))) = &answers.objects {
         render_objects(&mut text, stats, usage);
     }
     render_drives(&mut text, drives);
+    render_arrays(&mut text, &answers.arrays);
     text.0
+}
+
+/// A figure of an array: its name, what it is, and where it is found.
+type ArrayFigure = (&'static str, &'static str, fn(&ArrayFigures) -> u64);
+
+const ARRAY_GAUGES: [ArrayFigure; 7] = [
+    ("capacity_bytes", "Bytes of data that all zone sets can hold.", |f| f.array.capacity),
+    ("live_bytes", "Bytes of live data.", |f| f.array.live),
+    ("objects", "Live objects, as far as they have been counted since the start.", |f| f.objects),
+    ("object_bytes", "Their bytes.", |f| f.object_bytes),
+    ("drives", "Drives that belong to the array.", |f| f.array.drives),
+    ("drives_missing", "Of them, those that are away or have failed; more than the parity lose data.", |f| {
+        f.array.drives_missing
+    }),
+    ("purging", "Parts and objects that nobody needs and that are being deleted.", |f| f.purging),
+];
+
+const ARRAY_COUNTERS: [ArrayFigure; 4] = [
+    ("ingested_bytes_total", "Bytes that clients wrote.", |f| f.array.ingested),
+    ("moved_bytes_total", "Bytes that cleaning moved.", |f| f.array.moved),
+    ("reconstructed_bytes_total", "Bytes that were computed from parity for readers.", |f| f.array.reconstructed),
+    ("cleaned_sets_total", "Zone sets that cleaning emptied.", |f| f.array.cleaned),
+];
+
+/// States of zone sets, in the order in which an array counts them.
+const SET_STATES: [&str; 6] = ["empty", "available", "open", "closed", "indexed", "index"];
+
+fn render_arrays(text: &mut Text, arrays: &[(String, Option<ArrayFigures>)]) {
+    if arrays.is_empty() {
+        return;
+    }
+    let label = |name: &str| format!("array=\"{name}\"");
+    let name = "shingle_array_up";
+    text.family(name, "gauge", "Whether the array answers.");
+    for (array, figures) in arrays {
+        text.sample(name, &label(array), u8::from(figures.is_some()));
+    }
+    let answered: Vec<_> = arrays.iter().filter_map(|(name, figures)| Some((label(name), figures.as_ref()?))).collect();
+    for (kind, figures) in [("gauge", &ARRAY_GAUGES[..]), ("counter", &ARRAY_COUNTERS[..])] {
+        for (name, help, figure) in figures {
+            let name = format!("shingle_array_{name}");
+            text.family(&name, kind, help);
+            answered.iter().for_each(|(label, figures)| text.sample(&name, label, figure(figures)));
+        }
+    }
+    let name = "shingle_array_sets";
+    text.family(name, "gauge", "Zone sets, by state.");
+    for (label, figures) in &answered {
+        for (state, count) in SET_STATES.iter().zip(figures.array.sets) {
+            text.sample(name, &format!("{label},state=\"{state}\""), count);
+        }
+    }
 }
 
 fn render_gateway(text: &mut Text, gateway: &GatewayMetrics) {
@@ -174,7 +229,11 @@ mod tests {
 
     #[test]
     fn every_line_is_a_comment_or_a_figure_of_a_declared_family() {
-        let text = render(&GatewayMetrics::default(), Some((ObjectStats::default(), StoreUsage::default())), &[]);
+        let answers = Answers {
+            objects: Some(Some((ObjectStats::default(), StoreUsage::default()))),
+            arrays: vec![("shelf".to_owned(), Some(ArrayFigures::default())), ("away".to_owned(), None)],
+        };
+        let text = render(&GatewayMetrics::default(), &answers, &[]);
         let mut families = std::collections::BTreeSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -189,6 +248,7 @@ mod tests {
                 assert!(families.contains(base.unwrap_or(name)) || families.contains(name), "{line}");
             }
         }
-        assert!(families.contains("shingle_store_objects"));
+        assert!(families.contains("shingle_store_objects") && families.contains("shingle_array_sets"));
+        assert!(text.contains("shingle_array_up{array=\"away\"} 0\n") && text.contains("shingle_up 0\n"));
     }
 }

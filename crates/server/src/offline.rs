@@ -29,7 +29,13 @@ impl Offline {
         let mut directory = DataDir::open(&config.data)?;
         let mut drives = Vec::new();
         match opening::open(config, &mut directory, &mut drives, Purpose::Inspect { rebuild }).await {
-            Ok(Objects { client, report, ended }) => Ok(Self { client, report, drives, ended, _directory: directory }),
+            Ok(Some(Objects { client, report, ended })) => {
+                Ok(Self { client, report, drives, ended, _directory: directory })
+            }
+            Ok(None) => Err(Error::new(
+                ErrorKind::Config,
+                "the configuration names arrays only, which `shingle array` looks after",
+            )),
             Err(error) => {
                 opening::close_drives(drives).await;
                 Err(error)

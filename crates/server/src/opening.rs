@@ -44,7 +44,7 @@ impl Purpose {
     }
 }
 
-/// Opens the drives, which are left in `drives` also where it fails, and the object store on them.
+/// Opens the drives, which are left in `drives` also where it fails, and the object store on them; `None` where there are none.
 ///
 /// # Errors
 /// `Drive`, `NewerVersion`, `InUse`, `Store`, `System`.
@@ -53,8 +53,12 @@ pub(crate) async fn open(
     directory: &mut DataDir,
     drives: &mut Vec<Drive>,
     purpose: Purpose,
-) -> Result<Objects> {
+) -> Result<Option<Objects>> {
     start_drives(config, directory, drives).await?;
+    if drives.is_empty() {
+        // Everything lives on arrays.
+        return Ok(None);
+    }
     let known: Vec<_> =
         drives.iter().map(|drive| KnownDrive { store: drive.store, path: drive.path.clone() }).collect();
     let object_drives = drives.iter_mut().filter_map(|drive| {
@@ -73,7 +77,7 @@ pub(crate) async fn open(
         objects.client.close().await;
         return Err(error);
     }
-    Ok(objects)
+    Ok(Some(objects))
 }
 
 /// Waits until the drives' owners have ended, which they do when their last client is gone.

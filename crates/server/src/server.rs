@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use shingle_object_store::ObjectStoreClient;
+use shingle_placement::Placement;
 use shingle_s3_gateway::{Gateway, Limits, Options as GatewayOptions};
+use shingle_store_api::ObjectStore;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -19,14 +20,12 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::admin::{self, Watched};
+use crate::admin;
 use crate::config::Config;
 use crate::credentials;
 use crate::data_dir::DataDir;
-use crate::drive::Drive;
+use crate::engines::{Engines, Opened};
 use crate::error::{Error, ErrorKind, Result};
-use crate::objects::{self, Objects};
-use crate::opening::{self, Purpose};
 use crate::ready;
 
 /// A server that runs, in the tokio runtime it was started in.
@@ -35,12 +34,12 @@ pub struct Server {
     admin: Option<SocketAddr>,
     credentials: PathBuf,
     region: String,
-    store: ObjectStoreClient,
-    drives: Arc<Vec<Drive>>,
+    store: Arc<dyn ObjectStore>,
+    engines: Engines,
+    tidying: Option<JoinHandle<()>>,
     stop_gateway: oneshot::Sender<()>,
     gateway: JoinHandle<()>,
     admin_task: Option<JoinHandle<()>>,
-    objects_ended: oneshot::Receiver<()>,
     /// Locked until the last thread has ended.
     _directory: DataDir,
 }
@@ -59,16 +58,15 @@ impl Server {
             Some(address) => Some(bind(address, "admin").await?),
             None => None,
         };
-        let mut drives = Vec::new();
-        let opened = opening::open(&config, &mut directory, &mut drives, Purpose::Serve).await;
-        let Objects { client: store, report, ended } = match opened {
-            Ok(objects) => objects,
+        let mut engines = Engines::default();
+        let store = match engines.open(&config, &mut directory).await {
+            Ok(store) => store,
             Err(error) => {
-                opening::close_drives(drives).await;
+                engines.close().await;
                 return Err(error);
             }
         };
-        objects::log_report(&report);
+        let Opened { store, placement } = store;
 
         let limits = Limits {
             connections_max: config.limits.connections,
@@ -79,16 +77,16 @@ impl Server {
         };
         let options =
             GatewayOptions { region: config.region.clone(), credentials: vec![keys], domain: config.domain, limits };
-        let gateway = Gateway::new(Arc::new(store.clone()), options)
-            .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
+        let gateway =
+            Gateway::new(store.clone(), options).map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
         let address = |listener: &TcpListener| listener.local_addr().map_err(|error| Error::system("a socket", error));
         let endpoint = address(&listener)?;
         let admin = admin_listener.as_ref().map(address).transpose()?;
-        let drives = Arc::new(drives);
         let admin_task = admin_listener.map(|listener| {
-            let watched = Watched { gateway: gateway.metrics(), store: store.clone(), drives: drives.clone() };
+            let watched = engines.watched(gateway.metrics());
             tokio::spawn(admin::serve(listener, Arc::new(watched)))
         });
+        let tidying = placement.map(|placement| tokio::spawn(tidy(placement)));
         let (stop_gateway, stop) = oneshot::channel();
         let serving = tokio::spawn(async move {
             // A sender that is gone means the same.
@@ -103,11 +101,11 @@ impl Server {
             credentials: directory.path().join(credentials::FILE),
             region: config.region,
             store,
-            drives,
+            engines,
+            tidying,
             stop_gateway,
             gateway: serving,
             admin_task,
-            objects_ended: ended,
             _directory: directory,
         })
     }
@@ -128,7 +126,7 @@ impl Server {
     }
 
     /// The store that is served, for use without a front end.
-    pub fn store(&self) -> ObjectStoreClient {
+    pub fn store(&self) -> Arc<dyn ObjectStore> {
         self.store.clone()
     }
 
@@ -137,33 +135,35 @@ impl Server {
         ready::text(self.endpoint, self.admin, &self.credentials, &self.region, person)
     }
 
-    /// Completes if the object store ends by itself, which it only does when it fails.
+    /// Completes if one of the stores ends by itself, which it only does when it fails.
     pub async fn failed(&mut self) -> Error {
-        let _ = (&mut self.objects_ended).await;
-        Error::new(ErrorKind::Store, "the object store has stopped; see the log for why, and start the server again")
+        let which = self.engines.ended().await;
+        let message = format!("{which} has stopped; see the log for why, and start the server again");
+        Error::new(ErrorKind::Store, message)
     }
 
     /// Stops: no new requests, those under way finish, then the engines close. Takes at most the shutdown grace and a
     /// minute; what was acknowledged is safe in any case.
     pub async fn stop(self) {
-        let Self { store, drives, stop_gateway, gateway, admin_task, objects_ended, _directory, .. } = self;
+        let Self { store, engines, tidying, stop_gateway, gateway, admin_task, _directory, .. } = self;
         let _ = stop_gateway.send(());
         let _ = gateway.await;
-        let closing = async {
-            store.close().await;
-            drop(store);
-            let _ = objects_ended.await;
-        };
-        if tokio::time::timeout(opening::CLOSE_PATIENCE, closing).await.is_err() {
-            tracing::warn!("the object store did not close in time; the next start takes longer");
-            return;
-        }
-        if let Some(task) = admin_task {
+        drop(store);
+        // They have handles of the stores.
+        for task in [tidying, admin_task].into_iter().flatten() {
             task.abort();
             let _ = task.await;
         }
-        // The admin task had the only other handle.
-        opening::close_drives(Arc::into_inner(drives).unwrap_or_default()).await;
+        engines.close().await;
+    }
+}
+
+/// Removes what a power cut left in two storage classes.
+async fn tidy(placement: Placement) {
+    match placement.tidy().await {
+        Ok(0) => {}
+        Ok(objects) => tracing::info!(objects, "older versions in other storage classes were removed"),
+        Err(error) => tracing::warn!(%error, "older versions in other storage classes stay until the next start"),
     }
 }
 

@@ -159,7 +159,6 @@ fn a_drive_of_another_data_directory_is_refused_and_left_as_it_was() {
 
 /// Something durable on the server's drives.
 async fn make_bucket(server: &Server) {
-    use shingle_store_api::ObjectStore;
     server.store().create_bucket("first").await.unwrap();
 }
 
@@ -205,7 +204,6 @@ fn a_lost_data_directory_is_made_again_from_the_drives() {
         server.stop().await;
         std::fs::remove_dir_all(&data).unwrap();
         let server = Server::start(config(&data, &[&a, &b])).await.unwrap();
-        use shingle_store_api::ObjectStore;
         let buckets = server.store().list_buckets().await.unwrap();
         assert_eq!(buckets.iter().map(|bucket| bucket.name.as_str()).collect::<Vec<_>>(), ["first"]);
         server.stop().await;
@@ -228,7 +226,7 @@ fn a_damaged_index_is_set_aside_and_made_again_from_the_drives() {
         }
         assert!(damaged > 0, "there is an index to damage");
         let server = Server::start(config(&data, &[&drive])).await.unwrap();
-        let buckets = shingle_store_api::ObjectStore::list_buckets(&server.store()).await.unwrap();
+        let buckets = server.store().list_buckets().await.unwrap();
         assert_eq!(buckets.len(), 1, "the bucket is found on the drive");
         assert!(data.join("index.damaged-1").is_dir(), "the damaged index is kept for a look");
         server.stop().await;

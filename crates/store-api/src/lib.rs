@@ -14,6 +14,6 @@ mod types;
 pub use error::{StoreError, StoreErrorKind, StoreResult};
 pub use object::{ObjectReader, ObjectStore, ObjectWriter, StoreFuture};
 pub use types::{
-    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, StoreUsage,
-    UploadId, UploadInfo, UploadListing,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place,
+    StoreUsage, UploadId, UploadInfo, UploadListing,
 };

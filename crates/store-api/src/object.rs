@@ -1,12 +1,14 @@
 //! The contract of an object store.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use crate::error::StoreResult;
 use crate::types::{
-    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, StoreUsage, UploadId,
-    UploadInfo, UploadListing,
+    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place, StoreUsage,
+    UploadId, UploadInfo, UploadListing,
 };
 
 /// The result of a store call, some time later, on any thread.
@@ -72,6 +74,13 @@ pub trait ObjectStore: Send + Sync {
     ) -> StoreFuture<'_, ObjectInfo>;
     /// Ends an upload and drops its parts.
     fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()>;
+
+    /// The store as it makes buckets, objects and uploads at `place`; all else is as in this one. `None`: there is no such
+    /// place, as in every store that has but one.
+    fn at(&self, place: Place<'_>) -> Option<Arc<dyn ObjectStore>> {
+        let _ = place;
+        None
+    }
 
     /// How full the store is.
     fn usage(&self) -> StoreFuture<'_, StoreUsage>;

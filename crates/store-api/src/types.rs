@@ -11,6 +11,17 @@ pub struct BucketInfo {
     pub name: String,
     /// When it was created, in seconds since 1970.
     pub created_unix_s: u64,
+    /// Where its objects go by default, if the store has several places and it is not the first of them.
+    pub location: Option<String>,
+}
+
+/// Where something is to be stored, in a store that has several places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// By the name of the place.
+    Location(&'a str),
+    /// By the storage class of what is stored there.
+    Class(&'a str),
 }
 
 /// What is stored with an object beside its bytes. The store keeps it and does not look into it.
@@ -36,6 +47,8 @@ pub struct ObjectInfo {
     pub metadata: Metadata,
     /// The sizes of its parts in order, if it was uploaded in parts; else empty.
     pub part_sizes: Vec<u64>,
+    /// Its storage class, if the store has several and it is not the standard one.
+    pub class: Option<String>,
 }
 
 /// What must hold of the object's present version when a write is committed. All given parts must hold.
@@ -111,6 +124,8 @@ pub struct UploadInfo {
     pub initiated_unix_ns: u64,
     /// What will be stored with the object.
     pub metadata: Metadata,
+    /// The storage class it will have, as in [`ObjectInfo::class`].
+    pub class: Option<String>,
 }
 
 /// Uploads in progress, ordered by key, then id.

@@ -55,7 +55,7 @@ impl Core {
         let body = Body::BucketCreate { bucket: bucket.clone(), created_unix_ns };
         self.log(Class::System, self.next_number(), body).await?;
         self.buckets.borrow_mut().insert(bucket.clone(), created_unix_ns);
-        Ok(BucketInfo { name: bucket, created_unix_s: created_unix_ns / SECOND })
+        Ok(BucketInfo { name: bucket, created_unix_s: created_unix_ns / SECOND, location: None })
     }
 
     pub(crate) async fn delete_bucket(self: &Rc<Self>, bucket: String) -> StoreResult<()> {
@@ -87,14 +87,17 @@ impl Core {
     pub(crate) fn bucket(&self, bucket: &str) -> StoreResult<BucketInfo> {
         self.working()?;
         let created = self.buckets.borrow().get(bucket).copied().ok_or_else(|| no_bucket(bucket))?;
-        Ok(BucketInfo { name: bucket.to_owned(), created_unix_s: created / SECOND })
+        Ok(BucketInfo { name: bucket.to_owned(), created_unix_s: created / SECOND, location: None })
     }
 
     pub(crate) fn list_buckets(&self) -> StoreResult<Vec<BucketInfo>> {
         self.working()?;
         let buckets = self.buckets.borrow();
-        let info =
-            |(name, created): (&String, &u64)| BucketInfo { name: name.clone(), created_unix_s: created / SECOND };
+        let info = |(name, created): (&String, &u64)| BucketInfo {
+            name: name.clone(),
+            created_unix_s: created / SECOND,
+            location: None,
+        };
         Ok(buckets.iter().map(info).collect())
     }
 }

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shingle_runtime::Runtime;
+use shingle_runtime::owner::Closing;
 use shingle_store_api::{Condition, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage};
 use tokio::sync::{Notify, mpsc};
 
@@ -74,8 +75,7 @@ pub(crate) struct Core {
     pub(crate) backup: RefCell<crate::backup::BackupState>,
     /// Why the engine no longer works.
     failed: RefCell<Option<String>>,
-    pub(crate) closing: Cell<bool>,
-    pub(crate) close_wanted: Notify,
+    pub(crate) closing: Closing,
 }
 
 /// What a new [`Core`] takes over from recovery.
@@ -121,8 +121,7 @@ impl Core {
             gc: crate::gc::GcState::default(),
             backup: RefCell::new(recovered.backup),
             failed: RefCell::new(None),
-            closing: Cell::new(false),
-            close_wanted: Notify::new(),
+            closing: Closing::default(),
         })
     }
 
@@ -228,6 +227,7 @@ pub(crate) fn object_info(
         version,
         metadata: attributes.metadata,
         part_sizes,
+        class: None,
     }
 }
 

@@ -1,13 +1,12 @@
 //! The engine's life: opening, serving calls, closing.
 
-use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use futures_util::future::LocalBoxFuture;
+use shingle_runtime::owner::{Desk, Gone};
 use shingle_runtime::{Runtime, Task};
-use shingle_store_api::StoreResult;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use shingle_store_api::{StoreError, StoreResult};
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::client::ObjectStoreClient;
 use crate::drives::Class;
@@ -19,16 +18,13 @@ use crate::index::Index;
 use crate::options::{Drive, Options};
 use crate::recovery::{self, OpenReport, ProgressFn, Rebuild};
 
-/// A call, on its way to the engine's thread.
-pub(crate) type Job = Box<dyn FnOnce(Rc<Core>) -> LocalBoxFuture<'static, ()> + Send>;
-
 /// The ways in, for front ends.
 #[derive(Clone)]
 pub(crate) struct Entrance {
     /// Calls that only read.
-    pub(crate) reads: mpsc::Sender<Job>,
+    pub(crate) reads: Desk<Core>,
     /// Calls that change something.
-    pub(crate) writes: mpsc::Sender<Job>,
+    pub(crate) writes: Desk<Core>,
     /// What readers and writers let go when they are dropped: never waits, so that dropping never does.
     pub(crate) releases: mpsc::UnboundedSender<Release>,
     /// Bytes on their way to the drives.
@@ -89,13 +85,12 @@ impl ObjectEngine {
         let count = drives.len();
         let opened = recovery::open(&runtime, drives, index.clone(), &options, rebuild, progress).await?;
         let (indexing, submissions) = mpsc::unbounded_channel();
-        let (reads, read_jobs) = mpsc::channel(options.queue_depth.max(1));
-        let (writes, write_jobs) = mpsc::channel(options.queue_depth.max(1));
+        let (reads, read_jobs) = Desk::new(options.queue_depth);
+        let (writes, write_jobs) = Desk::new(options.queue_depth);
         let (releases, released) = mpsc::unbounded_channel();
         let budget = Arc::new(Semaphore::new(options.write_budget_bytes.max(1) as usize));
         let entrance = Entrance { reads, writes, releases, budget };
         let client = ObjectStoreClient::new(entrance, &options);
-        let depth = options.queue_depth.max(1);
         let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing);
 
         core.refresh_drives().await;
@@ -123,8 +118,8 @@ impl ObjectEngine {
             drop(runtime.spawn(core.clone().run_backups()));
         }
         drop(runtime.spawn(run_releases(core.clone(), released)));
-        let serving = [(read_jobs, core.clone()), (write_jobs, core.clone())]
-            .map(|(jobs, core)| runtime.spawn(serve(core, jobs, depth)));
+        let serving = [read_jobs, write_jobs]
+            .map(|calls| runtime.spawn(calls.serve(runtime.clone(), core.clone(), |core| &core.closing)));
         let closing = core.clone();
         let closed = runtime.spawn(async move {
             for task in serving {
@@ -157,37 +152,6 @@ impl ObjectEngine {
     }
 }
 
-/// Runs jobs as they come, at most `depth` at a time, until the engine closes.
-async fn serve(core: Rc<Core>, mut jobs: mpsc::Receiver<Job>, depth: usize) {
-    let places = Arc::new(Semaphore::new(depth));
-    loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let closing = core.close_wanted.notified();
-        if core.closing.get() {
-            break;
-        }
-        let next = futures_util::future::select(Box::pin(jobs.recv()), Box::pin(closing)).await;
-        let futures_util::future::Either::Left((Some(job), _)) = next else { break };
-        start(&core, job, place);
-    }
-    // Those in the queue are still served; later ones are told that the store has stopped.
-    jobs.close();
-    while let Some(job) = jobs.recv().await {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        start(&core, job, place);
-    }
-    let _ = places.acquire_many(depth as u32).await;
-}
-
-fn start(core: &Rc<Core>, job: Job, place: OwnedSemaphorePermit) {
-    let work = job(core.clone());
-    let run = async move {
-        work.await;
-        drop(place);
-    };
-    drop(core.runtime.spawn(run));
-}
-
 async fn run_releases(core: Rc<Core>, mut released: mpsc::UnboundedReceiver<Release>) {
     while let Some(release) = released.recv().await {
         core.release(release);
@@ -196,8 +160,7 @@ async fn run_releases(core: Rc<Core>, mut released: mpsc::UnboundedReceiver<Rele
 
 impl Core {
     pub(crate) fn begin_close(&self) {
-        self.closing.set(true);
-        self.close_wanted.notify_waiters();
+        self.closing.begin();
         self.purge_wanted.notify_one();
         self.wake_gc();
         self.changed.notify_waiters();
@@ -224,42 +187,26 @@ impl Core {
 }
 
 impl Entrance {
-    /// Has `work` done on the engine's thread.
-    pub(crate) async fn call<T, F>(
-        queue: &mpsc::Sender<Job>,
-        work: impl FnOnce(Rc<Core>) -> F + Send + 'static,
-    ) -> StoreResult<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = StoreResult<T>> + 'static,
-    {
-        let stopped = || unavailable("the object store has stopped");
-        let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |core| {
-            Box::pin(async move {
-                // A caller who has gone away does not undo what was begun.
-                let _ = reply.send(work(core).await);
-            })
-        });
-        queue.send(job).await.map_err(|_| stopped())?;
-        answer.await.map_err(|_| stopped())?
-    }
-
-    /// As [`Entrance::call`], for calls that only read.
+    /// As [`Desk::call`], for calls that only read.
     pub(crate) async fn read<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
     where
         T: Send + 'static,
         F: Future<Output = StoreResult<T>> + 'static,
     {
-        Self::call(&self.reads, work).await
+        self.reads.call(work).await.map_err(gone)?
     }
 
-    /// As [`Entrance::call`], for calls that change something.
+    /// As [`Desk::call`], for calls that change something.
     pub(crate) async fn write<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
     where
         T: Send + 'static,
         F: Future<Output = StoreResult<T>> + 'static,
     {
-        Self::call(&self.writes, work).await
+        self.writes.call(work).await.map_err(gone)?
     }
+}
+
+/// A store whose thread has ended.
+pub(crate) fn gone(_: Gone) -> StoreError {
+    unavailable("the object store has stopped")
 }

@@ -32,6 +32,7 @@ fn upload_info(id: u64, record: UploadRecord) -> UploadInfo {
         key: record.key,
         initiated_unix_ns: record.attributes.modified_unix_ns,
         metadata: record.attributes.metadata,
+        class: None,
     }
 }
 

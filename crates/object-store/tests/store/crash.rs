@@ -9,8 +9,8 @@ use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, seeds};
 use shingle_store_api::ObjectStore;
 
-use crate::workload::{BUCKET, Client, Sizes};
 use crate::world::World;
+use shingle_sim::clients::{BUCKET, Client, Sizes};
 
 const SIZES: Sizes = Sizes { small: 2 << 10, large: 14 << 10 };
 

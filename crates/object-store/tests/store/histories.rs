@@ -8,8 +8,8 @@ use shingle_sim::{Random, Sim, seeds};
 use shingle_store_api::ObjectStore;
 
 use crate::chunks::Faults;
-use crate::workload::{BUCKET, Client, Sizes};
 use crate::world::World;
+use shingle_sim::clients::{BUCKET, Client, Sizes};
 
 const SIZES: Sizes = Sizes { small: 3 << 10, large: 20 << 10 };
 

@@ -6,6 +6,5 @@ mod histories;
 mod reading;
 mod recovery;
 mod space;
-mod workload;
 mod world;
 mod zones;

@@ -9,7 +9,8 @@ use shingle_object_store::{
     BackupOptions, Drive, GcOptions, MemoryIndex, ObjectEngine, ObjectStoreClient, OpenReport, Options,
 };
 use shingle_runtime::Runtime;
-use shingle_store_api::{Commit, Metadata, ObjectInfo, ObjectStore, StoreResult};
+pub(crate) use shingle_sim::clients::{bytes_of, commit, get, put};
+use shingle_store_api::StoreResult;
 
 use crate::chunks::{MemoryChunks, Power};
 
@@ -73,55 +74,4 @@ pub(crate) fn small_options() -> Options {
         backup: BackupOptions { enabled: false, ..BackupOptions::default() },
         allow_missing_drives: false,
     }
-}
-
-/// The bytes of a value: they differ with its number, and from place to place.
-pub(crate) fn bytes_of(number: u64, size: usize) -> bytes::Bytes {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut data = Vec::with_capacity(size + 8);
-    while data.len() < size {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        data.extend_from_slice(&state.to_le_bytes());
-    }
-    data.truncate(size);
-    data.into()
-}
-
-pub(crate) fn commit(etag: &str) -> Commit {
-    let metadata = Metadata::from([("x-amz-meta-tag".to_owned(), format!("of {etag}"))]);
-    Commit { etag: etag.to_owned(), metadata, ..Commit::default() }
-}
-
-/// Puts an object, in pieces of odd sizes.
-pub(crate) async fn put(
-    store: &dyn ObjectStore,
-    bucket: &str,
-    key: &str,
-    data: &bytes::Bytes,
-    commit: Commit,
-) -> StoreResult<ObjectInfo> {
-    let mut writer = store.begin_put(bucket, key).await?;
-    for piece in pieces(data) {
-        writer.write(piece).await?;
-    }
-    writer.commit(commit).await
-}
-
-/// `data` in pieces of odd sizes.
-pub(crate) fn pieces(data: &bytes::Bytes) -> Vec<bytes::Bytes> {
-    let mut rest = data.clone();
-    let mut out = Vec::new();
-    while !rest.is_empty() {
-        let take = rest.len().min(1 + (rest.len() * 7919) % 3001);
-        out.push(rest.split_to(take));
-    }
-    out
-}
-
-/// Reads all of an object.
-pub(crate) async fn get(store: &dyn ObjectStore, bucket: &str, key: &str) -> StoreResult<bytes::Bytes> {
-    let reader = store.open(bucket, key).await?;
-    reader.read(0, reader.info().size).await
 }

@@ -14,8 +14,8 @@ use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_store_api::ObjectStore;
 use shingle_zoned::{Geometry, MemoryDevice};
 
-use crate::workload::{BUCKET, Client, Sizes};
 use crate::world::small_options;
+use shingle_sim::clients::{BUCKET, Client, Sizes};
 
 const SIZES: Sizes = Sizes { small: 5 << 10, large: 40 << 10 };
 

@@ -36,6 +36,7 @@ impl DiscardStore {
             version: 0,
             metadata: Metadata::new(),
             part_sizes: Vec::new(),
+            class: None,
         }
     }
 
@@ -88,7 +89,7 @@ impl ObjectStore for DiscardStore {
     }
 
     fn bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
-        ready(Ok(BucketInfo { name: bucket.to_owned(), created_unix_s: 0 }))
+        ready(Ok(BucketInfo { name: bucket.to_owned(), created_unix_s: 0, location: None }))
     }
 
     fn list_buckets(&self) -> StoreFuture<'_, Vec<BucketInfo>> {

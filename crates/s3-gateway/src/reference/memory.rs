@@ -86,6 +86,7 @@ impl State {
             version,
             metadata: commit.metadata,
             part_sizes,
+            class: None,
         };
         let freed = present.map_or(0, |stored| stored.info.size);
         found.objects.insert(key.to_owned(), Arc::new(Stored { info: info.clone(), data }));
@@ -165,7 +166,7 @@ impl ObjectStore for MemoryStore {
         if state.buckets.contains_key(bucket) {
             return ready(Err(error(StoreErrorKind::BucketExists, bucket)));
         }
-        let info = BucketInfo { name: bucket.to_owned(), created_unix_s: now_ns() / 1_000_000_000 };
+        let info = BucketInfo { name: bucket.to_owned(), created_unix_s: now_ns() / 1_000_000_000, location: None };
         let new = Bucket { info: info.clone(), objects: BTreeMap::new(), uploads: BTreeMap::new() };
         state.buckets.insert(bucket.to_owned(), new);
         ready(Ok(info))

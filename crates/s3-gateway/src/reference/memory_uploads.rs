@@ -40,6 +40,7 @@ impl State {
             version: 0,
             metadata: part.metadata,
             part_sizes: Vec::new(),
+            class: None,
         })
     }
 
@@ -76,7 +77,7 @@ impl MemoryStore {
         let mut state = self.state();
         state.versions += 1;
         let id = UploadId(state.versions);
-        let info = UploadInfo { id, key: key.to_owned(), initiated_unix_ns: now_ns(), metadata };
+        let info = UploadInfo { id, key: key.to_owned(), initiated_unix_ns: now_ns(), metadata, class: None };
         ready(state.bucket(bucket).map(|found| {
             let upload = Upload { info: info.clone(), parts: Default::default() };
             found.uploads.insert((key.to_owned(), id), upload);

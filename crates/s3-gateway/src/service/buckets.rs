@@ -7,6 +7,7 @@ use super::{Service, owner};
 use crate::errors;
 use crate::headers::timestamp_s;
 use crate::options::PAGE_MAX;
+use shingle_store_api::Place;
 
 /// The region that `GetBucketLocation` writes as an empty string, for reasons of S3's history.
 const REGION_UNNAMED: &str = "us-east-1";
@@ -18,14 +19,18 @@ impl Service {
             return Err(s3_error!(NotImplemented, "object lock is not served"));
         }
         let asked = input.create_bucket_configuration.and_then(|configuration| configuration.location_constraint);
-        if let Some(region) = asked.filter(|region| region.as_str() != self.region) {
-            let (asked, ours) = (region.as_str(), &self.region);
-            return Err(s3_error!(
-                IllegalLocationConstraintException,
-                "the location constraint {asked} is not this server's region, {ours}"
-            ));
-        }
-        self.store.create_bucket(&input.bucket).await.map_err(errors::of_store)?;
+        let store = match asked.as_ref().map(BucketLocationConstraint::as_str) {
+            None | Some("") => self.store.clone(),
+            Some(region) if region == self.region => self.store.clone(),
+            Some(place) => self.store.at(Place::Location(place)).ok_or_else(|| {
+                let ours = &self.region;
+                s3_error!(
+                    IllegalLocationConstraintException,
+                    "the location constraint {place} is neither this server's region, {ours}, nor one of its arrays"
+                )
+            })?,
+        };
+        store.create_bucket(&input.bucket).await.map_err(errors::of_store)?;
         Ok(CreateBucketOutput { location: Some(format!("/{}", input.bucket)) })
     }
 
@@ -43,8 +48,9 @@ impl Service {
         &self,
         request: S3Request<GetBucketLocationInput>,
     ) -> S3Result<GetBucketLocationOutput> {
-        self.store.bucket(&request.input.bucket).await.map_err(errors::of_store)?;
-        let named = (self.region != REGION_UNNAMED).then(|| self.region.clone());
+        let bucket = self.store.bucket(&request.input.bucket).await.map_err(errors::of_store)?;
+        let region = (self.region != REGION_UNNAMED).then(|| self.region.clone());
+        let named = bucket.location.or(region);
         Ok(GetBucketLocationOutput { location_constraint: named.map(BucketLocationConstraint::from) })
     }
 

@@ -50,10 +50,12 @@ impl Service {
             Some(MetadataDirective::REPLACE) => true,
             Some(other) => return Err(s3_error!(InvalidArgument, "there is no metadata directive {other}")),
         };
-        if (bucket, key) == (&*input.bucket, &*input.key) && !replace {
+        let store = self.of_class(input.storage_class.as_ref())?;
+        let same = (bucket, key) == (&*input.bucket, &*input.key);
+        if same && !replace && input.storage_class.is_none() {
             return Err(s3_error!(
                 InvalidRequest,
-                "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata."
+                "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata or storage class."
             ));
         }
         let reader = self.store.open(bucket, key).await.map_err(errors::of_store)?;
@@ -69,7 +71,7 @@ impl Service {
         // The copy is one whole: its checksum is made anew.
         metadata.retain(|name, _| !name.starts_with("x-amz-checksum-"));
 
-        let mut writer = self.store.begin_put(&input.bucket, &input.key).await.map_err(errors::of_store)?;
+        let mut writer = store.begin_put(&input.bucket, &input.key).await.map_err(errors::of_store)?;
         let size = info.size;
         let copied = copy(reader, 0..size, &mut *writer, algorithm).await?;
         copied.store_checksum(&mut metadata);

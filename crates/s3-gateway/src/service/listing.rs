@@ -4,7 +4,7 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 use shingle_store_api::{ListRequest, Listing, ObjectInfo, UploadId, UploadInfo};
 
-use super::{Service, owner};
+use super::{Service, class_name, owner};
 use crate::headers::timestamp;
 use crate::options::PAGE_MAX;
 use crate::{checksums, errors, percent};
@@ -43,7 +43,7 @@ impl Writing {
             owner: with_owner.then(owner),
             restore_status: None,
             size: i64::try_from(info.size).ok(),
-            storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+            storage_class: Some(class_name(info.class.as_ref()).as_str().to_owned().into()),
         }
     }
 
@@ -209,7 +209,7 @@ impl Service {
             initiator: Some(Initiator { display_name: owner().display_name, id: owner().id }),
             key: Some(writing.text(&upload.key)),
             owner: Some(owner()),
-            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+            storage_class: Some(class_name(upload.class.as_ref())),
             upload_id: Some(upload.id.to_string()),
         });
         let uploads: Vec<_> = uploads.collect();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
-use shingle_store_api::{Condition, ObjectStore};
+use shingle_store_api::{Condition, ObjectStore, Place};
 
 use crate::options::Limits;
 
@@ -33,6 +33,28 @@ impl Service {
     pub(crate) fn new(store: Arc<dyn ObjectStore>, region: String, limits: Limits) -> Self {
         Self { store, region, limits }
     }
+}
+
+impl Service {
+    /// The store as it writes objects of that class.
+    ///
+    /// # Errors
+    /// `InvalidStorageClass` if the store has no such class.
+    fn of_class(&self, class: Option<&StorageClass>) -> S3Result<Arc<dyn ObjectStore>> {
+        let Some(class) = class.map(StorageClass::as_str).filter(|class| !class.is_empty()) else {
+            return Ok(self.store.clone());
+        };
+        match self.store.at(Place::Class(class)) {
+            Some(store) => Ok(store),
+            None if class == StorageClass::STANDARD => Ok(self.store.clone()),
+            None => Err(s3_error!(InvalidStorageClass, "there is no storage class {class} on this server")),
+        }
+    }
+}
+
+/// A class as answers name it.
+fn class_name(class: Option<&String>) -> StorageClass {
+    class.cloned().map_or_else(|| StorageClass::from_static(StorageClass::STANDARD), StorageClass::from)
 }
 
 fn owner() -> Owner {

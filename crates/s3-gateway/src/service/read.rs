@@ -8,7 +8,7 @@ use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
 use shingle_store_api::ObjectInfo;
 
-use super::{Service, only_version};
+use super::{Service, class_name, only_version};
 use crate::checksums::{self, fill_checksums};
 use crate::conditions::{Conditions, Verdict};
 use crate::headers::{fill_headers, http_date, timestamp};
@@ -117,6 +117,8 @@ macro_rules! describe {
         output.content_range = asked.content_range(info);
         output.e_tag = Some(ETag::Strong(info.etag.clone()));
         output.last_modified = Some(timestamp(info.modified_unix_ns));
+        // As S3 does, which names all classes but the standard one.
+        output.storage_class = info.class.clone().map(StorageClass::from);
         if $input.part_number.is_some() && !info.part_sizes.is_empty() {
             output.parts_count = i32::try_from(info.part_sizes.len()).ok();
         }
@@ -173,7 +175,7 @@ impl Service {
             output.object_size = i64::try_from(info.size).ok();
         }
         if wanted(ObjectAttributes::STORAGE_CLASS) {
-            output.storage_class = Some(StorageClass::from_static(StorageClass::STANDARD));
+            output.storage_class = Some(class_name(info.class.as_ref()));
         }
         if wanted(ObjectAttributes::CHECKSUM) && checksums::stored(&info.metadata).is_some() {
             let mut checksum = Checksum::default();

@@ -8,7 +8,7 @@ use shingle_store_api::{
     Commit, CompletedPart as StoredPart, ObjectInfo, PartInfo, StoreErrorKind, UploadId, UploadInfo,
 };
 
-use super::{Service, owner, write_condition};
+use super::{Service, class_name, owner, write_condition};
 use crate::checksums::{self, fill_checksums, given_checksums};
 use crate::errors;
 use crate::headers::{given, timestamp};
@@ -41,7 +41,8 @@ impl Service {
         if let Some(scheme) = scheme {
             scheme.store(&mut metadata);
         }
-        let upload = self.store.begin_upload(&input.bucket, &input.key, metadata).await.map_err(errors::of_store)?;
+        let store = self.of_class(input.storage_class.as_ref())?;
+        let upload = store.begin_upload(&input.bucket, &input.key, metadata).await.map_err(errors::of_store)?;
         Ok(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -116,7 +117,7 @@ impl Service {
             owner: Some(owner()),
             part_number_marker: Some(input.part_number_marker.unwrap_or(0)),
             parts: Some(parts.iter().map(describe).collect()),
-            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+            storage_class: Some(class_name(upload.class.as_ref())),
             bucket: Some(input.bucket),
             key: Some(input.key),
             upload_id: Some(input.upload_id),

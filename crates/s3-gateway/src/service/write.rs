@@ -23,7 +23,8 @@ impl Service {
             self.limits.put_bytes_max,
         )?;
         let mut metadata = given!(input).into_metadata()?;
-        let mut writer = self.store.begin_put(&input.bucket, &input.key).await.map_err(errors::of_store)?;
+        let store = self.of_class(input.storage_class.as_ref())?;
+        let mut writer = store.begin_put(&input.bucket, &input.key).await.map_err(errors::of_store)?;
         let ingested = ingest(input.body, statement, &mut *writer).await?;
         ingested.store_checksum(&mut metadata);
 

@@ -9,12 +9,12 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// A lock for each key in use. First come, first served.
 #[derive(Default)]
-pub(crate) struct Locks {
+pub struct Locks {
     map: RefCell<BTreeMap<Vec<u8>, Arc<RwLock<()>>>>,
 }
 
 /// A held lock.
-pub(crate) struct Guard {
+pub struct Guard {
     locks: Rc<Locks>,
     key: Vec<u8>,
     held: Option<Held>,
@@ -32,7 +32,7 @@ impl Locks {
     }
 
     /// Waits until nobody has the key exclusively.
-    pub(crate) async fn shared(self: &Rc<Self>, key: Vec<u8>) -> Guard {
+    pub async fn shared(self: &Rc<Self>, key: Vec<u8>) -> Guard {
         // The guard exists before the wait, so that a caller who gives up leaves nothing behind.
         let mut guard = Guard { locks: self.clone(), key, held: None };
         let lock = self.of(&guard.key);
@@ -41,7 +41,7 @@ impl Locks {
     }
 
     /// Waits until nobody has the key.
-    pub(crate) async fn exclusive(self: &Rc<Self>, key: Vec<u8>) -> Guard {
+    pub async fn exclusive(self: &Rc<Self>, key: Vec<u8>) -> Guard {
         let mut guard = Guard { locks: self.clone(), key, held: None };
         let lock = self.of(&guard.key);
         guard.held = Some(Held::Exclusive(lock.write_owned().await));
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_key_is_held_by_one_at_a_time_and_forgotten_after() {
-        shingle_runtime::real::run(|runtime| async move {
+        crate::real::run(|runtime| async move {
             let locks = Rc::new(Locks::default());
             let inside = Rc::new(std::cell::Cell::new(0));
             let tasks: Vec<_> = (0..8)

@@ -1,4 +1,4 @@
-//! Little-endian fields in byte strings: how everything this crate stores is written and read.
+//! Little-endian fields in byte strings: how object engines write and read what they store.
 //!
 //! **Knows nothing of** what the fields mean. Reading never panics: a field that is not there is [`Malformed`].
 
@@ -20,14 +20,19 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// Reads fields off the front of a byte string.
-pub(crate) struct Input<'a>(&'a [u8]);
+pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// Reads from the front of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    pub(crate) fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], Malformed> {
+    /// The next `length` bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`] if there are fewer; so for every field.
+    pub fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed(what))?;
         self.0 = rest;
         Ok(taken)
@@ -37,27 +42,53 @@ impl<'a> Input<'a> {
         self.take(N, what)?.try_into().map_err(|_| Malformed(what))
     }
 
-    pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
+    /// A byte.
+    ///
+    /// # Errors
+    /// As [`Input::take`].
+    pub fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
         Ok(u8::from_le_bytes(self.array(what)?))
     }
 
-    pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
+    /// Two bytes.
+    ///
+    /// # Errors
+    /// As [`Input::take`].
+    pub fn u16(&mut self, what: &'static str) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(self.array(what)?))
+    }
+
+    /// Four bytes.
+    ///
+    /// # Errors
+    /// As [`Input::take`].
+    pub fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
-    pub(crate) fn u64(&mut self, what: &'static str) -> Result<u64, Malformed> {
+    /// Eight bytes.
+    ///
+    /// # Errors
+    /// As [`Input::take`].
+    pub fn u64(&mut self, what: &'static str) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
     /// A `u32` length and that many bytes of UTF-8.
-    pub(crate) fn text(&mut self, what: &'static str) -> Result<String, Malformed> {
+    ///
+    /// # Errors
+    /// As [`Input::take`].
+    pub fn text(&mut self, what: &'static str) -> Result<String, Malformed> {
         let length = self.u32(what)? as usize;
         let bytes = self.take(length, what)?;
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed(what))
     }
 
     /// A `u32` count and that many pairs of texts, by name, each name once.
-    pub(crate) fn pairs(&mut self, what: &'static str) -> Result<BTreeMap<String, String>, Malformed> {
+    ///
+    /// # Errors
+    /// As [`Input::take`].
+    pub fn pairs(&mut self, what: &'static str) -> Result<BTreeMap<String, String>, Malformed> {
         let count = self.u32(what)?;
         let mut pairs = BTreeMap::new();
         for _ in 0..count {
@@ -70,24 +101,27 @@ impl<'a> Input<'a> {
     }
 
     /// All that has not been read yet.
-    pub(crate) fn rest(self) -> &'a [u8] {
+    pub fn rest(self) -> &'a [u8] {
         self.0
     }
 
     /// That nothing is left.
-    pub(crate) fn end(self, what: &'static str) -> Result<(), Malformed> {
+    ///
+    /// # Errors
+    /// As [`Input::take`].
+    pub fn end(self, what: &'static str) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed(what)) }
     }
 }
 
 /// Writes what [`Input::text`] reads.
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+pub fn put_text(out: &mut Vec<u8>, text: &str) {
     out.put_u32_le(text.len() as u32);
     out.put_slice(text.as_bytes());
 }
 
 /// Writes what [`Input::pairs`] reads.
-pub(crate) fn put_pairs(out: &mut Vec<u8>, pairs: &BTreeMap<String, String>) {
+pub fn put_pairs(out: &mut Vec<u8>, pairs: &BTreeMap<String, String>) {
     out.put_u32_le(pairs.len() as u32);
     for (name, value) in pairs {
         put_text(out, name);

@@ -1,23 +1,26 @@
-//! Clients that do random things to keys of their own, know what must come of it, and say so when it does not.
+//! Clients of an object store that do random things to keys of their own, know what must come of it, and say so when it
+//! does not: the contract of `store-api`, held against any store, through power cuts.
+//!
+//! The store must take parts of any size but none.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_object_store::ObjectStoreClient;
-use shingle_sim::Random;
 use shingle_store_api::{
-    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectStore, StoreErrorKind, StoreResult, UploadId,
+    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectInfo, ObjectStore, StoreErrorKind, StoreResult,
+    UploadId,
 };
 
-use crate::world::{bytes_of, commit, pieces, put};
+use crate::seeds::Random;
 
-pub(crate) const BUCKET: &str = "bucket";
+/// The bucket they work in; it must be there.
+pub const BUCKET: &str = "bucket";
 
 /// What a key holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Value {
+pub struct Value {
     /// Numbers and sizes of the pieces its bytes are made of.
     pieces: Vec<(u64, usize)>,
     multipart: bool,
@@ -58,16 +61,16 @@ enum Doing {
 
 /// How large the objects are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub struct Sizes {
     /// Up to this in most cases,
-    pub(crate) small: u64,
+    pub small: u64,
     /// and up to this in some.
-    pub(crate) large: u64,
+    pub large: u64,
 }
 
 /// A client. It does one thing at a time, to keys nobody else touches.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub struct Client {
     name: String,
     random: Random,
     next: u64,
@@ -78,13 +81,15 @@ pub(crate) struct Client {
     /// Shared with copies made before, so that they know what was going on.
     doing: Rc<RefCell<Option<Doing>>>,
     /// Writes refused for want of space.
-    pub(crate) refused: u64,
+    pub refused: u64,
 }
 
-type Failure = String;
+/// What was wrong.
+pub type Failure = String;
 
 impl Client {
-    pub(crate) fn new(name: &str, seed: u64, keys: u64, sizes: Sizes) -> Self {
+    /// A client of that name, which nobody else has.
+    pub fn new(name: &str, seed: u64, keys: u64, sizes: Sizes) -> Self {
         let objects = BTreeMap::new();
         let random = Random::new(seed);
         let next = seed << 20;
@@ -102,7 +107,7 @@ impl Client {
     }
 
     /// A copy that shares nothing with this one.
-    pub(crate) fn fork(&self) -> Self {
+    pub fn fork(&self) -> Self {
         Self { doing: Rc::new(RefCell::new(self.doing.borrow().clone())), ..self.clone() }
     }
 
@@ -122,7 +127,10 @@ impl Client {
     }
 
     /// Does `count` random things.
-    pub(crate) async fn work(&mut self, store: &ObjectStoreClient, count: usize) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// What was not as it must be.
+    pub async fn work(&mut self, store: &dyn ObjectStore, count: usize) -> Result<(), Failure> {
         for _ in 0..count {
             match self.random.below(100) {
                 0..30 => self.put(store).await?,
@@ -156,7 +164,7 @@ impl Client {
         }
     }
 
-    async fn put(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn put(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let key = self.key();
         let value = Value { pieces: vec![(self.number(), self.size())], multipart: false };
         let condition = match self.random.below(8) {
@@ -188,7 +196,7 @@ impl Client {
     }
 
     /// Begins to write and does not commit.
-    async fn give_up(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn give_up(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let key = self.key();
         let (number, size) = (self.number(), self.size());
         let writer = store.begin_put(BUCKET, &key).await;
@@ -202,7 +210,7 @@ impl Client {
         Ok(())
     }
 
-    async fn delete(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn delete(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let key = self.key();
         self.doing.replace(Some(Doing::Delete(key.clone())));
         let result = store.delete(BUCKET, &key).await;
@@ -215,7 +223,7 @@ impl Client {
         Ok(())
     }
 
-    async fn begin(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn begin(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         if self.uploads.len() >= 4 {
             return Ok(());
         }
@@ -234,7 +242,7 @@ impl Client {
         self.uploads.iter().nth(at).map(|(id, upload)| (*id, upload.clone()))
     }
 
-    async fn part(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn part(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let Some((id, upload)) = self.any_upload() else { return Ok(()) };
         let number = self.random.between(1, 4) as u32;
         let part = (self.number(), self.size());
@@ -253,7 +261,7 @@ impl Client {
         Ok(())
     }
 
-    async fn complete(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn complete(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let Some((id, upload)) = self.any_upload() else { return Ok(()) };
         let chosen: Vec<_> = upload.parts.iter().filter(|(number, _)| **number != 3).collect();
         // The least size of a part, in these tests, is one byte.
@@ -275,7 +283,7 @@ impl Client {
         Ok(())
     }
 
-    async fn abort(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn abort(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let Some((id, upload)) = self.any_upload() else { return Ok(()) };
         self.doing.replace(Some(Doing::Abort(id)));
         let result = store.abort_upload(BUCKET, &upload.key, id).await;
@@ -285,14 +293,14 @@ impl Client {
         Ok(())
     }
 
-    async fn read_one(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn read_one(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let key = self.key();
         let expected = self.objects.get(&key).cloned();
         self.expect(store, &key, expected.as_ref()).await
     }
 
     /// That `key` holds what is expected: attributes, all bytes, and a range of them.
-    async fn expect(&mut self, store: &ObjectStoreClient, key: &str, expected: Option<&Value>) -> Result<(), Failure> {
+    async fn expect(&mut self, store: &dyn ObjectStore, key: &str, expected: Option<&Value>) -> Result<(), Failure> {
         let found = store.open(BUCKET, key).await;
         let Some(value) = expected else {
             return match found {
@@ -323,7 +331,7 @@ impl Client {
         Ok(())
     }
 
-    async fn list(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn list(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let prefix = format!("{}/", self.name);
         let mut request = ListRequest { prefix, limit: 7, ..ListRequest::default() };
         let mut found = BTreeMap::new();
@@ -342,7 +350,10 @@ impl Client {
 
     /// That everything is as it must be. What was being done when the power failed has happened or has not; this finds
     /// out which.
-    pub(crate) async fn verify(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// What was not as it must be.
+    pub async fn verify(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         self.settle(store).await?;
         for (key, value) in self.objects.clone() {
             self.expect(store, &key, Some(&value)).await?;
@@ -366,7 +377,7 @@ impl Client {
         Ok(())
     }
 
-    async fn listed_uploads(&self, store: &ObjectStoreClient) -> Result<BTreeMap<UploadId, String>, Failure> {
+    async fn listed_uploads(&self, store: &dyn ObjectStore) -> Result<BTreeMap<UploadId, String>, Failure> {
         let prefix = format!("{}/", self.name);
         let mut found = BTreeMap::new();
         let mut after = None;
@@ -381,7 +392,7 @@ impl Client {
         }
     }
 
-    async fn settle(&mut self, store: &ObjectStoreClient) -> Result<(), Failure> {
+    async fn settle(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let etag_of = async |key: &str| match store.head(BUCKET, key).await {
             Ok(info) => Ok(Some(info.etag)),
             Err(error) if error.kind == StoreErrorKind::NoSuchKey => Ok(None),
@@ -441,7 +452,66 @@ impl Client {
         Ok(())
     }
 
-    pub(crate) fn objects(&self) -> usize {
+    /// Objects that it has.
+    pub fn objects(&self) -> usize {
         self.objects.len()
     }
+}
+
+/// The bytes of a value: they differ with its number, and from place to place.
+pub fn bytes_of(number: u64, size: usize) -> Bytes {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut data = Vec::with_capacity(size + 8);
+    while data.len() < size {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        data.extend_from_slice(&state.to_le_bytes());
+    }
+    data.truncate(size);
+    data.into()
+}
+
+/// A commit with that ETag, and metadata to know it by.
+pub fn commit(etag: &str) -> Commit {
+    let metadata = Metadata::from([("x-amz-meta-tag".to_owned(), format!("of {etag}"))]);
+    Commit { etag: etag.to_owned(), metadata, ..Commit::default() }
+}
+
+/// Puts an object, in pieces of odd sizes.
+///
+/// # Errors
+/// The store's.
+pub async fn put(
+    store: &dyn ObjectStore,
+    bucket: &str,
+    key: &str,
+    data: &Bytes,
+    commit: Commit,
+) -> StoreResult<ObjectInfo> {
+    let mut writer = store.begin_put(bucket, key).await?;
+    for piece in pieces(data) {
+        writer.write(piece).await?;
+    }
+    writer.commit(commit).await
+}
+
+/// `data` in pieces of odd sizes.
+pub fn pieces(data: &Bytes) -> Vec<Bytes> {
+    let mut rest = data.clone();
+    let mut out = Vec::new();
+    while !rest.is_empty() {
+        let take = rest.len().min(1 + (rest.len() * 7919) % 3001);
+        out.push(rest.split_to(take));
+    }
+    out
+}
+
+/// Reads all of an object.
+///
+/// # Errors
+/// The store's.
+pub async fn get(store: &dyn ObjectStore, bucket: &str, key: &str) -> StoreResult<Bytes> {
+    let reader = store.open(bucket, key).await?;
+    reader.read(0, reader.info().size).await
 }

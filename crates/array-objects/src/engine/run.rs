@@ -1,0 +1,143 @@
+//! The owner's life: opening, serving calls, closing.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_array_store::ArrayStore;
+use shingle_runtime::owner::Desk;
+use shingle_runtime::{Runtime, Task};
+use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
+use tokio::sync::mpsc;
+
+use super::counting::PAGE;
+use super::{Core, fresh_version};
+use crate::client::ArrayClient;
+use crate::errors::{from_array, malformed};
+use crate::format::BucketRecord;
+use crate::names;
+use crate::options::Options;
+
+/// What readers and writers let go when they are dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Release {
+    Reader(u64),
+    Writer(u64),
+}
+
+/// A store on an array: the owner's side. It lives on one thread; front ends use [`ArrayEngine::client`].
+///
+/// Dropping it stops nothing: call [`ArrayEngine::close`], or let the executor end, which is as safe as a power cut.
+pub struct ArrayEngine {
+    core: Rc<Core>,
+    client: ArrayClient,
+    closed: Task<StoreResult<()>>,
+}
+
+impl ArrayEngine {
+    /// Takes over an array that is open, and starts serving. Nobody else may use the array's objects.
+    ///
+    /// # Errors
+    /// `Invalid` if the array holds objects that were put there otherwise; `Corrupt`, `Device`, `NoSpace`, `Unavailable`.
+    pub async fn open(rt: Runtime, store: ArrayStore, options: Options) -> StoreResult<Self> {
+        refuse_strangers(&store)?;
+        let buckets = load_buckets(&rt, &store).await?;
+        // Every version from here on is later.
+        let opened = fresh_version(&store)?;
+        let (reads, read_calls) = Desk::new(options.queue_depth);
+        let (writes, write_calls) = Desk::new(options.queue_depth);
+        let (releases, released) = mpsc::unbounded_channel();
+        let client = ArrayClient::new(reads, writes, releases, &options);
+        let core = Core::new(rt.clone(), store, options, buckets, opened);
+        core.settle_uploads().await?;
+        rt.spawn_detached(run_releases(core.clone(), released));
+        rt.spawn_detached(core.clone().count());
+        rt.spawn_detached(core.clone().find_orphans());
+        let purge = rt.spawn(core.clone().run_purge());
+        let serving = [read_calls, write_calls]
+            .map(|calls| rt.spawn(calls.serve(rt.clone(), core.clone(), |core| &core.closing)));
+        let closing = core.clone();
+        let closed = rt.spawn(async move {
+            for task in serving {
+                let _ = task.await;
+            }
+            closing.purge.wake();
+            let _ = purge.await;
+            closing.writers.clear();
+            closing.close_readers();
+            closing.store.clone().close().await.map_err(from_array)
+        });
+        Ok(Self { core, client, closed })
+    }
+
+    /// A handle for front ends, from any thread.
+    pub fn client(&self) -> ArrayClient {
+        self.client.clone()
+    }
+
+    /// Completes once the store was closed by [`ArrayClient::close`] and all calls have been answered. The array is closed
+    /// then.
+    ///
+    /// # Errors
+    /// `Device`, `Unavailable`: nothing is lost, but the next opening takes longer.
+    pub async fn closed(self) -> StoreResult<()> {
+        let Self { core, client, closed } = self;
+        drop((core, client));
+        let lost = |_| StoreError::new(StoreErrorKind::Unavailable, "the array's owner ended before it was closed");
+        closed.await.map_err(lost)?
+    }
+
+    /// Answers what has been asked, and closes the array.
+    ///
+    /// # Errors
+    /// As [`ArrayEngine::closed`].
+    pub async fn close(self) -> StoreResult<()> {
+        self.core.closing.begin();
+        self.closed().await
+    }
+}
+
+async fn run_releases(core: Rc<Core>, mut released: mpsc::UnboundedReceiver<Release>) {
+    while let Some(release) = released.recv().await {
+        match release {
+            Release::Reader(number) => core.close_reader(number),
+            Release::Writer(number) => core.writers.drop(number),
+        }
+    }
+}
+
+/// An array that `shingle array put` wrote to is not one of buckets: its objects would never be seen.
+fn refuse_strangers(store: &ArrayStore) -> StoreResult<()> {
+    let mut after: Option<Bytes> = None;
+    loop {
+        let found = store.list(b"", after.as_deref(), 1).map_err(from_array)?;
+        let Some(object) = found.into_iter().next() else { return Ok(()) };
+        let kind = object.name.first().copied().unwrap_or(0);
+        if !names::is_ours(&object.name) {
+            let name = String::from_utf8_lossy(&object.name).escape_debug().to_string();
+            let message = format!(
+                "the array holds `{name}`, which `shingle array put` wrote and no bucket holds: give the server an array of \
+                 its own, or delete such objects first"
+            );
+            return Err(StoreError::new(StoreErrorKind::Invalid, message));
+        }
+        // Behind all of this kind.
+        after = Some(Bytes::from([&[kind][..], &[0xff; 32]].concat()));
+    }
+}
+
+async fn load_buckets(rt: &Runtime, store: &ArrayStore) -> StoreResult<BTreeMap<String, u64>> {
+    let mut buckets = BTreeMap::new();
+    let mut after: Option<Bytes> = None;
+    loop {
+        let page = store.list(&[names::BUCKET], after.as_deref(), PAGE).map_err(from_array)?;
+        let Some(last) = page.last() else { return Ok(buckets) };
+        after = Some(last.name.clone());
+        for object in &page {
+            let record = BucketRecord::decode(&object.attributes).map_err(|error| malformed(&object.name, error))?;
+            let name = String::from_utf8_lossy(object.name.get(1..).unwrap_or_default());
+            buckets.insert(name.into_owned(), record.created_unix_ns);
+        }
+        rt.yield_now().await;
+    }
+}

@@ -1,0 +1,77 @@
+//! Blobs being written: the array's side of a writer that is somewhere else.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_array_store::Put;
+use shingle_store_api::StoreResult;
+use tokio::sync::Mutex;
+
+use super::Core;
+use crate::errors::{from_array, gone};
+use crate::names::Blob;
+
+/// A blob that is being written. It is taken out to be finished.
+struct Slot {
+    blob: Blob,
+    put: Mutex<Option<Put>>,
+}
+
+/// Blobs being written, by the number of their writer.
+#[derive(Default)]
+pub(crate) struct Writers(RefCell<BTreeMap<u64, Rc<Slot>>>);
+
+impl Writers {
+    /// Whoever wrote it has gone away: what was written is nobody's.
+    pub(crate) fn drop(&self, number: u64) {
+        // Outside the borrow: dropping a put works on the index.
+        let slot = self.0.borrow_mut().remove(&number);
+        drop(slot);
+    }
+
+    pub(super) fn clear(&self) {
+        let slots = self.0.take();
+        drop(slots);
+    }
+}
+
+impl Core {
+    /// Begins a blob: `part` of an upload, or the bytes of an object.
+    pub(crate) fn begin_blob(&self, part: Option<(u64, u16)>) -> StoreResult<u64> {
+        let (owner, number) = match part {
+            Some(part) => part,
+            None => (self.fresh()?, 0),
+        };
+        let blob = Blob { owner, number, tag: self.fresh()? };
+        let put = self.store.begin_put(blob.name()).map_err(from_array)?;
+        let writer = self.next_number();
+        self.writers.0.borrow_mut().insert(writer, Rc::new(Slot { blob, put: Mutex::new(Some(put)) }));
+        Ok(writer)
+    }
+
+    fn slot(&self, writer: u64) -> StoreResult<Rc<Slot>> {
+        self.writers.0.borrow().get(&writer).cloned().ok_or_else(|| gone(shingle_runtime::owner::Gone))
+    }
+
+    pub(crate) async fn write_blob(&self, writer: u64, pieces: Vec<Bytes>) -> StoreResult<()> {
+        let slot = self.slot(writer)?;
+        let mut put = slot.put.lock().await;
+        let Some(put) = put.as_mut() else { return Err(gone(shingle_runtime::owner::Gone)) };
+        for piece in pieces {
+            put.write(piece).await.map_err(from_array)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a blob durable. Its name, size and version.
+    pub(super) async fn finish_blob(&self, writer: u64, attributes: Bytes) -> StoreResult<(Blob, u64, u64)> {
+        let slot = self.slot(writer)?;
+        self.writers.drop(writer);
+        let put = slot.put.lock().await.take();
+        let Some(put) = put else { return Err(gone(shingle_runtime::owner::Gone)) };
+        let stored = put.finish(attributes).await.map_err(from_array)?;
+        Ok((slot.blob, stored.size, stored.version.0))
+    }
+}

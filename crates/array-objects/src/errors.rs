@@ -1,0 +1,50 @@
+//! The array's errors, as callers of a store see them.
+
+use shingle_array_store as array;
+use shingle_base::wire::Malformed;
+use shingle_runtime::owner::Gone;
+use shingle_store_api::{StoreError, StoreErrorKind, UploadId};
+
+/// An array's error in the words of the store API.
+pub(crate) fn from_array(error: array::Error) -> StoreError {
+    use array::ErrorKind;
+    let kind = match error.kind {
+        ErrorKind::NoSpace => StoreErrorKind::NoSpace,
+        // What ought to be there is not, or is shorter than it was.
+        ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::OutOfRange => StoreErrorKind::Corrupt,
+        ErrorKind::Invalid => StoreErrorKind::Invalid,
+        ErrorKind::Index | ErrorKind::Stopped => StoreErrorKind::Unavailable,
+        _ => StoreErrorKind::Device,
+    };
+    StoreError::caused(kind, format!("array: {error}"), error)
+}
+
+/// Attributes that are not what this crate writes.
+pub(crate) fn malformed(name: &[u8], error: Malformed) -> StoreError {
+    let name = String::from_utf8_lossy(name).escape_debug().to_string();
+    StoreError::caused(
+        StoreErrorKind::Corrupt,
+        format!("what is stored with `{name}` is no record of ours: {error}"),
+        error,
+    )
+}
+
+pub(crate) fn gone(_: Gone) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "the array has stopped")
+}
+
+pub(crate) fn invalid(message: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Invalid, message)
+}
+
+pub(crate) fn no_bucket(bucket: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::NoSuchBucket, format!("there is no bucket `{bucket}`"))
+}
+
+pub(crate) fn no_key(bucket: &str, key: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::NoSuchKey, format!("bucket `{bucket}` has no object `{key}`"))
+}
+
+pub(crate) fn no_upload(id: UploadId) -> StoreError {
+    StoreError::new(StoreErrorKind::NoSuchUpload, format!("there is no upload `{id}` of this key"))
+}

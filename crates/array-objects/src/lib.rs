@@ -1,0 +1,29 @@
+//! Buckets, objects and uploads in parts on an array: the contract of `store-api`, kept on `array-store`.
+//!
+//! Small objects are one object of the array, whose attributes are the metadata. Larger ones, and parts, are blobs: objects of
+//! the array that nobody sees until a small object names them. So a completion copies nothing, and what is seen changes by
+//! one write.
+//!
+//! **Owns** the names and attributes of everything in its array. **Knows nothing of** drives, zones, or who asks.
+//!
+//! # Invariants
+//! - AOB-1: an acknowledged change survives a power cut at any instant: it is one object of the array, durable.
+//! - AOB-2: an object is there whole or not at all: its blobs are durable before the object that names them.
+//! - AOB-3: a blob is deleted only when no object and no upload names it, and no reader is reading it.
+//! - AOB-4: what nobody names comes back as space, also after a power cut.
+//!
+//! All of them: `tests/store.rs`. Where to look: `names` and `format` are what lies in the array, `engine` the calls, `client`,
+//! `writer` and `reader` the way in from other threads.
+
+mod client;
+mod engine;
+mod errors;
+mod format;
+mod names;
+mod options;
+mod reader;
+mod writer;
+
+pub use client::ArrayClient;
+pub use engine::run::ArrayEngine;
+pub use options::{ArrayFigures, Options};

@@ -1,0 +1,45 @@
+//! What can be set, and what is counted.
+
+use std::time::Duration;
+
+use shingle_array_store::Stats;
+
+/// How a store on an array works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Calls that wait for the owner, of each of reading and writing.
+    pub queue_depth: usize,
+    /// Objects up to this size are one object of the array; they are held in memory until they are committed.
+    pub whole_bytes_max: usize,
+    /// Large objects and parts that are written at a time; each holds up to two segments in memory. Others wait.
+    pub writers_max: usize,
+    /// The least size of a part other than an upload's last.
+    pub part_bytes_min: u64,
+    /// How long after a failure it is tried again to delete what nobody needs.
+    pub purge_pause: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            queue_depth: 256,
+            whole_bytes_max: 1 << 20,
+            writers_max: 16,
+            part_bytes_min: 5 << 20,
+            purge_pause: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How full the array is, and what it did since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArrayFigures {
+    /// The array's own figures.
+    pub array: Stats,
+    /// Objects in buckets, as far as they have been counted: all of them soon after opening.
+    pub objects: u64,
+    /// Their bytes.
+    pub object_bytes: u64,
+    /// Blobs that nobody needs and that are being deleted.
+    pub purging: u64,
+}

@@ -1,0 +1,117 @@
+//! Writing an object or part: gathered while it is small, handed on piece by piece once it is not.
+
+use std::mem;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_store_api::{Commit, ObjectInfo, ObjectWriter, StoreFuture, StoreResult, UploadId};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::client::ArrayClient;
+use crate::engine::Core;
+use crate::engine::objects::Written;
+use crate::engine::run::Release;
+use crate::errors::gone;
+
+/// What is being written.
+pub(crate) enum Target {
+    Object { bucket: String, key: String },
+    Part { bucket: String, key: String, id: UploadId },
+}
+
+/// An object or part being written.
+pub(crate) struct Writer {
+    client: ArrayClient,
+    target: Target,
+    /// The part it is, by upload and number.
+    part: Option<(u64, u16)>,
+    /// What was not handed on yet.
+    gathered: Vec<Bytes>,
+    gathered_bytes: usize,
+    blob: Option<Blob>,
+}
+
+/// A blob that the owner writes for us, until this is dropped.
+struct Blob {
+    client: ArrayClient,
+    number: u64,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Blob {
+    fn drop(&mut self) {
+        // The owner may be gone; then nothing is being written.
+        let _ = self.client.releases.send(Release::Writer(self.number));
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(client: ArrayClient, target: Target, part: Option<(u64, u16)>) -> Self {
+        Self { client, target, part, gathered: Vec::new(), gathered_bytes: 0, blob: None }
+    }
+
+    /// Hands on what was gathered; begins the blob if need be, once there is a place for it.
+    async fn hand_on(&mut self) -> StoreResult<u64> {
+        let number = match &self.blob {
+            Some(blob) => blob.number,
+            None => {
+                let place = self.client.places.clone().acquire_owned().await;
+                let place = place.map_err(|_| gone(shingle_runtime::owner::Gone))?;
+                let (client, part) = (self.client.clone(), self.part);
+                let begin = move |core: Rc<Core>| async move {
+                    let number = core.begin_blob(part)?;
+                    // Made here, so that it is let go even if the caller has gone away.
+                    Ok(Blob { client, number, _place: place })
+                };
+                self.blob.insert(self.client.write(begin).await?).number
+            }
+        };
+        let pieces = mem::take(&mut self.gathered);
+        self.gathered_bytes = 0;
+        if !pieces.is_empty() {
+            self.client.write(move |core| async move { core.write_blob(number, pieces).await }).await?;
+        }
+        Ok(number)
+    }
+
+    async fn take(&mut self, data: Bytes) -> StoreResult<()> {
+        self.gathered_bytes += data.len();
+        self.gathered.push(data);
+        if self.blob.is_some() || self.gathered_bytes > self.client.whole_bytes_max {
+            self.hand_on().await?;
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self, commit: Commit) -> StoreResult<ObjectInfo> {
+        // A part is a blob whatever its size: it is named by the object it will belong to.
+        let written = if self.blob.is_some() || self.part.is_some() {
+            Written::Blob(self.hand_on().await?)
+        } else {
+            Written::Whole(mem::take(&mut self.gathered))
+        };
+        let Self { client, target, blob, .. } = self;
+        let work = move |core: Rc<Core>| async move {
+            let result = match (target, written) {
+                (Target::Object { bucket, key }, written) => core.commit_put(bucket, key, written, commit).await,
+                (Target::Part { bucket, key, id }, Written::Blob(writer)) => {
+                    core.commit_part((bucket, key, id), writer, commit).await
+                }
+                (Target::Part { .. }, Written::Whole(_)) => Err(gone(shingle_runtime::owner::Gone)),
+            };
+            drop(blob);
+            result
+        };
+        client.write(work).await
+    }
+}
+
+impl ObjectWriter for Writer {
+    fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()> {
+        Box::pin(self.take(data))
+    }
+
+    fn commit(self: Box<Self>, commit: Commit) -> StoreFuture<'static, ObjectInfo> {
+        Box::pin(self.finish(commit))
+    }
+}

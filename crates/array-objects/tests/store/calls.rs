@@ -1,0 +1,301 @@
+//! Single calls: what readers keep, conditions, listings, what is refused.
+
+use bytes::Bytes;
+use shingle_array_objects::ArrayEngine;
+use shingle_sim::clients::{bytes_of, commit, get, put};
+use shingle_sim::{Random, Sim};
+use shingle_store_api::{
+    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectReader, ObjectStore, StoreErrorKind, UploadId,
+};
+
+use crate::scene::{assert_no_leftovers, formatted, open_array, options, powered, with_store};
+
+async fn multipart(store: &dyn ObjectStore, key: &str, parts: &[Bytes]) -> UploadId {
+    let upload = store.begin_upload("b", key, Metadata::new()).await.unwrap();
+    for (number, part) in (1..).zip(parts) {
+        let mut writer = store.begin_part("b", key, upload.id, number).await.unwrap();
+        writer.write(part.clone()).await.unwrap();
+        writer.commit(commit(&number.to_string())).await.unwrap();
+    }
+    upload.id
+}
+
+fn named(count: u32) -> Vec<CompletedPart> {
+    (1..=count).map(|number| CompletedPart { number, etag: number.to_string() }).collect()
+}
+
+async fn whole(reader: &dyn ObjectReader) -> Bytes {
+    reader.read(0, reader.info().size).await.unwrap()
+}
+
+#[test]
+fn an_open_reader_reads_its_version_whatever_becomes_of_the_object() {
+    with_store(|rt, store| async move {
+        store.create_bucket("b").await.unwrap();
+        let (small, large) = (bytes_of(1, 1000), bytes_of(2, 40_000));
+        put(&store, "b", "small", &small, commit("s")).await.unwrap();
+        put(&store, "b", "large", &large, commit("l")).await.unwrap();
+        let parts = [bytes_of(3, 9_000), bytes_of(4, 0), bytes_of(5, 700)];
+        let id = multipart(&store, "parts", &[parts[0].clone(), parts[2].clone()]).await;
+        store.complete_upload("b", "parts", id, named(2), commit("p")).await.unwrap();
+        let readers = [
+            (store.open("b", "small").await.unwrap(), small),
+            (store.open("b", "large").await.unwrap(), large),
+            (store.open("b", "parts").await.unwrap(), parts.concat().into()),
+        ];
+        // One is replaced, one deleted, one replaced by a small one; and there is work enough to clean for.
+        put(&store, "b", "small", &bytes_of(6, 2000), commit("n")).await.unwrap();
+        assert!(store.delete("b", "large").await.unwrap());
+        put(&store, "b", "parts", &bytes_of(7, 20), commit("n")).await.unwrap();
+        for round in 0..60 {
+            put(&store, "b", "churn", &bytes_of(round, 30_000), commit("c")).await.unwrap();
+        }
+        for (reader, expected) in &readers {
+            assert!(whole(&**reader).await == expected);
+            assert!(reader.read(500, 17).await.unwrap() == expected.slice(500..517));
+            assert_eq!(reader.read(reader.info().size, 1).await.unwrap_err().kind, StoreErrorKind::Invalid);
+        }
+        drop(readers);
+        assert_no_leftovers(&rt, &store, "after the readers have gone").await;
+    });
+}
+
+#[test]
+fn a_condition_is_checked_and_the_commit_made_without_a_gap() {
+    with_store(|rt, store| async move {
+        store.create_bucket("b").await.unwrap();
+        let absent = || Commit { condition: Condition { absent: true, etag: None }, ..commit("e") };
+        let tasks: Vec<_> = (0..8)
+            .map(|number| {
+                let store = store.clone();
+                // Small ones and large ones.
+                let size = if number % 2 == 0 { 10 } else { 20_000 };
+                rt.spawn(async move { put(&store, "b", "k", &bytes_of(number, size), absent()).await })
+            })
+            .collect();
+        let mut won = 0;
+        for task in tasks {
+            match task.await.unwrap() {
+                Ok(_) => won += 1,
+                Err(error) => assert_eq!(error.kind, StoreErrorKind::PreconditionFailed),
+            }
+        }
+        assert_eq!(won, 1);
+        let with =
+            |etag: &str| Commit { condition: Condition { absent: false, etag: Some(etag.to_owned()) }, ..commit("f") };
+        let data = bytes_of(9, 50);
+        assert_eq!(
+            put(&store, "b", "k", &data, with("other")).await.unwrap_err().kind,
+            StoreErrorKind::PreconditionFailed
+        );
+        assert_eq!(
+            put(&store, "b", "none", &data, with("*")).await.unwrap_err().kind,
+            StoreErrorKind::PreconditionFailed
+        );
+        put(&store, "b", "k", &data, with("e")).await.unwrap();
+        assert!(get(&store, "b", "k").await.unwrap() == data);
+        assert_no_leftovers(&rt, &store, "after refused puts").await;
+    });
+}
+
+#[test]
+fn a_put_that_began_before_a_deletion_and_was_committed_after_it_is_there() {
+    with_store(|rt, store| async move {
+        store.create_bucket("b").await.unwrap();
+        put(&store, "b", "k", &bytes_of(1, 20_000), commit("old")).await.unwrap();
+        let mut late = store.begin_put("b", "k").await.unwrap();
+        let data = bytes_of(2, 25_000);
+        late.write(data.clone()).await.unwrap();
+        assert!(store.delete("b", "k").await.unwrap());
+        put(&store, "b", "k", &bytes_of(3, 10), commit("between")).await.unwrap();
+        late.commit(commit("late")).await.unwrap();
+        assert!(get(&store, "b", "k").await.unwrap() == data);
+        assert_no_leftovers(&rt, &store, "after a late commit").await;
+    });
+}
+
+#[test]
+fn parts_are_replaced_and_those_not_named_go() {
+    with_store(|rt, store| async move {
+        store.create_bucket("b").await.unwrap();
+        let id = multipart(&store, "k", &[bytes_of(1, 5000), bytes_of(2, 5000), bytes_of(3, 5000)]).await;
+        let mut writer = store.begin_part("b", "k", id, 2).await.unwrap();
+        writer.write(bytes_of(9, 77)).await.unwrap();
+        writer.commit(commit("again")).await.unwrap();
+        let (parts, more) = store.list_parts("b", "k", id, 0, 2).await.unwrap();
+        assert_eq!(parts.iter().map(|part| (part.number, &*part.etag)).collect::<Vec<_>>(), [(1, "1"), (2, "again")]);
+        assert!(more);
+        assert_eq!(store.list_parts("b", "k", id, 2, 2).await.unwrap().0.len(), 1);
+        let wrong = store.complete_upload("b", "k", id, named(2), commit("e")).await.unwrap_err();
+        assert_eq!(wrong.kind, StoreErrorKind::InvalidPart);
+        let order = vec![named(2)[1].clone(), named(1)[0].clone()];
+        let wrong = store.complete_upload("b", "k", id, order, commit("e")).await.unwrap_err();
+        assert_eq!(wrong.kind, StoreErrorKind::InvalidPartOrder);
+        let chosen = vec![named(1)[0].clone(), CompletedPart { number: 2, etag: "again".to_owned() }];
+        let info = store.complete_upload("b", "k", id, chosen, commit("e")).await.unwrap();
+        assert_eq!((info.size, &info.part_sizes), (5077, &vec![5000, 77]));
+        assert_eq!(store.head("b", "k").await.unwrap(), info);
+        assert!(get(&store, "b", "k").await.unwrap() == [bytes_of(1, 5000), bytes_of(9, 77)].concat());
+        let gone = store.begin_part("b", "k", id, 1).await.err().unwrap();
+        assert_eq!(gone.kind, StoreErrorKind::NoSuchUpload);
+        assert_eq!(store.abort_upload("b", "k", id).await.unwrap_err().kind, StoreErrorKind::NoSuchUpload);
+        assert_no_leftovers(&rt, &store, "after a completion").await;
+    });
+}
+
+#[test]
+fn buckets_keep_what_is_in_them_and_listings_show_what_a_look_at_every_key_shows() {
+    with_store(|_, store| async move {
+        for bucket in ["a", "b", "b1"] {
+            store.create_bucket(bucket).await.unwrap();
+            put(&store, bucket, "zz/only", &bytes_of(1, 5), commit("e")).await.unwrap();
+        }
+        let keys =
+            ["a", "a/", "a/b", "a/b/c", "a/c", "a//", "b/a", "ab/c", "é/ü", "é", "/x", "zz", "zz/only", "z\u{10ffff}"];
+        for key in keys {
+            put(&store, "b", key, &bytes_of(1, 5), commit("e")).await.unwrap();
+        }
+        let mut cases = 0;
+        for prefix in ["", "a", "a/", "a/b", "é", "x"] {
+            for delimiter in [None, Some(""), Some("/"), Some("b"), Some("//")] {
+                for after in [None, Some(""), Some("a"), Some("a/"), Some("a/b"), Some("a/b/"), Some("zz"), Some("é")]
+                {
+                    for limit in [1, 2, 3, 50] {
+                        let owned = |text: Option<&str>| text.map(str::to_owned);
+                        let mut request = ListRequest {
+                            prefix: prefix.to_owned(),
+                            delimiter: owned(delimiter),
+                            after: owned(after),
+                            limit,
+                        };
+                        let wanted = expected(&keys, &request);
+                        let mut found = Vec::new();
+                        loop {
+                            let page = store.list("b", request.clone()).await.unwrap();
+                            let mut shown: Vec<_> = page.objects.into_iter().map(|object| object.key).collect();
+                            shown.extend(page.common_prefixes);
+                            shown.sort();
+                            assert!(shown.len() <= limit);
+                            found.extend(shown);
+                            let Some(next) = page.next else { break };
+                            request.after = Some(next);
+                        }
+                        assert_eq!(found, wanted, "{prefix:?} {delimiter:?} {after:?} limit {limit}");
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        assert!(cases > 900);
+        assert_eq!(store.delete_bucket("b").await.unwrap_err().kind, StoreErrorKind::BucketNotEmpty);
+        for key in keys {
+            assert!(store.delete("b", key).await.unwrap());
+            assert!(!store.delete("b", key).await.unwrap());
+        }
+        let upload = store.begin_upload("b", "k", Metadata::new()).await.unwrap();
+        assert_eq!(store.delete_bucket("b").await.unwrap_err().kind, StoreErrorKind::BucketNotEmpty);
+        store.abort_upload("b", "k", upload.id).await.unwrap();
+        store.delete_bucket("b").await.unwrap();
+        assert_eq!(store.list("b", ListRequest::default()).await.unwrap_err().kind, StoreErrorKind::NoSuchBucket);
+        let left: Vec<_> = store.list_buckets().await.unwrap().into_iter().map(|bucket| bucket.name).collect();
+        assert_eq!(left, ["a", "b1"]);
+    });
+}
+
+/// The listing, by looking at every key.
+fn expected(keys: &[&str], request: &ListRequest) -> Vec<String> {
+    let mut found = std::collections::BTreeSet::new();
+    for key in keys.iter().filter(|key| key.starts_with(&request.prefix)) {
+        let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
+        let rolled = delimiter.and_then(|delimiter| {
+            let at = key[request.prefix.len()..].find(delimiter)?;
+            Some(&key[..request.prefix.len() + at + delimiter.len()])
+        });
+        let shown = rolled.unwrap_or(key);
+        if request.after.as_deref().is_none_or(|after| shown > after) {
+            found.insert(shown.to_owned());
+        }
+    }
+    found.into_iter().collect()
+}
+
+#[test]
+fn uploads_are_listed_by_key_then_id_in_pages() {
+    with_store(|_, store| async move {
+        store.create_bucket("b").await.unwrap();
+        let mut all = Vec::new();
+        for key in ["k", "a/1", "a/2", "k", "k"] {
+            all.push((key.to_owned(), store.begin_upload("b", key, Metadata::new()).await.unwrap().id));
+        }
+        all.sort();
+        let pages = async |prefix: &str, limit: usize| {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let page = store.list_uploads("b", prefix, after.clone(), limit).await.unwrap();
+                found.extend(page.uploads.into_iter().map(|upload| (upload.key, upload.id)));
+                after = found.last().cloned().map(|(key, id)| (key, Some(id)));
+                if !page.truncated {
+                    return found;
+                }
+            }
+        };
+        for limit in [1, 2, 5, 9] {
+            assert_eq!(pages("", limit).await, all);
+        }
+        assert_eq!(pages("a/", 1).await, all[..2]);
+        let after = store.list_uploads("b", "", Some(("a/1".to_owned(), None)), 9).await.unwrap();
+        assert_eq!(after.uploads.len(), 4);
+    });
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused_and_a_full_array_says_so_and_recovers() {
+    with_store(|rt, store| async move {
+        store.create_bucket("b").await.unwrap();
+        let data = bytes_of(1, 10);
+        for key in ["k".repeat(1025), "a\0b".to_owned()] {
+            assert_eq!(put(&store, "b", &key, &data, commit("e")).await.unwrap_err().kind, StoreErrorKind::Invalid);
+        }
+        assert_eq!(put(&store, "none", "k", &data, commit("e")).await.unwrap_err().kind, StoreErrorKind::NoSuchBucket);
+        assert_eq!(store.create_bucket("b").await.unwrap_err().kind, StoreErrorKind::BucketExists);
+        let mut large = commit("e");
+        large.metadata.insert("m".to_owned(), "x".repeat(300 << 10));
+        assert_eq!(put(&store, "b", "k", &bytes_of(1, 9000), large).await.unwrap_err().kind, StoreErrorKind::Invalid);
+        let mut stored = 0;
+        let full = loop {
+            assert!(stored < 2000, "it never fills");
+            match put(&store, "b", &format!("fill/{stored}"), &bytes_of(stored, 20_000), commit("e")).await {
+                Ok(_) => stored += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind, StoreErrorKind::NoSpace, "{full}");
+        assert!(stored > 50, "{stored} objects filled it");
+        for number in 0..stored {
+            if number % 3 != 0 {
+                assert!(store.delete("b", &format!("fill/{number}")).await.unwrap());
+            }
+        }
+        assert_no_leftovers(&rt, &store, "after a full array was emptied").await;
+        put(&store, "b", "again", &bytes_of(5, 60_000), commit("e")).await.unwrap();
+        for number in (0..stored).step_by(3) {
+            assert!(get(&store, "b", &format!("fill/{number}")).await.unwrap() == bytes_of(number, 20_000));
+        }
+    });
+}
+
+#[test]
+fn an_array_that_was_used_otherwise_is_refused() {
+    let media = formatted(1);
+    Sim::new(1).run(move |rt| async move {
+        for name in ["films/one.mkv", "docs.tar", "Zebra"] {
+            let devices = powered(&rt, &media.iter().map(|medium| medium.snapshot()).collect::<Vec<_>>());
+            let array = open_array(&rt, &devices, &mut Random::new(1)).await;
+            array.put(name, Bytes::from_static(b"data"), Bytes::new()).await.unwrap();
+            let refused = ArrayEngine::open(rt.clone(), array.clone(), options()).await.err().unwrap();
+            assert_eq!(refused.kind, StoreErrorKind::Invalid);
+            assert!(refused.message.contains(name), "{refused}");
+            array.close().await.unwrap();
+        }
+    });
+}

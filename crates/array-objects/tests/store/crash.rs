@@ -1,0 +1,119 @@
+//! AOB-1 to AOB-4: wherever the power fails, what was acknowledged is found, nothing else is half there, and what nobody
+//! needs goes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use shingle_sim::clients::{BUCKET, Client, Sizes};
+use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_store_api::ObjectStore;
+use shingle_zoned::MemoryDevice;
+
+use crate::scene::{assert_no_leftovers, formatted, objects, open, powered};
+
+const SIZES: Sizes = Sizes { small: 2 << 10, large: 30 << 10 };
+
+/// What a power cut leaves: the drives, and what clients know.
+struct Left {
+    media: Vec<MemoryDevice>,
+    clients: Vec<Client>,
+}
+
+type Cut = (u64, Left);
+
+/// Clients work; returns what a cut would leave at every `every`th command, and what an orderly end leaves.
+fn life(seed: u64, before: Left, steps: usize, every: u64) -> (Vec<Cut>, Left) {
+    Sim::new(seed).run(move |rt| async move {
+        let devices = powered(&rt, &before.media);
+        let clients = Rc::new(RefCell::new(before.clients));
+        let cuts = Rc::new(RefCell::new(Vec::new()));
+        let commands = Rc::new(Cell::new(0u64));
+        let (engine, store) = open(&rt, &devices, &mut Random::new(seed)).await;
+        for device in &devices {
+            let (devices, clients) = (devices.clone(), clients.clone());
+            let (cuts, commands) = (cuts.clone(), commands.clone());
+            device.on_command(move |_, _| {
+                let number = commands.get();
+                commands.set(number + 1);
+                if number % every != seed % every {
+                    return;
+                }
+                let image = |(at, device): (usize, &SimDevice)| device.crash_image(seed ^ number << 8 ^ at as u64);
+                let media = devices.iter().enumerate().map(image).collect();
+                let clients = clients.borrow().iter().map(Client::fork).collect();
+                cuts.borrow_mut().push((number, Left { media, clients }));
+            });
+        }
+        let mut tasks: Vec<_> = Vec::new();
+        for number in 0..clients.borrow().len() {
+            let (store, clients) = (store.clone(), clients.clone());
+            tasks.push(rt.spawn(async move {
+                for _ in 0..steps {
+                    let mut client = clients.borrow()[number].clone();
+                    client.work(&store, 1).await.unwrap();
+                    clients.borrow_mut()[number] = client;
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        engine.close().await.unwrap();
+        devices.iter().for_each(|device| device.on_command(|_, _| {}));
+        (cuts.take(), Left { media: devices.iter().map(SimDevice::image).collect(), clients: clients.take() })
+    })
+}
+
+/// Opens what is left: everything acknowledged must be there; works on with it, and opens it once more.
+fn recover(seed: u64, what: &str, left: Left) -> Left {
+    let what = what.to_owned();
+    let verify = |left: Left, steps: usize, what: String| {
+        Sim::new(seed).run(move |rt| async move {
+            let Left { media, mut clients } = left;
+            let devices = powered(&rt, &media);
+            let (engine, store) = open(&rt, &devices, &mut Random::new(seed)).await;
+            for client in &mut clients {
+                client.verify(&store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+            }
+            assert_no_leftovers(&rt, &store, &what).await;
+            for client in &mut clients {
+                client.work(&store, steps).await.unwrap_or_else(|failure| panic!("{what}, working on: {failure}"));
+                client.verify(&store).await.unwrap_or_else(|failure| panic!("{what}, after more work: {failure}"));
+            }
+            assert_no_leftovers(&rt, &store, &format!("{what}, after more work")).await;
+            let figures = store.figures().await.unwrap();
+            assert_eq!(figures.objects, objects(&store).await.len() as u64, "{what}: objects are counted wrongly");
+            engine.close().await.unwrap();
+            Left { media: devices.iter().map(SimDevice::image).collect(), clients }
+        })
+    };
+    let left = verify(left, 6, what.clone());
+    verify(left, 0, format!("{what}, opened again"))
+}
+
+#[test]
+fn wherever_the_power_fails_what_was_acknowledged_is_found_and_leftovers_go() {
+    let mut pairs = 0;
+    for seed in seeds(5) {
+        let media = formatted(seed);
+        let begun = Sim::new(seed).run(move |rt| async move {
+            let devices = powered(&rt, &media);
+            let (engine, store) = open(&rt, &devices, &mut Random::new(seed)).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            engine.close().await.unwrap();
+            devices.iter().map(SimDevice::image).collect()
+        });
+        let clients = (0..3).map(|number| Client::new(&format!("c{number}"), seed * 10 + number, 5, SIZES)).collect();
+        let mut left = Left { media: begun, clients };
+        for life_number in 0..2 {
+            let (cuts, end) = life(seed * 10 + life_number, left, 40, 7);
+            assert!(cuts.len() > 10, "too few commands to cut at: {}", cuts.len());
+            for (number, cut) in cuts {
+                recover(seed, &format!("seed {seed}, life {life_number}, command {number}"), cut);
+                pairs += 1;
+            }
+            left = recover(seed, &format!("seed {seed}, life {life_number}, closed"), end);
+        }
+    }
+    println!("{pairs} pairs of seed and cut");
+}

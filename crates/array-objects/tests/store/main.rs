@@ -1,0 +1,5 @@
+//! A store on an array as its callers see it, on simulated drives, with power cuts in between.
+
+mod calls;
+mod crash;
+mod scene;

@@ -1,0 +1,27 @@
+//! One change of a key at a time.
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Locks; keys share them, which costs a wait now and then. Whoever holds one takes no other.
+const LOCKS: usize = 1024;
+
+/// Whose turn it is, by key.
+pub(crate) struct Turns(Vec<Mutex<()>>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self((0..LOCKS).map(|_| Mutex::default()).collect())
+    }
+}
+
+impl Turns {
+    /// Waits until nobody changes that key.
+    pub(crate) async fn take(&self, bucket: &str, key: &str) -> Option<MutexGuard<'_, ()>> {
+        // FNV-1a.
+        let bytes = bucket.bytes().chain([0]).chain(key.bytes());
+        let hash = bytes
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        let lock = self.0.get(hash as usize % LOCKS)?;
+        Some(lock.lock().await)
+    }
+}

@@ -1,0 +1,26 @@
+//! One store out of several: a bucket lives on one of them, and an object can lie on another by its storage class.
+//!
+//! A bucket's home is the store that has a bucket of its name. Another store that keeps some of its objects has a guest of
+//! it: a bucket of that name with a slash before it, which no S3 name has. So everything that is to be known lies in the
+//! stores themselves.
+//!
+//! **Owns** which store an object is written to, and that it is on one of them only. **Knows nothing of** what the stores
+//! are.
+//!
+//! # Invariants
+//! - PLC-1: a commit is answered once no other store has the key: so an older object there is gone, or the newer one was not
+//!   acknowledged, whichever of the two a power cut leaves.
+//! - PLC-2: where two stores have a key, everyone sees the one that was committed last.
+//! - PLC-3: conditions are checked against what everyone sees, and hold until the commit.
+//!
+//! Tests: `tests/placement.rs`.
+
+mod keys;
+mod merge;
+mod site;
+mod store;
+mod tidy;
+mod writer;
+
+pub use site::Site;
+pub use store::Placement;

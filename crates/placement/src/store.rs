@@ -1,0 +1,336 @@
+//! The one store that the sites are.
+
+use std::sync::Arc;
+
+use futures_util::future::{join_all, try_join_all};
+use shingle_store_api::{
+    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader, ObjectStore,
+    ObjectWriter, PartInfo, Place, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage, UploadId,
+    UploadInfo, UploadListing,
+};
+
+use crate::merge;
+use crate::site::{STANDARD, Shared, Site, Spot, if_there, no_bucket, no_key};
+use crate::writer::{Reader, Writer};
+
+/// How often an object is looked for that moves from site to site meanwhile.
+const LOOKS: usize = 16;
+
+/// Several stores as one. Cheap to clone.
+#[derive(Clone)]
+pub struct Placement {
+    pub(crate) shared: Arc<Shared>,
+    /// Where what is made goes; `None`: where its bucket lives, and new buckets to the first site.
+    target: Option<usize>,
+}
+
+impl Placement {
+    /// The store that these are together. The first is where buckets live unless somebody asks for another.
+    ///
+    /// # Errors
+    /// `Invalid` if two of them have buckets of one name; the sites'.
+    pub async fn open(sites: Vec<Site>) -> StoreResult<Self> {
+        Ok(Self { shared: Arc::new(Shared::open(sites).await?), target: None })
+    }
+
+    fn info(&self, spot: &Spot, mut info: ObjectInfo) -> ObjectInfo {
+        info.class = self.shared.class(spot);
+        info
+    }
+
+    fn bucket_info(&self, bucket: &str, spot: &Spot, info: BucketInfo) -> BucketInfo {
+        let site = self.shared.sites.get(spot.site).filter(|_| spot.site > 0);
+        BucketInfo { name: bucket.to_owned(), location: site.map(|site| site.name.clone()), ..info }
+    }
+
+    async fn make_bucket(&self, bucket: String) -> StoreResult<BucketInfo> {
+        let _changing = self.shared.changing.lock().await;
+        if self.shared.spots(&bucket).is_ok() {
+            return Err(StoreError::new(StoreErrorKind::BucketExists, format!("there is a bucket `{bucket}`")));
+        }
+        if bucket.starts_with('/') {
+            return Err(StoreError::new(StoreErrorKind::Invalid, "a bucket's name does not begin with a slash"));
+        }
+        let spot = Spot { site: self.target.unwrap_or(0), bucket: bucket.clone() };
+        let info = self.shared.store(&spot)?.create_bucket(&bucket).await?;
+        let info = self.bucket_info(&bucket, &spot, info);
+        self.shared.add(&bucket, spot);
+        Ok(info)
+    }
+
+    async fn remove_bucket(&self, bucket: String) -> StoreResult<()> {
+        let _changing = self.shared.changing.lock().await;
+        // Its guests first: what is left of a bucket is never without a home.
+        for spot in self.shared.spots(&bucket)?.iter().rev() {
+            match self.shared.store(spot)?.delete_bucket(&spot.bucket).await {
+                Ok(()) => self.shared.remove(&bucket, spot),
+                Err(error) if error.kind == StoreErrorKind::BucketNotEmpty => {
+                    let message = format!("bucket `{bucket}` holds objects or uploads");
+                    return Err(StoreError::new(StoreErrorKind::BucketNotEmpty, message));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The object that everyone sees, and where it is.
+    async fn seen(&self, bucket: &str, key: &str) -> StoreResult<(Spot, ObjectInfo)> {
+        let spots = self.shared.spots(bucket)?;
+        let mut found = self.shared.found(&spots, key).await?.pop();
+        if found.is_none() && spots.len() > 1 {
+            // It may have gone to a site that was asked before it came there.
+            let _turn = self.shared.turns.take(bucket, key).await;
+            found = self.shared.found(&spots, key).await?.pop();
+        }
+        let (spot, info) = found.ok_or_else(|| no_key(bucket, key))?;
+        let info = self.info(&spot, info);
+        Ok((spot, info))
+    }
+
+    async fn open_seen(&self, bucket: String, key: String) -> StoreResult<Box<dyn ObjectReader>> {
+        for _ in 0..LOOKS {
+            let spots = self.shared.spots(&bucket)?;
+            let spot = match spots.as_slice() {
+                [only] => only.clone(),
+                _ => self.seen(&bucket, &key).await?.0,
+            };
+            let opened = if_there(self.shared.store(&spot)?.open(&spot.bucket, &key).await)?;
+            if let Some(inner) = opened {
+                let info = self.info(&spot, inner.info().clone());
+                return Ok(Box::new(Reader { info, inner }));
+            }
+            if spots.len() == 1 {
+                return Err(no_key(&bucket, &key));
+            }
+            // It went to another site since.
+        }
+        Err(StoreError::new(StoreErrorKind::Busy, format!("`{key}` is replaced too often to be read")))
+    }
+
+    async fn begin(&self, bucket: String, key: String) -> StoreResult<Box<dyn ObjectWriter>> {
+        let spot = self.shared.spot_for(&bucket, self.target).await?;
+        let inner = self.shared.store(&spot)?.begin_put(&spot.bucket, &key).await?;
+        Ok(Box::new(Writer { shared: self.shared.clone(), spot, bucket, key, inner }))
+    }
+
+    async fn remove(&self, bucket: String, key: String) -> StoreResult<bool> {
+        let _turn = self.shared.turns.take(&bucket, &key).await;
+        let spots = self.shared.spots(&bucket)?;
+        if let [only] = spots.as_slice() {
+            return self.shared.store(only)?.delete(&only.bucket, &key).await;
+        }
+        // The one that is seen last: nothing that was replaced comes back.
+        let mut any = false;
+        for (spot, _) in self.shared.found(&spots, &key).await? {
+            any |= self.shared.store(&spot)?.delete(&spot.bucket, &key).await?;
+        }
+        Ok(any)
+    }
+
+    async fn list_all(&self, bucket: String, request: ListRequest) -> StoreResult<Listing> {
+        let spots = self.shared.spots(&bucket)?;
+        let pages = spots.iter().map(|spot| {
+            let request = request.clone();
+            async move {
+                let page = if_there(self.shared.store(spot)?.list(&spot.bucket, request).await)?;
+                let mut page = page.unwrap_or_default();
+                page.objects.iter_mut().for_each(|object| object.class = self.shared.class(spot));
+                Ok::<_, StoreError>(page)
+            }
+        });
+        let mut pages = try_join_all(pages).await?;
+        if pages.len() == 1 {
+            return pages.pop().ok_or_else(|| no_bucket(&bucket));
+        }
+        Ok(merge::listings(pages, request.limit))
+    }
+
+    /// An upload, and where it is.
+    async fn find_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreResult<(Spot, UploadInfo)> {
+        for spot in self.shared.spots(bucket)? {
+            if let Some(mut info) = if_there(self.shared.store(&spot)?.upload(&spot.bucket, key, id).await)? {
+                info.class = self.shared.class(&spot);
+                return Ok((spot, info));
+            }
+        }
+        Err(StoreError::new(StoreErrorKind::NoSuchUpload, format!("there is no upload `{id}` of this key")))
+    }
+
+    async fn list_all_uploads(
+        &self,
+        bucket: String,
+        prefix: String,
+        after: Option<(String, Option<UploadId>)>,
+        limit: usize,
+    ) -> StoreResult<UploadListing> {
+        let spots = self.shared.spots(&bucket)?;
+        let (prefix, after) = (&prefix, &after);
+        let pages = spots.iter().map(|spot| async move {
+            let page = self.shared.store(spot)?.list_uploads(&spot.bucket, prefix, after.clone(), limit).await;
+            let mut page = if_there(page)?.unwrap_or_default();
+            page.uploads.iter_mut().for_each(|upload| upload.class = self.shared.class(spot));
+            Ok::<_, StoreError>(page)
+        });
+        Ok(merge::uploads(try_join_all(pages).await?, limit))
+    }
+}
+
+fn names(bucket: &str, key: &str) -> (String, String) {
+    (bucket.to_owned(), key.to_owned())
+}
+
+impl ObjectStore for Placement {
+    fn create_bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
+        Box::pin(self.make_bucket(bucket.to_owned()))
+    }
+
+    fn delete_bucket(&self, bucket: &str) -> StoreFuture<'_, ()> {
+        Box::pin(self.remove_bucket(bucket.to_owned()))
+    }
+
+    fn bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
+        let bucket = bucket.to_owned();
+        Box::pin(async move {
+            let spot = self.shared.spots(&bucket)?.into_iter().next().ok_or_else(|| no_bucket(&bucket))?;
+            let info = self.shared.store(&spot)?.bucket(&spot.bucket).await?;
+            Ok(self.bucket_info(&bucket, &spot, info))
+        })
+    }
+
+    fn list_buckets(&self) -> StoreFuture<'_, Vec<BucketInfo>> {
+        Box::pin(async move {
+            let all = self.shared.all();
+            let homes = all.iter().filter_map(|(bucket, spots)| Some((bucket, spots.first()?)));
+            let asked = homes.map(|(bucket, spot)| async move {
+                // Those deleted meanwhile are left out.
+                let info = if_there(self.shared.store(spot)?.bucket(&spot.bucket).await)?;
+                Ok::<_, StoreError>(info.map(|info| self.bucket_info(bucket, spot, info)))
+            });
+            let found = join_all(asked).await.into_iter().collect::<StoreResult<Vec<_>>>()?;
+            Ok(found.into_iter().flatten().collect())
+        })
+    }
+
+    fn begin_put(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(self.begin(bucket, key))
+    }
+
+    fn head(&self, bucket: &str, key: &str) -> StoreFuture<'_, ObjectInfo> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(async move { Ok(self.seen(&bucket, &key).await?.1) })
+    }
+
+    fn open(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectReader>> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(self.open_seen(bucket, key))
+    }
+
+    fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(self.remove(bucket, key))
+    }
+
+    fn list(&self, bucket: &str, request: ListRequest) -> StoreFuture<'_, Listing> {
+        Box::pin(self.list_all(bucket.to_owned(), request))
+    }
+
+    fn begin_upload(&self, bucket: &str, key: &str, metadata: Metadata) -> StoreFuture<'_, UploadInfo> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(async move {
+            let spot = self.shared.spot_for(&bucket, self.target).await?;
+            let mut info = self.shared.store(&spot)?.begin_upload(&spot.bucket, &key, metadata).await?;
+            info.class = self.shared.class(&spot);
+            Ok(info)
+        })
+    }
+
+    fn begin_part(&self, bucket: &str, key: &str, id: UploadId, number: u32) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(async move {
+            let (spot, _) = self.find_upload(&bucket, &key, id).await?;
+            self.shared.store(&spot)?.begin_part(&spot.bucket, &key, id, number).await
+        })
+    }
+
+    fn upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, UploadInfo> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(async move { Ok(self.find_upload(&bucket, &key, id).await?.1) })
+    }
+
+    fn list_parts(
+        &self,
+        bucket: &str,
+        key: &str,
+        id: UploadId,
+        after: u32,
+        limit: usize,
+    ) -> StoreFuture<'_, (Vec<PartInfo>, bool)> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(async move {
+            let (spot, _) = self.find_upload(&bucket, &key, id).await?;
+            self.shared.store(&spot)?.list_parts(&spot.bucket, &key, id, after, limit).await
+        })
+    }
+
+    fn list_uploads(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: Option<(String, Option<UploadId>)>,
+        limit: usize,
+    ) -> StoreFuture<'_, UploadListing> {
+        let (bucket, prefix) = names(bucket, prefix);
+        Box::pin(self.list_all_uploads(bucket, prefix, after, limit))
+    }
+
+    fn complete_upload(
+        &self,
+        bucket: &str,
+        key: &str,
+        id: UploadId,
+        parts: Vec<CompletedPart>,
+        commit: Commit,
+    ) -> StoreFuture<'_, ObjectInfo> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(async move {
+            let (spot, _) = self.find_upload(&bucket, &key, id).await?;
+            let store = self.shared.store(&spot)?.clone();
+            let complete = |commit| store.complete_upload(&spot.bucket, &key, id, parts, commit);
+            self.shared.commit(&spot, &bucket, &key, commit, complete).await
+        })
+    }
+
+    fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()> {
+        let (bucket, key) = names(bucket, key);
+        Box::pin(async move {
+            let (spot, _) = self.find_upload(&bucket, &key, id).await?;
+            self.shared.store(&spot)?.abort_upload(&spot.bucket, &key, id).await
+        })
+    }
+
+    /// `STANDARD` is the class of the site that has no other, or else of the first.
+    fn at(&self, place: Place<'_>) -> Option<Arc<dyn ObjectStore>> {
+        let sites = &self.shared.sites;
+        let at = match place {
+            Place::Location(name) => sites.iter().position(|site| site.name == name)?,
+            Place::Class(STANDARD) => sites.iter().position(|site| site.class.is_none()).unwrap_or(0),
+            Place::Class(class) => sites.iter().position(|site| site.class.as_deref() == Some(class))?,
+        };
+        Some(Arc::new(Self { shared: self.shared.clone(), target: Some(at) }))
+    }
+
+    fn usage(&self) -> StoreFuture<'_, StoreUsage> {
+        Box::pin(async move {
+            let mut sum = StoreUsage::default();
+            for usage in try_join_all(self.shared.sites.iter().map(|site| site.store.usage())).await? {
+                sum.capacity_bytes += usage.capacity_bytes;
+                sum.available_bytes += usage.available_bytes;
+                sum.live_bytes += usage.live_bytes;
+                sum.objects += usage.objects;
+            }
+            Ok(sum)
+        })
+    }
+}

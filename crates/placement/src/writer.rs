@@ -1,0 +1,90 @@
+//! Commits: the object appears on its site, and goes from all others. (PLC-1, PLC-3)
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shingle_store_api::{
+    Commit, Condition, ObjectInfo, ObjectReader, ObjectWriter, StoreError, StoreErrorKind, StoreFuture, StoreResult,
+};
+
+use crate::site::{Shared, Spot};
+
+/// An object being written to one of the sites.
+pub(crate) struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) spot: Spot,
+    pub(crate) bucket: String,
+    pub(crate) key: String,
+    pub(crate) inner: Box<dyn ObjectWriter>,
+}
+
+impl ObjectWriter for Writer {
+    fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()> {
+        self.inner.write(data)
+    }
+
+    fn commit(self: Box<Self>, commit: Commit) -> StoreFuture<'static, ObjectInfo> {
+        Box::pin(async move {
+            let Self { shared, spot, bucket, key, inner } = *self;
+            shared.commit(&spot, &bucket, &key, commit, |commit| inner.commit(commit)).await
+        })
+    }
+}
+
+/// An object open on one of the sites.
+pub(crate) struct Reader {
+    pub(crate) info: ObjectInfo,
+    pub(crate) inner: Box<dyn ObjectReader>,
+}
+
+impl ObjectReader for Reader {
+    fn info(&self) -> &ObjectInfo {
+        &self.info
+    }
+
+    fn read(&self, offset: u64, length: u64) -> StoreFuture<'_, Bytes> {
+        self.inner.read(offset, length)
+    }
+}
+
+impl Shared {
+    /// Makes `key` what `make` makes of it on `spot`, and only there.
+    pub(crate) async fn commit<'a>(
+        &self,
+        spot: &Spot,
+        bucket: &str,
+        key: &str,
+        mut commit: Commit,
+        make: impl FnOnce(Commit) -> StoreFuture<'a, ObjectInfo>,
+    ) -> StoreResult<ObjectInfo> {
+        let _turn = self.turns.take(bucket, key).await;
+        let spots = self.spots(bucket)?;
+        let mut others = Vec::new();
+        if spots.len() > 1 {
+            let found = self.found(&spots, key).await?;
+            // The site checks the condition itself where what everyone sees is there.
+            if let Some((_, info)) = found.last().filter(|(seen, _)| seen.site != spot.site) {
+                check_condition(&commit.condition, info)?;
+                commit.condition = Condition::default();
+            }
+            others.extend(found.into_iter().map(|(spot, _)| spot).filter(|other| other.site != spot.site));
+        }
+        let mut info = make(commit).await?;
+        for other in others {
+            self.store(&other)?.delete(&other.bucket, key).await?;
+        }
+        info.class = self.class(spot);
+        Ok(info)
+    }
+}
+
+fn check_condition(condition: &Condition, present: &ObjectInfo) -> StoreResult<()> {
+    let failed = |message: &str| Err(StoreError::new(StoreErrorKind::PreconditionFailed, message));
+    if condition.absent {
+        return failed("the object exists");
+    }
+    match &condition.etag {
+        Some(wanted) if wanted != "*" && *wanted != present.etag => failed("the object's ETag is another"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,183 @@
+//! Calls from any thread to an owner that lives on one.
+//!
+//! **Owns** the queues and how they end. **Knows nothing of** what is called.
+//!
+//! # Invariants
+//! - OWN-1: a call is answered, or its caller is told that the owner is gone.
+//! - OWN-2: a caller that goes away does not undo what was begun.
+//! - OWN-3: what was handed in before the owner began to close is still done.
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures_util::future::{Either, LocalBoxFuture, select};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::local::Runtime;
+
+/// A call on its way to an owner, whose state is a `C`.
+pub type Job<C> = Box<dyn FnOnce(Rc<C>) -> LocalBoxFuture<'static, ()> + Send>;
+
+/// Where calls are handed in. A full queue slows its callers.
+pub struct Desk<C>(mpsc::Sender<Job<C>>);
+
+/// What was handed in.
+pub struct Calls<C> {
+    queue: mpsc::Receiver<Job<C>>,
+    depth: usize,
+}
+
+/// The owner is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the owner of what was called is gone")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+/// Whether an owner is to end.
+#[derive(Default)]
+pub struct Closing {
+    begun: Cell<bool>,
+    wanted: Notify,
+}
+
+impl Closing {
+    /// Whether it is.
+    pub fn get(&self) -> bool {
+        self.begun.get()
+    }
+
+    /// From now on it is.
+    pub fn begin(&self) {
+        self.begun.set(true);
+        self.wanted.notify_waiters();
+    }
+
+    /// Completes when it is.
+    pub async fn wanted(&self) {
+        let wanted = self.wanted.notified();
+        if !self.begun.get() {
+            wanted.await;
+        }
+    }
+}
+
+impl<C> Clone for Desk<C> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<C: 'static> Desk<C> {
+    /// A desk, and what the owner serves: `depth` calls wait, and as many are under way.
+    pub fn new(depth: usize) -> (Self, Calls<C>) {
+        let depth = depth.max(1);
+        let (sender, queue) = mpsc::channel(depth);
+        (Self(sender), Calls { queue, depth })
+    }
+
+    /// Has `work` done on the owner's thread, and returns what comes of it.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn call<T, F>(&self, work: impl FnOnce(Rc<C>) -> F + Send + 'static) -> Result<T, Gone>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        self.begin(work).await?.await.map_err(|_| Gone)
+    }
+
+    /// As [`Desk::call`], but returns once `work` is in the queue. The answer comes through the receiver.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn begin<T, F>(
+        &self,
+        work: impl FnOnce(Rc<C>) -> F + Send + 'static,
+    ) -> Result<oneshot::Receiver<T>, Gone>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job: Job<C> = Box::new(move |core| {
+            Box::pin(async move {
+                // Nobody may be waiting any more (OWN-2).
+                let _ = reply.send(work(core).await);
+            })
+        });
+        self.0.send(job).await.map_err(|_| Gone)?;
+        Ok(answer)
+    }
+}
+
+impl<C: 'static> Calls<C> {
+    /// Does what is handed in, until the owner closes.
+    pub async fn serve(mut self, runtime: Runtime, core: Rc<C>, closing: impl Fn(&C) -> &Closing) {
+        let places = Arc::new(Semaphore::new(self.depth));
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let wanted = closing(&core).wanted();
+            let next = select(Box::pin(self.queue.recv()), Box::pin(wanted)).await;
+            let Either::Left((Some(job), _)) = next else { break };
+            start(&runtime, &core, job, place);
+        }
+        // Those in the queue are still served; later ones are told that the owner is gone (OWN-3).
+        self.queue.close();
+        while let Some(job) = self.queue.recv().await {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            start(&runtime, &core, job, place);
+        }
+        let _ = places.acquire_many(self.depth as u32).await;
+    }
+}
+
+fn start<C: 'static>(runtime: &Runtime, core: &Rc<C>, job: Job<C>, place: OwnedSemaphorePermit) {
+    let work = job(core.clone());
+    runtime.spawn_detached(async move {
+        work.await;
+        drop(place);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Counter {
+        count: Cell<u64>,
+        closing: Closing,
+    }
+
+    #[test]
+    fn calls_are_answered_until_the_owner_closes_and_then_told_so() {
+        crate::real::run(|runtime| async move {
+            let core = Rc::new(Counter::default());
+            let (desk, calls) = Desk::new(2);
+            let serving = runtime.spawn(calls.serve(runtime.clone(), core.clone(), |core| &core.closing));
+            let add = |core: Rc<Counter>| async move {
+                core.count.set(core.count.get() + 1);
+                core.count.get()
+            };
+            assert_eq!(desk.call(add).await, Ok(1));
+            // Nobody waits for this one; it is done all the same.
+            drop(desk.begin(add).await.unwrap());
+            let late = desk.begin(add).await.unwrap();
+            core.closing.begin();
+            assert_eq!(late.await, Ok(3));
+            serving.await.unwrap();
+            assert_eq!(desk.call(add).await, Err(Gone));
+            assert_eq!(core.count.get(), 3);
+        })
+        .unwrap();
+    }
+}

@@ -1,0 +1,171 @@
+//! An array's owner: a thread that has all its drives, the array and the store on it.
+//!
+//! # Invariants
+//! - ARR-1: no drive of an array is given up without a word: where one is missing that the array would then stop believing,
+//!   the server does not start unless the configuration says so.
+
+use std::path::{Path, PathBuf};
+
+use shingle_array_objects::{ArrayClient, ArrayEngine};
+use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, inspect};
+use shingle_runtime::Runtime;
+use shingle_zoned_linux::{OpenOptions, System};
+use tokio::sync::oneshot;
+
+use crate::config::ArrayConfig;
+use crate::device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::inventory::{self, DriveName};
+use crate::thread;
+
+/// Where the data directory keeps arrays' indexes.
+const FOLDER: &str = "arrays";
+/// Memory that large objects take while they are written to one array, beside what is on its way to the drives.
+const WRITERS_BYTES: u64 = 320 << 20;
+
+/// An array whose owner runs.
+pub(crate) struct Array {
+    pub(crate) name: String,
+    pub(crate) class: String,
+    pub(crate) client: ArrayClient,
+    /// Completes when the owner has ended: after [`ArrayClient::close`], or because it failed.
+    pub(crate) ended: oneshot::Receiver<()>,
+}
+
+/// Starts an array's owner and waits until the store on it is open.
+///
+/// # Errors
+/// `Config`, `Drive`, `InUse`, `NewerVersion`, `Store`, `System`, with what to do.
+pub(crate) async fn start(config: ArrayConfig, data: &Path) -> Result<Array> {
+    let (tell, told) = oneshot::channel();
+    let (name, class) = (config.name.clone(), config.class().to_owned());
+    let folder = data.join(FOLDER);
+    let label = name.clone();
+    let owner = move |runtime: Runtime| async move {
+        match open(&runtime, &config, &folder).await {
+            Err(error) => {
+                let message = format!("array {label}: {}", error.message);
+                drop(tell.send(Err(Error::new(error.kind, message))));
+            }
+            Ok(engine) => {
+                if tell.send(Ok(engine.client())).is_err() {
+                    return drop(engine.close().await);
+                }
+                if let Err(error) = engine.closed().await {
+                    tracing::warn!(array = label, %error, "the array did not close in order; its next start takes longer");
+                }
+            }
+        }
+    };
+    let ended = thread::start(&format!("array-{name}"), owner)?;
+    let lost = |_| Error::new(ErrorKind::Store, format!("array {name}: its thread ended while it was opened"));
+    let client = told.await.map_err(lost)??;
+    Ok(Array { name, class, client, ended })
+}
+
+async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path) -> Result<ArrayEngine> {
+    let (drives, away) = open_drives(runtime, &config.drives).await?;
+    if drives.is_empty() {
+        let message = format!("none of its drives is there: {}", away.join(", "));
+        return Err(Error::new(ErrorKind::Drive, message));
+    }
+    let seen = inspect(&drives).await.map_err(failed)?;
+    check_missing(&seen, config.degraded)?;
+    let index = match &config.index {
+        Some(path) => path.clone(),
+        None => {
+            std::fs::create_dir_all(folder).map_err(|error| Error::system(folder.display(), error))?;
+            // By the array's identity: another array's index is never taken for this one's.
+            folder.join(format!("{}.index", seen.array))
+        }
+    };
+    let opened = ArrayStore::open(runtime, &drives, &IndexPlace::File(index), Options::default()).await;
+    let (store, report) = opened.map_err(failed)?;
+    for drive in &report.missing_drives {
+        tracing::warn!(array = config.name, "the array does without {drive}: one more lost drive may be one too many");
+    }
+    for damage in &report.damage {
+        tracing::error!(array = config.name, "damage: {damage}");
+    }
+    tracing::info!(
+        array = config.name,
+        code = %seen.code,
+        drives = seen.drives.len(),
+        objects = report.objects,
+        clean = report.clean,
+        sets_read = report.sets_examined,
+        "array open"
+    );
+    let writers_max = (WRITERS_BYTES / u64::from(seen.segment_length).max(1)).clamp(4, 64) as usize;
+    let options = shingle_array_objects::Options { writers_max, ..shingle_array_objects::Options::default() };
+    let engine = ArrayEngine::open(runtime.clone(), store.clone(), options).await;
+    match engine {
+        Ok(engine) => Ok(engine),
+        Err(error) => {
+            // The array is sound; it is only not for us.
+            if let Err(error) = store.close().await {
+                tracing::warn!(array = config.name, %error, "the array could not be closed in order");
+            }
+            Err(Error::new(ErrorKind::Store, error.message))
+        }
+    }
+}
+
+/// Opens those of the drives that are there; others come back by name.
+async fn open_drives(runtime: &Runtime, names: &[PathBuf]) -> Result<(Vec<ArrayDrive>, Vec<String>)> {
+    let (mut drives, mut away) = (Vec::new(), Vec::new());
+    for path in names {
+        let name = path.display().to_string();
+        let known = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
+        match inventory::locate(runtime, &System::host(), &known).await {
+            Ok(node) if node.exists() => {
+                let dev = device::open_drive(&node, runtime, OpenOptions::default())?;
+                drives.push(ArrayDrive { name, dev });
+            }
+            Ok(_) => away.push(name),
+            Err(error) => {
+                tracing::warn!("{error}");
+                away.push(name);
+            }
+        }
+    }
+    Ok((drives, away))
+}
+
+/// Refuses where drives are missing that the array uses (ARR-1).
+fn check_missing(seen: &Inspection, degraded: bool) -> Result<()> {
+    let newly: Vec<&str> =
+        seen.drives.iter().filter(|drive| drive.in_use && drive.given.is_none()).map(|drive| &*drive.name).collect();
+    if newly.is_empty() {
+        return Ok(());
+    }
+    let out = seen.drives.iter().filter(|drive| !drive.removed && !drive.in_use).count();
+    let (lost, parity) = (newly.len() + out, seen.code.parity());
+    let names = newly.join(", ");
+    if lost > parity {
+        let before = if out > 0 { format!(" ({out} of them out of use already)") } else { String::new() };
+        let message = format!(
+            "{lost} of its drives are missing{before}, and it can do without {parity}: {names}. Attach what is missing and \
+             start again; nothing was changed"
+        );
+        return Err(Error::new(ErrorKind::Drive, message));
+    }
+    if degraded {
+        return Ok(());
+    }
+    let message = format!(
+        "missing: {names}. Attach it and start again. If it is lost, set degraded = true in this [[array]] of the \
+         configuration: everything is served without it, but it will not be used again as it is, should it come back"
+    );
+    Err(Error::new(ErrorKind::Drive, message))
+}
+
+fn failed(error: shingle_array_store::Error) -> Error {
+    use shingle_array_store::ErrorKind as Array;
+    let kind = match error.kind {
+        Array::Format if error.message.contains("newer") => ErrorKind::NewerVersion,
+        Array::Format | Array::Invalid | Array::Device | Array::Corrupt => ErrorKind::Drive,
+        _ => ErrorKind::Store,
+    };
+    Error::new(kind, error.message)
+}
