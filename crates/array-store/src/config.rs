@@ -20,6 +20,18 @@ impl FormatOptions {
     }
 }
 
+/// How cleaning chooses sets, and where it moves what lives in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CleaningPolicy {
+    /// The set with the least that lives; survivors together. Best where all objects are as likely to be deleted. (SMORE,
+    /// section III-E.)
+    #[default]
+    Greedy,
+    /// The set with the most dead for its age and for what moving costs (cost-benefit), of those that have their share of
+    /// the dead; what is older than most that is moved goes to sets of its own. Best where some objects live far longer than others.
+    Lifetime,
+}
+
 /// How an open array works; may differ each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -31,6 +43,8 @@ pub struct Options {
     pub in_flight: usize,
     /// Whether small objects that come at the same time share a segment.
     pub coalesce: bool,
+    /// How cleaning chooses sets, and where it moves what lives in them.
+    pub cleaning: CleaningPolicy,
     /// Clean and snapshot in the background.
     pub background: bool,
     /// Time between snapshots of the index; none is taken while nothing changed. (The paper: two hours.)
@@ -44,6 +58,7 @@ impl Default for Options {
             available_sets: 32,
             in_flight: 4,
             coalesce: true,
+            cleaning: CleaningPolicy::Greedy,
             background: true,
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
         }

@@ -39,7 +39,7 @@ mod turn;
 mod types;
 mod writer;
 
-pub use config::{FormatOptions, Options};
+pub use config::{CleaningPolicy, FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};
 pub use inspect::{DriveInspection, Inspection, SetInspection, array_of, inspect};

@@ -302,7 +302,7 @@ impl Engine {
 
     /// Goes on in the sets that are in step; those that no stream needs are closed.
     async fn reopen(self: &Rc<Self>, sets: Vec<OpenSet>) {
-        let mut streams = [Stream::User, Stream::Clean].into_iter();
+        let mut streams = [Stream::User, Stream::Clean, Stream::Cold].into_iter();
         for open in sets {
             match streams.next() {
                 Some(stream) => *self.streams[stream as usize].lock().await = Some(open),
