@@ -15,6 +15,7 @@ use futures_util::future::{Either, select};
 use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
+use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::examine::Examined;
@@ -27,8 +28,9 @@ use crate::stats::add;
 use crate::types::{Part, PartPlace, SetId, SetState};
 use crate::writer::{Item, RESERVED, Stream};
 
-/// Free sets below which cleaning goes on in the background; fewer in small arrays.
-const FREE_LOW: usize = 8;
+/// Free sets below which cleaning goes on in the background; fewer in small arrays. Few: the later a set is cleaned, the
+/// more of it has died.
+const FREE_LOW: usize = 4;
 
 /// How long a writer waits for readers of the last sets that could be won.
 const READERS_WAIT: Duration = Duration::from_secs(10);
@@ -164,14 +166,44 @@ impl Engine {
         Shape::most_data(self.code, Blocks(u64::from(self.capacity(set))))
     }
 
-    /// The set to collect next: those that lost a member's write first, then the one with the least that lives (greedy).
+    /// The set to collect next: those that lost a member's write first, then as the policy says.
     pub(crate) fn victim(&self) -> Option<(SetId, Rc<ZoneSet>)> {
         let candidates = self.sets.all().into_iter().filter(|(_, set)| {
             let ended = matches!(set.state.get(), SetState::Closed | SetState::Indexed);
             let wins = set.live.get() < set.no_gain_at.get() && set.live.get() < self.set_data(set);
             ended && (wins || set.live.get() == 0) && !set.trimming.get() && !set.stuck.get()
         });
-        candidates.min_by_key(|(id, set)| (!set.hurt.get(), set.live.get(), *id))
+        match self.options.cleaning {
+            CleaningPolicy::Greedy => candidates.min_by_key(|(id, set)| (!set.hurt.get(), set.live.get(), *id)),
+            CleaningPolicy::Lifetime => self.most_beneficial(candidates.collect()),
+        }
+    }
+
+    /// The set of which cleaning wins the most: space, for as long as it is likely to stay won, for what moving costs.
+    fn most_beneficial(&self, candidates: Vec<(SetId, Rc<ZoneSet>)>) -> Option<(SetId, Rc<ZoneSet>)> {
+        let live = |set: &ZoneSet| set.live.get() as f64 / (self.set_data(set) as f64).max(1.0);
+        let mean = candidates.iter().map(|(_, set)| live(set)).sum::<f64>() / candidates.len().max(1) as f64;
+        let now = self.stamps.last();
+        let benefit = |set: &ZoneSet| {
+            let age = now.saturating_sub(set.closed.get()).max(1) as f64;
+            // A set with less dead than others would cost much and win little, however old.
+            if live(set) > mean { -live(set) } else { (1.0 - live(set)) * age / (1.0 + live(set)) }
+        };
+        let key = |set: &ZoneSet| (set.hurt.get() || set.live.get() == 0, benefit(set));
+        candidates.into_iter().max_by(|(_, one), (_, other)| {
+            let (one, other) = (key(one), key(other));
+            one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
+        })
+    }
+
+    /// Where a part goes that is moved.
+    fn stream_of(&self, part: &Part) -> Stream {
+        if self.options.cleaning == CleaningPolicy::Greedy {
+            return Stream::Clean;
+        }
+        let (age, mean) = (self.stamps.last().saturating_sub(part.version.0), self.moved_age.get());
+        self.moved_age.set(mean - mean / 256 + age / 256);
+        if age > mean { Stream::Cold } else { Stream::Clean }
     }
 
     /// Moves what lives in `set` and leaves it to be reset when its last reader is gone. `false` if that would win
@@ -284,8 +316,7 @@ impl Engine {
     }
 
     async fn move_live(self: &Rc<Self>, id: SetId, digest: &Digest) -> Result<()> {
-        let mut batch: Vec<(Live, Bytes)> = Vec::new();
-        let mut bytes = 0;
+        let mut batches: BTreeMap<Stream, (Vec<(Live, Bytes)>, usize)> = BTreeMap::new();
         let floor = self.durable_floor.get();
         self.copying.set(Some(self.buried_below()));
         for marker in segments(digest) {
@@ -298,16 +329,18 @@ impl Engine {
                         continue;
                     }
                 };
-                if bytes + data.len() > self.segment_length as usize && !batch.is_empty() {
-                    self.move_batch(std::mem::take(&mut batch)).await?;
-                    bytes = 0;
+                let stream = self.stream_of(part);
+                let (batch, bytes) = batches.entry(stream).or_default();
+                if *bytes + data.len() > self.segment_length as usize && !batch.is_empty() {
+                    *bytes = 0;
+                    self.move_batch(stream, std::mem::take(batch)).await?;
                 }
-                bytes += data.len();
+                *bytes += data.len();
                 batch.push((Live { part: part.clone(), place }, data));
             }
         }
-        if !batch.is_empty() {
-            self.move_batch(batch).await?;
+        for (stream, (batch, _)) in batches {
+            self.move_batch(stream, batch).await?;
         }
         // CLEAN-2
         for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
@@ -323,7 +356,7 @@ impl Engine {
     }
 
     /// Writes parts to the cleaner's set and moves their entries. (CLEAN-1)
-    async fn move_batch(self: &Rc<Self>, mut batch: Vec<(Live, Bytes)>) -> Result<()> {
+    async fn move_batch(self: &Rc<Self>, stream: Stream, mut batch: Vec<(Live, Bytes)>) -> Result<()> {
         // What died since it was read is not copied; what dies from here on has its tombstone kept (SNAP-3).
         let mut index_error = None;
         batch.retain(|(live, _)| match self.live_place(live.place.set, live.place.stamp, &live.part) {
@@ -356,7 +389,13 @@ impl Engine {
             _ if self.hollow => zeros(length),
             _ => data.freeze(),
         };
-        let (placed, _) = self.append(Stream::Clean, &Item::Shared { parts, data }).await?;
+        let item = Item::Shared { parts, data };
+        let placed = match self.append(stream, &item).await {
+            Err(error) if error.kind == ErrorKind::NoSpace && stream == Stream::Cold => {
+                self.append(Stream::Clean, &item).await?.0
+            }
+            placed => placed?.0,
+        };
         let moves = batch.iter().zip(&placed.parts).map(|((live, _), part)| Change::Move {
             key: PartKey { name: part.name.clone(), version: part.version, offset: part.offset },
             from_stamp: live.place.stamp,

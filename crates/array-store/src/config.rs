@@ -20,6 +20,18 @@ impl FormatOptions {
     }
 }
 
+/// How cleaning chooses sets, and where it moves what lives in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CleaningPolicy {
+    /// The set with the least that lives; survivors together. Best where all objects are as likely to be deleted. (SMORE,
+    /// section III-E.)
+    #[default]
+    Greedy,
+    /// The set with the most dead for its age and for what moving costs (cost-benefit), of those that have their share of
+    /// the dead; what is older than most that is moved goes to sets of its own. Best where some objects live far longer than others.
+    Lifetime,
+}
+
 /// How an open array works; may differ each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -33,6 +45,8 @@ pub struct Options {
     pub coalesce: bool,
     /// Write nothing, whatever is found: for looking at an array, also a broken one. Calls that write fail.
     pub read_only: bool,
+    /// How cleaning chooses sets, and where it moves what lives in them.
+    pub cleaning: CleaningPolicy,
     /// Clean, snapshot and rebuild in the background.
     pub background: bool,
     /// At most so many bytes a second are written by a rebuild in the background; `None`: as many as can be.
@@ -53,6 +67,7 @@ impl Default for Options {
             in_flight: 4,
             coalesce: true,
             read_only: false,
+            cleaning: CleaningPolicy::Greedy,
             background: true,
             rebuild_rate: None,
             snapshot_interval: Duration::from_secs(2 * 60 * 60),

@@ -27,7 +27,7 @@ use crate::store::IndexPlace;
 use crate::superblocks::Superblocks;
 use crate::turn::Turns;
 use crate::types::{DriveId, SetId, SetState, Version};
-use crate::writer::OpenSet;
+use crate::writer::{OpenSet, STREAMS};
 
 /// Bytes of frame buffers that are kept for reuse.
 const POOL_BYTES: usize = 128 << 20;
@@ -57,7 +57,7 @@ pub(crate) struct Engine {
     /// Some drive drops payload: segments of objects are neither encoded nor copied. The index's snapshots are.
     pub(crate) hollow: bool,
     /// The open set of each stream.
-    pub(crate) streams: [Mutex<Option<OpenSet>>; 3],
+    pub(crate) streams: [Mutex<Option<OpenSet>>; STREAMS],
     pub(crate) turns: Turns,
     pub(crate) sharing: Sharing,
     pub(crate) deleting: Deleting,
@@ -71,6 +71,8 @@ pub(crate) struct Engine {
     /// A set became empty, or may be collected.
     pub(crate) space: Notify,
     pub(crate) collecting: Mutex<()>,
+    /// How old what cleaning moves is, in nanoseconds: a mean that follows it slowly.
+    pub(crate) moved_age: Cell<u64>,
     /// Versions of deletions that are not in the index yet.
     pub(crate) burying: RefCell<BTreeSet<Version>>,
     /// Deletions below it were in the index when the cleaner chose what it is moving now.
@@ -155,6 +157,7 @@ impl Engine {
             counters: Counters::default(),
             space: Notify::new(),
             collecting: Mutex::new(()),
+            moved_age: Cell::new(0),
             burying: RefCell::default(),
             copying: Cell::new(None),
             moving: Cell::new(None),

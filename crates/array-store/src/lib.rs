@@ -46,7 +46,7 @@ mod types;
 mod writer;
 
 pub use check::{CheckReport, check};
-pub use config::{FormatOptions, Options};
+pub use config::{CleaningPolicy, FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};
 pub use inspect::{DriveInspection, Inspection, SetInspection, array_of, inspect};

@@ -302,7 +302,7 @@ impl Engine {
         if self.options.read_only {
             return;
         }
-        let mut streams = [Stream::User, Stream::Clean].into_iter();
+        let mut streams = [Stream::User, Stream::Clean, Stream::Cold].into_iter();
         for open in sets {
             match streams.next() {
                 Some(stream) => *self.streams[stream as usize].lock().await = Some(open),

@@ -50,7 +50,12 @@ pub(crate) enum Stream {
     Clean,
     /// Snapshots of the index.
     Snapshot,
+    /// Of what cleaning moves, what is old: it may live for long yet.
+    Cold,
 }
+
+/// How many there are.
+pub(crate) const STREAMS: usize = 4;
 
 /// Sets that only cleaning may open: it never needs more than one beside its open set to win one.
 pub(crate) const RESERVED: usize = 2;
@@ -77,6 +82,8 @@ impl Stream {
     fn room(self) -> Room {
         match self {
             Self::Clean => Room::ALL,
+            // What finds no room there goes where cleaning writes anyway.
+            Self::Cold => Room { reserved: RESERVED, reclaim: false },
             Self::User | Self::Snapshot => Room::PLAIN,
         }
     }
@@ -536,7 +543,7 @@ impl Engine {
                     next: 0,
                     digest: Digest::default(),
                     flights: Rc::default(),
-                    packed: stream == Stream::Clean,
+                    packed: matches!(stream, Stream::Clean | Stream::Cold),
                 });
             }
             if self.sets.first(SetState::Empty).is_some() {
