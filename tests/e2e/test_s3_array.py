@@ -7,6 +7,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 import time
 import urllib.request
 
@@ -200,6 +201,18 @@ def test_a_server_can_have_arrays_only_and_survives_kills(shelves):
     rounds(server, kills=3, sizes=[0, 1, 4096, 100_000, 3 * MIB], seconds=1.5)
     server.stop()
     assert json.loads(ok("array", "dump", "--array", shelf.file, "--json"))["clean"]
+
+
+def test_everything_that_s3_clients_do_works_on_an_array(shelves):
+    shelf = shelves(code="5+1", drives=6, size="4GiB", segment="20MiB", zone="64MiB", more="")
+    server = shelf.server.start()
+    access, secret = server.keys
+    there = {"SHINGLE_ENDPOINT": server.endpoint, "SHINGLE_ACCESS_KEY": access, "SHINGLE_SECRET_KEY": secret}
+    suite = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_s3_api.py"]
+    done = subprocess.run(
+        suite, cwd=os.path.dirname(__file__), env={**os.environ, **there}, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0 and " skipped" not in done.stdout, done.stdout + done.stderr
 
 
 def test_an_upload_in_parts_survives_a_kill(shelves):
