@@ -1,10 +1,56 @@
 //! Closing an array so that the next opening needs no recovery.
+//!
+//! # Invariants
+//! - CLOSE-1: closing waits for nothing that a caller has to poll for: only for tasks of the engine, which end.
+//! - CLOSE-2: what was begun and may be found on the drives (versions whose end was written, deletions) is ended before the
+//!   index is closed: else this opening and a later recovery would differ.
 
+use std::cell::Cell;
 use std::rc::Rc;
+
+use tokio::sync::Notify;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::index::Change;
+
+/// Counts tasks that have to end before the index is closed. (CLOSE-2)
+#[derive(Clone, Default)]
+pub(crate) struct Busy(Rc<BusyTasks>);
+
+#[derive(Default)]
+struct BusyTasks {
+    count: Cell<usize>,
+    ended: Notify,
+}
+
+/// A task, until this is dropped.
+pub(crate) struct BusyTask(Busy);
+
+impl Busy {
+    pub(crate) fn begin(&self) -> BusyTask {
+        self.0.count.set(self.0.count.get() + 1);
+        BusyTask(self.clone())
+    }
+
+    async fn none(&self) {
+        loop {
+            let ended = self.0.ended.notified();
+            if self.0.count.get() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Drop for BusyTask {
+    fn drop(&mut self) {
+        let tasks = &self.0.0;
+        tasks.count.set(tasks.count.get() - 1);
+        tasks.ended.notify_waiters();
+    }
+}
 
 impl Engine {
     /// Leaves an index that was clean as clean as it was.
@@ -21,6 +67,7 @@ impl Engine {
         self.running()?;
         // From here on nothing starts. No lock is kept while another is waited for: whoever holds one ends soon.
         self.stopped.set(true);
+        self.turns.end();
         self.space.notify_waiters();
         for stream in &self.streams {
             let open = stream.lock().await;
@@ -28,10 +75,10 @@ impl Engine {
                 open.flights.drained().await;
             }
         }
+        self.busy.none().await;
         drop(self.collecting.lock().await);
         drop(self.snapshotting.lock().await);
         self.lost.notify_waiters();
-        drop(self.membership.lock().await);
         let given_up: Vec<Change> = self
             .puts
             .borrow()

@@ -6,6 +6,7 @@
 //! - CLEAN-2: tombstones that the newest snapshot still needs move along (SNAP-3).
 //! - CLEAN-3: a set is collected only if that wins space: its dead bytes exceed what moving may waste.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,20 +15,22 @@ use futures_util::future::{Either, select};
 use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
+use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::examine::Examined;
-use crate::format::{Digest, ITEM_FIXED, ItemBody, Tombstone, part_bytes};
+use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tombstones, part_bytes};
 use crate::index::{Change, PartKey};
 use crate::recovery::has_pointer;
-use crate::segment::Shape;
+use crate::segment::{Shape, zeros};
 use crate::sets::ZoneSet;
 use crate::stats::add;
-use crate::types::{NAME_MAX, Part, PartPlace, SetId, SetState};
+use crate::types::{Part, PartPlace, SetId, SetState};
 use crate::writer::{Item, RESERVED, Stream};
 
-/// Free sets below which cleaning goes on in the background; fewer in small arrays.
-const FREE_LOW: usize = 8;
+/// Free sets below which cleaning goes on in the background; fewer in small arrays. Few: the later a set is cleaned, the
+/// more of it has died.
+const FREE_LOW: usize = 4;
 
 /// How long a writer waits for readers of the last sets that could be won.
 const READERS_WAIT: Duration = Duration::from_secs(10);
@@ -58,33 +61,104 @@ impl Drop for Moving {
     }
 }
 
+fn segments(digest: &Digest) -> impl Iterator<Item = &Marker> {
+    digest.items.iter().filter_map(|item| match &item.body {
+        ItemBody::Segment(marker) => Some(marker),
+        ItemBody::Tombstones { .. } => None,
+    })
+}
+
+/// The tombstones of a set that are not below `floor`, of each name the newest: it deletes what the others do.
+fn needed_tombstones(digest: &Digest, floor: u64) -> Vec<Tombstone> {
+    let mut newest = BTreeMap::new();
+    for item in &digest.items {
+        let ItemBody::Tombstones { tombstones, .. } = &item.body else { continue };
+        for tombstone in tombstones.iter().filter(|tombstone| tombstone.version.0 >= floor) {
+            let version = newest.entry(tombstone.name.clone()).or_insert(tombstone.version);
+            *version = tombstone.version.max(*version);
+        }
+    }
+    newest.into_iter().map(|(name, version)| Tombstone { name, version }).collect()
+}
+
 impl Engine {
-    /// Wins space by collecting one set. `false` if none can be won.
+    /// Wins space by collecting one set. `false` if none can be won. (WRITE-4)
     pub(crate) async fn reclaim(self: &Rc<Self>) -> Result<bool> {
         self.writable()?;
-        let free = self.free_sets();
-        let _one = self.collecting.lock().await;
-        if self.free_sets() > free {
-            return Ok(true);
-        }
-        while let Some((id, set)) = self.victim() {
-            if self.collect(id, &set).await? {
-                return Ok(true);
-            }
-        }
-        // Sets that were collected and wait for their readers.
-        if self.sets.all().iter().any(|(_, set)| set.trimming.get()) {
-            // Not for ever: the caller may be one of them.
-            let space = Box::pin(self.space.notified());
-            let waited = select(space, Box::pin(self.rt.sleep(READERS_WAIT))).await;
-            return Ok(matches!(waited, Either::Left(_)));
-        }
-        Ok(false)
+        let engine = self.clone();
+        let winning = self.rt.spawn(async move { engine.win_space().await });
+        winning.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
 
-    /// Sets that hold nothing.
+    async fn win_space(self: &Rc<Self>) -> Result<bool> {
+        let free = self.free_sets();
+        let _one = self.collecting.lock().await;
+        let mut waited = false;
+        loop {
+            self.running()?;
+            if self.free_sets() > free {
+                return Ok(true);
+            }
+            // What is on its way comes before the cleaner's last set is risked.
+            if self.free_sets() < RESERVED && !waited && self.space_comes() {
+                waited = !self.wait_for_space().await;
+                continue;
+            }
+            if let Some((id, set)) = self.victim() {
+                match self.collect(id, &set).await {
+                    Ok(true) => return Ok(true),
+                    Ok(false) => {}
+                    Err(error) if error.kind == ErrorKind::Corrupt => {
+                        tracing::error!(set = id.0, %error, "a set is passed over by cleaning");
+                        set.stuck.set(true);
+                    }
+                    Err(error) if error.kind == ErrorKind::NoSpace && !waited && self.space_comes() => {
+                        waited = !self.wait_for_space().await;
+                    }
+                    Err(error) if error.kind == ErrorKind::NoSpace => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+            } else if !waited && self.space_comes() {
+                waited = !self.wait_for_space().await;
+            } else if !self.drop_tombstones().await? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Sets that were collected wait for their readers, or others end that may be collected then.
+    fn space_comes(&self) -> bool {
+        self.closing.get() > 0 || self.sets.all().iter().any(|(_, set)| set.trimming.get())
+    }
+
+    /// Waits until some set is empty or closed. `false`: not for ever, since the caller may be who it waits for.
+    async fn wait_for_space(&self) -> bool {
+        let space = Box::pin(self.space.notified());
+        let waited = select(space, Box::pin(self.rt.sleep(READERS_WAIT))).await;
+        matches!(waited, Either::Left(_))
+    }
+
+    /// Where only tombstones that are still needed kept sets from being won, a snapshot makes them superfluous. Whether
+    /// that was so. (CLEAN-3)
+    async fn drop_tombstones(self: &Rc<Self>) -> Result<bool> {
+        let held = self.held_by_tombstones.take();
+        if held.is_empty() || self.free_sets() < RESERVED {
+            return Ok(false);
+        }
+        match self.snapshot_from_reserve().await {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) if error.kind == ErrorKind::NoSpace => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        held.into_iter().filter_map(|id| self.sets.get(id)).for_each(|set| set.no_gain_at.set(u64::MAX));
+        Ok(true)
+    }
+
+    /// Sets that hold nothing and can be used.
     pub(crate) fn free_sets(&self) -> usize {
-        self.sets.count(SetState::Empty) + self.sets.count(SetState::Available)
+        let free = |set: &ZoneSet| matches!(set.state.get(), SetState::Empty | SetState::Available);
+        self.sets.all().iter().filter(|(_, set)| free(set) && !set.stuck.get()).count()
     }
 
     /// Bytes of data that a set holds if it is filled with full segments.
@@ -92,14 +166,44 @@ impl Engine {
         Shape::most_data(self.code, Blocks(u64::from(self.capacity(set))))
     }
 
-    /// The set to collect next: those that lost a member's write first, then the one with the least that lives (greedy).
+    /// The set to collect next: those that lost a member's write first, then as the policy says.
     pub(crate) fn victim(&self) -> Option<(SetId, Rc<ZoneSet>)> {
         let candidates = self.sets.all().into_iter().filter(|(_, set)| {
             let ended = matches!(set.state.get(), SetState::Closed | SetState::Indexed);
             let wins = set.live.get() < set.no_gain_at.get() && set.live.get() < self.set_data(set);
             ended && (wins || set.live.get() == 0) && !set.trimming.get() && !set.stuck.get()
         });
-        candidates.min_by_key(|(id, set)| (!set.hurt.get(), set.live.get(), *id))
+        match self.options.cleaning {
+            CleaningPolicy::Greedy => candidates.min_by_key(|(id, set)| (!set.hurt.get(), set.live.get(), *id)),
+            CleaningPolicy::Lifetime => self.most_beneficial(candidates.collect()),
+        }
+    }
+
+    /// The set of which cleaning wins the most: space, for as long as it is likely to stay won, for what moving costs.
+    fn most_beneficial(&self, candidates: Vec<(SetId, Rc<ZoneSet>)>) -> Option<(SetId, Rc<ZoneSet>)> {
+        let live = |set: &ZoneSet| set.live.get() as f64 / (self.set_data(set) as f64).max(1.0);
+        let mean = candidates.iter().map(|(_, set)| live(set)).sum::<f64>() / candidates.len().max(1) as f64;
+        let now = self.stamps.last();
+        let benefit = |set: &ZoneSet| {
+            let age = now.saturating_sub(set.closed.get()).max(1) as f64;
+            // A set with less dead than others would cost much and win little, however old.
+            if live(set) > mean { -live(set) } else { (1.0 - live(set)) * age / (1.0 + live(set)) }
+        };
+        let key = |set: &ZoneSet| (set.hurt.get() || set.live.get() == 0, benefit(set));
+        candidates.into_iter().max_by(|(_, one), (_, other)| {
+            let (one, other) = (key(one), key(other));
+            one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
+        })
+    }
+
+    /// Where a part goes that is moved.
+    fn stream_of(&self, part: &Part) -> Stream {
+        if self.options.cleaning == CleaningPolicy::Greedy {
+            return Stream::Clean;
+        }
+        let (age, mean) = (self.stamps.last().saturating_sub(part.version.0), self.moved_age.get());
+        self.moved_age.set(mean - mean / 256 + age / 256);
+        if age > mean { Stream::Cold } else { Stream::Clean }
     }
 
     /// Moves what lives in `set` and leaves it to be reset when its last reader is gone. `false` if that would win
@@ -107,9 +211,16 @@ impl Engine {
     pub(crate) async fn collect(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let hold = self.sets.hold(id);
         let digest = self.contents(id, set).await?;
-        if !set.hurt.get() && self.blocks_to_move(id, &digest)? >= set.written.get() {
-            set.no_gain_at.set(set.live.get());
-            return Ok(false);
+        // A set that is hurt is emptied even if that wins nothing, unless space is needed.
+        if !set.hurt.get() || self.free_sets() <= RESERVED {
+            let floor = self.durable_floor.get();
+            if self.blocks_to_move(id, &digest, floor)? >= set.written.get() {
+                set.no_gain_at.set(set.live.get());
+                if self.blocks_to_move(id, &digest, u64::MAX)? < set.written.get() {
+                    self.held_by_tombstones.borrow_mut().insert(id);
+                }
+                return Ok(false);
+            }
         }
         let moved = self.move_live(id, &digest).await;
         self.copying.set(None);
@@ -136,46 +247,40 @@ impl Engine {
     }
 
     /// Blocks that what lives in a set takes elsewhere, with what may be wasted at the end of a set there. (CLEAN-3)
-    fn blocks_to_move(&self, id: SetId, digest: &Digest) -> Result<u32> {
+    fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<u32> {
         let blocks = |parts: usize, bytes: u64| {
             let shape = Shape::new(self.code, bytes as u32);
             record_blocks(parts as u64) + shape.fragment_blocks()
         };
-        let floor = self.durable_floor.get();
         let (mut total, mut longest) = (Blocks::ZERO, Blocks::ZERO);
-        let (mut parts, mut bytes, mut tombstones) = (0, 0, 0);
+        let (mut parts, mut bytes) = (0, 0);
         let mut digest_bytes = 0;
-        for item in &digest.items {
-            match &item.body {
-                ItemBody::Segment(marker) => {
-                    for part in &marker.parts {
-                        if self.live_place(id, marker.stamp, part)?.is_none() {
-                            continue;
-                        }
-                        if parts > 0 && bytes + u64::from(part.length) > u64::from(self.segment_length) {
-                            longest = longest.max(blocks(parts, bytes));
-                            total += blocks(parts, bytes);
-                            (parts, bytes) = (0, 0);
-                        }
-                        parts += part_bytes(part);
-                        digest_bytes += ITEM_FIXED + part_bytes(part);
-                        bytes += u64::from(part.length);
-                    }
+        for marker in segments(digest) {
+            for part in &marker.parts {
+                if self.live_place(id, marker.stamp, part)?.is_none() {
+                    continue;
                 }
-                ItemBody::Tombstones { tombstones: own, .. } => {
-                    tombstones += own.iter().filter(|tombstone| tombstone.version.0 >= floor).count();
+                if parts > 0 && bytes + u64::from(part.length) > u64::from(self.segment_length) {
+                    longest = longest.max(blocks(parts, bytes));
+                    total += blocks(parts, bytes);
+                    (parts, bytes) = (0, 0);
                 }
+                parts += part_bytes(part);
+                digest_bytes += ITEM_FIXED + part_bytes(part);
+                bytes += u64::from(part.length);
             }
         }
         if parts > 0 {
             longest = longest.max(blocks(parts, bytes));
             total += blocks(parts, bytes);
         }
-        // Names are at most so long; a record of tombstones has at most 256.
-        total +=
-            record_blocks((tombstones * (NAME_MAX + 10)) as u64) + Blocks(tombstones.div_ceil(TOMBSTONES_MAX) as u64);
+        for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
+            let bytes = encode_tombstones(some).len();
+            total += record_blocks(bytes as u64);
+            digest_bytes += ITEM_FIXED + bytes;
+        }
         // The head of the set they go to, its digest, and the trailer.
-        total += Blocks(2) + record_blocks((digest_bytes + tombstones * (NAME_MAX + 10)) as u64);
+        total += Blocks(2) + record_blocks(digest_bytes as u64);
         Ok((total + longest).0 as u32)
     }
 
@@ -211,41 +316,34 @@ impl Engine {
     }
 
     async fn move_live(self: &Rc<Self>, id: SetId, digest: &Digest) -> Result<()> {
-        let mut batch: Vec<(Live, Bytes)> = Vec::new();
-        let mut bytes = 0;
-        let mut tombstones: Vec<Tombstone> = Vec::new();
+        let mut batches: BTreeMap<Stream, (Vec<(Live, Bytes)>, usize)> = BTreeMap::new();
         let floor = self.durable_floor.get();
         self.copying.set(Some(self.buried_below()));
-        for item in &digest.items {
-            match &item.body {
-                ItemBody::Segment(marker) => {
-                    for part in &marker.parts {
-                        let Some(place) = self.live_place(id, marker.stamp, part)? else { continue };
-                        let data = match self.read_place(&place, 0, place.length).await {
-                            Ok(data) => data,
-                            Err(error) => {
-                                tracing::error!(%error, "a part could not be moved");
-                                continue;
-                            }
-                        };
-                        if bytes + data.len() > self.segment_length as usize && !batch.is_empty() {
-                            self.move_batch(std::mem::take(&mut batch)).await?;
-                            bytes = 0;
-                        }
-                        bytes += data.len();
-                        batch.push((Live { part: part.clone(), place }, data));
+        for marker in segments(digest) {
+            for part in &marker.parts {
+                let Some(place) = self.live_place(id, marker.stamp, part)? else { continue };
+                let data = match self.read_place(&place, 0, place.length).await {
+                    Ok(data) => data,
+                    Err(error) => {
+                        tracing::error!(%error, "a part could not be moved");
+                        continue;
                     }
+                };
+                let stream = self.stream_of(part);
+                let (batch, bytes) = batches.entry(stream).or_default();
+                if *bytes + data.len() > self.segment_length as usize && !batch.is_empty() {
+                    *bytes = 0;
+                    self.move_batch(stream, std::mem::take(batch)).await?;
                 }
-                ItemBody::Tombstones { tombstones: own, .. } => {
-                    tombstones.extend(own.iter().filter(|tombstone| tombstone.version.0 >= floor).cloned());
-                }
+                *bytes += data.len();
+                batch.push((Live { part: part.clone(), place }, data));
             }
         }
-        if !batch.is_empty() {
-            self.move_batch(batch).await?;
+        for (stream, (batch, _)) in batches {
+            self.move_batch(stream, batch).await?;
         }
         // CLEAN-2
-        for some in tombstones.chunks(TOMBSTONES_MAX) {
+        for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
             self.append(Stream::Clean, &Item::Tombstones(some.to_vec())).await?;
         }
         Ok(())
@@ -258,7 +356,7 @@ impl Engine {
     }
 
     /// Writes parts to the cleaner's set and moves their entries. (CLEAN-1)
-    async fn move_batch(self: &Rc<Self>, mut batch: Vec<(Live, Bytes)>) -> Result<()> {
+    async fn move_batch(self: &Rc<Self>, stream: Stream, mut batch: Vec<(Live, Bytes)>) -> Result<()> {
         // What died since it was read is not copied; what dies from here on has its tombstone kept (SNAP-3).
         let mut index_error = None;
         batch.retain(|(live, _)| match self.live_place(live.place.set, live.place.stamp, &live.part) {
@@ -277,18 +375,27 @@ impl Engine {
         let _moving = Moving::begin(self);
         let mut data = BytesMut::new();
         let mut parts = Vec::with_capacity(batch.len());
+        let mut length = 0;
         let single = batch.len() == 1;
         for (live, bytes) in &batch {
-            parts.push(Part { at: data.len() as u32, ..live.part.clone() });
-            if !single {
+            parts.push(Part { at: length as u32, ..live.part.clone() });
+            length += bytes.len();
+            if !single && !self.hollow {
                 data.extend_from_slice(bytes);
             }
         }
         let data = match batch.first() {
             Some((_, bytes)) if single => bytes.clone(),
+            _ if self.hollow => zeros(length),
             _ => data.freeze(),
         };
-        let (placed, _) = self.append(Stream::Clean, &Item::Shared { parts, data }).await?;
+        let item = Item::Shared { parts, data };
+        let placed = match self.append(stream, &item).await {
+            Err(error) if error.kind == ErrorKind::NoSpace && stream == Stream::Cold => {
+                self.append(Stream::Clean, &item).await?.0
+            }
+            placed => placed?.0,
+        };
         let moves = batch.iter().zip(&placed.parts).map(|((live, _), part)| Change::Move {
             key: PartKey { name: part.name.clone(), version: part.version, offset: part.offset },
             from_stamp: live.place.stamp,

@@ -20,6 +20,18 @@ impl FormatOptions {
     }
 }
 
+/// How cleaning chooses sets, and where it moves what lives in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CleaningPolicy {
+    /// The set with the least that lives; survivors together. Best where all objects are as likely to be deleted. (SMORE,
+    /// section III-E.)
+    #[default]
+    Greedy,
+    /// The set with the most dead for its age and for what moving costs (cost-benefit), of those that have their share of
+    /// the dead; what is older than most that is moved goes to sets of its own. Best where some objects live far longer than others.
+    Lifetime,
+}
+
 /// How an open array works; may differ each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -33,12 +45,18 @@ pub struct Options {
     pub coalesce: bool,
     /// Write nothing, whatever is found: for looking at an array, also a broken one. Calls that write fail.
     pub read_only: bool,
+    /// How cleaning chooses sets, and where it moves what lives in them.
+    pub cleaning: CleaningPolicy,
     /// Clean, snapshot and rebuild in the background.
     pub background: bool,
     /// At most so many bytes a second are written by a rebuild in the background; `None`: as many as can be.
     pub rebuild_rate: Option<u64>,
     /// Time between snapshots of the index; none is taken while nothing changed. (The paper: two hours.)
     pub snapshot_interval: Duration,
+    /// Zone sets that are looked at side by side when an array is opened. (The paper: one.)
+    pub recovery_depth: usize,
+    /// Whether different sets' digests are read off different drives, and not all off the first. (The paper: off one.)
+    pub spread_digests: bool,
 }
 
 impl Default for Options {
@@ -49,9 +67,12 @@ impl Default for Options {
             in_flight: 4,
             coalesce: true,
             read_only: false,
+            cleaning: CleaningPolicy::Greedy,
             background: true,
             rebuild_rate: None,
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
+            recovery_depth: 64,
+            spread_digests: true,
         }
     }
 }

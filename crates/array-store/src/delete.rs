@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Tombstone;
 use crate::index::Change;
 use crate::put::{Progress, check_name};
-use crate::writer::{Item, Placed, Stream};
+use crate::writer::{Item, Placed, Room, Stream};
 
 /// Tombstones of one record at most.
 const BATCH: usize = 256;
@@ -45,14 +45,23 @@ impl Engine {
         let version = self.stamps.version();
         let found = !self.index()?.versions(&name).map_err(Error::index)?.is_empty();
         if !found {
-            return Ok(false);
+            // What began before this call is ended by it, whenever it would end (PUT-2).
+            let (any, on_drives) = self.in_progress(&name, version);
+            if !on_drives {
+                self.overtake(&name, |other| other < version);
+                return Ok(any);
+            }
         }
         self.burying.borrow_mut().insert(version);
         let (answer, done) = oneshot::channel();
         self.deleting.waiting.borrow_mut().push((Tombstone { name, version }, answer));
         if !self.deleting.busy.replace(true) {
             let engine = self.clone();
-            self.rt.spawn_detached(async move { engine.write_tombstones().await });
+            let busy = self.busy.begin();
+            self.rt.spawn_detached(async move {
+                engine.write_tombstones().await;
+                drop(busy);
+            });
         }
         done.await.unwrap_or_else(|_| Err(Error::stopped()))?;
         Ok(true)
@@ -118,8 +127,7 @@ impl Engine {
         }
         let engine = self.clone();
         self.rt.spawn_detached(async move {
-            let Late { mut placed, puts, batch } = late;
-            placed.pin();
+            let Late { placed, puts, batch } = late;
             for put in puts {
                 put.at_rest().await;
             }
@@ -156,7 +164,9 @@ impl Engine {
     pub(crate) async fn append_tombstones(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<Placed> {
         let item = Item::Tombstones(tombstones.to_vec());
         match self.append(Stream::User, &item).await {
-            Err(error) if error.kind == ErrorKind::NoSpace => Ok(self.append(Stream::Clean, &item).await?.0),
+            Err(error) if error.kind == ErrorKind::NoSpace => {
+                Ok(self.append_with(Stream::Clean, Room::SPARE, &item).await?.0)
+            }
             result => Ok(result?.0),
         }
     }

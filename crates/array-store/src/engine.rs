@@ -11,6 +11,7 @@ use shingle_runtime::Runtime;
 use shingle_zoned::ZoneOp;
 use tokio::sync::{Mutex, Notify};
 
+use crate::close::Busy;
 use crate::config::Options;
 use crate::delete::Deleting;
 use crate::drives::{Drives, is_lost};
@@ -25,8 +26,8 @@ use crate::stats::Counters;
 use crate::store::IndexPlace;
 use crate::superblocks::Superblocks;
 use crate::turn::Turns;
-use crate::types::{DriveId, SetState, Version};
-use crate::writer::OpenSet;
+use crate::types::{DriveId, SetId, SetState, Version};
+use crate::writer::{OpenSet, STREAMS};
 
 /// Bytes of frame buffers that are kept for reuse.
 const POOL_BYTES: usize = 128 << 20;
@@ -53,10 +54,10 @@ pub(crate) struct Engine {
     pub(crate) index_place: IndexPlace,
     pub(crate) coder: RefCell<Coder>,
     pub(crate) pool: BufferPool,
-    /// Some drive drops payload: segments are not encoded.
+    /// Some drive drops payload: segments of objects are neither encoded nor copied. The index's snapshots are.
     pub(crate) hollow: bool,
     /// The open set of each stream.
-    pub(crate) streams: [Mutex<Option<OpenSet>>; 3],
+    pub(crate) streams: [Mutex<Option<OpenSet>>; STREAMS],
     pub(crate) turns: Turns,
     pub(crate) sharing: Sharing,
     pub(crate) deleting: Deleting,
@@ -70,6 +71,8 @@ pub(crate) struct Engine {
     /// A set became empty, or may be collected.
     pub(crate) space: Notify,
     pub(crate) collecting: Mutex<()>,
+    /// How old what cleaning moves is, in nanoseconds: a mean that follows it slowly.
+    pub(crate) moved_age: Cell<u64>,
     /// Versions of deletions that are not in the index yet.
     pub(crate) burying: RefCell<BTreeSet<Version>>,
     /// Deletions below it were in the index when the cleaner chose what it is moving now.
@@ -79,6 +82,8 @@ pub(crate) struct Engine {
     pub(crate) moved: Notify,
     pub(crate) superblocks: Superblocks,
     pub(crate) generation: Cell<u64>,
+    /// The last stamp when the array was opened, this time or, until recovery has ended, the time before.
+    pub(crate) opened: Cell<u64>,
     superblock_turn: Mutex<()>,
     /// No set changes between empty and available meanwhile.
     pub(crate) replenishing: Mutex<()>,
@@ -94,6 +99,12 @@ pub(crate) struct Engine {
     pub(crate) stopped: Cell<bool>,
     /// The clean close that the index is of.
     pub(crate) opened_clean: Cell<Option<u64>>,
+    /// Sets that are not open any more, and not closed yet.
+    pub(crate) closing: Cell<usize>,
+    /// Sets that were not collected because of their tombstones alone, since the last snapshot that cleaning took.
+    pub(crate) held_by_tombstones: RefCell<BTreeSet<SetId>>,
+    /// What closing the array waits for.
+    pub(crate) busy: Busy,
     /// A superblock says that the index was left clean: none may follow.
     closed: Cell<bool>,
 }
@@ -146,12 +157,14 @@ impl Engine {
             counters: Counters::default(),
             space: Notify::new(),
             collecting: Mutex::new(()),
+            moved_age: Cell::new(0),
             burying: RefCell::default(),
             copying: Cell::new(None),
             moving: Cell::new(None),
             moved: Notify::new(),
             superblocks,
             generation: Cell::new(superblock.generation),
+            opened: Cell::new(superblock.opened),
             superblock_turn: Mutex::new(()),
             replenishing: Mutex::new(()),
             membership: Mutex::new(()),
@@ -160,6 +173,9 @@ impl Engine {
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),
             opened_clean: Cell::new(None),
+            closing: Cell::new(0),
+            held_by_tombstones: RefCell::default(),
+            busy: Busy::default(),
             closed: Cell::new(false),
         })
     }
@@ -227,6 +243,8 @@ impl Engine {
             last_stamp: self.stamps.last(),
             clean,
             tombstone_floor: snapshot.tombstone_floor,
+            opened: self.opened.get(),
+            buffer: 0,
             snapshot: snapshot.pieces,
             drives,
             sets: self.sets.entries(),

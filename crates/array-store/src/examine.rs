@@ -11,7 +11,9 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream;
 use shingle_base::{Blocks, ZoneId};
 use shingle_record::{Expect, HEADER_SIZE, Header};
 use shingle_zoned::ZonedDevice;
@@ -27,6 +29,9 @@ use crate::types::SetId;
 
 /// Items that may be on their way to a set at once: as many at its end may be torn.
 pub(crate) const IN_FLIGHT_MAX: usize = 16;
+
+/// Of those, so many are read at once: each may have several MiB on every drive.
+const VERIFIED_AT_ONCE: usize = 4;
 
 /// Blocks read at the end of a zone, in which most digests lie whole.
 const TAIL: u32 = 16;
@@ -82,7 +87,7 @@ impl Engine {
         }
         let members = set.fragment_members(id);
         // Digests are read off different drives for different sets, so that all drives take part.
-        let turn = id.0 as usize % holding.len();
+        let turn = if self.options.spread_digests { id.0 as usize % holding.len() } else { 0 };
         for &(member, end) in holding[turn..].iter().chain(&holding[..turn]) {
             if let Some((epoch, digest)) = self.read_digest(id, &members, member, end).await {
                 let in_step = written.iter().all(|(_, blocks)| *blocks == end);
@@ -232,13 +237,11 @@ impl Engine {
         }
         // EXAM-2
         let certain = items.len().saturating_sub(IN_FLIGHT_MAX);
-        let mut whole = certain;
-        for item in &items[certain..] {
-            if !self.verify_item(id, members, holding, item).await {
-                break;
-            }
-            whole += 1;
-        }
+        let good = stream::iter(&items[certain..])
+            .map(|item| self.verify_item(id, members, holding, item))
+            .buffered(VERIFIED_AT_ONCE)
+            .take_while(|good| std::future::ready(*good));
+        let whole = certain + good.count().await;
         items.truncate(whole);
         items
     }
@@ -295,11 +298,14 @@ impl Engine {
         }
         let ItemBody::Segment(marker) = &item.body else { return Some(()) };
         let blocks = marker.shape.fragment_blocks();
-        if blocks == Blocks::ZERO || !dev.geometry().keeps_payload {
+        if blocks == Blocks::ZERO {
             return Some(());
         }
         let block = item.block + record.header.blocks().0 as u32;
         let bytes = dev.read(at(&dev, member.zone, block), blocks).await.ok()?;
+        if !dev.geometry().keeps_payload {
+            return Some(());
+        }
         let header = Header::decode(&bytes, &self.expect(member.zone, block, Some(record.header.place.epoch))).ok()?;
         (header.kind == FRAGMENT && header.sequence == marker.stamp).then_some(())?;
         header.verify_payload(&bytes).ok()

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::put::check_name;
-use crate::segment::{Fault, Shape, Source, read_part};
+use crate::segment::{Fault, Shape, Source, read_hollow, read_part};
 use crate::sets::Hold;
 use crate::stats::add;
-use crate::types::{PartPlace, Version};
+use crate::types::{PartPlace, SetState, Version};
 
 /// An object, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,14 +96,19 @@ impl Engine {
         let shape = Shape::new(self.code, place.segment_length);
         let source = Source { drives: &self.drives, members: &members, place, shape };
         let mut faults = Vec::new();
-        let found = read_part(&source, &self.coder, from, length, &mut faults).await;
+        // A snapshot of the index is kept whole everywhere.
+        let found = if self.hollow && set.state.get() != SetState::Index {
+            read_hollow(&source, from, length, &mut faults).await
+        } else {
+            read_part(&source, &self.coder, &self.pool, from, length, &mut faults).await
+        };
         self.note_faults(place, &faults);
         match found {
             Some(bytes) => {
                 if !faults.is_empty() {
                     add(&self.counters.reconstructed, u64::from(length));
                 }
-                Ok(bytes.into())
+                Ok(bytes)
             }
             None => Err(self.unreadable(place, &faults)),
         }

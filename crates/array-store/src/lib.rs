@@ -39,12 +39,14 @@ mod stamps;
 mod stats;
 mod store;
 mod superblocks;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod types;
 mod writer;
 
 pub use check::{CheckReport, check};
-pub use config::{FormatOptions, Options};
+pub use config::{CleaningPolicy, FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};
 pub use inspect::{DriveInspection, Inspection, SetInspection, array_of, inspect};

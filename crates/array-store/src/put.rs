@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Change, PartKey};
+use crate::segment::zeros;
 use crate::stats::add;
 use crate::turn::Turn;
 use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Version};
@@ -32,6 +33,8 @@ pub struct Put {
     queued: usize,
     /// Bytes that went into segments.
     issued: u64,
+    /// A call that was not waited for may have left the bytes with a gap.
+    torn: bool,
 }
 
 /// How far a version has come.
@@ -46,6 +49,8 @@ pub(crate) struct Progress {
     turn: RefCell<Option<Turn>>,
     /// More segments are ready: the turn is kept while earlier ones land.
     ready: Cell<bool>,
+    /// Some of it was given to a segment: it may be on the drives.
+    launched: Cell<bool>,
     /// Parts are in the index.
     begun: Cell<bool>,
     /// It was deleted, or a newer version was completed, before it was complete.
@@ -108,11 +113,12 @@ impl Put {
             last: RefCell::new(None),
             turn: RefCell::new(None),
             ready: Cell::new(false),
+            launched: Cell::new(false),
             begun: Cell::new(false),
             overtaken: Cell::new(false),
         });
         engine.puts.borrow_mut().insert((name.clone(), progress.version), progress.clone());
-        Ok(Self { engine: engine.clone(), name, progress, queue: VecDeque::new(), queued: 0, issued: 0 })
+        Ok(Self { engine: engine.clone(), name, progress, queue: VecDeque::new(), queued: 0, issued: 0, torn: false })
     }
 
     /// The version that this will be.
@@ -125,8 +131,11 @@ impl Put {
     /// **Durability:** none until [`finish`](Self::finish) returns.
     ///
     /// # Errors
-    /// `NoSpace`, `Device`: nothing of the version will be seen.
+    /// `NoSpace`, `Device`: nothing of the version will be seen. `Invalid` after an earlier call that failed or was not
+    /// waited for.
     pub async fn write(&mut self, data: Bytes) -> Result<()> {
+        self.whole()?;
+        self.torn = true;
         self.queued += data.len();
         self.queue.push_back(data);
         // The last segment is kept back: it says that the version is complete.
@@ -135,16 +144,38 @@ impl Put {
         }
         self.progress.ready.set(false);
         self.progress.rest();
+        self.torn = false;
+        Ok(())
+    }
+
+    fn whole(&self) -> Result<()> {
+        if self.torn {
+            let message = "an earlier write of this object failed or was not waited for: begin it anew";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         Ok(())
     }
 
     /// Makes what was written the object's newest version. `attributes` are stored with it.
     ///
-    /// **Durability:** durable when it returns. Until then, readers find the version before. (SMORE, section III-A.)
+    /// **Durability:** durable when it returns. Until then, readers find the version before. (SMORE, section III-A.) It goes
+    /// on to its end also if nobody waits for it any more.
     ///
     /// # Errors
     /// `NoSpace`, `Device`: nothing of the version will be seen. `Invalid` for too long attributes.
-    pub async fn finish(mut self, attributes: Bytes) -> Result<Stored> {
+    pub async fn finish(self, attributes: Bytes) -> Result<Stored> {
+        self.whole()?;
+        self.engine.running()?;
+        let (rt, busy) = (self.engine.rt.clone(), self.engine.busy.begin());
+        let finishing = rt.spawn(async move {
+            let stored = self.end(attributes).await;
+            drop(busy);
+            stored
+        });
+        finishing.await.unwrap_or_else(|_| Err(Error::stopped()))
+    }
+
+    async fn end(mut self, attributes: Bytes) -> Result<Stored> {
         if attributes.len() > ATTRIBUTES_MAX {
             let message = format!("attributes have {} bytes; at most {ATTRIBUTES_MAX} can be stored", attributes.len());
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -201,16 +232,21 @@ impl Put {
             Some(first) if first.len() >= length => return first.split_to(length),
             Some(_) => {}
         }
-        let mut whole = BytesMut::with_capacity(length);
-        while whole.len() < length {
+        let hollow = self.engine.hollow;
+        let mut whole = BytesMut::with_capacity(if hollow { 0 } else { length });
+        let mut missing = length;
+        while missing > 0 {
             let Some(mut piece) = self.queue.pop_front() else { break };
-            let part = piece.split_to(piece.len().min(length - whole.len()));
-            whole.extend_from_slice(&part);
+            let part = piece.split_to(piece.len().min(missing));
+            missing -= part.len();
+            if !hollow {
+                whole.extend_from_slice(&part);
+            }
             if !piece.is_empty() {
                 self.queue.push_front(piece);
             }
         }
-        whole.freeze()
+        if hollow { zeros(length) } else { whole.freeze() }
     }
 
     /// Starts the next segment, or what of it fits in the open set.
@@ -219,7 +255,7 @@ impl Put {
         let most = self.engine.options.in_flight.max(1) - 1;
         self.landed(most).await?;
         if self.progress.turn.borrow().is_none() {
-            let turn = self.engine.turns.take(self.engine.options.turn_segments).await;
+            let turn = self.engine.turns.take(self.engine.options.turn_segments).await?;
             *self.progress.turn.borrow_mut() = Some(turn);
         }
         let length = self.queued.min(self.engine.segment_length as usize);
@@ -306,6 +342,7 @@ pub(crate) struct InFlight(Rc<Progress>);
 impl InFlight {
     pub(crate) fn new(progress: &Rc<Progress>) -> Self {
         progress.in_flight.set(progress.in_flight.get() + 1);
+        progress.launched.set(true);
         Self(progress.clone())
     }
 }
@@ -387,6 +424,15 @@ impl Engine {
         ])?;
         self.overtake(&progress.name, |version| version < progress.version);
         Ok(())
+    }
+
+    /// Whether versions of an object that began before `version` are in progress, and whether any of them may be on the
+    /// drives already.
+    pub(crate) fn in_progress(&self, name: &Bytes, version: Version) -> (bool, bool) {
+        let puts = self.puts.borrow();
+        let ours = puts.range((name.clone(), Version(0))..(name.clone(), version));
+        let mut ours = ours.map(|(_, progress)| progress).filter(|progress| !progress.overtaken.get()).peekable();
+        (ours.peek().is_some(), ours.any(|progress| progress.launched.get()))
     }
 
     /// Versions in progress that a deletion or a newer version ended; those of them that have segments on their way.

@@ -21,7 +21,6 @@ use crate::format::Member;
 use crate::membership::{Spares, Survey};
 use crate::sets::ZoneSet;
 use crate::types::{DriveId, SetId, SetState};
-use crate::writer::Stream;
 
 /// Sets between two superblocks: what a power cut costs at most.
 const SETS_A_SUPERBLOCK: u32 = 16;
@@ -143,8 +142,8 @@ impl Engine {
 
     /// Ends open sets that lose a member: their streams go on in others.
     async fn close_lossy(self: &Rc<Self>) {
-        for stream in [Stream::User, Stream::Clean, Stream::Snapshot] {
-            let mut open = self.streams[stream as usize].lock().await;
+        for stream in &self.streams {
+            let mut open = stream.lock().await;
             if open.as_ref().is_some_and(|open| self.lossy(&open.set) > 0)
                 && let Some(open) = open.take()
             {

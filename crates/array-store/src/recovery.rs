@@ -3,6 +3,8 @@
 //! # Invariants
 //! - REC-1: after recovery the index has every acknowledged version and nothing that was acknowledged as deleted.
 //! - REC-2: sets may be looked at in any order: stamps decide which copy of a part is the newer one.
+//! - REC-4: an entry of the snapshot counts only if its set still is what the snapshot covers: not if the set was
+//!   reset since, whatever it holds now. What lived in it then is found where it was moved to.
 //! - REC-3: a version counts as complete only if all its parts are there; only then do older ones go. (PUT-1)
 
 use std::collections::BTreeMap;
@@ -17,14 +19,11 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::examine::{Examined, Written};
 use crate::format::{Digest, DigestItem, ItemBody, Member};
-use crate::index::{Change, Loader, PartKey};
+use crate::index::{Change, Keep, Loader, PartKey};
 use crate::sets::ZoneSet;
 use crate::snapshot::SNAPSHOT_NAME;
 use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
 use crate::writer::{OpenSet, Stream};
-
-/// Sets that are looked at side by side.
-const SIDE_BY_SIDE: usize = 64;
 
 /// What opening an array came to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,7 +38,7 @@ pub struct RecoveryReport {
     pub sets_examined: usize,
     /// Those whose digest was read; the others were gone through marker by marker.
     pub digests: usize,
-    /// Versions that were never completed.
+    /// Versions begun since the array was opened last that were never completed.
     pub incomplete: u64,
     /// Objects that are there.
     pub objects: u64,
@@ -66,7 +65,7 @@ impl Engine {
     pub(crate) async fn recover(self: &Rc<Self>, reports: &Reports, clean: bool) -> Result<RecoveryReport> {
         let mut report = RecoveryReport { clean, ..RecoveryReport::default() };
         let began = self.rt.now();
-        let with_snapshot = clean || self.load_snapshot(&mut report).await?;
+        let with_snapshot = clean || self.load_snapshot(reports, &mut report).await?;
         report.took[0] = self.rt.now().since(began);
         let to_examine = self.settle_states(reports, clean, with_snapshot);
         let began = self.rt.now();
@@ -78,7 +77,7 @@ impl Engine {
                 let examined = self.examine(id, &set, &written).await;
                 (id, set, written, examined)
             })
-            .buffer_unordered(SIDE_BY_SIDE);
+            .buffer_unordered(self.options.recovery_depth.max(1));
         while let Some((id, set, written, examined)) = found.next().await {
             self.take_in(id, &set, written, examined, clean, &mut scan, &mut report).await?;
         }
@@ -97,17 +96,17 @@ impl Engine {
     }
 
     /// Fills the index from the newest snapshot. `false` if it cannot be read.
-    async fn load_snapshot(self: &Rc<Self>, report: &mut RecoveryReport) -> Result<bool> {
+    async fn load_snapshot(self: &Rc<Self>, reports: &Reports, report: &mut RecoveryReport) -> Result<bool> {
         let pieces = self.snapshot.borrow().pieces.clone();
         if pieces.is_empty() {
             // Nothing was ever covered by one.
             return Ok(true);
         }
         let Some(empty) = self.take_index() else { return Err(Error::stopped()) };
-        let mut loader = Loader::new(empty).map_err(Error::index)?;
+        let mut loader = Loader::new(empty).map_err(Error::index)?.keeping(self.standing(reports));
         for piece in &pieces {
             let loaded = match self.read_piece(piece).await {
-                Ok(chunk) => loader.add(&chunk).map_err(|error| error.to_string()),
+                Ok(chunks) => chunks.iter().try_for_each(|chunk| loader.add(chunk)).map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
             };
             if let Err(why) = loaded {
@@ -123,6 +122,29 @@ impl Engine {
         Ok(true)
     }
 
+    /// Whether an entry of the snapshot counts (REC-4): if it lies below the block up to which the snapshot covers its set,
+    /// and the set was not emptied since. A set that was emptied and used again is covered by nothing (SET-3).
+    fn standing(&self, reports: &Reports) -> Box<Keep> {
+        let end = |(id, set): (SetId, Rc<ZoneSet>)| {
+            let emptied = self.was_emptied(&set, &written_of(reports, self, &set));
+            (id, if emptied { 0 } else { set.covered.get() })
+        };
+        let covered: BTreeMap<SetId, u32> = self.sets.all().into_iter().map(end).collect();
+        Box::new(move |place| {
+            // The block of an entry lies behind its segment's marker; of a segment without data, behind all of it.
+            let end = u64::from(place.block) + u64::from(place.segment_length > 0);
+            covered.get(&place.set).is_some_and(|covered| end <= u64::from(*covered))
+        })
+    }
+
+    /// Whether what a set held is gone: it is empty, or its trim was interrupted, before which all that lived was moved.
+    fn was_emptied(&self, set: &ZoneSet, written: &Written) -> bool {
+        let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
+        let gone = set.members.borrow().len() - written.len();
+        let trimmed = holds < written.len() && holds + gone < self.code.data();
+        holds == 0 || trimmed && set.state.get() != SetState::Open
+    }
+
     /// Sets the states that write pointers tell, and returns the sets that have to be looked at.
     fn settle_states(&self, reports: &Reports, clean: bool, with_snapshot: bool) -> Vec<(SetId, Rc<ZoneSet>)> {
         let current: Vec<SetId> = self.snapshot.borrow().pieces.iter().map(|piece| piece.set).collect();
@@ -132,12 +154,10 @@ impl Engine {
             let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
             set.written.set(written.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0));
             let gone = set.members.borrow().len() - written.len();
-            // A trim that was interrupted: what lived had been moved before it began.
-            let trimmed = holds < written.len() && holds + gone < self.code.data();
             match set.state.get() {
                 SetState::Empty => set.unclean.set(holds > 0 || gone > 0),
                 SetState::Index if current.contains(&id) => {}
-                _ if holds == 0 || trimmed && set.state.get() != SetState::Open => {
+                _ if self.was_emptied(&set, &written) => {
                     // Available sets stay so: a superblock says it, and that costs nothing.
                     let available = set.state.get() == SetState::Available && holds == 0;
                     set.emptied();
@@ -282,7 +302,7 @@ impl Engine {
         if self.options.read_only {
             return;
         }
-        let mut streams = [Stream::User, Stream::Clean].into_iter();
+        let mut streams = [Stream::User, Stream::Clean, Stream::Cold].into_iter();
         for open in sets {
             match streams.next() {
                 Some(stream) => *self.streams[stream as usize].lock().await = Some(open),
@@ -299,7 +319,8 @@ impl Engine {
             .for_each_part(|name, version, offset, place| names.part(name, version, offset, place, &mut changes))
             .map_err(Error::index)?;
         names.end_name(&mut changes);
-        report.incomplete = names.incomplete;
+        // Those that an earlier opening found and counted are found again as long as their segments are there.
+        report.incomplete = names.incomplete.iter().filter(|version| version.0 > self.opened.get()).count() as u64;
         for some in changes.chunks(4096) {
             self.index()?.apply(some).map_err(Error::index)?;
         }
@@ -329,7 +350,7 @@ struct Names {
     /// The name's newest complete version so far, and versions that are not complete.
     newest: Option<Version>,
     torn: Vec<Version>,
-    incomplete: u64,
+    incomplete: Vec<Version>,
 }
 
 impl Names {
@@ -374,7 +395,7 @@ impl Names {
         }
         self.end_version();
         let name = Bytes::copy_from_slice(&self.name);
-        self.incomplete += self.torn.len() as u64;
+        self.incomplete.extend(&self.torn);
         changes.extend(self.torn.drain(..).map(|version| Change::RemoveVersion { name: name.clone(), version }));
         if let Some(version) = self.newest.take() {
             changes.push(Change::RemoveOlder { name, version });

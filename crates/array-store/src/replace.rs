@@ -189,7 +189,7 @@ impl Copy<'_> {
                         let blocks = sliced_record_blocks(u64::from(length));
                         frames.push(AlignedBuf::zeroed(blocks).freeze());
                     }
-                    Fragment::Whole(bytes) if self.engine.hollow => {
+                    Fragment::Whole(bytes) if self.engine.hollow && self.set.state.get() != SetState::Index => {
                         frames.extend(frame_hollow(FRAGMENT, &place, marker.stamp, id, 0, bytes.len() as u32));
                     }
                     Fragment::Whole(bytes) => {
@@ -286,11 +286,11 @@ impl Reader {
             last: false,
         };
         let source = Source { drives: &self.engine.drives, members: &self.members, place: &place, shape };
-        if let Ok(bytes) = source.fragment(self.number, 0..length).await {
+        if let Ok(bytes) = source.fragment(self.number).await {
             return Ok(Fragment::Whole(bytes.into()));
         }
         let mut faults = Vec::new();
-        if let Some(bytes) = source.reconstruct(&self.engine.coder, self.number, 0..length, &mut faults).await {
+        if let Some(bytes) = source.fragment_anew(&self.engine.coder, self.number, &mut faults).await {
             return Ok(Fragment::Whole(bytes.into()));
         }
         let error = self.engine.unreadable(&place, &faults);

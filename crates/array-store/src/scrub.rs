@@ -110,18 +110,20 @@ impl Engine {
             Some(items) => items,
             None => {
                 let written = self.written(set).await?;
-                let items = match self.examine(id, set, &written).await {
-                    Examined::Closed { digest, .. } | Examined::Open { digest, .. } => digest.items,
+                match self.examine(id, set, &written).await {
+                    Examined::Closed { digest, cut, .. } => {
+                        if cut == u32::MAX {
+                            verified.bad.extend(self.members_without_digest(id, &members, &written).await);
+                        }
+                        digest.items
+                    }
+                    Examined::Open { digest, .. } => digest.items,
                     Examined::Empty => Vec::new(),
                     Examined::Damaged(why) => {
                         verified.lost.push(format!("{id}: {why}"));
                         return Ok(verified);
                     }
-                };
-                if set.cut.get() == u32::MAX && !items.is_empty() {
-                    verified.bad.extend(self.members_without_digest(id, &members, &written).await);
                 }
-                items
             }
         };
         let mut checks =

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::put::{InFlight, Progress};
+use crate::segment::zeros;
 use crate::stats::add;
 use crate::types::{Completion, Part};
 use crate::writer::{Item, Stream};
@@ -61,7 +62,12 @@ impl Engine {
     /// Writes what waits, segment after segment.
     async fn write_shared(self: Rc<Self>) {
         loop {
-            let _turn = self.turns.take(1).await;
+            let Ok(_turn) = self.turns.take(1).await else {
+                // Closed: who waits learns it from the end of its channel.
+                self.sharing.waiting.borrow_mut().clear();
+                self.sharing.busy.set(false);
+                return;
+            };
             let batch = self.next_batch();
             if batch.is_empty() {
                 self.sharing.busy.set(false);
@@ -71,12 +77,19 @@ impl Engine {
         }
     }
 
-    /// As many of those that wait as fill a segment.
+    /// As many of those that wait as fill a segment. Those that were overtaken are done: nobody will see them, and what is
+    /// not written cannot come back (SNAP-3).
     fn next_batch(&self) -> Vec<Small> {
         let mut waiting = self.sharing.waiting.borrow_mut();
         let mut bytes = 0;
         let mut batch: Vec<Small> = Vec::new();
         while let Some(next) = waiting.front() {
+            if next.progress.overtaken.get() {
+                if let Some(overtaken) = waiting.pop_front() {
+                    let _ = overtaken.done.send(Ok(()));
+                }
+                continue;
+            }
             bytes += next.data.len() + next.completion.attributes.len();
             if !batch.is_empty() && bytes > self.segment_length as usize {
                 break;
@@ -88,19 +101,24 @@ impl Engine {
 
     async fn write_batch(self: &Rc<Self>, batch: Vec<Small>) {
         let mut data = BytesMut::new();
+        let mut length = 0;
         let mut parts = Vec::with_capacity(batch.len());
         for small in &batch {
             parts.push(Part {
                 name: small.name.clone(),
                 version: small.progress.version,
                 offset: 0,
-                at: data.len() as u32,
+                at: length as u32,
                 length: small.data.len() as u32,
                 completion: Some(small.completion.clone()),
             });
-            data.extend_from_slice(&small.data);
+            length += small.data.len();
+            if !self.hollow {
+                data.extend_from_slice(&small.data);
+            }
         }
-        let result = self.append(Stream::User, &Item::Shared { parts, data: data.freeze() }).await;
+        let data = if self.hollow { zeros(length) } else { data.freeze() };
+        let result = self.append(Stream::User, &Item::Shared { parts, data }).await;
         let placed = match result {
             Ok((placed, _)) => placed,
             Err(error) => {

@@ -9,18 +9,24 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::engine::{Engine, Snapshot};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::SnapshotPiece;
 use crate::sets::ZoneSet;
 use crate::types::{Part, PartPlace, SetState, Version};
-use crate::writer::{Item, Stream};
+use crate::writer::{Item, Room, Stream};
 
 /// The name that pieces of snapshots carry in their layout markers: no object has it: names that begin with a
 /// zero byte are refused.
 pub(crate) const SNAPSHOT_NAME: &[u8] = b"\0index";
+
+/// Bytes of the index that are encoded at a time: writers wait for no longer.
+const CHUNK_MAX: usize = 128 << 10;
+
+/// Bytes of a piece, which is one segment: writers wait while it is framed.
+const PIECE_MAX: usize = 4 << 20;
 
 /// The block below which everything in a set is in the index now, if the set holds objects.
 fn covered_now(set: &ZoneSet) -> Option<u32> {
@@ -37,8 +43,24 @@ impl Engine {
     /// # Errors
     /// `NoSpace` and what else appending fails with; the snapshot before is still there then.
     pub(crate) async fn take_snapshot(self: &Rc<Self>) -> Result<()> {
-        let _one = self.snapshotting.lock().await;
         self.writable()?;
+        let engine = self.clone();
+        // Also if the caller waits no more: others may wait for the end of it. (WRITE-4)
+        let taking = self.rt.spawn(async move {
+            let _one = engine.snapshotting.lock().await;
+            engine.write_snapshot(Room::PLAIN).await
+        });
+        taking.await.unwrap_or_else(|_| Err(Error::stopped()))
+    }
+
+    /// Takes a snapshot in sets that are kept for cleaning, whose caller this is. `false` if one is being taken.
+    pub(crate) async fn snapshot_from_reserve(self: &Rc<Self>) -> Result<bool> {
+        let Ok(_one) = self.snapshotting.try_lock() else { return Ok(false) };
+        self.write_snapshot(Room::SPARE).await.map(|()| true)
+    }
+
+    async fn write_snapshot(self: &Rc<Self>, room: Room) -> Result<()> {
+        self.running()?;
         // At one moment, from here to the view: what the view has, and where that ends in each set.
         let buried = self.buried_below();
         let tombstone_floor = self.copying.get().map_or(buried, |floor| floor.min(buried));
@@ -46,7 +68,7 @@ impl Engine {
         let covered: Vec<_> = sets.filter_map(|(_, set)| Some((covered_now(&set)?, set.life.get(), set))).collect();
         let mut view = self.index()?.snapshot().map_err(Error::index)?;
         let mut pieces = Vec::new();
-        let written = self.write_pieces(&mut view, &mut pieces).await;
+        let written = self.write_pieces(&mut view, room, &mut pieces).await;
         // The set is left: the next snapshot has its own, so that this one's can be trimmed whole.
         if let Some(open) = self.streams[Stream::Snapshot as usize].lock().await.take() {
             self.close_set(open).await;
@@ -77,26 +99,40 @@ impl Engine {
     async fn write_pieces(
         self: &Rc<Self>,
         view: &mut crate::index::Snapshot,
+        room: Room,
         pieces: &mut Vec<SnapshotPiece>,
     ) -> Result<()> {
-        let mut offset = 0;
-        while let Some(chunk) = view.next_chunk(self.segment_length as usize).map_err(Error::index)? {
-            let data = Bytes::from(chunk);
-            let length = data.len() as u32;
-            let part = Part {
-                name: Bytes::from_static(SNAPSHOT_NAME),
-                version: Version(0),
-                offset,
-                at: 0,
-                length,
-                completion: None,
-            };
-            let (placed, _) = self.append(Stream::Snapshot, &Item::Shared { parts: vec![part], data }).await?;
-            pieces.push(SnapshotPiece { set: placed.set, block: placed.block, stamp: placed.stamp, length });
-            offset += u64::from(length);
+        let (mut offset, mut piece) = (0, BytesMut::new());
+        let most = PIECE_MAX.min(self.segment_length as usize);
+        loop {
+            let chunk = view.next_chunk(CHUNK_MAX.min(most)).map_err(Error::index)?;
+            let full = chunk.as_ref().is_none_or(|chunk| piece.len() + 4 + chunk.len() > most);
+            if full && !piece.is_empty() {
+                let written = self.write_piece(piece.split().freeze(), offset, room).await?;
+                offset += u64::from(written.length);
+                pieces.push(written);
+            }
+            let Some(chunk) = chunk else { return Ok(()) };
+            piece.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
+            piece.extend_from_slice(&chunk);
+            // Writers do not wait for more than a chunk.
             self.rt.yield_now().await;
         }
-        Ok(())
+    }
+
+    async fn write_piece(self: &Rc<Self>, data: Bytes, offset: u64, room: Room) -> Result<SnapshotPiece> {
+        let length = data.len() as u32;
+        let part = Part {
+            name: Bytes::from_static(SNAPSHOT_NAME),
+            version: Version(0),
+            offset,
+            at: 0,
+            length,
+            completion: None,
+        };
+        let item = Item::Shared { parts: vec![part], data };
+        let (placed, _) = self.append_with(Stream::Snapshot, room, &item).await?;
+        Ok(SnapshotPiece { set: placed.set, block: placed.block, stamp: placed.stamp, length })
     }
 
     /// Sets of snapshots that are not the newest one.
@@ -110,8 +146,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads a piece of a snapshot.
-    pub(crate) async fn read_piece(&self, piece: &SnapshotPiece) -> Result<Bytes> {
+    /// Reads a piece of a snapshot: its chunks.
+    pub(crate) async fn read_piece(&self, piece: &SnapshotPiece) -> Result<Vec<Bytes>> {
         let place = PartPlace {
             set: piece.set,
             block: piece.block,
@@ -121,6 +157,15 @@ impl Engine {
             length: piece.length,
             last: false,
         };
-        self.read_place(&place, 0, piece.length).await
+        let mut rest = self.read_place(&place, 0, piece.length).await?;
+        let mut chunks = Vec::new();
+        while let Some((length, _)) = rest.split_first_chunk() {
+            let length = u32::from_le_bytes(*length) as usize;
+            if rest.len() < 4 + length {
+                return Err(Error::new(ErrorKind::Corrupt, "a chunk of the snapshot is longer than its piece"));
+            }
+            chunks.push(rest.split_to(4 + length).slice(4..));
+        }
+        Ok(chunks)
     }
 }

@@ -69,7 +69,7 @@ pub struct Stats {
 
 /// An open array. Cheap to clone; stays on its thread.
 #[derive(Clone)]
-pub struct ArrayStore(Rc<Engine>);
+pub struct ArrayStore(pub(crate) Rc<Engine>);
 
 /// Formats drives as an array. What they held is lost.
 ///
@@ -105,6 +105,8 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
         last_stamp: rt.unix_time().nanos,
         clean: None,
         tombstone_floor: 0,
+        opened: 0,
+        buffer: 0,
         snapshot: Vec::new(),
         drives: table.entries(),
         sets: form_sets(&free, width).into_iter().map(set).collect(),
@@ -216,6 +218,7 @@ impl ArrayStore {
         if read_only {
             return Ok((Self(engine), report));
         }
+        engine.opened.set(engine.stamps.next());
         // From here on the index on flash is no longer that of the clean close.
         engine.write_superblock(None).await?;
         engine.replenish().await?;

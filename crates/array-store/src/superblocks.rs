@@ -16,7 +16,7 @@ use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
 
 use crate::drives::{Drives, at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{SUPERBLOCK, Superblock, VERSION};
+use crate::format::{SUPERBLOCK, Superblock};
 use crate::types::DriveId;
 
 /// Copies of a superblock where codes need no more. (The paper's number.)
@@ -185,13 +185,13 @@ async fn read_one(dev: &Rc<dyn ZonedDevice>, header: &Header) -> Result<Option<F
     }
     let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize).unwrap_or_default();
     let superblock = Superblock::decode(payload).map_err(|version| {
-        Error::new(
-            ErrorKind::Format,
-            format!(
-                "the array has format version {version}, and this version of Shingle reads version {VERSION}: open it with \
-                 the version that made it, copy the objects, and format it anew"
+        let message = match version {
+            1 => "the array has format version 1, of before the first release: format its drives anew".to_owned(),
+            _ => format!(
+                "the array has format version {version}, which this version of Shingle does not read: use a newer one"
             ),
-        )
+        };
+        Error::new(ErrorKind::Format, message)
     })?;
     let [d0, d1, d2, d3, d4, d5, d6, d7, number, ..] = header.info;
     let drive_id = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, d6, d7]);

@@ -9,8 +9,14 @@
 //!   was not acknowledged.
 //! - WRITE-2: a set is closed only when everything in its digest has been entered in the index (or given up): a snapshot
 //!   that comes later covers it.
+//! - WRITE-3: items of a set are settled in the order of their places. The first that a member refuses ends the set: it
+//!   and all behind it are void, and a durable superblock says so before anybody learns of it. So what was answered with
+//!   an error is not found by a recovery.
+//! - WRITE-4: placing and settling go on whether or not a caller waits for them: no caller that stops polling holds up
+//!   others, or the closing of the array.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -19,6 +25,7 @@ use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, join_all};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{Place, frame, record_blocks};
+use shingle_runtime::Task;
 use shingle_zoned::{DeviceError, ZoneOp};
 use tokio::sync::Notify;
 
@@ -43,15 +50,50 @@ pub(crate) enum Stream {
     Clean,
     /// Snapshots of the index.
     Snapshot,
+    /// Of what cleaning moves, what is old: it may live for long yet.
+    Cold,
 }
+
+/// How many there are.
+pub(crate) const STREAMS: usize = 4;
 
 /// Sets that only cleaning may open: it never needs more than one beside its open set to win one.
 pub(crate) const RESERVED: usize = 2;
+
+/// Which sets an append may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// So many available sets must be left for others.
+    pub(crate) reserved: usize,
+    /// Whether to clean where there are no more.
+    pub(crate) reclaim: bool,
+}
+
+impl Room {
+    /// What is not reserved.
+    pub(crate) const PLAIN: Self = Self { reserved: RESERVED, reclaim: true };
+    /// Everything.
+    const ALL: Self = Self { reserved: 0, reclaim: false };
+    /// Of what is reserved for cleaning all but what cleaning itself cannot do without.
+    pub(crate) const SPARE: Self = Self { reserved: 1, reclaim: false };
+}
+
+impl Stream {
+    fn room(self) -> Room {
+        match self {
+            Self::Clean => Room::ALL,
+            // What finds no room there goes where cleaning writes anyway.
+            Self::Cold => Room { reserved: RESERVED, reclaim: false },
+            Self::User | Self::Snapshot => Room::PLAIN,
+        }
+    }
+}
 
 /// A set is given up as full when less than this share of a segment fits.
 const CUT_MIN: u32 = 8;
 
 /// Something to append.
+#[derive(Clone)]
 pub(crate) enum Item {
     /// Bytes of one version of an object; cut where the set ends.
     Run { name: Bytes, version: Version, offset: u64, data: Bytes, completion: Option<Completion> },
@@ -82,39 +124,31 @@ pub(crate) struct OpenSet {
 /// Items on their way to a set.
 #[derive(Default)]
 pub(crate) struct Flights {
-    count: Cell<usize>,
+    /// First blocks of items that are not settled.
+    unsettled: RefCell<BTreeSet<u32>>,
     landed: Notify,
     /// A member refused a write: the set is closed early.
     failed: Cell<bool>,
+    /// The first block of the item that ended the set. (WRITE-3)
+    refused: Cell<Option<u32>>,
 }
 
-/// An item on its way, until it is dropped: then it is in the index, or given up.
+/// An item that no snapshot covers, until this is dropped: then it is in the index, or given up.
 pub(crate) struct Flight {
     flights: Rc<Flights>,
     set: Rc<ZoneSet>,
     block: u32,
-    landed: bool,
 }
 
 impl Flight {
     fn new(open: &OpenSet, block: u32) -> Self {
-        open.flights.count.set(open.flights.count.get() + 1);
         open.set.unentered.borrow_mut().insert(block);
-        Self { flights: open.flights.clone(), set: open.set.clone(), block, landed: false }
-    }
-
-    /// It no longer counts as on its way; but no snapshot covers it yet.
-    fn land(&mut self) {
-        if !std::mem::replace(&mut self.landed, true) {
-            self.flights.count.set(self.flights.count.get() - 1);
-            self.flights.landed.notify_waiters();
-        }
+        Self { flights: open.flights.clone(), set: open.set.clone(), block }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.land();
         self.set.unentered.borrow_mut().remove(&self.block);
         self.flights.landed.notify_waiters();
     }
@@ -141,7 +175,18 @@ impl Flights {
     async fn below(&self, limit: usize) {
         loop {
             let landed = self.landed.notified();
-            if self.count.get() < limit || self.failed.get() && limit > 1 {
+            if self.unsettled.borrow().len() < limit || self.failed.get() && limit > 1 {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    /// Waits until everything before `block` is settled.
+    async fn settled_before(&self, block: u32) {
+        loop {
+            let landed = self.landed.notified();
+            if self.unsettled.borrow().first().is_none_or(|first| *first >= block) {
                 return;
             }
             landed.await;
@@ -158,27 +203,19 @@ pub(crate) struct Placed {
     /// What the marker says, for segments.
     pub(crate) parts: Vec<Part>,
     pub(crate) segment_length: u32,
-    flight: Flight,
+    _flight: Flight,
 }
 
 type Writes = LocalBoxFuture<'static, Vec<(Member, std::result::Result<(), DeviceError>)>>;
 
 /// An item whose writes have started.
 pub(crate) struct Started {
-    placed: Placed,
-    set: Rc<ZoneSet>,
-    flights: Rc<Flights>,
-    writes: Writes,
+    outcome: Task<Result<Option<Placed>>>,
     /// How much of a run went into it.
     pub(crate) consumed: usize,
 }
 
 impl Placed {
-    /// It is durable, but must not be covered by a snapshot until this is dropped.
-    pub(crate) fn pin(&mut self) {
-        self.flight.land();
-    }
-
     /// Where a part of it lies.
     pub(crate) fn place(&self, part: &Part) -> PartPlace {
         PartPlace {
@@ -236,8 +273,18 @@ impl Item {
 impl Engine {
     /// Appends an item, durably: tries again elsewhere if a member of its set fails.
     pub(crate) async fn append(self: &Rc<Self>, stream: Stream, item: &Item) -> Result<(Placed, usize)> {
+        self.append_with(stream, stream.room(), item).await
+    }
+
+    /// The same, where sets may be taken that others may not.
+    pub(crate) async fn append_with(
+        self: &Rc<Self>,
+        stream: Stream,
+        room: Room,
+        item: &Item,
+    ) -> Result<(Placed, usize)> {
         loop {
-            let started = self.start(stream, item).await?;
+            let started = self.start_with(stream, room, item).await?;
             let consumed = started.consumed;
             if let Some(placed) = self.finish(started).await? {
                 return Ok((placed, consumed));
@@ -245,8 +292,18 @@ impl Engine {
         }
     }
 
-    /// Places an item and starts its writes.
+    /// Places an item and starts its writes. (WRITE-4)
     pub(crate) async fn start(self: &Rc<Self>, stream: Stream, item: &Item) -> Result<Started> {
+        self.start_with(stream, stream.room(), item).await
+    }
+
+    async fn start_with(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
+        let (engine, item) = (self.clone(), item.clone());
+        let placing = self.rt.spawn(async move { engine.place(stream, room, &item).await });
+        placing.await.unwrap_or_else(|_| Err(Error::stopped()))
+    }
+
+    async fn place(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
         let mut open = self.streams[stream as usize].lock().await;
         let entry = item.entry_bytes();
         loop {
@@ -262,7 +319,7 @@ impl Engine {
             if let Some(full) = open.take() {
                 self.close_set(full).await;
             }
-            *open = Some(self.open_set(stream).await?);
+            *open = Some(self.open_set(stream, room).await?);
             let fresh = open.as_ref().is_some_and(|set| self.fit(set, item, entry).is_some());
             if !fresh {
                 return Err(Error::new(ErrorKind::Invalid, "a record is larger than a zone set of this array"));
@@ -314,7 +371,7 @@ impl Engine {
     }
 
     /// Frames `body` for every member at the set's end and starts the writes, in order.
-    async fn launch(&self, open: &mut OpenSet, (mut body, data): (ItemBody, Bytes)) -> Started {
+    async fn launch(self: &Rc<Self>, open: &mut OpenSet, (mut body, data): (ItemBody, Bytes)) -> Started {
         let block = open.next.max(1);
         let stamp = self.stamps.next();
         let consumed = data.len();
@@ -328,7 +385,7 @@ impl Engine {
                     block,
                     members: &open.members,
                     pool: &self.pool,
-                    hollow: self.hollow,
+                    hollow: self.hollow && open.set.state.get() != SetState::Index,
                 };
                 let frames = fragment_frames(&context, &mut self.coder.borrow_mut(), marker, data);
                 (frames, marker.parts.clone(), marker.shape.length())
@@ -352,9 +409,12 @@ impl Engine {
         open.set.written.set(open.next);
         open.digest.push(DigestItem { block, body });
         let flight = Flight::new(open, block);
+        open.flights.unsettled.borrow_mut().insert(block);
         let writes = self.write_members(&open.members, from, frames).await;
-        let placed = Placed { set: open.id, block: fragments_at, stamp, parts, segment_length, flight };
-        Started { placed, set: open.set.clone(), flights: open.flights.clone(), writes, consumed }
+        let placed = Placed { set: open.id, block: fragments_at, stamp, parts, segment_length, _flight: flight };
+        let (engine, set, flights) = (self.clone(), open.set.clone(), open.flights.clone());
+        let outcome = self.rt.spawn(async move { engine.settle(&set, &flights, block, writes, placed).await });
+        Started { outcome, consumed }
     }
 
     /// The frames with the heads of their zones before them.
@@ -384,8 +444,38 @@ impl Engine {
     }
 
     /// Waits until a started item is durable. `None`: a member failed, and the item has to be placed anew.
-    pub(crate) async fn finish(self: &Rc<Self>, started: Started) -> Result<Option<Placed>> {
-        let Started { placed, set, flights, writes, .. } = started;
+    pub(crate) async fn finish(&self, started: Started) -> Result<Option<Placed>> {
+        started.outcome.await.unwrap_or_else(|_| Err(Error::stopped()))
+    }
+
+    /// Waits for an item's writes, and for all before it, and says what came of it. (WRITE-3)
+    async fn settle(
+        &self,
+        set: &ZoneSet,
+        flights: &Flights,
+        block: u32,
+        writes: Writes,
+        placed: Placed,
+    ) -> Result<Option<Placed>> {
+        let durable = self.durable(set, flights, writes).await;
+        flights.settled_before(block).await;
+        let outcome = match durable {
+            _ if flights.refused.get().is_some() => Ok(None),
+            Ok(true) => Ok(Some(placed)),
+            Ok(false) => {
+                flights.refused.set(Some(block));
+                set.cut.set(block.min(set.cut.get()));
+                self.write_superblock(None).await.map(|()| None)
+            }
+            Err(error) => Err(error),
+        };
+        flights.unsettled.borrow_mut().remove(&block);
+        flights.landed.notify_waiters();
+        outcome
+    }
+
+    /// Waits for an item's writes. `false`: a member refused its one. (WRITE-1)
+    async fn durable(&self, set: &ZoneSet, flights: &Flights, writes: Writes) -> Result<bool> {
         let mut whole = true;
         let mut errors = Vec::new();
         let mut done = Vec::new();
@@ -411,24 +501,24 @@ impl Engine {
         for (drive, error) in lost {
             self.drive_error(drive, &error).await?;
         }
-        let missing = self.missing(&set);
+        let missing = self.missing(set);
         if missing > 0 {
             // A drive that failed elsewhere meanwhile may not be on record yet (WRITE-1).
             self.record_failures().await?;
         }
         if missing > self.code.parity() {
-            let message = format!("{missing} drives of {} are gone: {} may be", placed.set, self.code.parity());
+            let message = format!("{missing} drives of a zone set are gone: {} may be", self.code.parity());
             return Err(Error::new(ErrorKind::Device, message));
         }
-        Ok(whole.then_some(placed))
+        Ok(whole)
     }
 
     /// Opens the next available set for `stream`.
-    async fn open_set(self: &Rc<Self>, stream: Stream) -> Result<OpenSet> {
+    async fn open_set(self: &Rc<Self>, stream: Stream, room: Room) -> Result<OpenSet> {
         loop {
             self.running()?;
             let available = self.sets.count(SetState::Available);
-            let reserved = if stream == Stream::Clean { 0 } else { RESERVED };
+            let Room { reserved, reclaim } = room;
             if available > reserved {
                 if available <= self.options.available_sets / 2 && self.sets.first(SetState::Empty).is_some() {
                     self.replenish().await?;
@@ -453,7 +543,7 @@ impl Engine {
                     next: 0,
                     digest: Digest::default(),
                     flights: Rc::default(),
-                    packed: stream == Stream::Clean,
+                    packed: matches!(stream, Stream::Clean | Stream::Cold),
                 });
             }
             if self.sets.first(SetState::Empty).is_some() {
@@ -462,7 +552,7 @@ impl Engine {
                     continue;
                 }
             }
-            if stream == Stream::Clean || !Box::pin(self.reclaim()).await? {
+            if !reclaim || !Box::pin(self.reclaim()).await? {
                 return Err(self.no_space());
             }
         }
@@ -525,18 +615,41 @@ impl Engine {
     }
 
     /// Writes the digest behind what is on its way and leaves the set to end on its own.
-    pub(crate) async fn close_set(self: &Rc<Self>, open: OpenSet) {
+    pub(crate) async fn close_set(self: &Rc<Self>, mut open: OpenSet) {
         if open.next == 0 {
             // Nothing was written: it is as it was.
             open.set.state.set(SetState::Available);
             return;
         }
-        let early = open.flights.failed.get();
-        let digest_blocks = open.digest_blocks(0);
-        // Zones end with their digest, so that it is found without looking; one that failed ends where it is.
-        let start = if early { open.next } else { open.capacity.saturating_sub(digest_blocks + 1).max(open.next) };
-        let trailer_at = start + digest_blocks;
+        self.closing.set(self.closing.get() + 1);
+        let engine = self.clone();
+        if open.flights.failed.get() {
+            self.rt.spawn_detached(async move {
+                // What a member refused is not in the digest, and that is known only when all is settled (WRITE-3).
+                open.flights.drained().await;
+                if let Some(end) = open.flights.refused.get() {
+                    let items = std::mem::take(&mut open.digest).items;
+                    open.digest = Digest::of(items.into_iter().filter(|item| item.end() <= end).collect());
+                }
+                let start = open.next;
+                let writes = engine.write_digest(&open, start).await;
+                engine.end_set(open, writes).await;
+            });
+            return;
+        }
+        // Zones end with their digest, so that it is found without looking; not those of a snapshot, which nobody looks for by
+        // its digest: filling them up would take longer than the snapshot.
+        let index = open.set.state.get() == SetState::Index;
+        let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
+        let start = if index { open.next } else { end };
+        let writes = self.write_digest(&open, start).await;
+        self.rt.spawn_detached(async move { engine.end_set(open, writes).await });
+    }
+
+    /// Starts the writes of a set's digest at block `start` of its zones.
+    async fn write_digest(&self, open: &OpenSet, start: u32) -> Writes {
         let sequence = self.stamps.next();
+        open.set.closed.set(sequence);
         let frames = open.members.iter().map(|&member| {
             let mut pieces = Vec::new();
             if start > open.next {
@@ -546,41 +659,40 @@ impl Engine {
             pieces
         });
         let frames = frames.collect();
-        open.set.written.set(trailer_at + 1);
-        let writes = self.write_members(&open.members, open.next, frames).await;
-        let engine = self.clone();
-        let flight = Flight::new(&open, start);
-        self.rt.spawn_detached(async move {
-            let mut errors = Vec::new();
-            let mut done = Vec::new();
-            for (member, result) in writes.await {
-                match result {
-                    Ok(()) => done.push(member.drive),
-                    Err(error) => errors.push((member.drive, error)),
-                }
+        open.set.written.set(start + open.digest_blocks(0) + 1);
+        self.write_members(&open.members, open.next, frames).await
+    }
+
+    /// Waits for a set's digest, and until everything in the set is in the index: then it is closed (WRITE-2).
+    async fn end_set(self: &Rc<Self>, open: OpenSet, writes: Writes) {
+        let mut errors = Vec::new();
+        let mut done = Vec::new();
+        for (member, result) in writes.await {
+            match result {
+                Ok(()) => done.push(member.drive),
+                Err(error) => errors.push((member.drive, error)),
             }
-            errors.extend(engine.drives.flush(done).await);
-            if !early {
-                engine.finish_longer(&open.members, trailer_at + 1).await;
+        }
+        errors.extend(self.drives.flush(done).await);
+        if !open.flights.failed.get() {
+            self.finish_longer(&open.members, open.set.written.get()).await;
+        }
+        for (drive, error) in errors {
+            open.set.hurt.set(true);
+            if let Err(error) = self.drive_error(drive, &error).await {
+                tracing::error!(%error, "the failure of a drive could not be recorded");
             }
-            for (drive, error) in errors {
-                open.set.hurt.set(true);
-                if let Err(error) = engine.drive_error(drive, &error).await {
-                    tracing::error!(%error, "the failure of a drive could not be recorded");
-                }
+        }
+        open.flights.entered(&open.set).await;
+        self.closing.set(self.closing.get() - 1);
+        if open.set.state.get() == SetState::Open {
+            if open.packed {
+                // Until something in it dies, cleaning it again would win nothing, and never end. (CLEAN-3)
+                open.set.no_gain_at.set(open.set.live.get());
             }
-            drop(flight);
-            open.flights.entered(&open.set).await;
-            if open.set.state.get() == SetState::Open {
-                if open.packed {
-                    // Until something in it dies, cleaning it again would win nothing, and never end. (CLEAN-3)
-                    open.set.no_gain_at.set(open.set.live.get());
-                }
-                open.set.closed.set(sequence);
-                open.set.state.set(SetState::Closed);
-                engine.space.notify_waiters();
-            }
-        });
+            open.set.state.set(SetState::Closed);
+        }
+        self.space.notify_waiters();
     }
 }
 

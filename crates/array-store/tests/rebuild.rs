@@ -101,7 +101,7 @@ fn history(seed: u64) -> Vec<Cut> {
         let fresh: Vec<SimDevice> = (0..dead.iter().filter(|dead| **dead).count())
             .map(|_| SimDevice::new(&rt, &blank(&shape, &mut random)))
             .collect();
-        let cuts = cut_at_random(&all, &dead, &model, seed, 0.01);
+        let cuts = cut_at_random(&all, &dead, &model, seed, 0.02);
         for device in fresh {
             let number = all.borrow().len();
             all.borrow_mut().push(device.clone());

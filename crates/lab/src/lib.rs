@@ -3,6 +3,7 @@
 //! **Owns** workloads, baselines, experiments and their reports.
 //! **Knows nothing of** wall-clock time: everything runs on modelled drives, in virtual time, from a seed.
 
+pub mod array;
 pub mod baseline;
 pub mod drives;
 pub mod engine;

@@ -45,6 +45,7 @@ fn no_experiment_is_left_out() {
         "recovery",
         "memory",
         "space",
+        "smore-ingest",
     ];
     assert_eq!(names, tested);
 }
@@ -146,5 +147,15 @@ fn memory_and_space() {
     let found = run("space", &mut context());
     for load in ["1 MiB", "512 KiB", "Table 3"] {
         assert!(ours(&found, &format!("Space overhead, {load}")) <= 1.2, "{load}");
+    }
+}
+
+#[test]
+fn an_array_is_filled_as_fast_as_its_drives_write() {
+    let found = run("smore-ingest", &mut context());
+    for size in ["16 MB", "256 MB"] {
+        let row = row(&found, &format!("ingest, {size}"));
+        assert!(row.ours.unwrap() > 0.98 * row.goal.unwrap(), "{}: {:?} of {:?}", row.id, row.ours, row.goal);
+        assert!((row.paper_config.unwrap() / 280.0 - 1.0).abs() < 0.05, "{}: {:?}", row.id, row.paper_config);
     }
 }

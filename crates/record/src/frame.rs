@@ -9,7 +9,7 @@ use std::fmt;
 use std::mem::{offset_of, size_of};
 
 use bytes::Bytes;
-use shingle_base::{AlignedBuf, Blocks, StoreId, ZoneId, crc32c};
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, StoreId, ZoneId, crc32c};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -285,6 +285,13 @@ pub fn keep_metadata(piece: &[u8]) -> usize {
         Ok(header) if header.sliced => HEADER_SIZE,
         _ => piece.len(),
     }
+}
+
+/// As [`keep_metadata`], but records that were framed with their payload are kept whole: where data is hollow, and
+/// metadata lies in sliced records too.
+pub fn keep_unless_hollow(piece: &[u8]) -> usize {
+    // The header of a hollow record comes as a piece of its own.
+    if piece.len() == BLOCK_SIZE || piece.starts_with(&[0; MAGIC.len()]) { keep_metadata(piece) } else { piece.len() }
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ mod superblock;
 mod zone_head;
 
 pub use frame::{
-    Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType, frame, keep_metadata, record_blocks,
+    Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType, frame, keep_metadata, keep_unless_hollow,
+    record_blocks,
 };
 pub use meta_log::{
     CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump,

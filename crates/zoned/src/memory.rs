@@ -8,7 +8,7 @@
 //! **Knows nothing of** time and faults: crate `sim` brings them, through the methods marked *fault*.
 
 use std::cell::RefCell;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
@@ -17,7 +17,7 @@ use crate::device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
 use crate::geometry::Geometry;
 use crate::machine::{Machine, gathered_length};
-use crate::pieces::Pieces;
+use crate::pieces::{Pieces, zeros};
 
 /// Says how many leading bytes of a written piece a metadata-only device keeps.
 pub type Keep = fn(&[u8]) -> usize;
@@ -34,13 +34,6 @@ struct Contents {
     machine: Machine,
     /// By zone, shared with snapshots until one of them changes.
     zones: Vec<Option<Arc<Pieces>>>,
-}
-
-/// Blocks of zeros: short ones are parts of one buffer, since long experiments read them by the million.
-fn zeros(length: Blocks) -> Bytes {
-    static ZEROS: LazyLock<Bytes> = LazyLock::new(|| AlignedBuf::zeroed(Blocks(256)).freeze());
-    let bytes = length.bytes() as usize;
-    if bytes <= ZEROS.len() { ZEROS.slice(..bytes) } else { AlignedBuf::zeroed(length).freeze() }
 }
 
 impl MemoryDevice {

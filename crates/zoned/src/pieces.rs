@@ -6,8 +6,18 @@
 //! - PC-1: pieces are in order and do not overlap. What lies in none reads as zeros, and so does what follows the
 //!   kept part of one.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
+
+/// Blocks of zeros: up to the length of a long read they are parts of one buffer, since long experiments read them by the
+/// million.
+pub(crate) fn zeros(length: Blocks) -> Bytes {
+    static ZEROS: LazyLock<Bytes> = LazyLock::new(|| AlignedBuf::zeroed(Blocks(2048)).freeze());
+    let bytes = length.bytes() as usize;
+    if bytes <= ZEROS.len() { ZEROS.slice(..bytes) } else { AlignedBuf::zeroed(length).freeze() }
+}
 
 /// The pieces of a zone. Starts (in blocks from the zone's own) stand apart from the bytes, so that a search touches
 /// few cache lines.
@@ -79,6 +89,9 @@ impl Pieces {
             if at + size <= bytes.len() {
                 return bytes.slice(at..at + size);
             }
+        }
+        if self.get(first).is_none_or(|(start, _)| start >= from + blocks) {
+            return zeros(Blocks(u64::from(blocks)));
         }
         let mut out = AlignedBuf::zeroed(Blocks(u64::from(blocks)));
         for at in first..self.starts.len() {

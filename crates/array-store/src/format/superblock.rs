@@ -74,6 +74,10 @@ pub(crate) struct Superblock {
     pub(crate) clean: Option<u64>,
     /// Tombstones of versions below it are not needed: the snapshot has none of what they delete.
     pub(crate) tombstone_floor: u64,
+    /// The last stamp when the array was opened last: versions up to it that are not complete were counted then.
+    pub(crate) opened: u64,
+    /// The id of the buffer of small objects without which the array must not be opened; 0: there is none.
+    pub(crate) buffer: u64,
     pub(crate) snapshot: Vec<SnapshotPiece>,
     pub(crate) drives: Vec<DriveEntry>,
     /// By number; a number may be unused.
@@ -91,7 +95,9 @@ impl Superblock {
         out.extend_from_slice(&self.last_stamp.to_le_bytes());
         out.push(u8::from(self.clean.is_some()));
         out.extend_from_slice(&self.clean.unwrap_or(0).to_le_bytes());
-        out.extend_from_slice(&self.tombstone_floor.to_le_bytes());
+        for number in [self.tombstone_floor, self.opened, self.buffer] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
         out.extend_from_slice(&(self.snapshot.len() as u32).to_le_bytes());
         for piece in &self.snapshot {
             out.extend_from_slice(&piece.set.0.to_le_bytes());
@@ -147,7 +153,7 @@ impl Superblock {
         let code = Code::new(reader.u8()?, reader.u8()?).ok()?;
         let (segment_length, last_stamp) = (reader.u32()?, reader.u64()?);
         let (is_clean, clean) = (reader.u8()? == 1, reader.u64()?);
-        let tombstone_floor = reader.u64()?;
+        let (tombstone_floor, opened, buffer) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let list = |reader: &mut Reader<'_>, least: usize| {
             let count = reader.u32()? as usize;
             (count <= reader.0.len() / least).then_some(count)
@@ -169,6 +175,8 @@ impl Superblock {
             last_stamp,
             clean: is_clean.then_some(clean),
             tombstone_floor,
+            opened,
+            buffer,
             snapshot,
             drives,
             sets,

@@ -39,7 +39,7 @@ use crate::types::{PartPlace, SetId, Version};
 pub(crate) use apply::{Applied, Change};
 pub(crate) use error::IndexError;
 #[allow(unused_imports)]
-pub(crate) use snapshot::{Loader, Snapshot};
+pub(crate) use snapshot::{Keep, Loader, Snapshot};
 
 /// What index calls come to.
 pub(crate) type IndexResult<T> = Result<T, IndexError>;

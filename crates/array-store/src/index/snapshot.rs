@@ -2,6 +2,7 @@
 //!
 //! A chunk can be read by itself, in its place: it refers to no other. It has no checksum, since each becomes a record.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata, WriteTransaction};
@@ -12,7 +13,7 @@ use super::{
     COMPLETE, Index, IndexError, IndexResult, PARTS, complete_parts, complete_value, newest_first, place_from_bytes,
     place_to_bytes, version_of,
 };
-use crate::types::Version;
+use crate::types::{PartPlace, Version};
 
 /// Bytes of chunks that one transaction of the loader takes: large, since each writes the way to its leaves anew; not
 /// larger, since what it writes is held in memory.
@@ -135,7 +136,15 @@ pub(crate) struct Loader {
     versions: u64,
     objects: i64,
     ended: bool,
+    /// Says which parts are taken; and versions whose last part was not (IX-2).
+    keep: Option<Box<Keep>>,
+    left_out: BTreeSet<ObjectAt>,
+    /// The last name that counts as an object.
+    last_counted: Option<Vec<u8>>,
 }
+
+/// Whether a part at this place is taken into the index.
+pub(crate) type Keep = dyn Fn(&PartPlace) -> bool;
 
 impl Loader {
     /// Loads into `index`, which must be empty.
@@ -157,7 +166,16 @@ impl Loader {
             versions: 0,
             objects: 0,
             ended: false,
+            keep: None,
+            left_out: BTreeSet::new(),
+            last_counted: None,
         })
+    }
+
+    /// Leaves parts out that `keep` does not want. A version whose last part is left out is not complete.
+    pub(crate) fn keeping(mut self, keep: Box<Keep>) -> Self {
+        self.keep = Some(keep);
+        self
     }
 
     /// Takes the next chunk.
@@ -209,7 +227,11 @@ impl Loader {
             {
                 return Err(IndexError::Malformed("parts are out of their order"));
             }
-            end.insert_before(key, &place_to_bytes(&place))?;
+            if self.keep.as_ref().is_none_or(|keep| keep(&place)) {
+                end.insert_before(key, &place_to_bytes(&place))?;
+            } else if place.last {
+                self.left_out.insert((previous.name.clone(), Version(previous.version)));
+            }
             let (name, version, at) = self.last_part.get_or_insert_default();
             name.clone_from(&previous.name);
             (*version, *at) = (previous.version, offset);
@@ -232,9 +254,12 @@ impl Loader {
             {
                 return Err(IndexError::Malformed("objects are out of their order"));
             }
-            end.insert_before((name, newest_first(version)), complete_value(size, attributes).as_slice())?;
-            if self.last_object.as_ref().is_none_or(|(last, _)| last != name) {
-                self.objects += 1;
+            if !self.left_out.contains(&(name.to_vec(), version)) {
+                end.insert_before((name, newest_first(version)), complete_value(size, attributes).as_slice())?;
+                if self.last_counted.as_ref().is_none_or(|last| last != name) {
+                    self.objects += 1;
+                    self.last_counted = Some(name.to_vec());
+                }
             }
             let (last, newer) = self.last_object.get_or_insert_default();
             last.clone_from(&previous.name);

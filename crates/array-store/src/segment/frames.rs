@@ -42,9 +42,9 @@ pub(crate) fn fragment_frames(
             data = filled.into();
         }
         let fragments: Vec<&[u8]> = data.chunks_exact(length).collect();
-        let mut out = vec![Vec::new(); code.parity()];
+        let mut out: Vec<Vec<u8>> = (0..code.parity()).map(|_| context.pool.take(length)).collect();
         coder.encode(&fragments, &mut out).expect("fragments of a shape are whole slices, as many as its code has");
-        parity = out.into_iter().map(Bytes::from).collect();
+        parity = out.into_iter().map(|bytes| context.pool.share(bytes)).collect();
     }
     let payload = marker.payload();
     let fragment = |number: usize| {

@@ -1,9 +1,11 @@
 //! Segments: their shape, their writing, their reading.
 
 mod frames;
+mod hollow;
 mod read;
 mod shape;
 
 pub(crate) use frames::{FrameContext, fragment_frames};
+pub(crate) use hollow::{read_hollow, zeros};
 pub(crate) use read::{Fault, Source, read_part};
 pub(crate) use shape::Shape;

@@ -3,14 +3,16 @@
 //! # Invariants
 //! - ARRAY-READ-1: bytes that are returned passed the check of their own slices, or were computed from slices that did.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
-use shingle_base::{BLOCK_SIZE, Blocks};
+use shingle_base::{Blocks, BufferPool};
 use shingle_erasure::Coder;
 use shingle_record::{SLICE_SIZE, SlicePlan, extract};
 
-use super::shape::Shape;
+use super::shape::{Piece, Shape};
 use crate::drives::Drives;
 use crate::format::{FragmentId, Member};
 use crate::types::{DriveId, PartPlace};
@@ -33,52 +35,95 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// A range of a fragment's bytes, verified.
-    pub(crate) async fn fragment(&self, fragment: usize, range: Range<u32>) -> Result<Vec<u8>, Fault> {
+    /// The blocks that hold a range of a fragment's bytes, as they are.
+    async fn blocks(&self, fragment: usize, range: &Range<u32>) -> Result<Bytes, Fault> {
         let member = self.members[fragment];
         let fault = |why: String| Fault { drive: member.drive, fragment, why };
         let dev = self.drives.usable(member.drive).ok_or_else(|| fault("the drive is not there".into()))?;
-        let plan = SlicePlan::new(self.shape.fragment_length(), range.start, range.len() as u32);
+        let plan = self.plan(range);
         let block = Blocks(u64::from(self.place.block)) + plan.first_block();
         let at = dev.geometry().start_of(member.zone) + block;
-        let raw = dev.read(at, plan.blocks()).await.map_err(|error| fault(error.to_string()))?;
-        if !dev.geometry().keeps_payload {
-            return Ok(vec![0; range.len()]);
-        }
-        let id = FragmentId { stamp: self.place.stamp, set: self.place.set, fragment: fragment as u8 }.chunk();
-        let mut out = Vec::with_capacity(range.len() + BLOCK_SIZE);
-        extract(&plan, &raw, id, 0, &mut out).map_err(|error| fault(error.to_string()))?;
-        Ok(out)
+        dev.read(at, plan.blocks()).await.map_err(|error| fault(error.to_string()))
     }
 
-    /// The same range of fragment `wanted`, computed from others. The range is widened to whole slices.
-    pub(crate) async fn reconstruct(
+    fn plan(&self, range: &Range<u32>) -> SlicePlan {
+        SlicePlan::new(self.shape.fragment_length(), range.start, range.len() as u32)
+    }
+
+    /// Appends a range of a fragment, verified, to `out`; nothing if it cannot be believed.
+    fn verified(&self, fragment: usize, range: &Range<u32>, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        let member = self.members[fragment];
+        let start = out.len();
+        let id = FragmentId { stamp: self.place.stamp, set: self.place.set, fragment: fragment as u8 }.chunk();
+        let Err(error) = extract(&self.plan(range), raw, id, 0, out) else { return Ok(()) };
+        out.truncate(start);
+        if self.drives.usable(member.drive).is_some_and(|dev| !dev.geometry().keeps_payload) {
+            // The drive dropped it.
+            out.resize(start + range.len(), 0);
+            return Ok(());
+        }
+        Err(Fault { drive: member.drive, fragment, why: error.to_string() })
+    }
+
+    /// A whole fragment, verified.
+    pub(crate) async fn fragment(&self, fragment: usize) -> Result<Vec<u8>, Fault> {
+        let range = 0..self.shape.fragment_length();
+        let raw = self.blocks(fragment, &range).await?;
+        let mut bytes = Vec::with_capacity(range.len());
+        self.verified(fragment, &range, &raw, &mut bytes).map(|()| bytes)
+    }
+
+    /// A whole fragment, computed from others.
+    pub(crate) async fn fragment_anew(
         &self,
         coder: &std::cell::RefCell<Coder>,
-        wanted: usize,
-        range: Range<u32>,
+        fragment: usize,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Vec<u8>> {
+        let wanted = Piece { fragment, range: 0..self.shape.fragment_length() };
+        self.reconstruct(coder, &wanted, &[], faults).await
+    }
+
+    /// A range of fragment `wanted`, computed from others; those that were `read` already are not read again. The range
+    /// is widened to whole slices.
+    async fn reconstruct<'r>(
+        &self,
+        coder: &std::cell::RefCell<Coder>,
+        wanted: &Piece,
+        read: &[(&Piece, &'r [u8])],
         faults: &mut Vec<Fault>,
     ) -> Option<Vec<u8>> {
         let slice = SLICE_SIZE as u32;
+        let range = &wanted.range;
         let wide = range.start / slice * slice..range.end.next_multiple_of(slice);
+        let at_hand = |(piece, bytes): &(&Piece, &'r [u8])| {
+            let whole = piece.range.start <= wide.start && wide.end <= piece.range.end;
+            let from = wide.start.checked_sub(piece.range.start)? as usize;
+            whole.then_some(())?;
+            bytes.get(from..from + wide.len()).map(|bytes| (piece.fragment, Cow::Borrowed(bytes)))
+        };
         let code = self.shape.code();
-        let mut good: Vec<(usize, Vec<u8>)> = Vec::new();
-        let mut untried = (0..code.width()).filter(|&number| number != wanted).collect::<Vec<_>>().into_iter();
+        let mut good: Vec<(usize, Cow<'_, [u8]>)> = read.iter().filter_map(at_hand).collect();
+        let tried = |number: usize| good.iter().any(|(other, _)| *other == number) || number == wanted.fragment;
+        let untried: Vec<usize> = (0..code.width()).filter(|&number| !tried(number)).collect();
+        let mut untried = untried.into_iter();
         while good.len() < code.data() {
             let batch: Vec<usize> = untried.by_ref().take(code.data() - good.len()).collect();
             if batch.is_empty() {
                 return None;
             }
-            let reads = batch.iter().map(|&number| self.fragment(number, wide.clone()));
-            for (number, read) in batch.iter().zip(join_all(reads).await) {
-                match read {
-                    Ok(bytes) => good.push((*number, bytes)),
+            let reads = batch.iter().map(|&number| self.blocks(number, &wide));
+            for (&number, raw) in batch.iter().zip(join_all(reads).await) {
+                let mut bytes = Vec::with_capacity(wide.len());
+                match raw.and_then(|raw| self.verified(number, &wide, &raw, &mut bytes)) {
+                    Ok(()) => good.push((number, Cow::Owned(bytes))),
                     Err(fault) => faults.push(fault),
                 }
             }
         }
-        let present: Vec<(usize, &[u8])> = good.iter().map(|(number, bytes)| (*number, bytes.as_slice())).collect();
-        let mut found = coder.borrow_mut().reconstruct(&present, &[wanted]).ok()?;
+        good.sort_unstable_by_key(|(number, _)| *number);
+        let present: Vec<(usize, &[u8])> = good.iter().map(|(number, bytes)| (*number, &**bytes)).collect();
+        let mut found = coder.borrow_mut().reconstruct(&present, &[wanted.fragment]).ok()?;
         let mut bytes = found.pop()?;
         bytes.drain(..(range.start - wide.start) as usize);
         bytes.truncate(range.len());
@@ -90,23 +135,30 @@ impl Source<'_> {
 pub(crate) async fn read_part(
     source: &Source<'_>,
     coder: &std::cell::RefCell<Coder>,
+    pool: &BufferPool,
     from: u32,
     length: u32,
     faults: &mut Vec<Fault>,
-) -> Option<Vec<u8>> {
+) -> Option<Bytes> {
     let pieces = source.shape.pieces(source.place.at + from, length);
-    let reads = join_all(pieces.iter().map(|piece| source.fragment(piece.fragment, piece.range.clone()))).await;
-    let mut out = Vec::with_capacity(length as usize);
-    for (piece, read) in pieces.iter().zip(reads) {
-        match read {
-            Ok(bytes) if out.is_empty() => out = bytes,
-            Ok(bytes) => out.extend_from_slice(&bytes),
-            Err(fault) => {
-                faults.push(fault);
-                let bytes = source.reconstruct(coder, piece.fragment, piece.range.clone(), faults).await?;
-                out.extend_from_slice(&bytes);
-            }
+    let reads = join_all(pieces.iter().map(|piece| source.blocks(piece.fragment, &piece.range))).await;
+    let mut out = pool.take(length as usize);
+    let mut failed = Vec::new();
+    let mut starts = Vec::with_capacity(pieces.len());
+    for (number, (piece, raw)) in pieces.iter().zip(reads).enumerate() {
+        starts.push(out.len());
+        if let Err(fault) = raw.and_then(|raw| source.verified(piece.fragment, &piece.range, &raw, &mut out)) {
+            faults.push(fault);
+            failed.push(number);
+            // Its place is kept for what is computed.
+            out.resize(out.len() + piece.range.len(), 0);
         }
     }
-    Some(out)
+    for &number in &failed {
+        let good = pieces.iter().zip(&starts).enumerate().filter(|(at, _)| !failed.contains(at));
+        let good: Vec<_> = good.map(|(_, (piece, &at))| (piece, &out[at..at + piece.range.len()])).collect();
+        let bytes = source.reconstruct(coder, &pieces[number], &good, faults).await?;
+        out[starts[number]..][..bytes.len()].copy_from_slice(&bytes);
+    }
+    Some(pool.share(out))
 }

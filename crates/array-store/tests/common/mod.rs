@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use shingle_array_store::{ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RecoveryReport};
+use shingle_array_store::{
+    ArrayDrive, ArrayStore, CleaningPolicy, ErrorKind, FormatOptions, IndexPlace, Options, RecoveryReport,
+};
 use shingle_base::Blocks;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
@@ -72,9 +74,11 @@ pub fn options(random: &mut Random) -> Options {
         in_flight: 1 + random.below(3) as usize,
         coalesce: random.chance(0.7),
         read_only: false,
+        cleaning: if random.chance(0.5) { CleaningPolicy::Greedy } else { CleaningPolicy::Lifetime },
         background: random.chance(0.5),
         snapshot_interval: Duration::from_millis(5 + random.below(100)),
         rebuild_rate: None,
+        ..Options::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `shingle bench`: figures of this machine, each beside the best it could be, measured in the same process.
 
 pub(crate) mod append;
+mod array;
 mod device;
 mod fio;
 mod limit;
@@ -22,6 +23,10 @@ enum Name {
     ChunkRead,
     /// Memory that the index takes.
     ChunkMemory,
+    /// An object into an array of 10+2, fragments of 1 MiB.
+    ArrayPut,
+    /// And out of it, with all drives and with one lost.
+    ArrayGet,
     /// PUT and GET of 1 MiB objects over loopback, 8 clients.
     S3,
     /// Device commands through the simulator: writes in sequence, reads anywhere, and both.
@@ -82,6 +87,8 @@ impl Bench {
             Name::ChunkAppend => ("chunk-append", append::run()?),
             Name::ChunkRead => ("chunk-read", read::run()?),
             Name::ChunkMemory => ("chunk-memory", memory::run()?),
+            Name::ArrayPut => ("array-put", array::put()?),
+            Name::ArrayGet => ("array-get", array::get()?),
             Name::S3 => ("s3", s3::run()?),
             Name::Simulator => ("simulator", simulator::run()?),
             Name::Device => ("device", device::run(&self.place)?),

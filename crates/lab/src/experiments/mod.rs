@@ -9,6 +9,11 @@ mod multistream;
 mod peers_replay;
 mod placement;
 mod recovery;
+mod smore_ingest;
+mod smore_read;
+mod smore_recovery;
+mod smore_snapshot;
+mod smore_wa;
 mod space;
 mod zone_utilisation;
 
@@ -28,6 +33,11 @@ pub fn all() -> Vec<Experiment> {
         recovery::experiment(),
         memory::experiment(),
         space::experiment(),
+        smore_ingest::experiment(),
+        smore_read::experiment(),
+        smore_wa::experiment(),
+        smore_snapshot::experiment(),
+        smore_recovery::experiment(),
     ]
 }
 

@@ -1,9 +1,11 @@
 //! Workloads: the paper's, as streams of calls on a [`ChunkTarget`](crate::target::ChunkTarget).
 
 pub mod commands;
+pub mod fit;
 pub mod lanes;
 pub mod micro;
 pub mod mix;
 pub mod multistream;
+pub mod objects;
 pub mod script;
 pub(crate) mod table3;

@@ -1,0 +1,71 @@
+//! Payload that modelled drives do not keep: zeros, which all such segments share, and reads that take a drive's time
+//! and move no bytes. So an experiment over terabytes costs no time for bytes that nobody will see.
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use shingle_base::Blocks;
+use shingle_record::SlicePlan;
+
+use super::read::{Fault, Source};
+
+/// Blocks of a read of which one does not matter.
+const LONG: u64 = 128;
+
+thread_local! {
+    static ZEROS: RefCell<Bytes> = RefCell::default();
+}
+
+/// `length` zeros: a part of one buffer, which grows to the longest that was asked for.
+pub(crate) fn zeros(length: usize) -> Bytes {
+    ZEROS.with_borrow_mut(|zeros| {
+        if zeros.len() < length {
+            *zeros = vec![0; length.next_power_of_two()].into();
+        }
+        zeros.slice(..length)
+    })
+}
+
+/// Reads what [`read_part`](super::read_part) would, and returns zeros in its place.
+pub(crate) async fn read_hollow(source: &Source<'_>, from: u32, length: u32, faults: &mut Vec<Fault>) -> Option<Bytes> {
+    let pieces = source.shape.pieces(source.place.at + from, length);
+    let reads = join_all(pieces.iter().map(|piece| source.touch(piece.fragment, &piece.range))).await;
+    for (piece, read) in pieces.iter().zip(reads) {
+        let Err(fault) = read else { continue };
+        faults.push(fault);
+        let others = (0..source.shape.code().width()).filter(|&other| other != piece.fragment);
+        let mut missing = source.shape.code().data();
+        let mut untried: Vec<usize> = others.collect();
+        while missing > 0 {
+            let batch: Vec<usize> = untried.drain(..missing.min(untried.len())).collect();
+            if batch.is_empty() {
+                return None;
+            }
+            for read in join_all(batch.iter().map(|&other| source.touch(other, &piece.range))).await {
+                match read {
+                    Ok(()) => missing -= 1,
+                    Err(fault) => faults.push(fault),
+                }
+            }
+        }
+    }
+    Some(zeros(length as usize))
+}
+
+impl Source<'_> {
+    /// Takes the time of a read of that range of a fragment.
+    async fn touch(&self, fragment: usize, range: &std::ops::Range<u32>) -> Result<(), Fault> {
+        let member = self.members[fragment];
+        let fault = |why: String| Fault { drive: member.drive, fragment, why };
+        let dev = self.drives.usable(member.drive).ok_or_else(|| fault("the drive is not there".into()))?;
+        let plan = SlicePlan::new(self.shape.fragment_length(), range.start, range.len() as u32);
+        let (mut first, mut blocks) = (plan.first_block(), plan.blocks());
+        if first == Blocks::ZERO && blocks > Blocks(LONG) {
+            // All but the record's header, the one block that is kept: then the device has no bytes to lay out.
+            (first, blocks) = (Blocks(1), blocks - Blocks(1));
+        }
+        let at = dev.geometry().start_of(member.zone) + Blocks(u64::from(self.place.block)) + first;
+        dev.read(at, blocks).await.map(drop).map_err(|error| fault(error.to_string()))
+    }
+}

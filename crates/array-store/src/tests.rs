@@ -1,0 +1,155 @@
+//! Tests that need a state which no call brings about.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{Blocks, ZoneId};
+use shingle_erasure::Code;
+use shingle_runtime::Runtime;
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
+use shingle_zoned::{Geometry, MemoryDevice};
+
+use crate::engine::Engine;
+use crate::types::{Completion, SetState, Version};
+use crate::writer::{Item, Stream};
+use crate::{ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RecoveryReport, format};
+
+fn named(devices: &[SimDevice]) -> Vec<ArrayDrive> {
+    let drive = |device: &SimDevice| ArrayDrive { name: "d".into(), dev: Rc::new(device.clone()) };
+    devices.iter().map(drive).collect()
+}
+
+async fn open(rt: &Runtime, media: &[MemoryDevice]) -> (Vec<SimDevice>, ArrayStore, RecoveryReport) {
+    let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(rt, medium)).collect();
+    let options = Options { background: false, available_sets: 3, ..Options::default() };
+    let (store, report) = ArrayStore::open(rt, &named(&devices), &IndexPlace::Memory, options).await.unwrap();
+    (devices, store, report)
+}
+
+/// A fresh array of 2+1 on three drives, with segments of 20,000 bytes.
+async fn fresh(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {
+    let media: Vec<_> = (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12))).collect();
+    let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(rt, medium)).collect();
+    let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+    format(rt, &named(&devices), &options).await.unwrap();
+    let images: Vec<_> = devices.iter().map(SimDevice::image).collect();
+    let (devices, store, _) = open(rt, &images).await;
+    (devices, store)
+}
+
+fn crash(devices: &[SimDevice]) -> Vec<MemoryDevice> {
+    devices.iter().map(|device| device.crash_image(1)).collect()
+}
+
+fn bytes(byte: u8, count: usize) -> Bytes {
+    vec![byte; count].into()
+}
+
+/// Appends a run durably; nobody enters it in the index.
+async fn orphan(engine: &Rc<Engine>, version: u64, offset: u64, data: Bytes, size: Option<u64>) {
+    let completion = size.map(|size| Completion { size, attributes: Bytes::new() });
+    let item = Item::Run { name: Bytes::from_static(b"o"), version: Version(version), offset, data, completion };
+    engine.append(Stream::User, &item).await.unwrap();
+}
+
+/// REC-4: a version of which the beginning was in the snapshot, was given up, and its set used again; its end is on the
+/// drives all the same. Its beginning must not be read out of what lies there now.
+#[test]
+fn a_snapshot_says_nothing_of_a_set_that_was_reset_since() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        let mut put = store.begin_put("o").unwrap();
+        put.write(bytes(1, 60_000)).await.unwrap();
+        let version = put.version().0;
+        rt.sleep(std::time::Duration::from_millis(5)).await;
+        let begun = store.0.index().unwrap().parts(b"o", Version(version), 0, 9).unwrap();
+        let of_it = begun.first().unwrap().1.set;
+        store.snapshot().await.unwrap();
+        let written: u64 = begun.iter().map(|(_, place)| u64::from(place.length)).sum();
+        drop(put);
+        // The set ends, is emptied, and begins anew.
+        let set = store.0.sets.get(of_it).unwrap();
+        let mut number = 0;
+        while set.state.get() != SetState::Closed && set.state.get() != SetState::Indexed {
+            number += 1;
+            store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        while set.life.get() == 0 {
+            assert!(store.0.collect(of_it, &set).await.unwrap());
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        orphan(&store.0, version, written, bytes(1, 10_000), Some(written + 10_000)).await;
+        while set.written.get() < 40 {
+            number += 1;
+            store.put(format!("b{number}"), bytes(3, 19_000), Bytes::new()).await.unwrap();
+        }
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, report) = open(&rt, &images).await;
+        assert_eq!(report.damage, Vec::<String>::new());
+        assert!(report.snapshot_pieces > 0);
+        assert_eq!(store.get("o").await.unwrap_err().kind, ErrorKind::NotFound);
+        assert!(store.get("a1").await.unwrap() == bytes(2, 19_000));
+    });
+}
+
+/// A set whose zones cannot be reset is no room.
+#[test]
+fn a_stuck_set_does_not_count_as_free() {
+    Sim::new(1).run(|rt| async move {
+        let (_, store) = fresh(&rt).await;
+        let free = store.0.free_sets();
+        let (_, set) = store.0.sets.first(SetState::Empty).unwrap();
+        set.stuck.set(true);
+        assert_eq!(store.0.free_sets(), free - 1);
+    });
+}
+
+/// Rule 3 of SMORE's section IV-A: of a part that cleaning copied, the newer copy counts, whichever is seen first.
+#[test]
+fn of_two_copies_the_newer_one_counts() {
+    let (images, old) = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        let place = |store: &ArrayStore| {
+            let version = store.head(b"o").unwrap().version;
+            store.0.index().unwrap().part(b"o", version, 0).unwrap().unwrap()
+        };
+        let old = place(&store);
+        let set = store.0.sets.get(old.set).unwrap();
+        let mut number = 0;
+        while set.state.get() != SetState::Closed {
+            number += 1;
+            let name = format!("a{number}");
+            store.put(name.clone(), bytes(2, 19_000), Bytes::new()).await.unwrap();
+            store.delete(name).await.unwrap();
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        // A reader keeps the old copy where it is.
+        let _hold = store.0.sets.hold(old.set);
+        assert!(store.0.collect(old.set, &set).await.unwrap());
+        assert!(place(&store).stamp > old.stamp && set.written.get() > 0);
+        (crash(&devices), old)
+    });
+    for seed in 1..=20 {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(seed).run(move |rt| async move {
+            let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+            // Sometimes the old copy is seen last.
+            if seed % 2 == 0 {
+                let zone = ZoneId(old.set.0 + 2);
+                let slow = FaultRule { trigger: Trigger::Zone(CommandKind::Read, zone), fault: Fault::Slow };
+                devices.iter().for_each(|device| device.set_faults(Faults::new([slow])));
+            }
+            let options = Options { background: false, ..Options::default() };
+            let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+            let (store, _) = opened.unwrap();
+            let version = store.head(b"o").unwrap().version;
+            let found = store.0.index().unwrap().part(b"o", version, 0).unwrap().unwrap();
+            assert!(found.stamp > old.stamp && found.set != old.set, "seed {seed}: the old copy counts");
+            assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+        });
+    }
+}

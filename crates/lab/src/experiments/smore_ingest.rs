@@ -1,0 +1,153 @@
+//! Filling an array. (SMORE, section V-C.)
+
+use shingle_array_store::Options;
+use shingle_sim::Sim;
+
+use crate::array::{DATA, LabArray, PAPER_DRIVE_WRITE};
+use crate::experiment::{Better, Context, Experiment, LabError, Outcome, Row};
+use crate::figure::{Axis, Figure, Mark, Series};
+use crate::load::objects::{Objects, Sizes};
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: "smore-ingest",
+        question: "How fast does an array of six shingled drives take in objects, by their size and the number of writers?",
+        expectation: "About 280 MB/s, almost exactly what the drives can write, whatever the size of objects (1 MB to 1 GB) \
+                      and the number of threads (3 to 24): objects stream onto the drives (SMORE, section V-C). The \
+                      project's own is to reach at least 99 % of the limit everywhere.",
+        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 240 in a standard one, 960 below 16 MB); writers that put object after \
+                object until all but six sets are full. The limit is five drives' rate over the same zones, written from \
+                end to end with plain commands. The paper's configuration: every object has segments of its own, and a \
+                writer has a turn of 12. The paper's memory that survives power cuts, which acknowledges small objects \
+                before they are on a drive, is modelled in neither.",
+        run,
+    }
+}
+
+/// Sets that stay empty: the paper's fill, too, ends a few zones before the inner diameter.
+const SETS_LEFT: f64 = 6.0;
+
+/// The share of an array that is filled.
+pub(super) fn full(array: &LabArray) -> f64 {
+    1.0 - SETS_LEFT / f64::from(array.sets())
+}
+
+/// Sizes of objects: 1 MB to 1 GB.
+pub(super) const SIZES: [u64; 6] = [1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
+
+/// What the paper found.
+const PAPER: f64 = 280.0;
+
+/// What a user gets.
+pub(super) fn ours() -> Options {
+    Options::default()
+}
+
+/// What the paper describes.
+pub(super) fn paper() -> Options {
+    Options { coalesce: false, ..Options::default() }
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let sizes: &[u64] = context.scale.pick(&[16 << 20, 256 << 20], &SIZES, &SIZES);
+    let writers: &[u32] = context.scale.pick(&[3, 12], &[3, 6, 12, 24], &[3, 6, 12, 24]);
+    let limit_of = |array: &LabArray| {
+        let sets = (f64::from(array.sets()) * full(array)) as u32;
+        array.limit(context.seed, sets, f64::from(DATA), true)
+    };
+    let mut rows = Vec::new();
+    let (mut curves, mut paper_curve, mut limits) = (vec![Vec::new(); writers.len()], Vec::new(), Vec::new());
+    let runs = sizes.len() * (writers.len() + 1);
+    let mut done = 0;
+    for &size in sizes {
+        // Small objects are many.
+        let every = context.scale.pick(960, if size < SMALL { 960 } else { 240 }, 60);
+        let array = LabArray::new(context, every)?;
+        let limit = limit_of(&array);
+        limits.push(((size >> 20) as f64, limit / 1e6));
+        let mut measure = |options: Options, writers: u32| {
+            let what = format!("{}, {writers} writers", Sizes::Equal(size).name());
+            (context.progress)(&what, Some(f64::from(done) / runs as f64));
+            done += 1;
+            ingest(&array, options, size, writers, context.seed)
+        };
+        let mut found = Vec::new();
+        for (at, &writers) in writers.iter().enumerate() {
+            let rate = measure(ours(), writers)?;
+            curves[at].push(((size >> 20) as f64, rate / 1e6));
+            found.push(rate);
+        }
+        let paper_rate = measure(paper(), PAPER_WRITERS)?;
+        paper_curve.push(((size >> 20) as f64, paper_rate / 1e6));
+        let (least, most) =
+            found.iter().fold((f64::MAX, 0f64), |(least, most), &rate| (least.min(rate), most.max(rate)));
+        let all: Vec<String> = writers
+            .iter()
+            .zip(&found)
+            .map(|(writers, rate)| format!("{writers} writers {:.1} %", rate / limit * 100.0))
+            .collect();
+        rows.push(
+            Row::new(format!("ingest, {}", Sizes::Equal(size).name()), "MB/s", Better::Higher)
+                .paper(PAPER, TOLERANCE)
+                .paper_config(paper_rate / 1e6)
+                .ours(least / 1e6)
+                .goal(GOAL * limit / 1e6)
+                .note(format!(
+                    "the slowest of all numbers of writers, {:.1} % below the fastest; of the limit: {}",
+                    (1.0 - least / most) * 100.0,
+                    all.join(", ")
+                ))
+                .judged(),
+        );
+    }
+    let limit = limits.last().map_or(0.0, |limit| limit.1);
+    rows.push(
+        Row::new("ingest, what the drives can write", "MB/s", Better::Higher)
+            .paper(5.0 * PAPER_DRIVE_WRITE, TOLERANCE)
+            .paper_config(limit)
+            .note("five times the mean rate of a drive; the paper's value is the whole drive's")
+            .judged(),
+    );
+    let line = |value: f64| sizes.iter().map(|&size| ((size >> 20) as f64, value)).collect();
+    let mut series: Vec<Series> = writers
+        .iter()
+        .zip(curves)
+        .map(|(writers, curve)| Series::new(format!("Shingle, {writers} writers"), Mark::LineAndPoints, curve))
+        .collect();
+    series.push(Series::new("paper's configuration, 12 writers", Mark::LineAndPoints, paper_curve));
+    series.push(Series::new("what the drives can write", Mark::Reference, limits));
+    series.push(Series::new("paper", Mark::Paper, line(PAPER)));
+    let figure = Figure {
+        name: "smore-ingest".to_owned(),
+        title: "Ingest of an array, 5+1 (SMORE, section V-C)".to_owned(),
+        x: Axis::logarithmic("object size (MB)"),
+        y: Axis::linear("ingest (MB/s)"),
+        series,
+    };
+    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+}
+
+/// Objects below that are so many that a standard run has fewer zones for them.
+pub(super) const SMALL: u64 = 16 << 20;
+
+/// Writers of the paper's configuration.
+const PAPER_WRITERS: u32 = 12;
+
+/// How near the paper's 280 MB/s the model's drives must bring it.
+const TOLERANCE: f64 = 0.05;
+
+/// The share of the limit that is asked for.
+const GOAL: f64 = 0.99;
+
+/// Bytes a second.
+fn ingest(array: &LabArray, options: Options, size: u64, writers: u32, seed: u64) -> Result<f64, LabError> {
+    let array = array.clone();
+    Sim::new(seed).run(move |rt| async move {
+        let rig = array.format(&rt, options).await?;
+        rig.keep_time();
+        let load = Objects::new(&rt, &rig.store, Sizes::Equal(size), seed, u64::MAX);
+        let began = rt.now();
+        load.fill(writers, (rig.capacity()? as f64 * full(&array)) as u64).await?;
+        Ok(load.put_bytes() as f64 / rt.now().since(began).as_secs_f64())
+    })
+}

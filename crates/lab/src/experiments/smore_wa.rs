@@ -1,0 +1,133 @@
+//! Write amplification of cleaning under random deletion. (SMORE, section V-E, Figure 6.)
+
+use shingle_array_store::Options;
+use shingle_sim::Sim;
+
+use super::smore_ingest::{SIZES, SMALL, ours, paper};
+use super::smore_read::{WRITERS, filled};
+use crate::array::{DATA, DRIVES, LabArray};
+use crate::experiment::{Better, Context, Experiment, LabError, Outcome, Row};
+use crate::figure::{Axis, Figure, Mark, Series};
+use crate::load::objects::Sizes;
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: "smore-wa",
+        question: "How much is written for each byte that clients write, when objects are deleted at random as fast as new ones \
+                   come?",
+        expectation: "1.2 at best, by parity; good at 70 %, and at 80 % for large objects; below 2.0 without parity at 80 % \
+                      for mixed sizes; high for small objects in a full array, whose dead bytes are spread evenly (SMORE, \
+                      section V-E, Figure 6). The project's own is to stay at 1.5 at 80 % and 2.5 at 90 %, mixed sizes.",
+        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run), filled to 70, 80 and 90 % by twelve writers; then objects \
+                drawn at random are deleted as fast as new ones come, until clients have written three times the array's \
+                capacity, of which the last third is measured (a quick run: once and a half, and half of that). Sizes below \
+                16 MB run on one zone in 960. Everything that went to the drives counts, markers, digests, snapshots and \
+                superblocks too; what is called without parity is five sixths of it. The drives take no time here: it \
+                would change nothing.",
+        run,
+    }
+}
+
+/// Shares of the array that live.
+const FULL: [f64; 3] = [0.7, 0.8, 0.9];
+
+/// One run.
+struct Case {
+    options: Options,
+    sizes: Sizes,
+    full: f64,
+    /// Capacities that are written before it is measured, and while it is.
+    churn: (f64, f64),
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let sizes: Vec<Sizes> =
+        context.scale.pick(vec![64 << 20], SIZES.to_vec(), SIZES.to_vec()).into_iter().map(Sizes::Equal).collect();
+    let full: &[f64] = context.scale.pick(&[0.7, 0.8], &FULL, &FULL);
+    let churn = context.scale.pick((1.0, 0.5), (2.0, 1.0), (4.0, 1.0));
+    let mut rows = Vec::new();
+    let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let (mut mixes, mut papers) = (Vec::new(), Vec::new());
+    let runs = full.len() * (sizes.len() + 2);
+    let mut done = 0;
+    for &full in full {
+        let mut measure = |options: Options, sizes: Sizes| {
+            let what = format!("{}, {:.0} % full", sizes.name(), full * 100.0);
+            (context.progress)(&what, Some(f64::from(done) / runs as f64));
+            done += 1;
+            let small = matches!(sizes, Sizes::Equal(size) if size < SMALL);
+            let every = context.scale.pick(960, if small { 960 } else { 60 }, 60);
+            let array = LabArray::new(context, every)?;
+            write_amplification(&array, Case { options, sizes, full, churn }, context.seed)
+        };
+        let mut curve = Vec::new();
+        for &sizes in &sizes {
+            let found = measure(ours(), sizes)?;
+            let Sizes::Equal(size) = sizes else { continue };
+            curve.push(((size >> 20) as f64, found));
+            rows.push(row(sizes, full).ours(found * DATA_SHARE).note(parity_note(found)).judged());
+        }
+        curves.push((format!("Shingle, {:.0} % full", full * 100.0), curve));
+        let (ours, paper) = (measure(ours(), Sizes::Mix)?, measure(paper(), Sizes::Mix)?);
+        mixes.push((MIX_AT, ours));
+        papers.push((MIX_AT, paper));
+        let row = row(Sizes::Mix, full).paper_config(paper * DATA_SHARE).ours(ours * DATA_SHARE);
+        rows.push(match full {
+            0.8 => {
+                row.paper_shown(2.0).goal(1.5).note(format!("the paper: less than 2.0; {}", parity_note(ours))).judged()
+            }
+            0.9 => row.goal(2.5).note(parity_note(ours)).judged(),
+            _ => row.note(parity_note(ours)).judged(),
+        });
+    }
+    let figure = figure(curves, mixes, papers);
+    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+}
+
+/// Data fragments of all fragments.
+const DATA_SHARE: f64 = DATA as f64 / DRIVES as f64;
+
+/// Where mixed sizes are drawn: at their peak.
+const MIX_AT: f64 = 128.0;
+
+fn row(sizes: Sizes, full: f64) -> Row {
+    let id = format!("write amplification without parity, {}, {:.0} % full", sizes.name(), full * 100.0);
+    Row::new(id, "x", Better::Lower)
+}
+
+fn parity_note(found: f64) -> String {
+    format!("{found:.2} with parity")
+}
+
+fn figure(curves: Vec<(String, Vec<(f64, f64)>)>, mixes: Vec<(f64, f64)>, papers: Vec<(f64, f64)>) -> Figure {
+    let span: Vec<f64> =
+        curves.first().map(|(_, curve)| curve.iter().map(|point| point.0).collect()).unwrap_or_default();
+    let mut series: Vec<Series> =
+        curves.into_iter().map(|(name, curve)| Series::new(name, Mark::LineAndPoints, curve)).collect();
+    series.push(Series::new("Shingle, mixed sizes, as full", Mark::Points, mixes));
+    series.push(Series::new("paper's configuration, mixed sizes, as full", Mark::Points, papers));
+    series.push(Series::new("paper: the best, by parity", Mark::Reference, span.iter().map(|&x| (x, 1.2)).collect()));
+    // 2.0 without parity.
+    series.push(Series::new("paper: mixed sizes at 80 %, less than", Mark::Paper, vec![(MIX_AT, 2.4)]));
+    Figure {
+        name: "smore-wa".to_owned(),
+        title: "Bytes written, parity included, for each byte of clients (SMORE, Figure 6)".to_owned(),
+        x: Axis::logarithmic("object size (MB)"),
+        y: Axis::linear("write amplification"),
+        series,
+    }
+}
+
+/// Bytes written to all drives for each byte that clients wrote.
+fn write_amplification(array: &LabArray, case: Case, seed: u64) -> Result<f64, LabError> {
+    let array = array.clone();
+    Sim::new(seed).run(move |rt| async move {
+        let (rig, load) = filled(&rt, &array, case.options, case.sizes, case.full, seed).await?;
+        let capacity = rig.capacity()? as f64;
+        let live = (capacity * case.full) as u64;
+        load.churn(WRITERS, live, (capacity * case.churn.0) as u64).await?;
+        let (put, written) = (load.put_bytes(), rig.written_bytes());
+        load.churn(WRITERS, live, (capacity * case.churn.1) as u64).await?;
+        Ok((rig.written_bytes() - written) as f64 / (load.put_bytes() - put) as f64)
+    })
+}
