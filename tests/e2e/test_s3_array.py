@@ -276,6 +276,33 @@ def test_a_lost_drive_is_named_and_done_without_if_told_so(shelves):
     assert all(word in said for word in (other.name, "without 1", "nothing was changed")), said
 
 
+def test_what_was_on_a_lost_drive_is_rebuilt_while_objects_are_served(shelves):
+    shelf = shelves(drives=4, more="")
+    s3 = shelf.server.start().s3()
+    s3.create_bucket(Bucket="bucket")
+    objects = {f"{number}": content(number, size) for number, size in enumerate((5, 100_000, MIB + 1, 40 * MIB))}
+    for key, data in objects.items():
+        s3.put_object(Bucket="bucket", Key=key, Body=data)
+    shelf.server.stop()
+    gone = shelf.drives[1]
+    gone.rename(gone.with_suffix(".away"))
+    shelf.configure(array="degraded = true", top='admin = "127.0.0.1:0"')
+    s3 = shelf.server.start().s3()
+    s3.put_object(Bucket="bucket", Key="while", Body=objects["3"])
+    objects["while"] = objects["3"]
+    deadline = time.monotonic() + 120
+    while figures(shelf.server.admin)['shingle_array_drives_missing{array="shelf"}'] > 0:
+        assert time.monotonic() < deadline, "nothing was rebuilt"
+        time.sleep(0.2)
+    # Another one may go now.
+    shelf.server.stop()
+    other = shelf.drives[2]
+    other.rename(other.with_suffix(".away"))
+    s3 = shelf.server.start().s3()
+    for key, data in objects.items():
+        assert read(s3, "bucket", key) == data, key
+
+
 def test_what_cannot_be_served_is_refused_in_words(shelves):
     shelf = shelves()
     ok("drive", "create", shelf.folder / "blank.shingle", "--size", "64MiB", "--zone-size", "4MiB")
