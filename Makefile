@@ -15,7 +15,7 @@ test: ## everything: unit, simulation and end-to-end tests
 	@scripts/test
 
 crash: ## more power cuts: make crash SEEDS=20 runs 20 times as many seeds
-	SHINGLE_SEEDS=$${SEEDS:-10} cargo test --workspace --quiet --test 'crash*' --test 'model*' --test 'faults*'
+	SHINGLE_SEEDS=$${SEEDS:-10} cargo test --workspace --quiet --test 'crash*' --test 'model*' --test 'faults*' --test array
 
 test-zoned: ## at most 20 minutes: engines on the Linux kernel's zoned devices, in a virtual machine (docs/zoned-tests.md)
 	@scripts/setup zoned

@@ -226,7 +226,10 @@ impl Engine {
             let message = format!("an array has had at most {} drives, with those that were taken out", u8::MAX);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let (entry, _) = prepare(drive, self.rt.random()).await?;
+        // Two drives with one id would be taken for one.
+        let known: BTreeSet<u64> = self.drives.entries().iter().map(|entry| entry.id).collect();
+        let id = std::iter::repeat_with(|| self.rt.random()).find(|id| !known.contains(id)).unwrap_or_default();
+        let (entry, _) = prepare(drive, id).await?;
         let id = self.drives.push(entry, Some(drive.dev.clone()));
         if let Err(error) = self.write_superblock_everywhere().await {
             self.drives.remove(id);

@@ -177,10 +177,14 @@ async fn gather(drives: &[ArrayDrive]) -> Result<Gathered> {
         let message = format!("{} was taken out of this array: format it before it is added again", stranger.name);
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    // A drive that joined, or is left, without a zone in any set that may hold something is not missed.
+    // Drives in use that are away may have the only copies of a newer superblock (SB-1); one that joined, or is left, without a
+    // zone in any set that may hold something holds no data.
     let holding = superblock.sets.iter().flatten().filter(|set| set.state != SetState::Empty);
     let needed: BTreeSet<DriveId> = holding.flat_map(|set| set.members.iter().map(|member| member.drive)).collect();
-    let missing = table.missing().iter().filter(|id| needed.contains(id)).count();
+    let away = table.missing();
+    let in_use = |id: &&DriveId| superblock.drives[usize::from(id.0)].state == DriveState::Present;
+    let newer = away.iter().filter(in_use).count();
+    let missing = away.iter().filter(|id| needed.contains(id)).count().max(newer);
     if missing > superblock.code.parity() {
         let message =
             format!("{missing} drives of the array are missing; its parity makes up for {}", superblock.code.parity());

@@ -1,9 +1,7 @@
 //! What happens when calls on one object come at the same time. (SMORE, sections III-A and III-F.)
 
-mod common;
-
+use crate::common::{content, formatted, open, powered, shape};
 use bytes::Bytes;
-use common::{content, formatted, open, powered, shape};
 use shingle_array_store::{ArrayStore, ErrorKind, Options};
 use shingle_sim::{Random, Sim, SimDevice};
 use shingle_zoned::MemoryDevice;

@@ -1,11 +1,9 @@
 //! Promises that earlier versions broke, each with the history that broke it.
 
-mod common;
-
 use std::time::Duration;
 
+use crate::common::{ArrayShape, content, formatted, named, open, powered};
 use bytes::Bytes;
-use common::{ArrayShape, content, formatted, named, open, powered};
 use futures_util::FutureExt;
 use shingle_array_store::{ArrayStore, ErrorKind, IndexPlace, Options};
 use shingle_base::Blocks;

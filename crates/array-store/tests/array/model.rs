@@ -1,11 +1,9 @@
 //! Long random histories held against a trivial model, with clean restarts between them.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{Driver, Model, formatted, open, options, powered, shape};
+use crate::common::{Driver, Model, formatted, open, options, powered, shape};
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 
 #[test]

@@ -1,13 +1,9 @@
 //! An array on drives that drop payload, as experiments use it: everything but the bytes of objects is as on real ones.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
 use std::rc::Rc;
 
+use crate::common::{content, named, open, powered};
 use bytes::Bytes;
-use common::{content, named, open, powered};
 use shingle_array_store::{FormatOptions, Options};
 use shingle_base::Blocks;
 use shingle_erasure::Code;

@@ -1,12 +1,10 @@
 //! Drives that are lost, at rest and in the middle of things: nothing that was acknowledged is.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::common::{Driver, Model, content, formatted, named, open, options, powered, shape};
 use bytes::Bytes;
-use common::{Driver, Model, content, formatted, named, open, options, powered, shape};
 use shingle_array_store::{ArrayStore, ErrorKind, IndexPlace, Options};
 use shingle_base::Blocks;
 use shingle_sim::{Random, Sim, SimDevice, seeds};

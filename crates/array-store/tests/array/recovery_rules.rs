@@ -1,12 +1,10 @@
 //! The rules of recovery, one by one. (SMORE, section IV-A.) Sets are looked at in any order: each history is recovered
 //! with many seeds, which decide it.
 
-mod common;
-
 use std::path::PathBuf;
 
+use crate::common::{ArrayShape, content, formatted, named, open, powered};
 use bytes::Bytes;
-use common::{ArrayShape, content, formatted, named, open, powered};
 use shingle_array_store::{ArrayStore, ErrorKind, IndexPlace, Options, RecoveryReport};
 use shingle_base::{Blocks, ZoneId};
 use shingle_erasure::Code;

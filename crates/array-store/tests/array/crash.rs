@@ -1,11 +1,9 @@
 //! REC-1: wherever the power fails, what was acknowledged is found and nothing else is half there.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{Driver, Model, formatted, open, options, powered, shape};
+use crate::common::{Driver, Model, formatted, open, options, powered, shape};
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_zoned::MemoryDevice;
 

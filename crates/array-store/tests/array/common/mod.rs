@@ -1,7 +1,5 @@
 //! Random histories of an array, and the trivial model that says what must be found afterwards.
 
-#![allow(dead_code, unreachable_pub, reason = "shared by test files, each of which uses a part")]
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,25 +16,25 @@ use shingle_sim::{Random, Sim, SimDevice};
 use shingle_zoned::{Geometry, MemoryDevice};
 
 /// What an object holds: its bytes follow from the key.
-pub type Content = (u64, usize);
+pub(crate) type Content = (u64, usize);
 
 /// One object.
 #[derive(Clone, Debug, Default)]
-pub struct ModelObject {
+pub(crate) struct ModelObject {
     /// The last acknowledged content; `None`: not there.
-    pub acked: Option<Content>,
+    pub(crate) acked: Option<Content>,
     /// What a call that was not answered yet would make of it.
-    pub trying: Option<Option<Content>>,
+    pub(crate) trying: Option<Option<Content>>,
 }
 
 /// What an array must hold.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
-    pub objects: BTreeMap<String, ModelObject>,
+pub(crate) struct Model {
+    pub(crate) objects: BTreeMap<String, ModelObject>,
 }
 
 /// The bytes of an object.
-pub fn content((key, size): Content) -> Bytes {
+pub(crate) fn content((key, size): Content) -> Bytes {
     let byte = |at: usize| {
         let word = (at as u64 / 8).wrapping_add(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (word >> (8 * (at % 8))) as u8
@@ -46,13 +44,13 @@ pub fn content((key, size): Content) -> Bytes {
 
 /// The shape of an array: the seed decides it.
 #[derive(Clone, Debug)]
-pub struct ArrayShape {
-    pub code: Code,
-    pub segment_length: u32,
-    pub drives: Vec<Geometry>,
+pub(crate) struct ArrayShape {
+    pub(crate) code: Code,
+    pub(crate) segment_length: u32,
+    pub(crate) drives: Vec<Geometry>,
 }
 
-pub fn shape(random: &mut Random) -> ArrayShape {
+pub(crate) fn shape(random: &mut Random) -> ArrayShape {
     let (data, parity) = [(2, 1), (3, 2), (5, 1), (1, 1), (4, 3)][random.below(5) as usize];
     let code = Code::new(data, parity).unwrap();
     let drives = code.width() as u64 + random.below(3);
@@ -67,7 +65,7 @@ pub fn shape(random: &mut Random) -> ArrayShape {
     ArrayShape { code, segment_length: [8_000, 20_000, 50_000][random.below(3) as usize], drives }
 }
 
-pub fn options(random: &mut Random) -> Options {
+pub(crate) fn options(random: &mut Random) -> Options {
     Options {
         turn_segments: 1 + random.below(4) as u32,
         available_sets: 3 + random.below(4) as usize,
@@ -83,19 +81,19 @@ pub fn options(random: &mut Random) -> Options {
 }
 
 /// Names for messages, over simulated devices.
-pub fn named(devices: &[SimDevice]) -> Vec<ArrayDrive> {
+pub(crate) fn named(devices: &[SimDevice]) -> Vec<ArrayDrive> {
     let drive =
         |(number, device): (usize, &SimDevice)| ArrayDrive { name: format!("d{number}"), dev: Rc::new(device.clone()) };
     devices.iter().enumerate().map(drive).collect()
 }
 
 /// Simulated devices over media.
-pub fn powered(rt: &Runtime, media: &[MemoryDevice]) -> Vec<SimDevice> {
+pub(crate) fn powered(rt: &Runtime, media: &[MemoryDevice]) -> Vec<SimDevice> {
     media.iter().map(|medium| SimDevice::new(rt, medium)).collect()
 }
 
 /// Freshly formatted drives.
-pub fn formatted(shape: &ArrayShape) -> Vec<MemoryDevice> {
+pub(crate) fn formatted(shape: &ArrayShape) -> Vec<MemoryDevice> {
     let shape = shape.clone();
     Sim::new(1).run(|rt| async move {
         let media: Vec<MemoryDevice> = shape.drives.iter().cloned().map(MemoryDevice::new).collect();
@@ -106,20 +104,20 @@ pub fn formatted(shape: &ArrayShape) -> Vec<MemoryDevice> {
     })
 }
 
-pub async fn open(rt: &Runtime, devices: &[SimDevice], options: Options) -> (ArrayStore, RecoveryReport) {
+pub(crate) async fn open(rt: &Runtime, devices: &[SimDevice], options: Options) -> (ArrayStore, RecoveryReport) {
     ArrayStore::open(rt, &named(devices), &IndexPlace::Memory, options).await.unwrap()
 }
 
 /// One caller; its objects are its own, so that its calls on each come one after the other.
-pub struct Driver {
-    pub rt: Runtime,
-    pub store: ArrayStore,
-    pub model: Rc<RefCell<Model>>,
-    pub random: Random,
-    pub caller: u64,
-    pub names: u64,
+pub(crate) struct Driver {
+    pub(crate) rt: Runtime,
+    pub(crate) store: ArrayStore,
+    pub(crate) model: Rc<RefCell<Model>>,
+    pub(crate) random: Random,
+    pub(crate) caller: u64,
+    pub(crate) names: u64,
     /// Sizes are up to this.
-    pub size_max: u64,
+    pub(crate) size_max: u64,
 }
 
 impl Driver {
@@ -128,7 +126,7 @@ impl Driver {
     }
 
     /// Does `steps` random things.
-    pub async fn run(mut self, steps: u64) {
+    pub(crate) async fn run(mut self, steps: u64) {
         for _ in 0..steps {
             let name = self.name();
             match self.random.below(100) {
@@ -211,7 +209,7 @@ impl Driver {
 
 impl Model {
     /// Holds the array against the model; what was neither acknowledged nor refused is settled as it was found.
-    pub async fn settle(&mut self, store: &ArrayStore, context: &str) {
+    pub(crate) async fn settle(&mut self, store: &ArrayStore, context: &str) {
         for (name, object) in &mut self.objects {
             let found = match store.get(name.clone()).await {
                 Ok(bytes) => Some(bytes),

@@ -1,12 +1,10 @@
 //! Drives come and go: after a rebuild as many drives may be lost again; whatever happens meanwhile, nothing is lost.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::common::{ArrayShape, Driver, Model, content, formatted, named, open, options, powered, shape};
 use bytes::Bytes;
-use common::{ArrayShape, Driver, Model, content, formatted, named, open, options, powered, shape};
 use shingle_array_store::{
     ArrayDrive, ArrayStore, DriveId, ErrorKind, IndexPlace, Options, RebuildOptions, ScrubOptions, check,
 };

@@ -1,0 +1,13 @@
+//! The array as its callers see it, on simulated drives: histories, power cuts, lost drives, rot, and what each rule is for.
+//! One program, since compiling the engine into each of ten takes longer than running all of them.
+
+mod amplification;
+mod common;
+mod crash;
+mod drives;
+mod hollow;
+mod model;
+mod promises;
+mod rebuild;
+mod recovery_rules;
+mod rules;
