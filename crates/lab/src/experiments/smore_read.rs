@@ -42,10 +42,6 @@ const READERS: u32 = 6;
 /// Segments of an object that a reader asks for at once: those of a turn lie together.
 const AHEAD: usize = 12;
 
-fn ahead() -> usize {
-    std::env::var("LAB_AHEAD").ok().and_then(|text| text.parse().ok()).unwrap_or(AHEAD)
-}
-
 /// What is asked for from 256 MB on, of the paper's limit.
 const GOAL: f64 = 0.97 * PAPER_READ_LIMIT;
 
@@ -80,8 +76,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         let sizes = Sizes::Equal(size);
         let mut found = Vec::new();
         for (at, options) in [ours(), paper(), Options { turn_segments: 1, ..paper() }].into_iter().enumerate() {
-            let ahead = if at > 0 { ahead() } else { AHEAD };
-            let case = Case { options, sizes, ahead, churn: 0.0 };
+            let case = Case { options, sizes, ahead: AHEAD, churn: 0.0 };
             let rate = measure(&curves[at].0, case)?[0] / 1e6;
             curves[at].1.push(((size >> 20) as f64, rate));
             found.push(rate);
