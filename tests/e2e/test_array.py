@@ -268,3 +268,77 @@ def test_a_drive_of_another_array_is_named(array, tmp_path):
     text = array.file.read_text().replace("disk5", "other1")
     array.file.write_text(text)
     array.refused("ls", says=["another array", "shingle"], status=1)
+
+
+def blank_drive(folder, name, size="128MiB"):
+    drive = folder / name
+    ok("drive", "create", drive, "--size", size, "--zone-size", "4MiB", "--conventional", "1")
+    return drive
+
+
+def test_a_lost_drive_is_replaced_by_a_new_one_and_another_may_be_lost(array, tmp_path):
+    filled(array)
+    array.drives[2].unlink()
+    array.refused("add", blank_drive(tmp_path, "new.shingle"), says=["disk2", "--degraded"], status=1)
+    array.refused("rebuild", says=["add a drive"], status=1)
+    array.run("add", tmp_path / "new.shingle", "--degraded")
+    done = json.loads(array.run("rebuild", "--json"))
+    assert done["zones"] == done["rebuilt"] > 0 and done["failed"] == 0 and done["bytes"] > 0
+    assert "nothing to rebuild" in array.run("rebuild")
+    states = {drive["name"]: drive["state"] for drive in array.stat()["drives"]}
+    assert states.pop(str(array.drives[2])) == "removed" and set(states.values()) == {"ok"}
+    array.drives[4].rename(tmp_path / "gone")
+    for name, data in OBJECTS.items():
+        assert array.get(name) == data, name
+    assert json.loads(array.run("check", "--json"))["missing_drives"]
+
+
+def test_drives_join_and_leave(array, tmp_path):
+    filled(array)
+    before = array.stat()["capacity_bytes"]
+    array.refused("remove", "0", says=["add a drive first"], status=1)
+    array.refused("remove", "disk9", says=["disk9", "disk0"], status=1)
+    array.refused("add", array.drives[1], says=["disk1"], status=1)
+    new = [blank_drive(tmp_path, f"new{number}.shingle", size="256MiB") for number in range(6)]
+    array.run("add", *new)
+    assert array.stat()["capacity_bytes"] > 2.5 * before
+    array.run("remove", array.drives[0])
+    assert "disk0" not in array.file.read_text() and "new3" in array.file.read_text()
+    for name, data in OBJECTS.items():
+        assert array.get(name) == data, name
+    # It is nobody's now.
+    ok("chunk", "format", array.drives[0], "--yes")
+    checked = json.loads(array.run("check", "--json"))
+    assert checked["clean"] and checked["damage"] == checked["missing_drives"] == []
+
+
+def spoil(drives, data):
+    """Overwrites some bytes behind the array's back; the drive that holds them."""
+    for drive in drives:
+        at = drive.read_bytes().find(data)
+        if at >= 0:
+            with open(drive, "r+b") as file:
+                file.seek(at)
+                file.write(bytes(len(data)))
+            return drive
+    raise AssertionError("no drive holds them")
+
+
+def test_rot_is_found_by_check_and_mended_by_scrub(array, tmp_path):
+    filled(array)
+    assert json.loads(array.run("check", "--json"))["clean"]
+    spoilt = spoil(array.drives, OBJECTS["large"][50_000:50_032])
+    done = shingle("array", "check", "--array", array.file, "--json")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 4 and not found["clean"] and any(spoilt.name in line for line in found["damage"])
+    assert array.get("large") == OBJECTS["large"]
+    mended = json.loads(array.run("scrub", "--json"))
+    assert mended["repaired"] >= 1 and mended["damage"] == [] and not mended["clean"]
+    assert json.loads(array.run("check", "--json"))["clean"]
+    again = json.loads(array.run("scrub", "--json"))
+    assert again["clean"] and again["repaired"] == 0
+    next(drive for drive in array.drives if drive != spoilt).rename(tmp_path / "gone")
+    for name, data in OBJECTS.items():
+        assert array.get(name) == data, name
+    refused("array", "check", "--array", tmp_path / "nowhere.toml", status=8)
+

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 import time
 import urllib.request
 
@@ -202,6 +203,18 @@ def test_a_server_can_have_arrays_only_and_survives_kills(shelves):
     assert json.loads(ok("array", "dump", "--array", shelf.file, "--json"))["clean"]
 
 
+def test_everything_that_s3_clients_do_works_on_an_array(shelves):
+    shelf = shelves(code="5+1", drives=6, size="4GiB", segment="20MiB", zone="64MiB", more="")
+    server = shelf.server.start()
+    access, secret = server.keys
+    there = {"SHINGLE_ENDPOINT": server.endpoint, "SHINGLE_ACCESS_KEY": access, "SHINGLE_SECRET_KEY": secret}
+    suite = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_s3_api.py"]
+    done = subprocess.run(
+        suite, cwd=os.path.dirname(__file__), env={**os.environ, **there}, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0 and " skipped" not in done.stdout, done.stdout + done.stderr
+
+
 def test_an_upload_in_parts_survives_a_kill(shelves):
     shelf = shelves(more="")
     s3 = shelf.server.start().s3()
@@ -261,6 +274,33 @@ def test_a_lost_drive_is_named_and_done_without_if_told_so(shelves):
     other.rename(other.with_suffix(".away"))
     said = shelf.refused()
     assert all(word in said for word in (other.name, "without 1", "nothing was changed")), said
+
+
+def test_what_was_on_a_lost_drive_is_rebuilt_while_objects_are_served(shelves):
+    shelf = shelves(drives=4, more="")
+    s3 = shelf.server.start().s3()
+    s3.create_bucket(Bucket="bucket")
+    objects = {f"{number}": content(number, size) for number, size in enumerate((5, 100_000, MIB + 1, 40 * MIB))}
+    for key, data in objects.items():
+        s3.put_object(Bucket="bucket", Key=key, Body=data)
+    shelf.server.stop()
+    gone = shelf.drives[1]
+    gone.rename(gone.with_suffix(".away"))
+    shelf.configure(array="degraded = true", top='admin = "127.0.0.1:0"')
+    s3 = shelf.server.start().s3()
+    s3.put_object(Bucket="bucket", Key="while", Body=objects["3"])
+    objects["while"] = objects["3"]
+    deadline = time.monotonic() + 120
+    while figures(shelf.server.admin)['shingle_array_drives_missing{array="shelf"}'] > 0:
+        assert time.monotonic() < deadline, "nothing was rebuilt"
+        time.sleep(0.2)
+    # Another one may go now.
+    shelf.server.stop()
+    other = shelf.drives[2]
+    other.rename(other.with_suffix(".away"))
+    s3 = shelf.server.start().s3()
+    for key, data in objects.items():
+        assert read(s3, "bucket", key) == data, key
 
 
 def test_what_cannot_be_served_is_refused_in_words(shelves):

@@ -273,7 +273,7 @@ impl Engine {
     /// Drives that failed or leave, and of which no set has a zone any more, are taken out for good.
     pub(crate) async fn dismiss(&self) -> Result<()> {
         let mut needed: BTreeSet<DriveId> = BTreeSet::new();
-        for (_, set) in self.sets.all() {
+        for (_, set) in self.sets.all().into_iter().filter(|(_, set)| set.state.get() != SetState::Empty) {
             needed.extend(set.members.borrow().iter().map(|member| member.drive));
         }
         let all = self.drives.ids().into_iter();

@@ -1,5 +1,6 @@
 //! An array as its users see it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -176,10 +177,10 @@ async fn gather(drives: &[ArrayDrive]) -> Result<Gathered> {
         let message = format!("{} was taken out of this array: format it before it is added again", stranger.name);
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    // A drive that joined, or is left, without a zone in any set is not missed.
-    let needed =
-        |id: &DriveId| superblock.sets.iter().flatten().any(|set| set.members.iter().any(|member| member.drive == *id));
-    let missing = table.missing().iter().filter(|id| needed(id)).count();
+    // A drive that joined, or is left, without a zone in any set that may hold something is not missed.
+    let holding = superblock.sets.iter().flatten().filter(|set| set.state != SetState::Empty);
+    let needed: BTreeSet<DriveId> = holding.flat_map(|set| set.members.iter().map(|member| member.drive)).collect();
+    let missing = table.missing().iter().filter(|id| needed.contains(id)).count();
     if missing > superblock.code.parity() {
         let message =
             format!("{missing} drives of the array are missing; its parity makes up for {}", superblock.code.parity());

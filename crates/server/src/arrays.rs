@@ -79,7 +79,9 @@ async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path) -> Result<
             folder.join(format!("{}.index", seen.array))
         }
     };
-    let opened = ArrayStore::open(runtime, &drives, &IndexPlace::File(index), Options::default()).await;
+    // In the background it also rebuilds what was on a lost drive, as far as others have room.
+    let options = Options { rebuild_rate: config.rebuild_rate, ..Options::default() };
+    let opened = ArrayStore::open(runtime, &drives, &IndexPlace::File(index), options).await;
     let (store, report) = opened.map_err(failed)?;
     for drive in &report.missing_drives {
         tracing::warn!(array = config.name, "the array does without {drive}: one more lost drive may be one too many");

@@ -60,6 +60,9 @@ pub struct ArrayConfig {
     /// Start although drives are missing, as long as parity makes up for them. They are not used again as they are.
     #[serde(default)]
     pub degraded: bool,
+    /// Bytes a second that may be written to rebuild what was on a lost drive; as many as can be if not given.
+    #[serde(default, deserialize_with = "maybe_size")]
+    pub rebuild_rate: Option<u64>,
 }
 
 /// What an array's file says.
@@ -435,7 +438,9 @@ mod tests {
         assert!(config.drives().is_empty());
         let arrays = config.arrays().unwrap();
         assert_eq!(arrays[0].drives, [Path::new("shingle-data/x"), Path::new("serial:Z1")]);
-        assert_eq!((arrays[0].class(), arrays[0].degraded), ("STANDARD_IA", false));
+        assert_eq!((arrays[0].class(), arrays[0].degraded, arrays[0].rebuild_rate), ("STANDARD_IA", false, None));
+        let rate = "[[array]]\nname = \"shelf\"\ndrives = [\"x\"]\nrebuild_rate = \"50 MiB\"";
+        assert_eq!(Config::parse(rate).unwrap().arrays().unwrap()[0].rebuild_rate, Some(50 << 20));
         let shared = "[[drive]]\npath = \"x\"\n[[array]]\nname = \"shelf\"\ndrives = [\"x\"]";
         assert!(Config::parse(shared).unwrap().arrays().unwrap_err().message.contains("[[drive]]"));
         let shared =

@@ -1,6 +1,6 @@
 //! `shingle array rebuild|add|remove`: drives come and go.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
@@ -9,7 +9,7 @@ use shingle_base::ByteSize;
 use shingle_zoned_linux::OpenOptions;
 
 use super::format::holds;
-use super::place::{Missing, Opened, Place, open_drives, with_array};
+use super::place::{ArrayFile, Missing, Opened, Place, open_drives, with_array};
 use crate::confirm::confirm;
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
@@ -123,23 +123,54 @@ impl Add {
                 let id = opened.store.add_drive(drive).await?;
                 say!("{} is {id} of the array", drive.name);
             }
-            let place = file.map_or("--drive".to_owned(), |path| format!("`drives` in {}", path.display()));
-            say!("name them with {place} from now on; a lost drive is replaced by `shingle array rebuild`");
-            Ok(())
+            match file {
+                Some(file) => renamed(&file, |drives| drives.extend(self.new.iter().cloned())),
+                None => {
+                    say!("name it with --drive from now on, beside the others");
+                    Ok(())
+                }
+            }
         })
     }
 }
 
+/// Writes the array's file anew with other drives. What it was is kept beside it, since people write in it too.
+fn renamed(file: &Path, change: impl FnOnce(&mut Vec<PathBuf>)) -> Outcome {
+    let mut named = ArrayFile::read(file)?;
+    change(&mut named.drives);
+    let text = ArrayFile::text(&named.drives, named.index.as_deref())?;
+    let beside = |ending: &str| {
+        let mut path = file.as_os_str().to_owned();
+        path.push(ending);
+        PathBuf::from(path)
+    };
+    let write = || {
+        std::fs::copy(file, beside(".before"))?;
+        std::fs::write(beside(".new"), &text)?;
+        std::fs::rename(beside(".new"), file)
+    };
+    write().map_err(|error| {
+        Failure::new(format!(
+            "the array was changed, but not its file: {}: {error}\nIt should say:\n{text}",
+            file.display()
+        ))
+    })
+}
+
 impl Remove {
     pub(crate) fn run(self) -> Outcome {
+        let file = self.place.file();
         with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
-            let id = named(&opened, &self.drive)?;
+            let (id, name) = named(&opened, &self.drive)?;
             let mut line = Progress::new();
             let show = |progress| show(&mut line, progress);
             let done = opened.store.remove_drive(id, options(self.rate), show).await?;
             drop(line);
             if !self.json {
-                say!("{id} is no part of the array any more: take it out of the array's file");
+                say!("{id} ({name}) is no part of the array any more");
+            }
+            if let Some(file) = file {
+                renamed(&file, |drives| drives.retain(|drive| drive.display().to_string() != name))?;
             }
             tell(done, self.json)
         })
@@ -147,12 +178,12 @@ impl Remove {
 }
 
 /// The drive of that number or name.
-fn named(opened: &Opened, drive: &str) -> Outcome<DriveId> {
+fn named(opened: &Opened, drive: &str) -> Outcome<(DriveId, String)> {
     let known = opened.seen.drives.iter().filter(|known| !known.removed);
     let number = drive.strip_prefix("drive ").unwrap_or(drive).parse::<u8>().ok();
     let found: Vec<_> = known.filter(|known| known.name == drive || number == Some(known.id.0)).collect();
     match found[..] {
-        [one] => Ok(one.id),
+        [one] => Ok((one.id, one.name.clone())),
         _ => {
             let drives: Vec<_> = opened.seen.drives.iter().filter(|drive| !drive.removed).collect();
             let drives: Vec<_> = drives.iter().map(|drive| format!("{} {}", drive.id.0, drive.name)).collect();
