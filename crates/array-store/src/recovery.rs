@@ -25,6 +25,9 @@ use crate::snapshot::SNAPSHOT_NAME;
 use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
 use crate::writer::{OpenSet, Stream};
 
+/// Pieces of the snapshot that are read ahead.
+const PIECES_AHEAD: usize = 4;
+
 /// What opening an array came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecoveryReport {
@@ -104,8 +107,9 @@ impl Engine {
         }
         let Some(empty) = self.take_index() else { return Err(Error::stopped()) };
         let mut loader = Loader::new(empty).map_err(Error::index)?.keeping(self.standing(reports));
-        for piece in &pieces {
-            let loaded = match self.read_piece(piece).await {
+        let mut reads = stream::iter(&pieces).map(|piece| self.read_piece(piece)).buffered(PIECES_AHEAD);
+        while let Some(read) = reads.next().await {
+            let loaded = match read {
                 Ok(chunks) => chunks.iter().try_for_each(|chunk| loader.add(chunk)).map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
             };

@@ -23,7 +23,7 @@ use crate::format::{
     Digest, DigestItem, FRAGMENT, FragmentId, ItemBody, MARKER, Marker, Member, SET_HEAD, SetHead, TOMBSTONES,
     encode_tombstones,
 };
-use crate::segment::{Shape, Source};
+use crate::segment::{Shape, Source, fragment_hollow};
 use crate::sets::ZoneSet;
 use crate::types::{PartPlace, SetId, SetState};
 use crate::writer::start_now;
@@ -155,8 +155,8 @@ impl Copy<'_> {
         let head = frame(SET_HEAD, &self.place(0), self.epoch, head.encode(), &[]);
         self.write(0, vec![head]).await?;
         // The reader is made of copies of what it needs, since the writer goes on beside it.
-        let reader =
-            Reader { engine: self.engine.clone(), id: self.id, members: self.members.clone(), number: self.number };
+        let (engine, members) = (self.engine.clone(), self.members.clone());
+        let reader = Reader { engine, id: self.id, members, number: self.number, hollow: self.is_hollow() };
         let reads = digest.items.iter().map(|item| reader.item(item));
         let mut reads = stream::iter(reads).buffered(AHEAD);
         let mut items = digest.items.iter();
@@ -166,6 +166,11 @@ impl Copy<'_> {
             self.write(item.block, frames).await?;
         }
         self.digest(digest).await
+    }
+
+    /// Whether the set's payload is dropped by the drives: not a snapshot's.
+    fn is_hollow(&self) -> bool {
+        self.engine.hollow && self.set.state.get() != SetState::Index
     }
 
     fn place(&self, block: u32) -> Place {
@@ -189,7 +194,7 @@ impl Copy<'_> {
                         let blocks = sliced_record_blocks(u64::from(length));
                         frames.push(AlignedBuf::zeroed(blocks).freeze());
                     }
-                    Fragment::Whole(bytes) if self.engine.hollow && self.set.state.get() != SetState::Index => {
+                    Fragment::Whole(bytes) if self.is_hollow() => {
                         frames.extend(frame_hollow(FRAGMENT, &place, marker.stamp, id, 0, bytes.len() as u32));
                     }
                     Fragment::Whole(bytes) => {
@@ -265,6 +270,7 @@ struct Reader {
     id: SetId,
     members: Vec<Member>,
     number: usize,
+    hollow: bool,
 }
 
 impl Reader {
@@ -286,10 +292,15 @@ impl Reader {
             last: false,
         };
         let source = Source { drives: &self.engine.drives, members: &self.members, place: &place, shape };
+        let mut faults = Vec::new();
+        if self.hollow
+            && let Some(bytes) = fragment_hollow(&source, self.number, &mut faults).await
+        {
+            return Ok(Fragment::Whole(bytes));
+        }
         if let Ok(bytes) = source.fragment(self.number).await {
             return Ok(Fragment::Whole(bytes.into()));
         }
-        let mut faults = Vec::new();
         if let Some(bytes) = source.fragment_anew(&self.engine.coder, self.number, &mut faults).await {
             return Ok(Fragment::Whole(bytes.into()));
         }

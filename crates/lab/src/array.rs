@@ -44,6 +44,8 @@ pub const PAPER_READ_LIMIT: f64 = 590.0;
 pub struct LabArray {
     /// Each of its drives.
     pub drive: LabDrive,
+    /// How many of them.
+    pub drives: usize,
     /// Bytes of a full segment.
     pub segment_length: u32,
 }
@@ -72,7 +74,7 @@ impl LabArray {
             Some(profile) => LabDrive::of(profile.clone()),
             None => LabDrive::new(PAPER_DRIVE)?,
         };
-        let array = Self { drive: drive.every(every), segment_length: 20 << 20 };
+        let array = Self { drive: drive.every(every), drives: DRIVES, segment_length: 20 << 20 };
         let name = &array.drive.profile.name;
         if array.drive.profile.kind == Kind::Cmr {
             return Err(LabError(format!("the drive `{name}` has no zones, and an array is made of zones")));
@@ -88,7 +90,8 @@ impl LabArray {
     /// Zone sets that it will have: two zones of each drive are for superblocks.
     pub fn sets(&self) -> u32 {
         let geometry = self.drive.geometry();
-        geometry.zone_count.saturating_sub(geometry.conventional_zones + 2)
+        let zones = geometry.zone_count.saturating_sub(geometry.conventional_zones + 2);
+        (zones as usize * self.drives / Self::code().width()) as u32
     }
 
     /// Sets of the same array with all its zones: the paper's 50 TB.
@@ -107,8 +110,19 @@ impl LabArray {
 
     /// Fresh drives, that keep what an array must be able to read again.
     pub fn media(&self) -> Vec<MemoryDevice> {
-        let fresh = || MemoryDevice::metadata_only(self.drive.geometry(), shingle_record::keep_unless_hollow);
-        (0..DRIVES).map(|_| fresh()).collect()
+        (0..self.drives).map(|_| self.medium()).collect()
+    }
+
+    fn medium(&self) -> MemoryDevice {
+        MemoryDevice::metadata_only(self.drive.geometry(), shingle_record::keep_unless_hollow)
+    }
+
+    /// One drive more, fresh, that takes its own time.
+    pub fn another(&self, rt: &Runtime) -> ArrayDrive {
+        let device = SimDevice::without_power_cuts(rt, self.medium());
+        device.set_drive(Drive::new(&self.drive.profile, self.drive.every));
+        let name = format!("{} more", self.drive.profile.name);
+        ArrayDrive { name, dev: HostDevice::new(Host::linux_6_10(), Rc::new(device)) }
     }
 
     /// Makes an array on fresh drives, which take no time until [`Rig::keep_time`].

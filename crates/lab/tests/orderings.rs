@@ -46,6 +46,11 @@ fn no_experiment_is_left_out() {
         "memory",
         "space",
         "smore-ingest",
+        "smore-read",
+        "smore-wa",
+        "smore-snapshot",
+        "smore-recovery",
+        "smore-rebuild",
     ];
     assert_eq!(names, tested);
 }
@@ -158,4 +163,43 @@ fn an_array_is_filled_as_fast_as_its_drives_write() {
         assert!(row.ours.unwrap() > 0.98 * row.goal.unwrap(), "{}: {:?} of {:?}", row.id, row.ours, row.goal);
         assert!((row.paper_config.unwrap() / 280.0 - 1.0).abs() < 0.05, "{}: {:?}", row.id, row.paper_config);
     }
+}
+
+#[test]
+fn an_array_gives_back_large_objects_as_fast_as_its_drives_read() {
+    let found = run("smore-read", &mut context());
+    assert!(ours(&found, "read, 256 MB") > 0.95 * 572.3, "97 % of five drives");
+    assert!(ours(&found, "read, 16 MB") < ours(&found, "read, 256 MB"), "seeks weigh more on small objects");
+    assert!(paper(&found, "read, 256 MB") > paper(&found, "read, 256 MB, turns of one segment"), "turns");
+    let aged = ours(&found, "read, mixed sizes, after 100 % churn, over fresh");
+    assert!((0.7..1.1).contains(&aged), "reading an aged array: {aged}");
+}
+
+#[test]
+fn cleaning_an_array_writes_more_the_fuller_it_is() {
+    let found = run("smore-wa", &mut context());
+    let at = |full: u32| ours(&found, &format!("write amplification without parity, mixed sizes, {full} % full"));
+    assert!(1.0 < at(70) && at(70) < at(80), "{} and {}", at(70), at(80));
+    assert!(at(80) < 2.6, "{}: few sets, so a little more than at full size", at(80));
+}
+
+#[test]
+fn an_array_is_snapshotted_opened_and_rebuilt() {
+    let mut context = context();
+    let found = run("smore-snapshot", &mut context);
+    assert!(ours(&found, "snapshot, mixed sizes") < 0.3);
+    let during = ours(&found, "longest wait of a writer of small objects, during snapshots");
+    assert!(during < 200.0, "writers go on: {during} ms");
+
+    let found = run("smore-recovery", &mut context);
+    let id = "recovery of an array, no snapshot";
+    assert!(ours(&found, id) < paper(&found, id), "digests off all drives");
+    let id = "recovery of an array, a set more";
+    assert!(ours(&found, id) < paper(&found, id));
+
+    let found = run("smore-rebuild", &mut context);
+    let replaced = row(&found, "rebuild onto a new drive");
+    assert!(replaced.ours.unwrap() > 0.5 * replaced.goal.unwrap(), "{:?}", replaced.ours);
+    let spread = ours(&found, "rebuild onto free zones, 9 drives");
+    assert!(spread > replaced.ours.unwrap(), "all drives take part: {spread}");
 }

@@ -2,6 +2,7 @@
 //! and move no bytes. So an experiment over terabytes costs no time for bytes that nobody will see.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -32,30 +33,45 @@ pub(crate) async fn read_hollow(source: &Source<'_>, from: u32, length: u32, fau
     let pieces = source.shape.pieces(source.place.at + from, length);
     let reads = join_all(pieces.iter().map(|piece| source.touch(piece.fragment, &piece.range))).await;
     for (piece, read) in pieces.iter().zip(reads) {
-        let Err(fault) = read else { continue };
-        faults.push(fault);
-        let others = (0..source.shape.code().width()).filter(|&other| other != piece.fragment);
-        let mut missing = source.shape.code().data();
-        let mut untried: Vec<usize> = others.collect();
+        if let Err(fault) = read {
+            faults.push(fault);
+            source.touch_others(piece.fragment, &piece.range, faults).await?;
+        }
+    }
+    Some(zeros(length as usize))
+}
+
+/// Reads a whole fragment, or as many others as give it back, and returns zeros in its place.
+pub(crate) async fn fragment_hollow(source: &Source<'_>, fragment: usize, faults: &mut Vec<Fault>) -> Option<Bytes> {
+    let range = 0..source.shape.fragment_length();
+    if source.touch(fragment, &range).await.is_err() {
+        source.touch_others(fragment, &range, faults).await?;
+    }
+    Some(zeros(range.len()))
+}
+
+impl Source<'_> {
+    /// Takes the time of reading that range of as many other fragments as the code needs.
+    async fn touch_others(&self, wanted: usize, range: &Range<u32>, faults: &mut Vec<Fault>) -> Option<()> {
+        let mut untried: Vec<usize> = (0..self.shape.code().width()).filter(|&other| other != wanted).collect();
+        let mut missing = self.shape.code().data();
         while missing > 0 {
             let batch: Vec<usize> = untried.drain(..missing.min(untried.len())).collect();
             if batch.is_empty() {
                 return None;
             }
-            for read in join_all(batch.iter().map(|&other| source.touch(other, &piece.range))).await {
+            for read in join_all(batch.iter().map(|&other| self.touch(other, range))).await {
                 match read {
                     Ok(()) => missing -= 1,
                     Err(fault) => faults.push(fault),
                 }
             }
         }
+        Some(())
     }
-    Some(zeros(length as usize))
-}
 
-impl Source<'_> {
     /// Takes the time of a read of that range of a fragment.
-    async fn touch(&self, fragment: usize, range: &std::ops::Range<u32>) -> Result<(), Fault> {
+    async fn touch(&self, fragment: usize, range: &Range<u32>) -> Result<(), Fault> {
         let member = self.members[fragment];
         let fault = |why: String| Fault { drive: member.drive, fragment, why };
         let dev = self.drives.usable(member.drive).ok_or_else(|| fault("the drive is not there".into()))?;

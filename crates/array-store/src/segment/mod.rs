@@ -6,6 +6,6 @@ mod read;
 mod shape;
 
 pub(crate) use frames::{FrameContext, fragment_frames};
-pub(crate) use hollow::{read_hollow, zeros};
+pub(crate) use hollow::{fragment_hollow, read_hollow, zeros};
 pub(crate) use read::{Fault, Source, read_part};
 pub(crate) use shape::Shape;

@@ -11,6 +11,7 @@ mod placement;
 mod recovery;
 mod smore_ingest;
 mod smore_read;
+mod smore_rebuild;
 mod smore_recovery;
 mod smore_snapshot;
 mod smore_wa;
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Experiment> {
         smore_wa::experiment(),
         smore_snapshot::experiment(),
         smore_recovery::experiment(),
+        smore_rebuild::experiment(),
     ]
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn experiment() -> Experiment {
                       where writers take turns after every segment and not after 12; the same after as much was written \
                       and deleted as fills the array five times (SMORE, section V-D, Figure 5). The project's own is to \
                       reach 97 % of the limit from 256 MB on.",
-        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 120 in a standard one, 960 below 16 MB), filled to 80 % by twelve writers \
+        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 120 in a standard one, 960 below 16 MB, 240 for mixed sizes), filled to 80 % by twelve writers \
                 at a time, which takes no drive time; then six readers that read objects from end to end. The paper's \
                 limit counts the five data drives of a RAID-4; here parity goes round, and all six can be read. The paper \
                 does not say how many segments of an object its readers ask for at a time: as many as a writer's turn \
@@ -67,9 +67,13 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let mut measure = |name: &str, case: Case| {
         (context.progress)(&format!("{name}, {}", case.sizes.name()), Some(f64::from(done) / runs as f64));
         done += 1;
-        let small = matches!(case.sizes, Sizes::Equal(size) if size < SMALL);
-        let array =
-            if small && context.scale == Scale::Standard { LabArray::new(context, 960)? } else { array.clone() };
+        let every = match case.sizes {
+            Sizes::Equal(size) if size < SMALL => 960,
+            // Churn takes long.
+            Sizes::Mix => 240,
+            Sizes::Equal(_) => 120,
+        };
+        let array = LabArray::new(context, context.scale.pick(960, every, 60))?;
         read(&array, case, context.scale, context.seed)
     };
     for &size in sizes {

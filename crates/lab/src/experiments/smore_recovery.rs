@@ -22,7 +22,7 @@ pub(crate) fn experiment() -> Experiment {
         setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run), mixed sizes, filled to 80 %; a snapshot, then objects \
                 are put until the power fails between two commands, at several ages. Opening takes the drives' time, all of \
                 it: superblocks, zone reports, the snapshot off the drives, digests, the sets that were open. What takes no \
-                time here is the processor's work; decision note 0026 measures it. In the paper's configuration all digests \
+                time here is the processor's work, which `shingle bench` measures. In the paper's configuration all digests \
                 are read off one drive, one after the other.",
         run,
     }

@@ -24,7 +24,7 @@ pub(crate) fn experiment() -> Experiment {
                 time is the drives', from the call to a durable superblock, while nobody writes. Then one writer puts a small \
                 object every 50 ms, for 10 s without a snapshot and again during some, one after the other: what waits longer \
                 waits for drives that write the snapshot. For the index itself nobody waits: a snapshot is a read view of \
-                it. The processor's work takes no time here; decision note 0026 measures it.",
+                it. The processor's work takes no time here, which `shingle bench` measures.",
         run,
     }
 }
