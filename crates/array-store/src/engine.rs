@@ -91,6 +91,8 @@ pub(crate) struct Engine {
     pub(crate) membership: Mutex<()>,
     /// Members replaced since the last superblock.
     pub(crate) unsaved: Cell<u32>,
+    /// Drives with zones that took a member's place and may be in a cache still: flushed before a superblock names them.
+    pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
     /// A drive was lost or added.
     pub(crate) lost: Notify,
     /// Failed drives that a superblock names.
@@ -169,6 +171,7 @@ impl Engine {
             replenishing: Mutex::new(()),
             membership: Mutex::new(()),
             unsaved: Cell::new(0),
+            unflushed: RefCell::default(),
             lost: Notify::new(),
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),
@@ -225,6 +228,7 @@ impl Engine {
             return Err(Error::stopped());
         }
         self.closed.set(clean.is_some());
+        self.flush_replaced().await?;
         let generation = self.generation.get() + 1;
         self.generation.set(generation);
         let drives = self.drives.entries();
@@ -252,6 +256,26 @@ impl Engine {
         self.superblocks.write(&self.drives, &superblock, everywhere).await?;
         self.recorded.borrow_mut().extend(failed);
         Ok(())
+    }
+
+    /// Makes zones durable that the next superblock names as members for the first time (REPLACE-1). Nothing may be awaited
+    /// between this and the table's copy.
+    async fn flush_replaced(&self) -> Result<()> {
+        loop {
+            let drives = std::mem::take(&mut *self.unflushed.borrow_mut());
+            if drives.is_empty() {
+                return Ok(());
+            }
+            for (drive, error) in self.drives.flush(drives).await {
+                if !is_lost(&error) {
+                    self.unflushed.borrow_mut().insert(drive);
+                    return Err(Error::device(format!("flushing {}", self.drives.name(drive)), error));
+                }
+                if self.drives.fail(drive) {
+                    self.lost.notify_waiters();
+                }
+            }
+        }
     }
 
     /// A command of `drive` failed. If that says that the drive is lost, it is marked as failed, durably: from then on

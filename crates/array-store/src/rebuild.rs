@@ -11,8 +11,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
+use shingle_base::ZoneId;
 use shingle_runtime::Instant;
-use shingle_zoned::ZoneOp;
+use shingle_zoned::{DeviceError, ZoneOp, ZoneState, ZonedDevice};
 use tokio::sync::Notify;
 
 use crate::engine::Engine;
@@ -197,6 +198,15 @@ impl Engine {
     }
 }
 
+/// Resets a zone, unless nothing is in it.
+async fn empty_zone(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> std::result::Result<(), DeviceError> {
+    let found = dev.report(zone, 1).await?;
+    if found.first().is_some_and(|info| info.zone == zone && info.state == ZoneState::Empty) {
+        return Ok(());
+    }
+    dev.manage(zone, ZoneOp::Reset).await
+}
+
 impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
     async fn work(&self) -> Result<()> {
         loop {
@@ -276,7 +286,7 @@ impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
                 let zone = self.spares.borrow_mut().get_mut(&drive).map(|zones| zones.remove(0));
                 let (Some(zone), Some(dev)) = (zone, engine.drives.usable(drive)) else { continue };
                 self.targets.borrow_mut().insert(drive);
-                match dev.manage(zone, ZoneOp::Reset).await {
+                match empty_zone(&dev, zone).await {
                     Ok(()) => return Ok(Member { drive, zone }),
                     Err(error) => {
                         // The zone is left alone: it cannot be used.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts, and
-//!   the digest, durably; and it ends where the others end.
+//!   the digest, durably before a superblock says so; and it ends where the others end.
 //! - REPLACE-2: what is written was verified, or computed from fragments that were.
 
 use std::collections::VecDeque;
@@ -119,15 +119,11 @@ impl Engine {
         // Whatever became of it, nothing is on its way to the zone when it is used again.
         let landed = copy.landed(0).await;
         let blocks = copy.next;
-        let done = async {
-            result?;
-            landed?;
-            match self.drives.flush([spare.drive]).await.pop() {
-                Some((drive, error)) => Err(self.copy_failed(drive, error).await),
-                None => Ok(Blocks(u64::from(blocks)).bytes()),
-            }
-        };
-        done.await
+        result?;
+        landed?;
+        // Its drive goes on while the next set is read: a flush here would leave it idle in between.
+        self.unflushed.borrow_mut().insert(spare.drive);
+        Ok(Blocks(u64::from(blocks)).bytes())
     }
 
     /// Whether nothing can be read from a member.

@@ -192,7 +192,7 @@ fn recover(seed: u64, parity: usize, cut: Cut) {
 #[test]
 fn as_many_drives_may_be_lost_again_after_a_rebuild_that_power_cuts_met() {
     let mut pairs = 0;
-    for seed in seeds(40) {
+    for seed in seeds(60) {
         let parity = shape(&mut Random::new(seed)).code.parity();
         for cut in history(seed) {
             pairs += 1;
