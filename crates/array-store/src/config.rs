@@ -1,5 +1,6 @@
 //! How an array is formatted and run.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use shingle_erasure::Code;
@@ -45,6 +46,13 @@ pub struct Options {
     pub coalesce: bool,
     /// How cleaning chooses sets, and where it moves what lives in them.
     pub cleaning: CleaningPolicy,
+    /// Two files, best on different SSDs, that small objects are buffered in: they are acknowledged when they are durable
+    /// in both, and written to segments later. An array that was not closed in order is not opened without them.
+    pub buffer: Option<[PathBuf; 2]>,
+    /// Bytes of a half of such a file; while one is written to segments the other is filled.
+    pub buffer_area: u32,
+    /// Open the array also if it has a buffer that is gone: objects that were acknowledged in it are lost.
+    pub abandon_buffer: bool,
     /// Clean and snapshot in the background.
     pub background: bool,
     /// Time between snapshots of the index; none is taken while nothing changed. (The paper: two hours.)
@@ -59,6 +67,9 @@ impl Default for Options {
             in_flight: 4,
             coalesce: true,
             cleaning: CleaningPolicy::Greedy,
+            buffer: None,
+            buffer_area: 64 << 20,
+            abandon_buffer: false,
             background: true,
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
         }

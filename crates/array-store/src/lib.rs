@@ -10,6 +10,7 @@
 //! A reader of the code begins with `store` (the calls), `put`, `get` and `delete` (what they do), `writer` (how things
 //! reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won).
 
+mod buffer;
 mod close;
 mod collect;
 mod config;
@@ -39,6 +40,7 @@ mod turn;
 mod types;
 mod writer;
 
+pub use buffer::{BufferFile, BufferFiles};
 pub use config::{CleaningPolicy, FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};

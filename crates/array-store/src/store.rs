@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_base::{StoreId, ZoneId};
+use shingle_base::{BLOCK_SIZE, StoreId, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 
+use crate::buffer::{AREA_MAX, BufferFiles, open_file};
 use crate::config::{FormatOptions, Options};
 use crate::drives::{Drives, report_all};
 use crate::engine::{Engine, Parts};
@@ -58,6 +59,8 @@ pub struct Stats {
     pub reconstructed: u64,
     /// Sets that cleaning emptied.
     pub cleaned: u64,
+    /// Bytes of objects that are in the buffer only.
+    pub buffered: u64,
 }
 
 /// An open array. Cheap to clone; stays on its thread.
@@ -224,13 +227,43 @@ impl ArrayStore {
         place: &IndexPlace,
         options: Options,
     ) -> Result<(Self, RecoveryReport)> {
+        let mut files = None;
+        if let Some([first, second]) = &options.buffer {
+            let open = |path: &PathBuf| {
+                open_file(rt, path).map_err(|error| {
+                    let message = format!("the buffer's file {} cannot be used: {error}", path.display());
+                    Error::caused(ErrorKind::Device, message, error)
+                })
+            };
+            files = Some(BufferFiles([open(first)?, open(second)?]));
+        }
+        Self::open_with_buffer(rt, drives, place, options, files).await
+    }
+
+    /// As [`open`](Self::open), with the buffer's files already open.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_with_buffer(
+        rt: &Runtime,
+        drives: &[ArrayDrive],
+        place: &IndexPlace,
+        options: Options,
+        files: Option<BufferFiles>,
+    ) -> Result<(Self, RecoveryReport)> {
+        if !(4 * BLOCK_SIZE as u32..=AREA_MAX).contains(&options.buffer_area) {
+            return Err(Error::new(ErrorKind::Invalid, "half of a buffer has between 16 KiB and 1 GiB"));
+        }
         let Gathered { superblock, drives, superblocks, reports } = gather(drives).await?;
         let (index, clean) = open_index(place, superblock.clean)?;
-        let background = options.background;
+        let (background, abandon, buffer) = (options.background, options.abandon_buffer, superblock.buffer);
         let parts =
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
         let engine = Engine::new(parts);
-        let report = engine.recover(&reports, clean).await?;
+        let mut report = engine.recover(&reports, clean).await?;
+        engine.buffer_id.set(0);
+        engine.attach_buffer(files, buffer, abandon).await?;
+        report.objects = engine.index()?.objects();
         engine.opened.set(engine.stamps.next());
         // From here on the index on flash is no longer that of the clean close.
         engine.write_superblock(None).await?;
@@ -349,6 +382,7 @@ impl ArrayStore {
             moved: self.0.counters.moved.get(),
             reconstructed: self.0.counters.reconstructed.get(),
             cleaned: self.0.counters.cleaned.get(),
+            buffered: self.0.buffer.borrow().as_ref().map_or(0, |buffer| buffer.bytes()),
             ..Stats::default()
         };
         for (_, set) in self.0.sets.all() {

@@ -76,6 +76,7 @@ pub fn options(random: &mut Random) -> Options {
         cleaning: if random.chance(0.5) { CleaningPolicy::Greedy } else { CleaningPolicy::Lifetime },
         background: random.chance(0.5),
         snapshot_interval: Duration::from_millis(5 + random.below(100)),
+        ..Options::default()
     }
 }
 
