@@ -118,14 +118,14 @@ fn encode_limit(segments: u64) -> Outcome<f64> {
     let data = segment();
     let fragments: Vec<&[u8]> = data.chunks_exact(FRAGMENT).collect();
     let mut parity = vec![Vec::new(); usize::from(PARITY)];
-    let mut targets = vec![vec![0u8; SEGMENT]; 4];
+    let mut target = vec![0u8; SEGMENT];
     let mut sum = 0;
     let began = limit::now();
-    for number in 0..segments {
+    for _ in 0..segments {
         let encoded = coder.encode(black_box(&fragments), &mut parity);
         encoded.map_err(|error| Failure::new(error.to_string()))?;
         black_box(&parity);
-        sum ^= copy_and_crc(&data, &mut targets[number as usize % 4]);
+        sum ^= copy_and_crc(&data, &mut target);
     }
     black_box(sum);
     Ok((segments * SEGMENT as u64) as f64 / began.elapsed().as_secs_f64())
@@ -180,13 +180,12 @@ async fn read_rounds(store: &ArrayStore, degraded: bool) -> Outcome<(f64, f64)> 
 fn read_limit(degraded: bool) -> Outcome<f64> {
     let mut coder = Coder::new(code()?);
     let data = segment();
-    let copies = vec![data.to_vec(); 4];
-    let mut targets = vec![vec![0u8; SEGMENT]; 4];
+    let copies = vec![data.to_vec(); GET_SEGMENTS as usize];
+    let mut target = vec![0u8; SEGMENT];
     let mut sum = 0;
     let began = limit::now();
-    for number in 0..GET_SEGMENTS as usize {
-        let from = &copies[number % 4];
-        sum ^= copy_and_crc(from, &mut targets[(number + 1) % 4]);
+    for from in &copies {
+        sum ^= copy_and_crc(from, &mut target);
         if degraded {
             // Any ten fragments do; that these are data does not change what it costs.
             let present: Vec<_> = from.chunks_exact(FRAGMENT).enumerate().map(|(at, bytes)| (at + 1, bytes)).collect();
