@@ -65,6 +65,12 @@ impl Engine {
     /// Ends what is under way, closes the index, and says so in a superblock.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<()> {
         self.running()?;
+        let buffer = self.buffer.borrow().clone();
+        if let Some(buffer) = &buffer
+            && let Err(error) = self.flush(buffer, 0).await
+        {
+            tracing::warn!(%error, "what is buffered stays in the buffer's files");
+        }
         // From here on nothing starts. No lock is kept while another is waited for: whoever holds one ends soon.
         self.stopped.set(true);
         self.turns.end();
@@ -89,6 +95,14 @@ impl Engine {
         self.enter(&given_up)?;
         if self.options.read_only {
             return self.close_as_it_was();
+        }
+        if let Some(buffer) = buffer {
+            // The next opening has it from the buffer's files again (BUF-4).
+            let left: Vec<Change> = buffer.left();
+            self.enter(&left)?;
+            if buffer.is_empty() {
+                self.buffer_id.set(0);
+            }
         }
         let generation = self.generation.get() + 1;
         let Some(index) = self.take_index() else { return Err(Error::stopped()) };

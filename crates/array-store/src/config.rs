@@ -1,5 +1,6 @@
 //! How an array is formatted and run.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use shingle_erasure::Code;
@@ -47,6 +48,13 @@ pub struct Options {
     pub read_only: bool,
     /// How cleaning chooses sets, and where it moves what lives in them.
     pub cleaning: CleaningPolicy,
+    /// Two files, best on different SSDs, that small objects are buffered in: they are acknowledged when they are durable
+    /// in both, and written to segments later. An array that was not closed in order is not opened without them.
+    pub buffer: Option<[PathBuf; 2]>,
+    /// Bytes of a half of such a file; while one is written to segments the other is filled.
+    pub buffer_area: u32,
+    /// Open the array also if it has a buffer that is gone: objects that were acknowledged in it are lost.
+    pub abandon_buffer: bool,
     /// Clean, snapshot and rebuild in the background.
     pub background: bool,
     /// At most so many bytes a second are written by a rebuild in the background; `None`: as many as can be.
@@ -68,6 +76,9 @@ impl Default for Options {
             coalesce: true,
             read_only: false,
             cleaning: CleaningPolicy::Greedy,
+            buffer: None,
+            buffer_area: 64 << 20,
+            abandon_buffer: false,
             background: true,
             rebuild_rate: None,
             snapshot_interval: Duration::from_secs(2 * 60 * 60),

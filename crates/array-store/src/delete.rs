@@ -157,6 +157,7 @@ impl Engine {
         }
         self.enter(&removals.collect::<Vec<_>>())?;
         self.space.notify_waiters();
+        self.bury_buffered(tombstones).await?;
         Ok(Late { placed, puts, batch: self.moving.get() })
     }
 

@@ -11,6 +11,7 @@ use shingle_runtime::Runtime;
 use shingle_zoned::ZoneOp;
 use tokio::sync::{Mutex, Notify};
 
+use crate::buffer::Buffer;
 use crate::close::Busy;
 use crate::config::Options;
 use crate::delete::Deleting;
@@ -105,6 +106,11 @@ pub(crate) struct Engine {
     pub(crate) closing: Cell<usize>,
     /// Sets that were not collected because of their tombstones alone, since the last snapshot that cleaning took.
     pub(crate) held_by_tombstones: RefCell<BTreeSet<SetId>>,
+    pub(crate) buffer: RefCell<Option<Rc<Buffer>>>,
+    /// The buffer's id, as superblocks have it; 0 without one.
+    pub(crate) buffer_id: Cell<u64>,
+    /// The newest tombstone of each name that recovery saw, until the buffer was read.
+    pub(crate) found_tombstones: RefCell<BTreeMap<Bytes, Version>>,
     /// What closing the array waits for.
     pub(crate) busy: Busy,
     /// A superblock says that the index was left clean: none may follow.
@@ -178,6 +184,9 @@ impl Engine {
             opened_clean: Cell::new(None),
             closing: Cell::new(0),
             held_by_tombstones: RefCell::default(),
+            buffer: RefCell::default(),
+            buffer_id: Cell::new(superblock.buffer),
+            found_tombstones: RefCell::default(),
             busy: Busy::default(),
             closed: Cell::new(false),
         })
@@ -248,7 +257,7 @@ impl Engine {
             clean,
             tombstone_floor: snapshot.tombstone_floor,
             opened: self.opened.get(),
-            buffer: 0,
+            buffer: self.buffer_id.get(),
             snapshot: snapshot.pieces,
             drives,
             sets: self.sets.entries(),

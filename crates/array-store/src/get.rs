@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::put::check_name;
@@ -31,6 +32,8 @@ pub struct Reader {
     object: Object,
     /// Offsets in the object and places, in order.
     parts: Vec<(u64, PartPlace)>,
+    /// The bytes of an object that is buffered.
+    buffered: Option<Bytes>,
     _holds: Vec<Hold>,
 }
 
@@ -46,7 +49,13 @@ impl Reader {
         let holds = sets.into_iter().filter_map(|set| engine.sets.hold(set)).collect();
         let object =
             Object { name: name.clone(), version: entry.version, size: entry.size, attributes: entry.attributes };
-        Ok(Self { engine: engine.clone(), object, parts, _holds: holds })
+        let buffered = match parts.first() {
+            Some((_, place)) if place.set == BUFFER_SET => {
+                engine.buffer.borrow().as_ref().and_then(|buffer| buffer.bytes_of(place.stamp))
+            }
+            _ => None,
+        };
+        Ok(Self { engine: engine.clone(), object, parts, buffered, _holds: holds })
     }
 
     /// What is known of the object.
@@ -73,6 +82,9 @@ impl Reader {
         };
         let from = (offset - start) as u32;
         let length = length.min(u64::from(place.length - from)) as u32;
+        if let Some(bytes) = &self.buffered {
+            return Ok(bytes.slice(from as usize..(from + length) as usize));
+        }
         self.engine.read_place(place, from, length).await
     }
 

@@ -11,6 +11,7 @@
 //! reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won),
 //! `membership` and `rebuild` (how drives come and go).
 
+mod buffer;
 mod check;
 mod close;
 mod collect;
@@ -45,6 +46,7 @@ mod turn;
 mod types;
 mod writer;
 
+pub use buffer::{BufferFile, BufferFiles};
 pub use check::{CheckReport, check};
 pub use config::{CleaningPolicy, FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};

@@ -12,13 +12,14 @@ use std::rc::Rc;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
 
+use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Change, PartKey};
 use crate::segment::zeros;
 use crate::stats::add;
 use crate::turn::Turn;
-use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Version};
+use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Part, PartPlace, Version};
 use crate::writer::{Item, Placed, Started, Stream};
 
 /// Objects up to this share of a segment share segments with others.
@@ -67,6 +68,25 @@ pub struct Stored {
 }
 
 impl Progress {
+    /// A version that begins; deletions know of it.
+    pub(crate) fn of(engine: &Engine, name: Bytes, version: Version) -> Rc<Self> {
+        let progress = Rc::new(Self {
+            name: name.clone(),
+            version,
+            in_flight: Cell::new(0),
+            landed: Notify::new(),
+            error: RefCell::new(None),
+            last: RefCell::new(None),
+            turn: RefCell::new(None),
+            ready: Cell::new(false),
+            launched: Cell::new(false),
+            begun: Cell::new(false),
+            overtaken: Cell::new(false),
+        });
+        engine.puts.borrow_mut().insert((name, version), progress.clone());
+        progress
+    }
+
     pub(crate) fn name(&self) -> &Bytes {
         &self.name
     }
@@ -104,21 +124,9 @@ impl Put {
     pub(crate) fn begin(engine: &Rc<Engine>, name: Bytes) -> Result<Self> {
         engine.writable()?;
         check_name(&name)?;
-        let progress = Rc::new(Progress {
-            name: name.clone(),
-            version: engine.stamps.version(),
-            in_flight: Cell::new(0),
-            landed: Notify::new(),
-            error: RefCell::new(None),
-            last: RefCell::new(None),
-            turn: RefCell::new(None),
-            ready: Cell::new(false),
-            launched: Cell::new(false),
-            begun: Cell::new(false),
-            overtaken: Cell::new(false),
-        });
-        engine.puts.borrow_mut().insert((name.clone(), progress.version), progress.clone());
-        Ok(Self { engine: engine.clone(), name, progress, queue: VecDeque::new(), queued: 0, issued: 0, torn: false })
+        let progress = Progress::of(engine, name.clone(), engine.stamps.version());
+        let engine = engine.clone();
+        Ok(Self { engine, name, progress, queue: VecDeque::new(), queued: 0, issued: 0, torn: false })
     }
 
     /// The version that this will be.
@@ -184,8 +192,14 @@ impl Put {
         let stored = Stored { version: self.progress.version, size };
         let completion = Completion { size, attributes };
         let small = self.queued <= (self.engine.segment_length / SMALL) as usize;
-        if self.engine.options.coalesce && self.issued == 0 && small {
+        let buffer = self.engine.usable_buffer();
+        if (self.engine.options.coalesce || buffer.is_some()) && self.issued == 0 && small {
             let data = self.take(self.queued);
+            if let Some(buffer) = buffer
+                && self.engine.buffer_object(&buffer, &self.progress, &data, &completion).await?
+            {
+                return Ok(stored);
+            }
             self.engine.share(self.progress.clone(), data, completion).await?;
             return Ok(stored);
         }
@@ -407,6 +421,11 @@ impl Engine {
         else {
             return Ok(());
         };
+        self.complete_at(progress, part, last.place(part))
+    }
+
+    /// The same where the place is known.
+    pub(crate) fn complete_at(&self, progress: &Progress, part: &Part, place: PartPlace) -> Result<()> {
         if progress.overtaken.replace(true) {
             return Ok(());
         }
@@ -419,7 +438,7 @@ impl Engine {
         }
         let key = PartKey { name: part.name.clone(), version: part.version, offset: part.offset };
         self.enter(&[
-            Change::Put { key, place: last.place(part), completion: part.completion.clone() },
+            Change::Put { key, place, completion: part.completion.clone() },
             Change::RemoveOlder { name: part.name.clone(), version: part.version },
         ])?;
         self.overtake(&progress.name, |version| version < progress.version);
@@ -473,7 +492,11 @@ impl Engine {
                 _ => {}
             }
         }
+        let buffer = self.buffer.borrow();
         for place in &applied.freed {
+            if let Some(buffer) = buffer.as_ref().filter(|_| place.set == BUFFER_SET) {
+                buffer.release(place.stamp);
+            }
             self.sets.remove_live(place.set, u64::from(place.length));
         }
         Ok(())

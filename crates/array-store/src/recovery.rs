@@ -87,6 +87,7 @@ impl Engine {
         drop(found);
         report.took[1] = self.rt.now().since(began);
         let began = self.rt.now();
+        self.found_tombstones.replace(scan.tombstones);
         self.reopen(scan.reopen).await;
         if !clean {
             self.settle_versions(&mut report)?;

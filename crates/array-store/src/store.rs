@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_base::StoreId;
+use shingle_base::{BLOCK_SIZE, StoreId};
 use shingle_runtime::Runtime;
 use shingle_zoned::{ZoneInfo, ZonedDevice};
 
+use crate::buffer::{AREA_MAX, BufferFiles, open_file};
 use crate::config::{FormatOptions, Options};
 use crate::drives::{Drives, report_all};
 use crate::engine::{Engine, Parts};
@@ -66,6 +67,8 @@ pub struct Stats {
     pub drives: u64,
     /// Of them, those that are away or have failed.
     pub drives_missing: u64,
+    /// Bytes of objects that are in the buffer only.
+    pub buffered: u64,
 }
 
 /// An open array. Cheap to clone; stays on its thread.
@@ -211,18 +214,53 @@ impl ArrayStore {
         place: &IndexPlace,
         options: Options,
     ) -> Result<(Self, RecoveryReport)> {
+        let mut files = None;
+        if let Some([first, second]) = &options.buffer {
+            let open = |path: &PathBuf| {
+                open_file(rt, path).map_err(|error| {
+                    let message = format!("the buffer's file {} cannot be used: {error}", path.display());
+                    Error::caused(ErrorKind::Device, message, error)
+                })
+            };
+            files = Some(BufferFiles([open(first)?, open(second)?]));
+        }
+        Self::open_with_buffer(rt, drives, place, options, files).await
+    }
+
+    /// As [`open`](Self::open), with the buffer's files already open.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_with_buffer(
+        rt: &Runtime,
+        drives: &[ArrayDrive],
+        place: &IndexPlace,
+        options: Options,
+        files: Option<BufferFiles>,
+    ) -> Result<(Self, RecoveryReport)> {
+        if !(4 * BLOCK_SIZE as u32..=AREA_MAX).contains(&options.buffer_area) {
+            return Err(Error::new(ErrorKind::Invalid, "half of a buffer has between 16 KiB and 1 GiB"));
+        }
         let Gathered { superblock, drives, superblocks, reports } = gather(drives).await?;
         let (index, clean) = open_index(place, superblock.clean)?;
+        if options.read_only && superblock.buffer != 0 {
+            let message = "objects wait in the array's buffer: open it once for writing, with its buffer's files";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         let (read_only, background) = (options.read_only, options.background);
+        let (abandon, buffer) = (options.abandon_buffer, superblock.buffer);
         let generation = superblock.clean.filter(|_| clean);
         let parts =
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
         let engine = Engine::new(parts);
         engine.opened_clean.set(generation);
-        let report = engine.recover(&reports, clean).await?;
+        let mut report = engine.recover(&reports, clean).await?;
         if read_only {
             return Ok((Self(engine), report));
         }
+        engine.buffer_id.set(0);
+        engine.attach_buffer(files, buffer, abandon).await?;
+        report.objects = engine.index()?.objects();
         engine.opened.set(engine.stamps.next());
         // From here on the index on flash is no longer that of the clean close.
         engine.write_superblock(None).await?;
@@ -393,6 +431,7 @@ impl ArrayStore {
             moved: self.0.counters.moved.get(),
             reconstructed: self.0.counters.reconstructed.get(),
             cleaned: self.0.counters.cleaned.get(),
+            buffered: self.0.buffer.borrow().as_ref().map_or(0, |buffer| buffer.bytes()),
             ..Stats::default()
         };
         for (entry, id) in self.0.drives.entries().iter().zip(self.0.drives.ids()) {

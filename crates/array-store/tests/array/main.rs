@@ -2,6 +2,7 @@
 //! One program, since compiling the engine into each of ten takes longer than running all of them.
 
 mod amplification;
+mod buffer;
 mod common;
 mod crash;
 mod drives;

@@ -1,9 +1,11 @@
 //! IX-3, and that what is loaded is what was saved.
 
+use bytes::Bytes;
 use shingle_sim::{Random, seeds};
 
 use super::{Folder, Model, any_change, put, put_last};
-use crate::index::{Index, IndexError, IndexResult, Loader, Snapshot};
+use crate::index::{Change, Index, IndexError, IndexResult, Loader, PartKey, Snapshot};
+use crate::types::{Completion, PartPlace, SetId, Version};
 
 fn chunks(mut snapshot: Snapshot, max_bytes: usize) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| snapshot.next_chunk(max_bytes).unwrap()).collect()
@@ -171,4 +173,55 @@ fn an_empty_index_has_a_snapshot_too() {
     let empty = chunks(Index::memory().unwrap().snapshot().unwrap(), 1000);
     assert_eq!(empty.len(), 1);
     Model::default().check(&loaded(&empty).unwrap(), "empty");
+}
+
+/// Prints how long writers wait for a chunk of a snapshot of 50 TB in segments of 20 MiB: 2.5 million parts. A minute in a
+/// release build.
+#[test]
+#[ignore = "a measurement: cargo test --release -p shingle-array-store --lib -- --ignored --nocapture chunks_of_a_large"]
+fn chunks_of_a_large_index_take_how_long() {
+    const PARTS: u64 = 2_500_000;
+    shingle_runtime::real::run(|rt| async move {
+        let index = Index::memory().unwrap();
+        let part = |number: u64| {
+            let name = Bytes::from(format!("collection/{:016x}/object", number.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+            let place = PartPlace {
+                set: SetId((number / 64) as u32),
+                block: 1000,
+                stamp: number + 1,
+                segment_length: 20 << 20,
+                at: 0,
+                length: 20 << 20,
+                last: true,
+            };
+            let completion = Some(Completion { size: 20 << 20, attributes: Bytes::from_static(&[7; 60]) });
+            Change::Put { key: PartKey { name, version: Version(number), offset: 0 }, place, completion }
+        };
+        for first in (0..PARTS).step_by(10_000) {
+            index.apply(&(first..first + 10_000).map(part).collect::<Vec<_>>()).unwrap();
+        }
+        let began = rt.now();
+        let mut view = index.snapshot().unwrap();
+        let (mut longest, mut bytes, mut chunks) = (rt.now().since(began), 0, Vec::new());
+        loop {
+            let began = rt.now();
+            let chunk = view.next_chunk(128 << 10).unwrap();
+            let took = rt.now().since(began);
+            longest = longest.max(took);
+            chunks.push(took);
+            match chunk {
+                Some(chunk) => bytes += chunk.len(),
+                None => break,
+            }
+        }
+        chunks.sort();
+        let total = rt.now().since(began);
+        println!(
+            "{} chunks, {bytes} bytes in {total:?}; a chunk: median {:?}, 99.9 % {:?}, longest {longest:?}",
+            chunks.len(),
+            chunks[chunks.len() / 2],
+            chunks[chunks.len() * 999 / 1000]
+        );
+    })
+    .unwrap();
 }

@@ -1,0 +1,388 @@
+//! BUF-1 to BUF-4: small objects in two mirrored files, whatever fails and whenever.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::common::{ArrayShape, Driver, Model, content, formatted, named, options, powered, shape};
+use bytes::Bytes;
+use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, ErrorKind, IndexPlace, Options, RecoveryReport};
+use shingle_base::Blocks;
+use shingle_erasure::Code;
+use shingle_runtime::{LocalBoxFuture, Runtime};
+use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_zoned::{Geometry, MemoryDevice};
+
+/// A file in memory whose power can fail.
+struct SimFile {
+    rt: Runtime,
+    durable: RefCell<Vec<u8>>,
+    /// Writes that have not returned.
+    pending: RefCell<BTreeMap<u64, (u64, Bytes)>>,
+    next: Cell<u64>,
+    broken: Cell<bool>,
+}
+
+impl SimFile {
+    fn new(rt: &Runtime, bytes: Vec<u8>) -> Rc<Self> {
+        Rc::new(Self {
+            rt: rt.clone(),
+            durable: RefCell::new(bytes),
+            pending: RefCell::default(),
+            next: Cell::default(),
+            broken: Cell::default(),
+        })
+    }
+
+    /// What a power cut leaves: of writes that have not returned, any blocks of 512 bytes.
+    fn image(&self, seed: u64) -> Vec<u8> {
+        let mut random = Random::new(seed);
+        let mut bytes = self.durable.borrow().clone();
+        for (offset, data) in self.pending.borrow().values() {
+            let share = [0.0, 0.5, 1.0][random.below(3) as usize];
+            for (at, piece) in data.chunks(512).enumerate() {
+                if random.chance(share) {
+                    put_at(&mut bytes, *offset as usize + at * 512, piece);
+                }
+            }
+        }
+        bytes
+    }
+}
+
+fn put_at(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
+    bytes.resize(bytes.len().max(at + piece.len()), 0);
+    bytes[at..at + piece.len()].copy_from_slice(piece);
+}
+
+impl BufferFile for SimFile {
+    fn read(&self) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+        Box::pin(async {
+            if self.broken.get() { Err(io::Error::other("broken")) } else { Ok(self.durable.borrow().clone().into()) }
+        })
+    }
+
+    fn write(&self, offset: u64, data: Bytes) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            let number = self.next.replace(self.next.get() + 1);
+            self.pending.borrow_mut().insert(number, (offset, data.clone()));
+            self.rt.sleep(Duration::from_micros(self.rt.random() % 150)).await;
+            self.pending.borrow_mut().remove(&number);
+            if self.broken.get() {
+                return Err(io::Error::other("broken"));
+            }
+            put_at(&mut self.durable.borrow_mut(), offset as usize, &data);
+            Ok(())
+        })
+    }
+}
+
+fn files(files: &[Rc<SimFile>; 2]) -> BufferFiles {
+    BufferFiles([files[0].clone(), files[1].clone()])
+}
+
+async fn try_open(
+    rt: &Runtime,
+    devices: &[SimDevice],
+    buffer: Option<&[Rc<SimFile>; 2]>,
+    options: Options,
+) -> shingle_array_store::Result<(ArrayStore, RecoveryReport)> {
+    ArrayStore::open_with_buffer(rt, &named(devices), &IndexPlace::Memory, options, buffer.map(files)).await
+}
+
+fn plain() -> Options {
+    Options { background: false, ..Options::default() }
+}
+
+fn media() -> Vec<MemoryDevice> {
+    let drives = vec![Geometry::hm_smr(Blocks(60), 16, 0, 12); 3];
+    formatted(&ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 40_000, drives })
+}
+
+/// What a power cut leaves of everything.
+struct Left {
+    devices: Vec<MemoryDevice>,
+    files: [Vec<u8>; 2],
+}
+
+fn left(devices: &[SimDevice], files: &[Rc<SimFile>; 2], seed: u64) -> Left {
+    let image = |(at, device): (usize, &SimDevice)| device.crash_image(seed + at as u64);
+    Left {
+        devices: devices.iter().enumerate().map(image).collect(),
+        files: [files[0].image(seed), files[1].image(seed + 1)],
+    }
+}
+
+/// Runs a history on fresh drives and files; what a power cut at its end leaves.
+fn history<F>(test: impl FnOnce(Runtime, ArrayStore, [Rc<SimFile>; 2]) -> F + 'static) -> Left
+where
+    F: Future<Output = ()> + 'static,
+{
+    Sim::new(3).run(move |rt| async move {
+        let devices = powered(&rt, &media());
+        let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        test(rt, store, buffer.clone()).await;
+        left(&devices, &buffer, 1)
+    })
+}
+
+/// Opens what is left with both files, and with each alone, the other new.
+fn with_either<F>(left: Left, check: impl Fn(ArrayStore) -> F + Clone + 'static)
+where
+    F: Future<Output = ()> + 'static,
+{
+    for lost in [None, Some(0), Some(1)] {
+        let mut files = left.files.clone();
+        if let Some(lost) = lost {
+            files[lost] = Vec::new();
+        }
+        let (media, check) = (left.devices.iter().map(MemoryDevice::snapshot).collect::<Vec<_>>(), check.clone());
+        Sim::new(9).run(move |rt| async move {
+            let devices = powered(&rt, &media);
+            let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+            let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+            check(store).await;
+        });
+    }
+}
+
+async fn put(store: &ArrayStore, name: &str, key: u64) {
+    store.put(name.to_owned(), content((key, 3000)), Bytes::from_static(b"with it")).await.unwrap();
+}
+
+async fn is(store: &ArrayStore, name: &str, key: u64) {
+    assert!(store.get(name.to_owned()).await.unwrap() == content((key, 3000)), "{name}");
+    assert_eq!(&store.head(name.as_bytes()).unwrap().attributes[..], b"with it");
+}
+
+#[test]
+fn a_small_object_is_there_before_any_segment_is_written() {
+    let left = history(|_, store, _| async move {
+        put(&store, "o", 1).await;
+        let stats = store.stats().unwrap();
+        assert_eq!((stats.live, stats.buffered, stats.objects), (0, 3000, 1));
+        is(&store, "o", 1).await;
+        assert_eq!(store.list(b"", None, 9).unwrap().len(), 1);
+        let reader = store.open_object("o").unwrap();
+        assert_eq!(&reader.read(1000, 5).await.unwrap()[..], &content((1, 3000))[1000..1005]);
+        // A segment's worth is written to one; whoever reads goes on.
+        for number in 0..20 {
+            put(&store, &format!("p{number}"), number).await;
+        }
+        store.put("big", content((5, 90_000)), Bytes::new()).await.unwrap();
+        assert!(store.stats().unwrap().live > 30_000);
+        assert!(reader.read(0, 3000).await.unwrap() == content((1, 3000)));
+        is(&store, "o", 1).await;
+    });
+    with_either(left, |store| async move {
+        is(&store, "o", 1).await;
+        for number in 0..20 {
+            is(&store, &format!("p{number}"), number).await;
+        }
+        assert_eq!(store.stats().unwrap().objects, 22);
+    });
+}
+
+#[test]
+fn what_was_replaced_or_deleted_in_the_buffer_stays_so() {
+    let left = history(|_, store, _| async move {
+        store.put("was big", content((1, 90_000)), Bytes::new()).await.unwrap();
+        put(&store, "was big", 2).await;
+        put(&store, "twice", 3).await;
+        put(&store, "twice", 4).await;
+        put(&store, "gone", 5).await;
+        assert!(store.delete("gone").await.unwrap());
+        put(&store, "back", 6).await;
+        assert!(store.delete("back").await.unwrap());
+        put(&store, "back", 7).await;
+        put(&store, "grows", 8).await;
+        store.put("grows", content((9, 90_000)), Bytes::new()).await.unwrap();
+        assert!(store.delete("grows").await.unwrap());
+        // Tombstones that snapshots made superfluous are not in the way of anything that the buffer has.
+        store.snapshot().await.unwrap();
+        store.snapshot().await.unwrap();
+    });
+    with_either(left, |store| async move {
+        is(&store, "was big", 2).await;
+        is(&store, "twice", 4).await;
+        is(&store, "back", 7).await;
+        for name in ["gone", "grows"] {
+            assert_eq!(store.head(name.as_bytes()).unwrap_err().kind, ErrorKind::NotFound, "{name}");
+        }
+        assert_eq!(store.stats().unwrap().objects, 3);
+    });
+}
+
+/// BUF-3: a deletion that the power cut kept from the log is added to it, since its tombstone is not kept for ever.
+#[test]
+fn a_deletion_that_only_the_drives_know_of_is_kept() {
+    let tries = 40;
+    for wait in 0..tries {
+        let cut = history(move |rt, store, _| async move {
+            put(&store, "o", 1).await;
+            let delete = Box::pin(store.delete("o"));
+            // The power fails somewhere in the middle.
+            let cut = Box::pin(rt.sleep(Duration::from_micros(wait * 10)));
+            std::mem::forget(futures_util::future::select(delete, cut).await);
+        });
+        let Left { devices, files } = cut;
+        let (again, there) = Sim::new(wait).run(move |rt| async move {
+            let devices = powered(&rt, &devices);
+            let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+            let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+            let there = store.head(b"o").is_ok();
+            // Its tombstone is superfluous now, as far as the drives know.
+            store.snapshot().await.unwrap();
+            (left(&devices, &buffer, wait), there)
+        });
+        with_either(again, move |store| async move {
+            assert_eq!(store.head(b"o").is_ok(), there, "{wait}");
+        });
+    }
+}
+
+/// BUF-4.
+#[test]
+fn an_array_is_not_opened_without_what_it_acknowledged() {
+    let left = history(|_, store, _| async move { put(&store, "o", 1).await });
+    Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &left.devices);
+        let Err(error) = try_open(&rt, &devices, None, plain()).await else { panic!("opened without its buffer") };
+        assert!(error.kind == ErrorKind::Format && error.message.contains("buffer"), "{error}");
+        let other = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, b"something else".to_vec())];
+        let Err(error) = try_open(&rt, &devices, Some(&other), plain()).await else { panic!("opened with others") };
+        assert_eq!(error.kind, ErrorKind::Format);
+        let (store, _) = try_open(&rt, &devices, None, Options { abandon_buffer: true, ..plain() }).await.unwrap();
+        assert_eq!(store.head(b"o").unwrap_err().kind, ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_closed_array_needs_no_buffer() {
+    Sim::new(1).run(|rt| async move {
+        let devices = powered(&rt, &media());
+        let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        put(&store, "o", 1).await;
+        store.close().await.unwrap();
+        let devices = powered(&rt, &devices.iter().map(SimDevice::image).collect::<Vec<_>>());
+        let (store, _) = try_open(&rt, &devices, None, plain()).await.unwrap();
+        is(&store, "o", 1).await;
+        assert_eq!(store.stats().unwrap().live, 3000);
+    });
+}
+
+/// BUF-1: what the failed file says is old, and nobody believes it when it comes back.
+#[test]
+fn a_file_that_failed_is_done_without_and_not_believed_later() {
+    let left = history(|_, store, buffer| async move {
+        put(&store, "before", 1).await;
+        put(&store, "deleted", 2).await;
+        buffer[0].broken.set(true);
+        assert!(store.delete("deleted").await.unwrap());
+        put(&store, "after", 3).await;
+        is(&store, "before", 1).await;
+    });
+    Sim::new(4).run(move |rt| async move {
+        let devices = powered(&rt, &left.devices);
+        let buffer = left.files.map(|bytes| SimFile::new(&rt, bytes));
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        is(&store, "before", 1).await;
+        is(&store, "after", 3).await;
+        assert_eq!(store.head(b"deleted").unwrap_err().kind, ErrorKind::NotFound);
+        put(&store, "last", 4).await;
+        // It was brought up to date: either will do again.
+        assert!(buffer[0].durable.borrow()[..] == buffer[1].durable.borrow()[..]);
+    });
+}
+
+/// BUF-2: far more goes through than fits, area after area.
+#[test]
+fn areas_are_used_again() {
+    Sim::new(6).run(|rt| async move {
+        let devices = powered(&rt, &media());
+        let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
+        let options = || Options { buffer_area: 64 << 10, ..plain() };
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), options()).await.unwrap();
+        for number in 0..300 {
+            put(&store, &format!("o{}", number % 40), number).await;
+        }
+        assert!(buffer[0].durable.borrow().len() <= 4096 + 2 * (64 << 10));
+        let Left { devices, files } = left(&devices, &buffer, 3);
+        let devices = powered(&rt, &devices);
+        let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), options()).await.unwrap();
+        for number in 260..300 {
+            is(&store, &format!("o{}", number % 40), number).await;
+        }
+        assert_eq!(store.stats().unwrap().objects, 40);
+    });
+}
+
+fn random_options(random: &mut Random) -> Options {
+    Options { buffer_area: 20_000 + random.below(100_000) as u32, ..options(random) }
+}
+
+/// A power cut at random commands of random histories: as `crash.rs`, with the buffer, of which a file may be lost too.
+#[test]
+fn cut_anywhere_with_either_file() {
+    for seed in seeds(40) {
+        let mut random = Random::new(seed);
+        let mut media = formatted(&shape(&mut random));
+        let mut files: [Vec<u8>; 2] = Default::default();
+        let mut model = Model::default();
+        for round in 0..3 {
+            let opened = random_options(&mut random);
+            let mut drawn = Random::new(random.number());
+            let callers = 1 + random.below(4);
+            (media, files, model) = Sim::new(seed * 7 + round).run(move |rt| async move {
+                let context = format!("seed {seed}, round {round}");
+                let devices = powered(&rt, &media);
+                let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+                let (store, report) = try_open(&rt, &devices, Some(&buffer), opened).await.unwrap();
+                assert_eq!(report.damage, Vec::<String>::new(), "{context}");
+                model.settle(&store, &context).await;
+                let model = Rc::new(RefCell::new(model));
+                let cut = Rc::new(RefCell::new(None));
+                let at = drawn.below(1500);
+                let number = Rc::new(Cell::new(0));
+                for device in &devices {
+                    let (all, buffer, model) = (devices.clone(), buffer.clone(), model.clone());
+                    let (cut, number) = (cut.clone(), number.clone());
+                    device.on_command(move |_, _| {
+                        number.set(number.get() + 1);
+                        if number.get() == at {
+                            *cut.borrow_mut() = Some((left(&all, &buffer, seed + at), model.borrow().clone()));
+                        }
+                    });
+                }
+                let drivers: Vec<_> = (0..callers)
+                    .map(|caller| Driver {
+                        rt: rt.clone(),
+                        store: store.clone(),
+                        model: model.clone(),
+                        random: Random::new(drawn.number()),
+                        caller,
+                        names: 5,
+                        size_max: [4_000, 60_000][drawn.below(2) as usize],
+                    })
+                    .map(|driver| rt.spawn(driver.run(40)))
+                    .collect();
+                for driver in drivers {
+                    driver.await.unwrap();
+                }
+                devices.iter().for_each(|device| device.on_command(|_, _| {}));
+                let found = cut.take().unwrap_or_else(|| (left(&devices, &buffer, seed), model.borrow().clone()));
+                let (Left { devices, mut files }, model) = found;
+                match drawn.below(3) {
+                    0 => {}
+                    lost => files[lost as usize - 1] = Vec::new(),
+                }
+                (devices, files, model)
+            });
+        }
+    }
+}
