@@ -307,7 +307,7 @@ def test_drives_join_and_leave(array, tmp_path):
     for name, data in OBJECTS.items():
         assert array.get(name) == data, name
     # It is nobody's now.
-    ok("chunk", "format", array.drives[0], "--yes")
+    ok("chunk", "format", array.drives[0])
     checked = json.loads(array.run("check", "--json"))
     assert checked["clean"] and checked["damage"] == checked["missing_drives"] == []
 

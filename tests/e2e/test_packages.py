@@ -137,8 +137,11 @@ def test_the_packaged_configuration_is_one(tree, tmp_path):
     assert re.search(r'^data = "/var/lib/shingle"$', text, re.M)
     uncommented = re.sub(r'^#(?=[a-z\[])', "", text, flags=re.M)
     assert "[[drive]]" in uncommented.splitlines()
+    assert 'file = "/etc/shingle/shelf.toml"' in uncommented
+    shelf = tmp_path / "shelf.toml"
+    shelf.write_text('drives = ["serial:ZL2XXXXX", "serial:ZL2YYYYY"]\n')
     config = tmp_path / "config.toml"
-    config.write_text(uncommented)
+    config.write_text(uncommented.replace("/etc/shingle/shelf.toml", str(shelf)))
     done = shingle("serve", "--config", config, "--data", tmp_path / "data", "--listen", "127.0.0.1:0")
     assert done.returncode == 1 and "ZL2XXXXX" in done.stderr, "read in full, up to a drive that nobody has"
 

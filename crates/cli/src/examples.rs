@@ -154,6 +154,29 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("array gc", &[("shingle array gc --array shelf.toml --sets 10", "")]),
+    (
+        "array rebuild",
+        &[
+            ("shingle array rebuild --array shelf.toml", ""),
+            ("shingle array rebuild --array shelf.toml --rate 40MiB", "beside other work"),
+        ],
+    ),
+    (
+        "array add",
+        &[
+            ("shingle array add --array shelf.toml serial:ZL2XXXXX", "the array's file names it from then on"),
+            ("shingle array add --array shelf.toml --degraded serial:ZL2XXXXX", "in the place of a drive that is lost"),
+        ],
+    ),
+    ("array remove", &[("shingle array remove --array shelf.toml serial:ZL2AAAAA", "or by its number: 3")]),
+    ("array scrub", &[("shingle array scrub --array shelf.toml --rate 200MiB", "")]),
+    (
+        "array check",
+        &[
+            ("shingle array check --array shelf.toml", "reads every byte"),
+            ("shingle array check --array shelf.toml --quick --json", ""),
+        ],
+    ),
     ("array snapshot", &[("shingle array snapshot --array shelf.toml", "")]),
     (
         "array dump",
