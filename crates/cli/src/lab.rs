@@ -106,9 +106,15 @@ impl Run {
 impl Report {
     fn run(self) -> Outcome {
         let mut all = Vec::new();
+        let mut unfinished = Vec::new();
         let mut context = context(&self.how)?;
         for experiment in all_experiments() {
-            let found = perform(&experiment, &self.how, &mut context)?;
+            // One that ends early is said to, and costs the others nothing.
+            let found = perform(&experiment, &self.how, &mut context).unwrap_or_else(|failure| {
+                let remark = format!("It ended early, and has no figures: {}", failure.message);
+                unfinished.push(format!("{}: {}", experiment.name, failure.message));
+                Found { rows: Vec::new(), figures: Vec::new(), remarks: vec![remark] }
+            });
             if !self.how.json {
                 print(&experiment, &found);
             }
@@ -122,7 +128,10 @@ impl Report {
         } else {
             say!("\nthe report is {}", Path::new(&page).display());
         }
-        Ok(())
+        if unfinished.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::new(format!("the report lacks experiments that ended early:\n{}", unfinished.join("\n"))))
     }
 }
 
