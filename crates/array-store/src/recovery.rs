@@ -307,10 +307,16 @@ impl Engine {
         if self.options.read_only {
             return;
         }
-        let mut streams = [Stream::User, Stream::Clean, Stream::Cold].into_iter();
+        let mut streams =
+            (0..self.shelf.slots()).map(|slot| Stream::User(slot as u8)).chain([Stream::Clean, Stream::Cold]);
         for open in sets {
             match streams.next() {
-                Some(stream) => *self.streams[stream as usize].lock().await = Some(open),
+                Some(stream) => {
+                    if let Stream::User(slot) = stream {
+                        self.shelf.opened(slot.into(), open.id, self.data_left(&open));
+                    }
+                    *self.streams[stream.number()].lock().await = Some(open);
+                }
                 None => self.close_set(open).await,
             }
         }

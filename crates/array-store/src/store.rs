@@ -23,6 +23,7 @@ use crate::put::{Put, Stored, check_name};
 use crate::rebuild::{RebuildOptions, RebuildProgress};
 use crate::recovery::{RecoveryReport, Reports};
 use crate::scrub::{ScrubOptions, ScrubReport};
+use crate::shelf::PutHints;
 use crate::superblocks::{Found, Superblocks, newest_in, superblock_zones};
 use crate::types::{DriveId, SetState};
 
@@ -281,7 +282,20 @@ impl ArrayStore {
     /// # Errors
     /// `Invalid` for a name that is empty or too long.
     pub fn begin_put(&self, name: impl Into<Bytes>) -> Result<Put> {
-        Put::begin(&self.0, name.into())
+        self.begin_put_with(name, PutHints::default())
+    }
+
+    /// The same, where something is known of the object already: it is placed so that less is moved once it is deleted.
+    ///
+    /// # Errors
+    /// As [`begin_put`](Self::begin_put).
+    pub fn begin_put_with(&self, name: impl Into<Bytes>, hints: PutHints) -> Result<Put> {
+        Put::begin(&self.0, name.into(), hints)
+    }
+
+    /// No more objects of a [group](PutHints::group) come.
+    pub fn end_group(&self, group: u64) {
+        self.0.shelf.end_group(group);
     }
 
     /// Writes an object that is in memory.
@@ -289,7 +303,8 @@ impl ArrayStore {
     /// # Errors
     /// As [`Put::write`] and [`Put::finish`].
     pub async fn put(&self, name: impl Into<Bytes>, data: Bytes, attributes: Bytes) -> Result<Stored> {
-        let mut put = self.begin_put(name)?;
+        let hints = PutHints { length: Some(data.len() as u64), group: None };
+        let mut put = self.begin_put_with(name, hints)?;
         put.write(data).await?;
         put.finish(attributes).await
     }

@@ -11,7 +11,7 @@ use shingle_zoned::{Geometry, MemoryDevice};
 
 use crate::engine::Engine;
 use crate::types::{Completion, SetState, Version};
-use crate::writer::{Item, Stream};
+use crate::writer::Item;
 use crate::{ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RecoveryReport, format};
 
 fn named(devices: &[SimDevice]) -> Vec<ArrayDrive> {
@@ -49,7 +49,7 @@ fn bytes(byte: u8, count: usize) -> Bytes {
 async fn orphan(engine: &Rc<Engine>, version: u64, offset: u64, data: Bytes, size: Option<u64>) {
     let completion = size.map(|size| Completion { size, attributes: Bytes::new() });
     let item = Item::Run { name: Bytes::from_static(b"o"), version: Version(version), offset, data, completion };
-    engine.append(Stream::User, &item).await.unwrap();
+    engine.append_user(&item).await.unwrap();
 }
 
 /// REC-4: a version of which the beginning was in the snapshot, was given up, and its set used again; its end is on the
