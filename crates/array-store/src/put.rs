@@ -443,31 +443,49 @@ impl Engine {
 
     /// Enters the last part: the version is complete. Earlier versions go.
     pub(crate) fn complete(&self, progress: &Progress, last: &Placed) -> Result<()> {
-        let Some(part) = last.parts.iter().find(|part| part.name == progress.name && part.version == progress.version)
-        else {
-            return Ok(());
-        };
-        self.complete_at(progress, part, last.place(part))
+        self.complete_all([progress], last)
     }
 
-    /// The same where the place is known.
-    pub(crate) fn complete_at(&self, progress: &Progress, part: &Part, place: PartPlace) -> Result<()> {
-        if progress.overtaken.replace(true) {
-            return Ok(());
-        }
-        let newer = self.index()?.object(&progress.name).map_err(Error::index)?;
-        if newer.is_some_and(|newest| newest.version > progress.version) {
-            if progress.has_begun() {
-                self.forget(progress);
+    /// The same for several versions whose last parts lie in one segment.
+    pub(crate) fn complete_all<'a>(
+        &self,
+        versions: impl IntoIterator<Item = &'a Progress>,
+        last: &Placed,
+    ) -> Result<()> {
+        let place = |progress: &'a Progress| {
+            let mut parts = last.parts.iter();
+            let part = parts.find(|part| part.name == progress.name && part.version == progress.version)?;
+            Some((progress, part, last.place(part)))
+        };
+        self.complete_at(versions.into_iter().filter_map(place).collect())
+    }
+
+    /// The same where places are known.
+    pub(crate) fn complete_at(&self, mut parts: Vec<(&Progress, &Part, PartPlace)>) -> Result<()> {
+        // Of versions of one object the newest comes last, and takes the others' place.
+        parts.sort_by_key(|(progress, ..)| progress.version);
+        let mut changes = Vec::with_capacity(2 * parts.len());
+        let mut completed = Vec::with_capacity(parts.len());
+        for (progress, part, place) in parts {
+            if progress.overtaken.replace(true) {
+                continue;
             }
-            return Ok(());
+            let newer = self.index()?.object(&progress.name).map_err(Error::index)?;
+            if newer.is_some_and(|newest| newest.version > progress.version) {
+                if progress.has_begun() {
+                    self.forget(progress);
+                }
+                continue;
+            }
+            let key = PartKey { name: part.name.clone(), version: part.version, offset: part.offset };
+            changes.push(Change::Put { key, place, completion: part.completion.clone() });
+            changes.push(Change::RemoveOlder { name: part.name.clone(), version: part.version });
+            completed.push(progress);
         }
-        let key = PartKey { name: part.name.clone(), version: part.version, offset: part.offset };
-        self.enter(&[
-            Change::Put { key, place, completion: part.completion.clone() },
-            Change::RemoveOlder { name: part.name.clone(), version: part.version },
-        ])?;
-        self.overtake(&progress.name, |version| version < progress.version);
+        self.enter(&changes)?;
+        for progress in completed {
+            self.overtake(&progress.name, |version| version < progress.version);
+        }
         Ok(())
     }
 
@@ -510,6 +528,9 @@ impl Engine {
 
     /// Changes the index and counts what lives where.
     pub(crate) fn enter(&self, changes: &[Change]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
         let applied = self.index()?.apply(changes).map_err(Error::index)?;
         for (change, done) in changes.iter().zip(applied.done) {
             match change {

@@ -132,9 +132,11 @@ impl Engine {
                 return;
             }
         };
+        let completed = self.complete_all(batch.iter().map(|small| &*small.progress), &placed);
         for small in batch {
             add(&self.counters.ingested, small.data.len() as u64);
-            let _ = small.done.send(self.complete(&small.progress, &placed));
+            let answer = completed.as_ref().map_err(|error| Error::new(error.kind, error.message.clone()));
+            let _ = small.done.send(answer.map(|()| ()));
         }
     }
 }

@@ -247,7 +247,7 @@ impl Engine {
         let part = Part { name, version, offset: 0, at: 0, length, completion: Some(completion.clone()) };
         let place = self.hold(buffer, buffer.current.get(), &part, completion, data);
         add(&self.counters.ingested, u64::from(length));
-        self.complete_at(progress, &part, place)?;
+        self.complete_at(vec![(progress, &part, place)])?;
         if self.index()?.part(&part.name, version, 0).map_err(Error::index)?.is_none_or(|found| found != place) {
             // It was overtaken: no entry names it.
             buffer.release(place.stamp);
