@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::examine::{Examined, Written};
 use crate::format::{Digest, DigestItem, ItemBody, Member};
 use crate::index::{Change, Keep, Loader, PartKey};
-use crate::sets::ZoneSet;
+use crate::sets::{Phase, ZoneSet};
 use crate::snapshot::SNAPSHOT_NAME;
 use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
 use crate::writer::{OpenSet, Stream};
@@ -310,7 +310,10 @@ impl Engine {
         let mut streams = [Stream::User, Stream::Clean, Stream::Cold].into_iter();
         for open in sets {
             match streams.next() {
-                Some(stream) => *self.streams[stream as usize].lock().await = Some(open),
+                Some(stream) => {
+                    open.set.phase.set(Phase::Filling);
+                    *self.streams[stream as usize].lock().await = Some(open);
+                }
                 None => self.close_set(open).await,
             }
         }

@@ -38,7 +38,7 @@ use crate::format::{
     encode_tombstones, frame_trailer, part_bytes,
 };
 use crate::segment::{FrameContext, Shape, fragment_frames};
-use crate::sets::ZoneSet;
+use crate::sets::{Phase, ZoneSet};
 use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
 
 /// Streams with a set of their own.
@@ -534,6 +534,7 @@ impl Engine {
                     return Err(Error::new(ErrorKind::Device, message));
                 };
                 set.state.set(if stream == Stream::Snapshot { SetState::Index } else { SetState::Open });
+                set.phase.set(Phase::Filling);
                 return Ok(OpenSet {
                     id,
                     members: set.fragment_members(id),
@@ -618,9 +619,12 @@ impl Engine {
     pub(crate) async fn close_set(self: &Rc<Self>, mut open: OpenSet) {
         if open.next == 0 {
             // Nothing was written: it is as it was.
+            open.set.phase.set(Phase::Still);
             open.set.state.set(SetState::Available);
+            self.space.notify_waiters();
             return;
         }
+        open.set.phase.set(Phase::Ending);
         self.closing.set(self.closing.get() + 1);
         let engine = self.clone();
         if open.flights.failed.get() {
@@ -692,6 +696,7 @@ impl Engine {
             }
             open.set.state.set(SetState::Closed);
         }
+        open.set.phase.set(Phase::Still);
         self.space.notify_waiters();
     }
 }
