@@ -206,8 +206,16 @@ impl Engine {
         if age > mean { Stream::Cold } else { Stream::Clean }
     }
 
+    /// Collects a set that the cleaner did not choose, unless that has been done.
+    pub(crate) async fn collect_alone(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+        let life = set.life.get();
+        let _one = self.collecting.lock().await;
+        let collected = set.trimming.get() || set.life.get() != life;
+        if collected { Ok(true) } else { self.collect(id, set).await }
+    }
+
     /// Moves what lives in `set` and leaves it to be reset when its last reader is gone. `false` if that would win
-    /// nothing, or not all of it can be moved.
+    /// nothing, or not all of it can be moved. For one caller at a time: none may collect what another did already.
     pub(crate) async fn collect(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let hold = self.sets.hold(id);
         let digest = self.contents(id, set).await?;

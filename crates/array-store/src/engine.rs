@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveState, SnapshotPiece, Superblock};
 use crate::index::Index;
 use crate::put::Progress;
-use crate::sets::{SetTable, ZoneSet};
+use crate::sets::{Hold, Phase, SetTable, ZoneSet};
 use crate::share::Sharing;
 use crate::shelf::{Shelf, slots};
 use crate::stamps::Stamps;
@@ -72,7 +72,7 @@ pub(crate) struct Engine {
     /// The floor of the snapshot that a durable superblock names: what cleaning may go by.
     pub(crate) durable_floor: Cell<u64>,
     pub(crate) counters: Counters,
-    /// A set became empty, or may be collected.
+    /// A set became empty, or may be collected; a change of one ended (SET-4).
     pub(crate) space: Notify,
     pub(crate) collecting: Mutex<()>,
     /// How old what cleaning moves is, in nanoseconds: a mean that follows it slowly.
@@ -93,8 +93,10 @@ pub(crate) struct Engine {
     pub(crate) replenishing: Mutex<()>,
     /// One rebuild, addition or removal of drives, or repair at a time.
     pub(crate) membership: Mutex<()>,
-    /// Members replaced since the last superblock.
-    pub(crate) unsaved: Cell<u32>,
+    /// Members replaced since the array was opened.
+    pub(crate) replaced: Cell<u64>,
+    /// So many of them are in a durable superblock.
+    saved: Cell<u64>,
     /// Drives with zones that took a member's place and may be in a cache still: flushed before a superblock names them.
     pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
     /// A drive was lost or added.
@@ -182,7 +184,8 @@ impl Engine {
             superblock_turn: Mutex::new(()),
             replenishing: Mutex::new(()),
             membership: Mutex::new(()),
-            unsaved: Cell::new(0),
+            replaced: Cell::new(0),
+            saved: Cell::new(0),
             unflushed: RefCell::default(),
             lost: Notify::new(),
             recorded: RefCell::new(recorded),
@@ -253,7 +256,7 @@ impl Engine {
             .filter(|(_, drive)| drive.state != DriveState::Present)
             .map(|(number, _)| DriveId(number as u8))
             .collect();
-        let snapshot = self.snapshot.borrow().clone();
+        let (snapshot, replaced) = (self.snapshot.borrow().clone(), self.replaced.get());
         let superblock = Superblock {
             array: self.array,
             generation,
@@ -270,7 +273,13 @@ impl Engine {
         };
         self.superblocks.write(&self.drives, &superblock, everywhere).await?;
         self.recorded.borrow_mut().extend(failed);
+        self.saved.set(replaced);
         Ok(())
+    }
+
+    /// Members that were replaced and are in no durable superblock yet.
+    pub(crate) fn unsaved(&self) -> u64 {
+        self.replaced.get() - self.saved.get()
     }
 
     /// Makes zones durable that the next superblock names as members for the first time (REPLACE-1). Nothing may be awaited
@@ -386,9 +395,41 @@ impl Engine {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The set has nothing live left and nobody reads it: its zones are reset. (SET-2)
+    /// Waits until nobody changes what `set` holds, and keeps it so. `None` if it holds nothing then, or is no more: what
+    /// becomes of empty sets is not the caller's business.
+    ///
+    /// # Errors
+    /// `Invalid` if objects are being written to it, for which there is no end; a snapshot ends soon.
+    pub(crate) async fn settled(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Option<Hold>> {
+        loop {
+            let changed = self.space.notified();
+            if !self.sets.get(id).is_some_and(|current| Rc::ptr_eq(&current, set)) {
+                return Ok(None);
+            }
+            match (set.phase.get(), set.state.get()) {
+                (Phase::Still, SetState::Empty | SetState::Available) => return Ok(None),
+                (Phase::Still, _) => return Ok(self.sets.hold(id)),
+                (Phase::Filling, SetState::Open) => {
+                    return Err(Error::new(ErrorKind::Invalid, format!("{id} is being written to")));
+                }
+                (Phase::Filling | Phase::Ending | Phase::Resetting, _) => {}
+            }
+            self.running()?;
+            changed.await;
+        }
+    }
+
+    /// The set has nothing live left: once it has ended and nobody reads it, its zones are reset. (SET-2)
     pub(crate) async fn trim(&self, set: &ZoneSet) -> Result<()> {
+        loop {
+            let changed = self.space.notified();
+            if set.phase.get() == Phase::Still {
+                break;
+            }
+            changed.await;
+        }
         self.sets.unheld(set).await;
+        set.phase.set(Phase::Resetting);
         let result = self.reset_zones(set).await;
         set.emptied();
         self.space.notify_waiters();

@@ -74,24 +74,24 @@ pub(crate) async fn prepare(drive: &ArrayDrive, id: u64) -> Result<(DriveEntry, 
 impl Engine {
     /// Looks at the zones of all drives in use. The superblock is written first if the table changed (MEMBER-1).
     pub(crate) async fn survey(&self) -> Result<Survey> {
-        if self.unsaved.get() > 0 {
-            self.save_table().await?;
+        if self.unsaved() > 0 {
+            self.write_superblock(None).await?;
         }
         let drives = self.drives.all_usable();
-        let reports = join_all(drives.iter().map(|(_, dev)| report_all(dev))).await;
+        let mut reports = Vec::with_capacity(drives.len());
+        for ((drive, _), zones) in drives.iter().zip(join_all(drives.iter().map(|(_, dev)| report_all(dev))).await) {
+            match zones {
+                Ok(zones) => reports.push((*drive, zones)),
+                Err(error) => self.drive_error(*drive, &error).await?,
+            }
+        }
+        // From here on at one moment: a rebuild beside this may give sets other members.
         let mut used: BTreeSet<Member> = BTreeSet::new();
         for (_, set) in self.sets.all() {
             used.extend(set.members.borrow().iter().copied());
         }
         let mut survey = Survey { spares: Spares::new(), dead: BTreeSet::new() };
-        for ((drive, _), zones) in drives.into_iter().zip(reports) {
-            let zones = match zones {
-                Ok(zones) => zones,
-                Err(error) => {
-                    self.drive_error(drive, &error).await?;
-                    continue;
-                }
-            };
+        for (drive, zones) in reports {
             let superblocks = self.drives.superblock_zones(drive).unwrap_or_default();
             let mut free = Vec::new();
             for zone in zones.iter().filter(|zone| !superblocks.contains(&zone.zone)) {
@@ -107,14 +107,6 @@ impl Engine {
             }
         }
         Ok(survey)
-    }
-
-    /// Writes the zone-set table.
-    pub(crate) async fn save_table(&self) -> Result<()> {
-        let unsaved = self.unsaved.get();
-        self.write_superblock(None).await?;
-        self.unsaved.set(self.unsaved.get() - unsaved);
-        Ok(())
     }
 
     /// How many members of `set` are on drives that are gone or about to leave.
@@ -287,7 +279,7 @@ impl Engine {
             return Ok(());
         }
         gone.iter().for_each(|(id, _)| self.drives.remove(*id));
-        self.save_table().await?;
+        self.write_superblock(None).await?;
         for (id, dev) in gone {
             let (Some(dev), Some(zones)) = (dev, self.drives.superblock_zones(id)) else { continue };
             // So that nobody takes it for a part of the array.

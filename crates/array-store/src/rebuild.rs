@@ -3,7 +3,12 @@
 //! Only the zone-set table changes: index entries name sets. The table is written every few sets; what went to zones that it
 //! does not name yet is written anew after a power cut, so a rebuild goes on where it was, a few sets back.
 //!
-//! Several sets are rebuilt side by side, each onto another drive: the drive that is written to is what limits one.
+//! Several sets are rebuilt side by side, each onto another drive: the drive that is written to is what limits one. One
+//! worker more than may write reads what the next set holds meanwhile, so that the drive that is written to goes on at once.
+//!
+//! Clients, cleaning and snapshots go on beside it: what a set holds is read when it is settled (SET-4), and copied only if
+//! that still is so when the drive is free. Sets that became empty meanwhile are not touched: their zones are dealt with when
+//! sets are formed anew.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -24,7 +29,7 @@ use crate::sets::ZoneSet;
 use crate::types::{DriveId, SetId, SetState};
 
 /// Sets between two superblocks: what a power cut costs at most.
-const SETS_A_SUPERBLOCK: u32 = 16;
+const SETS_A_SUPERBLOCK: u64 = 16;
 
 /// Sets that are taken apart at once where no zone is free.
 const APART: usize = 16;
@@ -61,6 +66,8 @@ struct Rebuild<'a, P> {
     options: RebuildOptions,
     began: Instant,
     left: RefCell<VecDeque<Lost>>,
+    /// So many are written to at once.
+    writers: usize,
     spares: RefCell<Spares>,
     /// Drives that a worker writes to.
     targets: RefCell<BTreeSet<DriveId>>,
@@ -109,6 +116,7 @@ impl Engine {
             options,
             began: self.rt.now(),
             left: RefCell::new(left.into()),
+            writers: self.drives.all_taking().len().div_ceil(self.code.width()).max(1),
             spares: RefCell::new(spares),
             targets: RefCell::default(),
             freed: Notify::new(),
@@ -116,10 +124,9 @@ impl Engine {
             progress: RefCell::new(progress),
             why: RefCell::default(),
         };
-        let workers = self.drives.all_taking().len().div_ceil(self.code.width()).max(1);
-        let results = join_all((0..workers).map(|_| rebuild.work())).await;
+        let results = join_all((0..rebuild.writers + 1).map(|_| rebuild.work())).await;
         // Also after an error: what was done counts.
-        let saved = self.save_table().await;
+        let saved = self.write_superblock(None).await;
         results.into_iter().collect::<Result<Vec<()>>>()?;
         saved?;
         Ok((rebuild.so_far.get(), rebuild.why.take()))
@@ -164,7 +171,7 @@ impl Engine {
         // Else it might seem that nothing is won.
         set.hurt.set(true);
         match set.state.get() {
-            SetState::Closed | SetState::Indexed => self.collect(id, set).await,
+            SetState::Closed | SetState::Indexed => self.collect_alone(id, set).await,
             // A new snapshot leaves the zones of the one before.
             SetState::Index => Ok(self.take_snapshot().await.is_ok()),
             _ => Ok(false),
@@ -228,8 +235,8 @@ impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
             }
             self.so_far.set(so_far);
             (self.progress.borrow_mut())(so_far);
-            if self.engine.unsaved.get() >= SETS_A_SUPERBLOCK {
-                self.engine.save_table().await?;
+            if self.engine.unsaved() >= SETS_A_SUPERBLOCK {
+                self.engine.write_superblock(None).await?;
             }
             self.wait_for_rate().await;
         }
@@ -244,17 +251,23 @@ impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
 
     /// Puts a free zone in the place of `lost`; where none fits, the set is emptied instead. Bytes written to the zone.
     async fn replace(&self, id: SetId, set: &Rc<ZoneSet>, lost: Member) -> Result<u64> {
-        let spare = match self.take_spare(set, lost).await {
-            Err(error) if error.kind == ErrorKind::NoSpace && self.engine.empty_lossy(id, set).await? => return Ok(0),
-            spare => spare?,
-        };
-        let result = self.engine.replace_member(id, set, lost, spare).await;
-        self.targets.borrow_mut().remove(&spare.drive);
-        self.freed.notify_waiters();
-        if result.is_err() {
-            self.spares.borrow_mut().entry(spare.drive).or_default().push(spare.zone);
+        // Once more if the set was reset and used again while this waited for a zone.
+        while let Some(contents) = self.engine.contents_without(id, set, lost).await? {
+            let spare = match self.take_spare(set, lost).await {
+                Err(error) if error.kind == ErrorKind::NoSpace && self.engine.empty_lossy(id, set).await? => break,
+                spare => spare?,
+            };
+            let replaced = self.engine.replace_member(id, set, lost, spare, &contents).await;
+            self.targets.borrow_mut().remove(&spare.drive);
+            self.freed.notify_waiters();
+            if !matches!(replaced, Ok(Some(_))) {
+                self.spares.borrow_mut().entry(spare.drive).or_default().push(spare.zone);
+            }
+            if let Some(bytes) = replaced? {
+                return Ok(bytes);
+            }
         }
-        result
+        Ok(0)
     }
 
     /// A free zone for a set, empty: on a drive that has none of it, long enough, of the drive with the most of them, and
@@ -262,6 +275,10 @@ impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
     async fn take_spare(&self, set: &ZoneSet, lost: Member) -> Result<Member> {
         loop {
             let freed = self.freed.notified();
+            if self.targets.borrow().len() >= self.writers {
+                freed.await;
+                continue;
+            }
             let taken: BTreeSet<DriveId> =
                 set.members.borrow().iter().filter(|member| **member != lost).map(|member| member.drive).collect();
             let needed = set.written.get();

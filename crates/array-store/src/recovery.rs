@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::examine::{Examined, Written};
 use crate::format::{Digest, DigestItem, ItemBody, Member};
 use crate::index::{Change, Keep, Loader, PartKey};
-use crate::sets::ZoneSet;
+use crate::sets::{Phase, ZoneSet};
 use crate::snapshot::SNAPSHOT_NAME;
 use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
 use crate::writer::{OpenSet, Stream};
@@ -312,6 +312,7 @@ impl Engine {
         for open in sets {
             match streams.next() {
                 Some(stream) => {
+                    open.set.phase.set(Phase::Filling);
                     if let Stream::User(slot) = stream {
                         self.shelf.opened(slot.into(), open.id, self.data_left(&open));
                     }

@@ -34,6 +34,13 @@ const AHEAD: usize = 4;
 /// Writes on their way to the new zone: a drive without a write cache would miss a turn after each.
 const WRITES: usize = 3;
 
+/// What a set holds, as it was found in one of its lives. As long as that lasts, it stays so.
+pub(crate) struct Contents {
+    life: u64,
+    /// Its epoch and items; `None` if nothing was ever written to it.
+    found: Option<(u64, Digest)>,
+}
+
 /// A member that is being written anew.
 struct Copy<'a> {
     engine: &'a Rc<Engine>,
@@ -51,27 +58,47 @@ struct Copy<'a> {
 }
 
 impl Engine {
-    /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held. Bytes written.
+    /// Reads what `set` holds, without `lost` if that is gone; `None` if it is empty. The set may be reset afterwards: what
+    /// was read is of use only if it was not.
+    pub(crate) async fn contents_without(
+        self: &Rc<Self>,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        lost: Member,
+    ) -> Result<Option<Contents>> {
+        let Some(_hold) = self.settled(id, set).await? else { return Ok(None) };
+        let life = set.life.get();
+        let mut written = self.written(set).await?;
+        if self.drives.usable(lost.drive).is_none() {
+            written.retain(|(member, _)| *member != lost);
+        }
+        let (found, cut) = match self.examine(id, set, &written).await {
+            Examined::Closed { epoch, digest, cut } => (Some((epoch, digest)), cut),
+            Examined::Open { epoch, digest, end, .. } => (Some((epoch, digest)), end),
+            Examined::Empty => (None, u32::MAX),
+            Examined::Damaged(why) => return Err(Error::new(ErrorKind::Corrupt, format!("{id}: {why}"))),
+        };
+        set.cut.set(cut.min(set.cut.get()));
+        Ok(Some(Contents { life, found }))
+    }
+
+    /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held. Bytes written; `None` if the set
+    /// does not hold `contents` any more: then nothing was done.
     pub(crate) async fn replace_member(
         self: &Rc<Self>,
         id: SetId,
         set: &Rc<ZoneSet>,
         lost: Member,
         spare: Member,
-    ) -> Result<u64> {
-        let hold = self.sets.hold(id);
-        let life = set.life.get();
-        while set.state.get() == SetState::Open {
-            // It is being closed; a set that a stream writes to again is left for another time.
-            if self.streams.iter().any(|stream| is_open(stream, id)) {
-                return Err(Error::new(ErrorKind::Invalid, format!("{id} is being written to")));
-            }
-            self.running()?;
-            self.rt.sleep(std::time::Duration::from_millis(1)).await;
+        contents: &Contents,
+    ) -> Result<Option<u64>> {
+        let Some(_hold) = self.settled(id, set).await? else { return Ok(None) };
+        if set.life.get() != contents.life {
+            return Ok(None);
         }
-        let bytes = match set.state.get() {
-            SetState::Closed | SetState::Indexed | SetState::Index => self.copy_member(id, set, lost, spare).await?,
-            _ => 0,
+        let bytes = match &contents.found {
+            Some((epoch, digest)) => self.copy_member(id, set, lost, spare, *epoch, digest).await?,
+            None => 0,
         };
         // Other members end where the shortest did, which this may have been.
         set.length.set(self.capacity(set));
@@ -81,33 +108,20 @@ impl Engine {
         };
         *place = spare;
         drop(members);
-        self.unsaved.set(self.unsaved.get() + 1);
-        if set.life.get() != life {
-            // It was emptied meanwhile: the zone is reset before it is used.
-            set.unclean.set(true);
-        }
-        drop(hold);
-        Ok(bytes)
+        self.replaced.set(self.replaced.get() + 1);
+        Ok(Some(bytes))
     }
 
     /// Writes what `lost` held to `spare`.
-    async fn copy_member(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>, lost: Member, spare: Member) -> Result<u64> {
-        let mut written = self.written(set).await?;
-        if self.zone_is_lost(lost) {
-            written.retain(|(member, _)| *member != lost);
-        }
-        let (epoch, digest) = match self.examine(id, set, &written).await {
-            Examined::Closed { epoch, digest, cut } => {
-                set.cut.set(cut.min(set.cut.get()));
-                (epoch, digest)
-            }
-            Examined::Open { epoch, digest, end, .. } => {
-                set.cut.set(end.min(set.cut.get()));
-                (epoch, digest)
-            }
-            Examined::Empty => return Ok(0),
-            Examined::Damaged(why) => return Err(Error::new(ErrorKind::Corrupt, format!("{id}: {why}"))),
-        };
+    async fn copy_member(
+        self: &Rc<Self>,
+        id: SetId,
+        set: &ZoneSet,
+        lost: Member,
+        spare: Member,
+        epoch: u64,
+        digest: &Digest,
+    ) -> Result<u64> {
         let members = set.fragment_members(id);
         let number = members.iter().position(|member| *member == lost);
         let (Some(number), Some(dev)) = (number, self.drives.usable(spare.drive)) else {
@@ -115,7 +129,7 @@ impl Engine {
         };
         let mut copy =
             Copy { engine: self, id, set, epoch, members, number, spare, dev, next: 0, writes: VecDeque::new() };
-        let result = copy.all(&digest).await;
+        let result = copy.all(digest).await;
         // Whatever became of it, nothing is on its way to the zone when it is used again.
         let landed = copy.landed(0).await;
         let blocks = copy.next;
@@ -126,22 +140,12 @@ impl Engine {
         Ok(Blocks(u64::from(blocks)).bytes())
     }
 
-    /// Whether nothing can be read from a member.
-    fn zone_is_lost(&self, member: Member) -> bool {
-        self.drives.usable(member.drive).is_none()
-    }
-
     async fn copy_failed(&self, drive: crate::types::DriveId, error: DeviceError) -> Error {
         match self.drive_error(drive, &error).await {
             Ok(()) => Error::device(format!("writing a lost zone anew on {}", self.drives.name(drive)), error),
             Err(error) => error,
         }
     }
-}
-
-/// Whether a stream writes to that set, or may be about to.
-fn is_open(stream: &tokio::sync::Mutex<Option<crate::writer::OpenSet>>, id: SetId) -> bool {
-    stream.try_lock().is_ok_and(|open| open.as_ref().is_some_and(|open| open.id == id))
 }
 
 impl Copy<'_> {

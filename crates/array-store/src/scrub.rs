@@ -14,12 +14,12 @@ use shingle_base::Blocks;
 use shingle_runtime::Instant;
 
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::examine::Examined;
 use crate::format::{DigestItem, ItemBody, Member};
 use crate::membership::Survey;
 use crate::rebuild::RebuildOptions;
-use crate::sets::ZoneSet;
+use crate::sets::{Hold, ZoneSet};
 use crate::types::{SetId, SetState};
 
 /// Items that are verified side by side, so that drives have the next command before the last one ends.
@@ -75,10 +75,7 @@ impl Engine {
         let mut report = ScrubReport { sets: sets.len(), ..ScrubReport::default() };
         for (id, set) in sets {
             self.running()?;
-            let verified = match self.sets.hold(id) {
-                Some(_hold) if holds(&set) && !set.trimming.get() => self.verify_set(id, &set).await?,
-                _ => Verified::default(),
-            };
+            let verified = self.verify_set(id, &set).await?;
             report.done += 1;
             report.bytes += verified.bytes;
             report.lost.extend(verified.lost);
@@ -105,14 +102,21 @@ impl Engine {
     /// Verifies all that a set holds, on all drives that are there.
     async fn verify_set(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Verified> {
         let mut verified = Verified::default();
-        let members = set.fragment_members(id);
-        let items = match self.items_of(id).await {
-            Some(items) => items,
+        let (_hold, items) = match self.items_of(id).await {
+            Some(found) => found,
             None => {
+                let hold = match self.settled(id, set).await {
+                    Ok(Some(hold)) => hold,
+                    // It was reset meanwhile, and may be written to again.
+                    Ok(None) => return Ok(verified),
+                    Err(error) if error.kind == ErrorKind::Invalid => return Ok(verified),
+                    Err(error) => return Err(error),
+                };
                 let written = self.written(set).await?;
-                match self.examine(id, set, &written).await {
+                let items = match self.examine(id, set, &written).await {
                     Examined::Closed { digest, cut, .. } => {
                         if cut == u32::MAX {
+                            let members = set.fragment_members(id);
                             verified.bad.extend(self.members_without_digest(id, &members, &written).await);
                         }
                         digest.items
@@ -123,9 +127,11 @@ impl Engine {
                         verified.lost.push(format!("{id}: {why}"));
                         return Ok(verified);
                     }
-                }
+                };
+                (Some(hold), items)
             }
         };
+        let members = set.fragment_members(id);
         let mut checks =
             stream::iter(items.iter().map(|item| self.verify_everywhere(id, &members, item))).buffered(SIDE_BY_SIDE);
         for item in &items {
@@ -145,13 +151,14 @@ impl Engine {
         Ok(verified)
     }
 
-    /// The items of a set that is being written to, as far as they are in the index.
-    async fn items_of(&self, id: SetId) -> Option<Vec<DigestItem>> {
+    /// The items of a set that is being written to, as far as they are in the index, and a hold of it.
+    async fn items_of(&self, id: SetId) -> Option<(Option<Hold>, Vec<DigestItem>)> {
         for stream in &self.streams {
             let open = stream.lock().await;
             if let Some(open) = open.as_ref().filter(|open| open.id == id) {
                 let end = open.set.entered_below();
-                return Some(open.digest.items.iter().filter(|item| item.block < end).cloned().collect());
+                let items = open.digest.items.iter().filter(|item| item.block < end).cloned().collect();
+                return Some((self.sets.hold(id), items));
             }
         }
         None

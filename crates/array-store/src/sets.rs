@@ -4,6 +4,8 @@
 //! - SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those.
 //! - SET-2: a set's zones are reset only when nothing live is left in it and nobody reads it.
 //! - SET-3: a set that is empty is covered by no snapshot, or recovery would pass over what comes next.
+//! - SET-4: what a set holds is read off its zones only while nothing changes them, and under a hold, which keeps it so
+//!   ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a hold: the change may wait for it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -14,9 +16,23 @@ use tokio::sync::Notify;
 use crate::format::{Member, SetEntry};
 use crate::types::{SetId, SetState};
 
+/// What is being done to a set's zones. (SET-4)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing.
+    Still,
+    /// A stream has it open.
+    Filling,
+    /// No stream has it any more; its last writes are on their way, or what they wrote is not in the index yet.
+    Ending,
+    /// They are being reset.
+    Resetting,
+}
+
 /// A zone set.
 pub(crate) struct ZoneSet {
     pub(crate) state: Cell<SetState>,
+    pub(crate) phase: Cell<Phase>,
     pub(crate) members: RefCell<Vec<Member>>,
     /// Bytes of live parts.
     pub(crate) live: Cell<u64>,
@@ -54,6 +70,7 @@ impl ZoneSet {
     pub(crate) fn new(members: Vec<Member>, state: SetState) -> Rc<Self> {
         Rc::new(Self {
             state: Cell::new(state),
+            phase: Cell::new(Phase::Still),
             members: RefCell::new(members),
             live: Cell::new(0),
             written: Cell::new(0),
@@ -82,6 +99,7 @@ impl ZoneSet {
         self.life.set(self.life.get() + 1);
         self.no_gain_at.set(u64::MAX);
         self.hurt.set(false);
+        self.phase.set(Phase::Still);
         // Last: whoever sees an empty set may open it.
         self.state.set(SetState::Empty);
     }

@@ -67,6 +67,11 @@ impl Superblocks {
         let mut order = drives.all_usable();
         let turn = self.turn.get() % order.len().max(1);
         order.rotate_left(turn);
+        if everywhere {
+            // A drive that joins first: were it named elsewhere before it has a superblock, it would be missed after a power cut,
+            // and is not known as a part of the array.
+            order.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+        }
         self.turn.set(self.turn.get() + wanted.min(order.len()));
         let mut written = 0;
         let mut last_error = None;

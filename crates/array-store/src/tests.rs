@@ -1,6 +1,7 @@
 //! Tests that need a state which no call brings about.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, ZoneId};
@@ -10,9 +11,14 @@ use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger
 use shingle_zoned::{Geometry, MemoryDevice};
 
 use crate::engine::Engine;
-use crate::types::{Completion, SetState, Version};
+use crate::membership::Survey;
+use crate::sets::Phase;
+use crate::types::{Completion, DriveId, SetId, SetState, Version};
 use crate::writer::Item;
-use crate::{ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RecoveryReport, format};
+use crate::{
+    ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RebuildOptions, RecoveryReport,
+    ScrubOptions, format,
+};
 
 fn named(devices: &[SimDevice]) -> Vec<ArrayDrive> {
     let drive = |device: &SimDevice| ArrayDrive { name: "d".into(), dev: Rc::new(device.clone()) };
@@ -152,4 +158,96 @@ fn of_two_copies_the_newer_one_counts() {
             assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
         });
     }
+}
+
+/// Three sets full of small objects, one of which is deleted in each; the array, and the first of those sets.
+async fn filled(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore, SetId) {
+    let (devices, store) = fresh(rt).await;
+    let mut number = 0;
+    while store.0.sets.count(SetState::Closed) < 3 {
+        number += 1;
+        store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
+        if number % 4 == 1 {
+            store.delete(format!("a{number}")).await.unwrap();
+        }
+        rt.sleep(Duration::from_millis(1)).await;
+    }
+    let (id, _) = store.0.sets.first(SetState::Closed).unwrap();
+    (devices, store, id)
+}
+
+/// Adds a drive.
+async fn join(rt: &Runtime, store: &ArrayStore) {
+    let fresh = SimDevice::new(rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12)));
+    store.add_drive(&named(&[fresh])[0]).await.unwrap();
+}
+
+/// Takes a drive away for good.
+async fn lose(devices: &[SimDevice], store: &ArrayStore, number: usize) {
+    devices[number].power_off_at(0);
+    assert!(store.0.drives.fail(DriveId(number as u8)));
+    store.0.record_failures().await.unwrap();
+}
+
+/// SET-4: a rebuild that comes to a set while its zones are being reset leaves it alone. Reset zone by zone, it seems to hold
+/// only what the last ones have.
+#[test]
+fn a_rebuild_does_not_take_a_set_for_damaged_that_is_being_reset() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, id) = filled(&rt).await;
+        join(&rt, &store).await;
+        lose(&devices, &store, 0).await;
+        let set = store.0.sets.get(id).unwrap();
+        // All but one drive have reset their zones long before the last.
+        let slow = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::Slow };
+        devices[2].set_faults(Faults::new([slow]));
+        set.hurt.set(true);
+        assert!(store.0.collect(id, &set).await.unwrap());
+        while set.phase.get() != Phase::Resetting {
+            rt.yield_now().await;
+        }
+        rt.sleep(Duration::from_millis(1)).await;
+        assert_eq!(set.phase.get(), Phase::Resetting, "the case is not met");
+        let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
+        assert_eq!((done.failed, set.state.get() == SetState::Closed), (0, false), "{done:?}");
+        assert!(store.get("a2").await.unwrap() == bytes(2, 19_000));
+    });
+}
+
+/// SET-4: a rebuild that comes to a snapshot's set of which only the first piece is written waits for the others.
+#[test]
+fn a_rebuild_waits_for_the_end_of_a_snapshot() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, _) = filled(&rt).await;
+        // An index of several pieces.
+        for number in 0..50 {
+            store.put(format!("{number:x<900}"), bytes(3, 10), Bytes::new()).await.unwrap();
+        }
+        join(&rt, &store).await;
+        // The set that the snapshot takes, and where one drive is late.
+        let available = store.0.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
+        let (id, set) = available.min_by_key(|(id, _)| *id).unwrap();
+        let members = set.members.borrow().clone();
+        let slow = FaultRule { trigger: Trigger::Zone(CommandKind::Write, members[2].zone), fault: Fault::Slow };
+        devices[usize::from(members[2].drive.0)].set_faults(Faults::new([slow]));
+        let snapshot = {
+            let store = store.clone();
+            rt.spawn(async move { store.snapshot().await })
+        };
+        while set.written.get() == 0 {
+            rt.sleep(Duration::from_micros(10)).await;
+        }
+        assert_eq!((set.state.get(), set.phase.get()), (SetState::Index, Phase::Filling));
+        lose(&devices, &store, usize::from(members[0].drive.0)).await;
+        let Survey { spares, .. } = store.0.survey().await.unwrap();
+        assert_eq!(set.phase.get(), Phase::Filling, "the case is not met");
+        let lost = vec![(id, set.clone(), members[0])];
+        let (done, why) = store.0.replace_all(lost, spares, RebuildOptions::default(), |_| {}).await.unwrap();
+        snapshot.await.unwrap().unwrap();
+        assert_eq!((done.done, why.map(|why| why.to_string())), (1, None));
+        assert!(store.0.snapshot.borrow().pieces.len() > 1, "the case is not met");
+        assert_eq!(set.cut.get(), u32::MAX, "the snapshot counts only in part");
+        let scrubbed = store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
+        assert_eq!((scrubbed.damaged, scrubbed.lost), (vec![], vec![]));
+    });
 }

@@ -38,7 +38,7 @@ use crate::format::{
     encode_tombstones, frame_trailer, part_bytes,
 };
 use crate::segment::{FrameContext, Shape, fragment_frames};
-use crate::sets::ZoneSet;
+use crate::sets::{Phase, ZoneSet};
 use crate::shelf::PutHints;
 use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
 
@@ -622,6 +622,7 @@ impl Engine {
                     return Err(Error::new(ErrorKind::Device, message));
                 };
                 set.state.set(if stream == Stream::Snapshot { SetState::Index } else { SetState::Open });
+                set.phase.set(Phase::Filling);
                 return Ok(OpenSet {
                     id,
                     members: set.fragment_members(id),
@@ -707,9 +708,12 @@ impl Engine {
         self.shelf.closed(open.id);
         if open.next == 0 {
             // Nothing was written: it is as it was.
+            open.set.phase.set(Phase::Still);
             open.set.state.set(SetState::Available);
+            self.space.notify_waiters();
             return;
         }
+        open.set.phase.set(Phase::Ending);
         self.closing.set(self.closing.get() + 1);
         let engine = self.clone();
         if open.flights.failed.get() {
@@ -781,6 +785,7 @@ impl Engine {
             }
             open.set.state.set(SetState::Closed);
         }
+        open.set.phase.set(Phase::Still);
         self.space.notify_waiters();
     }
 }
