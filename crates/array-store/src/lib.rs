@@ -47,8 +47,8 @@ mod turn;
 mod types;
 mod writer;
 
-pub use buffer::{BufferFile, BufferFiles};
-pub use check::{CheckReport, check};
+pub use buffer::{BufferFile, BufferFiles, two_files};
+pub use check::{CheckOptions, CheckReport, check};
 pub use config::{CleaningPolicy, FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};

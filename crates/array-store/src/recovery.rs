@@ -49,6 +49,8 @@ pub struct RecoveryReport {
     pub missing_drives: Vec<String>,
     /// What is damaged beyond repair, in words.
     pub damage: Vec<String>,
+    /// Files of the buffer that were not there or old, in words: what they lack came from the other.
+    pub buffer: Vec<String>,
     /// How long the snapshot took, the sets, and the rest.
     pub took: [Duration; 3],
 }
