@@ -25,6 +25,8 @@ pub(crate) struct Writer {
     target: Target,
     /// The part it is, by upload and number.
     part: Option<(u64, u16)>,
+    /// Its bytes, where its writer knows.
+    length: Option<u64>,
     /// What was not handed on yet.
     gathered: Vec<Bytes>,
     gathered_bytes: usize,
@@ -47,7 +49,7 @@ impl Drop for Blob {
 
 impl Writer {
     pub(crate) fn new(client: ArrayClient, target: Target, part: Option<(u64, u16)>) -> Self {
-        Self { client, target, part, gathered: Vec::new(), gathered_bytes: 0, blob: None }
+        Self { client, target, part, length: None, gathered: Vec::new(), gathered_bytes: 0, blob: None }
     }
 
     /// Hands on what was gathered; begins the blob if need be, once there is a place for it.
@@ -57,9 +59,9 @@ impl Writer {
             None => {
                 let place = self.client.places.clone().acquire_owned().await;
                 let place = place.map_err(|_| gone(shingle_runtime::owner::Gone))?;
-                let (client, part) = (self.client.clone(), self.part);
+                let (client, part, length) = (self.client.clone(), self.part, self.length);
                 let begin = move |core: Rc<Core>| async move {
-                    let number = core.begin_blob(part)?;
+                    let number = core.begin_blob(part, length)?;
                     // Made here, so that it is let go even if the caller has gone away.
                     Ok(Blob { client, number, _place: place })
                 };
@@ -107,6 +109,10 @@ impl Writer {
 }
 
 impl ObjectWriter for Writer {
+    fn expect(&mut self, length: u64) {
+        self.length = Some(length);
+    }
+
     fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()> {
         Box::pin(self.take(data))
     }

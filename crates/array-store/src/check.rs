@@ -1,9 +1,11 @@
 //! Looking at a whole array without changing it: does everything that the index names lie where it says, whole?
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use shingle_runtime::Runtime;
 
+use crate::buffer::BUFFER_SET;
 use crate::config::Options;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -26,6 +28,8 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Drives that are missing or out of use, by name: what they held is computed from the others.
     pub missing_drives: Vec<String>,
+    /// Files of the buffer that are not there or old, in words: the other has all that is needed.
+    pub buffer: Vec<String>,
     /// Zones that cannot be read, or not as they were written, and that a scrub can replace.
     pub repairable: Vec<String>,
     /// What cannot be given back, in words.
@@ -39,22 +43,35 @@ impl CheckReport {
     }
 }
 
+/// What a check goes by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Only see that everything is there.
+    pub quick: bool,
+    /// The files of the array's buffer, if it has one: as [`Options::buffer`].
+    pub buffer: Option<[PathBuf; 2]>,
+    /// Go on where the buffer is lost: as [`Options::abandon_buffer`].
+    pub abandon_buffer: bool,
+}
+
 /// Builds the index of an array from its drives alone, holds it against what lies there, and verifies every byte unless it
-/// is to be `quick`. Writes nothing.
+/// is to be quick. Writes nothing.
 ///
 /// # Errors
 /// As [`ArrayStore::open`]: what stands in the way of opening the array at all.
 pub async fn check(
     rt: &Runtime,
     drives: &[ArrayDrive],
-    quick: bool,
+    wanted: CheckOptions,
     progress: impl FnMut(&ScrubReport),
 ) -> Result<CheckReport> {
-    let options = Options { read_only: true, background: false, ..Options::default() };
+    let CheckOptions { quick, buffer, abandon_buffer } = wanted;
+    let options = Options { read_only: true, background: false, buffer, abandon_buffer, ..Options::default() };
     let (store, found) = ArrayStore::open(rt, drives, &IndexPlace::Memory, options).await?;
     let mut report = CheckReport {
         objects: found.objects,
         missing_drives: found.missing_drives,
+        buffer: found.buffer,
         lost: found.damage,
         ..CheckReport::default()
     };
@@ -96,7 +113,10 @@ impl Engine {
         }
         let mut wrong = Vec::new();
         let mut look = |key: PartKey, place: &PartPlace| {
-            if segments.get(&(place.set, place.block)) != Some(&(place.stamp, place.segment_length)) {
+            // What is buffered is in memory by now.
+            if place.set != BUFFER_SET
+                && segments.get(&(place.set, place.block)) != Some(&(place.stamp, place.segment_length))
+            {
                 let name = String::from_utf8_lossy(&key.name).into_owned();
                 wrong.push(format!("`{name}`: {} bytes from {} are not in {}", place.length, key.offset, place.set));
             }

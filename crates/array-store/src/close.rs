@@ -66,7 +66,7 @@ impl Engine {
     pub(crate) async fn close(self: &Rc<Self>) -> Result<()> {
         self.running()?;
         let buffer = self.buffer.borrow().clone();
-        if let Some(buffer) = &buffer
+        if let Some(buffer) = buffer.as_ref().filter(|_| !self.options.read_only)
             && let Err(error) = self.flush(buffer, 0).await
         {
             tracing::warn!(%error, "what is buffered stays in the buffer's files");

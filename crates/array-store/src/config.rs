@@ -38,6 +38,9 @@ pub enum CleaningPolicy {
 pub struct Options {
     /// Segments that a writer appends before another one's turn comes. (The paper: 12.)
     pub turn_segments: u32,
+    /// Sets that clients' objects are written to side by side, so that each lies in few; `None`: one for each 32 sets, up to
+    /// 12. Drives that allow fewer open zones have fewer. (The paper: one.)
+    pub open_sets: Option<usize>,
     /// Sets that are kept ready to be opened; after a power cut all of them are looked at. (The paper: 32 to 64.)
     pub available_sets: usize,
     /// Segments of one writer on their way to the drives.
@@ -71,6 +74,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             turn_segments: 12,
+            open_sets: None,
             available_sets: 32,
             in_flight: 4,
             coalesce: true,

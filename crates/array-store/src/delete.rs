@@ -164,7 +164,7 @@ impl Engine {
     /// Where clients write; or, when there is no room left, where cleaning does: deletion must always be possible.
     pub(crate) async fn append_tombstones(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<Placed> {
         let item = Item::Tombstones(tombstones.to_vec());
-        match self.append(Stream::User, &item).await {
+        match self.append_user(&item).await {
             Err(error) if error.kind == ErrorKind::NoSpace => {
                 Ok(self.append_with(Stream::Clean, Room::SPARE, &item).await?.0)
             }

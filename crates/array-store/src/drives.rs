@@ -65,6 +65,15 @@ impl Drives {
         self.ids().into_iter().filter_map(|id| Some((id, self.usable(id)?))).collect()
     }
 
+    /// Zones that every drive can have open.
+    pub(crate) fn open_zones_max(&self) -> Option<u32> {
+        let max = |dev: &Rc<dyn ZonedDevice>| {
+            let geometry = dev.geometry();
+            geometry.open_zones_max.into_iter().chain(geometry.active_zones_max).min()
+        };
+        self.all_usable().iter().filter_map(|(_, dev)| max(dev)).min()
+    }
+
     /// Drives that may get new zones: in use, and not about to leave.
     pub(crate) fn all_taking(&self) -> Vec<(DriveId, Rc<dyn ZonedDevice>)> {
         self.all_usable().into_iter().filter(|(id, _)| !self.is_leaving(*id)).collect()

@@ -22,13 +22,14 @@ use crate::index::Index;
 use crate::put::Progress;
 use crate::sets::{Hold, Phase, SetTable, ZoneSet};
 use crate::share::Sharing;
+use crate::shelf::{Shelf, slots};
 use crate::stamps::Stamps;
 use crate::stats::Counters;
 use crate::store::IndexPlace;
 use crate::superblocks::Superblocks;
 use crate::turn::Turns;
 use crate::types::{DriveId, SetId, SetState, Version};
-use crate::writer::{OpenSet, STREAMS};
+use crate::writer::{CUT_MIN, OTHERS, OpenSet};
 
 /// Bytes of frame buffers that are kept for reuse.
 const POOL_BYTES: usize = 128 << 20;
@@ -58,7 +59,9 @@ pub(crate) struct Engine {
     /// Some drive drops payload: segments of objects are neither encoded nor copied. The index's snapshots are.
     pub(crate) hollow: bool,
     /// The open set of each stream.
-    pub(crate) streams: [Mutex<Option<OpenSet>>; STREAMS],
+    pub(crate) streams: Vec<Mutex<Option<OpenSet>>>,
+    /// Which of clients' open sets has room for what.
+    pub(crate) shelf: Rc<Shelf>,
     pub(crate) turns: Turns,
     pub(crate) sharing: Sharing,
     pub(crate) deleting: Deleting,
@@ -139,6 +142,8 @@ impl Engine {
         let recorded = recorded.filter(|(_, drive)| drive.state != DriveState::Present);
         let recorded = recorded.map(|(number, _)| DriveId(number as u8)).collect();
         let hollow = drives.all_usable().iter().any(|(_, dev)| !dev.geometry().keeps_payload);
+        let sets = superblock.sets.iter().flatten().count();
+        let slots = slots(options.open_sets, sets, drives.open_zones_max());
         Rc::new(Self {
             rt,
             options,
@@ -158,7 +163,8 @@ impl Engine {
             coder: RefCell::new(Coder::new(superblock.code)),
             pool: BufferPool::new(POOL_BYTES),
             hollow,
-            streams: Default::default(),
+            streams: (0..OTHERS + slots).map(|_| Mutex::default()).collect(),
+            shelf: Shelf::new(slots, u64::from(superblock.segment_length / CUT_MIN)),
             turns: Turns::default(),
             sharing: Sharing::default(),
             deleting: Deleting::default(),

@@ -23,6 +23,8 @@ pub struct Inspection {
     pub segment_length: u32,
     /// Whether the array was closed in order.
     pub clean: bool,
+    /// Objects may wait in the array's buffer.
+    pub buffered: bool,
     /// Bytes of the index's snapshot.
     pub snapshot_bytes: u64,
     /// The drives, by number.
@@ -125,6 +127,7 @@ fn told(superblock: &Superblock, given: &[u64]) -> Inspection {
         code: superblock.code,
         segment_length: superblock.segment_length,
         clean: superblock.clean.is_some(),
+        buffered: superblock.buffer != 0,
         snapshot_bytes: superblock.snapshot.iter().map(|piece| u64::from(piece.length)).sum(),
         drives: superblock.drives.iter().enumerate().map(drive).collect(),
         sets: superblock.sets.iter().enumerate().filter_map(set).collect(),

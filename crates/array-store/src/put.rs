@@ -17,10 +17,11 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Change, PartKey};
 use crate::segment::zeros;
+use crate::shelf::{Claim, PutHints};
 use crate::stats::add;
 use crate::turn::Turn;
 use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Part, PartPlace, Version};
-use crate::writer::{Item, Placed, Started, Stream};
+use crate::writer::{Item, Placed, Started};
 
 /// Objects up to this share of a segment share segments with others.
 const SMALL: u32 = 4;
@@ -34,6 +35,9 @@ pub struct Put {
     queued: usize,
     /// Bytes that went into segments.
     issued: u64,
+    hints: PutHints,
+    /// Room for what comes next.
+    claim: Option<Claim>,
     /// A call that was not waited for may have left the bytes with a gap.
     torn: bool,
 }
@@ -121,12 +125,13 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Put {
-    pub(crate) fn begin(engine: &Rc<Engine>, name: Bytes) -> Result<Self> {
+    pub(crate) fn begin(engine: &Rc<Engine>, name: Bytes, hints: PutHints) -> Result<Self> {
         engine.writable()?;
         check_name(&name)?;
         let progress = Progress::of(engine, name.clone(), engine.stamps.version());
         let engine = engine.clone();
-        Ok(Self { engine, name, progress, queue: VecDeque::new(), queued: 0, issued: 0, torn: false })
+        let queue = VecDeque::new();
+        Ok(Self { engine, name, progress, queue, queued: 0, issued: 0, hints, claim: None, torn: false })
     }
 
     /// The version that this will be.
@@ -263,6 +268,21 @@ impl Put {
         if hollow { zeros(length) } else { whole.freeze() }
     }
 
+    /// The slot that the next segment goes to, and its bytes at most.
+    fn room(&mut self) -> (usize, u64) {
+        if let Some(claim) = self.claim.as_ref().filter(|claim| claim.limit() > 0) {
+            return (claim.slot(), claim.limit());
+        }
+        // The old one first: its room may be what is needed.
+        self.claim = None;
+        let left = self.hints.length.and_then(|length| length.checked_sub(self.issued));
+        let length = left.map(|left| left.max(self.queued as u64));
+        let claim = self.engine.shelf.claim(PutHints { length, ..self.hints });
+        let room = (claim.slot(), claim.limit().max(1));
+        self.claim = Some(claim);
+        room
+    }
+
     /// Starts the next segment, or what of it fits in the open set.
     async fn issue(&mut self, completion: Option<&Completion>) -> Result<()> {
         self.progress.ready.set(true);
@@ -272,8 +292,9 @@ impl Put {
             let turn = self.engine.turns.take(self.engine.options.turn_segments).await?;
             *self.progress.turn.borrow_mut() = Some(turn);
         }
+        let (slot, most) = self.room();
         let length = self.queued.min(self.engine.segment_length as usize);
-        let data = self.take(length);
+        let data = self.take(usize::try_from(most).map_or(length, |most| length.min(most)));
         let completion = completion.filter(|_| self.queued == 0);
         let item = Item::Run {
             name: self.name.clone(),
@@ -288,9 +309,10 @@ impl Put {
             return Ok(());
         }
         let in_flight = InFlight::new(&self.progress);
-        let started = match self.engine.start(Stream::User, &item).await {
+        let started = match self.engine.start_user(slot, &item).await {
             Ok(started) => started,
             Err(error) => {
+                self.claim = None;
                 self.progress.turn.borrow_mut().take();
                 return Err(error);
             }
@@ -299,6 +321,10 @@ impl Put {
         if consumed < data.len() {
             self.queued += data.len() - consumed;
             self.queue.push_front(data.slice(consumed..));
+            self.claim = None;
+        }
+        if let Some(claim) = &mut self.claim {
+            claim.spend(consumed as u64);
         }
         let offset = self.issued;
         self.issued += consumed as u64;
@@ -396,7 +422,7 @@ impl Engine {
                 data: run.data.slice(done..),
                 completion: run.completion.clone(),
             };
-            placed = Some(self.append(Stream::User, &item).await?.0);
+            placed = Some(self.append_user(&item).await?.0);
         }
     }
 
@@ -417,31 +443,49 @@ impl Engine {
 
     /// Enters the last part: the version is complete. Earlier versions go.
     pub(crate) fn complete(&self, progress: &Progress, last: &Placed) -> Result<()> {
-        let Some(part) = last.parts.iter().find(|part| part.name == progress.name && part.version == progress.version)
-        else {
-            return Ok(());
-        };
-        self.complete_at(progress, part, last.place(part))
+        self.complete_all([progress], last)
     }
 
-    /// The same where the place is known.
-    pub(crate) fn complete_at(&self, progress: &Progress, part: &Part, place: PartPlace) -> Result<()> {
-        if progress.overtaken.replace(true) {
-            return Ok(());
-        }
-        let newer = self.index()?.object(&progress.name).map_err(Error::index)?;
-        if newer.is_some_and(|newest| newest.version > progress.version) {
-            if progress.has_begun() {
-                self.forget(progress);
+    /// The same for several versions whose last parts lie in one segment.
+    pub(crate) fn complete_all<'a>(
+        &self,
+        versions: impl IntoIterator<Item = &'a Progress>,
+        last: &Placed,
+    ) -> Result<()> {
+        let place = |progress: &'a Progress| {
+            let mut parts = last.parts.iter();
+            let part = parts.find(|part| part.name == progress.name && part.version == progress.version)?;
+            Some((progress, part, last.place(part)))
+        };
+        self.complete_at(versions.into_iter().filter_map(place).collect())
+    }
+
+    /// The same where places are known.
+    pub(crate) fn complete_at(&self, mut parts: Vec<(&Progress, &Part, PartPlace)>) -> Result<()> {
+        // Of versions of one object the newest comes last, and takes the others' place.
+        parts.sort_by_key(|(progress, ..)| progress.version);
+        let mut changes = Vec::with_capacity(2 * parts.len());
+        let mut completed = Vec::with_capacity(parts.len());
+        for (progress, part, place) in parts {
+            if progress.overtaken.replace(true) {
+                continue;
             }
-            return Ok(());
+            let newer = self.index()?.object(&progress.name).map_err(Error::index)?;
+            if newer.is_some_and(|newest| newest.version > progress.version) {
+                if progress.has_begun() {
+                    self.forget(progress);
+                }
+                continue;
+            }
+            let key = PartKey { name: part.name.clone(), version: part.version, offset: part.offset };
+            changes.push(Change::Put { key, place, completion: part.completion.clone() });
+            changes.push(Change::RemoveOlder { name: part.name.clone(), version: part.version });
+            completed.push(progress);
         }
-        let key = PartKey { name: part.name.clone(), version: part.version, offset: part.offset };
-        self.enter(&[
-            Change::Put { key, place, completion: part.completion.clone() },
-            Change::RemoveOlder { name: part.name.clone(), version: part.version },
-        ])?;
-        self.overtake(&progress.name, |version| version < progress.version);
+        self.enter(&changes)?;
+        for progress in completed {
+            self.overtake(&progress.name, |version| version < progress.version);
+        }
         Ok(())
     }
 
@@ -484,6 +528,9 @@ impl Engine {
 
     /// Changes the index and counts what lives where.
     pub(crate) fn enter(&self, changes: &[Change]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
         let applied = self.index()?.apply(changes).map_err(Error::index)?;
         for (change, done) in changes.iter().zip(applied.done) {
             match change {

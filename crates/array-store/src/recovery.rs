@@ -49,6 +49,8 @@ pub struct RecoveryReport {
     pub missing_drives: Vec<String>,
     /// What is damaged beyond repair, in words.
     pub damage: Vec<String>,
+    /// Files of the buffer that were not there or old, in words: what they lack came from the other.
+    pub buffer: Vec<String>,
     /// How long the snapshot took, the sets, and the rest.
     pub took: [Duration; 3],
 }
@@ -307,12 +309,16 @@ impl Engine {
         if self.options.read_only {
             return;
         }
-        let mut streams = [Stream::User, Stream::Clean, Stream::Cold].into_iter();
+        let mut streams =
+            (0..self.shelf.slots()).map(|slot| Stream::User(slot as u8)).chain([Stream::Clean, Stream::Cold]);
         for open in sets {
             match streams.next() {
                 Some(stream) => {
                     open.set.phase.set(Phase::Filling);
-                    *self.streams[stream as usize].lock().await = Some(open);
+                    if let Stream::User(slot) = stream {
+                        self.shelf.opened(slot.into(), open.id, self.data_left(&open));
+                    }
+                    *self.streams[stream.number()].lock().await = Some(open);
                 }
                 None => self.close_set(open).await,
             }

@@ -14,7 +14,7 @@ use crate::put::{InFlight, Progress};
 use crate::segment::zeros;
 use crate::stats::add;
 use crate::types::{Completion, Part};
-use crate::writer::{Item, Stream};
+use crate::writer::Item;
 
 /// Objects that wait for a segment.
 #[derive(Default)]
@@ -118,7 +118,7 @@ impl Engine {
             }
         }
         let data = if self.hollow { zeros(length) } else { data.freeze() };
-        let result = self.append(Stream::User, &Item::Shared { parts, data }).await;
+        let result = self.append_user(&Item::Shared { parts, data }).await;
         let placed = match result {
             Ok((placed, _)) => placed,
             Err(error) => {
@@ -132,9 +132,11 @@ impl Engine {
                 return;
             }
         };
+        let completed = self.complete_all(batch.iter().map(|small| &*small.progress), &placed);
         for small in batch {
             add(&self.counters.ingested, small.data.len() as u64);
-            let _ = small.done.send(self.complete(&small.progress, &placed));
+            let answer = completed.as_ref().map_err(|error| Error::new(error.kind, error.message.clone()));
+            let _ = small.done.send(answer.map(|()| ()));
         }
     }
 }

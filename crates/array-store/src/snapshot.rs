@@ -70,7 +70,7 @@ impl Engine {
         let mut pieces = Vec::new();
         let written = self.write_pieces(&mut view, room, &mut pieces).await;
         // The set is left: the next snapshot has its own, so that this one's can be trimmed whole.
-        if let Some(open) = self.streams[Stream::Snapshot as usize].lock().await.take() {
+        if let Some(open) = self.streams[Stream::Snapshot.number()].lock().await.take() {
             self.close_set(open).await;
         }
         if let Err(error) = written {

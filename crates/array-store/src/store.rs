@@ -9,7 +9,7 @@ use shingle_base::{BLOCK_SIZE, StoreId};
 use shingle_runtime::Runtime;
 use shingle_zoned::{ZoneInfo, ZonedDevice};
 
-use crate::buffer::{AREA_MAX, BufferFiles, open_file};
+use crate::buffer::{AREA_MAX, BufferFiles, open_file, open_to_read, two_files};
 use crate::config::{FormatOptions, Options};
 use crate::drives::{Drives, report_all};
 use crate::engine::{Engine, Parts};
@@ -23,6 +23,7 @@ use crate::put::{Put, Stored, check_name};
 use crate::rebuild::{RebuildOptions, RebuildProgress};
 use crate::recovery::{RecoveryReport, Reports};
 use crate::scrub::{ScrubOptions, ScrubReport};
+use crate::shelf::PutHints;
 use crate::superblocks::{Found, Superblocks, newest_in, superblock_zones};
 use crate::types::{DriveId, SetState};
 
@@ -214,16 +215,26 @@ impl ArrayStore {
         place: &IndexPlace,
         options: Options,
     ) -> Result<(Self, RecoveryReport)> {
-        let mut files = None;
-        if let Some([first, second]) = &options.buffer {
-            let open = |path: &PathBuf| {
-                open_file(rt, path).map_err(|error| {
-                    let message = format!("the buffer's file {} cannot be used: {error}", path.display());
-                    Error::caused(ErrorKind::Device, message, error)
-                })
-            };
-            files = Some(BufferFiles([open(first)?, open(second)?]));
+        if let Some(files) = &options.buffer {
+            two_files(files)?;
         }
+        let files = match &options.buffer {
+            None => None,
+            Some(paths) if options.read_only => Some(BufferFiles(paths.each_ref().map(|path| open_to_read(rt, path)))),
+            Some([first, second]) => {
+                let open = |path: &PathBuf| {
+                    open_file(rt, path).map_err(|error| {
+                        let message = format!(
+                            "the buffer's file {} cannot be used: {error}. Bring it back, or name another file in its \
+                             place, which gets what the other one holds",
+                            path.display()
+                        );
+                        Error::caused(ErrorKind::Device, message, error)
+                    })
+                };
+                Some(BufferFiles([open(first)?, open(second)?]))
+            }
+        };
         Self::open_with_buffer(rt, drives, place, options, files).await
     }
 
@@ -242,11 +253,10 @@ impl ArrayStore {
             return Err(Error::new(ErrorKind::Invalid, "half of a buffer has between 16 KiB and 1 GiB"));
         }
         let Gathered { superblock, drives, superblocks, reports } = gather(drives).await?;
+        // What is read from the buffer must not stay in an index that is left as it was.
+        let aside = options.read_only && superblock.buffer != 0;
+        let place = if aside { &IndexPlace::Memory } else { place };
         let (index, clean) = open_index(place, superblock.clean)?;
-        if options.read_only && superblock.buffer != 0 {
-            let message = "objects wait in the array's buffer: open it once for writing, with its buffer's files";
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
         let (read_only, background) = (options.read_only, options.background);
         let (abandon, buffer) = (options.abandon_buffer, superblock.buffer);
         let generation = superblock.clean.filter(|_| clean);
@@ -256,10 +266,14 @@ impl ArrayStore {
         engine.opened_clean.set(generation);
         let mut report = engine.recover(&reports, clean).await?;
         if read_only {
+            if buffer != 0 {
+                report.buffer = engine.attach_buffer(files, buffer, abandon).await?;
+                report.objects = engine.index()?.objects();
+            }
             return Ok((Self(engine), report));
         }
         engine.buffer_id.set(0);
-        engine.attach_buffer(files, buffer, abandon).await?;
+        report.buffer = engine.attach_buffer(files, buffer, abandon).await?;
         report.objects = engine.index()?.objects();
         engine.opened.set(engine.stamps.next());
         // From here on the index on flash is no longer that of the clean close.
@@ -281,7 +295,20 @@ impl ArrayStore {
     /// # Errors
     /// `Invalid` for a name that is empty or too long.
     pub fn begin_put(&self, name: impl Into<Bytes>) -> Result<Put> {
-        Put::begin(&self.0, name.into())
+        self.begin_put_with(name, PutHints::default())
+    }
+
+    /// The same, where something is known of the object already: it is placed so that less is moved once it is deleted.
+    ///
+    /// # Errors
+    /// As [`begin_put`](Self::begin_put).
+    pub fn begin_put_with(&self, name: impl Into<Bytes>, hints: PutHints) -> Result<Put> {
+        Put::begin(&self.0, name.into(), hints)
+    }
+
+    /// No more objects of a [group](PutHints::group) come.
+    pub fn end_group(&self, group: u64) {
+        self.0.shelf.end_group(group);
     }
 
     /// Writes an object that is in memory.
@@ -289,7 +316,8 @@ impl ArrayStore {
     /// # Errors
     /// As [`Put::write`] and [`Put::finish`].
     pub async fn put(&self, name: impl Into<Bytes>, data: Bytes, attributes: Bytes) -> Result<Stored> {
-        let mut put = self.begin_put(name)?;
+        let hints = PutHints { length: Some(data.len() as u64), group: None };
+        let mut put = self.begin_put_with(name, hints)?;
         put.write(data).await?;
         put.finish(attributes).await
     }

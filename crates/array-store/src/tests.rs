@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::membership::Survey;
 use crate::sets::Phase;
 use crate::types::{Completion, DriveId, SetId, SetState, Version};
-use crate::writer::{Item, Stream};
+use crate::writer::Item;
 use crate::{
     ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RebuildOptions, RecoveryReport,
     ScrubOptions, format,
@@ -55,7 +55,7 @@ fn bytes(byte: u8, count: usize) -> Bytes {
 async fn orphan(engine: &Rc<Engine>, version: u64, offset: u64, data: Bytes, size: Option<u64>) {
     let completion = size.map(|size| Completion { size, attributes: Bytes::new() });
     let item = Item::Run { name: Bytes::from_static(b"o"), version: Version(version), offset, data, completion };
-    engine.append(Stream::User, &item).await.unwrap();
+    engine.append_user(&item).await.unwrap();
 }
 
 /// REC-4: a version of which the beginning was in the snapshot, was given up, and its set used again; its end is on the

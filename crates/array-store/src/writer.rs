@@ -1,6 +1,6 @@
 //! Appending to zone sets: placing, writing, closing. (SMORE, sections III-B to III-D.)
 //!
-//! Each stream has one open set. What is appended is placed behind what came before, and its writes are started in that
+//! Each stream has one open set, and clients have several ([`crate::shelf`]). What is appended is placed behind what came before, and its writes are started in that
 //! order in every zone, so that write pointers advance together and several segments can be on their way.
 //!
 //! # Invariants
@@ -39,13 +39,14 @@ use crate::format::{
 };
 use crate::segment::{FrameContext, Shape, fragment_frames};
 use crate::sets::{Phase, ZoneSet};
+use crate::shelf::PutHints;
 use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
 
 /// Streams with a set of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stream {
-    /// What clients write.
-    User,
+    /// What clients write, by slots of the shelf.
+    User(u8),
     /// What cleaning moves.
     Clean,
     /// Snapshots of the index.
@@ -54,8 +55,8 @@ pub(crate) enum Stream {
     Cold,
 }
 
-/// How many there are.
-pub(crate) const STREAMS: usize = 4;
+/// Streams that are not clients'.
+pub(crate) const OTHERS: usize = 3;
 
 /// Sets that only cleaning may open: it never needs more than one beside its open set to win one.
 pub(crate) const RESERVED: usize = 2;
@@ -79,18 +80,28 @@ impl Room {
 }
 
 impl Stream {
+    /// Its place among all.
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Self::Clean => 0,
+            Self::Snapshot => 1,
+            Self::Cold => 2,
+            Self::User(slot) => OTHERS + usize::from(slot),
+        }
+    }
+
     fn room(self) -> Room {
         match self {
             Self::Clean => Room::ALL,
             // What finds no room there goes where cleaning writes anyway.
             Self::Cold => Room { reserved: RESERVED, reclaim: false },
-            Self::User | Self::Snapshot => Room::PLAIN,
+            Self::User(_) | Self::Snapshot => Room::PLAIN,
         }
     }
 }
 
 /// A set is given up as full when less than this share of a segment fits.
-const CUT_MIN: u32 = 8;
+pub(crate) const CUT_MIN: u32 = 8;
 
 /// Something to append.
 #[derive(Clone)]
@@ -215,6 +226,14 @@ pub(crate) struct Started {
     pub(crate) consumed: usize,
 }
 
+/// What came of looking for room in any set.
+enum Anywhere {
+    Started(Started),
+    /// Sets that were too full were closed: there may be something to win now.
+    Closed,
+    Full,
+}
+
 impl Placed {
     /// Where a part of it lies.
     pub(crate) fn place(&self, part: &Part) -> PartPlace {
@@ -292,9 +311,59 @@ impl Engine {
         }
     }
 
-    /// Places an item and starts its writes. (WRITE-4)
-    pub(crate) async fn start(self: &Rc<Self>, stream: Stream, item: &Item) -> Result<Started> {
-        self.start_with(stream, stream.room(), item).await
+    /// Appends what clients write, wherever there is room for it.
+    pub(crate) async fn append_user(self: &Rc<Self>, item: &Item) -> Result<(Placed, usize)> {
+        loop {
+            let length = item.data().map_or(0, |data| data.len() as u64);
+            let claim = self.shelf.claim(PutHints { length: Some(length), group: None });
+            let started = self.start_user(claim.slot(), item).await?;
+            let consumed = started.consumed;
+            if let Some(placed) = self.finish(started).await? {
+                return Ok((placed, consumed));
+            }
+        }
+    }
+
+    /// Places an item in the set of that slot and starts its writes; where there are no more sets, in any that is open.
+    /// (WRITE-4, SHELF-2)
+    pub(crate) async fn start_user(self: &Rc<Self>, slot: usize, item: &Item) -> Result<Started> {
+        loop {
+            let stream = Stream::User(slot as u8);
+            let full = match self.start_with(stream, stream.room(), item).await {
+                Err(error) if error.kind == ErrorKind::NoSpace => error,
+                started => return started,
+            };
+            let (engine, item) = (self.clone(), item.clone());
+            let placing = self.rt.spawn(async move { engine.place_anywhere(&item).await });
+            match placing.await.unwrap_or_else(|_| Err(Error::stopped()))? {
+                Anywhere::Started(started) => return Ok(started),
+                Anywhere::Closed => {}
+                Anywhere::Full => return Err(full),
+            }
+        }
+    }
+
+    /// Places an item in any set that is open for clients and has room for it, and closes those that have none: they may be
+    /// cleaned then.
+    async fn place_anywhere(self: &Rc<Self>, item: &Item) -> Result<Anywhere> {
+        let entry = item.entry_bytes();
+        let mut closed = false;
+        for slot in self.shelf.roomy() {
+            let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
+            self.writable()?;
+            let Some(set) = open.as_mut() else { continue };
+            set.flights.below(IN_FLIGHT_MAX).await;
+            if !set.flights.failed.get()
+                && let Some(body) = self.fit(set, item, entry)
+            {
+                return Ok(Anywhere::Started(self.launch(set, body).await));
+            }
+            if let Some(full) = open.take() {
+                self.close_set(full).await;
+                closed = true;
+            }
+        }
+        Ok(if closed { Anywhere::Closed } else { Anywhere::Full })
     }
 
     async fn start_with(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
@@ -304,10 +373,16 @@ impl Engine {
     }
 
     async fn place(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
-        let mut open = self.streams[stream as usize].lock().await;
+        let mut open = self.streams[stream.number()].lock().await;
         let entry = item.entry_bytes();
         loop {
             self.writable()?;
+            if let Stream::User(slot) = stream
+                && self.shelf.is_spent(slot.into())
+                && let Some(spent) = open.take()
+            {
+                self.close_set(spent).await;
+            }
             if let Some(set) = open.as_ref() {
                 set.flights.below(IN_FLIGHT_MAX).await;
             }
@@ -319,12 +394,24 @@ impl Engine {
             if let Some(full) = open.take() {
                 self.close_set(full).await;
             }
-            *open = Some(self.open_set(stream, room).await?);
+            let set = self.open_set(stream, room).await?;
+            if let Stream::User(slot) = stream {
+                self.shelf.opened(slot.into(), set.id, self.data_left(&set));
+            }
+            *open = Some(set);
             let fresh = open.as_ref().is_some_and(|set| self.fit(set, item, entry).is_some());
             if !fresh {
                 return Err(Error::new(ErrorKind::Invalid, "a record is larger than a zone set of this array"));
             }
         }
+    }
+
+    /// Data for which there is room in a set, in full segments, about.
+    pub(crate) fn data_left(&self, set: &OpenSet) -> u64 {
+        let room = u64::from(set.room(ITEM_FIXED));
+        let segment = 1 + Shape::new(self.code, self.segment_length).fragment_blocks().0;
+        let rest = (room % segment).saturating_sub(1);
+        room / segment * u64::from(self.segment_length) + Shape::most_data(self.code, Blocks(rest))
     }
 
     /// What of `item` fits in `set`: the body with its data.
@@ -408,6 +495,7 @@ impl Engine {
         open.next = block + (bytes / BLOCK_SIZE) as u32;
         open.set.written.set(open.next);
         open.digest.push(DigestItem { block, body });
+        self.shelf.written(open.id, self.data_left(open));
         let flight = Flight::new(open, block);
         open.flights.unsettled.borrow_mut().insert(block);
         let writes = self.write_members(&open.members, from, frames).await;
@@ -617,6 +705,7 @@ impl Engine {
 
     /// Writes the digest behind what is on its way and leaves the set to end on its own.
     pub(crate) async fn close_set(self: &Rc<Self>, mut open: OpenSet) {
+        self.shelf.closed(open.id);
         if open.next == 0 {
             // Nothing was written: it is as it was.
             open.set.phase.set(Phase::Still);

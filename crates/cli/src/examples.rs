@@ -122,6 +122,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "writes shelf.toml",
             ),
             ("shingle array format --array shelf.toml --code 10+2", "the drives that shelf.toml names"),
+            (
+                "shingle array format --array shelf.toml --code 2+1 --buffer /ssd1/shelf.buffer /ssd2/shelf.buffer a.shingle b.shingle c.shingle",
+                "small objects are safe on two SSDs at once",
+            ),
         ],
     ),
     (

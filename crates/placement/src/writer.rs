@@ -19,6 +19,10 @@ pub(crate) struct Writer {
 }
 
 impl ObjectWriter for Writer {
+    fn expect(&mut self, length: u64) {
+        self.inner.expect(length);
+    }
+
     fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()> {
         self.inner.write(data)
     }

@@ -96,6 +96,7 @@ pub(crate) async fn ingest(
     statement: Statement,
     writer: &mut dyn ObjectWriter,
 ) -> S3Result<Ingested> {
+    writer.expect(statement.length);
     let mut sink = Sink::new(writer, statement.checksum.as_ref().map(|stated| stated.algorithm));
     if let Some(mut body) = body {
         while let Some(frame) = body.next().await {

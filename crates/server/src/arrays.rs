@@ -80,11 +80,14 @@ async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path) -> Result<
         }
     };
     // In the background it also rebuilds what was on a lost drive, as far as others have room.
-    let options = Options { rebuild_rate: config.rebuild_rate, ..Options::default() };
+    let options = Options { rebuild_rate: config.rebuild_rate, buffer: config.buffer.clone(), ..Options::default() };
     let opened = ArrayStore::open(runtime, &drives, &IndexPlace::File(index), options).await;
     let (store, report) = opened.map_err(failed)?;
     for drive in &report.missing_drives {
         tracing::warn!(array = config.name, "the array does without {drive}: one more lost drive may be one too many");
+    }
+    for file in &report.buffer {
+        tracing::warn!(array = config.name, "{file}");
     }
     for damage in &report.damage {
         tracing::error!(array = config.name, "damage: {damage}");

@@ -57,6 +57,9 @@ pub struct ArrayConfig {
     pub drives: Vec<PathBuf>,
     /// Where the index is kept, on flash; in the data directory if not given.
     pub index: Option<PathBuf>,
+    /// The two files of the buffer of small objects, each on its own SSD; those that the array's file names if not given,
+    /// or none.
+    pub buffer: Option<[PathBuf; 2]>,
     /// Start although drives are missing, as long as parity makes up for them. They are not used again as they are.
     #[serde(default)]
     pub degraded: bool,
@@ -71,6 +74,7 @@ pub struct ArrayConfig {
 struct ArrayFile {
     drives: Vec<PathBuf>,
     index: Option<PathBuf>,
+    buffer: Option<[PathBuf; 2]>,
 }
 
 /// A drive.
@@ -275,6 +279,7 @@ impl Config {
                 None => {
                     array.drives = array.drives.iter().map(|path| found_at(&self.data, path)).collect();
                     array.index = array.index.map(|index| self.data.join(index));
+                    array.buffer = array.buffer.map(|files| files.map(|path| self.data.join(path)));
                 }
                 Some(file) => {
                     let text = std::fs::read_to_string(&file).map_err(|error| Error::system(file.display(), error))?;
@@ -286,6 +291,8 @@ impl Config {
                     array.drives = said.drives.iter().map(|path| found_at(folder, path)).collect();
                     let index = array.index.map(|index| self.data.join(index));
                     array.index = index.or(said.index.map(|index| folder.join(index)));
+                    let buffer = array.buffer.map(|files| files.map(|path| self.data.join(path)));
+                    array.buffer = buffer.or(said.buffer.map(|files| files.map(|path| folder.join(path))));
                     array.validate_drives().map_err(|error| wrong(&error))?;
                 }
             }

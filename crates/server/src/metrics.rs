@@ -50,9 +50,10 @@ pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers, drives: &[Driv
 /// A figure of an array: its name, what it is, and where it is found.
 type ArrayFigure = (&'static str, &'static str, fn(&ArrayFigures) -> u64);
 
-const ARRAY_GAUGES: [ArrayFigure; 7] = [
+const ARRAY_GAUGES: [ArrayFigure; 8] = [
     ("capacity_bytes", "Bytes of data that all zone sets can hold.", |f| f.array.capacity),
     ("live_bytes", "Bytes of live data.", |f| f.array.live),
+    ("buffered_bytes", "Bytes of small objects that wait in the buffer's files.", |f| f.array.buffered),
     ("objects", "Live objects, as far as they have been counted since the start.", |f| f.objects),
     ("object_bytes", "Their bytes.", |f| f.object_bytes),
     ("drives", "Drives that belong to the array.", |f| f.array.drives),

@@ -88,6 +88,10 @@ pub trait ObjectStore: Send + Sync {
 
 /// An object (or part) being written. Dropping it without a commit leaves nothing behind.
 pub trait ObjectWriter: Send {
+    /// So many bytes will come, as far as is known before the first of them: a store may place them better. Not binding.
+    fn expect(&mut self, length: u64) {
+        let _ = length;
+    }
     /// Takes the next bytes; waits while the store is behind.
     fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()>;
     /// Makes what was written the object's present version, durably.

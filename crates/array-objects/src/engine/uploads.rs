@@ -238,6 +238,7 @@ impl Core {
         let info = self.replace(&bucket, &key, before, Bytes::new(), record).await?;
         // The object is there: from here on the upload has ended, whatever becomes of its record.
         self.end_upload(names::upload(&bucket, &key, id)).await;
+        self.store.end_group(id.0);
         self.condemn(have.into_values().map(|part| part.blob));
         Ok(info)
     }
@@ -246,6 +247,7 @@ impl Core {
         let _end = self.uploads.exclusive(id.0.to_be_bytes().to_vec()).await;
         self.require_upload(&bucket, &key, id)?;
         self.store.delete(names::upload(&bucket, &key, id)).await.map_err(from_array)?;
+        self.store.end_group(id.0);
         self.condemn(self.parts(id, 0, usize::MAX).await?.into_values().map(|part| part.blob));
         Ok(())
     }

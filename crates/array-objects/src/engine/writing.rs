@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_array_store::Put;
+use shingle_array_store::{Put, PutHints};
 use shingle_store_api::StoreResult;
 use tokio::sync::Mutex;
 
@@ -38,14 +38,16 @@ impl Writers {
 }
 
 impl Core {
-    /// Begins a blob: `part` of an upload, or the bytes of an object.
-    pub(crate) fn begin_blob(&self, part: Option<(u64, u16)>) -> StoreResult<u64> {
+    /// Begins a blob: `part` of an upload, or the bytes of an object; of `length` bytes, where that is known.
+    pub(crate) fn begin_blob(&self, part: Option<(u64, u16)>, length: Option<u64>) -> StoreResult<u64> {
         let (owner, number) = match part {
             Some(part) => part,
             None => (self.fresh()?, 0),
         };
         let blob = Blob { owner, number, tag: self.fresh()? };
-        let put = self.store.begin_put(blob.name()).map_err(from_array)?;
+        // Parts of an upload end together.
+        let hints = PutHints { length, group: part.map(|(upload, _)| upload) };
+        let put = self.store.begin_put_with(blob.name(), hints).map_err(from_array)?;
         let writer = self.next_number();
         self.writers.0.borrow_mut().insert(writer, Rc::new(Slot { blob, put: Mutex::new(Some(put)) }));
         Ok(writer)

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::index::{Change, PartKey};
 use crate::put::{InFlight, Progress};
 use crate::types::Part;
-use crate::writer::{Item, Stream};
+use crate::writer::Item;
 
 impl Engine {
     /// Writes until fewer than `least` bytes are left, in a task of its own, unless that is being done.
@@ -80,7 +80,7 @@ impl Engine {
             data.extend_from_slice(&held.data);
         }
         let item = Item::Shared { parts, data: data.freeze() };
-        let placed = self.append(Stream::User, &item).await;
+        let placed = self.append_user(&item).await;
         let entered = placed.and_then(|(placed, _)| {
             let moves = stamps.iter().zip(&placed.parts).map(|(stamp, part)| Change::Move {
                 key: PartKey { name: part.name.clone(), version: part.version, offset: 0 },

@@ -11,6 +11,8 @@
 //!   gone before the area is.
 //! - BUF-4: the superblock names the buffer from before anything is acknowledged in it until it is known to be empty: the
 //!   array is not opened without it meanwhile.
+//! - BUF-5: there is room in the log for a deletion of each object that it has: deleting works also when neither the log nor
+//!   the drives take another object.
 
 mod file;
 mod flush;
@@ -18,18 +20,19 @@ mod log;
 mod replay;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::{Mutex, Notify};
 
-pub use file::BufferFile;
-pub(crate) use file::open_file;
+pub use file::{BufferFile, two_files};
+pub(crate) use file::{open_file, open_to_read};
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::Tombstone;
 use crate::index::Change;
 use crate::put::{InFlight, Progress};
 use crate::stats::add;
@@ -56,8 +59,12 @@ struct Held {
 /// What an area holds, beside its bytes.
 struct Filled {
     area: Area,
-    /// Names that it has records of.
-    names: BTreeSet<Bytes>,
+    /// It has records.
+    used: bool,
+    /// Versions that it has, and no deletion of behind them.
+    puts: BTreeMap<Bytes, Vec<Version>>,
+    /// Bytes that their deletions would take. (BUF-5)
+    owed: u64,
 }
 
 /// The buffer of an open array.
@@ -78,14 +85,45 @@ pub(crate) struct Buffer {
     flushed: Notify,
 }
 
+/// Bytes of a deletion.
+fn deletion_length(name: &Bytes) -> u64 {
+    Entry::Delete { name: name.clone(), version: Version(0) }.length()
+}
+
 impl Filled {
     fn new(area: Area) -> Self {
-        let names = area.entries.iter().map(|entry| entry.name().clone()).collect();
-        Self { area: Area { entries: Vec::new(), ..area }, names }
+        let used = !area.entries.is_empty();
+        Self { area: Area { entries: Vec::new(), ..area }, used, puts: BTreeMap::new(), owed: 0 }
     }
 
-    fn is_empty(&self) -> bool {
-        self.names.is_empty()
+    /// Areas as they were found.
+    fn both(areas: &[Area; AREAS]) -> [Self; AREAS] {
+        let mut filled = areas.clone().map(Self::new);
+        for number in replay::oldest_first(areas) {
+            for entry in &areas[number].entries {
+                match entry {
+                    Entry::Put { name, version, .. } => filled[number].put(name, *version),
+                    Entry::Delete { name, version } => filled.iter_mut().for_each(|area| area.bury(name, *version)),
+                }
+            }
+        }
+        filled
+    }
+
+    fn put(&mut self, name: &Bytes, version: Version) {
+        self.puts.entry(name.clone()).or_default().push(version);
+        self.owed += deletion_length(name);
+    }
+
+    /// Every version up to that one is deleted.
+    fn bury(&mut self, name: &Bytes, deleted: Version) {
+        let Some(versions) = self.puts.get_mut(name) else { return };
+        let before = versions.len();
+        versions.retain(|version| *version > deleted);
+        self.owed -= deletion_length(name) * (before - versions.len()) as u64;
+        if versions.is_empty() {
+            self.puts.remove(name);
+        }
     }
 }
 
@@ -115,12 +153,24 @@ impl Buffer {
 
     /// Nothing in it is needed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.areas.borrow().iter().all(Filled::is_empty)
+        self.areas.borrow().iter().all(|filled| !filled.used)
     }
 
-    /// Some area has records of that name.
-    pub(crate) fn has_name(&self, name: &Bytes) -> bool {
-        self.areas.borrow().iter().any(|filled| filled.names.contains(name))
+    /// Some area has a version up to that one, and no deletion of it.
+    fn needs_burial(&self, name: &Bytes, deleted: Version) -> bool {
+        let among = |filled: &Filled| filled.puts.get(name).is_some_and(|all| all.iter().any(|one| *one <= deleted));
+        self.areas.borrow().iter().any(among)
+    }
+
+    /// What the log has to be told of deletions: the newest of each name is enough.
+    fn burials(&self, tombstones: &[Tombstone]) -> Vec<Entry> {
+        let mut newest: BTreeMap<&Bytes, Version> = BTreeMap::new();
+        for Tombstone { name, version } in tombstones {
+            let known = newest.entry(name).or_default();
+            *known = (*known).max(*version);
+        }
+        let needed = newest.into_iter().filter(|(name, version)| self.needs_burial(name, *version));
+        needed.map(|(name, version)| Entry::Delete { name: name.clone(), version }).collect()
     }
 
     /// Writes the same to all files that are good; goes on with one if the other fails, which the first then says. (BUF-1)
@@ -150,41 +200,65 @@ impl Buffer {
         })
     }
 
-    /// Appends records, durably, if they are still wanted when it is their turn. `false` if there is no room: nothing was
-    /// written.
-    async fn append(&self, entries: &[Entry], wanted: impl Fn() -> bool) -> Result<bool> {
+    /// Bytes that must be free in the area that is written to for these records: deletions use what is kept for them, and
+    /// nothing else does. (BUF-5)
+    fn room_for(&self, entries: &[Entry]) -> u64 {
+        let puts = entries.iter().filter(|entry| matches!(entry, Entry::Put { .. }));
+        let more: u64 = puts.map(|entry| deletion_length(entry.name())).sum();
+        let kept = if more > 0 { self.areas.borrow().iter().map(|filled| filled.owed).sum() } else { 0 };
+        entries.iter().map(Entry::length).sum::<u64>() + more + kept
+    }
+
+    /// Appends the records that are wanted when it is their turn, durably. `false` if there is no room: nothing was written.
+    async fn append(&self, wanted: impl Fn() -> Vec<Entry>) -> Result<bool> {
         let _turn = self.writing.lock().await;
         let most = self.head.get().area;
-        let length: u64 = entries.iter().map(Entry::length).sum();
-        if self.areas.borrow()[self.current.get()].area.end + length > most && !self.next_area().await? {
+        let full = |entries: &[Entry]| {
+            let end = self.areas.borrow()[self.current.get()].area.end;
+            end + self.room_for(entries) > most
+        };
+        if full(&wanted()) && !self.next_area().await? {
             return Ok(false);
         }
         // From here to its name nothing is waited for (BUF-3).
-        if !wanted() {
+        let entries = wanted();
+        if entries.is_empty() {
             return Ok(true);
+        }
+        if full(&entries) {
+            return Ok(false);
         }
         let number = self.current.get();
         let (offset, bytes, end, chain) = {
             let mut areas = self.areas.borrow_mut();
-            let Filled { area, names } = &mut areas[number];
-            if area.end + length > most {
-                return Ok(false);
-            }
-            let mut out = Vec::with_capacity(length as usize);
+            let filled = &mut areas[number];
+            let area = &filled.area;
+            let mut out = Vec::with_capacity(entries.iter().map(Entry::length).sum::<u64>() as usize);
             let chain = entries.iter().fold(area.chain, |chain, entry| entry.encode(chain, area.epoch, &mut out));
-            names.extend(entries.iter().map(|entry| entry.name().clone()));
-            (self.head.get().area_start(number) + area.end, Bytes::from(out), area.end + length, chain)
+            let (offset, end) = (self.head.get().area_start(number) + area.end, area.end + out.len() as u64);
+            filled.used = true;
+            for entry in &entries {
+                if let Entry::Put { name, version, .. } = entry {
+                    filled.put(name, *version);
+                }
+            }
+            (offset, Bytes::from(out), end, chain)
         };
         self.write(offset, bytes).await?;
-        let area = &mut self.areas.borrow_mut()[number].area;
-        (area.end, area.chain) = (end, chain);
+        let mut areas = self.areas.borrow_mut();
+        (areas[number].area.end, areas[number].area.chain) = (end, chain);
+        for entry in &entries {
+            if let Entry::Delete { name, version } = entry {
+                areas.iter_mut().for_each(|filled| filled.bury(name, *version));
+            }
+        }
         Ok(true)
     }
 
     /// Goes on in the other area, if that is empty.
     async fn next_area(&self) -> Result<bool> {
         let next = 1 - self.current.get();
-        if !self.areas.borrow()[next].is_empty() {
+        if self.areas.borrow()[next].used {
             return Ok(false);
         }
         self.begin_area(next).await?;
@@ -205,7 +279,7 @@ impl Buffer {
         let _turn = self.writing.lock().await;
         let older = 1 - self.current.get();
         for number in [older, self.current.get()] {
-            if self.areas.borrow()[number].is_empty() {
+            if !self.areas.borrow()[number].used {
                 continue;
             }
             if self.held.borrow().values().any(|held| held.area == number) {
@@ -236,7 +310,8 @@ impl Engine {
         let (name, version) = (progress.name().clone(), progress.version);
         let entry = Entry::Put { name: name.clone(), version, completion: completion.clone(), data: data.clone() };
         // What was overtaken before its turn is not written: no deletion would know of it (BUF-3).
-        if !buffer.append(&[entry], || !overtaken()).await? {
+        let wanted = || if overtaken() { Vec::new() } else { vec![entry.clone()] };
+        if !buffer.append(wanted).await? {
             self.flush_soon(buffer, 0);
             return Ok(false);
         }
@@ -247,7 +322,7 @@ impl Engine {
         let part = Part { name, version, offset: 0, at: 0, length, completion: Some(completion.clone()) };
         let place = self.hold(buffer, buffer.current.get(), &part, completion, data);
         add(&self.counters.ingested, u64::from(length));
-        self.complete_at(progress, &part, place)?;
+        self.complete_at(vec![(progress, &part, place)])?;
         if self.index()?.part(&part.name, version, 0).map_err(Error::index)?.is_none_or(|found| found != place) {
             // It was overtaken: no entry names it.
             buffer.release(place.stamp);
@@ -275,20 +350,12 @@ impl Engine {
     }
 
     /// Says in the buffer's log what tombstones say on the drives. (BUF-3)
-    pub(crate) async fn bury_buffered(self: &Rc<Self>, tombstones: &[crate::format::Tombstone]) -> Result<()> {
+    pub(crate) async fn bury_buffered(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<()> {
         let Some(buffer) = self.buffer.borrow().clone() else { return Ok(()) };
-        let delete = |tombstone: &crate::format::Tombstone| Entry::Delete {
-            name: tombstone.name.clone(),
-            version: tombstone.version,
-        };
-        loop {
-            let needed = tombstones.iter().filter(|tombstone| buffer.has_name(&tombstone.name));
-            let entries: Vec<Entry> = needed.map(delete).collect();
-            if entries.is_empty() || buffer.append(&entries, || true).await? {
-                return Ok(());
-            }
-            // No room for it: with the buffer empty there is nothing to say.
+        while !buffer.append(|| buffer.burials(tombstones)).await? {
+            // Only a log of a version that kept no room for it: with the buffer empty there is nothing to say.
             self.flush(&buffer, 0).await?;
         }
+        Ok(())
     }
 }

@@ -23,7 +23,8 @@ struct Found {
 }
 
 impl Engine {
-    /// Takes up the buffer that the superblock names (`id`, if not 0), or a new one, and enters what it holds.
+    /// Takes up the buffer that the superblock names (`id`, if not 0), or a new one, and enters what it holds. Reading only,
+    /// what its files hold is entered and they stay as they are. Files that were not there, or old, in words.
     ///
     /// # Errors
     /// `Format` if objects may be in a buffer that is not given, or of which neither file is left.
@@ -32,15 +33,17 @@ impl Engine {
         files: Option<BufferFiles>,
         id: u64,
         abandon: bool,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         let lost = |what: &str| {
             let message = format!(
-                "the array acknowledged objects that are in its buffer, and {what}: give its files, or have what is in them abandoned"
+                "objects that were acknowledged wait in the array's buffer, and {what}: name the two files that it was used \
+                 with last. Only if both are lost, have it abandoned (`shingle array snapshot --abandon-buffer`), and those \
+                 objects with it"
             );
             Err(Error::new(ErrorKind::Format, message))
         };
         let Some(BufferFiles(files)) = files else {
-            return if id == 0 || abandon { Ok(()) } else { lost("the buffer was not given") };
+            return if id == 0 || abandon { Ok(Vec::new()) } else { lost("it was not named") };
         };
         let mut found = Vec::new();
         for file in &files {
@@ -48,7 +51,7 @@ impl Engine {
         }
         let newest = found.iter().flatten().map(|found| found.head.generation).max();
         if newest.is_none() && id != 0 && !abandon {
-            return lost("neither of its files holds it");
+            return lost("neither of the files that were named holds it");
         }
         let (head, areas) = match newest {
             None => (
@@ -71,7 +74,7 @@ impl Engine {
             head: Cell::new(head),
             // Where the log ends: the younger area.
             current: Cell::new(usize::from(areas[1].epoch > areas[0].epoch)),
-            areas: RefCell::new(areas.clone().map(Filled::new)),
+            areas: RefCell::new(Filled::both(&areas)),
             held: RefCell::default(),
             bytes: Cell::new(0),
             writing: Mutex::new(()),
@@ -79,12 +82,27 @@ impl Engine {
             flushed: Notify::new(),
             files,
         };
+        let current =
+            |found: &Option<Found>| found.as_ref().is_some_and(|found| found.head.generation == head.generation);
+        let notes = if newest.is_none() {
+            Vec::new()
+        } else {
+            let old = found.iter().zip(["first", "second"]).filter(|(found, _)| !current(found));
+            let how = if self.options.read_only { "the other is read" } else { "it gets what the other holds" };
+            old.map(|(_, which)| format!("the buffer's {which} file was not there, or not up to date: {how}")).collect()
+        };
+        if self.options.read_only {
+            self.replay(&buffer, areas)?;
+            self.buffer.replace(Some(Rc::new(buffer)));
+            return Ok(notes);
+        }
         bring_up_to_date(&buffer, &found, &areas).await?;
         self.buffer_id.set(head.id);
         let unsaid = self.replay(&buffer, areas)?;
         self.buffer.replace(Some(Rc::new(buffer)));
         // Deletions that a power cut kept from the log: their tombstones may be gone by the next opening (BUF-3).
-        self.bury_buffered(&unsaid).await
+        self.bury_buffered(&unsaid).await?;
+        Ok(notes)
     }
 
     async fn look_at(&self, file: &dyn super::BufferFile, id: u64) -> Option<Found> {
@@ -102,7 +120,7 @@ impl Engine {
     /// Enters what the log holds and the drives have not. Tombstones of the drives that the log does not know of.
     fn replay(self: &Rc<Self>, buffer: &Buffer, areas: [Area; AREAS]) -> Result<Vec<Tombstone>> {
         let found = self.found_tombstones.take();
-        let unsaid = found.iter().filter(|(name, _)| buffer.has_name(name));
+        let unsaid = found.iter().filter(|(name, version)| buffer.needs_burial(name, **version));
         let unsaid = unsaid.map(|(name, version)| Tombstone { name: name.clone(), version: *version }).collect();
         let mut deleted: BTreeMap<Bytes, Version> = found;
         for entry in areas.iter().flat_map(|area| &area.entries) {
@@ -111,7 +129,7 @@ impl Engine {
                 *newest = (*newest).max(*version);
             }
         }
-        let order = if areas[1].epoch < areas[0].epoch { [1, 0] } else { [0, 1] };
+        let order = oldest_first(&areas);
         for (area, entry) in
             order.into_iter().flat_map(|area| areas[area].entries.iter().map(move |entry| (area, entry)))
         {
@@ -147,38 +165,51 @@ impl Engine {
     }
 }
 
+/// The areas' numbers, that of the older one first.
+pub(super) fn oldest_first(areas: &[Area; AREAS]) -> [usize; AREAS] {
+    if areas[1].epoch < areas[0].epoch { [1, 0] } else { [0, 1] }
+}
+
 /// Of an area's copies the youngest, and of those the longest: it begins with what the other holds.
 fn newest_area(found: &[&Found], area: usize) -> Area {
     let areas = found.iter().map(|found| &found.areas[area]);
     areas.max_by_key(|area| (area.epoch, area.end)).cloned().unwrap_or_else(|| Area::empty(0))
 }
 
-/// Makes both files hold the same, a file's head last: until then it does not count. (BUF-1)
+/// Makes both files hold the same, a file's head last: until then it does not count. One that was missing joins in a new
+/// generation, which the other's head learns last: should it turn up again, old as it is, it is not believed. (BUF-1)
 async fn bring_up_to_date(buffer: &Buffer, found: &[Option<Found>], areas: &[Area; AREAS]) -> Result<()> {
-    let head = buffer.head.get();
+    let before = buffer.head.get();
     let source = |number: usize| {
         let same = |found: &&Found| {
-            found.head.generation == head.generation
+            found.head.generation == before.generation
                 && found.areas[number].epoch == areas[number].epoch
                 && found.areas[number].end == areas[number].end
         };
-        let from = head.area_start(number) as usize;
+        let from = before.area_start(number) as usize;
         let found = found.iter().flatten().find(same)?;
         found.raw.get(from..from + areas[number].end as usize).map(|bytes| found.raw.slice_ref(bytes))
     };
-    for (at, file) in buffer.files.iter().enumerate() {
-        let own = found[at].as_ref().filter(|found| found.head.generation == head.generation);
+    let own = |at: usize| found[at].as_ref().filter(|found| found.head.generation == before.generation);
+    let joins = [0, 1].map(|at| own(at).is_none());
+    if joins != [false; 2] {
+        buffer.head.set(FileHead { generation: before.generation + 1, ..before });
+    }
+    let [first, second] = joins;
+    // Who joins comes first.
+    for at in if second && !first { [1, 0] } else { [0, 1] } {
+        let file = &buffer.files[at];
         let mut written = Ok(());
         for (number, area) in areas.iter().enumerate() {
             let same =
-                own.is_some_and(|own| own.areas[number].epoch == area.epoch && own.areas[number].end == area.end);
+                own(at).is_some_and(|own| own.areas[number].epoch == area.epoch && own.areas[number].end == area.end);
             if !same && written.is_ok() {
                 let bytes = source(number).unwrap_or_else(|| area_head(area.epoch));
-                written = file.write(head.area_start(number), bytes).await;
+                written = file.write(before.area_start(number), bytes).await;
             }
         }
-        if own.is_none() && written.is_ok() {
-            written = file.write(0, file_head(&head)).await;
+        if joins != [false; 2] && written.is_ok() {
+            written = file.write(0, file_head(&buffer.head.get())).await;
         }
         if let Err(error) = written {
             tracing::error!(%error, "a file of the buffer cannot be written to; going on with the other");
@@ -191,7 +222,7 @@ async fn bring_up_to_date(buffer: &Buffer, found: &[Option<Found>], areas: &[Are
         // The one that is left behind is not believed any more.
         [first, _] => {
             let file = &buffer.files[usize::from(!first)];
-            let head = FileHead { generation: head.generation + 1, ..head };
+            let head = FileHead { generation: buffer.head.get().generation + 1, ..before };
             buffer.head.set(head);
             let written = file.write(0, file_head(&head)).await;
             written.map_err(|error| {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use crate::common::{ArrayShape, Driver, Model, content, formatted, named, options, powered, shape};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, ErrorKind, IndexPlace, Options, RecoveryReport};
 use shingle_base::Blocks;
 use shingle_erasure::Code;
 use shingle_runtime::{LocalBoxFuture, Runtime};
-use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_sim::{CommandKind, Random, Sim, SimDevice, seeds};
 use shingle_zoned::{Geometry, MemoryDevice};
 
 /// A file in memory whose power can fail.
@@ -93,7 +94,7 @@ async fn try_open(
 }
 
 fn plain() -> Options {
-    Options { background: false, ..Options::default() }
+    Options { background: false, buffer_area: 256 << 10, ..Options::default() }
 }
 
 fn media() -> Vec<MemoryDevice> {
@@ -297,6 +298,123 @@ fn a_file_that_failed_is_done_without_and_not_believed_later() {
         // It was brought up to date: either will do again.
         assert!(buffer[0].durable.borrow()[..] == buffer[1].durable.borrow()[..]);
     });
+}
+
+/// BUF-1: a file that was away while the other was used is not believed when it is all there is.
+#[test]
+fn a_file_that_was_away_is_not_believed_when_it_comes_back_alone() {
+    let Left { devices, files: [first, stale] } = history(|_, store, _| async move {
+        put(&store, "before", 1).await;
+        put(&store, "deleted", 2).await;
+    });
+    let Left { devices, files: [newest, anew] } = Sim::new(4).run(move |rt| async move {
+        let devices = powered(&rt, &devices);
+        let buffer = [first, Vec::new()].map(|bytes| SimFile::new(&rt, bytes));
+        let (store, report) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        assert!(report.buffer.len() == 1 && report.buffer[0].contains("second"), "{:?}", report.buffer);
+        assert!(store.delete("deleted").await.unwrap());
+        put(&store, "after", 3).await;
+        left(&devices, &buffer, 1)
+    });
+    for files in [[newest.clone(), stale.clone()], [stale.clone(), newest], [anew, stale.clone()]] {
+        let devices: Vec<_> = devices.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(5).run(move |rt| async move {
+            let devices = powered(&rt, &devices);
+            let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+            let (store, report) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+            assert_eq!(report.buffer.len(), 1);
+            is(&store, "before", 1).await;
+            is(&store, "after", 3).await;
+            assert_eq!(store.head(b"deleted").unwrap_err().kind, ErrorKind::NotFound);
+        });
+    }
+}
+
+/// Whoever only reads sees what is buffered, and writes neither to the drives nor to the files.
+#[test]
+fn reading_only_shows_what_is_buffered_and_changes_nothing() {
+    let left = history(|_, store, _| async move {
+        store.put("replaced", content((1, 90_000)), Bytes::new()).await.unwrap();
+        store.put("on the drives", content((1, 90_000)), Bytes::new()).await.unwrap();
+        put(&store, "replaced", 2).await;
+        put(&store, "o", 3).await;
+        put(&store, "deleted", 4).await;
+        assert!(store.delete("deleted").await.unwrap());
+    });
+    for lost in [None, Some(0), Some(1)] {
+        let mut files = left.files.clone();
+        if let Some(lost) = lost {
+            files[lost].truncate(10);
+        }
+        let media: Vec<_> = left.devices.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(2).run(move |rt| async move {
+            let devices = powered(&rt, &media);
+            let buffer = files.clone().map(|bytes| SimFile::new(&rt, bytes));
+            devices.iter().for_each(|device| {
+                device.on_command(|command, _| {
+                    assert!(matches!(command.kind, CommandKind::Read | CommandKind::Report), "{command:?}");
+                });
+            });
+            let only = Options { read_only: true, ..plain() };
+            let (store, report) = try_open(&rt, &devices, Some(&buffer), only.clone()).await.unwrap();
+            assert_eq!((report.objects, report.buffer.len()), (3, usize::from(lost.is_some())));
+            is(&store, "replaced", 2).await;
+            is(&store, "o", 3).await;
+            let names: Vec<_> = store.list(b"", None, 9).unwrap().into_iter().map(|object| object.name).collect();
+            assert_eq!(names, ["o", "on the drives", "replaced"]);
+            assert_eq!(store.put("p", Bytes::new(), Bytes::new()).await.unwrap_err().kind, ErrorKind::Invalid);
+            assert_eq!(store.delete("o").await.unwrap_err().kind, ErrorKind::Invalid);
+            store.close().await.unwrap();
+            for (file, before) in buffer.iter().zip(&files) {
+                assert!(file.next.get() == 0 && file.durable.borrow()[..] == before[..]);
+            }
+            let Err(error) = try_open(&rt, &devices, None, only.clone()).await else { panic!("opened without") };
+            assert!(error.kind == ErrorKind::Format && error.message.contains("not named"), "{error}");
+            let (store, _) = try_open(&rt, &devices, None, Options { abandon_buffer: true, ..only }).await.unwrap();
+            assert!(store.get("replaced").await.unwrap() == content((1, 90_000)));
+            store.close().await.unwrap();
+        });
+    }
+}
+
+/// BUF-5: when neither the drives nor the buffer take another object, all that is there can be deleted.
+#[test]
+fn with_array_and_buffer_full_everything_can_be_deleted() {
+    for small in [1, 900, 3000] {
+        let left = Sim::new(small).run(move |rt| async move {
+            let devices = powered(&rt, &media());
+            let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
+            let options = Options { buffer_area: 32 << 10, ..plain() };
+            let (store, _) = try_open(&rt, &devices, Some(&buffer), options).await.unwrap();
+            // Those small ones that go first are in the log, and not in the buffer any more.
+            for number in 0.. {
+                if store.put(format!("big{number}"), content((1, 40_000)), Bytes::new()).await.is_err() {
+                    break;
+                }
+            }
+            for number in 0.. {
+                let done = store.put(format!("small{number}"), content((2, small as usize)), Bytes::new()).await;
+                if let Err(error) = done {
+                    assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+                    break;
+                }
+            }
+            assert!(store.stats().unwrap().buffered > 0);
+            let all = store.list(b"", None, 10_000).unwrap();
+            let mut small = all.into_iter().filter(|object| object.name.starts_with(b"small"));
+            for object in small.by_ref().take(20) {
+                assert!(store.delete(object.name).await.unwrap());
+            }
+            // Together: the room for tombstones on the drives is another matter.
+            let deletions = join_all(small.map(|object| store.delete(object.name))).await;
+            assert!(deletions.into_iter().all(Result::unwrap));
+            left(&devices, &buffer, 7)
+        });
+        with_either(left, |store| async move {
+            assert_eq!(store.list(b"small", None, 9).unwrap(), []);
+            assert!(!store.list(b"big", None, 9).unwrap().is_empty());
+        });
+    }
 }
 
 /// BUF-2: far more goes through than fits, area after area.

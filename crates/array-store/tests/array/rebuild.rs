@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::common::{ArrayShape, Driver, Model, content, formatted, named, open, options, powered, shape};
 use bytes::Bytes;
 use shingle_array_store::{
-    ArrayDrive, ArrayStore, DriveId, ErrorKind, IndexPlace, Options, RebuildOptions, ScrubOptions, check,
+    ArrayDrive, ArrayStore, CheckOptions, DriveId, ErrorKind, IndexPlace, Options, RebuildOptions, ScrubOptions, check,
 };
 use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::Runtime;
@@ -329,7 +329,7 @@ fn a_scrub_finds_rot_and_writes_it_anew() {
             let spoilt: usize =
                 images.iter().take(shape.code.parity()).map(|image| spoil(image, &mut random, 0.02)).sum();
             let devices = powered(&rt, &images);
-            let checked = check(&rt, &named(&devices), false, |_| {}).await.unwrap();
+            let checked = check(&rt, &named(&devices), CheckOptions::default(), |_| {}).await.unwrap();
             let (store, _) = open(&rt, &devices, plain).await;
             let found = store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
             assert_eq!((found.repaired, &found.lost), (0, &vec![]), "{context}");
@@ -374,7 +374,7 @@ fn an_array_that_is_opened_for_reading_stays_as_it_is() {
             assert!(refused.message.contains("reading only"), "{refused}");
             assert!(store.delete("c0/0").await.is_err() && store.snapshot().await.is_err());
             store.close().await.unwrap();
-            let report = check(&rt, &named(&devices), false, |_| {}).await.unwrap();
+            let report = check(&rt, &named(&devices), CheckOptions::default(), |_| {}).await.unwrap();
             assert!(report.clean(), "seed {seed}: {report:?}");
             let after: Vec<_> = devices.iter().map(written).collect();
             assert!(before == after, "seed {seed}: something was written");

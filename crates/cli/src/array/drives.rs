@@ -138,7 +138,7 @@ impl Add {
 fn renamed(file: &Path, change: impl FnOnce(&mut Vec<PathBuf>)) -> Outcome {
     let mut named = ArrayFile::read(file)?;
     change(&mut named.drives);
-    let text = ArrayFile::text(&named.drives, named.index.as_deref())?;
+    let text = named.text()?;
     let beside = |ending: &str| {
         let mut path = file.as_os_str().to_owned();
         path.push(ending);

@@ -54,7 +54,8 @@ impl Format {
             )));
         }
         let drives = if make.is_some() { self.place.drives.clone() } else { self.place.named()?.drives };
-        let text = ArrayFile::text(&drives, self.place.index.as_deref())?;
+        let (index, buffer) = (self.place.index.clone(), self.place.buffer_files()?);
+        let text = ArrayFile { drives: drives.clone(), index, buffer }.text()?;
         let length = u32::try_from(self.segment.0).map_err(|_| Failure::new("a segment has at most 1 GiB"))?;
         let options = FormatOptions { segment_length: length, ..FormatOptions::new(self.code) };
         shingle_runtime::real::run(|rt| async move {

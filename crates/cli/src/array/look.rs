@@ -128,7 +128,7 @@ fn array(opened: &Opened, json: bool) -> Outcome {
             "{}",
             json!({ "array": seen.array.to_string(), "code": seen.code.to_string(),
                     "segment_bytes": seen.segment_length, "objects": stats.objects, "live_bytes": stats.live,
-                    "capacity_bytes": stats.capacity, "zone_sets": sets, "drives": drives,
+                    "capacity_bytes": stats.capacity, "buffered_bytes": stats.buffered, "zone_sets": sets, "drives": drives,
                     "missing_drives": report.missing_drives,
                     "opening": { "clean": report.clean, "seconds": took, "snapshot_pieces": report.snapshot_pieces,
                                  "snapshot_lost": report.snapshot_lost, "sets_examined": report.sets_examined,
@@ -142,6 +142,9 @@ fn array(opened: &Opened, json: bool) -> Outcome {
     say!("array      {}, {}", seen.array, seen.code);
     say!("objects    {}", stats.objects);
     say!("data       {} of {} ({per_cent:.1} %)", ByteSize(stats.live), ByteSize(stats.capacity));
+    if stats.buffered > 0 {
+        say!("buffer     {} wait in it to be written to the drives", ByteSize(stats.buffered));
+    }
     say!("zone sets  {}", sets.join(", "));
     let how = match (report.clean, report.sets_examined) {
         (true, _) => "from its index".to_owned(),
@@ -183,7 +186,7 @@ impl Dump {
             say!(
                 "{}",
                 json!({ "array": seen.array.to_string(), "generation": seen.generation, "code": seen.code.to_string(),
-                        "segment_bytes": seen.segment_length, "clean": seen.clean,
+                        "segment_bytes": seen.segment_length, "clean": seen.clean, "buffered": seen.buffered,
                         "snapshot_bytes": seen.snapshot_bytes, "drives": drives, "sets": sets })
             );
             return Ok(());
@@ -193,6 +196,7 @@ impl Dump {
         say!("code        {}", seen.code);
         say!("segment     {}", ByteSize(seen.segment_length.into()));
         say!("closed      {}", if seen.clean { "in order" } else { "not in order" });
+        say!("buffer      {}", if seen.buffered { "objects may wait in it" } else { "empty, or none" });
         say!("snapshot    {}", ByteSize(seen.snapshot_bytes));
         for drive in &seen.drives {
             let capacity = ByteSize(u64::from(drive.zone_capacity) * shingle_base::BLOCK_SIZE as u64);

@@ -19,8 +19,11 @@ Objects are stored with parity, so that one or more of the drives can be lost. T
 
     drives = ["serial:ZL2AAAAA", "serial:ZL2BBBBB", "/srv/disk.shingle"]
     index = "/var/lib/shingle/array.index"   # optional, on an SSD: the array opens at once
+    buffer = ["/ssd1/array.buffer", "/ssd2/array.buffer"]   # optional, on two SSDs: small objects are safe in both at once
 
-Commands take the file from --array or from SHINGLE_ARRAY; or they take the drives, with --drive for each."#;
+Commands take the file from --array or from SHINGLE_ARRAY; or they take the drives, with --drive for each.
+
+An array that was closed in order has nothing in its buffer: only then may `buffer` be taken out of the file, or be given two other files. One of the two may be replaced at any time; it gets what the other holds."#;
 
 /// Commands on an array.
 #[derive(Subcommand)]

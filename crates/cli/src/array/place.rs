@@ -9,7 +9,9 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, RecoveryReport, inspect};
+use shingle_array_store::{
+    ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, RecoveryReport, inspect, two_files,
+};
 use shingle_runtime::Runtime;
 use shingle_server::inventory::DriveName;
 use shingle_zoned_linux::OpenOptions;
@@ -35,6 +37,12 @@ pub(crate) struct Place {
     /// Where the index is kept, on an SSD; without it, it is made from the drives each time.
     #[arg(long, value_name = "FILE")]
     pub(crate) index: Option<PathBuf>,
+    /// Two files, each on its own SSD, that small objects are safe in before they are written to the drives together.
+    #[arg(long, num_args = 2, value_names = ["FILE", "FILE"])]
+    pub(crate) buffer: Option<Vec<PathBuf>>,
+    /// Do without the buffer if both of its files are lost: objects that waited in them are lost.
+    #[arg(long)]
+    pub(crate) abandon_buffer: bool,
 }
 
 /// What an array's file says. Relative paths are looked for beside it.
@@ -45,12 +53,16 @@ pub(crate) struct ArrayFile {
     pub(crate) drives: Vec<PathBuf>,
     /// Where the index is kept.
     pub(crate) index: Option<PathBuf>,
+    /// The two files of the buffer of small objects; without them there is none.
+    pub(crate) buffer: Option<[PathBuf; 2]>,
 }
 
 /// The array that a command is about.
 pub(crate) struct Named {
     pub(crate) drives: Vec<PathBuf>,
     pub(crate) index: IndexPlace,
+    pub(crate) buffer: Option<[PathBuf; 2]>,
+    pub(crate) abandon_buffer: bool,
 }
 
 impl Place {
@@ -72,10 +84,19 @@ impl Place {
                     "which array? Name its file with --array or {VARIABLE}, or each of its drives with --drive"
                 )));
             }
-            None => ArrayFile { drives: self.drives.clone(), index: None },
+            None => ArrayFile { drives: self.drives.clone(), ..ArrayFile::default() },
         };
+        let buffer = self.buffer_files()?.or(file.buffer);
         let index = self.index.clone().or(file.index).map_or(IndexPlace::Memory, IndexPlace::File);
-        Ok(Named { drives: file.drives, index })
+        Ok(Named { drives: file.drives, index, buffer, abandon_buffer: self.abandon_buffer })
+    }
+
+    /// The buffer's files that the command line names.
+    pub(crate) fn buffer_files(&self) -> Outcome<Option<[PathBuf; 2]>> {
+        let Some(files) = &self.buffer else { return Ok(None) };
+        let files = files.clone().try_into().map_err(|_| Failure::new("a buffer has two files"))?;
+        two_files(&files)?;
+        Ok(Some(files))
     }
 }
 
@@ -91,11 +112,12 @@ impl ArrayFile {
         let beside = |path: &PathBuf| if is_path(path) { folder.join(path) } else { path.clone() };
         file.drives = file.drives.iter().map(beside).collect();
         file.index = file.index.map(|index| folder.join(index));
+        file.buffer = file.buffer.map(|files| files.map(|path| folder.join(path)));
         Ok(file)
     }
 
     /// The file's text. Relative paths become absolute: the file may lie elsewhere.
-    pub(crate) fn text(drives: &[PathBuf], index: Option<&Path>) -> Outcome<String> {
+    pub(crate) fn text(&self) -> Outcome<String> {
         let quoted = |path: &Path| -> Outcome<String> {
             let path = if is_path(path) { std::path::absolute(path)? } else { path.to_owned() };
             let text = path.to_str().ok_or_else(|| Failure::new(format!("{}: no UTF-8", path.display())))?;
@@ -103,14 +125,21 @@ impl ArrayFile {
             Ok(serde_json::Value::from(text).to_string())
         };
         let mut text = "# An array of Shingle: `shingle array --help`.\ndrives = [\n".to_owned();
-        for drive in drives {
+        for drive in &self.drives {
             text += &format!("  {},\n", quoted(drive)?);
         }
         text += "]\n";
-        match index {
+        match &self.index {
             Some(index) => text += &format!("index = {}\n", quoted(index)?),
             None => {
                 text += "# On an SSD, so that the array opens at once:\n# index = \"/var/lib/shingle/array.index\"\n"
+            }
+        }
+        match &self.buffer {
+            Some([first, second]) => text += &format!("buffer = [{}, {}]\n", quoted(first)?, quoted(second)?),
+            None => {
+                text += "# On two SSDs, so that small objects are safe at once and share what is written:\n\
+                         # buffer = [\"/ssd1/array.buffer\", \"/ssd2/array.buffer\"]\n"
             }
         }
         Ok(text)
@@ -218,9 +247,11 @@ pub(crate) fn with_array<T, F: Future<Output = Outcome<T>>>(
         let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
         let seen = looked_at(&drives, &away, missing).await?;
         let read_only = missing == Missing::Read;
-        let options = Options { background, read_only, ..Options::default() };
+        let (buffer, abandon_buffer) = (named.buffer, named.abandon_buffer);
+        let options = Options { background, read_only, buffer, abandon_buffer, ..Options::default() };
         let (store, report) = ArrayStore::open(&rt, &drives, &named.index, options).await?;
         report.missing_drives.iter().for_each(|drive| note!("shingle: the array does without {drive}"));
+        report.buffer.iter().for_each(|file| note!("shingle: {file}"));
         report.damage.iter().for_each(|damage| note!("shingle: damaged: {damage}"));
         let work = work(Opened { rt: rt.clone(), store: store.clone(), report, seen });
         let result = tokio::select! {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use clap::Args;
+use shingle_array_store::PutHints;
 use shingle_base::ByteSize;
 
 use super::place::{Missing, Place, with_array};
@@ -111,7 +112,7 @@ impl Put {
         };
         let name = self.name;
         with_array(&self.place, Missing::told(self.degraded), true, |opened| async move {
-            let mut put = opened.store.begin_put(name.clone())?;
+            let mut put = opened.store.begin_put_with(name.clone(), PutHints { length: size, group: None })?;
             let mut progress = Progress::new();
             let mut done = 0;
             loop {

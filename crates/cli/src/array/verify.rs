@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use shingle_array_store::{ScrubOptions, ScrubReport, check};
+use shingle_array_store::{CheckOptions, ScrubOptions, ScrubReport, check};
 use shingle_base::ByteSize;
 use shingle_zoned_linux::OpenOptions;
 
@@ -86,7 +86,9 @@ impl Check {
                 return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
             }
             let mut line = Progress::new();
-            Ok(check(&rt, &drives, self.quick, |report| show(&mut line, report)).await?)
+            let (buffer, abandon_buffer) = (named.buffer, named.abandon_buffer);
+            let options = CheckOptions { quick: self.quick, buffer, abandon_buffer };
+            Ok(check(&rt, &drives, options, |report| show(&mut line, report)).await?)
         });
         let report = report.map_err(|error| not_run(error.into()))?.map_err(not_run)?;
         let damage: Vec<&String> = report.repairable.iter().chain(&report.lost).collect();
@@ -95,7 +97,7 @@ impl Check {
                 "{}",
                 json!({ "clean": report.clean(), "repaired": 0, "damage": damage, "objects": report.objects,
                         "zone_sets": report.sets, "verified_bytes": report.bytes,
-                        "missing_drives": report.missing_drives })
+                        "missing_drives": report.missing_drives, "buffer": report.buffer })
             );
         } else {
             say!("{} objects in {} zone sets, {} verified", report.objects, report.sets, ByteSize(report.bytes));
@@ -103,6 +105,7 @@ impl Check {
                 .missing_drives
                 .iter()
                 .for_each(|drive| say!("missing: {drive}; `shingle array rebuild` replaces it"));
+            report.buffer.iter().for_each(|file| say!("buffer: {file}"));
             report.repairable.iter().for_each(|zone| say!("damaged: {zone}; `shingle array scrub` replaces it"));
             report.lost.iter().for_each(|lost| say!("lost: {lost}"));
             say!("{}", if report.clean() { "clean" } else { "damage is left" });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use shingle_array_store::{ArrayStore, ErrorKind};
+use shingle_array_store::{ArrayStore, ErrorKind, PutHints};
 use shingle_runtime::{Instant, Runtime};
 use shingle_sim::Random;
 
@@ -103,6 +103,8 @@ pub struct Objects {
     live_bytes: Cell<u64>,
     next: Cell<u64>,
     put_bytes: Cell<u64>,
+    /// Writers say how long an object will be.
+    tells_length: Cell<bool>,
     /// A snapshot of the index is taken each time so many bytes were written.
     snapshot_every: u64,
     snapshot_at: Cell<u64>,
@@ -133,11 +135,17 @@ impl Objects {
             live_bytes: Cell::default(),
             next: Cell::default(),
             put_bytes: Cell::default(),
+            tells_length: Cell::new(true),
             snapshot_every,
             snapshot_at: Cell::new(snapshot_every),
             longest_wait: Cell::default(),
             failed: RefCell::default(),
         })
+    }
+
+    /// From now on writers do not say how long an object will be.
+    pub fn keep_lengths_back(&self) {
+        self.tells_length.set(false);
     }
 
     /// Bytes of objects that were written so far.
@@ -224,7 +232,8 @@ impl Objects {
     }
 
     async fn put(&self, number: u64, size: u64) -> Result<(), LabError> {
-        let mut put = self.store.begin_put(name(number)).map_err(lab_error)?;
+        let hints = PutHints { length: Some(size).filter(|_| self.tells_length.get()), group: None };
+        let mut put = self.store.begin_put_with(name(number), hints).map_err(lab_error)?;
         let mut rest = size;
         let mut began = self.rt.now();
         while rest > 0 {

@@ -176,6 +176,7 @@ async fn copy(
         async move { reader.read(offset, (range.end - offset).min(PIECE_BYTES as u64)).await }
     });
     let mut pieces = stream::iter(reads).buffered(READS_AT_ONCE);
+    writer.expect(range.end - range.start);
     let mut sink = Sink::new(writer, algorithm);
     while let Some(piece) = pieces.next().await {
         sink.push(piece.map_err(errors::of_store)?).await?;

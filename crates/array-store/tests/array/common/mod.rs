@@ -66,8 +66,10 @@ pub(crate) fn shape(random: &mut Random) -> ArrayShape {
 }
 
 pub(crate) fn options(random: &mut Random) -> Options {
+    let turn_segments = 1 + random.below(4) as u32;
     Options {
-        turn_segments: 1 + random.below(4) as u32,
+        turn_segments,
+        open_sets: Some(turn_segments as usize),
         available_sets: 3 + random.below(4) as usize,
         in_flight: 1 + random.below(3) as usize,
         coalesce: random.chance(0.7),

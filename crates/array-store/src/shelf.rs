@@ -1,0 +1,363 @@
+//! Which of the open sets a writer appends to: what dies together should lie in as few sets as can be.
+//!
+//! Cleaning costs what lives beside what died. An object that lies in one set leaves one large hole when it is deleted; one
+//! that was written in turns among those of eleven other writers leaves many small ones. So several sets are open for
+//! clients, and a writer claims room for all of its object before it writes: in the set that it fills best, or, if its
+//! length is not known, all that one set has left. (`docs/decisions/0028-open-sets.md` has what that saves.)
+//!
+//! # Invariants
+//! - SHELF-1: claims are a plan and nothing relies on them: what does not fit where room was claimed goes elsewhere.
+//! - SHELF-2: no call fails for space while an open set has room for what it writes: see `Engine::start_user`.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::types::SetId;
+
+/// Sets of an array for each one that is open for clients: those that are part empty must be few.
+const SETS_A_SLOT: usize = 32;
+
+/// Sets that are open for clients at most. (A recovery walks all of them.)
+const SLOTS_MAX: usize = 12;
+
+/// Open sets with room that nobody claimed, from which on no other is opened to fit an object better.
+const PARTIAL_MAX: usize = 4;
+
+/// Zones of a drive that must be left for streams that are not clients', and for a rebuild.
+const ZONES_LEFT: u32 = 5;
+
+/// The open sets of clients.
+pub(crate) struct Shelf {
+    slots: Vec<Slot>,
+    /// Data of a set that is filled from its start, as the last one that was opened.
+    whole: Cell<u64>,
+    /// Less room than this is not worth a claim.
+    least: u64,
+    claims: Cell<u64>,
+}
+
+/// An open set, or none yet.
+#[derive(Default)]
+struct Slot {
+    set: Cell<Option<SetId>>,
+    /// Data that it has room for.
+    free: Cell<u64>,
+    /// Of it, what is claimed.
+    claimed: Cell<u64>,
+    /// Claims on an earlier life say nothing.
+    life: Cell<u64>,
+    /// The set is full as far as claims go: the next write opens another one.
+    spent: Cell<bool>,
+    /// Objects that belong together are written there.
+    group: Cell<Option<u64>>,
+    /// When it was claimed last, in claims.
+    used: Cell<u64>,
+}
+
+/// What is known of an object before it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutHints {
+    /// Its bytes.
+    pub length: Option<u64>,
+    /// Objects with the same number will be deleted together, such as parts of one upload.
+    pub group: Option<u64>,
+}
+
+/// Room in an open set, until this is dropped.
+pub(crate) struct Claim {
+    shelf: Rc<Shelf>,
+    slot: usize,
+    life: u64,
+    left: u64,
+    /// All that the set has left, however much that turns out to be.
+    to_end: bool,
+}
+
+/// How many sets may be open for clients: `wanted`, or by the number of sets; as drives allow, which have at most `zones` open.
+pub(crate) fn slots(wanted: Option<usize>, sets: usize, zones: Option<u32>) -> usize {
+    let slots = wanted.unwrap_or((sets / SETS_A_SLOT).min(SLOTS_MAX));
+    slots.min(zones.map_or(usize::MAX, |zones| zones.saturating_sub(ZONES_LEFT) as usize)).max(1)
+}
+
+impl Shelf {
+    /// `least`: less room than this is not worth a claim.
+    pub(crate) fn new(slots: usize, least: u64) -> Rc<Self> {
+        let slots = (0..slots).map(|_| Slot::default()).collect();
+        Rc::new(Self { slots, whole: Cell::new(u64::MAX), least, claims: Cell::new(0) })
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn unclaimed(&self, slot: &Slot) -> u64 {
+        let free = if slot.set.get().is_some() && !slot.spent.get() { slot.free.get() } else { self.whole.get() };
+        free.saturating_sub(slot.claimed.get())
+    }
+
+    /// Nothing is open there, or what is open is spent; and nobody is about to open another.
+    fn is_fresh(&self, slot: &Slot) -> bool {
+        let open = slot.set.get().is_some() && !slot.spent.get();
+        slot.claimed.get() == 0 && (!open || slot.free.get() < self.least)
+    }
+
+    fn least_by(&self, which: impl Fn(&Slot) -> bool, key: impl Fn(&Slot) -> u64) -> Option<usize> {
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| which(slot));
+        slots.min_by_key(|(at, slot)| (key(slot), *at)).map(|(at, _)| at)
+    }
+
+    /// Claims room for the rest of an object.
+    pub(crate) fn claim(self: &Rc<Self>, hints: PutHints) -> Claim {
+        let (slot, length) = match hints {
+            PutHints { length: Some(length), group: None } => self.fitting(length),
+            PutHints { group, .. } => (self.alone(group), None),
+        };
+        let chosen = &self.slots[slot];
+        if self.is_fresh(chosen) && chosen.set.get().is_some() {
+            chosen.spent.set(true);
+        }
+        let unclaimed = self.unclaimed(chosen);
+        let left = length.unwrap_or(unclaimed);
+        chosen.claimed.set(chosen.claimed.get().saturating_add(left));
+        chosen.group.set(hints.group);
+        self.claims.set(self.claims.get() + 1);
+        chosen.used.set(self.claims.get());
+        Claim { shelf: self.clone(), slot, life: chosen.life.get(), left, to_end: length.is_none() }
+    }
+
+    /// Where an object of that length goes, and how much of it.
+    fn fitting(&self, length: u64) -> (usize, Option<u64>) {
+        let used = |slot: &Slot| !self.is_fresh(slot);
+        let fits = |slot: &Slot| used(slot) && self.unclaimed(slot) >= length.max(self.least);
+        if let Some(slot) = self.least_by(fits, |slot| self.unclaimed(slot)) {
+            return (slot, Some(length));
+        }
+        let roomy = |slot: &Slot| used(slot) && self.unclaimed(slot) >= self.least;
+        let partial = self.slots.iter().filter(|slot| roomy(slot)).count();
+        let whole = self.whole.get();
+        if (partial < PARTIAL_MAX || length >= whole)
+            && let Some(slot) = self.least_by(|slot| self.is_fresh(slot), |_| 0)
+        {
+            return (slot, if length >= whole { None } else { Some(length) });
+        }
+        // The fullest gets the head of it; where everything is claimed, the emptiest a piece.
+        match self.least_by(roomy, |slot| self.unclaimed(slot)) {
+            Some(slot) => (slot, Some(length.min(self.unclaimed(&self.slots[slot])))),
+            None => {
+                let slot = self.least_by(|_| true, |slot| u64::MAX - slot.free.get());
+                (slot.unwrap_or(0), Some(length.min(self.least)))
+            }
+        }
+    }
+
+    /// A set that nobody else writes to: that of the group, one that is part full, a new one, one of another group.
+    fn alone(&self, group: Option<u64>) -> usize {
+        let idle = |slot: &Slot| !self.is_fresh(slot) && slot.claimed.get() == 0;
+        let of_group = |slot: &Slot| group.is_some() && slot.group.get() == group && !self.is_fresh(slot);
+        let found = self
+            .least_by(of_group, |slot| slot.claimed.get())
+            .or_else(|| self.least_by(|slot| idle(slot) && slot.group.get().is_none(), |slot| slot.free.get()))
+            .or_else(|| self.least_by(|slot| self.is_fresh(slot), |_| 0))
+            .or_else(|| self.least_by(idle, |slot| slot.used.get()))
+            .or_else(|| self.least_by(|_| true, |slot| slot.used.get()));
+        found.unwrap_or(0)
+    }
+
+    /// Nothing more comes of a group.
+    pub(crate) fn end_group(&self, group: u64) {
+        let slots = self.slots.iter().filter(|slot| slot.group.get() == Some(group));
+        slots.for_each(|slot| slot.group.set(None));
+    }
+
+    /// Whether a slot's set is to be closed before the next write there.
+    pub(crate) fn is_spent(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(|slot| slot.spent.get())
+    }
+
+    /// A slot has a set with room for so much data.
+    pub(crate) fn opened(&self, slot: usize, set: SetId, free: u64) {
+        let Some(slot) = self.slots.get(slot) else { return };
+        slot.set.set(Some(set));
+        slot.free.set(free);
+        slot.spent.set(false);
+        self.whole.set(free);
+    }
+
+    /// A set has room for so much data now.
+    pub(crate) fn written(&self, set: SetId, free: u64) {
+        if let Some(slot) = self.slots.iter().find(|slot| slot.set.get() == Some(set)) {
+            slot.free.set(free);
+        }
+    }
+
+    /// A set is closed.
+    pub(crate) fn closed(&self, set: SetId) {
+        let Some(slot) = self.slots.iter().find(|slot| slot.set.get() == Some(set)) else { return };
+        slot.set.set(None);
+        slot.group.set(None);
+        // Where it was spent, claims are on the set that comes next.
+        if !slot.spent.replace(false) {
+            slot.claimed.set(0);
+            slot.life.set(slot.life.get() + 1);
+        }
+    }
+
+    /// Slots whose sets have room, the emptiest first.
+    pub(crate) fn roomy(&self) -> Vec<usize> {
+        let mut slots: Vec<usize> = (0..self.slots.len()).filter(|&at| self.slots[at].set.get().is_some()).collect();
+        slots.sort_by_key(|&at| std::cmp::Reverse(self.slots[at].free.get()));
+        slots
+    }
+}
+
+impl Claim {
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Bytes to write at most before another claim. 0: the claim is spent.
+    pub(crate) fn limit(&self) -> u64 {
+        match self.shelf.slots.get(self.slot).filter(|slot| slot.life.get() == self.life) {
+            None => 0,
+            Some(_) if self.to_end => u64::MAX,
+            Some(_) => self.left,
+        }
+    }
+
+    /// So much of it was written.
+    pub(crate) fn spend(&mut self, bytes: u64) {
+        let spent = bytes.min(self.left);
+        self.left -= spent;
+        self.give_back(spent);
+    }
+
+    fn give_back(&self, bytes: u64) {
+        if let Some(slot) = self.shelf.slots.get(self.slot).filter(|slot| slot.life.get() == self.life) {
+            slot.claimed.set(slot.claimed.get().saturating_sub(bytes));
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.give_back(self.left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: u64 = 1000;
+
+    /// Claims, and opens a set where there is none, as a write does.
+    fn claim(shelf: &Rc<Shelf>, hints: PutHints) -> Claim {
+        let claim = shelf.claim(hints);
+        let slot = &shelf.slots[claim.slot()];
+        if let Some(spent) = slot.set.get().filter(|_| shelf.is_spent(claim.slot())) {
+            shelf.closed(spent);
+        }
+        if slot.set.get().is_none() {
+            shelf.opened(claim.slot(), SetId(100 + claim.slot() as u32), WHOLE);
+        }
+        claim
+    }
+
+    fn of(length: u64) -> PutHints {
+        PutHints { length: Some(length), group: None }
+    }
+
+    fn write(shelf: &Rc<Shelf>, mut claim: Claim, bytes: u64) {
+        let slot = &shelf.slots[claim.slot()];
+        claim.spend(bytes);
+        shelf.written(slot.set.get().unwrap(), slot.free.get() - bytes);
+    }
+
+    #[test]
+    fn an_object_goes_where_it_leaves_the_least() {
+        let shelf = Shelf::new(8, 10);
+        let first = claim(&shelf, of(700));
+        let second = claim(&shelf, of(500));
+        assert_ne!(first.slot(), second.slot());
+        // 300 and 500 are left.
+        assert_eq!(claim(&shelf, of(300)).slot(), first.slot());
+        assert_eq!(claim(&shelf, of(400)).slot(), second.slot());
+        write(&shelf, first, 700);
+        write(&shelf, second, 500);
+        assert_eq!(shelf.roomy().len(), 2);
+    }
+
+    #[test]
+    fn an_object_without_a_length_has_a_set_of_its_own() {
+        let shelf = Shelf::new(3, 10);
+        let unknown = PutHints::default();
+        let first = claim(&shelf, unknown);
+        let second = claim(&shelf, unknown);
+        assert_ne!(first.slot(), second.slot());
+        assert_eq!(first.limit(), u64::MAX);
+        // What is left of it is the next one's.
+        let slot = first.slot();
+        write(&shelf, first, 400);
+        assert_eq!(claim(&shelf, unknown).slot(), slot);
+    }
+
+    #[test]
+    fn a_group_stays_together_until_it_ends() {
+        let shelf = Shelf::new(3, 10);
+        let of_group = |group| PutHints { length: Some(100), group: Some(group) };
+        let one = claim(&shelf, of_group(1));
+        let other = claim(&shelf, of_group(2));
+        assert_ne!(one.slot(), other.slot());
+        assert_eq!(claim(&shelf, of_group(1)).slot(), one.slot());
+        let (slot, others) = (one.slot(), other.slot());
+        write(&shelf, one, 100);
+        write(&shelf, other, 100);
+        assert_eq!(claim(&shelf, of_group(2)).slot(), others);
+        let third = claim(&shelf, of_group(3));
+        assert!(third.slot() != slot && third.slot() != others);
+        drop(third);
+        shelf.end_group(1);
+        assert_eq!(claim(&shelf, PutHints::default()).slot(), slot);
+    }
+
+    #[test]
+    fn where_no_set_fits_the_fullest_gets_the_head() {
+        let shelf = Shelf::new(2, 10);
+        let (first, second) = (claim(&shelf, of(900)), claim(&shelf, of(800)));
+        let third = claim(&shelf, of(500));
+        assert_eq!((third.slot(), third.limit()), (first.slot(), 100));
+        // Where everything is claimed there is still a place.
+        let fourth = claim(&shelf, of(500));
+        assert_eq!((fourth.slot(), fourth.limit()), (second.slot(), 200));
+        assert!(claim(&shelf, of(500)).limit() > 0);
+    }
+
+    #[test]
+    fn claims_end_with_their_set_and_spent_sets_are_left() {
+        let shelf = Shelf::new(1, 10);
+        let mut first = claim(&shelf, of(900));
+        assert_eq!(first.limit(), 900);
+        shelf.closed(SetId(100));
+        assert_eq!(first.limit(), 0);
+        first.spend(10);
+        drop(first);
+        let second = claim(&shelf, of(995));
+        write(&shelf, second, 995);
+        // Five are left: less than is worth a claim.
+        let third = shelf.claim(of(50));
+        assert!(shelf.is_spent(third.slot()));
+        shelf.closed(SetId(100));
+        shelf.opened(0, SetId(101), WHOLE);
+        assert_eq!((third.limit(), shelf.is_spent(0)), (50, false));
+    }
+
+    #[test]
+    fn slots_follow_the_array_and_its_drives() {
+        assert_eq!(slots(None, 20, Some(128)), 1);
+        assert_eq!(slots(None, 306, Some(128)), 9);
+        assert_eq!(slots(None, 30_000, None), SLOTS_MAX);
+        assert_eq!(slots(Some(4), 30_000, None), 4);
+        assert_eq!(slots(None, 30_000, Some(14)), 9);
+        assert_eq!(slots(Some(8), 30_000, Some(3)), 1);
+    }
+}
