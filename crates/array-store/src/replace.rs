@@ -298,11 +298,12 @@ impl Reader {
         {
             return Ok(Fragment::Whole(bytes));
         }
-        if let Ok(bytes) = source.fragment(self.number).await {
-            return Ok(Fragment::Whole(bytes.into()));
+        let pool = &self.engine.pool;
+        if let Ok(bytes) = source.fragment(pool, self.number).await {
+            return Ok(Fragment::Whole(pool.share(bytes)));
         }
-        if let Some(bytes) = source.fragment_anew(&self.engine.coder, self.number, &mut faults).await {
-            return Ok(Fragment::Whole(bytes.into()));
+        if let Some(bytes) = source.fragment_anew(&self.engine.coder, pool, self.number, &mut faults).await {
+            return Ok(Fragment::Whole(pool.share(bytes)));
         }
         let error = self.engine.unreadable(&place, &faults);
         let may_come_back = |(number, member): (usize, &Member)| {

@@ -216,6 +216,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "bench",
         &[
             ("shingle bench chunk-append", ""),
+            ("shingle bench array-rebuild --json", "one JSON object as the last line"),
             ("shingle bench device --device /dev/sdb --json", "in zones that are empty"),
         ],
     ),

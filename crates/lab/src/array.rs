@@ -169,32 +169,38 @@ impl LabArray {
     /// Bytes a second that `drives` of its drives write, or read, of the zones of the first `sets` sets, one after the
     /// other from end to end: what no array on them can exceed.
     pub fn limit(&self, seed: u64, sets: u32, drives: f64, write: bool) -> f64 {
+        let geometry = self.drive.geometry();
+        let first = geometry.conventional_zones + 2;
+        let zones = (first..geometry.zone_count.min(first + sets)).map(ZoneId).collect();
+        self.limit_over(seed, zones, write) * drives
+    }
+
+    /// The same of one drive, over these zones.
+    pub fn limit_over(&self, seed: u64, zones: Vec<ZoneId>, write: bool) -> f64 {
         let array = self.clone();
-        let one = Sim::new(seed).run(move |rt| async move {
+        Sim::new(seed).run(move |rt| async move {
             let device = array.drive.device(&rt, array.drive.blank());
-            sequential(&rt, &device, sets, write).await
-        });
-        one * drives
+            sequential(&rt, &device, zones.into(), write).await
+        })
     }
 }
 
 /// Bytes a second of one drive, in commands of 1 MiB, sixteen at a time.
-async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, sets: u32, write: bool) -> f64 {
+async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, zones: Rc<[ZoneId]>, write: bool) -> f64 {
     const COMMAND: Blocks = Blocks(256);
     let geometry = device.geometry();
-    let first = geometry.conventional_zones + 2;
     let of_zone = geometry.zone_capacity.0 / COMMAND.0;
-    let count = of_zone * u64::from(sets.min(geometry.zone_count - first));
+    let count = of_zone * zones.len() as u64;
     let zeros = AlignedBuf::zeroed(COMMAND).freeze();
     let next = Rc::new(Cell::new(0));
     let began = rt.now();
     let workers: Vec<_> = (0..16)
         .map(|_| {
-            let (device, next, zeros) = (device.clone(), next.clone(), zeros.clone());
+            let (device, next, zeros, zones) = (device.clone(), next.clone(), zeros.clone(), zones.clone());
             rt.spawn(async move {
                 while next.get() < count {
                     let number = next.replace(next.get() + 1);
-                    let zone = ZoneId(first + (number / of_zone) as u32);
+                    let zone = zones[(number / of_zone) as usize];
                     let at = device.geometry().start_of(zone) + Blocks(number % of_zone * COMMAND.0);
                     if write {
                         device.write(at, vec![zeros.clone()]).await?;

@@ -22,8 +22,8 @@ pub use meta_log::{
 pub use scan::{Scanned, ZoneScanner};
 pub use sequence::SequenceSource;
 pub use slices::{
-    DataInfo, FOOTER_SIZE, SLICE_SIZE, SliceError, SliceFault, SlicePlan, extract, frame_hollow, frame_sliced,
-    sliced_capacity, sliced_payload_len, sliced_record_blocks,
+    DataInfo, FOOTER_SIZE, SLICE_SIZE, SliceError, SliceFault, SlicePlan, SlicedFramer, extract, frame_hollow,
+    frame_sliced, sliced_capacity, sliced_payload_len, sliced_record_blocks, slices,
 };
 pub use superblock::{
     SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, read_superblock, write_superblock,

@@ -12,8 +12,8 @@
 
 use std::fmt;
 
-use bytes::{Buf, Bytes};
-use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, BufferPool, ChunkId, crc32c};
+use bytes::Bytes;
+use shingle_base::{AlignedBuf, AlignedBuilder, BLOCK_SIZE, Blocks, BufferPool, ChunkId, crc32c};
 
 use crate::frame::{FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
 
@@ -84,47 +84,76 @@ pub fn frame_sliced(
     data: &[Bytes],
     pool: &BufferPool,
 ) -> Bytes {
-    let length: usize = data.iter().map(Bytes::len).sum();
-    let mut buffer = pool.builder(sliced_record_blocks(length as u64));
-    buffer.extend(&[0; HEADER_SIZE]);
-    let mut footers = Vec::with_capacity(length.div_ceil(SLICE_SIZE) * FOOTER_SIZE);
-    let owner = crc32c(&chunk.0);
-    let mut pieces = data.iter();
-    let mut piece = pieces.next().cloned().unwrap_or_default();
-    let mut done = 0;
-    while done < length {
-        let slice = SLICE_SIZE.min(length - done);
-        let start = buffer.len();
-        let mut missing = slice;
-        while missing > 0 {
-            if piece.is_empty() {
-                piece = pieces.next().cloned().unwrap_or_default();
-                continue;
-            }
-            let take = missing.min(piece.len());
-            buffer.extend(&piece[..take]);
-            piece.advance(take);
-            missing -= take;
-        }
-        buffer.extend(&(offset + done as u32).to_le_bytes());
-        // Data and offset adjoin, so that one call covers both (SLICE-1).
-        let crc = crc32c(buffer.from(start)) ^ owner;
-        buffer.extend(&crc.to_le_bytes());
-        footers.extend_from_slice(buffer.from(start + slice));
-        done += slice;
+    let length = data.iter().map(Bytes::len).sum();
+    let mut framer = SlicedFramer::new(chunk, offset, length, pool);
+    data.iter().for_each(|piece| framer.extend(piece));
+    framer.finish(kind, place, sequence, pool)
+}
+
+/// Frames a sliced record of which the data comes bit by bit.
+pub struct SlicedFramer {
+    buffer: AlignedBuilder,
+    footers: Vec<u8>,
+    chunk: ChunkId,
+    /// The checksum of the chunk's id.
+    owner: u32,
+    offset: u32,
+    length: usize,
+    done: usize,
+    /// Where the slice that is being filled begins in the buffer.
+    slice_at: usize,
+}
+
+impl SlicedFramer {
+    /// For a record of `length` bytes, in a buffer of `pool`.
+    pub fn new(chunk: ChunkId, offset: u32, length: usize, pool: &BufferPool) -> Self {
+        let mut buffer = pool.builder(sliced_record_blocks(length as u64));
+        buffer.extend(&[0; HEADER_SIZE]);
+        let footers = Vec::with_capacity(length.div_ceil(SLICE_SIZE) * FOOTER_SIZE);
+        Self { buffer, footers, chunk, owner: crc32c(&chunk.0), offset, length, done: 0, slice_at: HEADER_SIZE }
     }
-    let info = DataInfo { chunk, offset }.encode();
-    let header = Header {
-        kind,
-        sliced: true,
-        length: length as u32,
-        place: *place,
-        sequence,
-        info,
-        payload_crc: crc32c(&footers),
-    };
-    buffer.set(0, &header.encode());
-    pool.finish(buffer)
+
+    /// The next bytes; all together, as many as were announced.
+    pub fn extend(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let start = self.done / SLICE_SIZE * SLICE_SIZE;
+            let end = self.length.min(start + SLICE_SIZE);
+            let (now, rest) = bytes.split_at(bytes.len().min(end - self.done));
+            assert!(!now.is_empty(), "a record gets more bytes than were announced");
+            self.buffer.extend(now);
+            self.done += now.len();
+            bytes = rest;
+            if self.done == end {
+                self.end_slice((start, end));
+            }
+        }
+    }
+
+    fn end_slice(&mut self, (start, end): (usize, usize)) {
+        self.buffer.extend(&(self.offset + start as u32).to_le_bytes());
+        // Data and offset adjoin, so that one call covers both (SLICE-1).
+        let crc = crc32c(self.buffer.from(self.slice_at)) ^ self.owner;
+        self.buffer.extend(&crc.to_le_bytes());
+        self.footers.extend_from_slice(self.buffer.from(self.slice_at + end - start));
+        self.slice_at = self.buffer.len();
+    }
+
+    /// The record.
+    pub fn finish(mut self, kind: RecordType, place: &Place, sequence: u64, pool: &BufferPool) -> Bytes {
+        assert!(self.done == self.length, "a record lacks bytes that were announced");
+        let info = DataInfo { chunk: self.chunk, offset: self.offset }.encode();
+        let header = Header {
+            kind,
+            sliced: true,
+            length: self.length as u32,
+            place: *place,
+            sequence,
+            info,
+            payload_crc: crc32c(&self.footers),
+        };
+        self.buffer.set(0, &header.encode());
+        pool.finish(self.buffer)
+    }
 }
 
 /// Frames a sliced record of `length` bytes that a metadata-only device will not keep: the header as
@@ -255,23 +284,31 @@ pub fn extract(
     record_offset: u32,
     out: &mut Vec<u8>,
 ) -> Result<(), SliceError> {
-    if plan.length == 0 {
-        return Ok(());
-    }
+    slices(plan, raw, chunk, record_offset).try_for_each(|slice| slice.map(|bytes| out.extend_from_slice(bytes)))
+}
+
+/// What [`extract`] appends, slice by slice, each verified when its turn comes.
+pub fn slices<'r>(
+    plan: &SlicePlan,
+    raw: &'r [u8],
+    chunk: ChunkId,
+    record_offset: u32,
+) -> impl Iterator<Item = Result<&'r [u8], SliceError>> {
     let owner = crc32c(&chunk.0);
     let (from, to) = (plan.from as usize, plan.from as usize + plan.length as usize);
     let base = plan.first_block as usize * BLOCK_SIZE;
-    for slice in from / SLICE_SIZE..to.div_ceil(SLICE_SIZE) {
+    let record_length = plan.record_length as usize;
+    let end = if plan.length == 0 { from / SLICE_SIZE } else { to.div_ceil(SLICE_SIZE) };
+    (from / SLICE_SIZE..end).map(move |slice| {
         let start = slice * SLICE_SIZE;
-        let size = SLICE_SIZE.min(plan.record_length as usize - start);
+        let size = SLICE_SIZE.min(record_length - start);
         let offset = record_offset.wrapping_add(start as u32);
         let at = HEADER_SIZE + slice * STRIDE - base;
         let fault = |fault| SliceError { offset, fault };
         let bytes = raw.get(at..at + size + FOOTER_SIZE).ok_or(fault(SliceFault::Short))?;
         check(bytes, owner, offset).map_err(fault)?;
-        out.extend_from_slice(&bytes[from.saturating_sub(start)..size.min(to - start)]);
-    }
-    Ok(())
+        Ok(&bytes[from.saturating_sub(start)..size.min(to - start)])
+    })
 }
 
 /// Checks a slice with its footer; `owner` is the checksum of its chunk's id.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shingle_base::{BufferPool, StoreId};
 use shingle_erasure::Coder;
-use shingle_record::{Place, frame, frame_hollow, frame_sliced};
+use shingle_record::{Place, SLICE_SIZE, SlicedFramer, frame, frame_hollow, record_blocks};
 
 use crate::format::{FRAGMENT, FragmentId, MARKER, Marker, Member};
 use crate::types::SetId;
@@ -28,46 +28,64 @@ pub(crate) fn fragment_frames(
     context: &FrameContext<'_>,
     coder: &mut Coder,
     marker: &Marker,
-    mut data: Bytes,
+    data: Bytes,
 ) -> Vec<Vec<Bytes>> {
-    let shape = &marker.shape;
-    let code = shape.code();
-    let length = shape.fragment_length() as usize;
-    let mut parity: Vec<Bytes> = Vec::new();
-    if !context.hollow && length > 0 {
-        if data.len() < length * code.data() {
-            let mut filled = Vec::with_capacity(length * code.data());
-            filled.extend_from_slice(&data);
-            filled.resize(length * code.data(), 0);
-            data = filled.into();
-        }
-        let fragments: Vec<&[u8]> = data.chunks_exact(length).collect();
-        let mut out: Vec<Vec<u8>> = (0..code.parity()).map(|_| context.pool.take(length)).collect();
-        coder.encode(&fragments, &mut out).expect("fragments of a shape are whole slices, as many as its code has");
-        parity = out.into_iter().map(|bytes| context.pool.share(bytes)).collect();
-    }
+    let code = marker.shape.code();
+    let length = marker.shape.fragment_length() as usize;
     let payload = marker.payload();
-    let fragment = |number: usize| {
-        let member = context.members[number];
-        let place = Place { store: context.array, epoch: context.epoch, zone: member.zone, block: context.block };
-        let head = frame(MARKER, &place, marker.stamp, marker.info(number as u8), &[&payload]);
-        let block = context.block + (head.len() / shingle_base::BLOCK_SIZE) as u32;
-        let mut frames = vec![head];
-        if length == 0 {
-            return frames;
-        }
-        let place = Place { block, ..place };
-        let id = FragmentId { stamp: marker.stamp, set: context.set, fragment: number as u8 }.chunk();
-        if context.hollow {
-            frames.extend(frame_hollow(FRAGMENT, &place, marker.stamp, id, 0, length as u32));
-            return frames;
-        }
-        let bytes = match number.checked_sub(code.data()) {
-            None => data.slice(number * length..(number + 1) * length),
-            Some(number) => parity[number].clone(),
-        };
-        frames.push(frame_sliced(FRAGMENT, &place, marker.stamp, id, 0, &[bytes], context.pool));
-        frames
+    let place = |number: usize, block: u32| {
+        let zone = context.members[number].zone;
+        Place { store: context.array, epoch: context.epoch, zone, block }
     };
-    (0..code.width()).map(fragment).collect()
+    let head = |number: usize| {
+        let info = marker.info(number as u8);
+        frame(MARKER, &place(number, context.block), marker.stamp, info, &[&payload])
+    };
+    let mut frames: Vec<Vec<Bytes>> = (0..code.width()).map(|number| vec![head(number)]).collect();
+    if length == 0 {
+        return frames;
+    }
+    let id = |number: usize| FragmentId { stamp: marker.stamp, set: context.set, fragment: number as u8 }.chunk();
+    let block = context.block + record_blocks(payload.len() as u64).0 as u32;
+    if context.hollow {
+        for (number, frames) in frames.iter_mut().enumerate() {
+            let place = place(number, block);
+            frames.extend(frame_hollow(FRAGMENT, &place, marker.stamp, id(number), 0, length as u32));
+        }
+        return frames;
+    }
+    let framers = (0..code.width()).map(|number| SlicedFramer::new(id(number), 0, length, context.pool)).collect();
+    for (number, framer) in encoded(coder, &filled(data, length * code.data()), framers).into_iter().enumerate() {
+        frames[number].push(framer.finish(FRAGMENT, &place(number, block), marker.stamp, context.pool));
+    }
+    frames
+}
+
+/// `data` with zeros behind it up to `length` bytes.
+fn filled(data: Bytes, length: usize) -> Bytes {
+    if data.len() >= length {
+        return data;
+    }
+    let mut filled = Vec::with_capacity(length);
+    filled.extend_from_slice(&data);
+    filled.resize(length, 0);
+    filled.into()
+}
+
+/// Puts each fragment of `data`, and the parity of them, in its framer: slice by slice, so that what is read once and made
+/// once is still in the cache when it is framed.
+fn encoded(coder: &mut Coder, data: &[u8], mut framers: Vec<SlicedFramer>) -> Vec<SlicedFramer> {
+    let code = coder.code();
+    let length = data.len() / code.data();
+    let mut parity = vec![Vec::new(); code.parity()];
+    let mut slices = Vec::with_capacity(code.data());
+    for start in (0..length).step_by(SLICE_SIZE) {
+        let end = length.min(start + SLICE_SIZE);
+        slices.clear();
+        slices.extend(data.chunks_exact(length).map(|fragment| &fragment[start..end]));
+        coder.encode(&slices, &mut parity).expect("slices of fragments of a shape, as many as its code has");
+        let all = slices.iter().copied().chain(parity.iter().map(Vec::as_slice));
+        framers.iter_mut().zip(all).for_each(|(framer, slice)| framer.extend(slice));
+    }
+    framers
 }

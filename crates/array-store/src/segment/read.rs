@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use shingle_base::{Blocks, BufferPool};
+use shingle_base::{Blocks, BufferPool, ChunkId};
 use shingle_erasure::Coder;
-use shingle_record::{SLICE_SIZE, SlicePlan, extract};
+use shingle_record::{SLICE_SIZE, SlicePlan, extract, slices};
 
 use super::shape::{Piece, Shape};
 use crate::drives::Drives;
@@ -54,8 +54,7 @@ impl Source<'_> {
     fn verified(&self, fragment: usize, range: &Range<u32>, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         let member = self.members[fragment];
         let start = out.len();
-        let id = FragmentId { stamp: self.place.stamp, set: self.place.set, fragment: fragment as u8 }.chunk();
-        let Err(error) = extract(&self.plan(range), raw, id, 0, out) else { return Ok(()) };
+        let Err(error) = extract(&self.plan(range), raw, self.chunk(fragment), 0, out) else { return Ok(()) };
         out.truncate(start);
         if self.drives.usable(member.drive).is_some_and(|dev| !dev.geometry().keeps_payload) {
             // The drive dropped it.
@@ -66,10 +65,10 @@ impl Source<'_> {
     }
 
     /// A whole fragment, verified.
-    pub(crate) async fn fragment(&self, fragment: usize) -> Result<Vec<u8>, Fault> {
+    pub(crate) async fn fragment(&self, pool: &BufferPool, fragment: usize) -> Result<Vec<u8>, Fault> {
         let range = 0..self.shape.fragment_length();
         let raw = self.blocks(fragment, &range).await?;
-        let mut bytes = Vec::with_capacity(range.len());
+        let mut bytes = pool.take(range.len());
         self.verified(fragment, &range, &raw, &mut bytes).map(|()| bytes)
     }
 
@@ -77,11 +76,53 @@ impl Source<'_> {
     pub(crate) async fn fragment_anew(
         &self,
         coder: &std::cell::RefCell<Coder>,
+        pool: &BufferPool,
         fragment: usize,
         faults: &mut Vec<Fault>,
     ) -> Option<Vec<u8>> {
-        let wanted = Piece { fragment, range: 0..self.shape.fragment_length() };
-        self.reconstruct(coder, &wanted, &[], faults).await
+        let range = 0..self.shape.fragment_length();
+        let others = (0..self.shape.code().width()).filter(|&number| number != fragment);
+        let there = others.filter(|&number| self.drives.usable(self.members[number].drive).is_some());
+        let chosen: Vec<usize> = there.take(self.shape.code().data()).collect();
+        let reads = join_all(chosen.iter().map(|&number| self.blocks(number, &range))).await;
+        if let Ok(raw) = reads.into_iter().collect::<Result<Vec<Bytes>, Fault>>()
+            && let Some(bytes) = self.computed(coder, pool.take(range.len()), fragment, &chosen, &raw)
+        {
+            return Some(bytes);
+        }
+        // With others, and with what can be had of a drive that drops payload.
+        self.reconstruct(coder, &Piece { fragment, range }, &[], faults).await
+    }
+
+    /// A whole fragment, computed from the blocks of others, slice by slice: what was verified is in the cache still when it
+    /// is used, and is not copied. `None` if something cannot be believed.
+    fn computed(
+        &self,
+        coder: &std::cell::RefCell<Coder>,
+        mut bytes: Vec<u8>,
+        fragment: usize,
+        chosen: &[usize],
+        raw: &[Bytes],
+    ) -> Option<Vec<u8>> {
+        let length = self.shape.fragment_length();
+        let plan = self.plan(&(0..length));
+        let sources = chosen.iter().zip(raw);
+        let mut sources: Vec<_> =
+            sources.map(|(&number, raw)| (number, slices(&plan, raw, self.chunk(number), 0))).collect();
+        let mut present = Vec::with_capacity(sources.len());
+        while bytes.len() < length as usize {
+            present.clear();
+            for (number, slices) in &mut sources {
+                present.push((*number, slices.next()?.ok()?));
+            }
+            let made = coder.borrow_mut().reconstruct(&present, &[fragment]).ok()?;
+            bytes.extend_from_slice(made.first()?);
+        }
+        Some(bytes)
+    }
+
+    fn chunk(&self, fragment: usize) -> ChunkId {
+        FragmentId { stamp: self.place.stamp, set: self.place.set, fragment: fragment as u8 }.chunk()
     }
 
     /// A range of fragment `wanted`, computed from others; those that were `read` already are not read again. The range

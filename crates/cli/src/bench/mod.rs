@@ -2,6 +2,7 @@
 
 pub(crate) mod append;
 mod array;
+mod array_limit;
 mod device;
 mod fio;
 mod limit;
@@ -27,6 +28,8 @@ enum Name {
     ArrayPut,
     /// And out of it, with all drives and with one lost.
     ArrayGet,
+    /// What a lost drive of it held, written to a new one.
+    ArrayRebuild,
     /// PUT and GET of 1 MiB objects over loopback, 8 clients.
     S3,
     /// Device commands through the simulator: writes in sequence, reads anywhere, and both.
@@ -89,6 +92,7 @@ impl Bench {
             Name::ChunkMemory => ("chunk-memory", memory::run()?),
             Name::ArrayPut => ("array-put", array::put()?),
             Name::ArrayGet => ("array-get", array::get()?),
+            Name::ArrayRebuild => ("array-rebuild", array::rebuild()?),
             Name::S3 => ("s3", s3::run()?),
             Name::Simulator => ("simulator", simulator::run()?),
             Name::Device => ("device", device::run(&self.place)?),

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use shingle_array_store::{Options, RebuildOptions};
+use shingle_base::{Blocks, ZoneId};
 use shingle_sim::Sim;
+use shingle_zoned::ZonedDevice;
 
 use super::smore_ingest::ours;
 use super::smore_read::filled;
@@ -23,7 +25,8 @@ pub(crate) fn experiment() -> Experiment {
         setup: "Ha10 drives, 5+1, one zone in 60 (960 in a quick run, 240 in a standard one), mixed sizes; the power fails, one \
                 drive does not come back. First six drives at 80 % and a new one in its place, which is then all that is \
                 written to: the slowest drive. Then nine drives at 60 % and none in its place: free zones of all others take \
-                what it held. Nobody else reads or writes. Bandwidth is one drive's, over the zones in question, end to end.",
+                what it held. Nobody else reads or writes. Bandwidth is one drive's, end to end over the zones that were written \
+                on the new one, which are not its fastest; without one, over as many of the fastest.",
         run,
     }
 }
@@ -104,14 +107,15 @@ fn rebuild(array: &LabArray, full: f64, replace: bool, seed: u64) -> Result<Foun
         })?
     };
     let lost = array.clone();
-    let course = Sim::new(seed).run(move |rt| async move {
+    let (course, taken) = Sim::new(seed).run(move |rt| async move {
         let left = media.into_iter().skip(1).collect();
         let (rig, report, _) = lost.open(&rt, left, Options { background: false, ..ours() }).await?;
         if report.missing_drives.len() != 1 {
             return Err(LabError(format!("one drive was taken away, and {:?} are missed", report.missing_drives)));
         }
-        if replace {
-            rig.store.add_drive(&lost.another(&rt)).await.map_err(lab_error)?;
+        let new = replace.then(|| lost.another(&rt));
+        if let Some(new) = &new {
+            rig.store.add_drive(new).await.map_err(lab_error)?;
         }
         let course = Rc::new(RefCell::new(vec![(0.0, 0.0)]));
         let began = rt.now();
@@ -126,11 +130,27 @@ fn rebuild(array: &LabArray, full: f64, replace: bool, seed: u64) -> Result<Foun
             return Err(LabError(format!("{} of {} zones were rebuilt", done.done, done.members)));
         }
         course.borrow_mut().push((rt.now().since(began).as_secs_f64(), done.bytes as f64));
-        Ok(course.take())
+        let taken = match &new {
+            Some(new) => Some(written(&new.dev).await?),
+            None => None,
+        };
+        Ok((course.take(), taken))
     })?;
     let geometry = array.drive.geometry();
     let zones = geometry.zone_count - geometry.conventional_zones - 2;
-    let limit = array.limit(seed, (f64::from(zones) * full) as u32, 1.0, true);
+    let limit = match taken {
+        Some(zones) => array.limit_over(seed, zones, true),
+        None => array.limit(seed, (f64::from(zones) * full) as u32, 1.0, true),
+    };
     let whole = f64::from(array.sets_of_whole()) * geometry.zone_capacity.bytes() as f64 * 0.8;
     Ok(Found { course, limit, whole })
+}
+
+/// The zones of a drive that something other than superblocks was written to.
+async fn written(dev: &Rc<dyn ZonedDevice>) -> Result<Vec<ZoneId>, LabError> {
+    let geometry = dev.geometry();
+    let first = geometry.conventional_zones + 2;
+    let zones = dev.report(ZoneId(first), geometry.zone_count - first).await;
+    let zones = zones.map_err(|error| LabError(error.to_string()))?;
+    Ok(zones.iter().filter(|zone| zone.written > Blocks::ZERO).map(|zone| zone.zone).collect())
 }
