@@ -21,6 +21,7 @@ mod errors;
 mod format;
 mod names;
 mod options;
+pub mod parse;
 mod reader;
 mod writer;
 
