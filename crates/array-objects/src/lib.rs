@@ -22,6 +22,7 @@ mod format;
 mod names;
 mod options;
 pub mod parse;
+mod places;
 mod reader;
 mod writer;
 
