@@ -29,6 +29,7 @@ use crate::store::IndexPlace;
 use crate::superblocks::Superblocks;
 use crate::turn::Turns;
 use crate::types::{DriveId, SetId, SetState, Version};
+use crate::window::Window;
 use crate::writer::{OTHERS, OpenSet};
 
 /// Bytes of frame buffers that are kept for reuse.
@@ -62,6 +63,7 @@ pub(crate) struct Engine {
     pub(crate) streams: Vec<Mutex<Option<OpenSet>>>,
     /// Which of clients' open sets has room for what.
     pub(crate) shelf: Rc<Shelf>,
+    pub(crate) window: Rc<Window>,
     pub(crate) turns: Turns,
     pub(crate) sharing: Sharing,
     pub(crate) deleting: Deleting,
@@ -165,6 +167,7 @@ impl Engine {
             hollow,
             streams: (0..OTHERS + slots).map(|_| Mutex::default()).collect(),
             shelf: Shelf::new(slots, superblock.segment_length),
+            window: Rc::default(),
             turns: Turns::default(),
             sharing: Sharing::default(),
             deleting: Deleting::default(),

@@ -3,8 +3,8 @@
 //! # Invariants
 //! - EXAM-1: an item is taken only if every member whose drive is there was written up to its end: where one was not, the
 //!   item was never acknowledged (WRITE-1).
-//! - EXAM-2: what a power cut may have torn (the last items of a set without a digest) is taken only if enough of its
-//!   fragments verify.
+//! - EXAM-2: what a power cut may have torn (the last items that were launched, in sets without a digest) is taken only if
+//!   enough of its fragments verify.
 //! - EXAM-3: what one recovery decided about a torn end is kept in the superblock: it looks otherwise to the next one,
 //!   which may find other drives, and the digests that this one writes.
 
@@ -26,9 +26,7 @@ use crate::format::{
 };
 use crate::sets::ZoneSet;
 use crate::types::SetId;
-
-/// Items that may be on their way to a set at once: as many at its end may be torn.
-pub(crate) const IN_FLIGHT_MAX: usize = 16;
+use crate::window::IN_FLIGHT_MAX;
 
 /// Of those, so many are read at once: each may have several MiB on every drive.
 const VERIFIED_AT_ONCE: usize = 4;
@@ -64,6 +62,30 @@ pub(crate) enum Examined {
     Damaged(String),
 }
 
+/// What a look at a set came to, before anything in it was verified that may be torn.
+pub(crate) enum Surveyed {
+    Certain(Examined),
+    Doubtful(Doubtful),
+}
+
+/// A set whose last items may be torn.
+pub(crate) struct Doubtful {
+    epoch: u64,
+    /// It ends with a digest, written behind items that were still on their way.
+    closed: bool,
+    members: Vec<Member>,
+    /// Those that hold anything.
+    holding: Written,
+    items: Vec<DigestItem>,
+}
+
+impl Doubtful {
+    /// The stamps of items that may be torn.
+    pub(crate) fn stamps(&self) -> impl Iterator<Item = u64> {
+        self.items.iter().rev().take(IN_FLIGHT_MAX).map(|item| item.body.stamp())
+    }
+}
+
 /// A record with its payload.
 struct Record {
     header: Header,
@@ -78,12 +100,25 @@ fn limit(set: &ZoneSet, written: &Written) -> u32 {
     }
 }
 
+/// Items that end before that block. (EXAM-1)
+fn within(items: Vec<DigestItem>, limit: u32) -> Vec<DigestItem> {
+    items.into_iter().take_while(|item| item.end() <= limit).collect()
+}
+
 impl Engine {
     /// Reads what `set` holds; `written` has its members whose drives are there.
     pub(crate) async fn examine(&self, id: SetId, set: &ZoneSet, written: &Written) -> Examined {
+        match self.survey_set(id, set, written).await {
+            Surveyed::Certain(examined) => examined,
+            Surveyed::Doubtful(doubtful) => self.verified(id, set, written, doubtful, 0).await,
+        }
+    }
+
+    /// The same without verifying anything.
+    pub(crate) async fn survey_set(&self, id: SetId, set: &ZoneSet, written: &Written) -> Surveyed {
         let holding: Written = written.iter().copied().filter(|(_, blocks)| *blocks > 0).collect();
         if holding.is_empty() {
-            return Examined::Empty;
+            return Surveyed::Certain(Examined::Empty);
         }
         let members = set.fragment_members(id);
         // Digests are read off different drives for different sets, so that all drives take part.
@@ -92,16 +127,42 @@ impl Engine {
             if let Some((epoch, digest)) = self.read_digest(id, &members, member, end).await {
                 let in_step = written.iter().all(|(_, blocks)| *blocks == end);
                 if in_step && set.cut.get() == u32::MAX {
-                    return Examined::Closed { epoch, digest, cut: u32::MAX };
+                    return Surveyed::Certain(Examined::Closed { epoch, digest, cut: u32::MAX });
                 }
                 // Digests are written behind items that are still on their way: what they say is not all there yet.
-                let found = digest.items.into_iter().map(|item| (item.end(), item)).collect();
-                let items = self.whole_items(id, set, &members, &holding, written, found).await;
-                let cut = items.last().map_or(1, DigestItem::end);
-                return Examined::Closed { epoch, digest: Digest::of(items), cut };
+                let items = within(digest.items, limit(set, written));
+                return Surveyed::Doubtful(Doubtful { epoch, closed: true, members, holding, items });
             }
         }
-        self.walk(id, set, &members, &holding, written).await
+        self.walk(id, set, members, holding, written).await
+    }
+
+    /// What a set holds of which items from the stamp `torn_from` on may be torn. (EXAM-2)
+    pub(crate) async fn verified(
+        &self,
+        id: SetId,
+        set: &ZoneSet,
+        written: &Written,
+        doubtful: Doubtful,
+        torn_from: u64,
+    ) -> Examined {
+        let Doubtful { epoch, closed, members, holding, mut items } = doubtful;
+        if set.cut.get() == u32::MAX {
+            let certain = items.partition_point(|item| item.body.stamp() < torn_from);
+            let certain = certain.max(items.len().saturating_sub(IN_FLIGHT_MAX));
+            let good = stream::iter(&items[certain..])
+                .map(|item| self.verify_item(id, &members, &holding, item))
+                .buffered(VERIFIED_AT_ONCE)
+                .take_while(|good| std::future::ready(*good));
+            let whole = certain + good.count().await;
+            items.truncate(whole);
+        }
+        let end = items.last().map_or(1, DigestItem::end);
+        if closed {
+            return Examined::Closed { epoch, digest: Digest::of(items), cut: end };
+        }
+        let in_step = written.iter().all(|(_, blocks)| *blocks == end) && set.cut.get() == u32::MAX;
+        Examined::Open { epoch, digest: Digest::of(items), end, in_step }
     }
 
     /// The digest at the end of a member's zone, and the set's life.
@@ -183,67 +244,37 @@ impl Engine {
         &self,
         id: SetId,
         set: &ZoneSet,
-        members: &[Member],
-        holding: &Written,
+        members: Vec<Member>,
+        holding: Written,
         written: &Written,
-    ) -> Examined {
-        let Some((head, number)) = self.read_any(members, holding, 0, None).await else {
+    ) -> Surveyed {
+        let damaged = |why: &str| Surveyed::Certain(Examined::Damaged(why.into()));
+        let Some((head, number)) = self.read_any(&members, &holding, 0, None).await else {
             if holding.len() < written.len() {
                 // Its very first write was torn: nothing in it was acknowledged (EXAM-1).
-                return Examined::Open { epoch: 0, digest: Digest::default(), end: 0, in_step: false };
+                let digest = Digest::default();
+                return Surveyed::Certain(Examined::Open { epoch: 0, digest, end: 0, in_step: false });
             }
-            return Examined::Damaged("no member has a readable head".into());
+            return damaged("no member has a readable head");
         };
         let own = SetHead::decode(&head.header.info).filter(|_| head.header.kind == SET_HEAD);
         if own.is_none_or(|own| own.set != id || own.member != number) {
-            return Examined::Damaged("its zones belong to another set".into());
+            return damaged("its zones belong to another set");
         }
         let epoch = head.header.place.epoch;
-        let mut items: Vec<(u32, DigestItem)> = Vec::new();
+        let mut items = Vec::new();
         let mut next = 1;
         let limit = limit(set, written);
         while next < limit {
-            let Some((record, number)) = self.read_any(members, holding, next, Some(epoch)).await else { break };
+            let Some((record, number)) = self.read_any(&members, &holding, next, Some(epoch)).await else { break };
             let Some((body, blocks)) = self.item(&record, number) else { break };
             if next + blocks > limit {
                 break;
             }
-            items.push((next + blocks, DigestItem { block: next, body }));
+            items.push(DigestItem { block: next, body });
             next += blocks;
         }
-        let items = self.whole_items(id, set, members, holding, written, items).await;
-        let end = items.last().map_or(1, DigestItem::end);
-        let in_step = written.iter().all(|(_, blocks)| *blocks == end) && set.cut.get() == u32::MAX;
-        Examined::Open { epoch, digest: Digest::of(items), end, in_step }
-    }
-
-    /// Those of a set's items, with their ends, that count.
-    async fn whole_items(
-        &self,
-        id: SetId,
-        set: &ZoneSet,
-        members: &[Member],
-        holding: &Written,
-        written: &Written,
-        items: Vec<(u32, DigestItem)>,
-    ) -> Vec<DigestItem> {
-        // EXAM-1
-        let limit = limit(set, written);
-        let mut items: Vec<DigestItem> =
-            items.into_iter().take_while(|(end, _)| *end <= limit).map(|(_, item)| item).collect();
-        if set.cut.get() < u32::MAX {
-            // EXAM-3
-            return items;
-        }
-        // EXAM-2
-        let certain = items.len().saturating_sub(IN_FLIGHT_MAX);
-        let good = stream::iter(&items[certain..])
-            .map(|item| self.verify_item(id, members, holding, item))
-            .buffered(VERIFIED_AT_ONCE)
-            .take_while(|good| std::future::ready(*good));
-        let whole = certain + good.count().await;
-        items.truncate(whole);
-        items
+        Surveyed::Doubtful(Doubtful { epoch, closed: false, members, holding, items })
     }
 
     /// What a record of a set says, and how many blocks it takes with what follows it.

@@ -46,6 +46,7 @@ mod superblocks;
 mod tests;
 mod turn;
 mod types;
+mod window;
 mod writer;
 
 pub use buffer::{BufferFile, BufferFiles, two_files};

@@ -17,12 +17,13 @@ use shingle_zoned::{ZoneInfo, ZoneState};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::examine::{Examined, Written};
+use crate::examine::{Examined, Surveyed, Written};
 use crate::format::{Digest, DigestItem, ItemBody, Member};
 use crate::index::{Change, Keep, Loader, PartKey};
 use crate::sets::{Phase, ZoneSet};
 use crate::snapshot::SNAPSHOT_NAME;
 use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
+use crate::window::torn_from;
 use crate::writer::{OpenSet, Stream};
 
 /// Pieces of the snapshot that are read ahead.
@@ -58,6 +59,9 @@ pub struct RecoveryReport {
 /// What the zones of all drives hold.
 pub(crate) type Reports = BTreeMap<DriveId, Vec<ZoneInfo>>;
 
+/// Sets whose ends are verified side by side: each may have several segments in memory.
+const SETS_VERIFIED: usize = 4;
+
 /// Sets as they were found: items of the examined, and those to go on with.
 struct Scan {
     with_snapshot: bool,
@@ -79,14 +83,32 @@ impl Engine {
         let mut found = stream::iter(to_examine)
             .map(|(id, set)| async move {
                 let written = written_of(reports, self, &set);
-                let examined = self.examine(id, &set, &written).await;
-                (id, set, written, examined)
+                let surveyed = self.survey_set(id, &set, &written).await;
+                (id, set, written, surveyed)
             })
             .buffer_unordered(self.options.recovery_depth.max(1));
-        while let Some((id, set, written, examined)) = found.next().await {
-            self.take_in(id, &set, written, examined, clean, &mut scan, &mut report).await?;
+        let mut doubtful = Vec::new();
+        while let Some((id, set, written, surveyed)) = found.next().await {
+            match surveyed {
+                Surveyed::Certain(examined) => {
+                    self.take_in(id, &set, written, examined, clean, &mut scan, &mut report).await?;
+                }
+                Surveyed::Doubtful(items) => doubtful.push((id, set, written, items)),
+            }
         }
         drop(found);
+        // Only now is it known what was launched last. (WINDOW-1)
+        let torn_from = torn_from(doubtful.iter().flat_map(|(.., items)| items.stamps()).collect());
+        let mut verified = stream::iter(doubtful)
+            .map(|(id, set, written, items)| async move {
+                let examined = self.verified(id, &set, &written, items, torn_from).await;
+                (id, set, written, examined)
+            })
+            .buffer_unordered(SETS_VERIFIED);
+        while let Some((id, set, written, examined)) = verified.next().await {
+            self.take_in(id, &set, written, examined, clean, &mut scan, &mut report).await?;
+        }
+        drop(verified);
         report.took[1] = self.rt.now().since(began);
         let began = self.rt.now();
         self.found_tombstones.replace(scan.tombstones);

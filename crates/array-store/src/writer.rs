@@ -32,7 +32,6 @@ use tokio::sync::Notify;
 use crate::drives::{at, is_lost};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::examine::IN_FLIGHT_MAX;
 use crate::format::{
     DIGEST, Digest, DigestItem, ITEM_FIXED, ItemBody, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Tombstone,
     encode_tombstones, frame_trailer, part_bytes,
@@ -41,6 +40,7 @@ use crate::segment::{FrameContext, Shape, fragment_frames};
 use crate::sets::{Phase, ZoneSet};
 use crate::shelf::PutHints;
 use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
+use crate::window::Pass;
 
 /// Streams with a set of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,7 +168,13 @@ impl Drop for Flight {
 impl Flights {
     /// Waits until nothing is on its way.
     pub(crate) async fn drained(&self) {
-        self.below(1).await;
+        loop {
+            let landed = self.landed.notified();
+            if self.unsettled.borrow().is_empty() {
+                return;
+            }
+            landed.await;
+        }
     }
 
     /// Waits until a snapshot may cover everything in `set`.
@@ -176,17 +182,6 @@ impl Flights {
         loop {
             let landed = self.landed.notified();
             if set.unentered.borrow().is_empty() {
-                return;
-            }
-            landed.await;
-        }
-    }
-
-    /// Waits until fewer than `limit` are on their way, or one has failed.
-    async fn below(&self, limit: usize) {
-        loop {
-            let landed = self.landed.notified();
-            if self.unsettled.borrow().len() < limit || self.failed.get() && limit > 1 {
                 return;
             }
             landed.await;
@@ -352,12 +347,13 @@ impl Engine {
             let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
             self.writable()?;
             let Some(set) = open.as_mut() else { continue };
-            set.flights.below(IN_FLIGHT_MAX).await;
+            let pass = self.window.enter().await;
             if !set.flights.failed.get()
                 && let Some(body) = self.fit(set, item, entry)
             {
-                return Ok(Anywhere::Started(self.launch(set, body).await));
+                return Ok(Anywhere::Started(self.launch(set, body, pass).await));
             }
+            drop(pass);
             if let Some(full) = open.take() {
                 self.close_set(full).await;
                 closed = true;
@@ -383,13 +379,13 @@ impl Engine {
             {
                 self.close_set(spent).await;
             }
-            if let Some(set) = open.as_ref() {
-                set.flights.below(IN_FLIGHT_MAX).await;
-            }
-            if let Some(set) = open.as_mut().filter(|set| !set.flights.failed.get())
-                && let Some(body) = self.fit(set, item, entry)
-            {
-                return Ok(self.launch(set, body).await);
+            if let Some(set) = open.as_mut() {
+                let pass = self.window.enter().await;
+                if !set.flights.failed.get()
+                    && let Some(body) = self.fit(set, item, entry)
+                {
+                    return Ok(self.launch(set, body, pass).await);
+                }
             }
             if let Some(full) = open.take() {
                 self.close_set(full).await;
@@ -458,7 +454,7 @@ impl Engine {
     }
 
     /// Frames `body` for every member at the set's end and starts the writes, in order.
-    async fn launch(self: &Rc<Self>, open: &mut OpenSet, (mut body, data): (ItemBody, Bytes)) -> Started {
+    async fn launch(self: &Rc<Self>, open: &mut OpenSet, (mut body, data): (ItemBody, Bytes), pass: Pass) -> Started {
         let block = open.next.max(1);
         let stamp = self.stamps.next();
         let consumed = data.len();
@@ -501,7 +497,11 @@ impl Engine {
         let writes = self.write_members(&open.members, from, frames).await;
         let placed = Placed { set: open.id, block: fragments_at, stamp, parts, segment_length, _flight: flight };
         let (engine, set, flights) = (self.clone(), open.set.clone(), open.flights.clone());
-        let outcome = self.rt.spawn(async move { engine.settle(&set, &flights, block, writes, placed).await });
+        let outcome = self.rt.spawn(async move {
+            let settled = engine.settle(&set, &flights, block, writes, placed).await;
+            drop(pass);
+            settled
+        });
         Started { outcome, consumed }
     }
 
