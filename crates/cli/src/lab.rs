@@ -105,10 +105,14 @@ impl Run {
 
 impl Report {
     fn run(self) -> Outcome {
+        self.on(all_experiments())
+    }
+
+    fn on(self, experiments: Vec<Experiment>) -> Outcome {
         let mut all = Vec::new();
         let mut unfinished = Vec::new();
         let mut context = context(&self.how)?;
-        for experiment in all_experiments() {
+        for experiment in experiments {
             // One that ends early is said to, and costs the others nothing.
             let found = perform(&experiment, &self.how, &mut context).unwrap_or_else(|failure| {
                 let remark = format!("It ended early, and has no figures: {}", failure.message);
@@ -220,4 +224,53 @@ fn cpu(context: &mut Context) -> Result<Found, LabError> {
         .judged();
     let remark = format!("copying the same bytes once and taking their CRC-32C once: {:.0} MB/s here", limit / 1e6);
     Ok(Found { rows: vec![row], figures: Vec::new(), remarks: vec![remark] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_goes_on_after_an_experiment_that_ends_early() {
+        let folder = std::env::temp_dir().join(format!("shingle-lab-report-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        // Of every 60th zone of a drive of 600 zones no array can be made.
+        let profile = include_str!("../../drive-model/profiles/ha10.toml");
+        let (before, zones) = profile.split_once("zones = ").unwrap();
+        let (_, behind) = zones.split_once('\n').unwrap();
+        let drive = folder.join("small.toml");
+        std::fs::write(&drive, format!("{before}zones = 600\n{behind}")).unwrap();
+        let how = How {
+            seed: 1,
+            scale: Scale::Quick,
+            drive: Some(drive.display().to_string()),
+            traces: None,
+            out: folder.join("out"),
+            json: false,
+        };
+        let later = Experiment {
+            name: "later",
+            question: "Is it asked, too?",
+            expectation: "",
+            setup: "",
+            run: |_| {
+                let rows = vec![Row::new("asked", "times", Better::Higher).ours(1.0).judged()];
+                Ok(Found { rows, figures: Vec::new(), remarks: Vec::new() })
+            },
+        };
+        let too_large = experiments::named("smore-ingest").unwrap();
+        let failure = Report { how }.on(vec![too_large, later]).unwrap_err();
+        assert!(
+            failure.message.contains("smore-ingest: ") && failure.message.contains("too small"),
+            "{}",
+            failure.message
+        );
+        assert!(!failure.message.contains("later"), "{}", failure.message);
+        let page = std::fs::read_to_string(folder.join("out/index.html")).unwrap();
+        for part in ["id='smore-ingest'", "It ended early, and has no figures", "too small", "id='later'", "asked"] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(folder.join("out/later.json").exists() && !folder.join("out/smore-ingest.json").exists());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }
