@@ -18,6 +18,7 @@ mod collect;
 mod config;
 mod delete;
 mod drives;
+mod ending;
 mod engine;
 mod error;
 mod examine;

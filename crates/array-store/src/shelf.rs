@@ -12,8 +12,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
 use crate::types::SetId;
-use crate::writer::CUT_MIN;
+use crate::writer::{CUT_MIN, Item, Placed, Started, Stream};
 
 /// Sets of an array for each one that is open for clients: those that are part empty must be few.
 const SETS_A_SLOT: usize = 32;
@@ -249,6 +251,72 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.give_back(self.left);
+    }
+}
+
+/// What came of looking for room in any set.
+enum Anywhere {
+    Started(Started),
+    /// Sets that were too full were closed: there may be something to win now.
+    Closed,
+    Full,
+}
+
+impl Engine {
+    /// Appends what clients write, wherever there is room for it.
+    pub(crate) async fn append_user(self: &Rc<Self>, item: &Item) -> Result<(Placed, usize)> {
+        loop {
+            let length = item.data().map_or(0, |data| data.len() as u64);
+            let claim = self.shelf.claim(PutHints { length: Some(length), group: None });
+            let started = self.start_user(claim.slot(), item).await?;
+            let consumed = started.consumed;
+            if let Some(placed) = self.finish(started).await? {
+                return Ok((placed, consumed));
+            }
+        }
+    }
+
+    /// Places an item in the set of that slot and starts its writes; where there are no more sets, in any that is open.
+    /// (WRITE-4, SHELF-2)
+    pub(crate) async fn start_user(self: &Rc<Self>, slot: usize, item: &Item) -> Result<Started> {
+        loop {
+            let stream = Stream::User(slot as u8);
+            let full = match self.start_with(stream, stream.room(), item).await {
+                Err(error) if error.kind == ErrorKind::NoSpace => error,
+                started => return started,
+            };
+            let (engine, item) = (self.clone(), item.clone());
+            let placing = self.rt.spawn(async move { engine.place_anywhere(&item).await });
+            match placing.await.unwrap_or_else(|_| Err(Error::stopped()))? {
+                Anywhere::Started(started) => return Ok(started),
+                Anywhere::Closed => {}
+                Anywhere::Full => return Err(full),
+            }
+        }
+    }
+
+    /// Places an item in any set that is open for clients and has room for it, and closes those that have none: they may be
+    /// cleaned then.
+    async fn place_anywhere(self: &Rc<Self>, item: &Item) -> Result<Anywhere> {
+        let entry = item.entry_bytes();
+        let mut closed = false;
+        for slot in self.shelf.roomy() {
+            let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
+            self.writable()?;
+            let Some(set) = open.as_mut() else { continue };
+            let pass = self.window.enter().await;
+            if !set.flights.failed.get()
+                && let Some(body) = self.fit(set, item, entry)
+            {
+                return Ok(Anywhere::Started(self.launch(set, body, pass).await));
+            }
+            drop(pass);
+            if let Some(full) = open.take() {
+                self.close_set(full).await;
+                closed = true;
+            }
+        }
+        Ok(if closed { Anywhere::Closed } else { Anywhere::Full })
     }
 }
 

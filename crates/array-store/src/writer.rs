@@ -1,4 +1,4 @@
-//! Appending to zone sets: placing, writing, closing. (SMORE, sections III-B to III-D.)
+//! Appending to zone sets: placing, writing, settling. (SMORE, sections III-B and III-C; for their end see [`crate::ending`].)
 //!
 //! Each stream has one open set, and clients have several ([`crate::shelf`]). What is appended is placed behind what came before, and its writes are started in that
 //! order in every zone, so that write pointers advance together and several segments can be on their way.
@@ -23,22 +23,21 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, join_all};
-use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
+use shingle_base::{BLOCK_SIZE, Blocks};
 use shingle_record::{Place, frame, record_blocks};
 use shingle_runtime::Task;
-use shingle_zoned::{DeviceError, ZoneOp};
+use shingle_zoned::DeviceError;
 use tokio::sync::Notify;
 
 use crate::drives::{at, is_lost};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
-    DIGEST, Digest, DigestItem, ITEM_FIXED, ItemBody, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Tombstone,
-    encode_tombstones, frame_trailer, part_bytes,
+    Digest, DigestItem, ITEM_FIXED, ItemBody, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Tombstone,
+    encode_tombstones, part_bytes,
 };
 use crate::segment::{FrameContext, Shape, fragment_frames};
 use crate::sets::{Phase, ZoneSet};
-use crate::shelf::PutHints;
 use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
 use crate::window::Pass;
 
@@ -90,7 +89,7 @@ impl Stream {
         }
     }
 
-    fn room(self) -> Room {
+    pub(crate) fn room(self) -> Room {
         match self {
             Self::Clean => Room::ALL,
             // What finds no room there goes where cleaning writes anyway.
@@ -139,9 +138,9 @@ pub(crate) struct Flights {
     unsettled: RefCell<BTreeSet<u32>>,
     landed: Notify,
     /// A member refused a write: the set is closed early.
-    failed: Cell<bool>,
+    pub(crate) failed: Cell<bool>,
     /// The first block of the item that ended the set. (WRITE-3)
-    refused: Cell<Option<u32>>,
+    pub(crate) refused: Cell<Option<u32>>,
 }
 
 /// An item that no snapshot covers, until this is dropped: then it is in the index, or given up.
@@ -178,7 +177,7 @@ impl Flights {
     }
 
     /// Waits until a snapshot may cover everything in `set`.
-    async fn entered(&self, set: &ZoneSet) {
+    pub(crate) async fn entered(&self, set: &ZoneSet) {
         loop {
             let landed = self.landed.notified();
             if set.unentered.borrow().is_empty() {
@@ -212,21 +211,13 @@ pub(crate) struct Placed {
     _flight: Flight,
 }
 
-type Writes = LocalBoxFuture<'static, Vec<(Member, std::result::Result<(), DeviceError>)>>;
+pub(crate) type Writes = LocalBoxFuture<'static, Vec<(Member, std::result::Result<(), DeviceError>)>>;
 
 /// An item whose writes have started.
 pub(crate) struct Started {
     outcome: Task<Result<Option<Placed>>>,
     /// How much of a run went into it.
     pub(crate) consumed: usize,
-}
-
-/// What came of looking for room in any set.
-enum Anywhere {
-    Started(Started),
-    /// Sets that were too full were closed: there may be something to win now.
-    Closed,
-    Full,
 }
 
 impl Placed {
@@ -245,7 +236,7 @@ impl Placed {
 }
 
 impl OpenSet {
-    fn digest_blocks(&self, more: usize) -> u32 {
+    pub(crate) fn digest_blocks(&self, more: usize) -> u32 {
         record_blocks((self.digest.encoded().len() + more) as u64).0 as u32
     }
 
@@ -257,7 +248,7 @@ impl OpenSet {
 
 impl Item {
     /// Bytes of its entry in the digest; an upper bound.
-    fn entry_bytes(&self) -> usize {
+    pub(crate) fn entry_bytes(&self) -> usize {
         ITEM_FIXED
             + match self {
                 Self::Run { name, completion, .. } => {
@@ -276,7 +267,7 @@ impl Item {
             }
     }
 
-    fn data(&self) -> Option<&Bytes> {
+    pub(crate) fn data(&self) -> Option<&Bytes> {
         match self {
             Self::Run { data, .. } | Self::Shared { data, .. } => Some(data),
             Self::Tombstones(_) => None,
@@ -306,63 +297,7 @@ impl Engine {
         }
     }
 
-    /// Appends what clients write, wherever there is room for it.
-    pub(crate) async fn append_user(self: &Rc<Self>, item: &Item) -> Result<(Placed, usize)> {
-        loop {
-            let length = item.data().map_or(0, |data| data.len() as u64);
-            let claim = self.shelf.claim(PutHints { length: Some(length), group: None });
-            let started = self.start_user(claim.slot(), item).await?;
-            let consumed = started.consumed;
-            if let Some(placed) = self.finish(started).await? {
-                return Ok((placed, consumed));
-            }
-        }
-    }
-
-    /// Places an item in the set of that slot and starts its writes; where there are no more sets, in any that is open.
-    /// (WRITE-4, SHELF-2)
-    pub(crate) async fn start_user(self: &Rc<Self>, slot: usize, item: &Item) -> Result<Started> {
-        loop {
-            let stream = Stream::User(slot as u8);
-            let full = match self.start_with(stream, stream.room(), item).await {
-                Err(error) if error.kind == ErrorKind::NoSpace => error,
-                started => return started,
-            };
-            let (engine, item) = (self.clone(), item.clone());
-            let placing = self.rt.spawn(async move { engine.place_anywhere(&item).await });
-            match placing.await.unwrap_or_else(|_| Err(Error::stopped()))? {
-                Anywhere::Started(started) => return Ok(started),
-                Anywhere::Closed => {}
-                Anywhere::Full => return Err(full),
-            }
-        }
-    }
-
-    /// Places an item in any set that is open for clients and has room for it, and closes those that have none: they may be
-    /// cleaned then.
-    async fn place_anywhere(self: &Rc<Self>, item: &Item) -> Result<Anywhere> {
-        let entry = item.entry_bytes();
-        let mut closed = false;
-        for slot in self.shelf.roomy() {
-            let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
-            self.writable()?;
-            let Some(set) = open.as_mut() else { continue };
-            let pass = self.window.enter().await;
-            if !set.flights.failed.get()
-                && let Some(body) = self.fit(set, item, entry)
-            {
-                return Ok(Anywhere::Started(self.launch(set, body, pass).await));
-            }
-            drop(pass);
-            if let Some(full) = open.take() {
-                self.close_set(full).await;
-                closed = true;
-            }
-        }
-        Ok(if closed { Anywhere::Closed } else { Anywhere::Full })
-    }
-
-    async fn start_with(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
+    pub(crate) async fn start_with(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
         let (engine, item) = (self.clone(), item.clone());
         let placing = self.rt.spawn(async move { engine.place(stream, room, &item).await });
         placing.await.unwrap_or_else(|_| Err(Error::stopped()))
@@ -411,7 +346,7 @@ impl Engine {
     }
 
     /// What of `item` fits in `set`: the body with its data.
-    fn fit(&self, set: &OpenSet, item: &Item, entry: usize) -> Option<(ItemBody, Bytes)> {
+    pub(crate) fn fit(&self, set: &OpenSet, item: &Item, entry: usize) -> Option<(ItemBody, Bytes)> {
         let room = set.room(entry);
         // A marker has what its entry in the digest has.
         let marker_blocks = record_blocks(entry as u64).0 as u32;
@@ -454,7 +389,12 @@ impl Engine {
     }
 
     /// Frames `body` for every member at the set's end and starts the writes, in order.
-    async fn launch(self: &Rc<Self>, open: &mut OpenSet, (mut body, data): (ItemBody, Bytes), pass: Pass) -> Started {
+    pub(crate) async fn launch(
+        self: &Rc<Self>,
+        open: &mut OpenSet,
+        (mut body, data): (ItemBody, Bytes),
+        pass: Pass,
+    ) -> Started {
         let block = open.next.max(1);
         let stamp = self.stamps.next();
         let consumed = data.len();
@@ -519,7 +459,7 @@ impl Engine {
     }
 
     /// Starts a write of each member that is there.
-    async fn write_members(&self, members: &[Member], block: u32, frames: Vec<Vec<Bytes>>) -> Writes {
+    pub(crate) async fn write_members(&self, members: &[Member], block: u32, frames: Vec<Vec<Bytes>>) -> Writes {
         let writes: Vec<_> = members
             .iter()
             .zip(frames)
@@ -645,148 +585,6 @@ impl Engine {
                 return Err(self.no_space());
             }
         }
-    }
-
-    /// Finishes zones that are longer than their set, on drives that limit active zones: they would stay active.
-    pub(crate) async fn finish_longer(&self, members: &[Member], end: u32) {
-        for member in members {
-            let Some(dev) = self.drives.usable(member.drive) else { continue };
-            if dev.geometry().active_zones_max.is_none() || self.drives.zone_capacity(member.drive) <= end {
-                continue;
-            }
-            if let Err(error) = dev.manage(member.zone, ZoneOp::Finish).await {
-                tracing::warn!(drive = self.drives.name(member.drive), %error, "a zone could not be finished");
-            }
-        }
-    }
-
-    /// Writes the digest of a set that a power cut left out of step behind what each member holds, so that it is never
-    /// judged anew. What cannot be written is found item by item again.
-    pub(crate) async fn seal(&self, open: &OpenSet, written: &crate::examine::Written) {
-        if self.options.read_only {
-            return;
-        }
-        let sequence = self.stamps.next();
-        let digest_blocks = open.digest_blocks(0);
-        let writes = written.iter().filter_map(|&(member, start)| {
-            let dev = self.drives.usable(member.drive)?;
-            if start == 0 || start + digest_blocks + 1 > self.drives.zone_capacity(member.drive) {
-                return None;
-            }
-            let frames = self.digest_frames(open.epoch, &open.digest, member, start, sequence);
-            Some(async move { (member, dev.write(at(&dev, member.zone, start), frames).await) })
-        });
-        let mut done = Vec::new();
-        for (member, result) in join_all(writes).await {
-            match result {
-                Ok(()) => done.push(member.drive),
-                Err(error) => {
-                    tracing::warn!(drive = self.drives.name(member.drive), %error, "a digest was not written")
-                }
-            }
-        }
-        self.drives.flush(done).await;
-    }
-
-    /// A digest at block `start` of a member's zone, and the trailer behind it.
-    pub(crate) fn digest_frames(
-        &self,
-        epoch: u64,
-        digest: &Digest,
-        member: Member,
-        start: u32,
-        sequence: u64,
-    ) -> Vec<Bytes> {
-        let place = Place { store: self.array, epoch, zone: member.zone, block: start };
-        let digest = frame(DIGEST, &place, sequence, [0; shingle_record::INFO_SIZE], &[digest.encoded()]);
-        let trailer_at = start + (digest.len() / BLOCK_SIZE) as u32;
-        vec![digest, frame_trailer(&Place { block: trailer_at, ..place }, sequence, start)]
-    }
-
-    /// Writes the digest behind what is on its way and leaves the set to end on its own.
-    pub(crate) async fn close_set(self: &Rc<Self>, mut open: OpenSet) {
-        self.shelf.closed(open.id);
-        if open.next == 0 {
-            // Nothing was written: it is as it was.
-            open.set.phase.set(Phase::Still);
-            open.set.state.set(SetState::Available);
-            self.space.notify_waiters();
-            return;
-        }
-        open.set.phase.set(Phase::Ending);
-        self.closing.set(self.closing.get() + 1);
-        let engine = self.clone();
-        if open.flights.failed.get() {
-            self.rt.spawn_detached(async move {
-                // What a member refused is not in the digest, and that is known only when all is settled (WRITE-3).
-                open.flights.drained().await;
-                if let Some(end) = open.flights.refused.get() {
-                    let items = std::mem::take(&mut open.digest).items;
-                    open.digest = Digest::of(items.into_iter().filter(|item| item.end() <= end).collect());
-                }
-                let start = open.next;
-                let writes = engine.write_digest(&open, start).await;
-                engine.end_set(open, writes).await;
-            });
-            return;
-        }
-        // Zones end with their digest, so that it is found without looking; not those of a snapshot, which nobody looks for by
-        // its digest: filling them up would take longer than the snapshot.
-        let index = open.set.state.get() == SetState::Index;
-        let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
-        let start = if index { open.next } else { end };
-        let writes = self.write_digest(&open, start).await;
-        self.rt.spawn_detached(async move { engine.end_set(open, writes).await });
-    }
-
-    /// Starts the writes of a set's digest at block `start` of its zones.
-    async fn write_digest(&self, open: &OpenSet, start: u32) -> Writes {
-        let sequence = self.stamps.next();
-        open.set.closed.set(sequence);
-        let frames = open.members.iter().map(|&member| {
-            let mut pieces = Vec::new();
-            if start > open.next {
-                pieces.push(AlignedBuf::zeroed(Blocks(u64::from(start - open.next))).freeze());
-            }
-            pieces.extend(self.digest_frames(open.epoch, &open.digest, member, start, sequence));
-            pieces
-        });
-        let frames = frames.collect();
-        open.set.written.set(start + open.digest_blocks(0) + 1);
-        self.write_members(&open.members, open.next, frames).await
-    }
-
-    /// Waits for a set's digest, and until everything in the set is in the index: then it is closed (WRITE-2).
-    async fn end_set(self: &Rc<Self>, open: OpenSet, writes: Writes) {
-        let mut errors = Vec::new();
-        let mut done = Vec::new();
-        for (member, result) in writes.await {
-            match result {
-                Ok(()) => done.push(member.drive),
-                Err(error) => errors.push((member.drive, error)),
-            }
-        }
-        errors.extend(self.drives.flush(done).await);
-        if !open.flights.failed.get() {
-            self.finish_longer(&open.members, open.set.written.get()).await;
-        }
-        for (drive, error) in errors {
-            open.set.hurt.set(true);
-            if let Err(error) = self.drive_error(drive, &error).await {
-                tracing::error!(%error, "the failure of a drive could not be recorded");
-            }
-        }
-        open.flights.entered(&open.set).await;
-        self.closing.set(self.closing.get() - 1);
-        if open.set.state.get() == SetState::Open {
-            if open.packed {
-                // Until something in it dies, cleaning it again would win nothing, and never end. (CLEAN-3)
-                open.set.no_gain_at.set(open.set.live.get());
-            }
-            open.set.state.set(SetState::Closed);
-        }
-        open.set.phase.set(Phase::Still);
-        self.space.notify_waiters();
     }
 }
 
