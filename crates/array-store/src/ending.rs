@@ -1,0 +1,160 @@
+//! How an open set ends: with a digest of what it holds, on every member. (SMORE, section III-D.)
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
+use shingle_record::{Place, frame};
+use shingle_zoned::ZoneOp;
+
+use crate::drives::at;
+use crate::engine::Engine;
+use crate::format::{DIGEST, Digest, Member, frame_trailer};
+use crate::sets::Phase;
+use crate::types::SetState;
+use crate::writer::{OpenSet, Writes};
+
+impl Engine {
+    /// Finishes zones that are longer than their set, on drives that limit active zones: they would stay active.
+    pub(crate) async fn finish_longer(&self, members: &[Member], end: u32) {
+        for member in members {
+            let Some(dev) = self.drives.usable(member.drive) else { continue };
+            if dev.geometry().active_zones_max.is_none() || self.drives.zone_capacity(member.drive) <= end {
+                continue;
+            }
+            if let Err(error) = dev.manage(member.zone, ZoneOp::Finish).await {
+                tracing::warn!(drive = self.drives.name(member.drive), %error, "a zone could not be finished");
+            }
+        }
+    }
+
+    /// Writes the digest of a set that a power cut left out of step behind what each member holds, so that it is never
+    /// judged anew. What cannot be written is found item by item again.
+    pub(crate) async fn seal(&self, open: &OpenSet, written: &crate::examine::Written) {
+        if self.options.read_only {
+            return;
+        }
+        let sequence = self.stamps.next();
+        let digest_blocks = open.digest_blocks(0);
+        let writes = written.iter().filter_map(|&(member, start)| {
+            let dev = self.drives.usable(member.drive)?;
+            if start == 0 || start + digest_blocks + 1 > self.drives.zone_capacity(member.drive) {
+                return None;
+            }
+            let frames = self.digest_frames(open.epoch, &open.digest, member, start, sequence);
+            Some(async move { (member, dev.write(at(&dev, member.zone, start), frames).await) })
+        });
+        let mut done = Vec::new();
+        for (member, result) in join_all(writes).await {
+            match result {
+                Ok(()) => done.push(member.drive),
+                Err(error) => {
+                    tracing::warn!(drive = self.drives.name(member.drive), %error, "a digest was not written")
+                }
+            }
+        }
+        self.drives.flush(done).await;
+    }
+
+    /// A digest at block `start` of a member's zone, and the trailer behind it.
+    pub(crate) fn digest_frames(
+        &self,
+        epoch: u64,
+        digest: &Digest,
+        member: Member,
+        start: u32,
+        sequence: u64,
+    ) -> Vec<Bytes> {
+        let place = Place { store: self.array, epoch, zone: member.zone, block: start };
+        let digest = frame(DIGEST, &place, sequence, [0; shingle_record::INFO_SIZE], &[digest.encoded()]);
+        let trailer_at = start + (digest.len() / BLOCK_SIZE) as u32;
+        vec![digest, frame_trailer(&Place { block: trailer_at, ..place }, sequence, start)]
+    }
+
+    /// Writes the digest behind what is on its way and leaves the set to end on its own.
+    pub(crate) async fn close_set(self: &Rc<Self>, mut open: OpenSet) {
+        self.shelf.closed(open.id);
+        if open.next == 0 {
+            // Nothing was written: it is as it was.
+            open.set.phase.set(Phase::Still);
+            open.set.state.set(SetState::Available);
+            self.space.notify_waiters();
+            return;
+        }
+        open.set.phase.set(Phase::Ending);
+        self.closing.set(self.closing.get() + 1);
+        let engine = self.clone();
+        if open.flights.failed.get() {
+            self.rt.spawn_detached(async move {
+                // What a member refused is not in the digest, and that is known only when all is settled (WRITE-3).
+                open.flights.drained().await;
+                if let Some(end) = open.flights.refused.get() {
+                    let items = std::mem::take(&mut open.digest).items;
+                    open.digest = Digest::of(items.into_iter().filter(|item| item.end() <= end).collect());
+                }
+                let start = open.next;
+                let writes = engine.write_digest(&open, start).await;
+                engine.end_set(open, writes).await;
+            });
+            return;
+        }
+        // Zones end with their digest, so that it is found without looking; not those of a snapshot, which nobody looks for by
+        // its digest: filling them up would take longer than the snapshot.
+        let index = open.set.state.get() == SetState::Index;
+        let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
+        let start = if index { open.next } else { end };
+        let writes = self.write_digest(&open, start).await;
+        self.rt.spawn_detached(async move { engine.end_set(open, writes).await });
+    }
+
+    /// Starts the writes of a set's digest at block `start` of its zones.
+    async fn write_digest(&self, open: &OpenSet, start: u32) -> Writes {
+        let sequence = self.stamps.next();
+        open.set.closed.set(sequence);
+        let frames = open.members.iter().map(|&member| {
+            let mut pieces = Vec::new();
+            if start > open.next {
+                pieces.push(AlignedBuf::zeroed(Blocks(u64::from(start - open.next))).freeze());
+            }
+            pieces.extend(self.digest_frames(open.epoch, &open.digest, member, start, sequence));
+            pieces
+        });
+        let frames = frames.collect();
+        open.set.written.set(start + open.digest_blocks(0) + 1);
+        self.write_members(&open.members, open.next, frames).await
+    }
+
+    /// Waits for a set's digest, and until everything in the set is in the index: then it is closed (WRITE-2).
+    async fn end_set(self: &Rc<Self>, open: OpenSet, writes: Writes) {
+        let mut errors = Vec::new();
+        let mut done = Vec::new();
+        for (member, result) in writes.await {
+            match result {
+                Ok(()) => done.push(member.drive),
+                Err(error) => errors.push((member.drive, error)),
+            }
+        }
+        errors.extend(self.drives.flush(done).await);
+        if !open.flights.failed.get() {
+            self.finish_longer(&open.members, open.set.written.get()).await;
+        }
+        for (drive, error) in errors {
+            open.set.hurt.set(true);
+            if let Err(error) = self.drive_error(drive, &error).await {
+                tracing::error!(%error, "the failure of a drive could not be recorded");
+            }
+        }
+        open.flights.entered(&open.set).await;
+        self.closing.set(self.closing.get() - 1);
+        if open.set.state.get() == SetState::Open {
+            if open.packed {
+                // Until something in it dies, cleaning it again would win nothing, and never end. (CLEAN-3)
+                open.set.no_gain_at.set(open.set.live.get());
+            }
+            open.set.state.set(SetState::Closed);
+        }
+        open.set.phase.set(Phase::Still);
+        self.space.notify_waiters();
+    }
+}
