@@ -34,8 +34,6 @@ pub(crate) struct Shelf {
     slots: Vec<Slot>,
     /// Data of a set that is filled from its start, as the last one that was opened.
     whole: Cell<u64>,
-    /// Data of a full segment.
-    segment: u64,
     /// Less room than this is not worth a claim.
     least: u64,
     claims: Cell<u64>,
@@ -89,7 +87,7 @@ impl Shelf {
     pub(crate) fn new(slots: usize, segment: u32) -> Rc<Self> {
         let slots = (0..slots).map(|_| Slot::default()).collect();
         let least = u64::from(segment / CUT_MIN);
-        Rc::new(Self { slots, whole: Cell::new(u64::MAX), segment: segment.into(), least, claims: Cell::new(0) })
+        Rc::new(Self { slots, whole: Cell::new(u64::MAX), least, claims: Cell::new(0) })
     }
 
     pub(crate) fn slots(&self) -> usize {
@@ -150,12 +148,12 @@ impl Shelf {
         {
             return (slot, if length >= whole { None } else { Some(length) });
         }
-        // The fullest gets the head of it; where everything is claimed, the emptiest one segment.
+        // The fullest gets the head of it; where everything is claimed, it goes to the emptiest, as far as that has room.
         match self.least_by(roomy, |slot| self.unclaimed(slot)) {
             Some(slot) => (slot, Some(length.min(self.unclaimed(&self.slots[slot])))),
             None => {
                 let slot = self.least_by(|_| true, |slot| u64::MAX - slot.free.get());
-                (slot.unwrap_or(0), Some(length.min(self.segment)))
+                (slot.unwrap_or(0), None)
             }
         }
     }
