@@ -8,12 +8,13 @@ use shingle_store_api::{
     BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader, ObjectStore,
     ObjectWriter, PartInfo, StoreFuture, StoreResult, StoreUsage, UploadId, UploadInfo, UploadListing,
 };
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::engine::Core;
 use crate::engine::run::Release;
 use crate::errors::gone;
 use crate::options::{ArrayFigures, Options};
+use crate::places::Places;
 use crate::reader::Reader;
 use crate::writer::{Target, Writer};
 
@@ -27,7 +28,7 @@ pub struct ArrayClient {
     /// Never waits, so that dropping a reader or writer never does.
     pub(crate) releases: mpsc::UnboundedSender<Release>,
     /// Large objects that may be written at a time.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) places: Arc<Places>,
     pub(crate) whole_bytes_max: usize,
 }
 
@@ -36,9 +37,9 @@ impl ArrayClient {
         reads: Desk<Core>,
         writes: Desk<Core>,
         releases: mpsc::UnboundedSender<Release>,
+        places: Arc<Places>,
         options: &Options,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(options.writers_max.max(1)));
         Self { reads, writes, releases, places, whole_bytes_max: options.whole_bytes_max }
     }
 

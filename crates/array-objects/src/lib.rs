@@ -21,6 +21,8 @@ mod errors;
 mod format;
 mod names;
 mod options;
+pub mod parse;
+mod places;
 mod reader;
 mod writer;
 

@@ -13,6 +13,10 @@ pub struct Options {
     pub whole_bytes_max: usize,
     /// Large objects and parts that are written at a time; each holds up to two segments in memory. Others wait.
     pub writers_max: usize,
+    /// Where others wait, a writer that brings fewer bytes a second than that is ended ...
+    pub writer_rate_min: u64,
+    /// ... once it has taken this time in all, the drives' not counted.
+    pub writer_grace: Duration,
     /// The least size of a part other than an upload's last.
     pub part_bytes_min: u64,
     /// How long after a failure it is tried again to delete what nobody needs.
@@ -25,6 +29,8 @@ impl Default for Options {
             queue_depth: 256,
             whole_bytes_max: 1 << 20,
             writers_max: 16,
+            writer_rate_min: 32 << 10,
+            writer_grace: Duration::from_secs(60),
             part_bytes_min: 5 << 20,
             purge_pause: Duration::from_secs(10),
         }

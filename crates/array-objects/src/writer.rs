@@ -57,8 +57,7 @@ impl Writer {
         let number = match &self.blob {
             Some(blob) => blob.number,
             None => {
-                let place = self.client.places.clone().acquire_owned().await;
-                let place = place.map_err(|_| gone(shingle_runtime::owner::Gone))?;
+                let place = self.client.places.take().await?;
                 let (client, part, length) = (self.client.clone(), self.part, self.length);
                 let begin = move |core: Rc<Core>| async move {
                     let number = core.begin_blob(part, length)?;

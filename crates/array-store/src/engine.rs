@@ -29,7 +29,7 @@ use crate::store::IndexPlace;
 use crate::superblocks::Superblocks;
 use crate::turn::Turns;
 use crate::types::{DriveId, SetId, SetState, Version};
-use crate::writer::{CUT_MIN, OTHERS, OpenSet};
+use crate::writer::{OTHERS, OpenSet};
 
 /// Bytes of frame buffers that are kept for reuse.
 const POOL_BYTES: usize = 128 << 20;
@@ -164,7 +164,7 @@ impl Engine {
             pool: BufferPool::new(POOL_BYTES),
             hollow,
             streams: (0..OTHERS + slots).map(|_| Mutex::default()).collect(),
-            shelf: Shelf::new(slots, u64::from(superblock.segment_length / CUT_MIN)),
+            shelf: Shelf::new(slots, superblock.segment_length),
             turns: Turns::default(),
             sharing: Sharing::default(),
             deleting: Deleting::default(),

@@ -27,6 +27,7 @@ mod index;
 mod inspect;
 mod layout;
 mod membership;
+pub mod parse;
 mod put;
 mod rebuild;
 mod recovery;

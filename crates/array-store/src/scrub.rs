@@ -59,6 +59,10 @@ struct Verified {
     lost: Vec<String>,
 }
 
+fn holds(set: &ZoneSet) -> bool {
+    !matches!(set.state.get(), SetState::Empty | SetState::Available)
+}
+
 impl Engine {
     /// Reads and verifies everything; `progress` is told after each set.
     pub(crate) async fn scrub(
@@ -70,26 +74,48 @@ impl Engine {
             self.writable()?;
         }
         let began = self.rt.now();
-        let holds = |set: &ZoneSet| !matches!(set.state.get(), SetState::Empty | SetState::Available);
         let sets: Vec<_> = self.sets.all().into_iter().filter(|(_, set)| holds(set)).collect();
         let mut report = ScrubReport { sets: sets.len(), ..ScrubReport::default() };
         for (id, set) in sets {
-            self.running()?;
-            let verified = self.verify_set(id, &set).await?;
-            report.done += 1;
-            report.bytes += verified.bytes;
-            report.lost.extend(verified.lost);
-            if !verified.bad.is_empty() {
-                let name = |member: &Member| format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
-                report.damaged.extend(verified.bad.iter().map(name));
-                if !options.read_only {
-                    report.repaired += self.repair(id, &set, verified.bad).await?;
-                }
-            }
+            self.scrub_set(id, &set, options.read_only, &mut report).await?;
             progress(&report);
             self.wait_for(options.bytes_per_second, report.bytes, began).await;
         }
         Ok(report)
+    }
+
+    /// Verifies the first set behind `after` that holds something, and replaces damaged zones: its number, and a report
+    /// whose `sets` are it and those behind it. `None` behind the last one.
+    pub(crate) async fn scrub_next(self: &Rc<Self>, after: Option<SetId>) -> Result<Option<(SetId, ScrubReport)>> {
+        self.writable()?;
+        let left = self.sets.all().into_iter();
+        let mut left = left.filter(|(id, set)| after.is_none_or(|after| *id > after) && holds(set));
+        let Some((id, set)) = left.next() else { return Ok(None) };
+        let mut report = ScrubReport { sets: 1 + left.count(), ..ScrubReport::default() };
+        self.scrub_set(id, &set, false, &mut report).await?;
+        Ok(Some((id, report)))
+    }
+
+    async fn scrub_set(
+        self: &Rc<Self>,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        read_only: bool,
+        report: &mut ScrubReport,
+    ) -> Result<()> {
+        self.running()?;
+        let verified = self.verify_set(id, set).await?;
+        report.done += 1;
+        report.bytes += verified.bytes;
+        report.lost.extend(verified.lost);
+        if !verified.bad.is_empty() {
+            let name = |member: &Member| format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
+            report.damaged.extend(verified.bad.iter().map(name));
+            if !read_only {
+                report.repaired += self.repair(id, set, verified.bad).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn wait_for(&self, rate: Option<u64>, bytes: u64, began: Instant) {

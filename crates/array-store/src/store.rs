@@ -25,7 +25,7 @@ use crate::recovery::{RecoveryReport, Reports};
 use crate::scrub::{ScrubOptions, ScrubReport};
 use crate::shelf::PutHints;
 use crate::superblocks::{Found, Superblocks, newest_in, superblock_zones};
-use crate::types::{DriveId, SetState};
+use crate::types::{DriveId, SetId, SetState};
 
 /// A drive, and what its owner calls it.
 #[derive(Clone)]
@@ -422,6 +422,15 @@ impl ArrayStore {
     /// `Stopped`; `Device` if the table of zone sets cannot be written. Damage is in the report.
     pub async fn scrub(&self, options: ScrubOptions, progress: impl FnMut(&ScrubReport)) -> Result<ScrubReport> {
         self.0.scrub(options, progress).await
+    }
+
+    /// A step of a scrub: verifies the first zone set behind `after` that holds something, and replaces its damaged zones.
+    /// Its number, and a report that counts it and those behind it as `sets`; `None` behind the last one.
+    ///
+    /// # Errors
+    /// As [`ArrayStore::scrub`].
+    pub async fn scrub_next(&self, after: Option<SetId>) -> Result<Option<(SetId, ScrubReport)>> {
+        self.0.scrub_next(after).await
     }
 
     /// Adds a drive; what it held is lost.

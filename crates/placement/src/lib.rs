@@ -11,12 +11,15 @@
 //! - PLC-1: a commit is answered once no other store has the key: so an older object there is gone, or the newer one was not
 //!   acknowledged, whichever of the two a power cut leaves.
 //! - PLC-2: where two stores have a key, everyone sees the one that was committed last.
+//! - PLC-4: a listing shows each key that was there before it began and is not deleted until it ends, also one that goes from
+//!   store to store meanwhile.
 //! - PLC-3: conditions are checked against what everyone sees, and hold until the commit.
 //!
-//! Tests: `tests/placement.rs`.
+//! Tests: `tests/placement.rs`; `tests/moves.rs` for keys that go from store to store.
 
 mod keys;
 mod merge;
+mod moves;
 mod site;
 mod store;
 mod tidy;

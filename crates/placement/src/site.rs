@@ -8,6 +8,7 @@ use shingle_store_api::{ObjectInfo, ObjectStore, StoreError, StoreErrorKind, Sto
 use tokio::sync::Mutex;
 
 use crate::keys::Turns;
+use crate::moves::Moves;
 
 /// The class of S3 that is never named.
 pub(crate) const STANDARD: &str = "STANDARD";
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     /// Held by whoever makes or deletes a bucket or a guest.
     pub(crate) changing: Mutex<()>,
     pub(crate) turns: Turns,
+    pub(crate) moves: Moves,
 }
 
 /// What a guest of `bucket` is called.
@@ -96,7 +98,13 @@ impl Shared {
                 spots.insert(at, Spot { site, bucket: found.name });
             }
         }
-        Ok(Self { sites, buckets: RwLock::new(buckets), changing: Mutex::default(), turns: Turns::default() })
+        Ok(Self {
+            sites,
+            buckets: RwLock::new(buckets),
+            changing: Mutex::default(),
+            turns: Turns::default(),
+            moves: Moves::default(),
+        })
     }
 
     pub(crate) fn store(&self, spot: &Spot) -> StoreResult<&Arc<dyn ObjectStore>> {

@@ -128,8 +128,20 @@ impl Placement {
         Ok(any)
     }
 
+    /// A listing that no key moved through. (PLC-4)
     async fn list_all(&self, bucket: String, request: ListRequest) -> StoreResult<Listing> {
-        let spots = self.shared.spots(&bucket)?;
+        let moves = &self.shared.moves;
+        let before = moves.begun();
+        let listing = self.list_once(&bucket, &request).await?;
+        if moves.begun() == before {
+            return Ok(listing);
+        }
+        let _paused = moves.pause().await;
+        self.list_once(&bucket, &request).await
+    }
+
+    async fn list_once(&self, bucket: &str, request: &ListRequest) -> StoreResult<Listing> {
+        let spots = self.shared.spots(bucket)?;
         let pages = spots.iter().map(|spot| {
             let request = request.clone();
             async move {
@@ -141,7 +153,7 @@ impl Placement {
         });
         let mut pages = try_join_all(pages).await?;
         if pages.len() == 1 {
-            return pages.pop().ok_or_else(|| no_bucket(&bucket));
+            return pages.pop().ok_or_else(|| no_bucket(bucket));
         }
         Ok(merge::listings(pages, request.limit))
     }

@@ -40,6 +40,7 @@ impl Shared {
                 let _turn = self.turns.take(bucket, &object.key).await;
                 let mut found = self.found(spots, &object.key).await?;
                 found.pop();
+                let _moving = self.moves.begin().await;
                 for (spot, _) in found {
                     self.store(&spot)?.delete(&spot.bucket, &object.key).await?;
                     removed += 1;

@@ -74,8 +74,11 @@ impl Shared {
             others.extend(found.into_iter().map(|(spot, _)| spot).filter(|other| other.site != spot.site));
         }
         let mut info = make(commit).await?;
-        for other in others {
-            self.store(&other)?.delete(&other.bucket, key).await?;
+        if !others.is_empty() {
+            let _moving = self.moves.begin().await;
+            for other in others {
+                self.store(&other)?.delete(&other.bucket, key).await?;
+            }
         }
         info.class = self.class(spot);
         Ok(info)

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use bytes::Bytes;
+use shingle_array_store::parse as array_parse;
 use shingle_base::{ChunkId, StoreId, ZoneId};
 use shingle_chunk_store::parse;
 use shingle_object_store::format::{ChunkName, Header as EntryHeader, Place as EntryPlace, read_backup_piece};
@@ -13,7 +14,7 @@ use shingle_zoned::parse_file_device;
 pub type Parser = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const ALL: [Parser; 9] = [
+pub const ALL: [Parser; 13] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
@@ -23,6 +24,10 @@ pub const ALL: [Parser; 9] = [
     ("index_backup", index_backup),
     ("chunk_metadata", chunk_metadata),
     ("file_device", file_device),
+    ("array", array),
+    ("array_snapshot", array_snapshot),
+    ("array_buffer", array_buffer),
+    ("array_objects", array_objects),
 ];
 
 /// The chunk whose slices [`slices`] expects.
@@ -91,4 +96,25 @@ pub fn chunk_metadata(bytes: &[u8]) {
 /// The header and the zone table of a drive's file.
 pub fn file_device(bytes: &[u8]) {
     black_box(parse_file_device(bytes));
+}
+
+/// Superblock, digest, tombstones and marker of an array.
+pub fn array(bytes: &[u8]) {
+    black_box(array_parse::superblock(bytes) | array_parse::digest(bytes));
+    black_box(array_parse::tombstones(bytes) | array_parse::marker(bytes));
+}
+
+/// Chunks of the snapshot of an array's index.
+pub fn array_snapshot(bytes: &[u8]) {
+    black_box(array_parse::snapshot(bytes));
+}
+
+/// A file of an array's buffer.
+pub fn array_buffer(bytes: &[u8]) {
+    black_box(array_parse::buffer(bytes));
+}
+
+/// Attributes and names of what an array holds for buckets.
+pub fn array_objects(bytes: &[u8]) {
+    black_box(shingle_array_objects::parse::attributes(bytes) | shingle_array_objects::parse::name(bytes));
 }

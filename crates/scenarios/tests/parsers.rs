@@ -36,7 +36,43 @@ fn specimens() -> Vec<Vec<u8>> {
         [range, sliced.to_vec()].concat(),
         sliced.to_vec(),
         journal,
+        array_digest(),
+        array_snapshot(),
+        buffer_record(),
+        manifest(),
     ]
+}
+
+/// The digest of a zone set with one segment of one object.
+fn array_digest() -> Vec<u8> {
+    let name = b"films/one";
+    let mut part = (name.len() as u16).to_le_bytes().to_vec();
+    part.extend_from_slice(name);
+    part.extend_from_slice(&[7; 8]);
+    part.extend_from_slice(&[0; 12]);
+    part.extend_from_slice(&1000u32.to_le_bytes());
+    part.push(0);
+    let body = [&1000u32.to_le_bytes()[..], &[5, 1], &1u32.to_le_bytes(), &part].concat();
+    let head = [&[1][..], &1u32.to_le_bytes(), &9u64.to_le_bytes(), &(body.len() as u32).to_le_bytes()].concat();
+    [head, body].concat()
+}
+
+/// The end of a snapshot of nothing.
+fn array_snapshot() -> Vec<u8> {
+    [&12u32.to_le_bytes()[..], b"SHGAIS01", &[3, 0, 0, 0]].concat()
+}
+
+/// A record of an object in an array's buffer; its checksum is another matter.
+fn buffer_record() -> Vec<u8> {
+    let lengths = [&3u16.to_le_bytes()[..], &2u32.to_le_bytes(), &4u32.to_le_bytes()].concat();
+    [&[0; 12][..], &[1], &[5; 8], &lengths, b"one", b"at", b"data"].concat()
+}
+
+/// The attributes of an object in two parts.
+fn manifest() -> Vec<u8> {
+    let parts = [1u8, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0].repeat(2);
+    let head = [1, 2, 5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'e', 0, 0, 0, 0, 2, 9, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0];
+    [&head[..], &parts].concat()
 }
 
 fn try_all(seed: u64, bytes: &[u8]) {
@@ -92,4 +128,7 @@ fn what_is_whole_is_read() {
         Ok(Bytes::from_static(b"payload"))
     );
     assert_ne!(SUPERBLOCK, ZONE_HEAD);
+    use shingle_array_store::parse;
+    assert!(parse::digest(&array_digest()) && parse::snapshot(&array_snapshot()) && parse::buffer(&buffer_record()));
+    assert!(shingle_array_objects::parse::attributes(&manifest()));
 }

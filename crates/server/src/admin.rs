@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,8 +20,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::arrays::Array;
 use crate::drive::Drive;
-use crate::metrics;
+use crate::{metrics, scrub};
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 16;
@@ -34,8 +35,20 @@ pub(crate) struct Watched {
     /// The store on the drives, if there are any.
     pub(crate) store: Option<ObjectStoreClient>,
     pub(crate) drives: Arc<Vec<Drive>>,
-    /// Arrays, by name.
-    pub(crate) arrays: Vec<(String, ArrayClient)>,
+    pub(crate) arrays: Vec<WatchedArray>,
+}
+
+/// An array that is watched.
+pub(crate) struct WatchedArray {
+    name: String,
+    client: ArrayClient,
+    scrub: scrub::Shared,
+}
+
+impl WatchedArray {
+    pub(crate) fn of(array: &Array) -> Self {
+        Self { name: array.name.clone(), client: array.client.clone(), scrub: array.scrub.clone() }
+    }
 }
 
 /// Serves until it is dropped.
@@ -93,6 +106,8 @@ pub(crate) struct Answers {
     pub(crate) objects: Option<Option<(ObjectStats, StoreUsage)>>,
     /// Of the arrays.
     pub(crate) arrays: Vec<(String, Option<ArrayFigures>)>,
+    /// What verifying them in the background came to.
+    pub(crate) scrubs: Vec<scrub::Figures>,
 }
 
 impl Answers {
@@ -102,8 +117,9 @@ impl Answers {
             let asking = async { Some((store.stats().await.ok()?, store.usage().await.ok()?)) };
             answers.objects = Some(tokio::time::timeout(PATIENCE, asking).await.ok().flatten());
         }
-        for (name, array) in &watched.arrays {
-            let asking = async { array.figures().await.ok() };
+        for WatchedArray { name, client, scrub } in &watched.arrays {
+            let asking = async { client.figures().await.ok() };
+            answers.scrubs.push(*scrub.lock().unwrap_or_else(PoisonError::into_inner));
             answers.arrays.push((name.clone(), tokio::time::timeout(PATIENCE, asking).await.ok().flatten()));
         }
         answers

@@ -16,6 +16,7 @@ use crate::config::ArrayConfig;
 use crate::device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::{self, DriveName};
+use crate::scrub;
 use crate::thread;
 
 /// Where the data directory keeps arrays' indexes.
@@ -28,6 +29,8 @@ pub(crate) struct Array {
     pub(crate) name: String,
     pub(crate) class: String,
     pub(crate) client: ArrayClient,
+    /// What verifying it in the background came to.
+    pub(crate) scrub: scrub::Shared,
     /// Completes when the owner has ended: after [`ArrayClient::close`], or because it failed.
     pub(crate) ended: oneshot::Receiver<()>,
 }
@@ -41,8 +44,10 @@ pub(crate) async fn start(config: ArrayConfig, data: &Path) -> Result<Array> {
     let (name, class) = (config.name.clone(), config.class().to_owned());
     let folder = data.join(FOLDER);
     let label = name.clone();
+    let figures = scrub::Shared::default();
+    let scrub = figures.clone();
     let owner = move |runtime: Runtime| async move {
-        match open(&runtime, &config, &folder).await {
+        match open(&runtime, &config, &folder, figures).await {
             Err(error) => {
                 let message = format!("array {label}: {}", error.message);
                 drop(tell.send(Err(Error::new(error.kind, message))));
@@ -60,10 +65,10 @@ pub(crate) async fn start(config: ArrayConfig, data: &Path) -> Result<Array> {
     let ended = thread::start(&format!("array-{name}"), owner)?;
     let lost = |_| Error::new(ErrorKind::Store, format!("array {name}: its thread ended while it was opened"));
     let client = told.await.map_err(lost)??;
-    Ok(Array { name, class, client, ended })
+    Ok(Array { name, class, client, scrub, ended })
 }
 
-async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path) -> Result<ArrayEngine> {
+async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path, figures: scrub::Shared) -> Result<ArrayEngine> {
     let (drives, away) = open_drives(runtime, &config.drives).await?;
     if drives.is_empty() {
         let message = format!("none of its drives is there: {}", away.join(", "));
@@ -71,14 +76,9 @@ async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path) -> Result<
     }
     let seen = inspect(&drives).await.map_err(failed)?;
     check_missing(&seen, config.degraded)?;
-    let index = match &config.index {
-        Some(path) => path.clone(),
-        None => {
-            std::fs::create_dir_all(folder).map_err(|error| Error::system(folder.display(), error))?;
-            // By the array's identity: another array's index is never taken for this one's.
-            folder.join(format!("{}.index", seen.array))
-        }
-    };
+    std::fs::create_dir_all(folder).map_err(|error| Error::system(folder.display(), error))?;
+    // By the array's identity: another array's files are never taken for this one's.
+    let index = config.index.clone().unwrap_or_else(|| folder.join(format!("{}.index", seen.array)));
     // In the background it also rebuilds what was on a lost drive, as far as others have room.
     let options = Options { rebuild_rate: config.rebuild_rate, buffer: config.buffer.clone(), ..Options::default() };
     let opened = ArrayStore::open(runtime, &drives, &IndexPlace::File(index), options).await;
@@ -105,7 +105,14 @@ async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path) -> Result<
     let options = shingle_array_objects::Options { writers_max, ..shingle_array_objects::Options::default() };
     let engine = ArrayEngine::open(runtime.clone(), store.clone(), options).await;
     match engine {
-        Ok(engine) => Ok(engine),
+        Ok(engine) => {
+            if let Some(interval) = config.scrub_interval {
+                let file = folder.join(format!("{}.scrub", seen.array));
+                let plan = scrub::Plan { array: config.name.clone(), interval, rate: config.scrub_rate, file };
+                runtime.spawn_detached(plan.keep(runtime.clone(), store, figures));
+            }
+            Ok(engine)
+        }
         Err(error) => {
             // The array is sound; it is only not for us.
             if let Err(error) = store.close().await {

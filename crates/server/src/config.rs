@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use shingle_base::{BLOCK_SIZE, Blocks, ByteSize};
@@ -66,6 +67,16 @@ pub struct ArrayConfig {
     /// Bytes a second that may be written to rebuild what was on a lost drive; as many as can be if not given.
     #[serde(default, deserialize_with = "maybe_size")]
     pub rebuild_rate: Option<u64>,
+    /// Everything is read and verified once in this time, and what is damaged is written anew; never if `off`.
+    #[serde(default = "month", deserialize_with = "interval")]
+    pub scrub_interval: Option<Duration>,
+    /// Bytes a second that may be read for that; half of the time at most if not given.
+    #[serde(default, deserialize_with = "maybe_size")]
+    pub scrub_rate: Option<u64>,
+}
+
+fn month() -> Option<Duration> {
+    Some(Duration::from_secs(30 * 24 * 60 * 60))
 }
 
 /// What an array's file says.
@@ -385,6 +396,31 @@ fn maybe_size<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result
     size(deserializer).map(Some)
 }
 
+/// A time such as `30 days`, or `off`.
+fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let bad = || D::Error::custom(format!("`{text}` is no time: write `30 days`, `12 hours`, or `off`"));
+    let trimmed = text.trim();
+    if trimmed == "off" {
+        return Ok(None);
+    }
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+    let (number, unit) = trimmed.split_at(digits);
+    let seconds = match unit.trim().trim_end_matches('s') {
+        "" if unit.trim() == "s" => 1,
+        "sec" | "second" => 1,
+        "min" | "minute" => 60,
+        "h" | "hour" => 60 * 60,
+        "d" | "day" => 24 * 60 * 60,
+        "week" => 7 * 24 * 60 * 60,
+        _ => return Err(bad()),
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
+    // What is longer than a life is a mistake, and no clock goes so far.
+    let seconds = seconds.filter(|seconds| (1..=100 * 365 * 24 * 60 * 60).contains(seconds)).ok_or_else(bad)?;
+    Ok(Some(Duration::from_secs(seconds)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -448,6 +484,23 @@ mod tests {
         assert_eq!((arrays[0].class(), arrays[0].degraded, arrays[0].rebuild_rate), ("STANDARD_IA", false, None));
         let rate = "[[array]]\nname = \"shelf\"\ndrives = [\"x\"]\nrebuild_rate = \"50 MiB\"";
         assert_eq!(Config::parse(rate).unwrap().arrays().unwrap()[0].rebuild_rate, Some(50 << 20));
+        let scrub = |text: &str| {
+            let text = format!("[[array]]\nname = \"shelf\"\ndrives = [\"x\"]\n{text}");
+            Config::parse(&text).map(|config| config.arrays[0].scrub_interval.map(|time| time.as_secs()))
+        };
+        assert_eq!(scrub("").unwrap(), Some(30 * 24 * 3600));
+        for (text, seconds) in
+            [("90 days", 90 * 24 * 3600), ("1 day", 86_400), ("12h", 43_200), ("2 s", 2), ("1week", 604_800)]
+        {
+            assert_eq!(scrub(&format!("scrub_interval = \"{text}\"")).unwrap(), Some(seconds), "{text}");
+        }
+        assert_eq!(scrub("scrub_interval = \"off\"").unwrap(), None);
+        for wrong in ["", "30", "days", "0 days", "-1 day", "3 months", "1000000 days", "99999999999999999999 s"] {
+            assert!(
+                scrub(&format!("scrub_interval = \"{wrong}\"")).unwrap_err().message.contains("no time"),
+                "{wrong}"
+            );
+        }
         let shared = "[[drive]]\npath = \"x\"\n[[array]]\nname = \"shelf\"\ndrives = [\"x\"]";
         assert!(Config::parse(shared).unwrap().arrays().unwrap_err().message.contains("[[drive]]"));
         let shared =

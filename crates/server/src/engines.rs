@@ -8,7 +8,7 @@ use shingle_s3_gateway::GatewayMetrics;
 use shingle_store_api::ObjectStore;
 use tokio::sync::oneshot;
 
-use crate::admin::Watched;
+use crate::admin::{Watched, WatchedArray};
 use crate::arrays::{self, Array};
 use crate::config::Config;
 use crate::data_dir::DataDir;
@@ -75,7 +75,7 @@ impl Engines {
             gateway,
             store: self.objects.as_ref().map(|(client, _)| client.clone()),
             drives: self.drives.clone(),
-            arrays: self.arrays.iter().map(|array| (array.name.clone(), array.client.clone())).collect(),
+            arrays: self.arrays.iter().map(WatchedArray::of).collect(),
         }
     }
 

@@ -27,6 +27,7 @@ mod objects;
 mod offline;
 mod opening;
 mod ready;
+mod scrub;
 mod server;
 mod thread;
 

@@ -12,6 +12,7 @@ use shingle_store_api::StoreUsage;
 
 use crate::admin::Answers;
 use crate::drive::{Drive, Sample};
+use crate::scrub;
 
 /// The text being written.
 #[derive(Default)]
@@ -44,6 +45,7 @@ pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers, drives: &[Driv
     }
     render_drives(&mut text, drives);
     render_arrays(&mut text, &answers.arrays);
+    render_scrubs(&mut text, answers);
     text.0
 }
 
@@ -96,6 +98,37 @@ fn render_arrays(text: &mut Text, arrays: &[(String, Option<ArrayFigures>)]) {
     for (label, figures) in &answered {
         for (state, count) in SET_STATES.iter().zip(figures.array.sets) {
             text.sample(name, &format!("{label},state=\"{state}\""), count);
+        }
+    }
+}
+
+/// A figure of verifying an array: its name, what it is, and where it is found.
+type ScrubFigure = (&'static str, &'static str, fn(&scrub::Figures) -> u64);
+
+const SCRUB_GAUGES: [ScrubFigure; 2] = [
+    ("left_sets", "Zone sets that are yet to be verified in this interval.", |f| f.left),
+    ("ended_seconds", "When everything had been verified last, in Unix time; 0: not yet.", |f| f.ended),
+];
+
+const SCRUB_COUNTERS: [ScrubFigure; 5] = [
+    ("sets_total", "Zone sets verified in the background.", |f| f.sets),
+    ("bytes_total", "Bytes read for that.", |f| f.bytes),
+    ("damaged_zones_total", "Zones that were found damaged.", |f| f.damaged),
+    ("repaired_zones_total", "Of them, those that were replaced or emptied.", |f| f.repaired),
+    ("lost_parts_total", "Parts of objects that parity could not give back.", |f| f.lost),
+];
+
+fn render_scrubs(text: &mut Text, answers: &Answers) {
+    if answers.scrubs.is_empty() {
+        return;
+    }
+    for (kind, figures) in [("gauge", &SCRUB_GAUGES[..]), ("counter", &SCRUB_COUNTERS[..])] {
+        for (name, help, figure) in figures {
+            let name = format!("shingle_array_scrub_{name}");
+            text.family(&name, kind, help);
+            for ((array, _), scrub) in answers.arrays.iter().zip(&answers.scrubs) {
+                text.sample(&name, &format!("array=\"{array}\""), figure(scrub));
+            }
         }
     }
 }
@@ -233,6 +266,7 @@ mod tests {
         let answers = Answers {
             objects: Some(Some((ObjectStats::default(), StoreUsage::default()))),
             arrays: vec![("shelf".to_owned(), Some(ArrayFigures::default())), ("away".to_owned(), None)],
+            scrubs: vec![scrub::Figures::default(); 2],
         };
         let text = render(&GatewayMetrics::default(), &answers, &[]);
         let mut families = std::collections::BTreeSet::new();
@@ -250,6 +284,7 @@ mod tests {
             }
         }
         assert!(families.contains("shingle_store_objects") && families.contains("shingle_array_sets"));
+        assert!(text.contains("shingle_array_scrub_left_sets{array=\"away\"} 0\n"));
         assert!(text.contains("shingle_array_up{array=\"away\"} 0\n") && text.contains("shingle_up 0\n"));
     }
 }

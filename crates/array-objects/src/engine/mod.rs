@@ -18,6 +18,7 @@ pub(crate) mod writing;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use shingle_array_store::{ArrayStore, ErrorKind, Object, Version};
 use shingle_runtime::Runtime;
@@ -29,6 +30,7 @@ use crate::errors::{from_array, malformed, no_bucket};
 use crate::format::ObjectRecord;
 use crate::names;
 use crate::options::{ArrayFigures, Options};
+use crate::places::Places;
 
 /// What the tasks of an owner share.
 pub(crate) struct Core {
@@ -43,6 +45,7 @@ pub(crate) struct Core {
     keys: Rc<Locks>,
     /// Held shared by whoever writes a part, exclusively by whoever ends the upload.
     uploads: Rc<Locks>,
+    pub(crate) places: Arc<Places>,
     pub(crate) writers: writing::Writers,
     pub(crate) readers: reading::Readers,
     pub(crate) purge: purge::Purge,
@@ -60,6 +63,7 @@ impl Core {
         options: Options,
         buckets: BTreeMap<String, u64>,
         opened: Version,
+        places: Arc<Places>,
     ) -> Rc<Self> {
         Rc::new(Self {
             rt,
@@ -69,6 +73,7 @@ impl Core {
             gates: Rc::default(),
             keys: Rc::default(),
             uploads: Rc::default(),
+            places,
             writers: writing::Writers::default(),
             readers: reading::Readers::default(),
             purge: purge::Purge::default(),

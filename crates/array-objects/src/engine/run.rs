@@ -17,6 +17,7 @@ use crate::errors::{from_array, malformed};
 use crate::format::BucketRecord;
 use crate::names;
 use crate::options::Options;
+use crate::places::Places;
 
 /// What readers and writers let go when they are dropped.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +48,9 @@ impl ArrayEngine {
         let (reads, read_calls) = Desk::new(options.queue_depth);
         let (writes, write_calls) = Desk::new(options.queue_depth);
         let (releases, released) = mpsc::unbounded_channel();
-        let client = ArrayClient::new(reads, writes, releases, &options);
-        let core = Core::new(rt.clone(), store, options, buckets, opened);
+        let places = Places::new(&options);
+        let client = ArrayClient::new(reads, writes, releases, places.clone(), &options);
+        let core = Core::new(rt.clone(), store, options, buckets, opened, places);
         core.settle_uploads().await?;
         rt.spawn_detached(run_releases(core.clone(), released));
         rt.spawn_detached(core.clone().count());

@@ -1,11 +1,13 @@
 //! Blobs being written: the array's side of a writer that is somewhere else.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_array_store::{Put, PutHints};
+use shingle_runtime::Instant;
 use shingle_store_api::StoreResult;
 use tokio::sync::Mutex;
 
@@ -17,6 +19,11 @@ use crate::names::Blob;
 struct Slot {
     blob: Blob,
     put: Mutex<Option<Put>>,
+    /// Bytes that came, and how long they were waited for.
+    bytes: Cell<u64>,
+    idle: Cell<Duration>,
+    /// Since when the next are.
+    since: Cell<Instant>,
 }
 
 /// Blobs being written, by the number of their writer.
@@ -49,7 +56,14 @@ impl Core {
         let hints = PutHints { length, group: part.map(|(upload, _)| upload) };
         let put = self.store.begin_put_with(blob.name(), hints).map_err(from_array)?;
         let writer = self.next_number();
-        self.writers.0.borrow_mut().insert(writer, Rc::new(Slot { blob, put: Mutex::new(Some(put)) }));
+        let slot = Slot {
+            blob,
+            put: Mutex::new(Some(put)),
+            bytes: Cell::default(),
+            idle: Cell::default(),
+            since: Cell::new(self.rt.now()),
+        };
+        self.writers.0.borrow_mut().insert(writer, Rc::new(slot));
         Ok(writer)
     }
 
@@ -61,9 +75,13 @@ impl Core {
         let slot = self.slot(writer)?;
         let mut put = slot.put.lock().await;
         let Some(put) = put.as_mut() else { return Err(gone(shingle_runtime::owner::Gone)) };
+        slot.idle.set(slot.idle.get() + self.rt.now().since(slot.since.get()));
+        slot.bytes.set(slot.bytes.get() + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>());
+        self.places.may_go_on(slot.bytes.get(), slot.idle.get())?;
         for piece in pieces {
             put.write(piece).await.map_err(from_array)?;
         }
+        slot.since.set(self.rt.now());
         Ok(())
     }
 

@@ -1,6 +1,9 @@
 //! Single calls: what readers keep, conditions, listings, what is refused.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use futures_util::future::{join3, join4, join5};
 use shingle_array_objects::ArrayEngine;
 use shingle_sim::clients::{bytes_of, commit, get, put};
 use shingle_sim::{Random, Sim};
@@ -297,5 +300,46 @@ fn an_array_that_was_used_otherwise_is_refused() {
             assert!(refused.message.contains(name), "{refused}");
             array.close().await.unwrap();
         }
+    });
+}
+
+/// All places are held by uploads that hardly bring anything: one of them is ended for somebody who waits, the others go on.
+#[test]
+fn uploads_that_trickle_do_not_keep_others_out() {
+    with_store(|rt, store| async move {
+        store.create_bucket("b").await.unwrap();
+        let trickle = async |number: u64, pieces: u64| {
+            let mut writer = store.begin_put("b", &format!("slow{number}")).await.unwrap();
+            writer.write(bytes_of(number, 4000)).await?;
+            for _ in 0..pieces {
+                rt.sleep(Duration::from_secs(5)).await;
+                writer.write(bytes_of(number, 10)).await?;
+            }
+            writer.commit(commit("slow")).await.map(drop)
+        };
+        // Nobody waits: they may take their time.
+        let alone = join3(trickle(1, 20), trickle(2, 20), trickle(3, 20)).await;
+        assert!(alone.0.is_ok() && alone.1.is_ok() && alone.2.is_ok());
+        let other = async {
+            rt.sleep(Duration::from_secs(1)).await;
+            put(&store, "b", "other", &bytes_of(9, 50_000), commit("o")).await.unwrap();
+            rt.now()
+        };
+        let began = rt.now();
+        let (one, two, three, done) = join4(trickle(1, 200), trickle(2, 200), trickle(3, 200), other).await;
+        assert!(done.since(began) < Duration::from_secs(60), "{:?}", done.since(began));
+        let refused: Vec<_> = [one, two, three].into_iter().filter_map(Result::err).collect();
+        assert_eq!(refused.iter().map(|error| error.kind).collect::<Vec<_>>(), [StoreErrorKind::Busy]);
+        // Who brings enough is not ended, however long it takes and whoever waits.
+        let steady = async |number: u64| {
+            let mut writer = store.begin_put("b", &format!("steady{number}")).await.unwrap();
+            for _ in 0..12 {
+                rt.sleep(Duration::from_secs(3)).await;
+                writer.write(bytes_of(number, 4000)).await?;
+            }
+            writer.commit(commit("steady")).await.map(drop)
+        };
+        let all = join5(steady(1), steady(2), steady(3), steady(4), steady(5)).await;
+        assert!(all.0.is_ok() && all.1.is_ok() && all.2.is_ok() && all.3.is_ok() && all.4.is_ok());
     });
 }

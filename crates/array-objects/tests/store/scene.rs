@@ -18,6 +18,8 @@ pub(crate) fn options() -> Options {
         queue_depth: 16,
         whole_bytes_max: 3000,
         writers_max: 3,
+        writer_rate_min: 1000,
+        writer_grace: Duration::from_secs(20),
         part_bytes_min: 1,
         purge_pause: Duration::from_millis(10),
     }

@@ -11,7 +11,7 @@ const AREA_MAGIC: [u8; 8] = *b"SHGABA01";
 pub(super) const BLOCK: u64 = 4096;
 /// No area is longer, with its head.
 pub(crate) const AREA_MAX: u32 = 1 << 30;
-pub(super) const AREAS: usize = 2;
+pub(crate) const AREAS: usize = 2;
 /// No file is longer.
 pub(super) const FILE_MAX: u64 = BLOCK + AREA_MAX as u64 * AREAS as u64;
 
@@ -22,7 +22,7 @@ const DELETE: u8 = 2;
 
 /// Whose file it is. (The paper's NVRAM has no such question.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileHead {
+pub(crate) struct FileHead {
     pub(super) array: StoreId,
     pub(super) id: u64,
     /// Rises when one of the two files is left behind: the older one is not believed any more.
@@ -39,7 +39,7 @@ impl FileHead {
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(crate) enum Entry {
     /// A version of an object, whole.
     Put { name: Bytes, version: Version, completion: Completion, data: Bytes },
     /// Every version up to this one is deleted.
@@ -48,7 +48,7 @@ pub(super) enum Entry {
 
 /// An area as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Area {
+pub(crate) struct Area {
     pub(super) epoch: u64,
     pub(super) entries: Vec<Entry>,
     /// The first byte behind them, from the area's start.
@@ -113,30 +113,49 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 /// The record at the front of `bytes`, if there is a good one of that epoch, and its checksum.
 fn decode(bytes: &[u8], chain: u32, epoch: u64) -> Option<(Entry, u32)> {
     let own = u64::from_le_bytes(number(bytes, 4)?) == epoch;
-    let kind = *bytes.get(12)?;
-    let version = Version(u64::from_le_bytes(number(bytes, 13)?));
-    let name_length = usize::from(u16::from_le_bytes(number(bytes, 21)?));
-    let attributes_length = u32::from_le_bytes(number(bytes, 23)?) as usize;
-    let data_length = u32::from_le_bytes(number(bytes, 27)?) as usize;
-    if !own || name_length == 0 || name_length > NAME_MAX || attributes_length > ATTRIBUTES_MAX {
-        return None;
-    }
-    let attributes_at = RECORD + name_length;
-    let data_at = attributes_at + attributes_length;
-    let end = data_at.checked_add(data_length)?;
-    let crc = Crc::new().update(&chain.to_le_bytes()).update(bytes.get(4..end)?).value();
+    let record = bytes.get(..lengths(bytes).filter(|_| own)?.end()?)?;
+    let crc = Crc::new().update(&chain.to_le_bytes()).update(record.get(4..)?).value();
     if crc != u32::from_le_bytes(number(bytes, 0)?) {
         return None;
     }
-    let name = Bytes::copy_from_slice(&bytes[RECORD..attributes_at]);
-    match kind {
-        PUT => {
-            let attributes = Bytes::copy_from_slice(&bytes[attributes_at..data_at]);
-            let completion = Completion { size: data_length as u64, attributes };
-            let data = Bytes::copy_from_slice(&bytes[data_at..end]);
-            Some((Entry::Put { name, version, completion, data }, crc))
-        }
-        DELETE if end == attributes_at => Some((Entry::Delete { name, version }, crc)),
+    Some((entry(record)?, crc))
+}
+
+/// Lengths that a record says it has.
+struct Lengths {
+    name: usize,
+    attributes: usize,
+    data: usize,
+}
+
+impl Lengths {
+    fn end(&self) -> Option<usize> {
+        (RECORD + self.name + self.attributes).checked_add(self.data)
+    }
+}
+
+fn lengths(bytes: &[u8]) -> Option<Lengths> {
+    let name = usize::from(u16::from_le_bytes(number(bytes, 21)?));
+    let attributes = u32::from_le_bytes(number(bytes, 23)?) as usize;
+    let data = u32::from_le_bytes(number(bytes, 27)?) as usize;
+    let can_be = name > 0 && name <= NAME_MAX && attributes <= ATTRIBUTES_MAX;
+    can_be.then_some(Lengths { name, attributes, data })
+}
+
+/// What the record at the front of `bytes` says, whatever its checksum.
+pub(crate) fn entry(bytes: &[u8]) -> Option<Entry> {
+    let lengths = lengths(bytes)?;
+    let mut rest = bytes.get(RECORD..lengths.end()?)?;
+    let mut take = |length: usize| {
+        let (taken, left) = rest.split_at_checked(length)?;
+        rest = left;
+        Some(Bytes::copy_from_slice(taken))
+    };
+    let (name, attributes, data) = (take(lengths.name)?, take(lengths.attributes)?, take(lengths.data)?);
+    let version = Version(u64::from_le_bytes(number(bytes, 13)?));
+    match *bytes.get(12)? {
+        PUT => Some(Entry::Put { name, version, completion: Completion { size: data.len() as u64, attributes }, data }),
+        DELETE if attributes.is_empty() && data.is_empty() => Some(Entry::Delete { name, version }),
         _ => None,
     }
 }
@@ -171,7 +190,7 @@ pub(super) fn area_head(epoch: u64) -> Bytes {
 
 /// A file as it was read: its head and areas. An area without a good head, as a power cut may leave it, is empty: its head
 /// is written only when nothing in it counts.
-pub(super) fn parse(file: &Bytes) -> Option<(FileHead, [Area; AREAS])> {
+pub(crate) fn parse(file: &Bytes) -> Option<(FileHead, [Area; AREAS])> {
     let [array, id, generation, length] = unblock(file, HEAD_MAGIC)?;
     let head = FileHead { array: StoreId(array), id, generation, area: length };
     (BLOCK..=u64::from(AREA_MAX)).contains(&length).then_some(())?;

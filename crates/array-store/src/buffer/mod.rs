@@ -37,7 +37,7 @@ use crate::index::Change;
 use crate::put::{InFlight, Progress};
 use crate::stats::add;
 use crate::types::{Completion, Part, PartPlace, SetId, Version};
-pub(crate) use log::AREA_MAX;
+pub(crate) use log::{AREA_MAX, entry, parse};
 use log::{AREAS, Area, Entry, FileHead, area_head, file_head};
 
 /// In the index: the object is buffered.

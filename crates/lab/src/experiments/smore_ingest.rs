@@ -45,7 +45,7 @@ pub(super) fn ours() -> Options {
 
 /// What the paper describes.
 pub(super) fn paper() -> Options {
-    Options { coalesce: false, open_sets: Some(1), ..Options::default() }
+    Options { turn_segments: 12, coalesce: false, open_sets: Some(1), ..Options::default() }
 }
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {

@@ -1,0 +1,99 @@
+//! The array's parsers of on-disk bytes, for fuzzing: each says whether the bytes make sense, and never panics.
+
+use bytes::Bytes;
+use shingle_record::INFO_SIZE;
+
+use crate::buffer;
+use crate::format::{Digest, Marker, SetHead, Superblock, decode_tombstones};
+use crate::index::{Index, Loader};
+
+/// The payload of a superblock.
+pub fn superblock(bytes: &[u8]) -> bool {
+    matches!(Superblock::decode(bytes), Ok(Some(_)))
+}
+
+/// The payload of a zone set's digest.
+pub fn digest(bytes: &[u8]) -> bool {
+    Digest::decode(bytes).is_some_and(|digest| digest.items.iter().all(|item| item.end() >= item.block))
+}
+
+/// The payload of a record of tombstones.
+pub fn tombstones(bytes: &[u8]) -> bool {
+    decode_tombstones(bytes).is_some()
+}
+
+/// The info of a set's head or of a layout marker, and the payload of the latter.
+pub fn marker(bytes: &[u8]) -> bool {
+    let Some((info, payload)) = bytes.split_first_chunk::<INFO_SIZE>() else { return false };
+    let head = SetHead::decode(info).is_some();
+    head && Marker::decode(info, payload).is_some()
+}
+
+/// Chunks of an index's snapshot, each behind its length (4), as its pieces have them.
+pub fn snapshot(bytes: &[u8]) -> bool {
+    let Ok(mut loader) = Index::memory().and_then(Loader::new) else { return false };
+    let mut rest = bytes;
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let Some((chunk, left)) = behind.split_at_checked(u32::from_le_bytes(*length) as usize) else { return false };
+        if loader.add(chunk).is_err() {
+            return false;
+        }
+        rest = left;
+    }
+    loader.finish().is_ok()
+}
+
+/// A file of the buffer; or a record of one, whatever its checksum.
+pub fn buffer(bytes: &[u8]) -> bool {
+    let file = buffer::parse(&Bytes::copy_from_slice(bytes)).is_some();
+    file | buffer::entry(bytes).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{Change, PartKey};
+    use crate::types::{Completion, PartPlace, SetId, Version};
+
+    /// A snapshot of some objects, as its pieces have it.
+    fn chunks() -> Vec<u8> {
+        let index = Index::memory().unwrap();
+        for number in 0..20u64 {
+            let key = PartKey { name: format!("object {number}").into(), version: Version(number), offset: 0 };
+            let place = PartPlace {
+                set: SetId(3),
+                block: number as u32,
+                stamp: 100 + number,
+                segment_length: 10,
+                at: 0,
+                length: 10,
+                last: true,
+            };
+            let completion = Some(Completion { size: 10, attributes: Bytes::from_static(b"at") });
+            index.apply(&[Change::Put { key, place, completion }]).unwrap();
+        }
+        let (mut view, mut out) = (index.snapshot().unwrap(), Vec::new());
+        while let Some(chunk) = view.next_chunk(200).unwrap() {
+            out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
+            out.extend_from_slice(&chunk);
+        }
+        out
+    }
+
+    #[test]
+    fn a_damaged_snapshot_is_an_error_and_no_panic() {
+        let whole = chunks();
+        assert!(snapshot(&whole));
+        for length in 0..whole.len() {
+            assert!(!snapshot(&whole[..length]), "{length}");
+        }
+        for at in 0..whole.len() {
+            for value in [0, 0x7f, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                // Some bytes may be anything: attributes are.
+                let _ = snapshot(&bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+"""A server verifies its arrays in the background: damage is found, mended and counted, and a restart goes on where it was."""
+
+import json
+import re
+import time
+
+from test_array import spoil
+from test_bad_input import ok
+from test_s3_array import content, figures, read, shelves  # noqa: F401: a fixture
+
+MIB = 1 << 20
+ADMIN = 'admin = "127.0.0.1:0"'
+
+
+def scrub(server):
+    """Figures of verifying, by name."""
+    return {name.removeprefix("shingle_array_scrub_").split("{")[0]: value
+            for name, value in figures(server.admin).items() if name.startswith("shingle_array_scrub_")}
+
+
+def wait_for(server, what, seconds=60):
+    until = time.monotonic() + seconds
+    while not what(found := scrub(server)):
+        assert time.monotonic() < until, found
+        time.sleep(0.2)
+    return found
+
+
+def state(shelf):
+    """What is noted of the pass that is under way."""
+    [file] = (shelf.server.data / "arrays").glob("*.scrub")
+    return dict(re.findall(r"^(\w+) = (\d+)$", file.read_text(), re.M))
+
+
+def filled(shelf):
+    shelf.configure(top=ADMIN, array='scrub_interval = "off"')
+    s3 = shelf.server.start().s3()
+    s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "shelf"})
+    for number in range(8):
+        s3.put_object(Bucket="bucket", Key=f"{number}", Body=content(f"{number}", 8 * MIB))
+    time.sleep(0.5)
+    assert set(scrub(shelf.server).values()) == {0}
+    shelf.server.stop()
+
+
+def test_damage_is_found_mended_and_counted(shelves):  # noqa: F811
+    shelf = shelves(drives=4)
+    filled(shelf)
+    spoil(shelf.drives, content("3", 8 * MIB)[50_000:50_032])
+    shelf.configure(top=ADMIN, array='scrub_interval = "5 seconds"')
+    shelf.server.start()
+    found = wait_for(shelf.server, lambda found: found["ended_seconds"] > 0)
+    assert found["damaged_zones_total"] > 0 and found["repaired_zones_total"] == found["damaged_zones_total"], found
+    assert found["lost_parts_total"] == 0 and found["bytes_total"] > 64 * MIB and found["sets_total"] > 1
+    # The next pass has nothing to find.
+    again = wait_for(shelf.server, lambda now: now["ended_seconds"] > found["ended_seconds"])
+    assert again["damaged_zones_total"] == found["damaged_zones_total"]
+    assert int(state(shelf)["whole"]) > 0
+    assert read(shelf.server.s3(), "bucket", "3") == content("3", 8 * MIB)
+    shelf.server.stop()
+    assert json.loads(ok("array", "check", "--array", shelf.file, "--json"))["clean"]
+
+
+def test_a_restart_goes_on_where_it_was(shelves):  # noqa: F811
+    shelf = shelves()
+    filled(shelf)
+    # Some sets now, the others much later.
+    shelf.configure(top=ADMIN, array='scrub_interval = "60 seconds"')
+    shelf.server.start()
+    first = wait_for(shelf.server, lambda found: found["sets_total"] >= 2)
+    assert first["left_sets"] > 0
+    shelf.server.kill()
+    before = state(shelf)
+    assert "ended" not in before and int(before["after"]) >= 1
+    shelf.server.start()
+    wait_for(shelf.server, lambda found: found["sets_total"] >= 1)
+    after = state(shelf)
+    assert after["began"] == before["began"] and int(after["after"]) > int(before["after"])
+    shelf.server.kill()
+    [file] = (shelf.server.data / "arrays").glob("*.scrub")
+    file.write_text("nonsense")
+    shelf.server.start()
+    wait_for(shelf.server, lambda found: found["sets_total"] >= 1)
+    assert state(shelf)["began"] > before["began"]
+    # A pass that waits does not keep the server from ending.
+    shelf.server.stop()
