@@ -136,7 +136,7 @@ impl Engine {
         for small in batch {
             add(&self.counters.ingested, small.data.len() as u64);
             let answer = completed.as_ref().map_err(|error| Error::new(error.kind, error.message.clone()));
-            let _ = small.done.send(answer.map(|()| ()));
+            let _ = small.done.send(answer.copied());
         }
     }
 }
