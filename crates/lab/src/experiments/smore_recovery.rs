@@ -51,13 +51,18 @@ const GOAL_50_TB: f64 = 70.0;
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let array = LabArray::new(context, context.scale.pick(960, 60, 60))?;
     let ages: &[f64] = context.scale.pick(&[0.0, 0.5, 1.0], &AGES, &AGES);
-    (context.progress)("filling", Some(0.0));
-    let images = images(&array, ages, context.seed)?;
     let mut curves = [Vec::new(), Vec::new()];
-    for (number, media) in images.iter().enumerate() {
-        (context.progress)("opening", Some((number + 1) as f64 / (images.len() + 1) as f64));
-        for (curve, options) in curves.iter_mut().zip([ours(), one_drive(paper())]) {
-            curve.push(open(&array, media, options, context.seed)?);
+    let runs = 2 * (ages.len() + 2);
+    let mut done = 0;
+    for (curve, options) in curves.iter_mut().zip([ours(), one_drive(paper())]) {
+        let mut progress = |what: &str| {
+            (context.progress)(what, Some(f64::from(done) / runs as f64));
+            done += 1;
+        };
+        progress("filling");
+        for media in images(&array, &options, ages, context.seed)? {
+            progress("opening");
+            curve.push(open(&array, &media, options.clone(), context.seed)?);
         }
     }
     let [ours, paper] = &curves;
@@ -132,12 +137,12 @@ fn one_drive(options: Options) -> Options {
 }
 
 /// Drives as a power cut leaves them: at each age of a snapshot, and last without any.
-fn images(array: &LabArray, ages: &[f64], seed: u64) -> Result<Vec<Vec<MemoryDevice>>, LabError> {
+fn images(array: &LabArray, options: &Options, ages: &[f64], seed: u64) -> Result<Vec<Vec<MemoryDevice>>, LabError> {
     let ages = ages.to_vec();
     let with = {
-        let (array, ages) = (array.clone(), ages.clone());
+        let (array, options, ages) = (array.clone(), options.clone(), ages.clone());
         Sim::new(seed).run(move |rt| async move {
-            let (rig, load) = filled(&rt, &array, ours(), Sizes::Mix, FULL, seed).await?;
+            let (rig, load) = filled(&rt, &array, options, Sizes::Mix, FULL, seed).await?;
             rig.store.snapshot().await.map_err(lab_error)?;
             let capacity = rig.capacity()? as f64;
             let most = smore_ingest::full(&array);
@@ -149,9 +154,9 @@ fn images(array: &LabArray, ages: &[f64], seed: u64) -> Result<Vec<Vec<MemoryDev
             Ok::<_, LabError>(images)
         })?
     };
-    let array = array.clone();
+    let (array, options) = (array.clone(), options.clone());
     let without = Sim::new(seed).run(move |rt| async move {
-        let (rig, _) = filled(&rt, &array, ours(), Sizes::Mix, FULL, seed).await?;
+        let (rig, _) = filled(&rt, &array, options, Sizes::Mix, FULL, seed).await?;
         Ok::<_, LabError>(rig.media())
     })?;
     Ok(with.into_iter().chain([without]).collect())
