@@ -13,9 +13,11 @@
 //! - PLC-2: where two stores have a key, everyone sees the one that was committed last.
 //! - PLC-4: a listing shows each key that was there before it began and is not deleted until it ends, also one that goes from
 //!   store to store meanwhile.
+//! - PLC-5: what changes something goes on to its end also when its caller goes away, as in the stores themselves: whoever
+//!   comes next finds either all of it or nothing, and finds it finished.
 //! - PLC-3: conditions are checked against what everyone sees, and hold until the commit.
 //!
-//! Tests: `tests/placement.rs`; `tests/moves.rs` for keys that go from store to store.
+//! Tests: `tests/placement.rs`; `tests/moves.rs` for keys that go from store to store and callers that go away.
 
 mod keys;
 mod merge;
@@ -23,6 +25,7 @@ mod moves;
 mod site;
 mod store;
 mod tidy;
+mod whole;
 mod writer;
 
 pub use site::Site;

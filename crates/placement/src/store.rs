@@ -11,6 +11,7 @@ use shingle_store_api::{
 
 use crate::merge;
 use crate::site::{STANDARD, Shared, Site, Spot, if_there, no_bucket, no_key};
+use crate::whole::to_the_end;
 use crate::writer::{Reader, Writer};
 
 /// How often an object is looked for that moves from site to site meanwhile.
@@ -78,10 +79,10 @@ impl Placement {
     async fn seen(&self, bucket: &str, key: &str) -> StoreResult<(Spot, ObjectInfo)> {
         let spots = self.shared.spots(bucket)?;
         let mut found = self.shared.found(&spots, key).await?.pop();
-        if found.is_none() && spots.len() > 1 {
-            // It may have gone to a site that was asked before it came there.
+        // It may have gone to a site that was asked before it came there, or that the bucket was not on then.
+        if found.is_none() && self.shared.spots(bucket)?.len() > 1 {
             let _turn = self.shared.turns.take(bucket, key).await;
-            found = self.shared.found(&spots, key).await?.pop();
+            found = self.shared.found(&self.shared.spots(bucket)?, key).await?.pop();
         }
         let (spot, info) = found.ok_or_else(|| no_key(bucket, key))?;
         let info = self.info(&spot, info);
@@ -100,7 +101,7 @@ impl Placement {
                 let info = self.info(&spot, inner.info().clone());
                 return Ok(Box::new(Reader { info, inner }));
             }
-            if spots.len() == 1 {
+            if spots.len() == 1 && self.shared.spots(&bucket)?.len() == 1 {
                 return Err(no_key(&bucket, &key));
             }
             // It went to another site since.
@@ -108,8 +109,14 @@ impl Placement {
         Err(StoreError::new(StoreErrorKind::Busy, format!("`{key}` is replaced too often to be read")))
     }
 
+    /// Where this store puts objects of a bucket.
+    async fn spot(&self, bucket: &str) -> StoreResult<Spot> {
+        let (shared, bucket, target) = (self.shared.clone(), bucket.to_owned(), self.target);
+        to_the_end(async move { shared.spot_for(&bucket, target).await }).await
+    }
+
     async fn begin(&self, bucket: String, key: String) -> StoreResult<Box<dyn ObjectWriter>> {
-        let spot = self.shared.spot_for(&bucket, self.target).await?;
+        let spot = self.spot(&bucket).await?;
         let inner = self.shared.store(&spot)?.begin_put(&spot.bucket, &key).await?;
         Ok(Box::new(Writer { shared: self.shared.clone(), spot, bucket, key, inner }))
     }
@@ -194,11 +201,13 @@ fn names(bucket: &str, key: &str) -> (String, String) {
 
 impl ObjectStore for Placement {
     fn create_bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
-        Box::pin(self.make_bucket(bucket.to_owned()))
+        let (all, bucket) = (self.clone(), bucket.to_owned());
+        Box::pin(to_the_end(async move { all.make_bucket(bucket).await }))
     }
 
     fn delete_bucket(&self, bucket: &str) -> StoreFuture<'_, ()> {
-        Box::pin(self.remove_bucket(bucket.to_owned()))
+        let (all, bucket) = (self.clone(), bucket.to_owned());
+        Box::pin(to_the_end(async move { all.remove_bucket(bucket).await }))
     }
 
     fn bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
@@ -241,7 +250,8 @@ impl ObjectStore for Placement {
 
     fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool> {
         let (bucket, key) = names(bucket, key);
-        Box::pin(self.remove(bucket, key))
+        let all = self.clone();
+        Box::pin(to_the_end(async move { all.remove(bucket, key).await }))
     }
 
     fn list(&self, bucket: &str, request: ListRequest) -> StoreFuture<'_, Listing> {
@@ -251,7 +261,7 @@ impl ObjectStore for Placement {
     fn begin_upload(&self, bucket: &str, key: &str, metadata: Metadata) -> StoreFuture<'_, UploadInfo> {
         let (bucket, key) = names(bucket, key);
         Box::pin(async move {
-            let spot = self.shared.spot_for(&bucket, self.target).await?;
+            let spot = self.spot(&bucket).await?;
             let mut info = self.shared.store(&spot)?.begin_upload(&spot.bucket, &key, metadata).await?;
             info.class = self.shared.class(&spot);
             Ok(info)
@@ -309,8 +319,12 @@ impl ObjectStore for Placement {
         Box::pin(async move {
             let (spot, _) = self.find_upload(&bucket, &key, id).await?;
             let store = self.shared.store(&spot)?.clone();
-            let complete = |commit| store.complete_upload(&spot.bucket, &key, id, parts, commit);
-            self.shared.commit(&spot, &bucket, &key, commit, complete).await
+            let (of, object) = (spot.bucket.clone(), key.clone());
+            let complete = move |commit| -> StoreFuture<'static, ObjectInfo> {
+                Box::pin(async move { store.complete_upload(&of, &object, id, parts, commit).await })
+            };
+            let shared = self.shared.clone();
+            to_the_end(async move { shared.commit(&spot, &bucket, &key, commit, complete).await }).await
         })
     }
 

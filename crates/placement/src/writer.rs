@@ -8,6 +8,7 @@ use shingle_store_api::{
 };
 
 use crate::site::{Shared, Spot};
+use crate::whole::to_the_end;
 
 /// An object being written to one of the sites.
 pub(crate) struct Writer {
@@ -28,10 +29,10 @@ impl ObjectWriter for Writer {
     }
 
     fn commit(self: Box<Self>, commit: Commit) -> StoreFuture<'static, ObjectInfo> {
-        Box::pin(async move {
+        Box::pin(to_the_end(async move {
             let Self { shared, spot, bucket, key, inner } = *self;
             shared.commit(&spot, &bucket, &key, commit, |commit| inner.commit(commit)).await
-        })
+        }))
     }
 }
 
@@ -53,16 +54,21 @@ impl ObjectReader for Reader {
 
 impl Shared {
     /// Makes `key` what `make` makes of it on `spot`, and only there.
-    pub(crate) async fn commit<'a>(
+    pub(crate) async fn commit(
         &self,
         spot: &Spot,
         bucket: &str,
         key: &str,
         mut commit: Commit,
-        make: impl FnOnce(Commit) -> StoreFuture<'a, ObjectInfo>,
+        make: impl FnOnce(Commit) -> StoreFuture<'static, ObjectInfo>,
     ) -> StoreResult<ObjectInfo> {
         let _turn = self.turns.take(bucket, key).await;
-        let spots = self.spots(bucket)?;
+        let mut spots = self.spots(bucket)?;
+        if !spots.contains(spot) {
+            // Somebody tried to delete the bucket meanwhile: its guest was empty, and went.
+            self.spot_for(bucket, Some(spot.site)).await?;
+            spots = self.spots(bucket)?;
+        }
         let mut others = Vec::new();
         if spots.len() > 1 {
             let found = self.found(&spots, key).await?;

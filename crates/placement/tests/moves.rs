@@ -1,4 +1,6 @@
-//! Keys that go from class to class: killed at every step of it, and listed meanwhile.
+//! Keys that go from class to class: killed at every step of it, read and listed meanwhile, and by callers that go away.
+
+#![expect(clippy::disallowed_methods, reason = "stores that go on without their callers, on tokio's threads")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +10,8 @@ use bytes::Bytes;
 use shingle_placement::{Placement, Site};
 use shingle_s3_gateway::reference::MemoryStore;
 use shingle_store_api::{
-    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader, ObjectStore,
-    ObjectWriter, PartInfo, Place, StoreFuture, StoreUsage, UploadId, UploadInfo, UploadListing,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
+    ObjectStore, ObjectWriter, PartInfo, Place, StoreFuture, StoreUsage, UploadId, UploadInfo, UploadListing,
 };
 
 /// Counts calls of all stores; at one of them the process ends: that call and all later ones are never answered.
@@ -32,16 +34,22 @@ impl Steps {
             std::future::pending::<()>().await;
         }
         let mixed = (self.seed ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-        for _ in 0..mixed % 7 {
+        // Some take long.
+        let turns = if mixed % 8 == 7 { 100 } else { mixed % 8 };
+        for _ in 0..turns {
             tokio::task::yield_now().await;
         }
     }
 
-    async fn around<T>(&self, call: impl Future<Output = T>) -> T {
-        self.step().await;
-        let answer = call.await;
-        self.step().await;
-        answer
+    /// Does `call`, also if its caller goes away, as engines do.
+    async fn around<T: Send + 'static>(self: Arc<Self>, call: impl Future<Output = T> + Send + 'static) -> T {
+        let doing = tokio::spawn(async move {
+            self.step().await;
+            let answer = call.await;
+            self.step().await;
+            answer
+        });
+        doing.await.unwrap()
     }
 }
 
@@ -62,7 +70,8 @@ impl ObjectWriter for SlowWriter {
     }
 
     fn commit(self: Box<Self>, commit: Commit) -> StoreFuture<'static, ObjectInfo> {
-        Box::pin(async move { self.steps.around(self.inner.commit(commit)).await })
+        let Self { inner, steps } = *self;
+        Box::pin(steps.around(async move { inner.commit(commit).await }))
     }
 }
 
@@ -74,12 +83,13 @@ impl Slow {
 
 impl ObjectStore for Slow {
     fn create_bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
-        let call = self.inner.create_bucket(bucket);
-        Box::pin(self.steps.around(call))
+        let (inner, bucket) = (self.inner.clone(), bucket.to_owned());
+        Box::pin(self.steps.clone().around(async move { inner.create_bucket(&bucket).await }))
     }
 
     fn delete_bucket(&self, bucket: &str) -> StoreFuture<'_, ()> {
-        self.inner.delete_bucket(bucket)
+        let (inner, bucket) = (self.inner.clone(), bucket.to_owned());
+        Box::pin(self.steps.clone().around(async move { inner.delete_bucket(&bucket).await }))
     }
 
     fn bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
@@ -96,23 +106,23 @@ impl ObjectStore for Slow {
     }
 
     fn head(&self, bucket: &str, key: &str) -> StoreFuture<'_, ObjectInfo> {
-        let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        Box::pin(async move { self.steps.around(async { self.inner.head(&bucket, &key).await }).await })
+        let (inner, bucket, key) = (self.inner.clone(), bucket.to_owned(), key.to_owned());
+        Box::pin(self.steps.clone().around(async move { inner.head(&bucket, &key).await }))
     }
 
     fn open(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectReader>> {
-        let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        Box::pin(async move { self.steps.around(async { self.inner.open(&bucket, &key).await }).await })
+        let (inner, bucket, key) = (self.inner.clone(), bucket.to_owned(), key.to_owned());
+        Box::pin(self.steps.clone().around(async move { inner.open(&bucket, &key).await }))
     }
 
     fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool> {
-        let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        Box::pin(async move { self.steps.around(async { self.inner.delete(&bucket, &key).await }).await })
+        let (inner, bucket, key) = (self.inner.clone(), bucket.to_owned(), key.to_owned());
+        Box::pin(self.steps.clone().around(async move { inner.delete(&bucket, &key).await }))
     }
 
     fn list(&self, bucket: &str, request: ListRequest) -> StoreFuture<'_, Listing> {
-        let bucket = bucket.to_owned();
-        Box::pin(async move { self.steps.around(async { self.inner.list(&bucket, request).await }).await })
+        let (inner, bucket) = (self.inner.clone(), bucket.to_owned());
+        Box::pin(self.steps.clone().around(async move { inner.list(&bucket, request).await }))
     }
 
     fn begin_upload(&self, bucket: &str, key: &str, metadata: Metadata) -> StoreFuture<'_, UploadInfo> {
@@ -156,9 +166,9 @@ impl ObjectStore for Slow {
         parts: Vec<CompletedPart>,
         commit: Commit,
     ) -> StoreFuture<'_, ObjectInfo> {
-        let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        let call = async move { self.inner.complete_upload(&bucket, &key, id, parts, commit).await };
-        Box::pin(self.steps.around(call))
+        let (inner, bucket, key) = (self.inner.clone(), bucket.to_owned(), key.to_owned());
+        let call = async move { inner.complete_upload(&bucket, &key, id, parts, commit).await };
+        Box::pin(self.steps.clone().around(call))
     }
 
     fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()> {
@@ -347,5 +357,103 @@ async fn a_listing_misses_no_key_that_moves_meanwhile() {
             assert!(listings > 5, "{listings}");
         };
         tokio::join!(mover(0), mover(1), mover(2), mover(3), lister);
+    }
+}
+
+/// What comes of `call`, unless its caller goes away after so many turns of everybody's.
+async fn unless_gone<T>(patience: u64, call: impl Future<Output = T>) -> Option<T> {
+    let gone = async {
+        for _ in 0..patience {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = call => Some(answer),
+        () = gone => None,
+    }
+}
+
+/// PLC-3 and PLC-5: of those who make a key that must not exist, none replaces what another was told to have made, also where
+/// they go away at any moment.
+#[tokio::test]
+async fn what_was_made_under_a_condition_is_not_replaced_by_who_went_away() {
+    let mut made = 0;
+    for seed in 1..=600u64 {
+        let stores = Stores::new(&[]).await;
+        let all = stores.open(&Steps::new(u64::MAX, seed)).await;
+        let mut writers = Vec::new();
+        for etag in ["0", "1"] {
+            let class = CLASSES[(seed as usize + writers.len()) % 3];
+            let mut writer = all.at(Place::Class(class)).unwrap().begin_put("b", "k").await.unwrap();
+            writer.write(Bytes::from(etag)).await.unwrap();
+            let condition = Condition { absent: true, etag: None };
+            writers.push(writer.commit(Commit { etag: etag.to_owned(), condition, ..Commit::default() }));
+        }
+        let mut answers = Vec::new();
+        for (commit, patience) in writers.into_iter().zip([seed % 150, u64::MAX]) {
+            answers.extend(unless_gone(patience, commit).await.and_then(Result::ok));
+        }
+        // Until whatever was left behind has been done.
+        unless_gone(500, std::future::pending::<()>()).await;
+        let seen = all.head("b", "k").await.unwrap().etag;
+        for info in answers {
+            assert_eq!(info.etag, seen, "seed {seed}");
+            made += 1;
+        }
+        assert_eq!(stores.copies("k").await, 1, "seed {seed}");
+    }
+    assert!(made > 100, "{made}");
+}
+
+/// PLC-5: a bucket whose maker, or remover, went away is there or not, and can be made, used and removed.
+#[tokio::test]
+async fn a_bucket_is_whole_whoever_goes_away_from_it() {
+    for patience in 0..40u64 {
+        let stores = Stores::new(&[]).await;
+        let all = stores.open(&Steps::new(u64::MAX, patience)).await;
+        let calm = async || unless_gone(500, std::future::pending::<()>()).await;
+        unless_gone(patience, all.create_bucket("c")).await;
+        calm().await;
+        let made = all.create_bucket("c").await;
+        assert!(made.is_ok() || all.bucket("c").await.is_ok(), "{patience}: {made:?}");
+        let cold = all.at(Place::Class("COLD")).unwrap();
+        unless_gone(patience, cold.begin_put("c", "k")).await;
+        calm().await;
+        unless_gone(patience, all.delete_bucket("c")).await;
+        calm().await;
+        if all.bucket("c").await.is_ok() {
+            cold.begin_put("c", "k").await.unwrap();
+            all.delete_bucket("c").await.unwrap();
+        }
+        drop(all);
+        let all = stores.open(&Steps::new(u64::MAX, 0)).await;
+        let left: Vec<_> = all.list_buckets().await.unwrap().into_iter().map(|bucket| bucket.name).collect();
+        assert_eq!(left, ["b"], "{patience}");
+    }
+}
+
+/// A key is found at every moment of its way to a site that nothing of its bucket was on before.
+#[tokio::test]
+async fn a_key_is_found_while_its_bucket_gets_its_first_guest() {
+    for seed in 1..=300u64 {
+        let stores = Stores::new(&["k"]).await;
+        let all = stores.open(&Steps::new(u64::MAX, seed)).await;
+        let going = std::cell::Cell::new(true);
+        let mover = async {
+            put(&all, 1, "k", "1").await;
+            going.set(false);
+        };
+        let heads = async {
+            while going.get() {
+                assert!(all.head("b", "k").await.is_ok(), "seed {seed}: not found");
+            }
+        };
+        let opens = async {
+            while going.get() {
+                assert!(all.open("b", "k").await.is_ok(), "seed {seed}: not opened");
+            }
+        };
+        tokio::join!(mover, heads, opens);
     }
 }

@@ -301,3 +301,16 @@ async fn two_homes_of_one_name_are_refused_and_a_guest_without_its_home_is_serve
     put(&all, "k", commit("1")).await.unwrap();
     assert_eq!(keys(&*left.cold, "/b").await, ["k"]);
 }
+
+/// Whoever tries to delete a bucket that holds something does not disturb who is writing to it.
+#[tokio::test]
+async fn a_bucket_that_could_not_be_deleted_takes_what_is_being_written() {
+    let all = Stores::new().open().await;
+    all.create_bucket("b").await.unwrap();
+    put(&all, "k", commit("1")).await.unwrap();
+    let mut writer = cold(&all).begin_put("b", "other").await.unwrap();
+    writer.write(Bytes::from_static(b"2")).await.unwrap();
+    assert_eq!(all.delete_bucket("b").await.unwrap_err().kind, StoreErrorKind::BucketNotEmpty);
+    writer.commit(commit("2")).await.unwrap();
+    assert_eq!(etag_and_class(&all, "other").await, ("2".to_owned(), Some("COLD".to_owned())));
+}
