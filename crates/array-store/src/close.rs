@@ -100,7 +100,8 @@ impl Engine {
             // The next opening has it from the buffer's files again (BUF-4).
             let left: Vec<Change> = buffer.left();
             self.enter(&left)?;
-            if buffer.is_empty() {
+            // What is in its files is in segments, too, or not needed.
+            if left.is_empty() {
                 self.buffer_id.set(0);
             }
         }

@@ -44,7 +44,7 @@ impl Engine {
         check_name(&name)?;
         let version = self.stamps.version();
         let found = !self.index()?.versions(&name).map_err(Error::index)?.is_empty();
-        if !found {
+        if !found && !self.may_come_back(&name, version) {
             // What began before this call is ended by it, whenever it would end (PUT-2).
             let (any, on_drives) = self.in_progress(&name, version);
             if !on_drives {

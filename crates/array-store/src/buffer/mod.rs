@@ -10,7 +10,8 @@
 //! - BUF-3: a deletion of a name that an area has is acknowledged only when the log says so too: the tombstone may be
 //!   gone before the area is.
 //! - BUF-4: the superblock names the buffer from before anything is acknowledged in it until it is known to be empty: the
-//!   array is not opened without it meanwhile.
+//!   array is not opened without it meanwhile. Where both files fail, everything goes to segments, and the superblock names
+//!   none from then on: what the files hold is not believed when they come back.
 //! - BUF-5: there is room in the log for a deletion of each object that it has: deleting works also when neither the log nor
 //!   the drives take another object.
 
@@ -81,6 +82,8 @@ pub(crate) struct Buffer {
     bytes: Cell<usize>,
     /// Who writes to the files.
     writing: Mutex<()>,
+    /// Who makes an end of the buffer, both of its files having failed.
+    leaving: Mutex<()>,
     flushing: Cell<bool>,
     flushed: Notify,
 }
@@ -173,8 +176,16 @@ impl Buffer {
         needed.map(|(name, version)| Entry::Delete { name: name.clone(), version }).collect()
     }
 
+    /// Some file can be written to.
+    fn usable(&self) -> bool {
+        self.good.iter().any(Cell::get)
+    }
+
     /// Writes the same to all files that are good; goes on with one if the other fails, which the first then says. (BUF-1)
     async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
+        if !self.usable() {
+            return Err(Error::new(ErrorKind::Device, "both of the buffer's files have failed"));
+        }
         let writes = self.files.iter().zip(&self.good).map(|(file, good)| {
             let data = data.clone();
             async move { if good.get() { Some(file.write(offset, data).await) } else { None } }
@@ -277,6 +288,9 @@ impl Buffer {
     /// Empties areas of which nothing is needed, the older first. (BUF-2)
     async fn empty_areas(&self) -> Result<()> {
         let _turn = self.writing.lock().await;
+        if !self.usable() {
+            return Ok(());
+        }
         let older = 1 - self.current.get();
         for number in [older, self.current.get()] {
             if !self.areas.borrow()[number].used {
@@ -294,7 +308,7 @@ impl Buffer {
 impl Engine {
     /// The buffer, if there is one that can be written to.
     pub(crate) fn usable_buffer(&self) -> Option<Rc<Buffer>> {
-        self.buffer.borrow().clone().filter(|buffer| buffer.good.iter().any(Cell::get))
+        self.buffer.borrow().clone().filter(|buffer| buffer.usable())
     }
 
     /// Takes a whole object into the buffer: it is complete. `false` if there is no room.
@@ -311,9 +325,17 @@ impl Engine {
         let entry = Entry::Put { name: name.clone(), version, completion: completion.clone(), data: data.clone() };
         // What was overtaken before its turn is not written: no deletion would know of it (BUF-3).
         let wanted = || if overtaken() { Vec::new() } else { vec![entry.clone()] };
-        if !buffer.append(wanted).await? {
-            self.flush_soon(buffer, 0);
-            return Ok(false);
+        match buffer.append(wanted).await {
+            Ok(true) => {}
+            Ok(false) => {
+                self.flush_soon(buffer, 0);
+                return Ok(false);
+            }
+            Err(_) if !buffer.usable() => {
+                self.leave_soon(buffer);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
         }
         if overtaken() {
             return Ok(true);
@@ -352,10 +374,49 @@ impl Engine {
     /// Says in the buffer's log what tombstones say on the drives. (BUF-3)
     pub(crate) async fn bury_buffered(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<()> {
         let Some(buffer) = self.buffer.borrow().clone() else { return Ok(()) };
-        while !buffer.append(|| buffer.burials(tombstones)).await? {
-            // Only a log of a version that kept no room for it: with the buffer empty there is nothing to say.
-            self.flush(&buffer, 0).await?;
+        while !buffer.burials(tombstones).is_empty() {
+            let said = match buffer.append(|| buffer.burials(tombstones)).await {
+                // Only a log of a version that kept no room for it: with the buffer empty there is nothing to say.
+                Ok(false) => self.flush(&buffer, 0).await,
+                said => said.map(drop),
+            };
+            match said {
+                Err(_) if !buffer.usable() => self.leave(&buffer).await?,
+                said => said?,
+            }
         }
         Ok(())
+    }
+
+    /// The buffer's log may hold a version up to that one whose deletion it was not told of.
+    pub(crate) fn may_come_back(&self, name: &Bytes, deleted: Version) -> bool {
+        self.buffer.borrow().as_ref().is_some_and(|buffer| buffer.needs_burial(name, deleted))
+    }
+
+    /// Makes an end of a buffer whose files both failed. (BUF-4)
+    async fn leave(self: &Rc<Self>, buffer: &Rc<Buffer>) -> Result<()> {
+        let _one = buffer.leaving.lock().await;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        self.flush(buffer, 0).await?;
+        self.buffer_id.set(0);
+        self.write_superblock(None).await?;
+        // Only now: until then the next opening reads the files, should they be there again.
+        let epoch = 0;
+        buffer.areas.replace([Filled::new(Area::empty(epoch)), Filled::new(Area::empty(epoch))]);
+        tracing::error!("both files of the buffer failed: what they held is in segments; the array does without it");
+        Ok(())
+    }
+
+    /// The same in a task of its own; if it fails, a deletion or the end tries again.
+    fn leave_soon(self: &Rc<Self>, buffer: &Rc<Buffer>) {
+        let (engine, buffer, busy) = (self.clone(), buffer.clone(), self.busy.begin());
+        self.rt.spawn_detached(async move {
+            if let Err(error) = engine.leave(&buffer).await {
+                tracing::warn!(%error, "the buffer's files failed, and what they hold could not be written to segments yet");
+            }
+            drop(busy);
+        });
     }
 }

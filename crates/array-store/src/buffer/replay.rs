@@ -27,7 +27,8 @@ impl Engine {
     /// what its files hold is entered and they stay as they are. Files that were not there, or old, in words.
     ///
     /// # Errors
-    /// `Format` if objects may be in a buffer that is not given, or of which neither file is left.
+    /// `Format` if objects may be in a buffer that is not given, or of which neither file is left; or if a file is another
+    /// array's buffer, with objects in it.
     pub(crate) async fn attach_buffer(
         self: &Rc<Self>,
         files: Option<BufferFiles>,
@@ -46,8 +47,8 @@ impl Engine {
             return if id == 0 || abandon { Ok(Vec::new()) } else { lost("it was not named") };
         };
         let mut found = Vec::new();
-        for file in &files {
-            found.push(self.look_at(&**file, id).await);
+        for (file, which) in files.iter().zip(["first", "second"]) {
+            found.push(self.look_at(&**file, which, id).await?);
         }
         let newest = found.iter().flatten().map(|found| found.head.generation).max();
         if newest.is_none() && id != 0 && !abandon {
@@ -78,6 +79,7 @@ impl Engine {
             held: RefCell::default(),
             bytes: Cell::new(0),
             writing: Mutex::new(()),
+            leaving: Mutex::new(()),
             flushing: Cell::new(false),
             flushed: Notify::new(),
             files,
@@ -105,16 +107,24 @@ impl Engine {
         Ok(notes)
     }
 
-    async fn look_at(&self, file: &dyn super::BufferFile, id: u64) -> Option<Found> {
+    async fn look_at(&self, file: &dyn super::BufferFile, which: &str, id: u64) -> Result<Option<Found>> {
         let raw = match file.read().await {
             Ok(raw) => raw,
             Err(error) => {
                 tracing::warn!(%error, "a file of the buffer cannot be read");
-                return None;
+                return Ok(None);
             }
         };
-        let (head, areas) = parse(&raw)?;
-        (id != 0 && head.array == self.array && head.id == id).then_some(Found { raw, head, areas })
+        let Some((head, areas)) = parse(&raw) else { return Ok(None) };
+        if head.array != self.array && areas.iter().any(|area| !area.entries.is_empty()) {
+            let message = format!(
+                "the buffer's {which} file belongs to array {}, and objects may wait in it that are nowhere else: name a file \
+                 of this array's own. If that array is no more, delete the file",
+                head.array
+            );
+            return Err(Error::new(ErrorKind::Format, message));
+        }
+        Ok((id != 0 && head.array == self.array && head.id == id).then_some(Found { raw, head, areas }))
     }
 
     /// Enters what the log holds and the drives have not. Tombstones of the drives that the log does not know of.

@@ -10,7 +10,7 @@ use crate::common::{ArrayShape, Driver, Model, content, formatted, named, option
 use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, ErrorKind, IndexPlace, Options, RecoveryReport};
-use shingle_base::Blocks;
+use shingle_base::{Blocks, crc32c};
 use shingle_erasure::Code;
 use shingle_runtime::{LocalBoxFuture, Runtime};
 use shingle_sim::{CommandKind, Random, Sim, SimDevice, seeds};
@@ -261,6 +261,40 @@ fn an_array_is_not_opened_without_what_it_acknowledged() {
     });
 }
 
+/// Two arrays whose files were mixed up: what waits in another array's buffer is not written over.
+#[test]
+fn another_arrays_buffer_is_left_alone() {
+    for closed in [false, true] {
+        let Left { files, .. } = history(move |_, store, _| async move {
+            put(&store, "o", 1).await;
+            if closed {
+                store.close().await.unwrap();
+            }
+        });
+        let of_another = files.map(|mut bytes| {
+            // The array's id, and the checksum of the head.
+            bytes[8] ^= 1;
+            let crc = crc32c(&bytes[..40]).to_le_bytes();
+            bytes[40..44].copy_from_slice(&crc);
+            bytes
+        });
+        for both in [false, true] {
+            let of_another = of_another.clone();
+            Sim::new(2).run(move |rt| async move {
+                let devices = powered(&rt, &media());
+                let second = if both { of_another[1].clone() } else { Vec::new() };
+                let buffer = [SimFile::new(&rt, second), SimFile::new(&rt, of_another[0].clone())];
+                let opened = try_open(&rt, &devices, Some(&buffer), plain()).await;
+                assert_eq!(opened.is_ok(), closed);
+                if let Err(error) = opened {
+                    assert!(error.kind == ErrorKind::Format && error.message.contains("belongs to array"), "{error}");
+                    assert!(buffer[1].durable.borrow()[..] == of_another[0][..], "it was written to");
+                }
+            });
+        }
+    }
+}
+
 #[test]
 fn a_closed_array_needs_no_buffer() {
     Sim::new(1).run(|rt| async move {
@@ -298,6 +332,61 @@ fn a_file_that_failed_is_done_without_and_not_believed_later() {
         // It was brought up to date: either will do again.
         assert!(buffer[0].durable.borrow()[..] == buffer[1].durable.borrow()[..]);
     });
+}
+
+/// BUF-3 and BUF-4: where both files fail for a while, nothing is acknowledged that is in neither, deletions hold, and what
+/// the files say is not believed when they are back.
+#[test]
+fn with_both_files_failing_what_is_acknowledged_stays_so() {
+    for (wait, closed) in [(0, false), (0, true), (50, false), (200, false)] {
+        let kept = Rc::new(RefCell::new(Vec::new()));
+        let told = kept.clone();
+        let left = history(move |rt, store, buffer| async move {
+            for name in ["before", "deleted", "replaced"] {
+                put(&store, name, 1).await;
+            }
+            let puts = (0..10).map(|number| {
+                let (rt, store, told) = (rt.clone(), store.clone(), told.clone());
+                async move {
+                    rt.sleep(Duration::from_micros(number * 5)).await;
+                    let name = format!("meanwhile {number}");
+                    if store.put(name.clone(), content((number, 3000)), Bytes::from_static(b"with it")).await.is_ok() {
+                        told.borrow_mut().push((name, number));
+                    }
+                }
+            });
+            let fail = async {
+                rt.sleep(Duration::from_micros(wait)).await;
+                buffer.iter().for_each(|file| file.broken.set(true));
+            };
+            futures_util::future::join(join_all(puts), fail).await;
+            assert!(store.delete("deleted").await.unwrap());
+            put(&store, "replaced", 2).await;
+            assert!(store.delete("replaced").await.unwrap());
+            assert!(!store.delete("replaced").await.unwrap());
+            put(&store, "after", 3).await;
+            // As far as the drives know, tombstones are needed no more.
+            store.snapshot().await.unwrap();
+            store.snapshot().await.unwrap();
+            if closed {
+                store.close().await.unwrap();
+            }
+        });
+        let kept = kept.take();
+        with_either(left, move |store| {
+            let kept = kept.clone();
+            async move {
+                is(&store, "before", 1).await;
+                is(&store, "after", 3).await;
+                for (name, key) in kept {
+                    is(&store, &name, key).await;
+                }
+                for name in ["deleted", "replaced"] {
+                    assert_eq!(store.head(name.as_bytes()).unwrap_err().kind, ErrorKind::NotFound, "{name}");
+                }
+            }
+        });
+    }
 }
 
 /// BUF-1: a file that was away while the other was used is not believed when it is all there is.
