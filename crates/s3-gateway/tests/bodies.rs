@@ -208,3 +208,18 @@ async fn a_full_store_says_so_and_lives_on() {
     is_absent(&server, "/bucket/large").await;
     assert_eq!(server.send(Request::new("GET", "/bucket/small")).await.body, data(1 << 20));
 }
+
+/// An answer that says `bytes 0-0/0` speaks of a byte that is not there.
+#[tokio::test]
+async fn ranges_of_an_empty_object() {
+    let server = Server::start(Limits::default()).await;
+    assert_eq!(server.send(Request::put("/bucket/k", "")).await.status, 200);
+    for (range, status) in [("bytes=-5", 200), ("bytes=0-", 416), ("bytes=0-0", 416), ("bytes=-0", 416)] {
+        for method in ["GET", "HEAD"] {
+            let answer = server.send(Request::new(method, "/bucket/k").header("range", range)).await;
+            assert_eq!(answer.status, status, "{method} {range}");
+            let said = (status == 416).then_some("bytes */0");
+            assert_eq!(answer.header("content-range"), said, "{method} {range}");
+        }
+    }
+}

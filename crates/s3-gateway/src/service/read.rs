@@ -31,7 +31,8 @@ impl Asked {
             (None, None) => Ok(Self { bytes: 0..info.size, partial: false }),
             (Some(range), None) => {
                 let bytes = range.check(info.size).map_err(|_| unsatisfiable(info))?;
-                Ok(Self { bytes, partial: true })
+                // The last bytes of an empty object are all there is of it: no range can be written for them.
+                Ok(Self { partial: !bytes.is_empty(), bytes })
             }
             (None, Some(number)) => {
                 let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
