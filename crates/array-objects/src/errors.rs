@@ -3,7 +3,7 @@
 use shingle_array_store as array;
 use shingle_base::wire::Malformed;
 use shingle_runtime::owner::Gone;
-use shingle_store_api::{StoreError, StoreErrorKind, UploadId};
+use shingle_store_api::{StoreError, StoreErrorKind};
 
 /// An array's error in the words of the store API.
 pub(crate) fn from_array(error: array::Error) -> StoreError {
@@ -35,16 +35,4 @@ pub(crate) fn gone(_: Gone) -> StoreError {
 
 pub(crate) fn invalid(message: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, message)
-}
-
-pub(crate) fn no_bucket(bucket: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NoSuchBucket, format!("there is no bucket `{bucket}`"))
-}
-
-pub(crate) fn no_key(bucket: &str, key: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NoSuchKey, format!("bucket `{bucket}` has no object `{key}`"))
-}
-
-pub(crate) fn no_upload(id: UploadId) -> StoreError {
-    StoreError::new(StoreErrorKind::NoSuchUpload, format!("there is no upload `{id}` of this key"))
 }

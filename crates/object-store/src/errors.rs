@@ -42,11 +42,3 @@ pub(crate) fn unavailable(message: impl Into<String>) -> StoreError {
 pub(crate) fn invalid(message: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, message)
 }
-
-pub(crate) fn no_bucket(bucket: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NoSuchBucket, format!("there is no bucket `{bucket}`"))
-}
-
-pub(crate) fn no_key(bucket: &str, key: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NoSuchKey, format!("bucket `{bucket}` has no object `{key}`"))
-}

@@ -47,14 +47,6 @@ pub(crate) fn guest_of(bucket: &str) -> String {
     format!("/{bucket}")
 }
 
-pub(crate) fn no_bucket(bucket: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NoSuchBucket, format!("there is no bucket `{bucket}`"))
-}
-
-pub(crate) fn no_key(bucket: &str, key: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NoSuchKey, format!("bucket `{bucket}` has no object `{key}`"))
-}
-
 /// What is not there is no error.
 pub(crate) fn if_there<T>(result: StoreResult<T>) -> StoreResult<Option<T>> {
     match result {
@@ -109,7 +101,7 @@ impl Shared {
 
     pub(crate) fn store(&self, spot: &Spot) -> StoreResult<&Arc<dyn ObjectStore>> {
         let site = self.sites.get(spot.site);
-        site.map(|site| &site.store).ok_or_else(|| no_bucket(&spot.bucket))
+        site.map(|site| &site.store).ok_or_else(|| StoreError::no_bucket(&spot.bucket))
     }
 
     pub(crate) fn class(&self, spot: &Spot) -> Option<String> {
@@ -119,7 +111,7 @@ impl Shared {
     /// Where a bucket is, its home first.
     pub(crate) fn spots(&self, bucket: &str) -> StoreResult<Vec<Spot>> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        buckets.get(bucket).cloned().ok_or_else(|| no_bucket(bucket))
+        buckets.get(bucket).cloned().ok_or_else(|| StoreError::no_bucket(bucket))
     }
 
     pub(crate) fn all(&self) -> Vec<(String, Vec<Spot>)> {

@@ -10,7 +10,7 @@ use shingle_store_api::{
 };
 
 use crate::merge;
-use crate::site::{STANDARD, Shared, Site, Spot, if_there, no_bucket, no_key};
+use crate::site::{STANDARD, Shared, Site, Spot, if_there};
 use crate::whole::to_the_end;
 use crate::writer::{Reader, Writer};
 
@@ -84,7 +84,7 @@ impl Placement {
             let _turn = self.shared.turns.take(bucket, key).await;
             found = self.shared.found(&self.shared.spots(bucket)?, key).await?.pop();
         }
-        let (spot, info) = found.ok_or_else(|| no_key(bucket, key))?;
+        let (spot, info) = found.ok_or_else(|| StoreError::no_key(bucket, key))?;
         let info = self.info(&spot, info);
         Ok((spot, info))
     }
@@ -102,7 +102,7 @@ impl Placement {
                 return Ok(Box::new(Reader { info, inner }));
             }
             if spots.len() == 1 && self.shared.spots(&bucket)?.len() == 1 {
-                return Err(no_key(&bucket, &key));
+                return Err(StoreError::no_key(&bucket, &key));
             }
             // It went to another site since.
         }
@@ -160,7 +160,7 @@ impl Placement {
         });
         let mut pages = try_join_all(pages).await?;
         if pages.len() == 1 {
-            return pages.pop().ok_or_else(|| no_bucket(bucket));
+            return pages.pop().ok_or_else(|| StoreError::no_bucket(bucket));
         }
         Ok(merge::listings(pages, request.limit))
     }
@@ -173,7 +173,7 @@ impl Placement {
                 return Ok((spot, info));
             }
         }
-        Err(StoreError::new(StoreErrorKind::NoSuchUpload, format!("there is no upload `{id}` of this key")))
+        Err(StoreError::no_upload(id))
     }
 
     async fn list_all_uploads(
@@ -213,7 +213,7 @@ impl ObjectStore for Placement {
     fn bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
         let bucket = bucket.to_owned();
         Box::pin(async move {
-            let spot = self.shared.spots(&bucket)?.into_iter().next().ok_or_else(|| no_bucket(&bucket))?;
+            let spot = self.shared.spots(&bucket)?.into_iter().next().ok_or_else(|| StoreError::no_bucket(&bucket))?;
             let info = self.shared.store(&spot)?.bucket(&spot.bucket).await?;
             Ok(self.bucket_info(&bucket, &spot, info))
         })

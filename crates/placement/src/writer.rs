@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shingle_store_api::{
-    Commit, Condition, ObjectInfo, ObjectReader, ObjectWriter, StoreError, StoreErrorKind, StoreFuture, StoreResult,
-};
+use shingle_store_api::{Commit, Condition, ObjectInfo, ObjectReader, ObjectWriter, StoreFuture, StoreResult};
 
 use crate::site::{Shared, Spot};
 use crate::whole::to_the_end;
@@ -74,7 +72,7 @@ impl Shared {
             let found = self.found(&spots, key).await?;
             // The site checks the condition itself where what everyone sees is there.
             if let Some((_, info)) = found.last().filter(|(seen, _)| seen.site != spot.site) {
-                check_condition(&commit.condition, info)?;
+                commit.condition.check(Some(&info.etag))?;
                 commit.condition = Condition::default();
             }
             others.extend(found.into_iter().map(|(spot, _)| spot).filter(|other| other.site != spot.site));
@@ -88,16 +86,5 @@ impl Shared {
         }
         info.class = self.class(spot);
         Ok(info)
-    }
-}
-
-fn check_condition(condition: &Condition, present: &ObjectInfo) -> StoreResult<()> {
-    let failed = |message: &str| Err(StoreError::new(StoreErrorKind::PreconditionFailed, message));
-    if condition.absent {
-        return failed("the object exists");
-    }
-    match &condition.etag {
-        Some(wanted) if wanted != "*" && *wanted != present.etag => failed("the object's ETag is another"),
-        _ => Ok(()),
     }
 }

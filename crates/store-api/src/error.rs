@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::types::UploadId;
+
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;
 
@@ -57,6 +59,21 @@ impl StoreError {
     /// An error of `kind` that says `message`.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
+    }
+
+    /// There is no such bucket.
+    pub fn no_bucket(bucket: &str) -> Self {
+        Self::new(StoreErrorKind::NoSuchBucket, format!("there is no bucket `{bucket}`"))
+    }
+
+    /// There is no such object.
+    pub fn no_key(bucket: &str, key: &str) -> Self {
+        Self::new(StoreErrorKind::NoSuchKey, format!("bucket `{bucket}` has no object `{key}`"))
+    }
+
+    /// There is no such upload.
+    pub fn no_upload(id: UploadId) -> Self {
+        Self::new(StoreErrorKind::NoSuchUpload, format!("there is no upload `{id}` of this key"))
     }
 
     /// As [`StoreError::new`], caused by `source`.

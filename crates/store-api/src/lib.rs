@@ -15,5 +15,5 @@ pub use error::{StoreError, StoreErrorKind, StoreResult};
 pub use object::{ObjectReader, ObjectStore, ObjectWriter, StoreFuture};
 pub use types::{
     BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place,
-    StoreUsage, UploadId, UploadInfo, UploadListing,
+    StoreUsage, UploadId, UploadInfo, UploadListing, common_prefix,
 };

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::{StoreError, StoreErrorKind, StoreResult};
+
 /// A bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketInfo {
@@ -60,6 +62,25 @@ pub struct Condition {
     pub etag: Option<String>,
 }
 
+impl Condition {
+    /// That it holds of the object whose ETag is `etag`, or of none.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`.
+    pub fn check(&self, etag: Option<&str>) -> StoreResult<()> {
+        let failed = |message: &str| Err(StoreError::new(StoreErrorKind::PreconditionFailed, message));
+        if self.absent && etag.is_some() {
+            return failed("the object exists");
+        }
+        match (&self.etag, etag) {
+            (None, _) => Ok(()),
+            (Some(_), None) => failed("the object does not exist"),
+            (Some(wanted), Some(etag)) if wanted == "*" || wanted == etag => Ok(()),
+            (Some(_), Some(_)) => failed("the object's ETag is another"),
+        }
+    }
+}
+
 /// What is known of an object once its last byte has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
@@ -83,6 +104,20 @@ pub struct ListRequest {
     pub after: Option<String>,
     /// At most this many keys and common prefixes together.
     pub limit: usize,
+}
+
+impl ListRequest {
+    /// The common prefix that a key is rolled into, if it is.
+    pub fn common_prefix<'a>(&self, key: &'a str) -> Option<&'a str> {
+        let delimiter = self.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
+        common_prefix(key, &self.prefix, delimiter)
+    }
+}
+
+/// A key up to and with the first delimiter behind the prefix, if there is one.
+pub fn common_prefix<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
+    let at = key.strip_prefix(prefix)?.find(delimiter)?;
+    key.get(..prefix.len() + at + delimiter.len())
 }
 
 /// What a listing found. Objects and common prefixes are each in order.
@@ -161,6 +196,22 @@ pub struct CompletedPart {
     pub etag: String,
 }
 
+impl CompletedPart {
+    /// That a completion names parts, in order.
+    ///
+    /// # Errors
+    /// `Invalid`, `InvalidPartOrder`.
+    pub fn check(parts: &[Self]) -> StoreResult<()> {
+        if parts.is_empty() {
+            return Err(StoreError::new(StoreErrorKind::Invalid, "an upload is completed with at least one part"));
+        }
+        if !parts.is_sorted_by(|a, b| a.number < b.number) {
+            return Err(StoreError::new(StoreErrorKind::InvalidPartOrder, "the parts are not in ascending order"));
+        }
+        Ok(())
+    }
+}
+
 /// How full a store is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreUsage {
@@ -172,4 +223,36 @@ pub struct StoreUsage {
     pub live_bytes: u64,
     /// Live objects.
     pub objects: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_hold_of_an_object_or_of_none() {
+        let failed = |condition: &Condition, etag| {
+            condition.check(etag).is_err_and(|error| error.kind == StoreErrorKind::PreconditionFailed)
+        };
+        let of = |absent, etag: Option<&str>| Condition { absent, etag: etag.map(str::to_owned) };
+        for (condition, holds_of) in [
+            (of(false, None), [true, true, true]),
+            (of(true, None), [true, false, false]),
+            (of(false, Some("*")), [false, true, true]),
+            (of(false, Some("a")), [false, true, false]),
+            (of(true, Some("a")), [false, false, false]),
+        ] {
+            assert_eq!([None, Some("a"), Some("b")].map(|etag| !failed(&condition, etag)), holds_of, "{condition:?}");
+        }
+    }
+
+    #[test]
+    fn common_prefixes_end_with_the_delimiter() {
+        assert_eq!(common_prefix("a/b/c", "", "/"), Some("a/"));
+        assert_eq!(common_prefix("a/b/c", "a/", "/"), Some("a/b/"));
+        assert_eq!(common_prefix("a/bc", "a/b", "/"), None);
+        assert_eq!(common_prefix("üaüb", "", "üb"), Some("üaüb"));
+        let request = ListRequest { delimiter: Some(String::new()), ..ListRequest::default() };
+        assert_eq!(request.common_prefix("a/b"), None);
+    }
 }

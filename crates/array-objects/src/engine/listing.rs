@@ -17,9 +17,8 @@ impl Core {
         if request.limit == 0 {
             return Ok(listing);
         }
-        let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
         let prefix = names::object(&bucket, &request.prefix);
-        let mut from = request.after.as_deref().map(|after| match common_prefix(after, &request.prefix, delimiter) {
+        let mut from = request.after.as_deref().map(|after| match request.common_prefix(after) {
             // Whatever shares its common prefix is rolled into that, which is not after it.
             Some(common) => beyond(&bucket, common),
             None => names::object(&bucket, after).into(),
@@ -40,7 +39,7 @@ impl Core {
                     return Ok(listing);
                 }
                 from = Some(object.name.clone());
-                if let Some(common) = common_prefix(key, &request.prefix, delimiter) {
+                if let Some(common) = request.common_prefix(key) {
                     last = Some(common.to_owned());
                     listing.common_prefixes.push(common.to_owned());
                     from = Some(beyond(&bucket, common));
@@ -66,11 +65,4 @@ fn beyond(bucket: &str, common: &str) -> Bytes {
     let mut name = names::object(bucket, common);
     name.push(0xff);
     name.into()
-}
-
-/// The key without what follows the first delimiter after the prefix, if there is one.
-fn common_prefix<'a>(key: &'a str, prefix: &str, delimiter: Option<&str>) -> Option<&'a str> {
-    let delimiter = delimiter?;
-    let at = key.strip_prefix(prefix)?.find(delimiter)?;
-    key.get(..prefix.len() + at + delimiter.len())
 }

@@ -24,9 +24,9 @@ use shingle_array_store::{ArrayStore, ErrorKind, Object, Version};
 use shingle_runtime::Runtime;
 use shingle_runtime::locks::Locks;
 use shingle_runtime::owner::Closing;
-use shingle_store_api::{Condition, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage};
+use shingle_store_api::{ObjectInfo, StoreError, StoreResult, StoreUsage};
 
-use crate::errors::{from_array, malformed, no_bucket};
+use crate::errors::{from_array, malformed};
 use crate::format::ObjectRecord;
 use crate::names;
 use crate::options::{ArrayFigures, Options};
@@ -101,7 +101,7 @@ impl Core {
 
     /// That the bucket is there. True until its gate is let go.
     fn require_bucket(&self, bucket: &str) -> StoreResult<u64> {
-        self.buckets.borrow().get(bucket).copied().ok_or_else(|| no_bucket(bucket))
+        self.buckets.borrow().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))
     }
 
     /// The array object of that name, if there is one.
@@ -161,19 +161,5 @@ fn object_info(key: &str, object: &Object, record: ObjectRecord) -> ObjectInfo {
         metadata: record.attributes.metadata,
         part_sizes: record.manifest.map(|manifest| manifest.part_sizes()).unwrap_or_default(),
         class: None,
-    }
-}
-
-/// That `condition` holds of the object whose ETag is `etag`, or of none.
-fn check_condition(condition: &Condition, etag: Option<&str>) -> StoreResult<()> {
-    let failed = |message: &str| Err(StoreError::new(StoreErrorKind::PreconditionFailed, message));
-    if condition.absent && etag.is_some() {
-        return failed("the object exists");
-    }
-    match (&condition.etag, etag) {
-        (None, _) => Ok(()),
-        (Some(_), None) => failed("the object does not exist"),
-        (Some(wanted), Some(etag)) if wanted == "*" || wanted == etag => Ok(()),
-        (Some(_), Some(_)) => failed("the object's ETag is another"),
     }
 }

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use shingle_array_store::Object;
-use shingle_store_api::{Commit, ObjectInfo, StoreErrorKind, StoreResult};
+use shingle_store_api::{Commit, ObjectInfo, StoreError, StoreErrorKind, StoreResult};
 
-use super::{Core, check_condition, object_info, size_of};
-use crate::errors::{from_array, no_key};
+use super::{Core, object_info, size_of};
+use crate::errors::from_array;
 use crate::format::{Attributes, BlobRecord, Manifest, ObjectRecord};
 use crate::names;
 
@@ -60,7 +60,7 @@ impl Core {
         commit: &Commit,
     ) -> StoreResult<Option<(Object, ObjectRecord)>> {
         let present = self.find_object(bucket, key)?;
-        check_condition(&commit.condition, present.as_ref().map(|(_, record)| record.attributes.etag.as_str()))?;
+        commit.condition.check(present.as_ref().map(|(_, record)| record.attributes.etag.as_str()))?;
         Ok(present)
     }
 
@@ -101,7 +101,7 @@ impl Core {
 
     pub(crate) fn head(&self, bucket: &str, key: &str) -> StoreResult<ObjectInfo> {
         self.require_bucket(bucket)?;
-        let (object, record) = self.find_object(bucket, key)?.ok_or_else(|| no_key(bucket, key))?;
+        let (object, record) = self.find_object(bucket, key)?.ok_or_else(|| StoreError::no_key(bucket, key))?;
         Ok(object_info(key, &object, record))
     }
 

@@ -9,7 +9,7 @@ use shingle_array_store::Reader;
 use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreResult};
 
 use super::{Core, object_info};
-use crate::errors::{from_array, gone, no_key};
+use crate::errors::{from_array, gone};
 use crate::format::Manifest;
 use crate::names::{self, Blob};
 
@@ -41,7 +41,7 @@ impl Core {
     /// Opens the present version of an object: a number for it, and what is known of it.
     pub(crate) fn open_object(&self, bucket: &str, key: &str) -> StoreResult<(u64, ObjectInfo)> {
         self.require_bucket(bucket)?;
-        let (object, record) = self.find_object(bucket, key)?.ok_or_else(|| no_key(bucket, key))?;
+        let (object, record) = self.find_object(bucket, key)?.ok_or_else(|| StoreError::no_key(bucket, key))?;
         let source = match &record.manifest {
             None => Source::Whole(self.store.open_object(names::object(bucket, key)).map_err(from_array)?),
             Some(manifest) => {

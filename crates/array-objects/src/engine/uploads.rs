@@ -16,7 +16,7 @@ use shingle_store_api::{
 
 use super::Core;
 use super::counting::PAGE;
-use crate::errors::{from_array, invalid, malformed, no_upload};
+use crate::errors::{from_array, invalid, malformed};
 use crate::format::{Attributes, BlobRecord, Manifest, ObjectRecord, UploadRecord};
 use crate::names::{self, Blob};
 
@@ -67,11 +67,11 @@ impl Core {
         self.require_bucket(bucket)?;
         let name = names::upload(bucket, key, id);
         if self.purge.has_ended(&name) {
-            return Err(no_upload(id));
+            return Err(StoreError::no_upload(id));
         }
         // A key that could not be stored has no uploads.
         let found = names::check(bucket, key).and_then(|()| self.find(&name)).ok().flatten();
-        let found = found.ok_or_else(|| no_upload(id))?;
+        let found = found.ok_or_else(|| StoreError::no_upload(id))?;
         UploadRecord::decode(&found.attributes).map_err(|error| malformed(&name, error))
     }
 
@@ -202,12 +202,7 @@ impl Core {
         wanted: Vec<CompletedPart>,
         commit: Commit,
     ) -> StoreResult<ObjectInfo> {
-        if wanted.is_empty() {
-            return Err(invalid("an upload is completed with at least one part"));
-        }
-        if !wanted.is_sorted_by(|a, b| a.number < b.number) {
-            return Err(StoreError::new(StoreErrorKind::InvalidPartOrder, "the parts are not in ascending order"));
-        }
+        CompletedPart::check(&wanted)?;
         let _gate = self.gates.shared(bucket.clone().into_bytes()).await;
         self.require_bucket(&bucket)?;
         let _turn = self.keys.exclusive(names::object(&bucket, &key)).await;

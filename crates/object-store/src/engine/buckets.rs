@@ -7,7 +7,7 @@ use shingle_store_api::{BucketInfo, StoreError, StoreErrorKind, StoreResult};
 
 use crate::drives::Class;
 use crate::engine::{Core, check_names};
-use crate::errors::{invalid, no_bucket};
+use crate::errors::invalid;
 use crate::format::{Body, Entry, Sealed};
 use crate::index::{Space, scan_prefix};
 use crate::indexer::Command;
@@ -86,7 +86,7 @@ impl Core {
 
     pub(crate) fn bucket(&self, bucket: &str) -> StoreResult<BucketInfo> {
         self.working()?;
-        let created = self.buckets.borrow().get(bucket).copied().ok_or_else(|| no_bucket(bucket))?;
+        let created = self.buckets.borrow().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))?;
         Ok(BucketInfo { name: bucket.to_owned(), created_unix_s: created / SECOND, location: None })
     }
 

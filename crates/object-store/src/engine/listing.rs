@@ -24,9 +24,8 @@ pub(crate) fn list(view: &(impl View + ?Sized), bucket: &str, request: &ListRequ
     if request.limit == 0 {
         return Ok(listing);
     }
-    let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
     let prefix = keys::object(bucket, &request.prefix);
-    let Some(from) = start(bucket, request, delimiter) else { return Ok(listing) };
+    let Some(from) = start(bucket, request) else { return Ok(listing) };
     let mut last = None;
     let mut bad = None;
     let mut more = false;
@@ -36,7 +35,7 @@ pub(crate) fn list(view: &(impl View + ?Sized), bucket: &str, request: &ListRequ
             more = true;
             return Step::Stop;
         }
-        if let Some(common) = common_prefix(key, &request.prefix, delimiter) {
+        if let Some(common) = request.common_prefix(key) {
             last = Some(common.to_owned());
             listing.common_prefixes.push(common.to_owned());
             return successor(&keys::object(bucket, common)).map_or(Step::Stop, Step::Seek);
@@ -61,18 +60,11 @@ pub(crate) fn list(view: &(impl View + ?Sized), bucket: &str, request: &ListRequ
     Ok(listing)
 }
 
-/// The key without what follows the first delimiter after the prefix, if there is one.
-fn common_prefix<'a>(key: &'a str, prefix: &str, delimiter: Option<&str>) -> Option<&'a str> {
-    let delimiter = delimiter?;
-    let at = key.strip_prefix(prefix)?.find(delimiter)?;
-    key.get(..prefix.len() + at + delimiter.len())
-}
-
 /// The first index key that could be listed; none if there is none.
-fn start(bucket: &str, request: &ListRequest, delimiter: Option<&str>) -> Option<Vec<u8>> {
+fn start(bucket: &str, request: &ListRequest) -> Option<Vec<u8>> {
     let first = keys::object(bucket, &request.prefix);
     let Some(after) = &request.after else { return Some(first) };
-    let next = match common_prefix(after, &request.prefix, delimiter) {
+    let next = match request.common_prefix(after) {
         // Whatever shares its common prefix is rolled into that, which is not after it.
         Some(common) => successor(&keys::object(bucket, common))?,
         None => [keys::object(bucket, after).as_slice(), &[0]].concat(),
@@ -108,8 +100,7 @@ mod tests {
     fn expected(keys: &BTreeSet<String>, request: &ListRequest) -> Vec<String> {
         let mut found = BTreeSet::new();
         for key in keys.iter().filter(|key| key.starts_with(&request.prefix)) {
-            let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
-            let shown = common_prefix(key, &request.prefix, delimiter).unwrap_or(key);
+            let shown = request.common_prefix(key).unwrap_or(key);
             if request.after.as_deref().is_none_or(|after| shown > after) {
                 found.insert(shown.to_owned());
             }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use shingle_runtime::Runtime;
 use shingle_runtime::owner::Closing;
-use shingle_store_api::{Condition, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage};
+use shingle_store_api::{ObjectInfo, StoreError, StoreResult, StoreUsage};
 use tokio::sync::{Notify, mpsc};
 
 use crate::drives::DriveState;
@@ -177,7 +177,7 @@ impl Core {
 
     /// That the bucket is there. True until its gate is let go.
     pub(crate) fn require_bucket(&self, bucket: &str) -> StoreResult<u64> {
-        self.buckets.borrow().get(bucket).copied().ok_or_else(|| crate::errors::no_bucket(bucket))
+        self.buckets.borrow().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))
     }
 
     /// How full the store is.
@@ -228,20 +228,6 @@ pub(crate) fn object_info(
         metadata: attributes.metadata,
         part_sizes,
         class: None,
-    }
-}
-
-/// That `condition` holds of the object whose ETag is `etag`, or of none.
-fn check_condition(condition: &Condition, etag: Option<&str>) -> StoreResult<()> {
-    let failed = |message: &str| Err(StoreError::new(StoreErrorKind::PreconditionFailed, message));
-    if condition.absent && etag.is_some() {
-        return failed("the object exists");
-    }
-    match (&condition.etag, etag) {
-        (None, _) => Ok(()),
-        (Some(_), None) => failed("the object does not exist"),
-        (Some(wanted), Some(etag)) if wanted == "*" || wanted == etag => Ok(()),
-        (Some(_), Some(_)) => failed("the object's ETag is another"),
     }
 }
 

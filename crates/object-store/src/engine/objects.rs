@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_chunk_store::Stream;
-use shingle_store_api::{Commit, Condition, ObjectInfo, StoreResult};
+use shingle_store_api::{Commit, Condition, ObjectInfo, StoreError, StoreResult};
 
 use crate::drives::Class;
-use crate::engine::{Core, check_attributes, check_condition, check_names, object_info};
-use crate::errors::{from_record, invalid, no_key};
+use crate::engine::{Core, check_attributes, check_names, object_info};
+use crate::errors::{from_record, invalid};
 use crate::format::{Attributes, BlobRef, Body, Entry, HEADER_SIZE, Manifest, Sealed};
 use crate::index::Space;
 use crate::keys;
@@ -159,7 +159,7 @@ impl Core {
             return Ok(());
         }
         let present = self.find(bucket, key).await?;
-        check_condition(condition, present.as_ref().map(|(_, record)| record.attributes.etag.as_str()))
+        condition.check(present.as_ref().map(|(_, record)| record.attributes.etag.as_str()))
     }
 
     /// The present version of an object.
@@ -181,7 +181,7 @@ impl Core {
         loop {
             self.working()?;
             self.require_bucket(bucket)?;
-            let (item, record) = self.find(bucket, key).await?.ok_or_else(|| no_key(bucket, key))?;
+            let (item, record) = self.find(bucket, key).await?.ok_or_else(|| StoreError::no_key(bucket, key))?;
             let mut part_sizes = Vec::new();
             if record.large {
                 // Gone between the two reads: look for the version that replaced it.

@@ -9,7 +9,7 @@ use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreResult};
 
 use crate::engine::objects::sizes_of;
 use crate::engine::{Core, object_info};
-use crate::errors::{from_chunk, from_record, no_key};
+use crate::errors::{from_chunk, from_record};
 use crate::format::{BlobRef, ChunkName};
 use crate::index::Space;
 use crate::keys;
@@ -36,7 +36,7 @@ impl Core {
         loop {
             self.working()?;
             self.require_bucket(bucket)?;
-            let (item, record) = self.find(bucket, key).await?.ok_or_else(|| no_key(bucket, key))?;
+            let (item, record) = self.find(bucket, key).await?.ok_or_else(|| StoreError::no_key(bucket, key))?;
             if !record.large {
                 let Some((client, chunk)) = self.pin(item.location.file, item.location.ordinal)? else { continue };
                 let offset = item.location.offset + u64::from(item.location.head);

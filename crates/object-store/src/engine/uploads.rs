@@ -22,10 +22,6 @@ use crate::records::{Item, PartRecord, UploadRecord};
 /// Part numbers go to this.
 const PARTS_MAX: u32 = 10_000;
 
-fn no_upload(id: UploadId) -> StoreError {
-    StoreError::new(StoreErrorKind::NoSuchUpload, format!("there is no upload `{id}` of this key"))
-}
-
 fn upload_info(id: u64, record: UploadRecord) -> UploadInfo {
     UploadInfo {
         id: UploadId(id),
@@ -65,7 +61,7 @@ impl Core {
     async fn require_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreResult<UploadRecord> {
         self.require_bucket(bucket)?;
         let found = self.read(move |index| find_upload(index, id.0)).await?;
-        found.filter(|record| record.bucket == bucket && record.key == key).ok_or_else(|| no_upload(id))
+        found.filter(|record| record.bucket == bucket && record.key == key).ok_or_else(|| StoreError::no_upload(id))
     }
 
     pub(crate) async fn upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreResult<UploadInfo> {
@@ -188,12 +184,7 @@ impl Core {
         commit: Commit,
     ) -> StoreResult<ObjectInfo> {
         self.working()?;
-        if wanted.is_empty() {
-            return Err(invalid("an upload is completed with at least one part"));
-        }
-        if !wanted.is_sorted_by(|a, b| a.number < b.number) {
-            return Err(StoreError::new(StoreErrorKind::InvalidPartOrder, "the parts are not in ascending order"));
-        }
+        CompletedPart::check(&wanted)?;
         let _gate = self.gates.shared(bucket.clone().into_bytes()).await;
         self.require_bucket(&bucket)?;
         let _turn = self.keys.exclusive(keys::object(&bucket, &key)).await;

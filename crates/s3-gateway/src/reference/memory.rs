@@ -8,9 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use shingle_store_api::{
-    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
-    ObjectStore, ObjectWriter, PartInfo, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage, UploadId,
-    UploadInfo, UploadListing,
+    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader, ObjectStore,
+    ObjectWriter, PartInfo, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage, UploadId, UploadInfo,
+    UploadListing,
 };
 
 use super::{error, ready};
@@ -77,7 +77,7 @@ impl State {
         let version = self.versions;
         let found = self.bucket(bucket)?;
         let present = found.objects.get(key);
-        check(&commit.condition, present.map(|stored| &stored.info), key)?;
+        commit.condition.check(present.map(|stored| &*stored.info.etag))?;
         let info = ObjectInfo {
             key: key.to_owned(),
             size: data.len() as u64,
@@ -92,19 +92,6 @@ impl State {
         found.objects.insert(key.to_owned(), Arc::new(Stored { info: info.clone(), data }));
         self.used = (self.used + info.size).saturating_sub(freed);
         Ok(info)
-    }
-}
-
-fn check(condition: &Condition, present: Option<&ObjectInfo>, key: &str) -> StoreResult<()> {
-    if condition.absent && present.is_some() {
-        return Err(error(StoreErrorKind::PreconditionFailed, key));
-    }
-    match (&condition.etag, present) {
-        (Some(_), None) => Err(error(StoreErrorKind::NoSuchKey, key)),
-        (Some(wanted), Some(info)) if wanted != "*" && *wanted != info.etag => {
-            Err(error(StoreErrorKind::PreconditionFailed, key))
-        }
-        _ => Ok(()),
     }
 }
 

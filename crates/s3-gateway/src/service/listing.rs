@@ -2,7 +2,7 @@
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
-use shingle_store_api::{ListRequest, Listing, ObjectInfo, UploadId, UploadInfo};
+use shingle_store_api::{ListRequest, Listing, ObjectInfo, UploadId, UploadInfo, common_prefix};
 
 use super::{Service, class_name, owner};
 use crate::headers::timestamp;
@@ -244,13 +244,6 @@ struct UploadPage {
     next: Option<(String, UploadId)>,
 }
 
-/// `key` up to and with the first delimiter behind the prefix.
-fn common_prefix<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
-    let rest = key.strip_prefix(prefix)?;
-    let end = prefix.len() + rest.find(delimiter)? + delimiter.len();
-    key.get(..end)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,13 +255,5 @@ mod tests {
         }
         assert!(place("???").is_err());
         assert!(place(&base64_simd::URL_SAFE_NO_PAD.encode_to_string([0xff, 0xfe])).is_err());
-    }
-
-    #[test]
-    fn a_common_prefix_ends_with_its_delimiter() {
-        assert_eq!(common_prefix("a/b/c", "", "/"), Some("a/"));
-        assert_eq!(common_prefix("a/b/c", "a/", "/"), Some("a/b/"));
-        assert_eq!(common_prefix("a/bc", "a/b", "/"), None);
-        assert_eq!(common_prefix("üaüb", "", "üb"), Some("üaüb"));
     }
 }
