@@ -116,16 +116,20 @@ fn refuse_strangers(store: &ArrayStore) -> StoreResult<()> {
         let Some(object) = found.into_iter().next() else { return Ok(()) };
         let kind = object.name.first().copied().unwrap_or(0);
         if !names::is_ours(&object.name) {
-            let name = String::from_utf8_lossy(&object.name).escape_debug().to_string();
-            let message = format!(
-                "the array holds `{name}`, which `shingle array put` wrote and no bucket holds: give the server an array of \
-                 its own, or delete such objects first"
-            );
-            return Err(StoreError::new(StoreErrorKind::Invalid, message));
+            return Err(stranger(&object.name));
         }
         // Behind all of this kind.
         after = Some(Bytes::from([&[kind][..], &[0xff; 32]].concat()));
     }
+}
+
+fn stranger(name: &[u8]) -> StoreError {
+    let name = String::from_utf8_lossy(name).escape_debug().to_string();
+    let message = format!(
+        "the array holds `{name}`, which `shingle array put` wrote and no bucket holds: give the server an array of its own, or \
+         delete such objects first"
+    );
+    StoreError::new(StoreErrorKind::Invalid, message)
 }
 
 async fn load_buckets(rt: &Runtime, store: &ArrayStore) -> StoreResult<BTreeMap<String, u64>> {
@@ -136,6 +140,10 @@ async fn load_buckets(rt: &Runtime, store: &ArrayStore) -> StoreResult<BTreeMap<
         let Some(last) = page.last() else { return Ok(buckets) };
         after = Some(last.name.clone());
         for object in &page {
+            // Its name may begin as ours do; it has no attributes.
+            if object.attributes.is_empty() {
+                return Err(stranger(&object.name));
+            }
             let record = BucketRecord::decode(&object.attributes).map_err(|error| malformed(&object.name, error))?;
             let name = String::from_utf8_lossy(object.name.get(1..).unwrap_or_default());
             buckets.insert(name.into_owned(), record.created_unix_ns);

@@ -291,13 +291,13 @@ fn what_cannot_be_stored_is_refused_and_a_full_array_says_so_and_recovers() {
 fn an_array_that_was_used_otherwise_is_refused() {
     let media = formatted(1);
     Sim::new(1).run(move |rt| async move {
-        for name in ["films/one.mkv", "docs.tar", "Zebra"] {
+        for name in ["films/one.mkv", "docs.tar", "backup.tar", "Zebra"] {
             let devices = powered(&rt, &media.iter().map(|medium| medium.snapshot()).collect::<Vec<_>>());
             let array = open_array(&rt, &devices, &mut Random::new(1)).await;
             array.put(name, Bytes::from_static(b"data"), Bytes::new()).await.unwrap();
             let refused = ArrayEngine::open(rt.clone(), array.clone(), options()).await.err().unwrap();
             assert_eq!(refused.kind, StoreErrorKind::Invalid);
-            assert!(refused.message.contains(name), "{refused}");
+            assert!(refused.message.contains(name) && refused.message.contains("array of its own"), "{refused}");
             array.close().await.unwrap();
         }
     });
