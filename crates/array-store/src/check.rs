@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::examine::Examined;
 use crate::format::ItemBody;
 use crate::index::PartKey;
-use crate::replace::fragment_block;
 use crate::scrub::{ScrubOptions, ScrubReport};
 use crate::store::{ArrayDrive, ArrayStore, IndexPlace};
 use crate::types::{PartPlace, SetId};
@@ -106,7 +105,7 @@ impl Engine {
             };
             for item in &digest.items {
                 if let ItemBody::Segment(marker) = &item.body {
-                    let at = (id, fragment_block(item.block, marker));
+                    let at = (id, marker.fragments_at(item.block));
                     segments.insert(at, (marker.stamp, marker.shape.length()));
                 }
             }

@@ -36,8 +36,8 @@ pub enum CleaningPolicy {
 /// How an open array works; may differ each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Segments that a writer appends before another one's turn comes: then drives may go to another set. (The paper, with
-    /// one open set: 12.)
+    /// Segments that a writer appends before another one's turn comes; more where few wait and several sets are open.
+    /// (The paper, with one open set: 12.)
     pub turn_segments: u32,
     /// Sets that clients' objects are written to side by side, so that each lies in few; `None`: one for each 32 sets, up to
     /// 12. Drives that allow fewer open zones have fewer. (The paper: one.)
@@ -74,7 +74,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            turn_segments: 24,
+            turn_segments: 12,
             open_sets: None,
             available_sets: 32,
             in_flight: 4,

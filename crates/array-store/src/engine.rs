@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveState, SnapshotPiece, Superblock};
 use crate::index::Index;
 use crate::put::Progress;
+use crate::segment::Rotation;
 use crate::sets::{Hold, Phase, SetTable, ZoneSet};
 use crate::share::Sharing;
 use crate::shelf::{Shelf, slots};
@@ -64,7 +65,8 @@ pub(crate) struct Engine {
     /// Which of clients' open sets has room for what.
     pub(crate) shelf: Rc<Shelf>,
     pub(crate) window: Rc<Window>,
-    pub(crate) turns: Turns,
+    pub(crate) rotation: Rotation,
+    pub(crate) turns: Rc<Turns>,
     pub(crate) sharing: Sharing,
     pub(crate) deleting: Deleting,
     pub(crate) snapshotting: Mutex<()>,
@@ -146,6 +148,7 @@ impl Engine {
         let hollow = drives.all_usable().iter().any(|(_, dev)| !dev.geometry().keeps_payload);
         let sets = superblock.sets.iter().flatten().count();
         let slots = slots(options.open_sets, sets, drives.open_zones_max());
+        let turn_segments = options.turn_segments;
         Rc::new(Self {
             rt,
             options,
@@ -168,7 +171,8 @@ impl Engine {
             streams: (0..OTHERS + slots).map(|_| Mutex::default()).collect(),
             shelf: Shelf::new(slots, superblock.segment_length),
             window: Rc::default(),
-            turns: Turns::default(),
+            rotation: Rotation::new(superblock.code, superblock.segment_length),
+            turns: Turns::new(turn_segments, slots > 1),
             sharing: Sharing::default(),
             deleting: Deleting::default(),
             snapshotting: Mutex::new(()),

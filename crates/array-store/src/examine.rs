@@ -120,7 +120,7 @@ impl Engine {
         if holding.is_empty() {
             return Surveyed::Certain(Examined::Empty);
         }
-        let members = set.fragment_members(id);
+        let members = set.ordered_members(id);
         // Digests are read off different drives for different sets, so that all drives take part.
         let turn = if self.options.spread_digests { id.0 as usize % holding.len() } else { 0 };
         for &(member, end) in holding[turn..].iter().chain(&holding[..turn]) {
@@ -267,7 +267,7 @@ impl Engine {
         let limit = limit(set, written);
         while next < limit {
             let Some((record, number)) = self.read_any(&members, &holding, next, Some(epoch)).await else { break };
-            let Some((body, blocks)) = self.item(&record, number) else { break };
+            let Some((body, blocks)) = self.item(&record, number, next) else { break };
             if next + blocks > limit {
                 break;
             }
@@ -277,13 +277,14 @@ impl Engine {
         Surveyed::Doubtful(Doubtful { epoch, closed: false, members, holding, items })
     }
 
-    /// What a record of a set says, and how many blocks it takes with what follows it.
-    fn item(&self, record: &Record, number: u8) -> Option<(ItemBody, u32)> {
+    /// What a member's record at a block says, and how many blocks it takes with what follows it.
+    fn item(&self, record: &Record, number: u8, block: u32) -> Option<(ItemBody, u32)> {
         let own = record.header.blocks();
         match record.header.kind {
             MARKER => {
                 let (marker, fragment) = Marker::decode(&record.header.info, &record.payload)?;
-                if fragment != number || marker.shape.code() != self.code {
+                let own_fragment = self.rotation.fragment_of(usize::from(number), block.checked_add(own.0 as u32)?);
+                if usize::from(fragment) != own_fragment || marker.shape.code() != self.code {
                     return None;
                 }
                 let blocks = own + marker.shape.fragment_blocks();
@@ -323,7 +324,7 @@ impl Engine {
     ) -> Option<()> {
         let dev = self.drives.usable(member.drive)?;
         let record = self.read_record(&dev, member.zone, item.block, None).await?;
-        let (body, _) = self.item(&record, number as u8)?;
+        let (body, _) = self.item(&record, number as u8, item.block)?;
         if body != item.body {
             return None;
         }

@@ -104,7 +104,7 @@ impl Engine {
         let Some(set) = self.sets.get(place.set) else {
             return Err(Error::new(ErrorKind::Corrupt, format!("the index names {}, which does not exist", place.set)));
         };
-        let members = set.fragment_members(place.set);
+        let members = self.rotation.in_order(set.ordered_members(place.set), place.block);
         let shape = Shape::new(self.code, place.segment_length);
         let source = Source { drives: &self.drives, members: &members, place, shape };
         let mut faults = Vec::new();

@@ -289,7 +289,8 @@ impl Put {
         let most = self.engine.options.in_flight.max(1) - 1;
         self.landed(most).await?;
         if self.progress.turn.borrow().is_none() {
-            let turn = self.engine.turns.take(self.engine.options.turn_segments).await?;
+            let slot = self.room().0;
+            let turn = self.engine.turns.take(slot).await?;
             *self.progress.turn.borrow_mut() = Some(turn);
         }
         let (slot, most) = self.room();
@@ -328,7 +329,7 @@ impl Put {
         }
         let offset = self.issued;
         self.issued += consumed as u64;
-        let over = self.progress.turn.borrow_mut().as_mut().is_some_and(|turn| !turn.spend());
+        let over = self.progress.turn.borrow_mut().as_mut().is_some_and(|turn| !turn.spend(slot));
         if over {
             self.progress.turn.borrow_mut().take();
         }

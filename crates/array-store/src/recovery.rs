@@ -256,7 +256,7 @@ impl Engine {
                 let open = OpenSet {
                     id,
                     set: set.clone(),
-                    members: set.fragment_members(id),
+                    members: set.ordered_members(id),
                     epoch,
                     capacity: self.capacity(set),
                     next: end,
@@ -301,7 +301,7 @@ impl Engine {
                     }
                 }
                 ItemBody::Segment(marker) => {
-                    let marker_blocks = shingle_record::record_blocks(marker.payload().len() as u64).0 as u32;
+                    let fragments = marker.fragments_at(item.block);
                     for part in &marker.parts {
                         self.stamps.raise(part.version.0);
                         if scan.tombstones.get(&part.name).is_some_and(|deleted| *deleted >= part.version) {
@@ -309,7 +309,7 @@ impl Engine {
                         }
                         let place = PartPlace {
                             set: id,
-                            block: item.block + marker_blocks,
+                            block: fragments,
                             stamp: marker.stamp,
                             segment_length: marker.shape.length(),
                             at: part.at,

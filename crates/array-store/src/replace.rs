@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::examine::Examined;
 use crate::format::{
-    Digest, DigestItem, FRAGMENT, FragmentId, ItemBody, MARKER, Marker, Member, SET_HEAD, SetHead, TOMBSTONES,
+    Digest, DigestItem, FRAGMENT, FragmentId, ItemBody, MARKER, Member, SET_HEAD, SetHead, TOMBSTONES,
     encode_tombstones,
 };
 use crate::segment::{Shape, Source, fragment_hollow};
@@ -122,7 +122,7 @@ impl Engine {
         epoch: u64,
         digest: &Digest,
     ) -> Result<u64> {
-        let members = set.fragment_members(id);
+        let members = set.ordered_members(id);
         let number = members.iter().position(|member| *member == lost);
         let (Some(number), Some(dev)) = (number, self.drives.usable(spare.drive)) else {
             return Err(Error::new(ErrorKind::Device, format!("{id}: the zone or its replacement is gone")));
@@ -184,10 +184,12 @@ impl Copy<'_> {
                 vec![frame(TOMBSTONES, &place, *stamp, [0; INFO_SIZE], &[&encode_tombstones(tombstones)])]
             }
             ItemBody::Segment(marker) => {
-                let info = marker.info(self.number as u8);
+                let block = marker.fragments_at(item.block);
+                let number = self.engine.rotation.fragment_of(self.number, block) as u8;
+                let info = marker.info(number);
                 let mut frames = vec![frame(MARKER, &place, marker.stamp, info, &[&marker.payload()])];
-                let place = self.place(fragment_block(item.block, marker));
-                let id = FragmentId { stamp: marker.stamp, set: self.id, fragment: self.number as u8 }.chunk();
+                let place = self.place(block);
+                let id = FragmentId { stamp: marker.stamp, set: self.id, fragment: number }.chunk();
                 match fragment {
                     Fragment::None => {}
                     Fragment::Lost(length) => {
@@ -284,25 +286,28 @@ impl Reader {
         }
         let place = PartPlace {
             set: self.id,
-            block: fragment_block(item.block, marker),
+            block: marker.fragments_at(item.block),
             stamp: marker.stamp,
             segment_length: marker.shape.length(),
             at: 0,
             length: marker.shape.length(),
             last: false,
         };
-        let source = Source { drives: &self.engine.drives, members: &self.members, place: &place, shape };
+        let rotation = self.engine.rotation;
+        let number = rotation.fragment_of(self.number, place.block);
+        let members = rotation.in_order(self.members.clone(), place.block);
+        let source = Source { drives: &self.engine.drives, members: &members, place: &place, shape };
         let mut faults = Vec::new();
         if self.hollow
-            && let Some(bytes) = fragment_hollow(&source, self.number, &mut faults).await
+            && let Some(bytes) = fragment_hollow(&source, number, &mut faults).await
         {
             return Ok(Fragment::Whole(bytes));
         }
         let pool = &self.engine.pool;
-        if let Ok(bytes) = source.fragment(pool, self.number).await {
+        if let Ok(bytes) = source.fragment(pool, number).await {
             return Ok(Fragment::Whole(pool.share(bytes)));
         }
-        if let Some(bytes) = source.fragment_anew(&self.engine.coder, pool, self.number, &mut faults).await {
+        if let Some(bytes) = source.fragment_anew(&self.engine.coder, pool, number, &mut faults).await {
             return Ok(Fragment::Whole(pool.share(bytes)));
         }
         let error = self.engine.unreadable(&place, &faults);
@@ -315,9 +320,4 @@ impl Reader {
         tracing::error!(%error, "a segment is lost; what else its zone set holds is kept");
         Ok(Fragment::Lost(length))
     }
-}
-
-/// Where the fragment behind a marker begins.
-pub(crate) fn fragment_block(block: u32, marker: &Marker) -> u32 {
-    block + record_blocks(marker.payload().len() as u64).0 as u32
 }

@@ -142,7 +142,7 @@ impl Engine {
                 let items = match self.examine(id, set, &written).await {
                     Examined::Closed { digest, cut, .. } => {
                         if cut == u32::MAX {
-                            let members = set.fragment_members(id);
+                            let members = set.ordered_members(id);
                             verified.bad.extend(self.members_without_digest(id, &members, &written).await);
                         }
                         digest.items
@@ -157,7 +157,7 @@ impl Engine {
                 (Some(hold), items)
             }
         };
-        let members = set.fragment_members(id);
+        let members = set.ordered_members(id);
         let mut checks =
             stream::iter(items.iter().map(|item| self.verify_everywhere(id, &members, item))).buffered(SIDE_BY_SIDE);
         for item in &items {

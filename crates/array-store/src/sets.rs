@@ -114,8 +114,9 @@ impl ZoneSet {
         self.unentered.borrow().first().copied().unwrap_or(self.written.get())
     }
 
-    /// The members in the order of fragments: parity goes round with the set's number.
-    pub(crate) fn fragment_members(&self, id: SetId) -> Vec<Member> {
+    /// The members in the order of the first segment's fragments: parity goes round with the set's number, and within the
+    /// set as `Rotation` has it.
+    pub(crate) fn ordered_members(&self, id: SetId) -> Vec<Member> {
         let members = self.members.borrow();
         let turn = id.0 as usize % members.len().max(1);
         let mut ordered = members.clone();

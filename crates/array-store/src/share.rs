@@ -20,8 +20,14 @@ use crate::writer::Item;
 #[derive(Default)]
 pub(crate) struct Sharing {
     waiting: RefCell<VecDeque<Small>>,
-    busy: Cell<bool>,
+    /// Bytes of theirs.
+    bytes: Cell<usize>,
+    /// Tasks that write them.
+    writers: Cell<usize>,
 }
+
+/// Segments of small objects on their way at once. A second one only where it is full: one that waits grows.
+const WRITERS: usize = 2;
 
 struct Small {
     progress: Rc<Progress>,
@@ -44,6 +50,7 @@ impl Engine {
         let (done, answer) = oneshot::channel();
         let name = progress.name().clone();
         let in_flight = InFlight::new(&progress);
+        self.sharing.bytes.set(self.sharing.bytes.get() + data.len());
         self.sharing.waiting.borrow_mut().push_back(Small {
             progress,
             name,
@@ -52,25 +59,34 @@ impl Engine {
             _in_flight: in_flight,
             done,
         });
-        if !self.sharing.busy.replace(true) {
+        let writers = self.sharing.writers.get() + 1;
+        if self.are_needed(writers) {
+            self.sharing.writers.set(writers);
             let engine = self.clone();
-            self.rt.spawn_detached(async move { engine.write_shared().await });
+            self.rt.spawn_detached(async move {
+                engine.write_shared().await;
+                engine.sharing.writers.set(engine.sharing.writers.get() - 1);
+            });
         }
         answer.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
 
+    /// Whether so many tasks have something to write.
+    fn are_needed(&self, writers: usize) -> bool {
+        writers <= 1 || (writers <= WRITERS && self.sharing.bytes.get() >= self.segment_length as usize)
+    }
+
     /// Writes what waits, segment after segment.
-    async fn write_shared(self: Rc<Self>) {
-        loop {
-            let Ok(_turn) = self.turns.take(1).await else {
+    async fn write_shared(self: &Rc<Self>) {
+        while self.are_needed(self.sharing.writers.get()) {
+            if self.turns.take_small().await.is_err() {
                 // Closed: who waits learns it from the end of its channel.
                 self.sharing.waiting.borrow_mut().clear();
-                self.sharing.busy.set(false);
+                self.sharing.bytes.set(0);
                 return;
-            };
+            }
             let batch = self.next_batch();
             if batch.is_empty() {
-                self.sharing.busy.set(false);
                 return;
             }
             self.write_batch(batch).await;
@@ -96,6 +112,7 @@ impl Engine {
             }
             batch.extend(waiting.pop_front());
         }
+        self.sharing.bytes.set(waiting.iter().map(|small| small.data.len()).sum());
         batch
     }
 

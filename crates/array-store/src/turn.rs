@@ -1,48 +1,255 @@
-//! Turns: one writer at a time appends, up to a number of segments, so that an object's segments lie together.
-//! (SMORE, section V-D.)
+//! Turns: one writer at a time appends, a number of segments, so that an object's segments lie together and drives stay
+//! where they are. (SMORE, section V-D.)
+//!
+//! Where several sets are open, drives seek when a turn goes to a writer of another set. So a turn is the longer the fewer
+//! wait for one, and one who waits for the same set is preferred, within bounds: the time until everybody had a turn stays
+//! that of [`ROUND`] turns. Small objects do not wait for a round: a segment of theirs may go between those of a turn.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 
-/// Who may append. First come, first served.
-pub(crate) struct Turns(Arc<Semaphore>);
+/// The shortest turns that a round has: where fewer wait, theirs are longer.
+const ROUND: u32 = 24;
+
+/// Drives stay with a set for so many of the shortest turns at most.
+const STAY: u32 = 5;
+
+/// Who may append.
+pub(crate) struct Turns {
+    /// Segments of a turn at least.
+    segments: u32,
+    /// Several sets are open: who appends where matters.
+    several: bool,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    ended: bool,
+    taken: bool,
+    waiting: VecDeque<Waiter>,
+    /// Those who wait to write small objects.
+    small: VecDeque<oneshot::Sender<()>>,
+    /// Segments since small objects were written.
+    since_small: u32,
+    /// Where the last segment went.
+    slot: usize,
+    /// Segments that went there, one after the other.
+    stayed: u32,
+}
+
+struct Waiter {
+    slot: usize,
+    turn: oneshot::Sender<Turn>,
+}
 
 /// A turn, until it is dropped.
 pub(crate) struct Turn {
-    _permit: OwnedSemaphorePermit,
+    turns: Rc<Turns>,
     left: u32,
 }
 
-impl Default for Turns {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(1)))
-    }
-}
-
 impl Turns {
-    /// Waits for a turn of `segments`.
+    /// Turns of at least that many segments.
+    pub(crate) fn new(segments: u32, several: bool) -> Rc<Self> {
+        Rc::new(Self { segments: segments.max(1), several, state: RefCell::default() })
+    }
+
+    /// Waits for a turn of somebody who will append to the set of that slot.
     ///
     /// # Errors
     /// `Stopped` once there are no more.
-    pub(crate) async fn take(&self, segments: u32) -> Result<Turn> {
-        let permit = self.0.clone().acquire_owned().await.map_err(|_| Error::stopped())?;
-        Ok(Turn { _permit: permit, left: segments })
+    pub(crate) async fn take(self: &Rc<Self>, slot: usize) -> Result<Turn> {
+        let waiting = {
+            let mut state = self.state.borrow_mut();
+            if state.ended {
+                return Err(Error::stopped());
+            }
+            if !state.taken {
+                state.taken = true;
+                let left = self.length(&state);
+                return Ok(Turn { turns: self.clone(), left });
+            }
+            let (turn, waiting) = oneshot::channel();
+            state.waiting.push_back(Waiter { slot, turn });
+            waiting
+        };
+        waiting.await.map_err(|_| Error::stopped())
+    }
+
+    /// Waits until a segment of small objects may be written: at once if nobody has a turn, or else when as many segments
+    /// as the shortest turn has were written since the last such segment.
+    ///
+    /// # Errors
+    /// `Stopped` once there are no more.
+    pub(crate) async fn take_small(&self) -> Result<()> {
+        let waiting = {
+            let mut state = self.state.borrow_mut();
+            if state.ended {
+                return Err(Error::stopped());
+            }
+            if !state.taken || state.since_small >= self.segments {
+                state.since_small = 0;
+                return Ok(());
+            }
+            let (small, waiting) = oneshot::channel();
+            state.small.push_back(small);
+            waiting
+        };
+        waiting.await.map_err(|_| Error::stopped())
     }
 
     /// There are no more turns; who waits for one learns it. Whoever has one may keep it for ever: a caller that polls
     /// its future no more.
     pub(crate) fn end(&self) {
-        self.0.close();
+        let mut state = self.state.borrow_mut();
+        state.ended = true;
+        state.small.clear();
+        state.waiting.clear();
+    }
+
+    /// Segments of a turn that begins now.
+    fn length(&self, state: &State) -> u32 {
+        if !self.several {
+            return self.segments;
+        }
+        let others = u32::try_from(state.waiting.len()).unwrap_or(u32::MAX).saturating_add(1);
+        self.segments.saturating_mul((ROUND / others).clamp(1, STAY))
+    }
+
+    /// The next one's turn.
+    fn pass(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        state.waiting.retain(|waiter| !waiter.turn.is_closed());
+        let near = |waiter: &Waiter| self.several && waiter.slot == state.slot;
+        let stays = state.stayed < 2 * self.segments;
+        let at = state.waiting.iter().position(near).filter(|_| stays).unwrap_or(0);
+        let next = state.waiting.remove(at);
+        let left = self.length(&state);
+        let Some(next) = next else {
+            state.taken = false;
+            self.let_small(&mut state);
+            return;
+        };
+        drop(state);
+        // Where nobody takes it after all, it comes back here.
+        let _ = next.turn.send(Turn { turns: self.clone(), left });
+    }
+
+    fn let_small(&self, state: &mut State) {
+        let waiting = std::iter::from_fn(|| state.small.pop_front());
+        if waiting.map(|small| small.send(())).any(|sent| sent.is_ok()) {
+            state.since_small = 0;
+        }
     }
 }
 
 impl Turn {
-    /// Counts a segment; whether the turn goes on.
-    pub(crate) fn spend(&mut self) -> bool {
+    /// Counts a segment that went to that slot; whether the turn goes on.
+    pub(crate) fn spend(&mut self, slot: usize) -> bool {
+        let mut state = self.turns.state.borrow_mut();
+        state.stayed = if state.slot == slot { state.stayed.saturating_add(1) } else { 1 };
+        state.slot = slot;
+        state.since_small = state.since_small.saturating_add(1);
+        if state.since_small >= self.turns.segments {
+            self.turns.let_small(&mut state);
+        }
         self.left = self.left.saturating_sub(1);
         self.left > 0
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.pass();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    type Waiting = Pin<Box<dyn Future<Output = Result<Turn>>>>;
+
+    fn take(turns: &Rc<Turns>, slot: usize) -> Waiting {
+        let turns = turns.clone();
+        Box::pin(async move { turns.take(slot).await })
+    }
+
+    /// The turn, if it is there; who asks stands in the queue from then on.
+    fn now(waiting: &mut Waiting) -> Option<Turn> {
+        waiting.now_or_never().map(|turn| turn.unwrap())
+    }
+
+    fn length(turn: &mut Turn, slot: usize) -> u32 {
+        1 + std::iter::from_fn(|| turn.spend(slot).then_some(())).count() as u32
+    }
+
+    #[test]
+    fn turns_are_the_longer_the_fewer_wait() {
+        let one_set = Turns::new(12, false);
+        assert_eq!(length(&mut now(&mut take(&one_set, 0)).unwrap(), 0), 12);
+        let turns = Turns::new(12, true);
+        let first = now(&mut take(&turns, 0)).unwrap();
+        assert_eq!(first.left, 60);
+        let mut others: Vec<Waiting> = (0..30).map(|slot| take(&turns, slot)).collect();
+        assert!(others.iter_mut().all(|other| now(other).is_none()));
+        drop(first);
+        assert_eq!(now(&mut others[0]).unwrap().left, 12);
+        // Who went away meanwhile is left out.
+        others.truncate(9);
+        assert!(now(&mut others[1]).is_some());
+    }
+
+    #[test]
+    fn drives_stay_with_a_set_for_a_while_and_nobody_waits_for_ever() {
+        let turns = Turns::new(2, true);
+        let mut holder = now(&mut take(&turns, 7)).unwrap();
+        let mut elsewhere = take(&turns, 1);
+        let mut here: Vec<Waiting> = (0..20).map(|_| take(&turns, 7)).collect();
+        assert!(now(&mut elsewhere).is_none() && here.iter_mut().all(|one| now(one).is_none()));
+        holder.spend(7);
+        drop(holder);
+        for waiting in &mut here {
+            let Some(mut turn) = now(waiting) else { break };
+            length(&mut turn, 7);
+        }
+        assert!(now(&mut elsewhere).is_some());
+    }
+
+    #[test]
+    fn small_objects_go_between_the_segments_of_a_turn() {
+        let turns = Turns::new(3, true);
+        assert!(turns.take_small().now_or_never().is_some(), "nobody has a turn");
+        let mut turn = now(&mut take(&turns, 0)).unwrap();
+        let mut small = Box::pin(turns.take_small());
+        assert!((&mut small).now_or_never().is_none());
+        turn.spend(0);
+        turn.spend(0);
+        assert!((&mut small).now_or_never().is_none());
+        turn.spend(0);
+        assert!((&mut small).now_or_never().is_some());
+    }
+
+    #[test]
+    fn who_waits_learns_of_the_end() {
+        let turns = Turns::new(3, true);
+        let _turn = now(&mut take(&turns, 0)).unwrap();
+        let mut waiting = take(&turns, 0);
+        let mut small = Box::pin(turns.take_small());
+        assert!(now(&mut waiting).is_none() && (&mut small).now_or_never().is_none());
+        turns.end();
+        assert!(waiting.now_or_never().is_some_and(|turn| turn.is_err()));
+        assert!(small.now_or_never().is_some_and(|turn| turn.is_err()));
     }
 }

@@ -401,16 +401,19 @@ impl Engine {
         let (frames, parts, segment_length) = match &mut body {
             ItemBody::Segment(marker) => {
                 marker.stamp = stamp;
+                let fragments = marker.fragments_at(block);
+                let members = self.rotation.in_order(open.members.clone(), fragments);
                 let context = FrameContext {
                     array: self.array,
                     set: open.id,
                     epoch: open.epoch,
                     block,
-                    members: &open.members,
+                    members: &members,
                     pool: &self.pool,
                     hollow: self.hollow && open.set.state.get() != SetState::Index,
                 };
                 let frames = fragment_frames(&context, &mut self.coder.borrow_mut(), marker, data);
+                let frames = self.rotation.by_member(frames, fragments);
                 (frames, marker.parts.clone(), marker.shape.length())
             }
             ItemBody::Tombstones { stamp: own, tombstones } => {
@@ -565,7 +568,7 @@ impl Engine {
                 set.phase.set(Phase::Filling);
                 return Ok(OpenSet {
                     id,
-                    members: set.fragment_members(id),
+                    members: set.ordered_members(id),
                     capacity: self.capacity(&set),
                     set,
                     epoch: self.stamps.next(),

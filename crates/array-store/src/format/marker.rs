@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shingle_base::{ChunkId, ZoneId};
-use shingle_record::INFO_SIZE;
+use shingle_record::{INFO_SIZE, record_blocks};
 
 use super::bytes::{Reader, put_short};
 use crate::segment::Shape;
@@ -91,6 +91,11 @@ impl Marker {
         info[21] = self.shape.code().data() as u8;
         info[22] = self.shape.code().parity() as u8;
         info
+    }
+
+    /// Where the fragments behind a marker at `block` begin.
+    pub(crate) fn fragments_at(&self, block: u32) -> u32 {
+        block.saturating_add(record_blocks(self.payload().len() as u64).0 as u32)
     }
 
     pub(crate) fn payload(&self) -> Vec<u8> {

@@ -19,7 +19,7 @@ pub(crate) use trailer::{Trailer, frame_trailer};
 use shingle_record::RecordType;
 
 /// The format's version; a superblock says it, and an array of another version is refused.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// The head of a zone in a set.
 pub(crate) const SET_HEAD: RecordType = RecordType(0x0300);
