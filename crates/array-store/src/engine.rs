@@ -29,6 +29,7 @@ use crate::store::IndexPlace;
 use crate::superblocks::Superblocks;
 use crate::turn::Turns;
 use crate::types::{DriveId, SetId, SetState, Version};
+use crate::uncovered::Uncovered;
 use crate::window::Window;
 use crate::writer::{OTHERS, OpenSet};
 
@@ -64,6 +65,7 @@ pub(crate) struct Engine {
     /// Which of clients' open sets has room for what.
     pub(crate) shelf: Rc<Shelf>,
     pub(crate) window: Rc<Window>,
+    pub(crate) uncovered: Rc<Uncovered>,
     pub(crate) turns: Turns,
     pub(crate) sharing: Sharing,
     pub(crate) deleting: Deleting,
@@ -168,6 +170,7 @@ impl Engine {
             streams: (0..OTHERS + slots).map(|_| Mutex::default()).collect(),
             shelf: Shelf::new(slots, superblock.segment_length),
             window: Rc::default(),
+            uncovered: Rc::default(),
             turns: Turns::default(),
             sharing: Sharing::default(),
             deleting: Deleting::default(),

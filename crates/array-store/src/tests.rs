@@ -251,3 +251,42 @@ fn a_rebuild_waits_for_the_end_of_a_snapshot() {
         assert_eq!((scrubbed.damaged, scrubbed.lost), (vec![], vec![]));
     });
 }
+
+/// SNAP-3: an object lies behind an item that no snapshot covers yet, and so is not covered itself, although it is in the
+/// index. Its deletion, which lies in another set, must not be forgotten before that is.
+#[test]
+fn a_snapshot_keeps_the_deletions_of_what_it_does_not_cover() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        let run = |name: &'static [u8], offset, completion| Item::Run {
+            name: Bytes::from_static(name),
+            version: store.0.stamps.version(),
+            offset,
+            data: bytes(1, 10_000),
+            completion,
+        };
+        // The end of an object whose beginning is still on its way.
+        let end = run(b"slow", 10_000, Some(Completion { size: 20_000, attributes: Bytes::new() }));
+        let (waits, _) = store.0.append_user(&end).await.unwrap();
+        store.put("o", bytes(2, 19_000), Bytes::new()).await.unwrap();
+        let set = store.0.sets.get(waits.set).unwrap();
+        let mut number = 0;
+        while set.phase.get() == Phase::Filling {
+            number += 1;
+            store.put(format!("a{number}"), bytes(3, 19_000), Bytes::new()).await.unwrap();
+        }
+        assert_eq!((set.phase.get(), set.state.get()), (Phase::Ending, SetState::Open), "the case is not met");
+        assert!(store.delete("o").await.unwrap());
+        store.put("b", bytes(4, 19_000), Bytes::new()).await.unwrap();
+        store.snapshot().await.unwrap();
+        drop(waits);
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, report) = open(&rt, &images).await;
+        assert!(report.snapshot_pieces > 0 && report.damage.is_empty(), "{report:?}");
+        assert_eq!(store.head(b"o").map_err(|error| error.kind), Err(ErrorKind::NotFound));
+        assert!(store.get("a1").await.unwrap() == bytes(3, 19_000));
+        assert!(store.get("b").await.unwrap() == bytes(4, 19_000));
+    });
+}
