@@ -290,3 +290,32 @@ fn a_snapshot_keeps_the_deletions_of_what_it_does_not_cover() {
         assert!(store.get("b").await.unwrap() == bytes(4, 19_000));
     });
 }
+
+/// MEMBER-1: while a survey looks at the drives, another zone of a set is replaced: the old one is no spare yet.
+#[test]
+fn a_survey_does_not_give_away_what_a_superblock_still_names() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, id) = filled(&rt).await;
+        let engine = store.0.clone();
+        let set = engine.sets.get(id).unwrap();
+        let member = set.members.borrow()[0];
+        let replaced = {
+            let (engine, set) = (engine.clone(), set.clone());
+            move || {
+                if set.members.borrow()[0] == member {
+                    set.members.borrow_mut()[0].zone = ZoneId(13);
+                    engine.replaced.set(engine.replaced.get() + 1);
+                }
+            }
+        };
+        devices[0].on_command(move |command, _| {
+            if command.kind == CommandKind::Report {
+                replaced();
+            }
+        });
+        let Survey { spares, .. } = engine.survey().await.unwrap();
+        assert_ne!(set.members.borrow()[0], member, "the case is not met");
+        let given = spares[&member.drive].contains(&member.zone);
+        assert!(!given || engine.unsaved() == 0, "{} is in a durable superblock still", member.zone);
+    });
+}
