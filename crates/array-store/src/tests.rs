@@ -319,3 +319,32 @@ fn a_survey_does_not_give_away_what_a_superblock_still_names() {
         assert!(!given || engine.unsaved() == 0, "{} is in a durable superblock still", member.zone);
     });
 }
+
+/// Cleaning that needs no set for what is old leaves none to it: nobody would ever end it.
+#[test]
+fn recovery_opens_no_set_that_nobody_writes_to() {
+    let images = Sim::new(1).run(|rt| async move {
+        let media: Vec<_> = (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12))).collect();
+        let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+        format(&rt, &named(&devices), &options).await.unwrap();
+        let options = Options { background: false, open_sets: Some(4), ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+        let (store, _) = opened.unwrap();
+        // Each has a set to itself.
+        let puts: Vec<_> = (0..4).map(|number| store.begin_put(format!("o{number}")).unwrap()).collect();
+        for mut put in puts {
+            put.write(bytes(1, 30_000)).await.unwrap();
+            std::mem::forget(put);
+        }
+        rt.sleep(Duration::from_millis(5)).await;
+        assert_eq!(store.0.sets.count(SetState::Open), 4, "the case is not met");
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, _) = open(&rt, &images).await;
+        rt.sleep(Duration::from_millis(5)).await;
+        // The client's one, and the cleaner's.
+        assert_eq!((store.0.sets.count(SetState::Open), store.0.sets.count(SetState::Closed)), (2, 2));
+    });
+}
