@@ -341,7 +341,7 @@ impl Engine {
                 Some(stream) => {
                     open.set.phase.set(Phase::Filling);
                     if let Stream::User(slot) = stream {
-                        self.shelf.opened(slot.into(), open.id, self.data_left(&open));
+                        self.shelf.reopened(slot.into(), open.id, self.data_left(&open));
                     }
                     *self.streams[stream.number()].lock().await = Some(open);
                 }
