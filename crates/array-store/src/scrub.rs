@@ -230,6 +230,8 @@ impl Engine {
         let Survey { spares, .. } = self.survey().await?;
         let left = bad.into_iter().map(|member| (id, set.clone(), member)).collect();
         let (done, why) = self.replace_all(left, spares, RebuildOptions::default(), |_| {}).await?;
+        // Of the zones of sets that were taken apart for it one was needed.
+        self.form_anew().await?;
         let Some(why) = why else { return Ok(done.done) };
         tracing::warn!(set = id.0, %why, "a damaged zone could not be replaced; its set is emptied instead");
         let emptied = self.empty_lossy(id, set).await?;

@@ -348,3 +348,33 @@ fn recovery_opens_no_set_that_nobody_writes_to() {
         assert_eq!((store.0.sets.count(SetState::Open), store.0.sets.count(SetState::Closed)), (2, 2));
     });
 }
+
+/// The zone of each drive that is written to last, and where it ends.
+fn last_written(images: &[MemoryDevice]) -> Vec<(ZoneId, u64)> {
+    let last = |image: &MemoryDevice| {
+        let zones = (2..14).map(|zone| (ZoneId(zone), image.zone(ZoneId(zone)).written.0));
+        zones.filter(|(_, written)| *written > 0 && *written < 60).max().unwrap()
+    };
+    images.iter().map(last).collect()
+}
+
+/// A repair takes sets apart for one zone of theirs: the others form sets again.
+#[test]
+fn a_repair_leaves_no_zone_without_a_set() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        crash(&devices)
+    });
+    let (zone, end) = last_written(&images)[0];
+    let last = images[0].zone(zone).start + Blocks(end - 1);
+    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, _) = open(&rt, &images).await;
+        let before = store.0.sets.all().len();
+        let scrubbed = store.scrub(ScrubOptions::default(), |_| {}).await.unwrap();
+        assert_eq!((scrubbed.damaged.len(), scrubbed.repaired), (1, 1));
+        assert_eq!(store.0.sets.all().len(), before);
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+    });
+}
