@@ -5,8 +5,9 @@
 //!   item was never acknowledged (WRITE-1).
 //! - EXAM-2: what a power cut may have torn (the last items that were launched, in sets without a digest) is taken only if
 //!   enough of its fragments verify.
-//! - EXAM-3: what one recovery decided about a torn end is kept in the superblock: it looks otherwise to the next one,
-//!   which may find other drives, and the digests that this one writes.
+//! - EXAM-3: what one recovery decided about a torn end holds for every later one, to which it looks otherwise: it may find
+//!   other drives, and the digests that the first one wrote. What was refused is cut off in the superblock; what was taken has
+//!   a stamp from before that opening, which the superblock names too. On the strength of it older versions may be gone.
 
 use std::rc::Rc;
 
@@ -92,17 +93,18 @@ struct Record {
     payload: Bytes,
 }
 
-/// The block beyond which nothing in a set counts.
-fn limit(set: &ZoneSet, written: &Written) -> u32 {
-    match set.cut.get() {
-        u32::MAX => written.iter().map(|(_, end)| *end).min().unwrap_or(0),
-        cut => cut,
-    }
+/// What of a set counts, before anything is verified. (EXAM-1)
+struct Limit {
+    /// Items that end before this block.
+    block: u32,
+    /// Where an earlier recovery cut nothing off: also items that it saw, which have stamps up to this (EXAM-3).
+    judged: Option<u64>,
 }
 
-/// Items that end before that block. (EXAM-1)
-fn within(items: Vec<DigestItem>, limit: u32) -> Vec<DigestItem> {
-    items.into_iter().take_while(|item| item.end() <= limit).collect()
+impl Limit {
+    fn allows(&self, end: u32, stamp: u64) -> bool {
+        end <= self.block || self.judged.is_some_and(|judged| stamp <= judged)
+    }
 }
 
 impl Engine {
@@ -130,11 +132,22 @@ impl Engine {
                     return Surveyed::Certain(Examined::Closed { epoch, digest, cut: u32::MAX });
                 }
                 // Digests are written behind items that are still on their way: what they say is not all there yet.
-                let items = within(digest.items, limit(set, written));
+                let limit = self.limit(set, written);
+                let within = |item: &DigestItem| limit.allows(item.end(), item.body.stamp());
+                let items = digest.items.into_iter().take_while(within).collect();
                 return Surveyed::Doubtful(Doubtful { epoch, closed: true, members, holding, items });
             }
         }
         self.walk(id, set, members, holding, written).await
+    }
+
+    fn limit(&self, set: &ZoneSet, written: &Written) -> Limit {
+        match set.cut.get() {
+            u32::MAX => {
+                Limit { block: written.iter().map(|(_, end)| *end).min().unwrap_or(0), judged: Some(self.opened.get()) }
+            }
+            cut => Limit { block: cut, judged: None },
+        }
     }
 
     /// What a set holds of which items from the stamp `torn_from` on may be torn. (EXAM-2)
@@ -148,6 +161,7 @@ impl Engine {
     ) -> Examined {
         let Doubtful { epoch, closed, members, holding, mut items } = doubtful;
         if set.cut.get() == u32::MAX {
+            let torn_from = torn_from.max(self.opened.get() + 1);
             let certain = items.partition_point(|item| item.body.stamp() < torn_from);
             let certain = certain.max(items.len().saturating_sub(IN_FLIGHT_MAX));
             let good = stream::iter(&items[certain..])
@@ -264,11 +278,11 @@ impl Engine {
         let epoch = head.header.place.epoch;
         let mut items = Vec::new();
         let mut next = 1;
-        let limit = limit(set, written);
-        while next < limit {
+        let limit = self.limit(set, written);
+        while next < limit.block || limit.judged.is_some() {
             let Some((record, number)) = self.read_any(&members, &holding, next, Some(epoch)).await else { break };
             let Some((body, blocks)) = self.item(&record, number) else { break };
-            if next + blocks > limit {
+            if !limit.allows(next + blocks, body.stamp()) {
                 break;
             }
             items.push(DigestItem { block: next, body });

@@ -378,3 +378,46 @@ fn a_repair_leaves_no_zone_without_a_set() {
         assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
     });
 }
+
+/// EXAM-3: what a recovery took for whole, which could not see that a drive that is away has nothing of it, stays so: on the
+/// strength of it what it replaced may have been reset.
+#[test]
+fn what_was_found_without_a_drive_stays_when_it_comes_back() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        let mut number = 0;
+        while store.0.sets.count(SetState::Closed) == 0 {
+            number += 1;
+            store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        for number in 1..=number {
+            store.delete(format!("a{number}")).await.unwrap();
+        }
+        store.put("o", bytes(3, 19_000), Bytes::new()).await.unwrap();
+        crash(&devices)
+    });
+    // The last write was on its way to one drive.
+    let (zone, end) = last_written(&images)[2];
+    images[2].truncate_zone(zone, Blocks(end - 1));
+    let images = Sim::new(2).run(move |rt| async move {
+        let (devices, store, report) = open(&rt, &images[..2]).await;
+        assert_eq!((report.missing_drives.len(), report.damage.len()), (1, 0));
+        assert!(store.get("o").await.unwrap() == bytes(3, 19_000));
+        assert_eq!(store.gc(1).await.unwrap(), 1);
+        rt.sleep(Duration::from_millis(5)).await;
+        let back = SimDevice::new(&rt, &images[2]);
+        crash(&[devices, vec![back]].concat())
+    });
+    for round in 0..2 {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(3 + round).run(move |rt| async move {
+            let (devices, store, report) = open(&rt, &images).await;
+            assert_eq!((report.missing_drives.len(), report.damage), (0, vec![]));
+            assert!(store.get("o").await.unwrap() == bytes(3, 19_000));
+            let (_, store, _) = open(&rt, &crash(&devices)).await;
+            assert!(store.get("o").await.unwrap() == bytes(3, 19_000));
+        });
+    }
+}
