@@ -103,6 +103,8 @@ pub(crate) struct Engine {
     saved: Cell<u64>,
     /// Drives with zones that took a member's place and may be in a cache still: flushed before a superblock names them.
     pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
+    /// Sets that recovery found short of fragments on drives that are there.
+    pub(crate) suspect: RefCell<BTreeSet<SetId>>,
     /// A drive was lost or added.
     pub(crate) lost: Notify,
     /// Failed drives that a superblock names.
@@ -193,6 +195,7 @@ impl Engine {
             replaced: Cell::new(0),
             saved: Cell::new(0),
             unflushed: RefCell::default(),
+            suspect: RefCell::default(),
             lost: Notify::new(),
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),

@@ -4,7 +4,7 @@
 //! - EXAM-1: an item is taken only if every member whose drive is there was written up to its end: where one was not, the
 //!   item was never acknowledged (WRITE-1).
 //! - EXAM-2: what a power cut may have torn (the last items that were launched, in sets without a digest) is taken only if
-//!   enough of its fragments verify.
+//!   enough of its fragments verify. Where not all do, the others are written anew: what it replaced is gone.
 //! - EXAM-3: what one recovery decided about a torn end holds for every later one, to which it looks otherwise: it may find
 //!   other drives, and the digests that the first one wrote. What was refused is cut off in the superblock; what was taken has
 //!   a stamp from before that opening, which the superblock names too. On the strength of it older versions may be gone.
@@ -87,6 +87,15 @@ impl Doubtful {
     }
 }
 
+/// How much of an item the drives that are there hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Whole,
+    /// Enough, and not all.
+    Degraded,
+    Torn,
+}
+
 /// A record with its payload.
 struct Record {
     header: Header,
@@ -167,11 +176,17 @@ impl Engine {
             let good = stream::iter(&items[certain..])
                 .map(|item| self.verify_item(id, &members, &holding, item))
                 .buffered(VERIFIED_AT_ONCE)
-                .take_while(|good| std::future::ready(*good));
-            let whole = certain + good.count().await;
-            items.truncate(whole);
+                .take_while(|good| std::future::ready(*good != Found::Torn));
+            let good: Vec<Found> = good.collect().await;
+            items.truncate(certain + good.len());
+            if good.contains(&Found::Degraded) {
+                self.suspect.borrow_mut().insert(id);
+            }
         }
         let end = items.last().map_or(1, DigestItem::end);
+        if written.iter().any(|(_, blocks)| *blocks < end) {
+            self.suspect.borrow_mut().insert(id);
+        }
         if closed {
             return Examined::Closed { epoch, digest: Digest::of(items), cut: end };
         }
@@ -312,7 +327,7 @@ impl Engine {
     }
 
     /// Whether enough members hold the item whole.
-    async fn verify_item(&self, id: SetId, members: &[Member], holding: &Written, item: &DigestItem) -> bool {
+    async fn verify_item(&self, id: SetId, members: &[Member], holding: &Written, item: &DigestItem) -> Found {
         let enough = match &item.body {
             ItemBody::Segment(_) => self.code.data(),
             // Replicated: one would do, were there not those that the drive may yet lose.
@@ -324,7 +339,11 @@ impl Engine {
             }
             self.verify_member(id, number, *member, item).await.is_some()
         });
-        join_all(checks).await.into_iter().filter(|good| *good).count() >= enough
+        match join_all(checks).await.into_iter().filter(|good| *good).count() {
+            count if count < enough => Found::Torn,
+            count if count < holding.len() => Found::Degraded,
+            _ => Found::Whole,
+        }
     }
 
     /// Whether a member holds its marker and fragment (or tombstones) whole.

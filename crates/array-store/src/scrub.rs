@@ -96,6 +96,17 @@ impl Engine {
         Ok(Some((id, report)))
     }
 
+    /// Verifies and mends the sets that recovery found short of something. (EXAM-2)
+    pub(crate) async fn scrub_suspects(self: &Rc<Self>) -> Result<()> {
+        for id in self.suspect.take() {
+            let Some(set) = self.sets.get(id).filter(|set| holds(set)) else { continue };
+            let mut report = ScrubReport::default();
+            self.scrub_set(id, &set, false, &mut report).await?;
+            tracing::info!(set = id.0, repaired = report.repaired, "what a power cut tore was looked at");
+        }
+        Ok(())
+    }
+
     async fn scrub_set(
         self: &Rc<Self>,
         id: SetId,

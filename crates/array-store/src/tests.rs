@@ -421,3 +421,29 @@ fn what_was_found_without_a_drive_stays_when_it_comes_back() {
         });
     }
 }
+
+/// EXAM-2: what a recovery takes that is rotten on one drive is made whole, before other drives are lost.
+#[test]
+fn what_was_torn_on_one_drive_is_mended() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        crash(&devices)
+    });
+    let (zone, end) = last_written(&images)[0];
+    let last = images[0].zone(zone).start + Blocks(end - 1);
+    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    Sim::new(2).run(move |rt| async move {
+        let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let fresh = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12)));
+        let options = Options { available_sets: 3, ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+        let (store, _) = opened.unwrap();
+        store.add_drive(&named(&[fresh])[0]).await.unwrap();
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+        rt.sleep(Duration::from_secs(120)).await;
+        devices[1].power_off_at(0);
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+        store.close().await.unwrap();
+    });
+}
