@@ -140,17 +140,19 @@ impl Engine {
 
     /// Where only tombstones that are still needed kept sets from being won, a snapshot makes them superfluous. Whether
     /// that was so. (CLEAN-3)
-    async fn drop_tombstones(self: &Rc<Self>) -> Result<bool> {
-        let held = self.held_by_tombstones.take();
-        if held.is_empty() || self.free_sets() < RESERVED {
+    pub(crate) async fn drop_tombstones(self: &Rc<Self>) -> Result<bool> {
+        if self.held_by_tombstones.borrow().is_empty() || self.free_sets() < RESERVED {
             return Ok(false);
         }
+        let floor = self.durable_floor.get();
         match self.snapshot_from_reserve().await {
-            Ok(true) => {}
-            Ok(false) => return Ok(false),
+            // One that makes none superfluous would be taken for ever.
+            Ok(true) if self.durable_floor.get() > floor => {}
+            Ok(_) => return Ok(false),
             Err(error) if error.kind == ErrorKind::NoSpace => return Ok(false),
             Err(error) => return Err(error),
         }
+        let held = self.held_by_tombstones.take();
         held.into_iter().filter_map(|id| self.sets.get(id)).for_each(|set| set.no_gain_at.set(u64::MAX));
         Ok(true)
     }

@@ -447,3 +447,32 @@ fn what_was_torn_on_one_drive_is_mended() {
         store.close().await.unwrap();
     });
 }
+
+/// CLEAN-3: where no snapshot can be taken just now, or it makes no tombstone superfluous, sets that only tombstones keep from
+/// being won are neither forgotten nor tried for ever.
+#[test]
+fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store, id) = filled(&rt).await;
+        let engine = store.0.clone();
+        let set = engine.sets.get(id).unwrap();
+        let holds = |engine: &Engine| {
+            engine.held_by_tombstones.borrow_mut().insert(id);
+            engine.sets.get(id).unwrap().no_gain_at.set(0);
+        };
+        holds(&engine);
+        {
+            let _taken = engine.snapshotting.lock().await;
+            assert!(!engine.drop_tombstones().await.unwrap());
+        }
+        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at.get() == u64::MAX);
+        // A deletion that does not end.
+        holds(&engine);
+        engine.burying.borrow_mut().insert(engine.stamps.version());
+        assert!(engine.drop_tombstones().await.unwrap());
+        holds(&engine);
+        assert!(!engine.drop_tombstones().await.unwrap(), "a snapshot changes nothing and is taken again");
+        engine.burying.borrow_mut().clear();
+        assert!(engine.drop_tombstones().await.unwrap());
+    });
+}
