@@ -101,7 +101,8 @@ pub(crate) struct Engine {
     pub(crate) replaced: Cell<u64>,
     /// So many of them are in a durable superblock.
     saved: Cell<u64>,
-    /// Drives with zones that took a member's place and may be in a cache still: flushed before a superblock names them.
+    /// Drives with zones that took a member's place, or were emptied for a set that is offered, and may be in a cache still:
+    /// flushed before a superblock names them.
     pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
     /// Sets that recovery found short of fragments on drives that are there.
     pub(crate) suspect: RefCell<BTreeSet<SetId>>,
@@ -291,8 +292,8 @@ impl Engine {
         self.replaced.get() - self.saved.get()
     }
 
-    /// Makes zones durable that the next superblock names as members for the first time (REPLACE-1). Nothing may be awaited
-    /// between this and the table's copy.
+    /// Makes zones durable that the next superblock names as members for the first time (REPLACE-1), or as available (SET-1).
+    /// Nothing may be awaited between this and the table's copy.
     async fn flush_replaced(&self) -> Result<()> {
         loop {
             let drives = std::mem::take(&mut *self.unflushed.borrow_mut());
@@ -371,6 +372,8 @@ impl Engine {
                 continue;
             }
             set.offered.set(true);
+            // That they are empty is durable first: else recovery would find there what was deleted long ago.
+            self.unflushed.borrow_mut().extend(set.members.borrow().iter().map(|member| member.drive));
         }
         // Nobody may open them before that is durable (SET-1).
         let written = self.write_superblock(None).await;

@@ -26,7 +26,7 @@ use crate::format::{
     decode_tombstones,
 };
 use crate::sets::ZoneSet;
-use crate::types::SetId;
+use crate::types::{SetId, SetState};
 use crate::window::IN_FLIGHT_MAX;
 
 /// Of those, so many are read at once: each may have several MiB on every drive.
@@ -150,10 +150,16 @@ impl Engine {
         self.walk(id, set, members, holding, written).await
     }
 
+    /// The last stamp that an earlier opening saw in a set. What is older in one that was empty is what a drive that was away
+    /// has of an earlier life.
+    fn judged(&self, set: &ZoneSet) -> Option<u64> {
+        (set.state.get() != SetState::Available).then_some(self.opened.get())
+    }
+
     fn limit(&self, set: &ZoneSet, written: &Written) -> Limit {
         match set.cut.get() {
             u32::MAX => {
-                Limit { block: written.iter().map(|(_, end)| *end).min().unwrap_or(0), judged: Some(self.opened.get()) }
+                Limit { block: written.iter().map(|(_, end)| *end).min().unwrap_or(0), judged: self.judged(set) }
             }
             cut => Limit { block: cut, judged: None },
         }
@@ -170,7 +176,7 @@ impl Engine {
     ) -> Examined {
         let Doubtful { epoch, closed, members, holding, mut items } = doubtful;
         if set.cut.get() == u32::MAX {
-            let torn_from = torn_from.max(self.opened.get() + 1);
+            let torn_from = torn_from.max(self.judged(set).map_or(0, |judged| judged + 1));
             let certain = items.partition_point(|item| item.body.stamp() < torn_from);
             let certain = certain.max(items.len().saturating_sub(IN_FLIGHT_MAX));
             let good = stream::iter(&items[certain..])

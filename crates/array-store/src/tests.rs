@@ -476,3 +476,53 @@ fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
         assert!(engine.drop_tombstones().await.unwrap());
     });
 }
+
+/// SET-1: a set that a superblock offers is empty durably: what it held, whose deletions are forgotten, does not come back.
+#[test]
+fn a_set_is_offered_only_when_its_resets_are_durable() {
+    let full = Sim::new(1).run(|rt| async move {
+        let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(60), 10, 0, 12) };
+        let media: Vec<_> = (0..7).map(|_| MemoryDevice::new(geometry.clone())).collect();
+        let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(1, 1).unwrap()) };
+        format(&rt, &named(&devices), &options).await.unwrap();
+        let options = Options { background: false, available_sets: 100, ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+        let (store, _) = opened.unwrap();
+        let mut number = 0;
+        while store.0.sets.count(SetState::Closed) < 8 {
+            number += 1;
+            store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        for number in 1..=number {
+            store.delete(format!("a{number}")).await.unwrap();
+        }
+        store.snapshot().await.unwrap();
+        rt.sleep(Duration::from_millis(5)).await;
+        let mut full = Vec::new();
+        for (id, set) in store.0.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Indexed) {
+            assert!(store.0.collect(id, &set).await.unwrap());
+            rt.sleep(Duration::from_millis(1)).await;
+            store.0.replenish().await.unwrap();
+            assert_eq!(set.state.get(), SetState::Available);
+            let members = set.members.borrow().clone();
+            let crash = |seed: u64| devices.iter().map(|device| device.crash_image(seed)).collect::<Vec<_>>();
+            let holds = |images: &Vec<MemoryDevice>| {
+                members
+                    .iter()
+                    .all(|member| images[usize::from(member.drive.0)].zone(member.zone).written > Blocks::ZERO)
+            };
+            full.extend((1..=8).map(crash).find(holds));
+        }
+        full
+    });
+    let (sets, mut back) = (full.len(), 0);
+    for images in full {
+        back += Sim::new(2).run(move |rt| async move {
+            let (_, store, _) = open(&rt, &images).await;
+            store.list(b"", None, 99).unwrap().len()
+        });
+    }
+    assert_eq!((sets, back), (0, 0), "sets that are offered and full, and objects that are back");
+}
