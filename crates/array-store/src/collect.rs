@@ -210,10 +210,14 @@ impl Engine {
 
     /// Collects a set that the cleaner did not choose, unless that has been done.
     pub(crate) async fn collect_alone(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
-        let life = set.life.get();
-        let _one = self.collecting.lock().await;
-        let collected = set.trimming.get() || set.life.get() != life;
-        if collected { Ok(true) } else { self.collect(id, set).await }
+        let (engine, set, life) = (self.clone(), set.clone(), set.life.get());
+        // Also if the caller waits no more: copies must not come later than deletions think. (WRITE-4, SNAP-3)
+        let collecting = self.rt.spawn(async move {
+            let _one = engine.collecting.lock().await;
+            let collected = set.trimming.get() || set.life.get() != life;
+            if collected { Ok(true) } else { engine.collect(id, &set).await }
+        });
+        collecting.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
 
     /// Moves what lives in `set` and leaves it to be reset when its last reader is gone. `false` if that would win

@@ -4,6 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
 use shingle_base::{Blocks, ZoneId};
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
@@ -525,4 +527,36 @@ fn a_set_is_offered_only_when_its_resets_are_durable() {
         });
     }
     assert_eq!((sets, back), (0, 0), "sets that are offered and full, and objects that are back");
+}
+
+/// A call that nobody waits for any more keeps no turn: others go on, also while its put is still there.
+#[test]
+fn a_write_that_was_dropped_holds_up_nobody() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = fresh(&rt).await;
+        let mut put = store.begin_put("a").unwrap();
+        assert!(put.write(bytes(1, 60_000)).now_or_never().is_none());
+        let other = Box::pin(store.put("b", bytes(2, 19_000), Bytes::new()));
+        let ended = select(other, Box::pin(rt.sleep(Duration::from_secs(60)))).await;
+        assert!(matches!(ended, Either::Left((Ok(_), _))), "another object waits for the turn");
+        drop(put);
+    });
+}
+
+/// A set that is emptied for a rebuild is emptied to its end, also if nobody waits for the rebuild any more.
+#[test]
+fn emptying_a_set_ends_without_its_caller() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store, id) = filled(&rt).await;
+        let set = store.0.sets.get(id).unwrap();
+        let mut emptying = Box::pin(store.0.collect_alone(id, &set));
+        while store.0.copying.get().is_none() {
+            assert!((&mut emptying).now_or_never().is_none());
+            rt.sleep(Duration::from_micros(1)).await;
+        }
+        drop(emptying);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!((store.0.copying.get(), store.0.moving.get()), (None, None));
+        assert_eq!(set.state.get(), SetState::Empty);
+    });
 }
