@@ -9,6 +9,7 @@
 //!   other drives, and the digests that the first one wrote. What was refused is cut off in the superblock; what was taken has
 //!   a stamp from before that opening, which the superblock names too. On the strength of it older versions may be gone.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -274,6 +275,31 @@ impl Engine {
         None
     }
 
+    /// The records at a block, and at those where others are if all are as long as `step`: each off another member, since all
+    /// have it, and the reads take turns of the drives where one after the other would wait for each.
+    async fn read_ahead(
+        &self,
+        members: &[Member],
+        holding: &Written,
+        block: u32,
+        step: Option<u32>,
+        epoch: u64,
+    ) -> VecDeque<(u32, Option<(Record, u8)>)> {
+        let count = if step.is_some() { holding.len() as u32 } else { 1 };
+        let reads = (0..count).map_while(|nth| {
+            let block = block.checked_add(nth.checked_mul(step.unwrap_or(0))?)?;
+            let mut turned = holding.iter().cycle().skip(nth as usize).take(holding.len());
+            let (member, _) = turned.find(|(_, end)| block < *end)?;
+            let number = members.iter().position(|other| other == member)?;
+            let dev = self.drives.usable(member.drive)?;
+            Some(async move {
+                let record = self.read_record(&dev, member.zone, block, Some(epoch)).await;
+                (block, record.map(|record| (record, number as u8)))
+            })
+        });
+        join_all(reads).await.into()
+    }
+
     /// Goes from marker to marker.
     async fn walk(
         &self,
@@ -300,14 +326,23 @@ impl Engine {
         let mut items = Vec::new();
         let mut next = 1;
         let limit = self.limit(set, written);
+        let (mut ahead, mut step) = (VecDeque::new(), None);
         while next < limit.block || limit.judged.is_some() {
-            let Some((record, number)) = self.read_any(&members, &holding, next, Some(epoch)).await else { break };
+            if ahead.front().is_none_or(|(block, _)| *block != next) {
+                ahead = self.read_ahead(&members, &holding, next, step, epoch).await;
+            }
+            let read = match ahead.pop_front() {
+                Some((_, Some(read))) => Some(read),
+                _ => self.read_any(&members, &holding, next, Some(epoch)).await,
+            };
+            let Some((record, number)) = read else { break };
             let Some((body, blocks)) = self.item(&record, number, next) else { break };
             if !limit.allows(next + blocks, body.stamp()) {
                 break;
             }
             items.push(DigestItem { block: next, body });
             next += blocks;
+            step = Some(blocks);
         }
         Surveyed::Doubtful(Doubtful { epoch, closed: false, members, holding, items })
     }
