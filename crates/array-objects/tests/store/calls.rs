@@ -13,7 +13,7 @@ use shingle_store_api::{
 
 use crate::scene::{assert_no_leftovers, formatted, open_array, options, powered, with_store};
 
-async fn multipart(store: &dyn ObjectStore, key: &str, parts: &[Bytes]) -> UploadId {
+pub(crate) async fn multipart(store: &dyn ObjectStore, key: &str, parts: &[Bytes]) -> UploadId {
     let upload = store.begin_upload("b", key, Metadata::new()).await.unwrap();
     for (number, part) in (1..).zip(parts) {
         let mut writer = store.begin_part("b", key, upload.id, number).await.unwrap();
@@ -23,7 +23,7 @@ async fn multipart(store: &dyn ObjectStore, key: &str, parts: &[Bytes]) -> Uploa
     upload.id
 }
 
-fn named(count: u32) -> Vec<CompletedPart> {
+pub(crate) fn named(count: u32) -> Vec<CompletedPart> {
     (1..=count).map(|number| CompletedPart { number, etag: number.to_string() }).collect()
 }
 
