@@ -80,8 +80,13 @@ impl Engine {
             data.extend_from_slice(&held.data);
         }
         let item = Item::Shared { parts, data: data.freeze() };
-        let placed = self.append_user(&item).await;
-        let entered = placed.and_then(|(placed, _)| {
+        // Without the files only memory has it: then it may take the room that tombstones may (BUF-4).
+        let placed = if buffer.usable() {
+            self.append_user(&item).await.map(|(placed, _)| placed)
+        } else {
+            self.append_to_spare(&item).await
+        };
+        let entered = placed.and_then(|placed| {
             let moves = stamps.iter().zip(&placed.parts).map(|(stamp, part)| Change::Move {
                 key: PartKey { name: part.name.clone(), version: part.version, offset: 0 },
                 from_stamp: *stamp,
