@@ -44,6 +44,9 @@ pub(crate) struct Add {
     /// As --yes, and also where a drive holds a partition table or a file system that is not mounted.
     #[arg(long)]
     force: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Takes a drive out.
@@ -119,12 +122,20 @@ impl Add {
             if !held.is_empty() {
                 confirm(self.yes || self.force, &format!("What these drives hold will be lost:{held}"))?;
             }
+            let mut added = Vec::new();
             for drive in &drives {
                 let id = opened.store.add_drive(drive).await?;
-                say!("{} is {id} of the array", drive.name);
+                added.push(json!({ "drive": id.0, "name": drive.name }));
+                if !self.json {
+                    say!("{} is {id} of the array", drive.name);
+                }
+            }
+            if self.json {
+                say!("{}", json!({ "added": added }));
             }
             match file {
                 Some(file) => renamed(&file, |drives| drives.extend(self.new.iter().cloned())),
+                None if self.json => Ok(()),
                 None => {
                     say!("name it with --drive from now on, beside the others");
                     Ok(())

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::json;
 use shingle_array_store::{ArrayDrive, FormatOptions, format};
 use shingle_base::{ByteSize, ZoneId};
 use shingle_erasure::Code;
@@ -33,6 +34,9 @@ pub(crate) struct Format {
     /// As --yes, and also where a drive holds a partition table or a file system that is not mounted.
     #[arg(long)]
     force: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 fn code(text: &str) -> Result<Code, String> {
@@ -83,7 +87,13 @@ impl Format {
                     Failure::new(format!("the array is made, but not its file {}: {error}", path.display()))
                 })?;
             }
-            say!("array {id}: {} drives, {}", drives.len(), self.code);
+            if self.json {
+                let names: Vec<&str> = drives.iter().map(|drive| &*drive.name).collect();
+                let (array, code) = (id.to_string(), self.code.to_string());
+                say!("{}", json!({ "array": array, "code": code, "segment_bytes": length, "drives": names }));
+            } else {
+                say!("array {id}: {} drives, {}", drives.len(), self.code);
+            }
             Ok(())
         })?
     }
