@@ -6,11 +6,9 @@ use clap::Args;
 use serde_json::json;
 use shingle_array_store::{DriveId, RebuildOptions, RebuildProgress};
 use shingle_base::ByteSize;
-use shingle_zoned_linux::OpenOptions;
 
-use super::format::holds;
-use super::place::{ArrayFile, Missing, Opened, Place, open_drives, with_array};
-use crate::confirm::confirm;
+use super::place::{ArrayFile, Missing, Opened, Place, with_array};
+use super::taking::{Consent, take_drives};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 
@@ -38,12 +36,8 @@ pub(crate) struct Add {
     /// Do without drives that are missing, from now on.
     #[arg(long)]
     degraded: bool,
-    /// Do it without being asked, also where a drive holds something; that is lost.
-    #[arg(long)]
-    yes: bool,
-    /// As --yes, and also where a drive holds a partition table or a file system that is not mounted.
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    consent: Consent,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -108,20 +102,7 @@ impl Add {
     pub(crate) fn run(self) -> Outcome {
         let file = self.place.file();
         with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
-            let open = OpenOptions { force: self.force, keep_open: false };
-            let (drives, away) = open_drives(&self.new, &opened.rt, open).await?;
-            if !away.is_empty() {
-                return Err(Failure::new(format!("there is no drive {}", away.join(", "))));
-            }
-            let mut held = String::new();
-            for drive in &drives {
-                if let Some(what) = holds(drive).await? {
-                    held += &format!("\n  {}: {what}", drive.name);
-                }
-            }
-            if !held.is_empty() {
-                confirm(self.yes || self.force, &format!("What these drives hold will be lost:{held}"))?;
-            }
+            let drives = take_drives(&self.new, &opened.rt, self.consent).await?;
             let mut added = Vec::new();
             for drive in &drives {
                 let id = opened.store.add_drive(drive).await?;
