@@ -293,6 +293,24 @@ def test_a_lost_drive_is_replaced_by_a_new_one_and_another_may_be_lost(array, tm
     assert json.loads(array.run("check", "--json"))["missing_drives"]
 
 
+def test_what_commands_change_they_say_in_json(tmp_path, blank):
+    file = tmp_path / "shelf.toml"
+    formatted = json.loads(ok("array", "format", "--array", file, "--code", "2+1", "--segment", "256KiB", "--json", *blank[:3]))
+    assert formatted["code"] == "2+1" and formatted["segment_bytes"] == SEGMENT
+    assert formatted["drives"] == [str(drive) for drive in blank[:3]]
+    place = ("--array", file, "--json")
+    put = json.loads(ok("array", "put", "name", file, *place))
+    assert put == json.loads(ok("array", "stat", "name", *place))
+    assert json.loads(ok("array", "stat", *place))["array"] == formatted["array"]
+    assert json.loads(ok("array", "snapshot", *place)) == {"objects": 1}
+    assert json.loads(ok("array", "add", blank[3], *place)) == {"added": [{"drive": 3, "name": str(blank[3])}]}
+    # What was done is said also where not all could be.
+    done = shingle("array", "rm", "nosuch", "name", *place)
+    assert done.returncode == 1 and "nosuch" in done.stderr
+    assert json.loads(done.stdout) == {"deleted": ["name"], "absent": ["nosuch"]}
+    assert json.loads(ok("array", "ls", *place)) == {"objects": []}
+
+
 def test_drives_join_and_leave(array, tmp_path):
     filled(array)
     before = array.stat()["capacity_bytes"]

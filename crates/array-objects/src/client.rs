@@ -11,7 +11,7 @@ use shingle_store_api::{
 use tokio::sync::mpsc;
 
 use crate::engine::Core;
-use crate::engine::run::Release;
+use crate::engine::run::Notice;
 use crate::errors::gone;
 use crate::options::{ArrayFigures, Options};
 use crate::places::Places;
@@ -26,7 +26,7 @@ pub struct ArrayClient {
     /// Calls that change something.
     writes: Desk<Core>,
     /// Never waits, so that dropping a reader or writer never does.
-    pub(crate) releases: mpsc::UnboundedSender<Release>,
+    pub(crate) notices: mpsc::UnboundedSender<Notice>,
     /// Large objects that may be written at a time.
     pub(crate) places: Arc<Places>,
     pub(crate) whole_bytes_max: usize,
@@ -36,11 +36,11 @@ impl ArrayClient {
     pub(crate) fn new(
         reads: Desk<Core>,
         writes: Desk<Core>,
-        releases: mpsc::UnboundedSender<Release>,
+        notices: mpsc::UnboundedSender<Notice>,
         places: Arc<Places>,
         options: &Options,
     ) -> Self {
-        Self { reads, writes, releases, places, whole_bytes_max: options.whole_bytes_max }
+        Self { reads, writes, notices, places, whole_bytes_max: options.whole_bytes_max }
     }
 
     /// Has `work` done on the owner's thread, in the queue of calls that only read.

@@ -1,7 +1,7 @@
 //! Places of those who write large objects: each stands for memory, so there are few.
 //!
 //! Whoever has one and hardly brings anything would keep all others from writing: who is slower than any link, over a while,
-//! ends as soon as somebody waits. Time in which the drives are waited for does not count against anybody.
+//! ends as soon as somebody waits. Time in which the drives, or other calls, are waited for does not count against anybody.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

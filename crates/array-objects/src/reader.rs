@@ -4,7 +4,7 @@ use bytes::Bytes;
 use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture};
 
 use crate::client::ArrayClient;
-use crate::engine::run::Release;
+use crate::engine::run::Notice;
 use crate::errors::invalid;
 
 /// An object open for reading, by the number that its owner knows it by.
@@ -23,7 +23,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         // The owner may be gone; then nothing is open.
-        let _ = self.client.releases.send(Release::Reader(self.number));
+        let _ = self.client.notices.send(Notice::ReaderGone(self.number));
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::client::ArrayClient;
 use crate::engine::Core;
 use crate::engine::objects::Written;
-use crate::engine::run::Release;
+use crate::engine::run::Notice;
 use crate::errors::gone;
 
 /// What is being written.
@@ -37,13 +37,15 @@ pub(crate) struct Writer {
 struct Blob {
     client: ArrayClient,
     number: u64,
+    /// Calls that brought bytes.
+    calls: u64,
     _place: OwnedSemaphorePermit,
 }
 
 impl Drop for Blob {
     fn drop(&mut self) {
         // The owner may be gone; then nothing is being written.
-        let _ = self.client.releases.send(Release::Writer(self.number));
+        let _ = self.client.notices.send(Notice::WriterGone(self.number));
     }
 }
 
@@ -54,22 +56,26 @@ impl Writer {
 
     /// Hands on what was gathered; begins the blob if need be, once there is a place for it.
     async fn hand_on(&mut self) -> StoreResult<u64> {
-        let number = match &self.blob {
-            Some(blob) => blob.number,
+        let blob = match &mut self.blob {
+            Some(blob) => blob,
             None => {
                 let place = self.client.places.take().await?;
                 let (client, part, length) = (self.client.clone(), self.part, self.length);
                 let begin = move |core: Rc<Core>| async move {
                     let number = core.begin_blob(part, length)?;
                     // Made here, so that it is let go even if the caller has gone away.
-                    Ok(Blob { client, number, _place: place })
+                    Ok(Blob { client, number, calls: 0, _place: place })
                 };
-                self.blob.insert(self.client.write(begin).await?).number
+                self.blob.insert(self.client.write(begin).await?)
             }
         };
+        let number = blob.number;
         let pieces = mem::take(&mut self.gathered);
         self.gathered_bytes = 0;
         if !pieces.is_empty() {
+            // What the call waits in the queue is not the client's time. An owner that is gone is told by the call.
+            let _ = self.client.notices.send(Notice::BytesCame { writer: number, call: blob.calls });
+            blob.calls += 1;
             self.client.write(move |core| async move { core.write_blob(number, pieces).await }).await?;
         }
         Ok(number)

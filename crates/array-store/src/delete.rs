@@ -163,10 +163,14 @@ impl Engine {
 
     /// Where clients write; or, when there is no room left, where cleaning does: deletion must always be possible.
     pub(crate) async fn append_tombstones(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<Placed> {
-        let item = Item::Tombstones(tombstones.to_vec());
-        match self.append_user(&item).await {
+        self.append_to_spare(&Item::Tombstones(tombstones.to_vec())).await
+    }
+
+    /// Where clients write; or, when there is no room left, in what cleaning can spare.
+    pub(crate) async fn append_to_spare(self: &Rc<Self>, item: &Item) -> Result<Placed> {
+        match self.append_user(item).await {
             Err(error) if error.kind == ErrorKind::NoSpace => {
-                Ok(self.append_with(Stream::Clean, Room::SPARE, &item).await?.0)
+                Ok(self.append_with(Stream::Clean, Room::SPARE, item).await?.0)
             }
             result => Ok(result?.0),
         }

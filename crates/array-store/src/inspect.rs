@@ -67,6 +67,42 @@ pub struct SetInspection {
     pub covered: u32,
 }
 
+/// Drives that an array uses and that are not there: whoever opens it to write gives them up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// What their owner calls them.
+    pub names: Vec<String>,
+    /// Drives that were out of use before.
+    pub out_of_use: usize,
+    /// How many the array can do without in all.
+    pub parity: usize,
+}
+
+impl Absent {
+    /// In words, if the array cannot do without so many.
+    pub fn too_many(&self) -> Option<String> {
+        let lost = self.names.len() + self.out_of_use;
+        let before = match self.out_of_use {
+            0 => String::new(),
+            out => format!(" ({out} of them out of use already)"),
+        };
+        let (parity, names) = (self.parity, self.names.join(", "));
+        let words =
+            format!("{lost} of the array's drives are missing{before}, and it can do without {parity}: {names}");
+        (lost > parity).then_some(words)
+    }
+}
+
+impl Inspection {
+    /// The drives that it uses and that were not given, if there are any.
+    pub fn absent(&self) -> Option<Absent> {
+        let absent = self.drives.iter().filter(|drive| drive.in_use && drive.given.is_none());
+        let names: Vec<String> = absent.map(|drive| drive.name.clone()).collect();
+        let out_of_use = self.drives.iter().filter(|drive| !drive.removed && !drive.in_use).count();
+        (!names.is_empty()).then(|| Absent { names, out_of_use, parity: self.code.parity() })
+    }
+}
+
 /// The array that a drive belongs to, if it belongs to one.
 ///
 /// # Errors
@@ -139,4 +175,50 @@ async fn newest_on(drive: &ArrayDrive) -> Result<Option<Found>> {
     let [first, second] = superblock_zones(&drive.dev).map(|zone| zones.get(zone.0 as usize));
     let (Some(first), Some(second)) = (first, second) else { return Ok(None) };
     Ok(newest_in(&drive.dev, None, [first, second]).await?.map(|(found, _)| found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Drives by `(given, in use, removed)`.
+    fn array(drives: &[(bool, bool, bool)]) -> Inspection {
+        let drive = |(number, &(given, in_use, removed)): (usize, &(bool, bool, bool))| DriveInspection {
+            id: DriveId(number as u8),
+            name: format!("d{number}"),
+            given: given.then_some(number),
+            in_use,
+            removed,
+            zones: 1,
+            zone_capacity: 1,
+        };
+        Inspection {
+            array: StoreId(1),
+            generation: 1,
+            code: Code::new(2, 1).unwrap(),
+            segment_length: 1,
+            clean: true,
+            buffered: false,
+            snapshot_bytes: 0,
+            drives: drives.iter().enumerate().map(drive).collect(),
+            sets: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn drives_that_were_given_up_count_as_lost_and_those_taken_out_do_not() {
+        let (there, away) = ((true, true, false), (false, true, false));
+        let (out, removed) = ((false, false, false), (false, false, true));
+        assert_eq!(array(&[there, there, there, removed]).absent(), None);
+        assert_eq!(array(&[there, there, out]).absent(), None, "nobody counts on it");
+        let one = array(&[there, away, there, removed]).absent().unwrap();
+        assert_eq!((&*one.names, one.too_many()), (&["d1".to_owned()][..], None));
+        let two = array(&[there, away, away]).absent().unwrap().too_many().unwrap();
+        assert_eq!(two, "2 of the array's drives are missing, and it can do without 1: d1, d2");
+        let two = array(&[out, there, away]).absent().unwrap().too_many().unwrap();
+        assert!(
+            two.starts_with("2 of") && two.contains("(1 of them out of use already)") && two.ends_with(": d2"),
+            "{two}"
+        );
+    }
 }

@@ -56,7 +56,7 @@ pub use check::{CheckOptions, CheckReport, check};
 pub use config::{CleaningPolicy, FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};
-pub use inspect::{DriveInspection, Inspection, SetInspection, array_of, inspect};
+pub use inspect::{Absent, DriveInspection, Inspection, SetInspection, array_of, inspect};
 pub use put::{Put, Stored};
 pub use rebuild::{RebuildOptions, RebuildProgress};
 pub use recovery::RecoveryReport;

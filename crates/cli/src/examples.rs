@@ -149,7 +149,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("shingle array ls films/ --json", "names that begin so, for a program"),
         ],
     ),
-    ("array rm", &[("shingle array rm --array shelf.toml films/one.mkv films/two.mkv", "")]),
+    (
+        "array rm",
+        &[
+            ("shingle array rm --array shelf.toml films/one.mkv films/two.mkv", ""),
+            ("shingle array rm films/one.mkv films/two.mkv --json", "says which were there, for a program"),
+        ],
+    ),
     (
         "array stat",
         &[

@@ -139,7 +139,7 @@ impl Inner {
         let _open = Gauge::raise(&self.metrics, |metrics| &metrics.connections_open);
         // Answers are written whole; waiting to join small ones only adds latency.
         let _ = socket.set_nodelay(true);
-        let io = TokioIo::new(Socket::new(socket, self.limits.stall_timeout, self.metrics.clone()));
+        let io = TokioIo::new(Socket::new(socket, &self.limits, self.metrics.clone()));
         let inner = self.clone();
         let service = service_fn(move |request| {
             let inner = inner.clone();

@@ -146,28 +146,18 @@ async fn open_drives(runtime: &Runtime, names: &[PathBuf]) -> Result<(Vec<ArrayD
 
 /// Refuses where drives are missing that the array uses (ARR-1).
 fn check_missing(seen: &Inspection, degraded: bool) -> Result<()> {
-    let newly: Vec<&str> =
-        seen.drives.iter().filter(|drive| drive.in_use && drive.given.is_none()).map(|drive| &*drive.name).collect();
-    if newly.is_empty() {
-        return Ok(());
-    }
-    let out = seen.drives.iter().filter(|drive| !drive.removed && !drive.in_use).count();
-    let (lost, parity) = (newly.len() + out, seen.code.parity());
-    let names = newly.join(", ");
-    if lost > parity {
-        let before = if out > 0 { format!(" ({out} of them out of use already)") } else { String::new() };
-        let message = format!(
-            "{lost} of its drives are missing{before}, and it can do without {parity}: {names}. Attach what is missing and \
-             start again; nothing was changed"
-        );
+    let Some(absent) = seen.absent() else { return Ok(()) };
+    if let Some(words) = absent.too_many() {
+        let message = format!("{words}. Attach what is missing and start again; nothing was changed");
         return Err(Error::new(ErrorKind::Drive, message));
     }
     if degraded {
         return Ok(());
     }
     let message = format!(
-        "missing: {names}. Attach it and start again. If it is lost, set degraded = true in this [[array]] of the \
-         configuration: everything is served without it, but it will not be used again as it is, should it come back"
+        "missing: {}. Attach it and start again. If it is lost, set degraded = true in this [[array]] of the \
+         configuration: everything is served without it, but it will not be used again as it is, should it come back",
+        absent.names.join(", ")
     );
     Err(Error::new(ErrorKind::Drive, message))
 }

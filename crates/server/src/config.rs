@@ -129,6 +129,9 @@ pub struct LimitsConfig {
     pub head_timeout_s: u64,
     /// Seconds a connection may go without a byte in the direction that is due.
     pub stall_timeout_s: u64,
+    /// Bytes a second that a client has to take of an answer, over `stall_timeout_s`; 0: any.
+    #[serde(deserialize_with = "size")]
+    pub reader_rate_min: u64,
     /// Seconds that requests under way get to finish when the server stops.
     pub shutdown_grace_s: u64,
 }
@@ -153,7 +156,13 @@ impl Default for Config {
 
 impl Default for LimitsConfig {
     fn default() -> Self {
-        Self { connections: 1024, head_timeout_s: 60, stall_timeout_s: 60, shutdown_grace_s: 20 }
+        Self {
+            connections: 1024,
+            head_timeout_s: 60,
+            stall_timeout_s: 60,
+            reader_rate_min: 16 << 10,
+            shutdown_grace_s: 20,
+        }
     }
 }
 
@@ -456,6 +465,7 @@ mod tests {
             connections = 8
             head_timeout_s = 1
             stall_timeout_s = 2
+            reader_rate_min = "4 KiB"
             shutdown_grace_s = 3
         "#;
         let config = Config::parse(text).unwrap();
@@ -465,6 +475,7 @@ mod tests {
         let geometry = drives[1].create.unwrap().geometry().unwrap();
         assert_eq!(geometry.zone_capacity.bytes(), 48 << 20);
         assert_eq!(geometry.active_zones_max, Some(14));
+        assert_eq!(config.limits.reader_rate_min, 4096);
     }
 
     #[test]

@@ -73,6 +73,9 @@ impl Core {
         data: Bytes,
         record: ObjectRecord,
     ) -> StoreResult<ObjectInfo> {
+        if let Some((_, before)) = &before {
+            self.forget_upload(bucket, key, before).await?;
+        }
         let name = Bytes::from(names::object(bucket, key));
         let stored = match record.encode() {
             Ok(attributes) => self.store.put(name.clone(), data, attributes).await.map_err(from_array),
@@ -112,9 +115,13 @@ impl Core {
         let name = names::object(&bucket, &key);
         let _turn = self.keys.exclusive(name.clone()).await;
         let Some(object) = self.find(&name)? else { return Ok(false) };
-        self.store.delete(name.clone()).await.map_err(from_array)?;
         // An object whose record is spoilt can be deleted all the same; its blobs are found when the array is opened.
-        if let Ok(record) = ObjectRecord::decode(&object.attributes) {
+        let record = ObjectRecord::decode(&object.attributes).ok();
+        if let Some(record) = &record {
+            self.forget_upload(&bucket, &key, record).await?;
+        }
+        self.store.delete(name.clone()).await.map_err(from_array)?;
+        if let Some(record) = record {
             self.counts.change(&name, Some(size_of(&object, &record)), None);
             if let Some(manifest) = record.manifest {
                 self.condemn(manifest.blobs());

@@ -8,10 +8,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use shingle_store_api::{StoreResult, UploadId};
 use tokio::sync::Notify;
 
 use super::Core;
-use crate::names::Blob;
+use crate::errors::from_array;
+use crate::format::ObjectRecord;
+use crate::names::{self, Blob};
 
 /// Deletions at a time: their tombstones share records.
 const BATCH: usize = 128;
@@ -87,6 +90,17 @@ impl Core {
             self.purge.ended.borrow_mut().insert(name.clone());
             self.purge.doom(name.into());
         }
+    }
+
+    /// Deletes the record of the upload that an object was made of, if that is still there: once the object has gone, nothing
+    /// says any more that the upload has ended (AUP-1).
+    pub(super) async fn forget_upload(&self, bucket: &str, key: &str, made: &ObjectRecord) -> StoreResult<()> {
+        let Some(manifest) = made.manifest.as_ref().filter(|manifest| manifest.multipart) else { return Ok(()) };
+        let name = names::upload(bucket, key, UploadId(manifest.owner));
+        if self.find(&name)?.is_some() {
+            self.store.delete(name).await.map_err(from_array)?;
+        }
+        Ok(())
     }
 
     pub(super) async fn run_purge(self: Rc<Self>) {

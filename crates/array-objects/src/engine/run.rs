@@ -19,11 +19,17 @@ use crate::names;
 use crate::options::Options;
 use crate::places::Places;
 
-/// What readers and writers let go when they are dropped.
+/// What readers and writers tell without waiting, by their numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Release {
-    Reader(u64),
-    Writer(u64),
+pub(crate) enum Notice {
+    /// It was dropped.
+    ReaderGone(u64),
+    WriterGone(u64),
+    /// Bytes for the writer's call of that number have come; the call itself may have to wait for its turn.
+    BytesCame {
+        writer: u64,
+        call: u64,
+    },
 }
 
 /// A store on an array: the owner's side. It lives on one thread; front ends use [`ArrayEngine::client`].
@@ -47,12 +53,12 @@ impl ArrayEngine {
         let opened = fresh_version(&store)?;
         let (reads, read_calls) = Desk::new(options.queue_depth);
         let (writes, write_calls) = Desk::new(options.queue_depth);
-        let (releases, released) = mpsc::unbounded_channel();
+        let (notices, noticed) = mpsc::unbounded_channel();
         let places = Places::new(&options);
-        let client = ArrayClient::new(reads, writes, releases, places.clone(), &options);
+        let client = ArrayClient::new(reads, writes, notices, places.clone(), &options);
         let core = Core::new(rt.clone(), store, options, buckets, opened, places);
         core.settle_uploads().await?;
-        rt.spawn_detached(run_releases(core.clone(), released));
+        rt.spawn_detached(run_notices(core.clone(), noticed));
         rt.spawn_detached(core.clone().count());
         rt.spawn_detached(core.clone().find_orphans());
         let purge = rt.spawn(core.clone().run_purge());
@@ -99,11 +105,12 @@ impl ArrayEngine {
     }
 }
 
-async fn run_releases(core: Rc<Core>, mut released: mpsc::UnboundedReceiver<Release>) {
-    while let Some(release) = released.recv().await {
-        match release {
-            Release::Reader(number) => core.close_reader(number),
-            Release::Writer(number) => core.writers.drop(number),
+async fn run_notices(core: Rc<Core>, mut noticed: mpsc::UnboundedReceiver<Notice>) {
+    while let Some(notice) = noticed.recv().await {
+        match notice {
+            Notice::ReaderGone(number) => core.close_reader(number),
+            Notice::WriterGone(number) => core.writers.drop(number),
+            Notice::BytesCame { writer, call } => core.bytes_came(writer, call),
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - AUP-1: an upload ends with the write of its object, or with its deletion, never with both: one that is found beside the
-//!   object that was made of it, after a power cut between the two, has ended. `settle_uploads`
+//!   object that was made of it, after a power cut between the two, has ended. That object is neither replaced nor deleted
+//!   before the upload's record is gone. `settle_uploads`, `forget_upload`
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

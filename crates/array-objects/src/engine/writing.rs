@@ -19,11 +19,14 @@ use crate::names::Blob;
 struct Slot {
     blob: Blob,
     put: Mutex<Option<Put>>,
-    /// Bytes that came, and how long they were waited for.
+    /// Bytes that came, in how many calls, and how long they were waited for.
     bytes: Cell<u64>,
+    calls: Cell<u64>,
     idle: Cell<Duration>,
     /// Since when the next are.
     since: Cell<Instant>,
+    /// When they came, where their call waits still.
+    came: Cell<Option<Instant>>,
 }
 
 /// Blobs being written, by the number of their writer.
@@ -60,8 +63,10 @@ impl Core {
             blob,
             put: Mutex::new(Some(put)),
             bytes: Cell::default(),
+            calls: Cell::default(),
             idle: Cell::default(),
             since: Cell::new(self.rt.now()),
+            came: Cell::default(),
         };
         self.writers.0.borrow_mut().insert(writer, Rc::new(slot));
         Ok(writer)
@@ -71,11 +76,23 @@ impl Core {
         self.writers.0.borrow().get(&writer).cloned().ok_or_else(|| gone(shingle_runtime::owner::Gone))
     }
 
+    /// Bytes for a writer's call have come: from here on they are not waited for.
+    pub(crate) fn bytes_came(&self, writer: u64, call: u64) {
+        // A call that found no queue is there first.
+        if let Ok(slot) = self.slot(writer)
+            && slot.calls.get() == call
+        {
+            slot.came.set(Some(self.rt.now()));
+        }
+    }
+
     pub(crate) async fn write_blob(&self, writer: u64, pieces: Vec<Bytes>) -> StoreResult<()> {
         let slot = self.slot(writer)?;
         let mut put = slot.put.lock().await;
         let Some(put) = put.as_mut() else { return Err(gone(shingle_runtime::owner::Gone)) };
-        slot.idle.set(slot.idle.get() + self.rt.now().since(slot.since.get()));
+        let came = slot.came.take().unwrap_or_else(|| self.rt.now());
+        slot.calls.set(slot.calls.get() + 1);
+        slot.idle.set(slot.idle.get() + came.since(slot.since.get()));
         slot.bytes.set(slot.bytes.get() + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>());
         self.places.may_go_on(slot.bytes.get(), slot.idle.get())?;
         for piece in pieces {

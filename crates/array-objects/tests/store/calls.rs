@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{join3, join4, join5};
-use shingle_array_objects::ArrayEngine;
+use futures_util::future::{join_all, join3, join4, join5};
+use shingle_array_objects::{ArrayEngine, Options};
 use shingle_sim::clients::{bytes_of, commit, get, put};
 use shingle_sim::{Random, Sim};
 use shingle_store_api::{
@@ -13,7 +13,7 @@ use shingle_store_api::{
 
 use crate::scene::{assert_no_leftovers, formatted, open_array, options, powered, with_store};
 
-async fn multipart(store: &dyn ObjectStore, key: &str, parts: &[Bytes]) -> UploadId {
+pub(crate) async fn multipart(store: &dyn ObjectStore, key: &str, parts: &[Bytes]) -> UploadId {
     let upload = store.begin_upload("b", key, Metadata::new()).await.unwrap();
     for (number, part) in (1..).zip(parts) {
         let mut writer = store.begin_part("b", key, upload.id, number).await.unwrap();
@@ -23,7 +23,7 @@ async fn multipart(store: &dyn ObjectStore, key: &str, parts: &[Bytes]) -> Uploa
     upload.id
 }
 
-fn named(count: u32) -> Vec<CompletedPart> {
+pub(crate) fn named(count: u32) -> Vec<CompletedPart> {
     (1..=count).map(|number| CompletedPart { number, etag: number.to_string() }).collect()
 }
 
@@ -300,6 +300,55 @@ fn an_array_that_was_used_otherwise_is_refused() {
             assert!(refused.message.contains(name) && refused.message.contains("array of its own"), "{refused}");
             array.close().await.unwrap();
         }
+    });
+}
+
+/// Writers that bring what they have at once are not slow, however long their calls wait for others.
+#[test]
+fn who_waits_for_others_calls_is_not_slow() {
+    let media = formatted(1);
+    Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let array = open_array(&rt, &devices, &mut Random::new(1)).await;
+        // One call at a time, and no patience at all.
+        let options = Options {
+            queue_depth: 1,
+            writers_max: 4,
+            writer_grace: Duration::ZERO,
+            writer_rate_min: 1 << 40,
+            ..options()
+        };
+        let engine = ArrayEngine::open(rt.clone(), array, options).await.unwrap();
+        let store = engine.client();
+        store.create_bucket("b").await.unwrap();
+        let began = rt.now();
+        let puts = (0..8).map(|number| {
+            let store = store.clone();
+            async move {
+                let mut writer = store.begin_put("b", &format!("k{number}")).await?;
+                for piece in 0..8 {
+                    writer.write(bytes_of(piece, 10_000)).await?;
+                }
+                writer.commit(commit("e")).await.map(drop)
+            }
+        });
+        for done in join_all(puts).await {
+            done.unwrap();
+        }
+        assert!(rt.now() > began, "the drives took no time");
+        // Who takes time of his own is, where somebody waits.
+        let slow = async |number: u64| {
+            let mut writer = store.begin_put("b", &format!("slow{number}")).await?;
+            for piece in 0..8 {
+                writer.write(bytes_of(piece, 10_000)).await?;
+                rt.sleep(Duration::from_millis(1)).await;
+            }
+            writer.commit(commit("e")).await.map(drop)
+        };
+        let done = join_all((0..8).map(slow)).await;
+        assert!(done.iter().flatten().count() >= 4, "nobody waits for the last ones");
+        assert!(done.iter().filter_map(|done| done.as_ref().err()).any(|error| error.kind == StoreErrorKind::Busy));
+        engine.close().await.unwrap();
     });
 }
 

@@ -4,12 +4,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use shingle_sim::clients::{BUCKET, Client, Sizes};
+use bytes::Bytes;
+use shingle_array_objects::ArrayEngine;
+use shingle_sim::clients::{BUCKET, Client, Sizes, bytes_of, commit, put};
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_store_api::ObjectStore;
 use shingle_zoned::MemoryDevice;
 
-use crate::scene::{assert_no_leftovers, formatted, objects, open, powered};
+use crate::calls::{multipart, named};
+use crate::scene::{assert_no_leftovers, formatted, objects, open, open_array, options, powered};
 
 const SIZES: Sizes = Sizes { small: 2 << 10, large: 30 << 10 };
 
@@ -116,4 +119,43 @@ fn wherever_the_power_fails_what_was_acknowledged_is_found_and_leftovers_go() {
         }
     }
     println!("{pairs} pairs of seed and cut");
+}
+
+/// AUP-1: an upload was completed, and its record could not be deleted then. The object that it became is replaced or deleted,
+/// and the power fails: the upload does not come back.
+#[test]
+fn an_upload_that_has_ended_does_not_come_back_once_its_object_has_gone() {
+    for seed in seeds(4) {
+        for replaced in [true, false] {
+            let media = formatted(seed);
+            let cut: Vec<MemoryDevice> = Sim::new(seed).run(move |rt| async move {
+                let devices = powered(&rt, &media);
+                let array = open_array(&rt, &devices, &mut Random::new(seed)).await;
+                let engine = ArrayEngine::open(rt.clone(), array.clone(), options()).await.unwrap();
+                let store = engine.client();
+                store.create_bucket("b").await.unwrap();
+                let id = multipart(&store, "k", &[bytes_of(1, 5000), bytes_of(2, 5000)]).await;
+                let record = array.list(b"u", None, 2).unwrap().remove(0);
+                store.complete_upload("b", "k", id, named(2), commit("e")).await.unwrap();
+                // As a deletion of it that failed leaves it.
+                array.put(record.name, Bytes::new(), record.attributes).await.unwrap();
+                if replaced {
+                    put(&store, "b", "k", &bytes_of(3, 100), commit("n")).await.unwrap();
+                } else {
+                    assert!(store.delete("b", "k").await.unwrap());
+                }
+                devices.iter().map(|device| device.crash_image(seed)).collect()
+            });
+            Sim::new(seed).run(move |rt| async move {
+                let devices = powered(&rt, &cut);
+                let (engine, store) = open(&rt, &devices, &mut Random::new(seed)).await;
+                let left = store.list_uploads("b", "", None, 9).await.unwrap().uploads;
+                assert!(left.is_empty(), "seed {seed}, replaced {replaced}: {left:?}");
+                assert_no_leftovers(&rt, &store, "after a power cut").await;
+                assert_eq!(store.delete("b", "k").await.unwrap(), replaced);
+                store.delete_bucket("b").await.unwrap();
+                engine.close().await.unwrap();
+            });
+        }
+    }
 }

@@ -105,8 +105,14 @@ impl Engine {
         if parts.is_empty() {
             return Ok(());
         }
-        let placed = self.append_user(&Item::Shared { parts, data: data.freeze() }).await;
-        let entered = placed.and_then(|(placed, _)| {
+        let item = Item::Shared { parts, data: data.freeze() };
+        // Without the files only memory has it: then it may take the room that tombstones may (BUF-4).
+        let placed = if buffer.usable() {
+            self.append_user(&item).await.map(|(placed, _)| placed)
+        } else {
+            self.append_to_spare(&item).await
+        };
+        let entered = placed.and_then(|placed| {
             let moves = from.iter().zip(&placed.parts).map(|(stamp, part)| Change::Move {
                 key: PartKey { name: part.name.clone(), version: part.version, offset: 0 },
                 from_stamp: *stamp,

@@ -10,8 +10,8 @@
 //! - BUF-3: a deletion of a name that an area has is acknowledged only when the log says so too: the tombstone may be
 //!   gone before the area is.
 //! - BUF-4: the superblock names the buffer from before anything is acknowledged in it until it is known to be empty: the
-//!   array is not opened without it meanwhile. Where both files fail, everything goes to segments, and the superblock names
-//!   none from then on: what the files hold is not believed when they come back.
+//!   array is not opened without it meanwhile. Where both files fail, everything goes to segments, in a full array into what
+//!   cleaning can spare, and the superblock names none from then on: what the files hold is not believed when they come back.
 //! - BUF-5: there is room in the log for a deletion of each object that it has: deleting works also when neither the log nor
 //!   the drives take another object.
 

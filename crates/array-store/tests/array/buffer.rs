@@ -506,6 +506,57 @@ fn with_array_and_buffer_full_everything_can_be_deleted() {
     }
 }
 
+/// BUF-4: when the array is full and both files fail, what is buffered can be deleted, and what is not deleted stays.
+#[test]
+fn with_a_full_array_and_both_files_gone_everything_can_be_deleted() {
+    for closed in [false, true] {
+        let left = Sim::new(5).run(move |rt| async move {
+            let devices = powered(&rt, &media());
+            let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
+            let options = Options { buffer_area: 32 << 10, ..plain() };
+            let (store, _) = try_open(&rt, &devices, Some(&buffer), options).await.unwrap();
+            let fill = async |name: &str, length: usize| {
+                for number in 0.. {
+                    let put = store.put(format!("{name}{number}"), content((number, length)), Bytes::new());
+                    if put.await.is_err() {
+                        return number;
+                    }
+                }
+                unreachable!()
+            };
+            let (big, small) = (fill("big", 40_000).await, fill("small", 3000).await);
+            let buffered = store.stats().unwrap().buffered;
+            assert!(buffered > 10_000, "{buffered}");
+            buffer.iter().for_each(|file| file.broken.set(true));
+            // The newest are buffered.
+            for number in (2..small).rev() {
+                let deleted = store.delete(format!("small{number}")).await;
+                assert!(deleted.unwrap_or_else(|error| panic!("small{number}: {error}")));
+            }
+            assert_eq!(store.stats().unwrap().buffered, 0);
+            // The cleaner has what it needs still.
+            for number in 1..big {
+                assert!(store.delete(format!("big{number}")).await.unwrap());
+            }
+            for number in 1..big / 2 {
+                store.put(format!("new{number}"), content((number, 40_000)), Bytes::new()).await.unwrap();
+            }
+            if closed {
+                store.close().await.unwrap();
+            }
+            left(&devices, &buffer, 7)
+        });
+        with_either(left, |store| async move {
+            let names = |prefix: &[u8]| store.list(prefix, None, 9).unwrap().len();
+            assert_eq!((names(b"small"), names(b"big")), (2, 1));
+            for number in 0..2 {
+                let found = store.get(format!("small{number}")).await.unwrap();
+                assert!(found == content((number, 3000)), "small{number}");
+            }
+        });
+    }
+}
+
 /// BUF-2: far more goes through than fits, area after area.
 #[test]
 fn areas_are_used_again() {

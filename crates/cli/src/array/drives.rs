@@ -6,11 +6,9 @@ use clap::Args;
 use serde_json::json;
 use shingle_array_store::{DriveId, RebuildOptions, RebuildProgress};
 use shingle_base::ByteSize;
-use shingle_zoned_linux::OpenOptions;
 
-use super::format::holds;
-use super::place::{ArrayFile, Missing, Opened, Place, open_drives, with_array};
-use crate::confirm::confirm;
+use super::place::{ArrayFile, Missing, Opened, Place, with_array};
+use super::taking::{Consent, take_drives};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 
@@ -38,12 +36,11 @@ pub(crate) struct Add {
     /// Do without drives that are missing, from now on.
     #[arg(long)]
     degraded: bool,
-    /// Do it without being asked, also where a drive holds something; that is lost.
+    #[command(flatten)]
+    consent: Consent,
+    /// Print JSON.
     #[arg(long)]
-    yes: bool,
-    /// As --yes, and also where a drive holds a partition table or a file system that is not mounted.
-    #[arg(long)]
-    force: bool,
+    json: bool,
 }
 
 /// Takes a drive out.
@@ -105,26 +102,21 @@ impl Add {
     pub(crate) fn run(self) -> Outcome {
         let file = self.place.file();
         with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
-            let open = OpenOptions { force: self.force, keep_open: false };
-            let (drives, away) = open_drives(&self.new, &opened.rt, open).await?;
-            if !away.is_empty() {
-                return Err(Failure::new(format!("there is no drive {}", away.join(", "))));
-            }
-            let mut held = String::new();
-            for drive in &drives {
-                if let Some(what) = holds(drive).await? {
-                    held += &format!("\n  {}: {what}", drive.name);
-                }
-            }
-            if !held.is_empty() {
-                confirm(self.yes || self.force, &format!("What these drives hold will be lost:{held}"))?;
-            }
+            let drives = take_drives(&self.new, &opened.rt, self.consent).await?;
+            let mut added = Vec::new();
             for drive in &drives {
                 let id = opened.store.add_drive(drive).await?;
-                say!("{} is {id} of the array", drive.name);
+                added.push(json!({ "drive": id.0, "name": drive.name }));
+                if !self.json {
+                    say!("{} is {id} of the array", drive.name);
+                }
+            }
+            if self.json {
+                say!("{}", json!({ "added": added }));
             }
             match file {
                 Some(file) => renamed(&file, |drives| drives.extend(self.new.iter().cloned())),
+                None if self.json => Ok(()),
                 None => {
                     say!("name it with --drive from now on, beside the others");
                     Ok(())

@@ -4,6 +4,7 @@ mod drives;
 mod format;
 mod look;
 mod place;
+mod taking;
 mod transfer;
 mod upkeep;
 mod verify;

@@ -198,31 +198,20 @@ async fn looked_at(drives: &[ArrayDrive], away: &[String], missing: Missing) -> 
         return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
     }
     let seen = inspect(drives).await?;
-    let newly: Vec<&str> =
-        seen.drives.iter().filter(|drive| drive.in_use && drive.given.is_none()).map(|drive| &*drive.name).collect();
-    if newly.is_empty() {
-        return Ok(seen);
+    let Some(absent) = seen.absent() else { return Ok(seen) };
+    if let Some(words) = absent.too_many() {
+        return Err(Failure::new(format!("{words}\nAttach what is missing and try again; nothing was changed")));
     }
-    let out = seen.drives.iter().filter(|drive| !drive.removed && !drive.in_use).count();
-    let (lost, parity) = (newly.len() + out, seen.code.parity());
-    if lost > parity {
-        let before = if out > 0 { format!(" ({out} of them out of use already)") } else { String::new() };
-        return Err(Failure::new(format!(
-            "{lost} of the array's drives are missing{before}, and it can do without {parity}: {}\nAttach what is missing \
-             and try again; nothing was changed",
-            newly.join(", "),
-        )));
-    }
+    let names = absent.names.join(", ");
     if missing == Missing::Read {
-        note!("shingle: missing from the array, and done without: {}", newly.join(", "));
+        note!("shingle: missing from the array, and done without: {names}");
     }
     if missing != Missing::Refuse {
         return Ok(seen);
     }
     Err(Failure::new(format!(
-        "missing from the array: {}\nAttach it and try again. If it is lost, add --degraded: the array works without it, but \
-         will not use it again as it is, should it come back",
-        newly.join(", ")
+        "missing from the array: {names}\nAttach it and try again. If it is lost, add --degraded: the array works without it, \
+         but will not use it again as it is, should it come back"
     )))
 }
 

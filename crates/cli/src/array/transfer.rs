@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use clap::Args;
+use serde_json::json;
 use shingle_array_store::PutHints;
 use shingle_base::ByteSize;
 
@@ -29,6 +30,9 @@ pub(crate) struct Put {
     /// Do without drives that are missing, from now on.
     #[arg(long)]
     degraded: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Reads an object.
@@ -140,7 +144,11 @@ impl Put {
             }
             let stored = put.finish(Bytes::new()).await?;
             drop(progress);
-            say!("{}", stored.size);
+            if self.json {
+                say!("{}", json!({ "name": name, "size_bytes": stored.size, "version": stored.version.0 }));
+            } else {
+                say!("{}", stored.size);
+            }
             Ok(())
         })
     }

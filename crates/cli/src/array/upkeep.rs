@@ -20,6 +20,9 @@ pub(crate) struct Rm {
     /// Do without drives that are missing, from now on.
     #[arg(long)]
     degraded: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Wins back space.
@@ -46,18 +49,28 @@ pub(crate) struct Snapshot {
     /// Do without drives that are missing, from now on.
     #[arg(long)]
     degraded: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Rm {
     pub(crate) fn run(self) -> Outcome {
         with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
-            let mut absent = Vec::new();
+            let (mut deleted, mut absent) = (Vec::new(), Vec::new());
             for name in self.names {
-                if !opened.store.delete(name.clone()).await? {
-                    absent.push(format!("there is no object `{}`", shown(name.as_bytes())));
-                }
+                let found = opened.store.delete(name.clone()).await?;
+                if found { deleted.push(name) } else { absent.push(name) }
             }
-            if absent.is_empty() { Ok(()) } else { Err(Failure::new(absent.join("\n"))) }
+            if self.json {
+                say!("{}", json!({ "deleted": deleted, "absent": absent }));
+            }
+            if absent.is_empty() {
+                return Ok(());
+            }
+            let words: Vec<_> =
+                absent.iter().map(|name| format!("there is no object `{}`", shown(name.as_bytes()))).collect();
+            Err(Failure::new(words.join("\n")))
         })
     }
 }
@@ -91,7 +104,12 @@ impl Snapshot {
     pub(crate) fn run(self) -> Outcome {
         with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
             opened.store.snapshot().await?;
-            say!("the index of {} objects is saved on the drives", opened.store.stats()?.objects);
+            let objects = opened.store.stats()?.objects;
+            if self.json {
+                say!("{}", json!({ "objects": objects }));
+            } else {
+                say!("the index of {objects} objects is saved on the drives");
+            }
             Ok(())
         })
     }

@@ -1,0 +1,61 @@
+//! Taking drives for an array: all of them, and only if what they hold may be lost.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use shingle_array_store::ArrayDrive;
+use shingle_base::{ByteSize, ZoneId};
+use shingle_runtime::Runtime;
+use shingle_server::inventory::{self, Content};
+use shingle_zoned_linux::OpenOptions;
+
+use super::place::open_drives;
+use crate::confirm::confirm;
+use crate::failure::{Failure, Outcome};
+
+/// What may be lost.
+#[derive(Args, Clone, Copy)]
+pub(super) struct Consent {
+    /// Do it without being asked, also where a drive holds something; that is lost.
+    #[arg(long)]
+    yes: bool,
+    /// As --yes, and also where a drive holds a partition table or a file system that is not mounted.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Opens drives that are to be an array's. Where they hold something, that is asked about first.
+///
+/// # Errors
+/// One of them is not there, or they must not be written over. Nothing was changed.
+pub(super) async fn take_drives(names: &[PathBuf], rt: &Runtime, consent: Consent) -> Outcome<Vec<ArrayDrive>> {
+    let open = OpenOptions { force: consent.force, keep_open: false };
+    let (drives, away) = open_drives(names, rt, open).await?;
+    if !away.is_empty() {
+        return Err(Failure::new(format!("there is no drive {}", away.join(", "))));
+    }
+    let mut held = String::new();
+    for drive in &drives {
+        if let Some(what) = holds(drive).await? {
+            held += &format!("\n  {}: {what}", drive.name);
+        }
+    }
+    if !held.is_empty() {
+        confirm(consent.yes || consent.force, &format!("What these drives hold will be lost:{held}"))?;
+    }
+    Ok(drives)
+}
+
+/// What would be lost on a drive.
+async fn holds(drive: &ArrayDrive) -> Outcome<Option<String>> {
+    match inventory::content(&drive.dev).await {
+        Content::Nothing | Content::Unknown(_) => {}
+        content => return Ok(Some(content.to_string())),
+    }
+    let geometry = drive.dev.geometry();
+    let zones = drive.dev.report(ZoneId(0), geometry.zone_count).await?;
+    let written =
+        zones.iter().filter(|zone| zone.zone.0 >= geometry.conventional_zones).map(|zone| zone.written.bytes());
+    let written: u64 = written.sum();
+    Ok((written > 0).then(|| format!("{} that were written to it", ByteSize(written))))
+}
