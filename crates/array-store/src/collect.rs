@@ -261,7 +261,7 @@ impl Engine {
     }
 
     /// Blocks that what lives in a set takes elsewhere, with what may be wasted at the end of a set there. (CLEAN-3)
-    fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<u32> {
+    pub(crate) fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<u32> {
         let blocks = |parts: usize, bytes: u64| {
             let shape = Shape::new(self.code, bytes as u32);
             record_blocks(parts as u64) + shape.fragment_blocks()

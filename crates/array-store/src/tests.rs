@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join_all, select};
 use shingle_base::{Blocks, ZoneId};
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
@@ -560,3 +560,5 @@ fn emptying_a_set_ends_without_its_caller() {
         assert_eq!(set.state.get(), SetState::Empty);
     });
 }
+
+mod space;

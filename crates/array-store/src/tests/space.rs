@@ -1,0 +1,75 @@
+//! An array that is nearly full: what fits is stored, and nobody waits longer than one has to.
+
+use shingle_sim::{Random, seeds};
+
+use super::*;
+use crate::types::Part;
+use crate::writer::OTHERS;
+
+const SEGMENT: u32 = 160_000;
+
+/// An array of 2+1 with several open sets for clients, filled until not even the least of a segment is left anywhere.
+async fn full(rt: &Runtime, seed: u64) -> (Vec<SimDevice>, ArrayStore) {
+    let media: Vec<_> = (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(120), 14, 0, 12))).collect();
+    let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(rt, medium)).collect();
+    let options = FormatOptions { segment_length: SEGMENT, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+    format(rt, &named(&devices), &options).await.unwrap();
+    let options = Options { background: false, open_sets: Some(3), ..Options::default() };
+    let (store, _) = ArrayStore::open(rt, &named(&devices), &IndexPlace::Memory, options).await.unwrap();
+    let mut random = Random::new(seed);
+    for number in 0.. {
+        let size = random.between(u64::from(SEGMENT) / 2, 2 * u64::from(SEGMENT)) as usize;
+        match store.put(format!("f{number}"), bytes(1, size), Bytes::new()).await {
+            Ok(_) => rt.sleep(Duration::from_millis(1)).await,
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+                break;
+            }
+        }
+    }
+    (devices, store)
+}
+
+/// How many of clients' open sets would take a small object of that size; and how many there are.
+async fn takers(engine: &Engine, size: usize) -> (usize, usize) {
+    let completion = Some(Completion { size: size as u64, attributes: Bytes::new() });
+    let name = Bytes::from_static(b"s1");
+    let part = Part { name, version: Version(1), offset: 0, at: 0, length: size as u32, completion };
+    let item = Item::Shared { parts: vec![part], data: bytes(1, size) };
+    let (mut takers, mut open) = (0, 0);
+    for stream in &engine.streams[OTHERS..] {
+        let stream = stream.lock().await;
+        takers += stream.iter().filter(|set| engine.fit(set, &item, item.entry_bytes()).is_some()).count();
+        open += stream.iter().count();
+    }
+    (takers, open)
+}
+
+/// SHELF-2: of small objects that come together as many are stored as fit one by one, and what room is left for smaller ones
+/// is not given up for larger ones.
+#[test]
+fn what_fits_of_a_batch_is_stored() {
+    let (mut stored_at_all, mut refused_at_all) = (0, 0);
+    for seed in seeds(20) {
+        let (stored, refused) = Sim::new(seed).run(move |rt| async move {
+            let (_devices, store) = full(&rt, seed).await;
+            let ((_, open), cleaned) = (takers(&store.0, 1).await, store.stats().unwrap().cleaned);
+            // None of them is cut; the first has a segment for itself, the others share one.
+            let size = 5_000;
+            let puts = (0..9).map(|number| store.put(format!("s{number}"), bytes(2, size), Bytes::new()));
+            let results = join_all(puts).await;
+            let stored = results.iter().filter(|result| result.is_ok()).count();
+            for (number, result) in results.iter().enumerate().filter(|(_, result)| result.is_ok()) {
+                assert!(store.get(format!("s{number}")).await.unwrap() == bytes(2, size), "{result:?}");
+            }
+            let (still, open_still) = takers(&store.0, size).await;
+            assert!(stored == 9 || still == 0, "seed {seed}: {stored} stored, and {still} sets have room for more");
+            // Of what was given up half-way something may have been won.
+            let won = (store.stats().unwrap().cleaned - cleaned) as usize;
+            assert!(open_still + won >= open, "seed {seed}: of {open} open sets {open_still} are left, for {won}");
+            (stored, 9 - stored)
+        });
+        (stored_at_all, refused_at_all) = (stored_at_all + stored, refused_at_all + refused);
+    }
+    assert!(stored_at_all > 0 && refused_at_all > 0, "the case is not met: {stored_at_all}, {refused_at_all}");
+}
