@@ -83,7 +83,7 @@ impl Engine {
             return;
         }
         open.set.phase.set(Phase::Ending);
-        self.closing.set(self.closing.get() + 1);
+        open.set.awaited.set(None);
         let engine = self.clone();
         if open.flights.failed.get() {
             self.rt.spawn_detached(async move {
@@ -146,7 +146,6 @@ impl Engine {
             }
         }
         open.flights.entered(&open.set).await;
-        self.closing.set(self.closing.get() - 1);
         if open.set.state.get() == SetState::Open {
             if open.packed {
                 // Until something in it dies, cleaning it again would win nothing, and never end. (CLEAN-3)

@@ -116,8 +116,6 @@ pub(crate) struct Engine {
     pub(crate) stopped: Cell<bool>,
     /// The clean close that the index is of.
     pub(crate) opened_clean: Cell<Option<u64>>,
-    /// Sets that are not open any more, and not closed yet.
-    pub(crate) closing: Cell<usize>,
     /// Sets that were not collected because of their tombstones alone, since the last snapshot that cleaning took.
     pub(crate) held_by_tombstones: RefCell<BTreeSet<SetId>>,
     pub(crate) buffer: RefCell<Option<Rc<Buffer>>>,
@@ -205,7 +203,6 @@ impl Engine {
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),
             opened_clean: Cell::new(None),
-            closing: Cell::new(0),
             held_by_tombstones: RefCell::default(),
             buffer: RefCell::default(),
             buffer_id: Cell::new(superblock.buffer),

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 
 use super::Buffer;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::index::{Change, PartKey};
 use crate::put::{InFlight, Progress};
 use crate::types::Part;
@@ -50,17 +50,21 @@ impl Engine {
     }
 
     async fn flush_down_to(self: &Rc<Self>, buffer: &Buffer, least: usize) -> Result<()> {
+        let mut most = usize::MAX;
         while !buffer.held.borrow().is_empty() && buffer.bytes.get() >= least {
-            self.flush_segment(buffer).await?;
+            match self.flush_segment(buffer, most).await {
+                (count, Err(error)) if error.kind == ErrorKind::NoSpace && count > 1 => most = count / 2,
+                (_, done) => done?,
+            }
         }
         buffer.empty_areas().await
     }
 
-    /// Writes the oldest objects, as many as fit in a segment.
-    async fn flush_segment(self: &Rc<Self>, buffer: &Buffer) -> Result<()> {
+    /// Writes the oldest objects, as many as fit in a segment, and `most` at most; how many those are.
+    async fn flush_segment(self: &Rc<Self>, buffer: &Buffer, most: usize) -> (usize, Result<()>) {
         let (mut data, mut parts, mut stamps, mut attributes) = (BytesMut::new(), Vec::new(), Vec::new(), 0);
         let mut flights = Vec::new();
-        for (stamp, held) in buffer.held.borrow().iter() {
+        for (stamp, held) in buffer.held.borrow().iter().take(most) {
             attributes += held.completion.attributes.len() + held.name.len();
             if !parts.is_empty() && data.len() + held.data.len() + attributes > self.segment_length as usize {
                 break;
@@ -93,6 +97,6 @@ impl Engine {
             self.puts.borrow_mut().remove(&(progress.name().clone(), progress.version));
             drop(flight);
         }
-        entered
+        (stamps.len(), entered)
     }
 }

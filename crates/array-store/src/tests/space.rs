@@ -73,3 +73,37 @@ fn what_fits_of_a_batch_is_stored() {
     }
     assert!(stored_at_all > 0 && refused_at_all > 0, "the case is not met: {stored_at_all}, {refused_at_all}");
 }
+
+/// Writers that find the array full wait for a reader who keeps a set that was collected from being reset. Each of them does
+/// at the same time, and nobody again for the same one.
+#[test]
+fn waits_for_readers_do_not_add_up() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = full(&rt, 1).await;
+        let (id, set) = store.0.sets.first(SetState::Closed).unwrap();
+        let reader = store.0.sets.hold(id);
+        // Nothing lives in it any more.
+        for object in store.list(b"", None, 1000).unwrap() {
+            let parts = store.0.index().unwrap().parts(&object.name, object.version, 0, 99).unwrap();
+            if parts.iter().any(|(_, place)| place.set == id) {
+                store.delete(object.name).await.unwrap();
+            }
+        }
+        assert!(store.0.collect_alone(id, &set).await.unwrap() && set.trimming.get(), "the case is not met");
+        // The deletions may have waited for it already.
+        set.awaited.set(None);
+        let began = rt.now();
+        let puts = (0..5).map(|number| {
+            let store = store.clone();
+            rt.spawn(async move { store.put(format!("b{number}"), bytes(2, 900_000), Bytes::new()).await })
+        });
+        let refused = join_all(puts.collect::<Vec<_>>()).await;
+        assert!(refused.into_iter().all(|put| put.unwrap().is_err_and(|error| error.kind == ErrorKind::NoSpace)));
+        assert!(set.trimming.get(), "the case is not met");
+        let took = rt.now().since(began);
+        assert!(took >= Duration::from_secs(10) && took < Duration::from_secs(20), "{took:?}");
+        drop(reader);
+        rt.sleep(Duration::from_millis(100)).await;
+        assert!(!set.trimming.get());
+    });
+}
