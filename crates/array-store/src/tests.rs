@@ -1,5 +1,7 @@
 //! Tests that need a state which no call brings about.
 
+mod space;
+
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -244,7 +246,8 @@ fn a_rebuild_waits_for_the_end_of_a_snapshot() {
         let Survey { spares, .. } = store.0.survey().await.unwrap();
         assert_eq!(set.phase.get(), Phase::Filling, "the case is not met");
         let lost = vec![(id, set.clone(), members[0])];
-        let (done, why) = store.0.replace_all(lost, spares, RebuildOptions::default(), |_| {}).await.unwrap();
+        let (told, _told) = tokio::sync::mpsc::unbounded_channel();
+        let (done, why) = store.0.replace_all(lost, spares, RebuildOptions::default(), &told).await.unwrap();
         snapshot.await.unwrap().unwrap();
         assert_eq!((done.done, why.map(|why| why.to_string())), (1, None));
         assert!(store.0.snapshot.borrow().pieces.len() > 1, "the case is not met");
@@ -561,4 +564,26 @@ fn emptying_a_set_ends_without_its_caller() {
     });
 }
 
-mod space;
+/// MEMBER-3: a rebuild that nobody waits for any more, whenever that comes, leaves nothing on its way to zones that another
+/// one uses.
+#[test]
+fn a_rebuild_that_was_dropped_is_not_in_the_way_of_the_next() {
+    for wait in (0..40).map(|step| step * 60) {
+        Sim::new(wait).run(move |rt| async move {
+            let (devices, store, _) = filled(&rt).await;
+            join(&rt, &store).await;
+            lose(&devices, &store, 0).await;
+            let rebuild = Box::pin(store.rebuild(RebuildOptions::default(), |_| {}));
+            let ended = select(rebuild, Box::pin(rt.sleep(Duration::from_micros(wait)))).await;
+            if matches!(ended, Either::Left(_)) {
+                return;
+            }
+            drop(ended);
+            let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
+            assert_eq!((done.failed, store.0.drives.missing().len()), (0, 0), "dropped after {wait} us: {done:?}");
+            let scrubbed =
+                store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
+            assert_eq!((scrubbed.damaged, scrubbed.lost), (vec![], vec![]), "dropped after {wait} us");
+        });
+    }
+}

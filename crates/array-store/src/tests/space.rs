@@ -9,8 +9,8 @@ use crate::writer::OTHERS;
 const SEGMENT: u32 = 160_000;
 
 /// An array of 2+1 with several open sets for clients, filled until not even the least of a segment is left anywhere.
-async fn full(rt: &Runtime, seed: u64) -> (Vec<SimDevice>, ArrayStore) {
-    let media: Vec<_> = (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(120), 14, 0, 12))).collect();
+async fn full(rt: &Runtime, seed: u64, drives: usize) -> (Vec<SimDevice>, ArrayStore) {
+    let media: Vec<_> = (0..drives).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(120), 14, 0, 12))).collect();
     let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(rt, medium)).collect();
     let options = FormatOptions { segment_length: SEGMENT, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
     format(rt, &named(&devices), &options).await.unwrap();
@@ -45,6 +45,16 @@ async fn takers(engine: &Engine, size: usize) -> (usize, usize) {
     (takers, open)
 }
 
+/// Deletes what lives in a set.
+async fn empty(store: &ArrayStore, id: SetId) {
+    for object in store.list(b"", None, 1000).unwrap() {
+        let parts = store.0.index().unwrap().parts(&object.name, object.version, 0, 99).unwrap();
+        if parts.iter().any(|(_, place)| place.set == id) {
+            store.delete(object.name).await.unwrap();
+        }
+    }
+}
+
 /// SHELF-2: of small objects that come together as many are stored as fit one by one, and what room is left for smaller ones
 /// is not given up for larger ones.
 #[test]
@@ -52,7 +62,7 @@ fn what_fits_of_a_batch_is_stored() {
     let (mut stored_at_all, mut refused_at_all) = (0, 0);
     for seed in seeds(20) {
         let (stored, refused) = Sim::new(seed).run(move |rt| async move {
-            let (_devices, store) = full(&rt, seed).await;
+            let (_devices, store) = full(&rt, seed, 3).await;
             let ((_, open), cleaned) = (takers(&store.0, 1).await, store.stats().unwrap().cleaned);
             // None of them is cut; the first has a segment for itself, the others share one.
             let size = 5_000;
@@ -79,16 +89,10 @@ fn what_fits_of_a_batch_is_stored() {
 #[test]
 fn waits_for_readers_do_not_add_up() {
     Sim::new(1).run(|rt| async move {
-        let (_devices, store) = full(&rt, 1).await;
+        let (_devices, store) = full(&rt, 1, 3).await;
         let (id, set) = store.0.sets.first(SetState::Closed).unwrap();
         let reader = store.0.sets.hold(id);
-        // Nothing lives in it any more.
-        for object in store.list(b"", None, 1000).unwrap() {
-            let parts = store.0.index().unwrap().parts(&object.name, object.version, 0, 99).unwrap();
-            if parts.iter().any(|(_, place)| place.set == id) {
-                store.delete(object.name).await.unwrap();
-            }
-        }
+        empty(&store, id).await;
         assert!(store.0.collect_alone(id, &set).await.unwrap() && set.trimming.get(), "the case is not met");
         // The deletions may have waited for it already.
         set.awaited.set(None);
@@ -105,5 +109,30 @@ fn waits_for_readers_do_not_add_up() {
         drop(reader);
         rt.sleep(Duration::from_millis(100)).await;
         assert!(!set.trimming.get());
+    });
+}
+
+/// A rebuild that needs the zones of a set that a slow reader keeps goes on without them, says so, and has them later.
+#[test]
+fn a_rebuild_does_not_wait_for_a_slow_reader_for_ever() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store) = full(&rt, 1, 4).await;
+        let (id, set) = store.0.sets.first(SetState::Closed).unwrap();
+        let reader = store.0.sets.hold(id);
+        empty(&store, id).await;
+        assert!(store.0.collect_alone(id, &set).await.unwrap() && set.trimming.get(), "the case is not met");
+        let members = set.members.borrow().clone();
+        let away = (0..4).find(|number| members.iter().all(|member| usize::from(member.drive.0) != *number)).unwrap();
+        lose(&devices, &store, away).await;
+        let rebuild = Box::pin(store.rebuild(RebuildOptions::default(), |_| {}));
+        let ended = select(rebuild, Box::pin(rt.sleep(Duration::from_secs(3600)))).await;
+        let Either::Left((done, _)) = ended else { panic!("it waits for ever") };
+        let done = done.unwrap();
+        assert!(done.done + done.failed == done.members && done.failed > 0, "{done:?}");
+        assert!(set.trimming.get(), "the case is not met");
+        drop(reader);
+        rt.sleep(Duration::from_millis(100)).await;
+        let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
+        assert!(done.done > 0, "{done:?}");
     });
 }
