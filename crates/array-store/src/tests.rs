@@ -453,6 +453,29 @@ fn what_was_torn_on_one_drive_is_mended() {
     });
 }
 
+/// The same where nothing goes on in the background, as with a command that opens the array: at the latest when it is closed.
+#[test]
+fn what_was_torn_is_mended_when_the_array_is_closed() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        crash(&devices)
+    });
+    let (zone, end) = last_written(&images)[0];
+    let last = images[0].zone(zone).start + Blocks(end - 1);
+    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    Sim::new(2).run(move |rt| async move {
+        let (mut devices, store, _) = open(&rt, &images).await;
+        store.close().await.unwrap();
+        // It may be any of them that is lost next.
+        let away = devices.remove(1);
+        away.power_off_at(0);
+        let options = Options { background: false, ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+        assert!(opened.unwrap().0.get("o").await.unwrap() == bytes(1, 19_000));
+    });
+}
+
 /// CLEAN-3: where no snapshot can be taken just now, or it makes no tombstone superfluous, sets that only tombstones keep from
 /// being won are neither forgotten nor tried for ever.
 #[test]
