@@ -280,6 +280,7 @@ impl ArrayStore {
         // From here on the index on flash is no longer that of the clean close. Nothing is appended before: what recovery cut
         // off, and what it took, is durable only with this (EXAM-3).
         engine.write_superblock(None).await?;
+        engine.seal_torn().await;
         // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening (BUF-3).
         engine.bury_buffered(&unsaid).await?;
         engine.replenish().await?;
