@@ -65,6 +65,12 @@ impl Engine {
     /// Ends what is under way, closes the index, and says so in a superblock.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<()> {
         self.running()?;
+        if !self.options.background && !self.options.read_only {
+            // Nothing did it meanwhile, and the next opening finds a clean array. (EXAM-2)
+            if let Err(error) = self.scrub_suspects().await {
+                tracing::warn!(%error, "what a power cut tore is mended by the next scrub");
+            }
+        }
         let buffer = self.buffer.borrow().clone();
         if let Some(buffer) = buffer.as_ref().filter(|_| !self.options.read_only)
             && let Err(error) = self.flush(buffer, 0).await

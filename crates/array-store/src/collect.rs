@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::{Either, select};
+use futures_util::future::select;
 use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
@@ -23,7 +23,7 @@ use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tomb
 use crate::index::{Change, PartKey};
 use crate::recovery::has_pointer;
 use crate::segment::{Shape, zeros};
-use crate::sets::ZoneSet;
+use crate::sets::{Phase, ZoneSet};
 use crate::stats::add;
 use crate::types::{Part, PartPlace, SetId, SetState};
 use crate::writer::{Item, RESERVED, Stream};
@@ -32,7 +32,7 @@ use crate::writer::{Item, RESERVED, Stream};
 /// more of it has died.
 const FREE_LOW: usize = 4;
 
-/// How long a writer waits for readers of the last sets that could be won.
+/// How long writers wait for the readers of a set that could be won.
 const READERS_WAIT: Duration = Duration::from_secs(10);
 
 /// Tombstones of one record.
@@ -93,15 +93,14 @@ impl Engine {
     async fn win_space(self: &Rc<Self>) -> Result<bool> {
         let free = self.free_sets();
         let _one = self.collecting.lock().await;
-        let mut waited = false;
         loop {
             self.running()?;
             if self.free_sets() > free {
                 return Ok(true);
             }
             // What is on its way comes before the cleaner's last set is risked.
-            if self.free_sets() < RESERVED && !waited && self.space_comes() {
-                waited = !self.wait_for_space().await;
+            if self.free_sets() < RESERVED && self.space_comes() {
+                self.wait_for_space().await;
                 continue;
             }
             if let Some((id, set)) = self.victim() {
@@ -112,30 +111,45 @@ impl Engine {
                         tracing::error!(set = id.0, %error, "a set is passed over by cleaning");
                         set.stuck.set(true);
                     }
-                    Err(error) if error.kind == ErrorKind::NoSpace && !waited && self.space_comes() => {
-                        waited = !self.wait_for_space().await;
+                    Err(error) if error.kind == ErrorKind::NoSpace && self.space_comes() => {
+                        self.wait_for_space().await;
                     }
                     Err(error) if error.kind == ErrorKind::NoSpace => return Ok(false),
                     Err(error) => return Err(error),
                 }
-            } else if !waited && self.space_comes() {
-                waited = !self.wait_for_space().await;
+            } else if self.space_comes() {
+                self.wait_for_space().await;
             } else if !self.drop_tombstones().await? {
                 return Ok(false);
             }
         }
     }
 
-    /// Sets that were collected wait for their readers, or others end that may be collected then.
-    fn space_comes(&self) -> bool {
-        self.closing.get() > 0 || self.sets.all().iter().any(|(_, set)| set.trimming.get())
+    /// Sets that wait for their readers before they are reset, or end and may be collected then; not those that somebody
+    /// waited for in vain: the caller may be who they wait for.
+    fn coming(&self) -> Vec<Rc<ZoneSet>> {
+        let awaited = |set: &ZoneSet| set.awaited.get().is_none_or(|since| self.rt.now().since(since) < READERS_WAIT);
+        let comes = |set: &ZoneSet| (set.trimming.get() || set.phase.get() == Phase::Ending) && awaited(set);
+        self.sets.all().into_iter().map(|(_, set)| set).filter(|set| comes(set)).collect()
     }
 
-    /// Waits until some set is empty or closed. `false`: not for ever, since the caller may be who it waits for.
-    async fn wait_for_space(&self) -> bool {
+    pub(crate) fn space_comes(&self) -> bool {
+        !self.coming().is_empty()
+    }
+
+    /// Waits until some set is empty or closed; for each at most [`READERS_WAIT`] from when the first one waited for it, so
+    /// that the waits of many do not add up.
+    pub(crate) async fn wait_for_space(&self) {
         let space = Box::pin(self.space.notified());
-        let waited = select(space, Box::pin(self.rt.sleep(READERS_WAIT))).await;
-        matches!(waited, Either::Left(_))
+        let now = self.rt.now();
+        let waits = self.coming().into_iter().map(|set| {
+            let since = set.awaited.get().unwrap_or(now);
+            set.awaited.set(Some(since));
+            READERS_WAIT.saturating_sub(now.since(since))
+        });
+        if let Some(wait) = waits.min() {
+            select(space, Box::pin(self.rt.sleep(wait))).await;
+        }
     }
 
     /// Where only tombstones that are still needed kept sets from being won, a snapshot makes them superfluous. Whether
@@ -247,6 +261,7 @@ impl Engine {
             return Ok(false);
         }
         add(&self.counters.cleaned, 1);
+        set.awaited.set(None);
         set.trimming.set(true);
         let (engine, set) = (self.clone(), set.clone());
         self.rt.spawn_detached(async move {
@@ -261,7 +276,7 @@ impl Engine {
     }
 
     /// Blocks that what lives in a set takes elsewhere, with what may be wasted at the end of a set there. (CLEAN-3)
-    fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<u32> {
+    pub(crate) fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<u32> {
         let blocks = |parts: usize, bytes: u64| {
             let shape = Shape::new(self.code, bytes as u32);
             record_blocks(parts as u64) + shape.fragment_blocks()

@@ -17,6 +17,7 @@ use crate::config::Options;
 use crate::delete::Deleting;
 use crate::drives::{Drives, is_lost};
 use crate::error::{Error, ErrorKind, Result};
+use crate::examine::Written;
 use crate::format::{DriveState, SnapshotPiece, Superblock};
 use crate::index::Index;
 use crate::put::Progress;
@@ -108,6 +109,8 @@ pub(crate) struct Engine {
     pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
     /// Sets that recovery found short of fragments on drives that are there.
     pub(crate) suspect: RefCell<BTreeSet<SetId>>,
+    /// Sets that recovery cut off: sealed once a superblock says where.
+    pub(crate) unsealed: RefCell<Vec<(OpenSet, Written)>>,
     /// A drive was lost or added.
     pub(crate) lost: Notify,
     /// Failed drives that a superblock names.
@@ -116,8 +119,6 @@ pub(crate) struct Engine {
     pub(crate) stopped: Cell<bool>,
     /// The clean close that the index is of.
     pub(crate) opened_clean: Cell<Option<u64>>,
-    /// Sets that are not open any more, and not closed yet.
-    pub(crate) closing: Cell<usize>,
     /// Sets that were not collected because of their tombstones alone, since the last snapshot that cleaning took.
     pub(crate) held_by_tombstones: RefCell<BTreeSet<SetId>>,
     pub(crate) buffer: RefCell<Option<Rc<Buffer>>>,
@@ -201,11 +202,11 @@ impl Engine {
             saved: Cell::new(0),
             unflushed: RefCell::default(),
             suspect: RefCell::default(),
+            unsealed: RefCell::default(),
             lost: Notify::new(),
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),
             opened_clean: Cell::new(None),
-            closing: Cell::new(0),
             held_by_tombstones: RefCell::default(),
             buffer: RefCell::default(),
             buffer_id: Cell::new(superblock.buffer),

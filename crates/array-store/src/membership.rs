@@ -4,6 +4,8 @@
 //! - MEMBER-1: a zone that leaves a set is used again only when a durable superblock no longer names it there: recovery
 //!   takes a member that is short of what others have for proof that this was never acknowledged.
 //! - MEMBER-2: no two members of a set lie on one drive.
+//! - MEMBER-3: zones are given to sets and taken from them by one at a time, who goes on until no command of its is on its
+//!   way to any, also where its caller went away: a late reset would empty what is another's by then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -11,6 +13,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use shingle_base::ZoneId;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState};
+use tokio::sync::mpsc;
 
 use crate::drives::report_all;
 use crate::engine::Engine;
@@ -29,6 +32,9 @@ pub(crate) const ZONES_MIN: u32 = 3;
 
 /// Zones that belong to no set, by drive, in order. They may hold something: they are reset before they are used.
 pub(crate) type Spares = BTreeMap<DriveId, Vec<ZoneId>>;
+
+/// Who is told how far a rebuild is; closed where nobody waits for it any more.
+pub(crate) type Told<P> = mpsc::UnboundedSender<P>;
 
 /// What the zones of all drives in use are like.
 pub(crate) struct Survey {
@@ -214,9 +220,29 @@ impl Engine {
         Ok(chosen.len())
     }
 
+    /// Runs what changes members in a task of its own (MEMBER-3); `progress` learns what it tells. Where nobody waits for it
+    /// any more it learns it from its [`Told`].
+    pub(crate) async fn apart<P: 'static, T: 'static, F: Future<Output = Result<T>> + 'static>(
+        self: &Rc<Self>,
+        mut progress: impl FnMut(P),
+        work: impl FnOnce(Rc<Self>, Told<P>) -> F,
+    ) -> Result<T> {
+        let (told, mut news) = mpsc::unbounded_channel();
+        let working = self.rt.spawn(work(self.clone(), told));
+        while let Some(one) = news.recv().await {
+            progress(one);
+        }
+        working.await.unwrap_or_else(|_| Err(Error::stopped()))
+    }
+
     /// Adds a drive; what it held is lost. Sets are formed with its zones as far as other drives have free ones too.
     pub(crate) async fn add_drive(self: &Rc<Self>, drive: &ArrayDrive) -> Result<DriveId> {
         self.writable()?;
+        let drive = drive.clone();
+        self.apart(|()| {}, |engine, _| async move { engine.take_drive_in(&drive).await }).await
+    }
+
+    async fn take_drive_in(self: &Rc<Self>, drive: &ArrayDrive) -> Result<DriveId> {
         let _one = self.membership.lock().await;
         if self.drives.ids().len() >= usize::from(u8::MAX) {
             let message = format!("an array has had at most {} drives, with those that were taken out", u8::MAX);
@@ -244,6 +270,15 @@ impl Engine {
         progress: impl FnMut(RebuildProgress),
     ) -> Result<RebuildProgress> {
         self.writable()?;
+        self.apart(progress, move |engine, told| async move { engine.take_drive_out(id, options, &told).await }).await
+    }
+
+    async fn take_drive_out(
+        self: &Rc<Self>,
+        id: DriveId,
+        options: RebuildOptions,
+        told: &Told<RebuildProgress>,
+    ) -> Result<RebuildProgress> {
         if !self.drives.ids().contains(&id) || self.drives.is_removed(id) {
             return Err(Error::new(ErrorKind::Invalid, format!("the array has no {id}")));
         }
@@ -259,7 +294,7 @@ impl Engine {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let done = self.rebuild(options, progress).await;
+        let done = self.rebuild_all(options, told).await;
         let stays = self.drives.is_removed(id).then_some(()).ok_or_else(|| {
             let message = format!("{} still holds data that has no other place: add a drive", self.drives.name(id));
             Error::new(ErrorKind::NoSpace, message)

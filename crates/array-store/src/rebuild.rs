@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Member;
-use crate::membership::{Spares, Survey};
+use crate::membership::{Spares, Survey, Told};
 use crate::sets::ZoneSet;
 use crate::types::{DriveId, SetId, SetState};
 
@@ -61,7 +61,7 @@ pub struct RebuildProgress {
 pub(crate) type Lost = (SetId, Rc<ZoneSet>, Member);
 
 /// A rebuild that is under way.
-struct Rebuild<'a, P> {
+struct Rebuild<'a> {
     engine: &'a Rc<Engine>,
     options: RebuildOptions,
     began: Instant,
@@ -73,7 +73,7 @@ struct Rebuild<'a, P> {
     targets: RefCell<BTreeSet<DriveId>>,
     freed: Notify,
     so_far: Cell<RebuildProgress>,
-    progress: RefCell<P>,
+    told: &'a Told<RebuildProgress>,
     /// Why the first member that could not be replaced could not.
     why: RefCell<Option<Error>>,
 }
@@ -87,13 +87,22 @@ impl Engine {
         progress: impl FnMut(RebuildProgress),
     ) -> Result<RebuildProgress> {
         self.writable()?;
+        self.apart(progress, move |engine, told| async move { engine.rebuild_all(options, &told).await }).await
+    }
+
+    /// The same in a task of its own, which ends early where nobody is told any more.
+    pub(crate) async fn rebuild_all(
+        self: &Rc<Self>,
+        options: RebuildOptions,
+        told: &Told<RebuildProgress>,
+    ) -> Result<RebuildProgress> {
         let _one = self.membership.lock().await;
         self.record_failures().await?;
         self.form_anew().await?;
         self.close_lossy().await;
         let Survey { spares, dead } = self.survey().await?;
         let left = self.lost_members(&dead);
-        let (so_far, why) = self.replace_all(left, spares, options, progress).await?;
+        let (so_far, why) = self.replace_all(left, spares, options, told).await?;
         self.form_anew().await?;
         self.dismiss().await?;
         match why {
@@ -108,7 +117,7 @@ impl Engine {
         left: Vec<Lost>,
         spares: Spares,
         options: RebuildOptions,
-        progress: impl FnMut(RebuildProgress),
+        told: &Told<RebuildProgress>,
     ) -> Result<(RebuildProgress, Option<Error>)> {
         let so_far = RebuildProgress { members: left.len(), ..RebuildProgress::default() };
         let rebuild = Rebuild {
@@ -121,7 +130,7 @@ impl Engine {
             targets: RefCell::default(),
             freed: Notify::new(),
             so_far: Cell::new(so_far),
-            progress: RefCell::new(progress),
+            told,
             why: RefCell::default(),
         };
         let results = join_all((0..rebuild.writers + 1).map(|_| rebuild.work())).await;
@@ -219,11 +228,14 @@ async fn empty_zone(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> std::result::Res
     dev.manage(zone, ZoneOp::Reset).await
 }
 
-impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
+impl Rebuild<'_> {
     async fn work(&self) -> Result<()> {
         loop {
             let Some((id, set, lost)) = self.left.borrow_mut().pop_front() else { return Ok(()) };
             self.engine.running()?;
+            if self.told.is_closed() {
+                return Err(Error::stopped());
+            }
             let result = self.replace(id, &set, lost).await;
             let mut so_far = self.so_far.get();
             match result {
@@ -239,7 +251,8 @@ impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
                 }
             }
             self.so_far.set(so_far);
-            (self.progress.borrow_mut())(so_far);
+            // Nobody may be waiting.
+            let _ = self.told.send(so_far);
             if self.engine.unsaved() >= SETS_A_SUPERBLOCK {
                 self.engine.write_superblock(None).await?;
             }
@@ -250,7 +263,8 @@ impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
     async fn wait_for_rate(&self) {
         if let Some(rate) = self.options.bytes_per_second {
             let due = Duration::from_secs_f64(self.so_far.get().bytes as f64 / rate.max(1) as f64);
-            self.engine.rt.sleep(due.saturating_sub(self.engine.rt.now().since(self.began))).await;
+            let sleep = self.engine.rt.sleep(due.saturating_sub(self.engine.rt.now().since(self.began)));
+            select(Box::pin(self.told.closed()), Box::pin(sleep)).await;
         }
     }
 
@@ -333,13 +347,14 @@ impl<P: FnMut(RebuildProgress)> Rebuild<'_, P> {
                 return Ok(false);
             }
             let won = self.engine.reclaim().await?;
-            // What was won is reset when its readers are gone.
-            while self.engine.sets.all().iter().any(|(_, set)| set.trimming.get()) {
-                let space = Box::pin(self.engine.space.notified());
-                select(space, Box::pin(self.engine.rt.sleep(Duration::from_secs(1)))).await;
+            let useful = |set: &ZoneSet| set.members.borrow().iter().any(|member| fits(member.drive));
+            let free = || self.engine.sets.all().iter().any(|(_, set)| set.idle() && !set.stuck.get() && useful(set));
+            // What was won is reset when its readers are gone; not everything waits for one who is slow.
+            while !free() && self.engine.space_comes() {
                 self.engine.running()?;
+                self.engine.wait_for_space().await;
             }
-            return Ok(won);
+            return Ok(won || free());
         }
         let Survey { mut spares, .. } = self.engine.survey().await?;
         // Zones that a worker writes to belong to no set yet.

@@ -273,7 +273,7 @@ impl Engine {
                     set.state.set(SetState::Closed);
                     set.hurt.set(true);
                     set.cut.set(end.min(set.cut.get()));
-                    self.seal(&open, &written).await;
+                    self.unsealed.borrow_mut().push((open, written));
                 }
             }
         }

@@ -17,8 +17,8 @@ use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::examine::Examined;
 use crate::format::{DigestItem, ItemBody, Member};
-use crate::membership::Survey;
-use crate::rebuild::RebuildOptions;
+use crate::membership::{Survey, Told};
+use crate::rebuild::{RebuildOptions, RebuildProgress};
 use crate::sets::{Hold, ZoneSet};
 use crate::types::{SetId, SetState};
 
@@ -235,12 +235,23 @@ impl Engine {
 
     /// Replaces damaged zones of a set; or empties the set, where they cannot be. How many zones were dealt with.
     async fn repair(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>, bad: BTreeSet<Member>) -> Result<usize> {
+        let set = set.clone();
+        self.apart(|_| {}, move |engine, told| async move { engine.replace_bad(id, &set, bad, &told).await }).await
+    }
+
+    async fn replace_bad(
+        self: &Rc<Self>,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        bad: BTreeSet<Member>,
+        told: &Told<RebuildProgress>,
+    ) -> Result<usize> {
         let _one = self.membership.lock().await;
         let count = bad.len();
         self.close_if_open(id).await;
         let Survey { spares, .. } = self.survey().await?;
         let left = bad.into_iter().map(|member| (id, set.clone(), member)).collect();
-        let (done, why) = self.replace_all(left, spares, RebuildOptions::default(), |_| {}).await?;
+        let (done, why) = self.replace_all(left, spares, RebuildOptions::default(), told).await?;
         // Of the zones of sets that were taken apart for it one was needed.
         self.form_anew().await?;
         let Some(why) = why else { return Ok(done.done) };

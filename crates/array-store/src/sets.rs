@@ -12,6 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use shingle_runtime::Instant;
 use tokio::sync::Notify;
 
 use crate::format::{Member, SetEntry};
@@ -59,6 +60,8 @@ pub(crate) struct ZoneSet {
     pub(crate) hurt: Cell<bool>,
     /// It was collected, and is reset when its last reader is gone.
     pub(crate) trimming: Cell<bool>,
+    /// When somebody first waited for it to be reset or closed.
+    pub(crate) awaited: Cell<Option<Instant>>,
     /// Moving what lives there won nothing when that was so much.
     pub(crate) no_gain_at: Cell<u64>,
     /// Something in it can neither be read nor moved.
@@ -85,6 +88,7 @@ impl ZoneSet {
             hurt: Cell::new(false),
             unentered: RefCell::default(),
             trimming: Cell::new(false),
+            awaited: Cell::new(None),
             no_gain_at: Cell::new(u64::MAX),
             stuck: Cell::new(false),
             closed: Cell::new(0),

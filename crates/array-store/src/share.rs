@@ -9,12 +9,12 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
 
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::put::{InFlight, Progress};
 use crate::segment::zeros;
 use crate::stats::add;
 use crate::types::{Completion, Part};
-use crate::writer::Item;
+use crate::writer::{Item, Placed};
 
 /// Objects that wait for a segment.
 #[derive(Default)]
@@ -116,11 +116,27 @@ impl Engine {
         batch
     }
 
+    /// Writes objects in one segment; where there is no room for that, in several smaller ones, as far as they fit.
     async fn write_batch(self: &Rc<Self>, batch: Vec<Small>) {
+        let mut left = vec![batch];
+        while let Some(mut batch) = left.pop() {
+            let placed = match self.append_batch(&batch).await {
+                Err(error) if error.kind == ErrorKind::NoSpace && batch.len() > 1 => {
+                    left.push(batch.split_off(batch.len() / 2));
+                    left.push(batch);
+                    continue;
+                }
+                placed => placed,
+            };
+            self.answer(batch, placed);
+        }
+    }
+
+    async fn append_batch(self: &Rc<Self>, batch: &[Small]) -> Result<Placed> {
         let mut data = BytesMut::new();
         let mut length = 0;
         let mut parts = Vec::with_capacity(batch.len());
-        for small in &batch {
+        for small in batch {
             parts.push(Part {
                 name: small.name.clone(),
                 version: small.progress.version,
@@ -135,25 +151,25 @@ impl Engine {
             }
         }
         let data = if self.hollow { zeros(length) } else { data.freeze() };
-        let result = self.append_user(&Item::Shared { parts, data }).await;
-        let placed = match result {
-            Ok((placed, _)) => placed,
-            Err(error) => {
-                // Everybody gets the answer; only the first its cause.
-                let (kind, message) = (error.kind, error.message.clone());
-                let mut first = Some(error);
-                for small in batch {
-                    let error = first.take().unwrap_or_else(|| Error::new(kind, message.clone()));
-                    let _ = small.done.send(Err(error));
-                }
-                return;
+        Ok(self.append_user(&Item::Shared { parts, data }).await?.0)
+    }
+
+    /// Completes objects that were placed, and says so to those who wait for it.
+    fn answer(&self, batch: Vec<Small>, placed: Result<Placed>) {
+        let completed = placed.and_then(|placed| {
+            self.complete_all(batch.iter().map(|small| &*small.progress), &placed)?;
+            for small in &batch {
+                add(&self.counters.ingested, small.data.len() as u64);
             }
-        };
-        let completed = self.complete_all(batch.iter().map(|small| &*small.progress), &placed);
+            Ok(())
+        });
+        let reply = completed.as_ref().map_err(|error| (error.kind, error.message.clone())).copied();
+        // Everybody gets the answer; only the first its cause.
+        let mut cause = completed.err();
         for small in batch {
-            add(&self.counters.ingested, small.data.len() as u64);
-            let answer = completed.as_ref().map_err(|error| Error::new(error.kind, error.message.clone()));
-            let _ = small.done.send(answer.copied());
+            let own =
+                reply.clone().map_err(|(kind, message)| cause.take().unwrap_or_else(|| Error::new(kind, message)));
+            let _ = small.done.send(own);
         }
     }
 }

@@ -7,15 +7,17 @@
 //!
 //! # Invariants
 //! - SHELF-1: claims are a plan and nothing relies on them: what does not fit where room was claimed goes elsewhere.
-//! - SHELF-2: no call fails for space while an open set has room for what it writes: see `Engine::start_user`.
+//! - SHELF-2: no call fails for space while an open set has room for what it writes, and none is closed for want of room
+//!   unless another one takes its place or cleaning wins something of it: see `Engine::start_user`.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::ItemBody;
 use crate::types::SetId;
-use crate::writer::{CUT_MIN, Item, Placed, Started, Stream};
+use crate::writer::{CUT_MIN, Item, OpenSet, Placed, Started, Stream};
 
 /// Sets of an array for each one that is open for clients: those that are part empty must be few.
 const SETS_A_SLOT: usize = 32;
@@ -260,7 +262,7 @@ impl Drop for Claim {
 /// What came of looking for room in any set.
 enum Anywhere {
     Started(Started),
-    /// Sets that were too full were closed: there may be something to win now.
+    /// A set was closed of which cleaning wins something.
     Closed,
     Full,
 }
@@ -298,28 +300,63 @@ impl Engine {
         }
     }
 
-    /// Places an item in any set that is open for clients and has room for it, and closes those that have none: they may be
-    /// cleaned then.
+    /// Places an item in any set that is open for clients and has room for it. Where none has, the emptiest of those is
+    /// closed of which cleaning wins something; the others keep what room they have, for smaller items.
     async fn place_anywhere(self: &Rc<Self>, item: &Item) -> Result<Anywhere> {
         let entry = item.entry_bytes();
-        let mut closed = false;
+        let mut emptiest: Option<(u64, usize, SetId)> = None;
         for slot in self.shelf.roomy() {
             let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
             self.writable()?;
             let Some(set) = open.as_mut() else { continue };
             let pass = self.window.enter().await;
-            if !set.flights.failed.get()
-                && let Some(body) = self.fit(set, item, entry)
-            {
+            if set.flights.failed.get() {
+                // It takes nothing any more.
+                drop(pass);
+                if let Some(failed) = open.take() {
+                    self.close_set(failed).await;
+                }
+                return Ok(Anywhere::Closed);
+            }
+            if let Some(body) = self.fit(set, item, entry) {
                 return Ok(Anywhere::Started(self.launch(set, body, pass).await));
             }
-            drop(pass);
-            if let Some(full) = open.take() {
-                self.close_set(full).await;
-                closed = true;
+            let live = set.set.live.get();
+            if emptiest.is_none_or(|(least, ..)| live < least) && self.wins_closed(set)? {
+                emptiest = Some((live, slot, set.id));
             }
         }
-        Ok(if closed { Anywhere::Closed } else { Anywhere::Full })
+        let Some((_, slot, id)) = emptiest else { return Ok(Anywhere::Full) };
+        let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
+        if let Some(set) = open.take_if(|set| set.id == id) {
+            self.close_set(set).await;
+        }
+        Ok(Anywhere::Closed)
+    }
+
+    /// Whether cleaning would win something of an open set, were it closed. What is on its way there counts as live.
+    fn wins_closed(&self, open: &OpenSet) -> Result<bool> {
+        let (set, live) = (&open.set, open.set.live.get());
+        let unentered = set.unentered.borrow();
+        let data =
+            open.digest.items.iter().filter(|item| !unentered.contains(&item.block)).map(|item| match &item.body {
+                ItemBody::Segment(marker) => u64::from(marker.shape.length()),
+                ItemBody::Tombstones { .. } => 0,
+            });
+        // What moves wastes up to a segment elsewhere. A look at each part is for where less than that lives or is left.
+        let unused = data.sum::<u64>().saturating_sub(live) + self.data_left(open);
+        if open.next == 0 || live >= set.no_gain_at.get() || unused < live.min(u64::from(self.segment_length)) / 2 {
+            return Ok(false);
+        }
+        let on_their_way = open.digest.items.iter().filter(|item| unentered.contains(&item.block));
+        let on_their_way: u32 = on_their_way.map(|item| item.end() - item.block).sum();
+        // A snapshot may make its tombstones superfluous.
+        let moved = self.blocks_to_move(open.id, &open.digest, u64::MAX)?;
+        let wins = moved.saturating_add(on_their_way) < open.capacity;
+        if !wins && unentered.is_empty() {
+            set.no_gain_at.set(live);
+        }
+        Ok(wins)
     }
 }
 

@@ -267,17 +267,22 @@ impl ArrayStore {
         let mut report = engine.recover(&reports, clean).await?;
         if read_only {
             if buffer != 0 {
-                report.buffer = engine.attach_buffer(files, buffer, abandon).await?;
+                report.buffer = engine.attach_buffer(files, buffer, abandon).await?.0;
                 report.objects = engine.index()?.objects();
             }
             return Ok((Self(engine), report));
         }
         engine.buffer_id.set(0);
-        report.buffer = engine.attach_buffer(files, buffer, abandon).await?;
+        let (notes, unsaid) = engine.attach_buffer(files, buffer, abandon).await?;
+        report.buffer = notes;
         report.objects = engine.index()?.objects();
         engine.opened.set(engine.stamps.next());
-        // From here on the index on flash is no longer that of the clean close.
+        // From here on the index on flash is no longer that of the clean close. Nothing is appended before: what recovery cut
+        // off, and what it took, is durable only with this (EXAM-3).
         engine.write_superblock(None).await?;
+        engine.seal_torn().await;
+        // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening (BUF-3).
+        engine.bury_buffered(&unsaid).await?;
         engine.replenish().await?;
         if background {
             rt.spawn_detached(engine.clone().keep());

@@ -323,13 +323,8 @@ impl Engine {
         let entry = item.entry_bytes();
         loop {
             self.writable()?;
-            if let Stream::User(slot) = stream
-                && self.shelf.is_spent(slot.into())
-                && let Some(spent) = open.take()
-            {
-                self.close_set(spent).await;
-            }
-            if let Some(set) = open.as_mut() {
+            let spent = matches!(stream, Stream::User(slot) if self.shelf.is_spent(slot.into()));
+            if let Some(set) = open.as_mut().filter(|_| !spent) {
                 let pass = self.window.enter().await;
                 if !set.flights.failed.get()
                     && let Some(body) = self.fit(set, item, entry)
@@ -337,10 +332,15 @@ impl Engine {
                     return Ok(self.launch(set, body, pass).await);
                 }
             }
-            if let Some(full) = open.take() {
+            let useful = |set: &mut OpenSet| matches!(stream, Stream::User(_)) && !set.flights.failed.get();
+            if let Some(full) = open.take_if(|set| !useful(set)) {
                 self.close_set(full).await;
             }
             let set = self.open_set(stream, room).await?;
+            // Only now: without another one, what is left of it is room for smaller items (SHELF-2).
+            if let Some(full) = open.take() {
+                self.close_set(full).await;
+            }
             if let Stream::User(slot) = stream {
                 self.shelf.opened(slot.into(), set.id, self.data_left(&set));
             }

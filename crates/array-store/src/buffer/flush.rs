@@ -9,7 +9,7 @@ use futures_util::stream::{self, StreamExt};
 
 use super::{Buffer, Held};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::index::{Change, PartKey};
 use crate::put::{InFlight, Progress};
 use crate::types::Part;
@@ -68,7 +68,7 @@ impl Engine {
             let last = stamps.last().copied();
             async move { last.map(|last| (stamps, last)) }
         });
-        let mut written = pin!(segments.map(|stamps| self.flush_segment(buffer, stamps)).buffered(SEGMENTS));
+        let mut written = pin!(segments.map(|stamps| self.flush_group(buffer, stamps)).buffered(SEGMENTS));
         while let Some(done) = written.next().await {
             let emptied = if done.is_ok() { buffer.empty_areas().await } else { done };
             if let Err(error) = emptied {
@@ -81,11 +81,26 @@ impl Engine {
         }
     }
 
+    /// Writes these objects in a segment; in several, where a nearly full array has no room for one with all of them.
+    async fn flush_group(self: &Rc<Self>, buffer: &Buffer, stamps: Vec<u64>) -> Result<()> {
+        let mut groups = vec![&stamps[..]];
+        while let Some(stamps) = groups.pop() {
+            match self.flush_segment(buffer, stamps).await {
+                Err(error) if error.kind == ErrorKind::NoSpace && stamps.len() > 1 => {
+                    let (first, second) = stamps.split_at(stamps.len() / 2);
+                    groups.extend([second, first]);
+                }
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
     /// Writes these objects in a segment; but for those that are gone.
-    async fn flush_segment(self: &Rc<Self>, buffer: &Buffer, stamps: Vec<u64>) -> Result<()> {
+    async fn flush_segment(self: &Rc<Self>, buffer: &Buffer, stamps: &[u64]) -> Result<()> {
         let (mut data, mut parts, mut from) = (BytesMut::new(), Vec::new(), Vec::new());
         let mut flights = Vec::new();
-        for stamp in stamps {
+        for &stamp in stamps {
             let held = buffer.held.borrow();
             let Some(held) = held.get(&stamp) else { continue };
             // A deletion has to know of the copy that is on its way (SNAP-3).

@@ -24,7 +24,8 @@ struct Found {
 
 impl Engine {
     /// Takes up the buffer that the superblock names (`id`, if not 0), or a new one, and enters what it holds. Reading only,
-    /// what its files hold is entered and they stay as they are. Files that were not there, or old, in words.
+    /// what its files hold is entered and they stay as they are. Files that were not there, or old, in words; and deletions
+    /// that the log does not know of.
     ///
     /// # Errors
     /// `Format` if objects may be in a buffer that is not given, or of which neither file is left; or if a file is another
@@ -34,7 +35,7 @@ impl Engine {
         files: Option<BufferFiles>,
         id: u64,
         abandon: bool,
-    ) -> Result<Vec<String>> {
+    ) -> Result<(Vec<String>, Vec<Tombstone>)> {
         let lost = |what: &str| {
             let message = format!(
                 "objects that were acknowledged wait in the array's buffer, and {what}: name the two files that it was used \
@@ -44,7 +45,7 @@ impl Engine {
             Err(Error::new(ErrorKind::Format, message))
         };
         let Some(BufferFiles(files)) = files else {
-            return if id == 0 || abandon { Ok(Vec::new()) } else { lost("it was not named") };
+            return if id == 0 || abandon { Ok(Default::default()) } else { lost("it was not named") };
         };
         let mut found = Vec::new();
         for (file, which) in files.iter().zip(["first", "second"]) {
@@ -97,15 +98,13 @@ impl Engine {
         if self.options.read_only {
             self.replay(&buffer, areas)?;
             self.buffer.replace(Some(Rc::new(buffer)));
-            return Ok(notes);
+            return Ok((notes, Vec::new()));
         }
         bring_up_to_date(&buffer, &found, &areas).await?;
         self.buffer_id.set(head.id);
         let unsaid = self.replay(&buffer, areas)?;
         self.buffer.replace(Some(Rc::new(buffer)));
-        // Deletions that a power cut kept from the log: their tombstones may be gone by the next opening (BUF-3).
-        self.bury_buffered(&unsaid).await?;
-        Ok(notes)
+        Ok((notes, unsaid))
     }
 
     async fn look_at(&self, file: &dyn super::BufferFile, which: &str, id: u64) -> Result<Option<Found>> {
