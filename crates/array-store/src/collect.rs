@@ -140,17 +140,19 @@ impl Engine {
 
     /// Where only tombstones that are still needed kept sets from being won, a snapshot makes them superfluous. Whether
     /// that was so. (CLEAN-3)
-    async fn drop_tombstones(self: &Rc<Self>) -> Result<bool> {
-        let held = self.held_by_tombstones.take();
-        if held.is_empty() || self.free_sets() < RESERVED {
+    pub(crate) async fn drop_tombstones(self: &Rc<Self>) -> Result<bool> {
+        if self.held_by_tombstones.borrow().is_empty() || self.free_sets() < RESERVED {
             return Ok(false);
         }
+        let floor = self.durable_floor.get();
         match self.snapshot_from_reserve().await {
-            Ok(true) => {}
-            Ok(false) => return Ok(false),
+            // One that makes none superfluous would be taken for ever.
+            Ok(true) if self.durable_floor.get() > floor => {}
+            Ok(_) => return Ok(false),
             Err(error) if error.kind == ErrorKind::NoSpace => return Ok(false),
             Err(error) => return Err(error),
         }
+        let held = self.held_by_tombstones.take();
         held.into_iter().filter_map(|id| self.sets.get(id)).for_each(|set| set.no_gain_at.set(u64::MAX));
         Ok(true)
     }
@@ -208,10 +210,14 @@ impl Engine {
 
     /// Collects a set that the cleaner did not choose, unless that has been done.
     pub(crate) async fn collect_alone(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
-        let life = set.life.get();
-        let _one = self.collecting.lock().await;
-        let collected = set.trimming.get() || set.life.get() != life;
-        if collected { Ok(true) } else { self.collect(id, set).await }
+        let (engine, set, life) = (self.clone(), set.clone(), set.life.get());
+        // Also if the caller waits no more: copies must not come later than deletions think. (WRITE-4, SNAP-3)
+        let collecting = self.rt.spawn(async move {
+            let _one = engine.collecting.lock().await;
+            let collected = set.trimming.get() || set.life.get() != life;
+            if collected { Ok(true) } else { engine.collect(id, &set).await }
+        });
+        collecting.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
 
     /// Moves what lives in `set` and leaves it to be reset when its last reader is gone. `false` if that would win

@@ -30,6 +30,7 @@ use crate::store::IndexPlace;
 use crate::superblocks::Superblocks;
 use crate::turn::Turns;
 use crate::types::{DriveId, SetId, SetState, Version};
+use crate::uncovered::Uncovered;
 use crate::window::Window;
 use crate::writer::{OTHERS, OpenSet};
 
@@ -65,6 +66,7 @@ pub(crate) struct Engine {
     /// Which of clients' open sets has room for what.
     pub(crate) shelf: Rc<Shelf>,
     pub(crate) window: Rc<Window>,
+    pub(crate) uncovered: Rc<Uncovered>,
     pub(crate) rotation: Rotation,
     pub(crate) turns: Rc<Turns>,
     pub(crate) sharing: Sharing,
@@ -101,8 +103,11 @@ pub(crate) struct Engine {
     pub(crate) replaced: Cell<u64>,
     /// So many of them are in a durable superblock.
     saved: Cell<u64>,
-    /// Drives with zones that took a member's place and may be in a cache still: flushed before a superblock names them.
+    /// Drives with zones that took a member's place, or were emptied for a set that is offered, and may be in a cache still:
+    /// flushed before a superblock names them.
     pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
+    /// Sets that recovery found short of fragments on drives that are there.
+    pub(crate) suspect: RefCell<BTreeSet<SetId>>,
     /// A drive was lost or added.
     pub(crate) lost: Notify,
     /// Failed drives that a superblock names.
@@ -171,6 +176,7 @@ impl Engine {
             streams: (0..OTHERS + slots).map(|_| Mutex::default()).collect(),
             shelf: Shelf::new(slots, superblock.segment_length),
             window: Rc::default(),
+            uncovered: Rc::default(),
             rotation: Rotation::new(superblock.code, superblock.segment_length),
             turns: Turns::new(turn_segments, slots > 1),
             sharing: Sharing::default(),
@@ -194,6 +200,7 @@ impl Engine {
             replaced: Cell::new(0),
             saved: Cell::new(0),
             unflushed: RefCell::default(),
+            suspect: RefCell::default(),
             lost: Notify::new(),
             recorded: RefCell::new(recorded),
             stopped: Cell::new(false),
@@ -289,8 +296,8 @@ impl Engine {
         self.replaced.get() - self.saved.get()
     }
 
-    /// Makes zones durable that the next superblock names as members for the first time (REPLACE-1). Nothing may be awaited
-    /// between this and the table's copy.
+    /// Makes zones durable that the next superblock names as members for the first time (REPLACE-1), or as available (SET-1).
+    /// Nothing may be awaited between this and the table's copy.
     async fn flush_replaced(&self) -> Result<()> {
         loop {
             let drives = std::mem::take(&mut *self.unflushed.borrow_mut());
@@ -369,6 +376,8 @@ impl Engine {
                 continue;
             }
             set.offered.set(true);
+            // That they are empty is durable first: else recovery would find there what was deleted long ago.
+            self.unflushed.borrow_mut().extend(set.members.borrow().iter().map(|member| member.drive));
         }
         // Nobody may open them before that is durable (SET-1).
         let written = self.write_superblock(None).await;

@@ -4,9 +4,10 @@
 //! - EXAM-1: an item is taken only if every member whose drive is there was written up to its end: where one was not, the
 //!   item was never acknowledged (WRITE-1).
 //! - EXAM-2: what a power cut may have torn (the last items that were launched, in sets without a digest) is taken only if
-//!   enough of its fragments verify.
-//! - EXAM-3: what one recovery decided about a torn end is kept in the superblock: it looks otherwise to the next one,
-//!   which may find other drives, and the digests that this one writes.
+//!   enough of its fragments verify. Where not all do, the others are written anew: what it replaced is gone.
+//! - EXAM-3: what one recovery decided about a torn end holds for every later one, to which it looks otherwise: it may find
+//!   other drives, and the digests that the first one wrote. What was refused is cut off in the superblock; what was taken has
+//!   a stamp from before that opening, which the superblock names too. On the strength of it older versions may be gone.
 
 use std::rc::Rc;
 
@@ -25,7 +26,7 @@ use crate::format::{
     decode_tombstones,
 };
 use crate::sets::ZoneSet;
-use crate::types::SetId;
+use crate::types::{SetId, SetState};
 use crate::window::IN_FLIGHT_MAX;
 
 /// Of those, so many are read at once: each may have several MiB on every drive.
@@ -86,23 +87,33 @@ impl Doubtful {
     }
 }
 
+/// How much of an item the drives that are there hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Whole,
+    /// Enough, and not all.
+    Degraded,
+    Torn,
+}
+
 /// A record with its payload.
 struct Record {
     header: Header,
     payload: Bytes,
 }
 
-/// The block beyond which nothing in a set counts.
-fn limit(set: &ZoneSet, written: &Written) -> u32 {
-    match set.cut.get() {
-        u32::MAX => written.iter().map(|(_, end)| *end).min().unwrap_or(0),
-        cut => cut,
-    }
+/// What of a set counts, before anything is verified. (EXAM-1)
+struct Limit {
+    /// Items that end before this block.
+    block: u32,
+    /// Where an earlier recovery cut nothing off: also items that it saw, which have stamps up to this (EXAM-3).
+    judged: Option<u64>,
 }
 
-/// Items that end before that block. (EXAM-1)
-fn within(items: Vec<DigestItem>, limit: u32) -> Vec<DigestItem> {
-    items.into_iter().take_while(|item| item.end() <= limit).collect()
+impl Limit {
+    fn allows(&self, end: u32, stamp: u64) -> bool {
+        end <= self.block || self.judged.is_some_and(|judged| stamp <= judged)
+    }
 }
 
 impl Engine {
@@ -130,11 +141,28 @@ impl Engine {
                     return Surveyed::Certain(Examined::Closed { epoch, digest, cut: u32::MAX });
                 }
                 // Digests are written behind items that are still on their way: what they say is not all there yet.
-                let items = within(digest.items, limit(set, written));
+                let limit = self.limit(set, written);
+                let within = |item: &DigestItem| limit.allows(item.end(), item.body.stamp());
+                let items = digest.items.into_iter().take_while(within).collect();
                 return Surveyed::Doubtful(Doubtful { epoch, closed: true, members, holding, items });
             }
         }
         self.walk(id, set, members, holding, written).await
+    }
+
+    /// The last stamp that an earlier opening saw in a set. What is older in one that was empty is what a drive that was away
+    /// has of an earlier life.
+    fn judged(&self, set: &ZoneSet) -> Option<u64> {
+        (set.state.get() != SetState::Available).then_some(self.opened.get())
+    }
+
+    fn limit(&self, set: &ZoneSet, written: &Written) -> Limit {
+        match set.cut.get() {
+            u32::MAX => {
+                Limit { block: written.iter().map(|(_, end)| *end).min().unwrap_or(0), judged: self.judged(set) }
+            }
+            cut => Limit { block: cut, judged: None },
+        }
     }
 
     /// What a set holds of which items from the stamp `torn_from` on may be torn. (EXAM-2)
@@ -148,16 +176,23 @@ impl Engine {
     ) -> Examined {
         let Doubtful { epoch, closed, members, holding, mut items } = doubtful;
         if set.cut.get() == u32::MAX {
+            let torn_from = torn_from.max(self.judged(set).map_or(0, |judged| judged + 1));
             let certain = items.partition_point(|item| item.body.stamp() < torn_from);
             let certain = certain.max(items.len().saturating_sub(IN_FLIGHT_MAX));
             let good = stream::iter(&items[certain..])
                 .map(|item| self.verify_item(id, &members, &holding, item))
                 .buffered(VERIFIED_AT_ONCE)
-                .take_while(|good| std::future::ready(*good));
-            let whole = certain + good.count().await;
-            items.truncate(whole);
+                .take_while(|good| std::future::ready(*good != Found::Torn));
+            let good: Vec<Found> = good.collect().await;
+            items.truncate(certain + good.len());
+            if good.contains(&Found::Degraded) {
+                self.suspect.borrow_mut().insert(id);
+            }
         }
         let end = items.last().map_or(1, DigestItem::end);
+        if written.iter().any(|(_, blocks)| *blocks < end) {
+            self.suspect.borrow_mut().insert(id);
+        }
         if closed {
             return Examined::Closed { epoch, digest: Digest::of(items), cut: end };
         }
@@ -264,11 +299,11 @@ impl Engine {
         let epoch = head.header.place.epoch;
         let mut items = Vec::new();
         let mut next = 1;
-        let limit = limit(set, written);
-        while next < limit {
+        let limit = self.limit(set, written);
+        while next < limit.block || limit.judged.is_some() {
             let Some((record, number)) = self.read_any(&members, &holding, next, Some(epoch)).await else { break };
             let Some((body, blocks)) = self.item(&record, number, next) else { break };
-            if next + blocks > limit {
+            if !limit.allows(next + blocks, body.stamp()) {
                 break;
             }
             items.push(DigestItem { block: next, body });
@@ -299,7 +334,7 @@ impl Engine {
     }
 
     /// Whether enough members hold the item whole.
-    async fn verify_item(&self, id: SetId, members: &[Member], holding: &Written, item: &DigestItem) -> bool {
+    async fn verify_item(&self, id: SetId, members: &[Member], holding: &Written, item: &DigestItem) -> Found {
         let enough = match &item.body {
             ItemBody::Segment(_) => self.code.data(),
             // Replicated: one would do, were there not those that the drive may yet lose.
@@ -311,7 +346,11 @@ impl Engine {
             }
             self.verify_member(id, number, *member, item).await.is_some()
         });
-        join_all(checks).await.into_iter().filter(|good| *good).count() >= enough
+        match join_all(checks).await.into_iter().filter(|good| *good).count() {
+            count if count < enough => Found::Torn,
+            count if count < holding.len() => Found::Degraded,
+            _ => Found::Whole,
+        }
     }
 
     /// Whether a member holds its marker and fragment (or tombstones) whole.

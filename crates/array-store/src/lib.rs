@@ -47,6 +47,7 @@ mod superblocks;
 mod tests;
 mod turn;
 mod types;
+mod uncovered;
 mod window;
 mod writer;
 

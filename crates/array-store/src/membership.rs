@@ -85,7 +85,11 @@ impl Engine {
                 Err(error) => self.drive_error(*drive, &error).await?,
             }
         }
-        // From here on at one moment: a rebuild beside this may give sets other members.
+        // A rebuild beside this may give sets other members: their old ones are no spares before that is durable.
+        while self.unsaved() > 0 {
+            self.write_superblock(None).await?;
+        }
+        // From here on at one moment.
         let mut used: BTreeSet<Member> = BTreeSet::new();
         for (_, set) in self.sets.all() {
             used.extend(set.members.borrow().iter().copied());

@@ -151,12 +151,11 @@ impl Put {
         self.torn = true;
         self.queued += data.len();
         self.queue.push_back(data);
+        let _going = Going(self.progress.clone());
         // The last segment is kept back: it says that the version is complete.
         while self.queued > self.engine.segment_length as usize {
             self.issue(None).await?;
         }
-        self.progress.ready.set(false);
-        self.progress.rest();
         self.torn = false;
         Ok(())
     }
@@ -374,6 +373,16 @@ impl Progress {
         if !self.ready.get() && self.in_flight.get() == 0 {
             self.turn.borrow_mut().take();
         }
+    }
+}
+
+/// A call that has segments ready. When it ends, in whatever way, the turn is kept only for what is on its way.
+struct Going(Rc<Progress>);
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.0.ready.set(false);
+        self.0.rest();
     }
 }
 

@@ -181,6 +181,11 @@ impl Engine {
     /// Rebuilds whatever is lost while the array is open, without being asked.
     pub(crate) async fn mend(self: Rc<Self>) {
         while !self.stopped.get() {
+            match self.scrub_suspects().await {
+                Ok(()) => {}
+                Err(error) if error.kind == ErrorKind::Stopped => return,
+                Err(error) => tracing::warn!(%error, "what a power cut tore is mended by the next scrub"),
+            }
             let stuck = |set: &ZoneSet| set.state.get() == SetState::Empty && set.stuck.get();
             let lost = !self.drives.missing().is_empty() || self.sets.all().iter().any(|(_, set)| stuck(set));
             if lost && self.drives.all_taking().len() >= self.code.width() {

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use shingle_zoned::{ZoneInfo, ZoneState};
 
+use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::examine::{Examined, Surveyed, Written};
@@ -331,14 +332,16 @@ impl Engine {
         if self.options.read_only {
             return;
         }
-        let mut streams =
-            (0..self.shelf.slots()).map(|slot| Stream::User(slot as u8)).chain([Stream::Clean, Stream::Cold]);
+        // Nobody would ever end a set of a stream that is not used.
+        let cold = (self.options.cleaning == CleaningPolicy::Lifetime).then_some(Stream::Cold);
+        let clients = (0..self.shelf.slots()).map(|slot| Stream::User(slot as u8));
+        let mut streams = clients.chain([Stream::Clean]).chain(cold);
         for open in sets {
             match streams.next() {
                 Some(stream) => {
                     open.set.phase.set(Phase::Filling);
                     if let Stream::User(slot) = stream {
-                        self.shelf.opened(slot.into(), open.id, self.data_left(&open));
+                        self.shelf.reopened(slot.into(), open.id, self.data_left(&open));
                     }
                     *self.streams[stream.number()].lock().await = Some(open);
                 }

@@ -96,6 +96,17 @@ impl Engine {
         Ok(Some((id, report)))
     }
 
+    /// Verifies and mends the sets that recovery found short of something. (EXAM-2)
+    pub(crate) async fn scrub_suspects(self: &Rc<Self>) -> Result<()> {
+        for id in self.suspect.take() {
+            let Some(set) = self.sets.get(id).filter(|set| holds(set)) else { continue };
+            let mut report = ScrubReport::default();
+            self.scrub_set(id, &set, false, &mut report).await?;
+            tracing::info!(set = id.0, repaired = report.repaired, "what a power cut tore was looked at");
+        }
+        Ok(())
+    }
+
     async fn scrub_set(
         self: &Rc<Self>,
         id: SetId,
@@ -230,6 +241,8 @@ impl Engine {
         let Survey { spares, .. } = self.survey().await?;
         let left = bad.into_iter().map(|member| (id, set.clone(), member)).collect();
         let (done, why) = self.replace_all(left, spares, RebuildOptions::default(), |_| {}).await?;
+        // Of the zones of sets that were taken apart for it one was needed.
+        self.form_anew().await?;
         let Some(why) = why else { return Ok(done.done) };
         tracing::warn!(set = id.0, %why, "a damaged zone could not be replaced; its set is emptied instead");
         let emptied = self.empty_lossy(id, set).await?;

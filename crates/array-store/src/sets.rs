@@ -1,7 +1,8 @@
 //! The zone-set table: states, members, live bytes, holds. (SMORE, sections III-B and III-C.)
 //!
 //! # Invariants
-//! - SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those.
+//! - SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those. When one
+//!   calls it available its zones are empty, durably.
 //! - SET-2: a set's zones are reset only when nothing live is left in it and nobody reads it.
 //! - SET-3: a set that is empty is covered by no snapshot, or recovery would pass over what comes next.
 //! - SET-4: what a set holds is read off its zones only while nothing changes them, and under a hold, which keeps it so

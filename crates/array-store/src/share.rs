@@ -26,8 +26,8 @@ pub(crate) struct Sharing {
     writers: Cell<usize>,
 }
 
-/// Segments of small objects on their way at once. A second one only where it is full: one that waits grows.
-const WRITERS: usize = 2;
+/// Segments of small objects on their way at once. More than one only where they are full: one that waits grows.
+const WRITERS: usize = 4;
 
 struct Small {
     progress: Rc<Progress>,

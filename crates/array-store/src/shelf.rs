@@ -184,11 +184,16 @@ impl Shelf {
 
     /// A slot has a set with room for so much data.
     pub(crate) fn opened(&self, slot: usize, set: SetId, free: u64) {
+        self.reopened(slot, set, free);
+        self.whole.set(free);
+    }
+
+    /// The same, where the set holds something already.
+    pub(crate) fn reopened(&self, slot: usize, set: SetId, free: u64) {
         let Some(slot) = self.slots.get(slot) else { return };
         slot.set.set(Some(set));
         slot.free.set(free);
         slot.spent.set(false);
-        self.whole.set(free);
     }
 
     /// A set has room for so much data now.
@@ -423,6 +428,16 @@ mod tests {
         shelf.closed(SetId(100));
         shelf.opened(0, SetId(101), WHOLE);
         assert_eq!((third.limit(), shelf.is_spent(0)), (50, false));
+    }
+
+    #[test]
+    fn what_is_left_of_a_set_does_not_say_how_long_sets_are() {
+        let shelf = Shelf::new(3, 80);
+        shelf.reopened(0, SetId(100), 100);
+        let first = shelf.claim(of(500));
+        let second = shelf.claim(of(300));
+        assert_eq!((first.slot(), first.limit()), (1, 500));
+        assert_eq!((second.slot(), second.limit()), (1, 300));
     }
 
     #[test]

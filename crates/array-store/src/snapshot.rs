@@ -4,7 +4,8 @@
 //! - SNAP-1: a snapshot covers what was in the index when it was taken, and the superblock that names it says for each
 //!   set up to which block that is; sets that were closed then become indexed.
 //! - SNAP-3: a tombstone below the snapshot's floor is needed no more: what it deletes lies where the snapshot covers it,
-//!   and is not in it. (The paper's rule, tombstones older than the snapshot, forgets the sets that were open then.)
+//!   and is not in it. (The paper's rule, tombstones older than the snapshot, forgets the sets that were open then.) One that
+//!   is needed is not covered either ([`crate::uncovered`]).
 //! - SNAP-2: the snapshot before it is trimmed only then.
 
 use std::rc::Rc;
@@ -62,10 +63,16 @@ impl Engine {
     async fn write_snapshot(self: &Rc<Self>, room: Room) -> Result<()> {
         self.running()?;
         // At one moment, from here to the view: what the view has, and where that ends in each set.
-        let buried = self.buried_below();
-        let tombstone_floor = self.copying.get().map_or(buried, |floor| floor.min(buried));
+        let needed = self.uncovered.needed();
+        let oldest = needed.iter().map(|deletions| deletions.oldest.0).chain(self.copying.get());
+        let tombstone_floor = oldest.fold(self.buried_below(), u64::min);
+        let below = |set: &Rc<ZoneSet>| {
+            let of_it = needed.iter().filter(|some| Rc::ptr_eq(&some.set, set) && some.life == set.life.get());
+            Some(of_it.map(|some| some.block).fold(covered_now(set)?, u32::min))
+        };
         let sets = self.sets.all().into_iter();
-        let covered: Vec<_> = sets.filter_map(|(_, set)| Some((covered_now(&set)?, set.life.get(), set))).collect();
+        let covered: Vec<(u32, u64, Rc<ZoneSet>)> =
+            sets.filter_map(|(_, set)| Some((below(&set)?, set.life.get(), set))).collect();
         let mut view = self.index()?.snapshot().map_err(Error::index)?;
         let mut pieces = Vec::new();
         let written = self.write_pieces(&mut view, room, &mut pieces).await;

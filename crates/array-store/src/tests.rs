@@ -4,6 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
 use shingle_base::{Blocks, ZoneId};
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
@@ -249,5 +251,312 @@ fn a_rebuild_waits_for_the_end_of_a_snapshot() {
         assert_eq!(set.cut.get(), u32::MAX, "the snapshot counts only in part");
         let scrubbed = store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
         assert_eq!((scrubbed.damaged, scrubbed.lost), (vec![], vec![]));
+    });
+}
+
+/// SNAP-3: an object lies behind an item that no snapshot covers yet, and so is not covered itself, although it is in the
+/// index. Its deletion, which lies in another set, must not be forgotten before that is.
+#[test]
+fn a_snapshot_keeps_the_deletions_of_what_it_does_not_cover() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        let run = |name: &'static [u8], offset, completion| Item::Run {
+            name: Bytes::from_static(name),
+            version: store.0.stamps.version(),
+            offset,
+            data: bytes(1, 10_000),
+            completion,
+        };
+        // The end of an object whose beginning is still on its way.
+        let end = run(b"slow", 10_000, Some(Completion { size: 20_000, attributes: Bytes::new() }));
+        let (waits, _) = store.0.append_user(&end).await.unwrap();
+        store.put("o", bytes(2, 19_000), Bytes::new()).await.unwrap();
+        let set = store.0.sets.get(waits.set).unwrap();
+        let mut number = 0;
+        while set.phase.get() == Phase::Filling {
+            number += 1;
+            store.put(format!("a{number}"), bytes(3, 19_000), Bytes::new()).await.unwrap();
+        }
+        assert_eq!((set.phase.get(), set.state.get()), (Phase::Ending, SetState::Open), "the case is not met");
+        assert!(store.delete("o").await.unwrap());
+        store.put("b", bytes(4, 19_000), Bytes::new()).await.unwrap();
+        store.snapshot().await.unwrap();
+        drop(waits);
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, report) = open(&rt, &images).await;
+        assert!(report.snapshot_pieces > 0 && report.damage.is_empty(), "{report:?}");
+        assert_eq!(store.head(b"o").map_err(|error| error.kind), Err(ErrorKind::NotFound));
+        assert!(store.get("a1").await.unwrap() == bytes(3, 19_000));
+        assert!(store.get("b").await.unwrap() == bytes(4, 19_000));
+    });
+}
+
+/// MEMBER-1: while a survey looks at the drives, another zone of a set is replaced: the old one is no spare yet.
+#[test]
+fn a_survey_does_not_give_away_what_a_superblock_still_names() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, id) = filled(&rt).await;
+        let engine = store.0.clone();
+        let set = engine.sets.get(id).unwrap();
+        let member = set.members.borrow()[0];
+        let replaced = {
+            let (engine, set) = (engine.clone(), set.clone());
+            move || {
+                if set.members.borrow()[0] == member {
+                    set.members.borrow_mut()[0].zone = ZoneId(13);
+                    engine.replaced.set(engine.replaced.get() + 1);
+                }
+            }
+        };
+        devices[0].on_command(move |command, _| {
+            if command.kind == CommandKind::Report {
+                replaced();
+            }
+        });
+        let Survey { spares, .. } = engine.survey().await.unwrap();
+        assert_ne!(set.members.borrow()[0], member, "the case is not met");
+        let given = spares[&member.drive].contains(&member.zone);
+        assert!(!given || engine.unsaved() == 0, "{} is in a durable superblock still", member.zone);
+    });
+}
+
+/// Cleaning that needs no set for what is old leaves none to it: nobody would ever end it.
+#[test]
+fn recovery_opens_no_set_that_nobody_writes_to() {
+    let images = Sim::new(1).run(|rt| async move {
+        let media: Vec<_> = (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12))).collect();
+        let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+        format(&rt, &named(&devices), &options).await.unwrap();
+        let options = Options { background: false, open_sets: Some(4), ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+        let (store, _) = opened.unwrap();
+        // Each has a set to itself.
+        let puts: Vec<_> = (0..4).map(|number| store.begin_put(format!("o{number}")).unwrap()).collect();
+        for mut put in puts {
+            put.write(bytes(1, 30_000)).await.unwrap();
+            std::mem::forget(put);
+        }
+        rt.sleep(Duration::from_millis(5)).await;
+        assert_eq!(store.0.sets.count(SetState::Open), 4, "the case is not met");
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, _) = open(&rt, &images).await;
+        rt.sleep(Duration::from_millis(5)).await;
+        // The client's one, and the cleaner's.
+        assert_eq!((store.0.sets.count(SetState::Open), store.0.sets.count(SetState::Closed)), (2, 2));
+    });
+}
+
+/// The zone of each drive that is written to last, and where it ends.
+fn last_written(images: &[MemoryDevice]) -> Vec<(ZoneId, u64)> {
+    let last = |image: &MemoryDevice| {
+        let zones = (2..14).map(|zone| (ZoneId(zone), image.zone(ZoneId(zone)).written.0));
+        zones.filter(|(_, written)| *written > 0 && *written < 60).max().unwrap()
+    };
+    images.iter().map(last).collect()
+}
+
+/// A repair takes sets apart for one zone of theirs: the others form sets again.
+#[test]
+fn a_repair_leaves_no_zone_without_a_set() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        crash(&devices)
+    });
+    let (zone, end) = last_written(&images)[0];
+    let last = images[0].zone(zone).start + Blocks(end - 1);
+    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, _) = open(&rt, &images).await;
+        let before = store.0.sets.all().len();
+        let scrubbed = store.scrub(ScrubOptions::default(), |_| {}).await.unwrap();
+        assert_eq!((scrubbed.damaged.len(), scrubbed.repaired), (1, 1));
+        assert_eq!(store.0.sets.all().len(), before);
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+    });
+}
+
+/// EXAM-3: what a recovery took for whole, which could not see that a drive that is away has nothing of it, stays so: on the
+/// strength of it what it replaced may have been reset.
+#[test]
+fn what_was_found_without_a_drive_stays_when_it_comes_back() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        let mut number = 0;
+        while store.0.sets.count(SetState::Closed) == 0 {
+            number += 1;
+            store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        for number in 1..=number {
+            store.delete(format!("a{number}")).await.unwrap();
+        }
+        store.put("o", bytes(3, 19_000), Bytes::new()).await.unwrap();
+        crash(&devices)
+    });
+    // The last write was on its way to one drive.
+    let (zone, end) = last_written(&images)[2];
+    images[2].truncate_zone(zone, Blocks(end - 1));
+    let images = Sim::new(2).run(move |rt| async move {
+        let (devices, store, report) = open(&rt, &images[..2]).await;
+        assert_eq!((report.missing_drives.len(), report.damage.len()), (1, 0));
+        assert!(store.get("o").await.unwrap() == bytes(3, 19_000));
+        assert_eq!(store.gc(1).await.unwrap(), 1);
+        rt.sleep(Duration::from_millis(5)).await;
+        let back = SimDevice::new(&rt, &images[2]);
+        crash(&[devices, vec![back]].concat())
+    });
+    for round in 0..2 {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(3 + round).run(move |rt| async move {
+            let (devices, store, report) = open(&rt, &images).await;
+            assert_eq!((report.missing_drives.len(), report.damage), (0, vec![]));
+            assert!(store.get("o").await.unwrap() == bytes(3, 19_000));
+            let (_, store, _) = open(&rt, &crash(&devices)).await;
+            assert!(store.get("o").await.unwrap() == bytes(3, 19_000));
+        });
+    }
+}
+
+/// EXAM-2: what a recovery takes that is rotten on one drive is made whole, before other drives are lost.
+#[test]
+fn what_was_torn_on_one_drive_is_mended() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        crash(&devices)
+    });
+    let (zone, end) = last_written(&images)[0];
+    let last = images[0].zone(zone).start + Blocks(end - 1);
+    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    Sim::new(2).run(move |rt| async move {
+        let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let fresh = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12)));
+        let options = Options { available_sets: 3, ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+        let (store, _) = opened.unwrap();
+        store.add_drive(&named(&[fresh])[0]).await.unwrap();
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+        rt.sleep(Duration::from_secs(120)).await;
+        devices[1].power_off_at(0);
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+        store.close().await.unwrap();
+    });
+}
+
+/// CLEAN-3: where no snapshot can be taken just now, or it makes no tombstone superfluous, sets that only tombstones keep from
+/// being won are neither forgotten nor tried for ever.
+#[test]
+fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store, id) = filled(&rt).await;
+        let engine = store.0.clone();
+        let set = engine.sets.get(id).unwrap();
+        let holds = |engine: &Engine| {
+            engine.held_by_tombstones.borrow_mut().insert(id);
+            engine.sets.get(id).unwrap().no_gain_at.set(0);
+        };
+        holds(&engine);
+        {
+            let _taken = engine.snapshotting.lock().await;
+            assert!(!engine.drop_tombstones().await.unwrap());
+        }
+        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at.get() == u64::MAX);
+        // A deletion that does not end.
+        holds(&engine);
+        engine.burying.borrow_mut().insert(engine.stamps.version());
+        assert!(engine.drop_tombstones().await.unwrap());
+        holds(&engine);
+        assert!(!engine.drop_tombstones().await.unwrap(), "a snapshot changes nothing and is taken again");
+        engine.burying.borrow_mut().clear();
+        assert!(engine.drop_tombstones().await.unwrap());
+    });
+}
+
+/// SET-1: a set that a superblock offers is empty durably: what it held, whose deletions are forgotten, does not come back.
+#[test]
+fn a_set_is_offered_only_when_its_resets_are_durable() {
+    let full = Sim::new(1).run(|rt| async move {
+        let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(60), 10, 0, 12) };
+        let media: Vec<_> = (0..7).map(|_| MemoryDevice::new(geometry.clone())).collect();
+        let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(1, 1).unwrap()) };
+        format(&rt, &named(&devices), &options).await.unwrap();
+        let options = Options { background: false, available_sets: 100, ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+        let (store, _) = opened.unwrap();
+        let mut number = 0;
+        while store.0.sets.count(SetState::Closed) < 8 {
+            number += 1;
+            store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        for number in 1..=number {
+            store.delete(format!("a{number}")).await.unwrap();
+        }
+        store.snapshot().await.unwrap();
+        rt.sleep(Duration::from_millis(5)).await;
+        let mut full = Vec::new();
+        for (id, set) in store.0.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Indexed) {
+            assert!(store.0.collect(id, &set).await.unwrap());
+            rt.sleep(Duration::from_millis(1)).await;
+            store.0.replenish().await.unwrap();
+            assert_eq!(set.state.get(), SetState::Available);
+            let members = set.members.borrow().clone();
+            let crash = |seed: u64| devices.iter().map(|device| device.crash_image(seed)).collect::<Vec<_>>();
+            let holds = |images: &Vec<MemoryDevice>| {
+                members
+                    .iter()
+                    .all(|member| images[usize::from(member.drive.0)].zone(member.zone).written > Blocks::ZERO)
+            };
+            full.extend((1..=8).map(crash).find(holds));
+        }
+        full
+    });
+    let (sets, mut back) = (full.len(), 0);
+    for images in full {
+        back += Sim::new(2).run(move |rt| async move {
+            let (_, store, _) = open(&rt, &images).await;
+            store.list(b"", None, 99).unwrap().len()
+        });
+    }
+    assert_eq!((sets, back), (0, 0), "sets that are offered and full, and objects that are back");
+}
+
+/// A call that nobody waits for any more keeps no turn: others go on, also while its put is still there.
+#[test]
+fn a_write_that_was_dropped_holds_up_nobody() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = fresh(&rt).await;
+        let mut put = store.begin_put("a").unwrap();
+        assert!(put.write(bytes(1, 60_000)).now_or_never().is_none());
+        let other = Box::pin(store.put("b", bytes(2, 19_000), Bytes::new()));
+        let ended = select(other, Box::pin(rt.sleep(Duration::from_secs(60)))).await;
+        assert!(matches!(ended, Either::Left((Ok(_), _))), "another object waits for the turn");
+        drop(put);
+    });
+}
+
+/// A set that is emptied for a rebuild is emptied to its end, also if nobody waits for the rebuild any more.
+#[test]
+fn emptying_a_set_ends_without_its_caller() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store, id) = filled(&rt).await;
+        let set = store.0.sets.get(id).unwrap();
+        let mut emptying = Box::pin(store.0.collect_alone(id, &set));
+        while store.0.copying.get().is_none() {
+            assert!((&mut emptying).now_or_never().is_none());
+            rt.sleep(Duration::from_micros(1)).await;
+        }
+        drop(emptying);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!((store.0.copying.get(), store.0.moving.get()), (None, None));
+        assert_eq!(set.state.get(), SetState::Empty);
     });
 }

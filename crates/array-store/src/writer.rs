@@ -39,6 +39,7 @@ use crate::format::{
 use crate::segment::{FrameContext, Shape, fragment_frames};
 use crate::sets::{Phase, ZoneSet};
 use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
+use crate::uncovered::{Deletions, Uncovered};
 use crate::window::Pass;
 
 /// Streams with a set of their own.
@@ -146,20 +147,34 @@ pub(crate) struct Flights {
 /// An item that no snapshot covers, until this is dropped: then it is in the index, or given up.
 pub(crate) struct Flight {
     flights: Rc<Flights>,
+    uncovered: Rc<Uncovered>,
     set: Rc<ZoneSet>,
     block: u32,
+    stamp: u64,
+    /// Of its tombstones, if that is what it is.
+    oldest: Option<Version>,
 }
 
 impl Flight {
-    fn new(open: &OpenSet, block: u32) -> Self {
+    fn new(uncovered: &Rc<Uncovered>, open: &OpenSet, block: u32, body: &ItemBody) -> Self {
         open.set.unentered.borrow_mut().insert(block);
-        Self { flights: open.flights.clone(), set: open.set.clone(), block }
+        let stamp = body.stamp();
+        uncovered.begin(stamp);
+        let oldest = match body {
+            ItemBody::Tombstones { tombstones, .. } => tombstones.iter().map(|tombstone| tombstone.version).min(),
+            ItemBody::Segment(_) => None,
+        };
+        let (flights, set) = (open.flights.clone(), open.set.clone());
+        Self { flights, uncovered: uncovered.clone(), set, block, stamp, oldest }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         self.set.unentered.borrow_mut().remove(&self.block);
+        let (set, life, block, stamp) = (self.set.clone(), self.set.life.get(), self.block, self.stamp);
+        let deletions = self.oldest.map(|oldest| Deletions { set, life, block, stamp, oldest, until: stamp });
+        self.uncovered.end(stamp, deletions);
         self.flights.landed.notify_waiters();
     }
 }
@@ -433,9 +448,9 @@ impl Engine {
         let frames = if from == 0 { self.with_heads(open, frames) } else { frames };
         open.next = block + (bytes / BLOCK_SIZE) as u32;
         open.set.written.set(open.next);
+        let flight = Flight::new(&self.uncovered, open, block, &body);
         open.digest.push(DigestItem { block, body });
         self.shelf.written(open.id, self.data_left(open));
-        let flight = Flight::new(open, block);
         open.flights.unsettled.borrow_mut().insert(block);
         let writes = self.write_members(&open.members, from, frames).await;
         let placed = Placed { set: open.id, block: fragments_at, stamp, parts, segment_length, _flight: flight };

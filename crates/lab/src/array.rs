@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use shingle_array_store::{ArrayDrive, ArrayStore, Error, FormatOptions, IndexPlace, Options, RecoveryReport};
+use shingle_array_store::{
+    ArrayDrive, ArrayStore, BufferFiles, Error, FormatOptions, IndexPlace, Options, RecoveryReport,
+};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
 use shingle_drive_model::{Drive, Kind};
 use shingle_erasure::Code;
@@ -130,11 +132,24 @@ impl LabArray {
     /// # Errors
     /// Where that fails.
     pub async fn format(&self, rt: &Runtime, options: Options) -> Result<Rig, LabError> {
+        self.format_with_buffer(rt, options, None).await
+    }
+
+    /// The same with a buffer for small objects.
+    ///
+    /// # Errors
+    /// Where that fails.
+    pub async fn format_with_buffer(
+        &self,
+        rt: &Runtime,
+        options: Options,
+        buffer: Option<BufferFiles>,
+    ) -> Result<Rig, LabError> {
         let (devices, drives) = self.power_on(rt, self.media());
         let format = FormatOptions { segment_length: self.segment_length, ..FormatOptions::new(Self::code()) };
         shingle_array_store::format(rt, &drives, &format).await.map_err(lab_error)?;
-        let (store, _) = ArrayStore::open(rt, &drives, &IndexPlace::Memory, options).await.map_err(lab_error)?;
-        Ok(Rig { store, devices, array: self.clone() })
+        let opened = ArrayStore::open_with_buffer(rt, &drives, &IndexPlace::Memory, options, buffer).await;
+        Ok(Rig { store: opened.map_err(lab_error)?.0, devices, array: self.clone() })
     }
 
     /// Opens an array on what drives hold, in the drives' own time. How long it took, too.

@@ -15,6 +15,7 @@ pub mod load;
 pub mod output;
 pub mod replay;
 pub mod report;
+pub mod ssd;
 pub mod store;
 pub mod target;
 pub mod trace;

@@ -1,16 +1,22 @@
 //! Writing what is buffered to segments.
 
+use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 
 use bytes::BytesMut;
+use futures_util::stream::{self, StreamExt};
 
-use super::Buffer;
+use super::{Buffer, Held};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::index::{Change, PartKey};
 use crate::put::{InFlight, Progress};
 use crate::types::Part;
 use crate::writer::Item;
+
+/// Segments on their way at once.
+const SEGMENTS: usize = 4;
 
 impl Engine {
     /// Writes until fewer than `least` bytes are left, in a task of its own, unless that is being done.
@@ -20,9 +26,11 @@ impl Engine {
         }
         let (engine, buffer, busy) = (self.clone(), buffer.clone(), self.busy.begin());
         self.rt.spawn_detached(async move {
-            if let Err(error) = engine.flush_down_to(&buffer, least).await {
+            let written = engine.flush_down_to(&buffer, least).await;
+            if let Err(error) = &written {
                 tracing::warn!(%error, "the buffer could not be written to segments; that is tried again");
             }
+            buffer.flush_failed.set(written.is_err());
             buffer.flushing.set(false);
             buffer.flushed.notify_waiters();
             drop(busy);
@@ -42,6 +50,7 @@ impl Engine {
         let (engine, held) = (self.clone(), buffer.clone());
         let flushing = self.rt.spawn(async move {
             let done = engine.flush_down_to(&held, least).await;
+            held.flush_failed.set(done.is_err());
             held.flushing.set(false);
             held.flushed.notify_waiters();
             done
@@ -49,22 +58,36 @@ impl Engine {
         flushing.await.unwrap_or_else(|_| Err(crate::error::Error::stopped()))
     }
 
+    /// The oldest go first, several segments at a time; areas are emptied as soon as that may be, since puts wait for their
+    /// room.
     async fn flush_down_to(self: &Rc<Self>, buffer: &Buffer, least: usize) -> Result<()> {
-        while !buffer.held.borrow().is_empty() && buffer.bytes.get() >= least {
-            self.flush_segment(buffer).await?;
+        let failed = RefCell::new(None);
+        let segments = stream::unfold(0, |after| {
+            let going = failed.borrow().is_none();
+            let stamps = if going { buffer.oldest(after, least, self.segment_length as usize) } else { Vec::new() };
+            let last = stamps.last().copied();
+            async move { last.map(|last| (stamps, last)) }
+        });
+        let mut written = pin!(segments.map(|stamps| self.flush_segment(buffer, stamps)).buffered(SEGMENTS));
+        while let Some(done) = written.next().await {
+            let emptied = if done.is_ok() { buffer.empty_areas().await } else { done };
+            if let Err(error) = emptied {
+                failed.borrow_mut().get_or_insert(error);
+            }
         }
-        buffer.empty_areas().await
+        match failed.take() {
+            Some(error) => Err(error),
+            None => buffer.empty_areas().await,
+        }
     }
 
-    /// Writes the oldest objects, as many as fit in a segment.
-    async fn flush_segment(self: &Rc<Self>, buffer: &Buffer) -> Result<()> {
-        let (mut data, mut parts, mut stamps, mut attributes) = (BytesMut::new(), Vec::new(), Vec::new(), 0);
+    /// Writes these objects in a segment; but for those that are gone.
+    async fn flush_segment(self: &Rc<Self>, buffer: &Buffer, stamps: Vec<u64>) -> Result<()> {
+        let (mut data, mut parts, mut from) = (BytesMut::new(), Vec::new(), Vec::new());
         let mut flights = Vec::new();
-        for (stamp, held) in buffer.held.borrow().iter() {
-            attributes += held.completion.attributes.len() + held.name.len();
-            if !parts.is_empty() && data.len() + held.data.len() + attributes > self.segment_length as usize {
-                break;
-            }
+        for stamp in stamps {
+            let held = buffer.held.borrow();
+            let Some(held) = held.get(&stamp) else { continue };
             // A deletion has to know of the copy that is on its way (SNAP-3).
             let progress = Progress::of(self, held.name.clone(), held.version);
             flights.push((InFlight::new(&progress), progress));
@@ -76,8 +99,11 @@ impl Engine {
                 length: held.data.len() as u32,
                 completion: Some(held.completion.clone()),
             });
-            stamps.push(*stamp);
+            from.push(stamp);
             data.extend_from_slice(&held.data);
+        }
+        if parts.is_empty() {
+            return Ok(());
         }
         let item = Item::Shared { parts, data: data.freeze() };
         // Without the files only memory has it: then it may take the room that tombstones may (BUF-4).
@@ -87,7 +113,7 @@ impl Engine {
             self.append_to_spare(&item).await
         };
         let entered = placed.and_then(|placed| {
-            let moves = stamps.iter().zip(&placed.parts).map(|(stamp, part)| Change::Move {
+            let moves = from.iter().zip(&placed.parts).map(|(stamp, part)| Change::Move {
                 key: PartKey { name: part.name.clone(), version: part.version, offset: 0 },
                 from_stamp: *stamp,
                 place: placed.place(part),
@@ -99,5 +125,22 @@ impl Engine {
             drop(flight);
         }
         entered
+    }
+}
+
+impl Buffer {
+    /// Stamps of the oldest objects behind `after`, as many as have `most` bytes; none where less than `least` bytes are left.
+    fn oldest(&self, after: u64, least: usize, most: usize) -> Vec<u64> {
+        let held = self.held.borrow();
+        let rest = || held.range(after.saturating_add(1)..);
+        if rest().map(|(_, held)| held.data.len()).sum::<usize>() < least {
+            return Vec::new();
+        }
+        let mut bytes = 0;
+        let fits = |(at, (_, held)): &(usize, (&u64, &Held))| {
+            bytes += held.data.len() + held.completion.attributes.len() + held.name.len();
+            *at == 0 || bytes <= most
+        };
+        rest().enumerate().take_while(fits).map(|(_, (stamp, _))| *stamp).collect()
     }
 }

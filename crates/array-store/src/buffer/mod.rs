@@ -44,6 +44,9 @@ use log::{AREAS, Area, Entry, FileHead, area_head, file_head};
 /// In the index: the object is buffered.
 pub(crate) const BUFFER_SET: SetId = SetId(u32::MAX);
 
+/// How often an object waits for room before it goes to a segment without being buffered.
+const WAITS: usize = 8;
+
 /// Two files, of which either is enough.
 #[derive(Clone)]
 pub struct BufferFiles(pub [Rc<dyn BufferFile>; 2]);
@@ -85,6 +88,9 @@ pub(crate) struct Buffer {
     /// Who makes an end of the buffer, both of its files having failed.
     leaving: Mutex<()>,
     flushing: Cell<bool>,
+    /// The last time.
+    flush_failed: Cell<bool>,
+    /// An area was emptied, or all was done.
     flushed: Notify,
 }
 
@@ -300,6 +306,7 @@ impl Buffer {
                 return Ok(());
             }
             self.begin_area(number).await?;
+            self.flushed.notify_waiters();
         }
         Ok(())
     }
@@ -325,12 +332,9 @@ impl Engine {
         let entry = Entry::Put { name: name.clone(), version, completion: completion.clone(), data: data.clone() };
         // What was overtaken before its turn is not written: no deletion would know of it (BUF-3).
         let wanted = || if overtaken() { Vec::new() } else { vec![entry.clone()] };
-        match buffer.append(wanted).await {
+        match self.append_when_there_is_room(buffer, wanted).await {
             Ok(true) => {}
-            Ok(false) => {
-                self.flush_soon(buffer, 0);
-                return Ok(false);
-            }
+            Ok(false) => return Ok(false),
             Err(_) if !buffer.usable() => {
                 self.leave_soon(buffer);
                 return Ok(false);
@@ -353,6 +357,33 @@ impl Engine {
             self.flush_soon(buffer, self.segment_length as usize);
         }
         Ok(true)
+    }
+
+    /// Appends to the log; where that is full, once some of it was written to segments: full ones, as its own would not be.
+    /// `false` if it stays full.
+    async fn append_when_there_is_room(
+        self: &Rc<Self>,
+        buffer: &Rc<Buffer>,
+        wanted: impl Fn() -> Vec<Entry>,
+    ) -> Result<bool> {
+        for _ in 0..WAITS {
+            let flushed = buffer.flushed.notified();
+            if buffer.append(&wanted).await? {
+                return Ok(true);
+            }
+            if buffer.is_empty() {
+                // It is longer than an area.
+                return Ok(false);
+            }
+            if !buffer.flushing.get() {
+                self.flush_soon(buffer, 0);
+            }
+            flushed.await;
+            if buffer.flush_failed.get() {
+                return Ok(false);
+            }
+        }
+        Ok(false)
     }
 
     /// Keeps an object's bytes; the place that its entry names.

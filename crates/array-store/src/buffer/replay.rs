@@ -81,6 +81,7 @@ impl Engine {
             writing: Mutex::new(()),
             leaving: Mutex::new(()),
             flushing: Cell::new(false),
+            flush_failed: Cell::new(false),
             flushed: Notify::new(),
             files,
         };
