@@ -15,7 +15,6 @@ use std::rc::Rc;
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::ItemBody;
 use crate::types::SetId;
 use crate::writer::{CUT_MIN, Item, OpenSet, Placed, Started, Stream};
 
@@ -338,13 +337,9 @@ impl Engine {
     fn wins_closed(&self, open: &OpenSet) -> Result<bool> {
         let (set, live) = (&open.set, open.set.live.get());
         let unentered = set.unentered.borrow();
-        let data =
-            open.digest.items.iter().filter(|item| !unentered.contains(&item.block)).map(|item| match &item.body {
-                ItemBody::Segment(marker) => u64::from(marker.shape.length()),
-                ItemBody::Tombstones { .. } => 0,
-            });
-        // What moves wastes up to a segment elsewhere. A look at each part is for where less than that lives or is left.
-        let unused = data.sum::<u64>().saturating_sub(live) + self.data_left(open);
+        // Also what small segments waste. What moves wastes up to a segment elsewhere; a look at each part is for where less
+        // than that lives or is unused.
+        let unused = self.set_data(set).saturating_sub(live);
         if open.next == 0 || live >= set.no_gain_at.get() || unused < live.min(u64::from(self.segment_length)) / 2 {
             return Ok(false);
         }
