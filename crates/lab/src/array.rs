@@ -250,6 +250,17 @@ impl Rig {
         self.devices.iter().for_each(|device| device.set_latency(LITTLE));
     }
 
+    /// Waits until the array has nothing left to do by itself.
+    pub async fn settle(&self, rt: &Runtime) {
+        // The longest that its background work waits before it looks again.
+        const PAUSE: Duration = Duration::from_secs(60);
+        let mut before = None;
+        while before != Some(self.written_bytes()) {
+            before = Some(self.written_bytes());
+            rt.sleep(PAUSE).await;
+        }
+    }
+
     /// What the drives hold if the power fails between two commands.
     pub fn media(&self) -> Vec<MemoryDevice> {
         let image = |device: &Rc<SimDevice>| {

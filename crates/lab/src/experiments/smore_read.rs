@@ -170,6 +170,7 @@ fn read(array: &LabArray, case: Case, scale: Scale, seed: u64) -> Result<Vec<f64
             rig.forget_time();
             let capacity = rig.capacity()? as f64;
             load.churn(WRITERS, (capacity * FULL) as u64, (capacity * case.churn) as u64).await?;
+            rig.settle(&rt).await;
             found.push(measured().await?);
         }
         Ok(found)
