@@ -1,0 +1,159 @@
+//! Rebuilds beside all else that goes on.
+
+use super::*;
+
+/// SET-4: a rebuild that comes to a set while its zones are being reset leaves it alone. Reset zone by zone, it seems to hold
+/// only what the last ones have.
+#[test]
+fn a_rebuild_does_not_take_a_set_for_damaged_that_is_being_reset() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, id) = filled(&rt).await;
+        join(&rt, &store).await;
+        lose(&devices, &store, 0).await;
+        let set = store.0.sets.get(id).unwrap();
+        // All but one drive have reset their zones long before the last.
+        let slow = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::Slow };
+        devices[2].set_faults(Faults::new([slow]));
+        set.hurt.set(true);
+        assert!(store.0.collect(id, &set).await.unwrap());
+        while set.phase.get() != Phase::Resetting {
+            rt.yield_now().await;
+        }
+        rt.sleep(Duration::from_millis(1)).await;
+        assert_eq!(set.phase.get(), Phase::Resetting, "the case is not met");
+        let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
+        assert_eq!((done.failed, set.state.get() == SetState::Closed), (0, false), "{done:?}");
+        assert!(store.get("a2").await.unwrap() == bytes(2, 19_000));
+    });
+}
+
+/// SET-4: a rebuild that comes to a snapshot's set of which only the first piece is written waits for the others.
+#[test]
+fn a_rebuild_waits_for_the_end_of_a_snapshot() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, _) = filled(&rt).await;
+        // An index of several pieces.
+        for number in 0..50 {
+            store.put(format!("{number:x<900}"), bytes(3, 10), Bytes::new()).await.unwrap();
+        }
+        join(&rt, &store).await;
+        // The set that the snapshot takes, and where one drive is late.
+        let available = store.0.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
+        let (id, set) = available.min_by_key(|(id, _)| *id).unwrap();
+        let members = set.members.borrow().clone();
+        let slow = FaultRule { trigger: Trigger::Zone(CommandKind::Write, members[2].zone), fault: Fault::Slow };
+        devices[usize::from(members[2].drive.0)].set_faults(Faults::new([slow]));
+        let snapshot = {
+            let store = store.clone();
+            rt.spawn(async move { store.snapshot().await })
+        };
+        while set.written.get() == 0 {
+            rt.sleep(Duration::from_micros(10)).await;
+        }
+        assert_eq!((set.state.get(), set.phase.get()), (SetState::Index, Phase::Filling));
+        lose(&devices, &store, usize::from(members[0].drive.0)).await;
+        let Survey { spares, .. } = store.0.survey().await.unwrap();
+        assert_eq!(set.phase.get(), Phase::Filling, "the case is not met");
+        let lost = vec![(id, set.clone(), members[0])];
+        let (told, _told) = tokio::sync::mpsc::unbounded_channel();
+        let (done, why) = store.0.replace_all(lost, spares, RebuildOptions::default(), &told).await.unwrap();
+        snapshot.await.unwrap().unwrap();
+        assert_eq!((done.done, why.map(|why| why.to_string())), (1, None));
+        assert!(store.0.snapshot.borrow().pieces.len() > 1, "the case is not met");
+        assert_eq!(set.cut.get(), u32::MAX, "the snapshot counts only in part");
+        let scrubbed = store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
+        assert_eq!((scrubbed.damaged, scrubbed.lost), (vec![], vec![]));
+    });
+}
+
+/// MEMBER-1: while a survey looks at the drives, another zone of a set is replaced: the old one is no spare yet.
+#[test]
+fn a_survey_does_not_give_away_what_a_superblock_still_names() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, id) = filled(&rt).await;
+        let engine = store.0.clone();
+        let set = engine.sets.get(id).unwrap();
+        let member = set.members.borrow()[0];
+        let replaced = {
+            let (engine, set) = (engine.clone(), set.clone());
+            move || {
+                if set.members.borrow()[0] == member {
+                    set.members.borrow_mut()[0].zone = ZoneId(13);
+                    engine.replaced.set(engine.replaced.get() + 1);
+                }
+            }
+        };
+        devices[0].on_command(move |command, _| {
+            if command.kind == CommandKind::Report {
+                replaced();
+            }
+        });
+        let Survey { spares, .. } = engine.survey().await.unwrap();
+        assert_ne!(set.members.borrow()[0], member, "the case is not met");
+        let given = spares[&member.drive].contains(&member.zone);
+        assert!(!given || engine.unsaved() == 0, "{} is in a durable superblock still", member.zone);
+    });
+}
+
+/// A repair takes sets apart for one zone of theirs: the others form sets again.
+#[test]
+fn a_repair_leaves_no_zone_without_a_set() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        crash(&devices)
+    });
+    let (zone, end) = last_written(&images)[0];
+    let last = images[0].zone(zone).start + Blocks(end - 1);
+    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, _) = open(&rt, &images).await;
+        let before = store.0.sets.all().len();
+        let scrubbed = store.scrub(ScrubOptions::default(), |_| {}).await.unwrap();
+        assert_eq!((scrubbed.damaged.len(), scrubbed.repaired), (1, 1));
+        assert_eq!(store.0.sets.all().len(), before);
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+    });
+}
+
+/// A set that is emptied for a rebuild is emptied to its end, also if nobody waits for the rebuild any more.
+#[test]
+fn emptying_a_set_ends_without_its_caller() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store, id) = filled(&rt).await;
+        let set = store.0.sets.get(id).unwrap();
+        let mut emptying = Box::pin(store.0.collect_alone(id, &set));
+        while store.0.copying.get().is_none() {
+            assert!((&mut emptying).now_or_never().is_none());
+            rt.sleep(Duration::from_micros(1)).await;
+        }
+        drop(emptying);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!((store.0.copying.get(), store.0.moving.get()), (None, None));
+        assert_eq!(set.state.get(), SetState::Empty);
+    });
+}
+
+/// MEMBER-3: a rebuild that nobody waits for any more, whenever that comes, leaves nothing on its way to zones that another
+/// one uses.
+#[test]
+fn a_rebuild_that_was_dropped_is_not_in_the_way_of_the_next() {
+    for wait in (0..40).map(|step| step * 60) {
+        Sim::new(wait).run(move |rt| async move {
+            let (devices, store, _) = filled(&rt).await;
+            join(&rt, &store).await;
+            lose(&devices, &store, 0).await;
+            let rebuild = Box::pin(store.rebuild(RebuildOptions::default(), |_| {}));
+            let ended = select(rebuild, Box::pin(rt.sleep(Duration::from_micros(wait)))).await;
+            if matches!(ended, Either::Left(_)) {
+                return;
+            }
+            drop(ended);
+            let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
+            assert_eq!((done.failed, store.0.drives.missing().len()), (0, 0), "dropped after {wait} us: {done:?}");
+            let scrubbed =
+                store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
+            assert_eq!((scrubbed.damaged, scrubbed.lost), (vec![], vec![]), "dropped after {wait} us");
+        });
+    }
+}

@@ -1,0 +1,114 @@
+//! Snapshots, and what they may leave out.
+
+use super::*;
+
+/// REC-4: a version of which the beginning was in the snapshot, was given up, and its set used again; its end is on the
+/// drives all the same. Its beginning must not be read out of what lies there now.
+#[test]
+fn a_snapshot_says_nothing_of_a_set_that_was_reset_since() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        let mut put = store.begin_put("o").unwrap();
+        put.write(bytes(1, 60_000)).await.unwrap();
+        let version = put.version().0;
+        rt.sleep(std::time::Duration::from_millis(5)).await;
+        let begun = store.0.index().unwrap().parts(b"o", Version(version), 0, 9).unwrap();
+        let of_it = begun.first().unwrap().1.set;
+        store.snapshot().await.unwrap();
+        let written: u64 = begun.iter().map(|(_, place)| u64::from(place.length)).sum();
+        drop(put);
+        // The set ends, is emptied, and begins anew.
+        let set = store.0.sets.get(of_it).unwrap();
+        let mut number = 0;
+        while set.state.get() != SetState::Closed && set.state.get() != SetState::Indexed {
+            number += 1;
+            store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        while set.life.get() == 0 {
+            assert!(store.0.collect(of_it, &set).await.unwrap());
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        orphan(&store.0, version, written, bytes(1, 10_000), Some(written + 10_000)).await;
+        while set.written.get() < 40 {
+            number += 1;
+            store.put(format!("b{number}"), bytes(3, 19_000), Bytes::new()).await.unwrap();
+        }
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, report) = open(&rt, &images).await;
+        assert_eq!(report.damage, Vec::<String>::new());
+        assert!(report.snapshot_pieces > 0);
+        assert_eq!(store.get("o").await.unwrap_err().kind, ErrorKind::NotFound);
+        assert!(store.get("a1").await.unwrap() == bytes(2, 19_000));
+    });
+}
+
+/// SNAP-3: an object lies behind an item that no snapshot covers yet, and so is not covered itself, although it is in the
+/// index. Its deletion, which lies in another set, must not be forgotten before that is.
+#[test]
+fn a_snapshot_keeps_the_deletions_of_what_it_does_not_cover() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        let run = |name: &'static [u8], offset, completion| Item::Run {
+            name: Bytes::from_static(name),
+            version: store.0.stamps.version(),
+            offset,
+            data: bytes(1, 10_000),
+            completion,
+        };
+        // The end of an object whose beginning is still on its way.
+        let end = run(b"slow", 10_000, Some(Completion { size: 20_000, attributes: Bytes::new() }));
+        let (waits, _) = store.0.append_user(&end).await.unwrap();
+        store.put("o", bytes(2, 19_000), Bytes::new()).await.unwrap();
+        let set = store.0.sets.get(waits.set).unwrap();
+        let mut number = 0;
+        while set.phase.get() == Phase::Filling {
+            number += 1;
+            store.put(format!("a{number}"), bytes(3, 19_000), Bytes::new()).await.unwrap();
+        }
+        assert_eq!((set.phase.get(), set.state.get()), (Phase::Ending, SetState::Open), "the case is not met");
+        assert!(store.delete("o").await.unwrap());
+        store.put("b", bytes(4, 19_000), Bytes::new()).await.unwrap();
+        store.snapshot().await.unwrap();
+        drop(waits);
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, report) = open(&rt, &images).await;
+        assert!(report.snapshot_pieces > 0 && report.damage.is_empty(), "{report:?}");
+        assert_eq!(store.head(b"o").map_err(|error| error.kind), Err(ErrorKind::NotFound));
+        assert!(store.get("a1").await.unwrap() == bytes(3, 19_000));
+        assert!(store.get("b").await.unwrap() == bytes(4, 19_000));
+    });
+}
+
+/// CLEAN-3: where no snapshot can be taken just now, or it makes no tombstone superfluous, sets that only tombstones keep from
+/// being won are neither forgotten nor tried for ever.
+#[test]
+fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store, id) = filled(&rt).await;
+        let engine = store.0.clone();
+        let set = engine.sets.get(id).unwrap();
+        let holds = |engine: &Engine| {
+            engine.held_by_tombstones.borrow_mut().insert(id);
+            engine.sets.get(id).unwrap().no_gain_at.set(0);
+        };
+        holds(&engine);
+        {
+            let _taken = engine.snapshotting.lock().await;
+            assert!(!engine.drop_tombstones().await.unwrap());
+        }
+        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at.get() == u64::MAX);
+        // A deletion that does not end.
+        holds(&engine);
+        engine.burying.borrow_mut().insert(engine.stamps.version());
+        assert!(engine.drop_tombstones().await.unwrap());
+        holds(&engine);
+        assert!(!engine.drop_tombstones().await.unwrap(), "a snapshot changes nothing and is taken again");
+        engine.burying.borrow_mut().clear();
+        assert!(engine.drop_tombstones().await.unwrap());
+    });
+}
