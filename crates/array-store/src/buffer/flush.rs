@@ -15,8 +15,8 @@ use crate::put::{InFlight, Progress};
 use crate::types::Part;
 use crate::writer::Item;
 
-/// Segments on their way at once.
-const SEGMENTS: usize = 4;
+/// Segments on their way at once: with more, both areas would be on their way before one of them can be filled again.
+const SEGMENTS: usize = 2;
 
 impl Engine {
     /// Writes until fewer than `least` bytes are left, in a task of its own, unless that is being done.
