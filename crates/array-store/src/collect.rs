@@ -418,7 +418,8 @@ impl Engine {
             _ if self.hollow => zeros(length),
             _ => data.freeze(),
         };
-        let item = Item::Shared { parts, data };
+        // Whether a set is worth cleaning was decided for as few segments as that.
+        let item = Item::Shared { parts, data, together: true };
         let placed = match self.append(stream, &item).await {
             Err(error) if error.kind == ErrorKind::NoSpace && stream == Stream::Cold => {
                 self.append(Stream::Clean, &item).await?.0

@@ -213,8 +213,9 @@ impl Put {
                 break;
             }
         }
+        // The next one's segments are there when the drives come to the end of these.
         self.progress.ready.set(false);
-        self.progress.rest();
+        self.progress.turn.borrow_mut().take();
         self.landed(0).await?;
         if self.progress.overtaken.get() {
             return Ok(stored);

@@ -29,6 +29,9 @@ pub(crate) struct Sharing {
 /// Segments of small objects on their way at once. More than one only where they are full: one that waits grows.
 const WRITERS: usize = 4;
 
+/// What names and attributes of a segment's objects may have, as a share of its data.
+const MARKER: u32 = 4;
+
 struct Small {
     progress: Rc<Progress>,
     name: Bytes,
@@ -37,6 +40,32 @@ struct Small {
     /// Until the answer.
     _in_flight: InFlight,
     done: oneshot::Sender<Result<()>>,
+}
+
+/// What still goes into a segment of whole objects.
+pub(crate) struct SegmentRoom {
+    data: usize,
+    /// What its marker says: that is on each of its drives, and read in a recovery.
+    marker: usize,
+    empty: bool,
+}
+
+impl SegmentRoom {
+    pub(crate) fn new(segment_length: u32) -> Self {
+        Self { data: segment_length as usize, marker: (segment_length / MARKER) as usize, empty: true }
+    }
+
+    /// Takes room for an object; whether there was enough. For the first one there always is.
+    pub(crate) fn take(&mut self, name: &Bytes, data: usize, completion: &Completion) -> bool {
+        let marker = name.len() + completion.attributes.len();
+        let fits = self.empty || (data <= self.data && marker <= self.marker);
+        if fits {
+            self.data = self.data.saturating_sub(data);
+            self.marker = self.marker.saturating_sub(marker);
+            self.empty = false;
+        }
+        fits
+    }
 }
 
 impl Engine {
@@ -97,7 +126,7 @@ impl Engine {
     /// not written cannot come back (SNAP-3).
     fn next_batch(&self) -> Vec<Small> {
         let mut waiting = self.sharing.waiting.borrow_mut();
-        let mut bytes = 0;
+        let mut room = SegmentRoom::new(self.segment_length);
         let mut batch: Vec<Small> = Vec::new();
         while let Some(next) = waiting.front() {
             if next.progress.overtaken.get() {
@@ -106,8 +135,7 @@ impl Engine {
                 }
                 continue;
             }
-            bytes += next.data.len() + next.completion.attributes.len();
-            if !batch.is_empty() && bytes > self.segment_length as usize {
+            if !room.take(&next.name, next.data.len(), &next.completion) {
                 break;
             }
             batch.extend(waiting.pop_front());
@@ -120,18 +148,24 @@ impl Engine {
     async fn write_batch(self: &Rc<Self>, batch: Vec<Small>) {
         let mut left = vec![batch];
         while let Some(mut batch) = left.pop() {
-            let placed = match self.append_batch(&batch).await {
+            let placed = self.append_batch(&batch).await;
+            let first = match &placed {
+                Ok(placed) => placed.parts.len(),
                 Err(error) if error.kind == ErrorKind::NoSpace && batch.len() > 1 => {
                     left.push(batch.split_off(batch.len() / 2));
                     left.push(batch);
                     continue;
                 }
-                placed => placed,
+                Err(_) => batch.len(),
             };
+            if first < batch.len() {
+                left.push(batch.split_off(first));
+            }
             self.answer(batch, placed);
         }
     }
 
+    /// Writes as many of them as go into one segment, where a set ends not all.
     async fn append_batch(self: &Rc<Self>, batch: &[Small]) -> Result<Placed> {
         let mut data = BytesMut::new();
         let mut length = 0;
@@ -151,7 +185,7 @@ impl Engine {
             }
         }
         let data = if self.hollow { zeros(length) } else { data.freeze() };
-        Ok(self.append_user(&Item::Shared { parts, data }).await?.0)
+        Ok(self.append_user(&Item::Shared { parts, data, together: false }).await?.0)
     }
 
     /// Completes objects that were placed, and says so to those who wait for it.

@@ -27,6 +27,9 @@ const SLOTS_MAX: usize = 12;
 /// Open sets with room that nobody claimed, from which on no other is opened to fit an object better.
 const PARTIAL_MAX: usize = 4;
 
+/// The share of a set at its end that is written at once, with whatever comes.
+const END: u64 = 12;
+
 /// Zones of a drive that must be left for streams that are not clients', and for a rebuild.
 const ZONES_LEFT: u32 = 5;
 
@@ -38,6 +41,8 @@ pub(crate) struct Shelf {
     /// Less room than this is not worth a claim.
     least: u64,
     claims: Cell<u64>,
+    /// The slot of the set that was written last.
+    here: Cell<usize>,
 }
 
 /// An open set, or none yet.
@@ -88,7 +93,7 @@ impl Shelf {
     pub(crate) fn new(slots: usize, segment: u32) -> Rc<Self> {
         let slots = (0..slots).map(|_| Slot::default()).collect();
         let least = u64::from(segment / CUT_MIN);
-        Rc::new(Self { slots, whole: Cell::new(u64::MAX), least, claims: Cell::new(0) })
+        Rc::new(Self { slots, whole: Cell::new(u64::MAX), least, claims: Cell::new(0), here: Cell::new(0) })
     }
 
     pub(crate) fn slots(&self) -> usize {
@@ -117,6 +122,18 @@ impl Shelf {
             PutHints { length: Some(length), group: None } => self.fitting(length),
             PutHints { group, .. } => (self.alone(group), None),
         };
+        self.claim_in(slot, length, hints.group)
+    }
+
+    /// A place for something small: where drives are, unless that is a group's or claimed. It claims no room.
+    pub(crate) fn claim_here(self: &Rc<Self>, length: u64) -> Claim {
+        let free =
+            |slot: &Slot| slot.group.get().is_none() && !self.is_fresh(slot) && self.unclaimed(slot) >= self.least;
+        let here = Some(self.here.get()).filter(|&at| self.slots.get(at).is_some_and(free));
+        self.claim_in(here.unwrap_or_else(|| self.fitting(length).0), Some(0), None)
+    }
+
+    fn claim_in(self: &Rc<Self>, slot: usize, length: Option<u64>, group: Option<u64>) -> Claim {
         let chosen = &self.slots[slot];
         if self.is_fresh(chosen) && chosen.set.get().is_some() {
             chosen.spent.set(true);
@@ -124,7 +141,7 @@ impl Shelf {
         let unclaimed = self.unclaimed(chosen);
         let left = length.unwrap_or(unclaimed);
         chosen.claimed.set(chosen.claimed.get().saturating_add(left));
-        chosen.group.set(hints.group);
+        chosen.group.set(group);
         self.claims.set(self.claims.get() + 1);
         chosen.used.set(self.claims.get());
         Claim { shelf: self.clone(), slot, life: chosen.life.get(), left, to_end: length.is_none() }
@@ -142,8 +159,16 @@ impl Shelf {
             return (slot, Some(length));
         }
         let roomy = |slot: &Slot| used(slot) && self.unclaimed(slot) >= self.least;
-        let partial = self.slots.iter().filter(|slot| roomy(slot)).count();
         let whole = self.whole.get();
+        // The end of the set that is being written gets the head of it: to come back later would be a seek of all drives.
+        if let Some(slot) = self.least_by(|slot| slot.used.get() == self.claims.get(), |_| 0)
+            && roomy(&self.slots[slot])
+            && whole != u64::MAX
+            && self.unclaimed(&self.slots[slot]) < whole / END
+        {
+            return (slot, Some(self.unclaimed(&self.slots[slot])));
+        }
+        let partial = self.slots.iter().filter(|slot| roomy(slot)).count();
         if (partial < PARTIAL_MAX || length >= whole)
             && let Some(slot) = self.least_by(|slot| self.is_fresh(slot), |_| 0)
         {
@@ -199,8 +224,9 @@ impl Shelf {
 
     /// A set has room for so much data now.
     pub(crate) fn written(&self, set: SetId, free: u64) {
-        if let Some(slot) = self.slots.iter().find(|slot| slot.set.get() == Some(set)) {
-            slot.free.set(free);
+        if let Some(at) = self.slots.iter().position(|slot| slot.set.get() == Some(set)) {
+            self.slots[at].free.set(free);
+            self.here.set(at);
         }
     }
 
@@ -271,7 +297,10 @@ impl Engine {
     pub(crate) async fn append_user(self: &Rc<Self>, item: &Item) -> Result<(Placed, usize)> {
         loop {
             let length = item.data().map_or(0, |data| data.len() as u64);
-            let claim = self.shelf.claim(PutHints { length: Some(length), group: None });
+            let claim = match item {
+                Item::Run { .. } => self.shelf.claim(PutHints { length: Some(length), group: None }),
+                _ => self.shelf.claim_here(length),
+            };
             let started = self.start_user(claim.slot(), item).await?;
             let consumed = started.consumed;
             if let Some(placed) = self.finish(started).await? {
@@ -308,7 +337,7 @@ impl Engine {
             let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
             self.writable()?;
             let Some(set) = open.as_mut() else { continue };
-            let pass = self.window.enter().await;
+            let pass = self.window.enter(set.id).await;
             if set.flights.failed.get() {
                 // It takes nothing any more.
                 drop(pass);
@@ -441,6 +470,36 @@ mod tests {
         let fourth = claim(&shelf, of(500));
         assert_eq!((fourth.slot(), fourth.limit()), (second.slot(), 200));
         assert!(claim(&shelf, of(500)).limit() > 0);
+    }
+
+    #[test]
+    fn what_is_small_goes_where_drives_are() {
+        let shelf = Shelf::new(4, 80);
+        let (first, second) = (claim(&shelf, of(700)), claim(&shelf, of(600)));
+        let (one, other) = (first.slot(), second.slot());
+        write(&shelf, second, 600);
+        write(&shelf, first, 700);
+        assert_eq!(shelf.claim_here(20).slot(), one);
+        // What is left there is somebody else's now.
+        let rest = claim(&shelf, of(295));
+        assert_eq!((rest.slot(), shelf.claim_here(20).slot()), (one, other));
+        drop(rest);
+        let grouped = shelf.claim(PutHints { length: Some(10), group: Some(7) });
+        shelf.written(shelf.slots[grouped.slot()].set.get().unwrap(), 250);
+        assert_ne!(shelf.claim_here(20).slot(), grouped.slot());
+    }
+
+    #[test]
+    fn the_end_of_a_set_is_written_before_another_one_is_begun() {
+        let shelf = Shelf::new(4, 80);
+        let first = claim(&shelf, of(950));
+        let second = claim(&shelf, of(100));
+        assert_eq!((second.slot(), second.limit()), (first.slot(), 50));
+        let rest = claim(&shelf, of(50));
+        assert_ne!(rest.slot(), first.slot());
+        // The end of a set that drives have left is for what fits there.
+        let large = claim(&shelf, of(700));
+        assert_eq!((large.slot(), large.limit()), (rest.slot(), 700));
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Engine {
             length,
             completion: None,
         };
-        let item = Item::Shared { parts: vec![part], data };
+        let item = Item::Shared { parts: vec![part], data, together: true };
         let (placed, _) = self.append_with(Stream::Snapshot, room, &item).await?;
         Ok(SnapshotPiece { set: placed.set, block: placed.block, stamp: placed.stamp, length })
     }

@@ -6,7 +6,7 @@
 //! that of [`ROUND`] turns. Small objects do not wait for a round: a segment of theirs may go between those of a turn.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use tokio::sync::oneshot;
@@ -122,12 +122,18 @@ impl Turns {
         self.segments.saturating_mul((ROUND / others).clamp(1, STAY))
     }
 
+    /// Segments after which drives leave a set that others wait for: the fewer sets are waited for, the later.
+    fn stay(&self, state: &State) -> u32 {
+        let slots: BTreeSet<usize> = state.waiting.iter().map(|waiter| waiter.slot).chain([state.slot]).collect();
+        self.segments.saturating_mul(ROUND) / slots.len() as u32
+    }
+
     /// The next one's turn.
     fn pass(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         state.waiting.retain(|waiter| !waiter.turn.is_closed());
         let near = |waiter: &Waiter| self.several && waiter.slot == state.slot;
-        let stays = state.stayed < 2 * self.segments;
+        let stays = state.stayed < self.stay(&state);
         let at = state.waiting.iter().position(near).filter(|_| stays).unwrap_or(0);
         let next = state.waiting.remove(at);
         let left = self.length(&state);

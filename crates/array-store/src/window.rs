@@ -4,12 +4,16 @@
 //! - WINDOW-1: an item is launched only when the item that was launched [`IN_FLIGHT_MAX`] before it is settled, whatever set
 //!   either goes to. Stamps are taken in the order of launches: so of all items that a recovery finds without proof that
 //!   they are whole, only those with the newest stamps, as many as that, have to be verified.
+//! - WINDOW-2: items are launched in the order in which they ask, and all that are on their way go to one set: with two,
+//!   drives would seek from one to the other and back with every command.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
+
+use crate::types::SetId;
 
 /// Items between the oldest that is not settled and the newest.
 pub(crate) const IN_FLIGHT_MAX: usize = 16;
@@ -18,8 +22,11 @@ pub(crate) const IN_FLIGHT_MAX: usize = 16;
 #[derive(Default)]
 pub(crate) struct Window {
     next: Cell<u64>,
-    unsettled: RefCell<BTreeSet<u64>>,
+    /// Where they go, by their numbers.
+    unsettled: RefCell<BTreeMap<u64, SetId>>,
     settled: Notify,
+    /// Whoever asked first.
+    first: Mutex<()>,
 }
 
 /// An item that is on its way, until this is dropped.
@@ -29,19 +36,26 @@ pub(crate) struct Pass {
 }
 
 impl Window {
-    /// Waits for its place. Nothing may be awaited between this and the item's stamp.
-    pub(crate) async fn enter(self: &Rc<Self>) -> Pass {
+    /// Waits for the place of an item that goes to `set`. Nothing may be awaited between this and the item's stamp.
+    pub(crate) async fn enter(self: &Rc<Self>, set: SetId) -> Pass {
+        let _first = self.first.lock().await;
         loop {
             let settled = self.settled.notified();
-            let number = self.next.get();
-            let oldest = self.unsettled.borrow().first().copied().unwrap_or(number);
-            if number - oldest < IN_FLIGHT_MAX as u64 {
+            if self.has_room(set) {
+                let number = self.next.get();
                 self.next.set(number + 1);
-                self.unsettled.borrow_mut().insert(number);
+                self.unsettled.borrow_mut().insert(number, set);
                 return Pass { window: self.clone(), number };
             }
             settled.await;
         }
+    }
+
+    fn has_room(&self, set: SetId) -> bool {
+        let unsettled = self.unsettled.borrow();
+        let (oldest, newest) = (unsettled.first_key_value(), unsettled.last_key_value());
+        oldest.is_none_or(|(oldest, _)| self.next.get() - oldest < IN_FLIGHT_MAX as u64)
+            && newest.is_none_or(|(_, last)| *last == set)
     }
 }
 
@@ -64,17 +78,31 @@ mod tests {
 
     use super::*;
 
+    fn enter(window: &Rc<Window>, set: u32) -> Option<Pass> {
+        window.enter(SetId(set)).now_or_never()
+    }
+
     #[test]
     fn the_oldest_holds_up_those_behind_it() {
         let window = Rc::new(Window::default());
-        let enter = || window.enter().now_or_never();
-        let mut passes: Vec<Pass> = (0..IN_FLIGHT_MAX).map(|_| enter().unwrap()).collect();
-        assert!(enter().is_none());
+        let mut passes: Vec<Pass> = (0..IN_FLIGHT_MAX).map(|_| enter(&window, 1).unwrap()).collect();
+        assert!(enter(&window, 1).is_none());
         // That younger ones are settled changes nothing.
         passes.truncate(1);
-        assert!(enter().is_none());
+        assert!(enter(&window, 1).is_none());
         passes.clear();
-        assert!(enter().is_some());
+        assert!(enter(&window, 1).is_some());
+    }
+
+    #[test]
+    fn drives_go_to_another_set_once_and_who_waits_for_that_is_next() {
+        let window = Rc::new(Window::default());
+        let passes = [enter(&window, 1).unwrap(), enter(&window, 1).unwrap()];
+        let mut other = Box::pin(window.enter(SetId(2)));
+        assert!((&mut other).now_or_never().is_none());
+        assert!(enter(&window, 1).is_none(), "it would come before the other");
+        drop(passes);
+        assert!((&mut other).now_or_never().is_some());
     }
 
     #[test]

@@ -108,8 +108,8 @@ pub(crate) const CUT_MIN: u32 = 8;
 pub(crate) enum Item {
     /// Bytes of one version of an object; cut where the set ends.
     Run { name: Bytes, version: Version, offset: u64, data: Bytes, completion: Option<Completion> },
-    /// Parts of several objects, as they are.
-    Shared { parts: Vec<Part>, data: Bytes },
+    /// Parts of several objects, one behind the other; cut between two where the set ends, unless all are to stay together.
+    Shared { parts: Vec<Part>, data: Bytes, together: bool },
     /// Deletions.
     Tombstones(Vec<Tombstone>),
 }
@@ -231,7 +231,7 @@ pub(crate) type Writes = LocalBoxFuture<'static, Vec<(Member, std::result::Resul
 /// An item whose writes have started.
 pub(crate) struct Started {
     outcome: Task<Result<Option<Placed>>>,
-    /// How much of a run went into it.
+    /// How much of its data went into it.
     pub(crate) consumed: usize,
 }
 
@@ -325,11 +325,19 @@ impl Engine {
             self.writable()?;
             let spent = matches!(stream, Stream::User(slot) if self.shelf.is_spent(slot.into()));
             if let Some(set) = open.as_mut().filter(|_| !spent) {
-                let pass = self.window.enter().await;
+                let pass = self.window.enter(set.id).await;
                 if !set.flights.failed.get()
                     && let Some(body) = self.fit(set, item, entry)
                 {
-                    return Ok(self.launch(set, body, pass).await);
+                    let started = self.launch(set, body, pass).await;
+                    // Drives are there: to come back for the digest would be a seek of all.
+                    if matches!(stream, Stream::User(_))
+                        && self.is_full(set)
+                        && let Some(full) = open.take()
+                    {
+                        self.close_set(full).await;
+                    }
+                    return Ok(started);
                 }
             }
             let useful = |set: &mut OpenSet| matches!(stream, Stream::User(_)) && !set.flights.failed.get();
@@ -352,6 +360,12 @@ impl Engine {
         }
     }
 
+    /// Whether less fits in a set than is worth a seek, where there are others for smaller items (SHELF-2).
+    fn is_full(&self, set: &OpenSet) -> bool {
+        let others = self.sets.count(SetState::Available) > RESERVED + self.shelf.slots();
+        others && self.data_left(set) < u64::from(self.segment_length / CUT_MIN)
+    }
+
     /// Data for which there is room in a set, in full segments, about.
     pub(crate) fn data_left(&self, set: &OpenSet) -> u64 {
         let room = u64::from(set.room(ITEM_FIXED));
@@ -367,39 +381,42 @@ impl Engine {
         let marker_blocks = record_blocks(entry as u64).0 as u32;
         let stamp = 0;
         let data = item.data().cloned().unwrap_or_default();
-        let fits = match item {
-            Item::Tombstones(_) => marker_blocks <= room,
-            _ => {
-                let blocks = Blocks(u64::from(room.checked_sub(marker_blocks)?));
-                let most = Shape::most_data(self.code, blocks).min(data.len() as u64);
-                let enough = match item {
-                    Item::Run { .. } => most == data.len() as u64 || most >= u64::from(self.segment_length / CUT_MIN),
-                    _ => most == data.len() as u64,
-                };
-                if !enough {
-                    return None;
-                }
-                let shape = Shape::new(self.code, most as u32);
-                let parts = match item {
-                    Item::Shared { parts, .. } => parts.clone(),
-                    Item::Run { name, version, offset, completion, .. } => vec![Part {
-                        name: name.clone(),
-                        version: *version,
-                        offset: *offset,
-                        at: 0,
-                        length: most as u32,
-                        completion: completion.clone().filter(|_| most == data.len() as u64),
-                    }],
-                    Item::Tombstones(_) => Vec::new(),
-                };
-                return Some((ItemBody::Segment(Marker { stamp, shape, parts }), data.slice(..most as usize)));
-            }
-        };
+        if let Item::Tombstones(tombstones) = item {
+            let body = ItemBody::Tombstones { stamp, tombstones: tombstones.clone() };
+            return (marker_blocks <= room).then_some((body, Bytes::new()));
+        }
+        let blocks = Blocks(u64::from(room.checked_sub(marker_blocks)?));
+        let (parts, length) = self.cut(item, Shape::most_data(self.code, blocks))?;
+        let shape = Shape::new(self.code, length);
+        Some((ItemBody::Segment(Marker { stamp, shape, parts }), data.slice(..length as usize)))
+    }
+
+    /// The parts of an item that go into at most `most` bytes, and their bytes; none where that is hardly anything of it.
+    fn cut(&self, item: &Item, most: u64) -> Option<(Vec<Part>, u32)> {
+        let all = item.data().map_or(0, Bytes::len);
+        let whole = all as u64 <= most;
+        let least = u64::from(self.segment_length / CUT_MIN);
         match item {
-            Item::Tombstones(tombstones) if fits => {
-                Some((ItemBody::Tombstones { stamp, tombstones: tombstones.clone() }, Bytes::new()))
+            Item::Tombstones(_) => None,
+            Item::Shared { parts, .. } if whole => Some((parts.clone(), all as u32)),
+            Item::Shared { together: true, .. } => None,
+            Item::Shared { parts, .. } => {
+                let fitting = parts.partition_point(|part| u64::from(part.at) + u64::from(part.length) <= most);
+                let length = parts.get(fitting)?.at;
+                (fitting > 0 && u64::from(length) >= least).then(|| (parts[..fitting].to_vec(), length))
             }
-            _ => None,
+            Item::Run { name, version, offset, completion, .. } => {
+                let length = most.min(all as u64);
+                let part = Part {
+                    name: name.clone(),
+                    version: *version,
+                    offset: *offset,
+                    at: 0,
+                    length: length as u32,
+                    completion: completion.clone().filter(|_| whole),
+                };
+                (whole || length >= least).then(|| (vec![part], length as u32))
+            }
         }
     }
 

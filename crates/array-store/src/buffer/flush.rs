@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::index::{Change, PartKey};
 use crate::put::{InFlight, Progress};
+use crate::share::SegmentRoom;
 use crate::types::Part;
 use crate::writer::Item;
 
@@ -64,7 +65,7 @@ impl Engine {
         let failed = RefCell::new(None);
         let segments = stream::unfold(0, |after| {
             let going = failed.borrow().is_none();
-            let stamps = if going { buffer.oldest(after, least, self.segment_length as usize) } else { Vec::new() };
+            let stamps = if going { buffer.oldest(after, least, self.segment_length) } else { Vec::new() };
             let last = stamps.last().copied();
             async move { last.map(|last| (stamps, last)) }
         });
@@ -90,14 +91,17 @@ impl Engine {
                     let (first, second) = stamps.split_at(stamps.len() / 2);
                     groups.extend([second, first]);
                 }
-                done => done?,
+                done => {
+                    let left = &stamps[done?..];
+                    groups.extend((!left.is_empty()).then_some(left));
+                }
             }
         }
         Ok(())
     }
 
-    /// Writes these objects in a segment; but for those that are gone.
-    async fn flush_segment(self: &Rc<Self>, buffer: &Buffer, stamps: &[u64]) -> Result<()> {
+    /// Writes these objects in a segment, but for those that are gone. How many of them are done: where a set ends, not all.
+    async fn flush_segment(self: &Rc<Self>, buffer: &Buffer, stamps: &[u64]) -> Result<usize> {
         let (mut data, mut parts, mut from) = (BytesMut::new(), Vec::new(), Vec::new());
         let mut flights = Vec::new();
         for &stamp in stamps {
@@ -118,9 +122,9 @@ impl Engine {
             data.extend_from_slice(&held.data);
         }
         if parts.is_empty() {
-            return Ok(());
+            return Ok(stamps.len());
         }
-        let item = Item::Shared { parts, data: data.freeze() };
+        let item = Item::Shared { parts, data: data.freeze(), together: false };
         // Without the files only memory has it: then it may take the room that tombstones may (BUF-4).
         let placed = if buffer.usable() {
             self.append_user(&item).await.map(|(placed, _)| placed)
@@ -133,7 +137,9 @@ impl Engine {
                 from_stamp: *stamp,
                 place: placed.place(part),
             });
-            self.enter(&moves.collect::<Vec<_>>())
+            self.enter(&moves.collect::<Vec<_>>())?;
+            let next = from.get(placed.parts.len());
+            Ok(next.and_then(|next| stamps.iter().position(|stamp| stamp == next)).unwrap_or(stamps.len()))
         });
         for (flight, progress) in flights {
             self.puts.borrow_mut().remove(&(progress.name().clone(), progress.version));
@@ -144,18 +150,15 @@ impl Engine {
 }
 
 impl Buffer {
-    /// Stamps of the oldest objects behind `after`, as many as have `most` bytes; none where less than `least` bytes are left.
-    fn oldest(&self, after: u64, least: usize, most: usize) -> Vec<u64> {
+    /// Stamps of the oldest objects behind `after`, as many as go into a segment; none where less than `least` bytes are left.
+    fn oldest(&self, after: u64, least: usize, segment_length: u32) -> Vec<u64> {
         let held = self.held.borrow();
         let rest = || held.range(after.saturating_add(1)..);
         if rest().map(|(_, held)| held.data.len()).sum::<usize>() < least {
             return Vec::new();
         }
-        let mut bytes = 0;
-        let fits = |(at, (_, held)): &(usize, (&u64, &Held))| {
-            bytes += held.data.len() + held.completion.attributes.len() + held.name.len();
-            *at == 0 || bytes <= most
-        };
-        rest().enumerate().take_while(fits).map(|(_, (stamp, _))| *stamp).collect()
+        let mut room = SegmentRoom::new(segment_length);
+        let fits = |(_, held): &(&u64, &Held)| room.take(&held.name, held.data.len(), &held.completion);
+        rest().take_while(fits).map(|(stamp, _)| *stamp).collect()
     }
 }

@@ -35,7 +35,7 @@ async fn takers(engine: &Engine, size: usize) -> (usize, usize) {
     let completion = Some(Completion { size: size as u64, attributes: Bytes::new() });
     let name = Bytes::from_static(b"s1");
     let part = Part { name, version: Version(1), offset: 0, at: 0, length: size as u32, completion };
-    let item = Item::Shared { parts: vec![part], data: bytes(1, size) };
+    let item = Item::Shared { parts: vec![part], data: bytes(1, size), together: false };
     let (mut takers, mut open) = (0, 0);
     for stream in &engine.streams[OTHERS..] {
         let stream = stream.lock().await;

@@ -16,7 +16,7 @@ pub(crate) fn experiment() -> Experiment {
         expectation: "About 280 MB/s, almost exactly what the drives can write, whatever the size of objects (1 MB to 1 GB) \
                       and the number of threads (3 to 24): objects stream onto the drives (SMORE, section V-C). The \
                       project's own is to reach at least 99 % of the limit everywhere.",
-        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 240 in a standard one, 960 below 16 MB); writers that put object after \
+        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 240 in a standard one, 480 below 16 MB); writers that put object after \
                 object until all but six sets are full. The limit is five drives' rate over the same zones, written from \
                 end to end with plain commands. The paper's configuration: every object has segments of its own, and a \
                 writer has a turn of 12. The project's own has a buffer on two modelled SSDs (100 us and 1 ms for each MB of a \
@@ -64,7 +64,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let mut done = 0;
     for &size in sizes {
         // Small objects are many.
-        let every = context.scale.pick(960, if size < SMALL { 960 } else { 240 }, 60);
+        let every = context.scale.pick(960, if size < SMALL { 480 } else { 240 }, 60);
         let array = LabArray::new(context, every)?;
         let limit = limit_of(&array);
         limits.push(((size >> 20) as f64, limit / 1e6));
