@@ -3,7 +3,8 @@
 //! # Invariants
 //! - CLOSE-1: closing waits for nothing that a caller has to poll for: only for tasks of the engine, which end.
 //! - CLOSE-2: what was begun and may be found on the drives (versions whose end was written, deletions) is ended before the
-//!   index is closed: else this opening and a later recovery would differ.
+//!   index is closed: else this opening and a later recovery would differ. So are digests: a set with a part of one would
+//!   count as torn.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -90,6 +91,8 @@ impl Engine {
         self.busy.none().await;
         drop(self.collecting.lock().await);
         drop(self.snapshotting.lock().await);
+        // Either may have closed a set.
+        self.busy.none().await;
         self.lost.notify_waiters();
         let given_up: Vec<Change> = self
             .puts

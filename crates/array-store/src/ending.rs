@@ -8,6 +8,7 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{Place, frame};
 use shingle_zoned::ZoneOp;
 
+use crate::close::BusyTask;
 use crate::drives::at;
 use crate::engine::Engine;
 use crate::examine::Written;
@@ -90,7 +91,7 @@ impl Engine {
         }
         open.set.phase.set(Phase::Ending);
         open.set.awaited.set(None);
-        let engine = self.clone();
+        let (engine, busy) = (self.clone(), self.busy.begin());
         if open.flights.failed.get() {
             self.rt.spawn_detached(async move {
                 // What a member refused is not in the digest, and that is known only when all is settled (WRITE-3).
@@ -101,7 +102,7 @@ impl Engine {
                 }
                 let start = open.next;
                 let writes = engine.write_digest(&open, start).await;
-                engine.end_set(open, writes).await;
+                engine.end_set(open, writes, busy).await;
             });
             return;
         }
@@ -111,7 +112,7 @@ impl Engine {
         let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
         let start = if index { open.next } else { end };
         let writes = self.write_digest(&open, start).await;
-        self.rt.spawn_detached(async move { engine.end_set(open, writes).await });
+        self.rt.spawn_detached(async move { engine.end_set(open, writes, busy).await });
     }
 
     /// Starts the writes of a set's digest at block `start` of its zones.
@@ -132,7 +133,7 @@ impl Engine {
     }
 
     /// Waits for a set's digest, and until everything in the set is in the index: then it is closed (WRITE-2).
-    async fn end_set(self: &Rc<Self>, open: OpenSet, writes: Writes) {
+    async fn end_set(self: &Rc<Self>, open: OpenSet, writes: Writes, busy: BusyTask) {
         let mut errors = Vec::new();
         let mut done = Vec::new();
         for (member, result) in writes.await {
@@ -151,6 +152,8 @@ impl Engine {
                 tracing::error!(%error, "the failure of a drive could not be recorded");
             }
         }
+        // What is not in the index yet may wait for a caller (CLOSE-1).
+        drop(busy);
         open.flights.entered(&open.set).await;
         if open.set.state.get() == SetState::Open {
             if open.packed {

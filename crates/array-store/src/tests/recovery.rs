@@ -1,5 +1,7 @@
 //! What is found after a power cut, and what becomes of it.
 
+use shingle_sim::seeds;
+
 use super::*;
 
 /// Rule 3 of SMORE's section IV-A: of a part that cleaning copied, the newer copy counts, whichever is seen first.
@@ -254,4 +256,43 @@ fn a_set_is_offered_only_when_its_resets_are_durable() {
         });
     }
     assert_eq!((sets, back), (0, 0), "sets that are offered and full, and objects that are back");
+}
+
+/// CLOSE-2: a set that came to its end with the last object is whole when the array is closed. A power cut after that tears
+/// nothing, and nothing is mended or cleaned for it.
+#[test]
+fn closing_waits_for_digests() {
+    let (mut met, mut torn) = (0, Vec::new());
+    for seed in seeds(40) {
+        let (images, ending) = Sim::new(seed).run(move |rt| async move {
+            let geometry = Geometry { volatile_cache: seed % 2 == 0, ..Geometry::hm_smr(Blocks(60), 14, 0, 12) };
+            let media: Vec<_> = (0..3).map(|_| MemoryDevice::new(geometry.clone())).collect();
+            let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+            let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+            format(&rt, &named(&devices), &options).await.unwrap();
+            let options = Options { background: false, ..Options::default() };
+            let (store, _) = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await.unwrap();
+            let slow = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 0.3), fault: Fault::Slow };
+            devices[1].set_faults(Faults::new([slow]));
+            let ending =
+                |store: &ArrayStore| store.0.sets.all().iter().any(|(_, set)| set.phase.get() == Phase::Ending);
+            for number in 0..30 {
+                store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
+                if ending(&store) {
+                    break;
+                }
+            }
+            let ending = ending(&store);
+            store.close().await.unwrap();
+            (devices.iter().map(|device| device.crash_image(seed)).collect::<Vec<_>>(), ending)
+        });
+        met += usize::from(ending);
+        let hurt = Sim::new(2).run(move |rt| async move {
+            let (_, store, _) = open(&rt, &images).await;
+            store.0.sets.all().iter().any(|(_, set)| set.hurt.get())
+        });
+        torn.extend(hurt.then_some(seed));
+    }
+    assert!(met > 0, "the case is not met");
+    assert_eq!(torn, Vec::<u64>::new(), "seeds where a set is torn after an orderly end");
 }
