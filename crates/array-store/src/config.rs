@@ -44,7 +44,7 @@ pub struct Options {
     pub open_sets: Option<usize>,
     /// Sets that are kept ready to be opened; after a power cut all of them are looked at. (The paper: 32 to 64.)
     pub available_sets: usize,
-    /// Segments of one writer on their way to the drives.
+    /// Segments of one writer on their way to the drives; four at most are on their way in all.
     pub in_flight: usize,
     /// Whether small objects that come at the same time share a segment.
     pub coalesce: bool,

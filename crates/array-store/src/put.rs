@@ -216,6 +216,7 @@ impl Put {
         // The next one's segments are there when the drives come to the end of these.
         self.progress.ready.set(false);
         self.progress.turn.borrow_mut().take();
+        self.claim = None;
         self.landed(0).await?;
         if self.progress.overtaken.get() {
             return Ok(stored);

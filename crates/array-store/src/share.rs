@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::object_bytes;
 use crate::put::{InFlight, Progress};
 use crate::segment::zeros;
 use crate::stats::add;
@@ -29,7 +30,7 @@ pub(crate) struct Sharing {
 /// Segments of small objects on their way at once. More than one only where they are full: one that waits grows.
 const WRITERS: usize = 4;
 
-/// What names and attributes of a segment's objects may have, as a share of its data.
+/// What a segment's marker may say of its objects, as a share of its data.
 const MARKER: u32 = 4;
 
 struct Small {
@@ -57,7 +58,7 @@ impl SegmentRoom {
 
     /// Takes room for an object; whether there was enough. For the first one there always is.
     pub(crate) fn take(&mut self, name: &Bytes, data: usize, completion: &Completion) -> bool {
-        let marker = name.len() + completion.attributes.len();
+        let marker = object_bytes(name, completion);
         let fits = self.empty || (data <= self.data && marker <= self.marker);
         if fits {
             self.data = self.data.saturating_sub(data);

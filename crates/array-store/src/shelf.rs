@@ -8,7 +8,8 @@
 //! # Invariants
 //! - SHELF-1: claims are a plan and nothing relies on them: what does not fit where room was claimed goes elsewhere.
 //! - SHELF-2: no call fails for space while an open set has room for what it writes, and none is closed for want of room
-//!   unless another one takes its place or cleaning wins something of it: see `Engine::start_user`.
+//!   unless another one takes its place, cleaning wins something of it, or more are available than clients may have open:
+//!   see `Engine::start_user` and `Engine::place`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -125,12 +126,15 @@ impl Shelf {
         self.claim_in(slot, length, hints.group)
     }
 
-    /// A place for something small: where drives are, unless that is a group's or claimed. It claims no room.
+    /// A place for something small: where drives are, unless that is a group's or claimed; for tombstones, which have no data,
+    /// even then. It claims no room.
     pub(crate) fn claim_here(self: &Rc<Self>, length: u64) -> Claim {
-        let free =
-            |slot: &Slot| slot.group.get().is_none() && !self.is_fresh(slot) && self.unclaimed(slot) >= self.least;
-        let here = Some(self.here.get()).filter(|&at| self.slots.get(at).is_some_and(free));
-        self.claim_in(here.unwrap_or_else(|| self.fitting(length).0), Some(0), None)
+        let free = |slot: &Slot| slot.group.get().is_none() && self.unclaimed(slot) >= self.least;
+        let here = self.here.get();
+        let taken = |slot: &Slot| !self.is_fresh(slot) && (length == 0 || free(slot));
+        let slot = if self.slots.get(here).is_some_and(taken) { here } else { self.fitting(length).0 };
+        let group = self.slots.get(slot).and_then(|slot| slot.group.get());
+        self.claim_in(slot, Some(0), group)
     }
 
     fn claim_in(self: &Rc<Self>, slot: usize, length: Option<u64>, group: Option<u64>) -> Claim {
@@ -337,7 +341,7 @@ impl Engine {
             let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
             self.writable()?;
             let Some(set) = open.as_mut() else { continue };
-            let pass = self.window.enter(set.id).await;
+            let pass = self.window.enter(set.id, item.data().is_some()).await;
             if set.flights.failed.get() {
                 // It takes nothing any more.
                 drop(pass);

@@ -18,15 +18,15 @@ use crate::types::SetId;
 /// Items between the oldest that is not settled and the newest.
 pub(crate) const IN_FLIGHT_MAX: usize = 16;
 
-/// Items that are on their way at once: what they take of memory, and what a caller has to wait for who goes to another set.
-const AT_ONCE: usize = 8;
+/// Segments that are on their way at once: what they take of memory, and what one waits for who goes to another set or deletes.
+const SEGMENTS: usize = 4;
 
 /// Items on their way.
 #[derive(Default)]
 pub(crate) struct Window {
     next: Cell<u64>,
-    /// Where they go, by their numbers.
-    unsettled: RefCell<BTreeMap<u64, SetId>>,
+    /// Where they go, and whether they are segments, by their numbers.
+    unsettled: RefCell<BTreeMap<u64, (SetId, bool)>>,
     settled: Notify,
     /// Whoever asked first.
     first: Mutex<()>,
@@ -40,26 +40,26 @@ pub(crate) struct Pass {
 
 impl Window {
     /// Waits for the place of an item that goes to `set`. Nothing may be awaited between this and the item's stamp.
-    pub(crate) async fn enter(self: &Rc<Self>, set: SetId) -> Pass {
+    pub(crate) async fn enter(self: &Rc<Self>, set: SetId, segment: bool) -> Pass {
         let _first = self.first.lock().await;
         loop {
             let settled = self.settled.notified();
-            if self.has_room(set) {
+            if self.has_room(set, segment) {
                 let number = self.next.get();
                 self.next.set(number + 1);
-                self.unsettled.borrow_mut().insert(number, set);
+                self.unsettled.borrow_mut().insert(number, (set, segment));
                 return Pass { window: self.clone(), number };
             }
             settled.await;
         }
     }
 
-    fn has_room(&self, set: SetId) -> bool {
+    fn has_room(&self, set: SetId, segment: bool) -> bool {
         let unsettled = self.unsettled.borrow();
-        let (oldest, newest) = (unsettled.first_key_value(), unsettled.last_key_value());
-        unsettled.len() < AT_ONCE
-            && oldest.is_none_or(|(oldest, _)| self.next.get() - oldest < IN_FLIGHT_MAX as u64)
-            && newest.is_none_or(|(_, last)| *last == set)
+        let oldest = unsettled.keys().next().copied().unwrap_or(self.next.get());
+        self.next.get() - oldest < IN_FLIGHT_MAX as u64
+            && unsettled.values().next_back().is_none_or(|(last, _)| *last == set)
+            && (!segment || unsettled.values().filter(|(_, segment)| *segment).count() < SEGMENTS)
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn enter(window: &Rc<Window>, set: u32) -> Option<Pass> {
-        window.enter(SetId(set)).now_or_never()
+        window.enter(SetId(set), true).now_or_never()
     }
 
     #[test]
@@ -94,8 +94,9 @@ mod tests {
         (1..IN_FLIGHT_MAX).for_each(|_| drop(enter(&window, 1).unwrap()));
         assert!(enter(&window, 1).is_none());
         drop(oldest);
-        let passes: Vec<Pass> = (0..AT_ONCE).map(|_| enter(&window, 1).unwrap()).collect();
+        let passes: Vec<Pass> = (0..SEGMENTS).map(|_| enter(&window, 1).unwrap()).collect();
         assert!(enter(&window, 1).is_none());
+        assert!(window.enter(SetId(1), false).now_or_never().is_some(), "deletions do not wait for segments to land");
         drop(passes);
         assert!(enter(&window, 1).is_some());
     }
@@ -104,7 +105,7 @@ mod tests {
     fn drives_go_to_another_set_once_and_who_waits_for_that_is_next() {
         let window = Rc::new(Window::default());
         let passes = [enter(&window, 1).unwrap(), enter(&window, 1).unwrap()];
-        let mut other = Box::pin(window.enter(SetId(2)));
+        let mut other = Box::pin(window.enter(SetId(2), true));
         assert!((&mut other).now_or_never().is_none());
         assert!(enter(&window, 1).is_none(), "it would come before the other");
         drop(passes);

@@ -325,7 +325,7 @@ impl Engine {
             self.writable()?;
             let spent = matches!(stream, Stream::User(slot) if self.shelf.is_spent(slot.into()));
             if let Some(set) = open.as_mut().filter(|_| !spent) {
-                let pass = self.window.enter(set.id).await;
+                let pass = self.window.enter(set.id, item.data().is_some()).await;
                 if !set.flights.failed.get()
                     && let Some(body) = self.fit(set, item, entry)
                 {

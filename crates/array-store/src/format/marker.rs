@@ -127,7 +127,16 @@ const PART_FIXED: usize = 2 + 8 + 8 + 4 + 4 + 1;
 
 /// Bytes that a part takes in a marker and in a digest.
 pub(crate) fn part_bytes(part: &Part) -> usize {
-    PART_FIXED + part.name.len() + part.completion.as_ref().map_or(0, |completion| 12 + completion.attributes.len())
+    PART_FIXED + part.name.len() + part.completion.as_ref().map_or(0, completion_bytes)
+}
+
+fn completion_bytes(completion: &Completion) -> usize {
+    12 + completion.attributes.len()
+}
+
+/// The same of a whole object.
+pub(crate) fn object_bytes(name: &[u8], completion: &Completion) -> usize {
+    PART_FIXED + name.len() + completion_bytes(completion)
 }
 
 /// A part: length of the name (2), name, version (8), offset (8), place in the segment's data (4), length (4), flags

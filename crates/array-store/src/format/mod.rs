@@ -11,7 +11,7 @@ mod trailer;
 
 pub(crate) use digest::{Digest, DigestItem, ITEM_FIXED, ItemBody};
 pub(crate) use marker::{
-    FragmentId, Marker, Member, SetHead, Tombstone, decode_tombstones, encode_tombstones, part_bytes,
+    FragmentId, Marker, Member, SetHead, Tombstone, decode_tombstones, encode_tombstones, object_bytes, part_bytes,
 };
 pub(crate) use superblock::{DriveEntry, DriveState, SetEntry, SnapshotPiece, Superblock};
 pub(crate) use trailer::{Trailer, frame_trailer};
