@@ -139,7 +139,11 @@ impl Turns {
         let left = self.length(&state);
         let Some(next) = next else {
             state.taken = false;
-            self.let_small(&mut state);
+            state.since_small = 0;
+            // All of them: none of those who write large objects may ever come to let them in.
+            for small in state.small.drain(..) {
+                let _ = small.send(());
+            }
             return;
         };
         drop(state);
@@ -147,7 +151,8 @@ impl Turns {
         let _ = next.turn.send(Turn { turns: self.clone(), left });
     }
 
-    fn let_small(&self, state: &mut State) {
+    /// One segment of small objects may be written.
+    fn let_small(state: &mut State) {
         let waiting = std::iter::from_fn(|| state.small.pop_front());
         if waiting.map(|small| small.send(())).any(|sent| sent.is_ok()) {
             state.since_small = 0;
@@ -163,7 +168,7 @@ impl Turn {
         state.slot = slot;
         state.since_small = state.since_small.saturating_add(1);
         if state.since_small >= self.turns.segments {
-            self.turns.let_small(&mut state);
+            Turns::let_small(&mut state);
         }
         self.left = self.left.saturating_sub(1);
         self.left > 0
@@ -245,6 +250,17 @@ mod tests {
         assert!((&mut small).now_or_never().is_none());
         turn.spend(0);
         assert!((&mut small).now_or_never().is_some());
+    }
+
+    /// Four writers of small objects waited when the last turn ended. One was let in, and three waited for ever.
+    #[test]
+    fn all_small_objects_go_when_nobody_has_a_turn() {
+        let turns = Turns::new(3, true);
+        let turn = now(&mut take(&turns, 0)).unwrap();
+        let mut small: Vec<_> = (0..4).map(|_| Box::pin(turns.take_small())).collect();
+        assert!(small.iter_mut().all(|one| one.now_or_never().is_none()));
+        drop(turn);
+        assert!(small.iter_mut().all(|one| one.now_or_never().is_some()));
     }
 
     #[test]
