@@ -9,7 +9,7 @@ use shingle_array_store::{ArrayStore, ErrorKind, IndexPlace, Options};
 use shingle_base::Blocks;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
-use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::{Geometry, MemoryDevice};
 
 fn plain() -> Options {
@@ -273,5 +273,32 @@ fn a_nearly_full_array_goes_on_taking_puts() {
     for (seed, live) in [(1, 0.90), (2, 0.95)] {
         churn(seed, live, false, 2);
         churn(seed, live, true, 2);
+    }
+}
+
+/// Several segments of small objects waited when the last turn of large ones ended: one was let in, and nobody came to let in the
+/// others.
+#[test]
+fn small_objects_beside_large_ones_all_end() {
+    for seed in seeds(30) {
+        Sim::new(seed).run(move |rt| async move {
+            let devices = powered(&rt, &three_drives(20_000, 160, 34));
+            devices.iter().for_each(|device| device.set_latency(Duration::from_micros(500)));
+            let (store, _) = open(&rt, &devices, Options { open_sets: Some(3), ..plain() }).await;
+            let writer = |number: u64, size: usize, objects: u64| {
+                let store = store.clone();
+                rt.spawn(async move {
+                    for object in 0..objects {
+                        let name = format!("{number}/{object}");
+                        store.put(name, content((number, size)), Bytes::new()).await.unwrap();
+                    }
+                })
+            };
+            let large = (0..2).map(|number| writer(number, 100_000, 2 + number));
+            let small = (2..22).map(|number| writer(number, 4_500, 12 + number % 3));
+            for writer in large.chain(small).collect::<Vec<_>>() {
+                writer.await.unwrap();
+            }
+        });
     }
 }
