@@ -21,7 +21,7 @@ pub(crate) fn experiment() -> Experiment {
         expectation: "Less than 0.15 s, in which nothing changes, for all but 1 MB objects; 1.5 to 1.6 s for 50 TB of mixed \
                       sizes (SMORE, section V-F, Figure 7). The project's own is to hold no writer up for more than 10 ms.",
         setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 240 in a standard one, 960 below 16 MB), 80 % full. The \
-                time is the drives', from the call to a durable superblock, while nobody writes. Then one writer puts a small \
+                time is the drives', from the call to a durable superblock, while nobody writes, the median of 31. Then one writer puts a small \
                 object every 50 ms, for 10 s without a snapshot and again during some, one after the other: what waits longer \
                 waits for drives that write the snapshot. For the index itself nobody waits: a snapshot is a read view of \
                 it. The processor's work takes no time here, which `shingle bench` measures.",
@@ -36,7 +36,7 @@ const PAPER_50_TB: f64 = 1.55;
 /// What one array came to.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// Seconds until a snapshot is durable.
+    /// Seconds until a snapshot is durable: the median.
     taken: f64,
     /// The longest that a writer waited, in seconds: without, and with snapshots.
     waits: [f64; 2],
@@ -75,7 +75,8 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         last = Some((found, array));
     }
     let Some((mix, array)) = last else { return Err(LabError("nothing was measured".to_owned())) };
-    let whole = Line::through(&by_sets).at(f64::from(array.sets_of_whole()));
+    // That of a larger array takes no less.
+    let whole = Line::through(&by_sets).at(f64::from(array.sets_of_whole())).max(mix.taken);
     rows.push(Row::new("snapshot, mixed sizes", "s", Better::Lower).paper_shown(PAPER).ours(mix.taken).judged());
     rows.push(
         Row::new("snapshot, mixed sizes, 50 TB, extrapolated", "s", Better::Lower)
@@ -110,6 +111,9 @@ fn figure(curve: Vec<(f64, f64)>, mix: f64) -> Figure {
     }
 }
 
+/// Snapshots of an array: where the drives' arms are makes some take a tenth longer than others.
+const SNAPSHOTS: usize = 31;
+
 /// Time between two small objects of the writer that waits are measured of.
 const PACE: Duration = Duration::from_millis(50);
 
@@ -121,9 +125,17 @@ fn measure(array: &LabArray, sizes: Sizes, seed: u64) -> Result<Found, LabError>
     Sim::new(seed).run(move |rt| async move {
         let (rig, load) = filled(&rt, &array, ours(), sizes, FULL, seed).await?;
         rig.keep_time();
-        let began = rt.now();
-        rig.store.snapshot().await.map_err(lab_error)?;
-        let taken = rt.now().since(began).as_secs_f64();
+        let mut all = Vec::new();
+        for _ in 0..SNAPSHOTS {
+            let began = rt.now();
+            rig.store.snapshot().await.map_err(lab_error)?;
+            all.push(rt.now().since(began).as_secs_f64());
+            // Something changes, and the drives are elsewhere.
+            load.pace(PACE, PACE).await?;
+        }
+        all.sort_by(f64::total_cmp);
+        let taken = all[SNAPSHOTS / 2];
+        load.take_longest_wait();
         load.pace(PACE, WATCHED).await?;
         let without = load.take_longest_wait().as_secs_f64();
         let over = Rc::new(Cell::new(false));
