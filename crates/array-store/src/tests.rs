@@ -65,7 +65,6 @@ async fn orphan(engine: &Rc<Engine>, version: u64, offset: u64, data: Bytes, siz
     engine.append_user(&item).await.unwrap();
 }
 
-/// A set whose zones cannot be reset is no room.
 /// Three sets full of small objects, one of which is deleted in each; the array, and the first of those sets.
 async fn filled(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore, SetId) {
     let (devices, store) = fresh(rt).await;
@@ -95,6 +94,19 @@ async fn lose(devices: &[SimDevice], store: &ArrayStore, number: usize) {
     store.0.record_failures().await.unwrap();
 }
 
+/// What a power cut leaves of an array with the object `o`, whose last block is rotten on the first drive.
+fn rotten() -> Vec<MemoryDevice> {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        crash(&devices)
+    });
+    let (zone, end) = last_written(&images)[0];
+    let last = images[0].zone(zone).start + Blocks(end - 1);
+    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    images
+}
+
 /// The zone of each drive that is written to last, and where it ends.
 fn last_written(images: &[MemoryDevice]) -> Vec<(ZoneId, u64)> {
     let last = |image: &MemoryDevice| {
@@ -104,6 +116,7 @@ fn last_written(images: &[MemoryDevice]) -> Vec<(ZoneId, u64)> {
     images.iter().map(last).collect()
 }
 
+/// A set whose zones cannot be reset is no room.
 #[test]
 fn a_stuck_set_does_not_count_as_free() {
     Sim::new(1).run(|rt| async move {

@@ -3,7 +3,8 @@
 //!
 //! Where several sets are open, drives seek when a turn goes to a writer of another set. So a turn is the longer the fewer
 //! wait for one, and one who waits for the same set is preferred, within bounds: those who wait for any set have had their
-//! first turn, about, after as long as [`ROUND`] of the shortest. Small objects do not wait for a round: a segment of theirs may go between those of a turn.
+//! first turn, about, after as long as [`ROUND`] of the shortest. Small objects do not wait for a round: a segment of theirs
+//! may go between those of a turn.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};

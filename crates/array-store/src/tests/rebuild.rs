@@ -98,14 +98,7 @@ fn a_survey_does_not_give_away_what_a_superblock_still_names() {
 /// A repair takes sets apart for one zone of theirs: the others form sets again.
 #[test]
 fn a_repair_leaves_no_zone_without_a_set() {
-    let images = Sim::new(1).run(|rt| async move {
-        let (devices, store) = fresh(&rt).await;
-        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
-        crash(&devices)
-    });
-    let (zone, end) = last_written(&images)[0];
-    let last = images[0].zone(zone).start + Blocks(end - 1);
-    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    let images = rotten();
     Sim::new(2).run(move |rt| async move {
         let (_, store, _) = open(&rt, &images).await;
         let before = store.0.sets.all().len();

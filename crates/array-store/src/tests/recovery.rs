@@ -162,14 +162,7 @@ fn what_was_cut_off_is_durable_before_its_set_is_sealed() {
 /// EXAM-2: what a recovery takes that is rotten on one drive is made whole, before other drives are lost.
 #[test]
 fn what_was_torn_on_one_drive_is_mended() {
-    let images = Sim::new(1).run(|rt| async move {
-        let (devices, store) = fresh(&rt).await;
-        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
-        crash(&devices)
-    });
-    let (zone, end) = last_written(&images)[0];
-    let last = images[0].zone(zone).start + Blocks(end - 1);
-    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    let images = rotten();
     Sim::new(2).run(move |rt| async move {
         let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
         let fresh = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12)));
@@ -188,14 +181,7 @@ fn what_was_torn_on_one_drive_is_mended() {
 /// The same where nothing goes on in the background, as with a command that opens the array: at the latest when it is closed.
 #[test]
 fn what_was_torn_is_mended_when_the_array_is_closed() {
-    let images = Sim::new(1).run(|rt| async move {
-        let (devices, store) = fresh(&rt).await;
-        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
-        crash(&devices)
-    });
-    let (zone, end) = last_written(&images)[0];
-    let last = images[0].zone(zone).start + Blocks(end - 1);
-    images[0].corrupt(last, |bytes| bytes[50] ^= 1);
+    let images = rotten();
     Sim::new(2).run(move |rt| async move {
         let (mut devices, store, _) = open(&rt, &images).await;
         store.close().await.unwrap();
