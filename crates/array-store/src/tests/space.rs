@@ -3,8 +3,9 @@
 use shingle_sim::{Random, seeds};
 
 use super::*;
+use crate::format::ItemBody;
 use crate::types::Part;
-use crate::writer::OTHERS;
+use crate::writer::{OTHERS, OpenSet};
 
 const SEGMENT: u32 = 160_000;
 
@@ -134,5 +135,43 @@ fn a_rebuild_does_not_wait_for_a_slow_reader_for_ever() {
         rt.sleep(Duration::from_millis(100)).await;
         let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
         assert!(done.done > 0, "{done:?}");
+    });
+}
+
+/// Of what shares a segment, as many whole objects go to the end of a set as fit there; what is to stay together is not cut.
+#[test]
+fn what_shares_a_segment_is_cut_between_two_objects() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 100), Bytes::new()).await.unwrap();
+        let engine = &store.0;
+        let mut stream = engine.streams[OTHERS].lock().await;
+        let set = stream.as_mut().unwrap();
+        let part = |number: u32| Part {
+            name: format!("s{number}").into(),
+            version: Version(1),
+            offset: 0,
+            at: number * 5_000,
+            length: 5_000,
+            completion: Some(Completion { size: 5_000, attributes: Bytes::new() }),
+        };
+        let item = |together| Item::Shared { parts: (0..4).map(part).collect(), data: bytes(1, 20_000), together };
+        let fit = |set: &OpenSet, together| {
+            let (body, data) = engine.fit(set, &item(together), item(together).entry_bytes())?;
+            let ItemBody::Segment(marker) = body else { panic!("a segment") };
+            Some((marker.parts.len(), data.len()))
+        };
+        assert_eq!(fit(set, false), Some((4, 20_000)));
+        let mut cut = Vec::new();
+        while let Some((parts, length)) = fit(set, false) {
+            assert_eq!(length, parts * 5_000);
+            if parts < 4 {
+                assert_eq!(fit(set, true), None);
+                cut.push(parts);
+            }
+            set.next += 1;
+        }
+        assert!(cut.contains(&3) && cut.contains(&1) && cut.is_sorted_by(|a, b| a >= b), "{cut:?}");
+        set.next = 1;
     });
 }
