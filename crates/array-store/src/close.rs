@@ -80,7 +80,7 @@ impl Engine {
         }
         // From here on nothing starts. No lock is kept while another is waited for: whoever holds one ends soon.
         self.stopped.set(true);
-        self.turns.end();
+        self.lanes.end();
         self.space.notify_waiters();
         for stream in &self.streams {
             let open = stream.lock().await;

@@ -81,7 +81,7 @@ impl Engine {
 
     /// Writes the digest behind what is on its way and leaves the set to end on its own.
     pub(crate) async fn close_set(self: &Rc<Self>, mut open: OpenSet) {
-        self.shelf.closed(open.id);
+        self.lanes.closed(open.id);
         if open.next == 0 {
             // Nothing was written: it is as it was.
             open.set.phase.set(Phase::Still);

@@ -20,16 +20,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::examine::Written;
 use crate::format::{DriveState, SnapshotPiece, Superblock};
 use crate::index::Index;
+use crate::lane::{Lanes, lanes};
 use crate::put::Progress;
 use crate::segment::Rotation;
 use crate::sets::{Hold, Phase, SetTable, ZoneSet};
 use crate::share::Sharing;
-use crate::shelf::{Shelf, slots};
 use crate::stamps::Stamps;
 use crate::stats::Counters;
 use crate::store::IndexPlace;
 use crate::superblocks::Superblocks;
-use crate::turn::Turns;
 use crate::types::{DriveId, SetId, SetState, Version};
 use crate::uncovered::Uncovered;
 use crate::window::Window;
@@ -64,12 +63,11 @@ pub(crate) struct Engine {
     pub(crate) hollow: bool,
     /// The open set of each stream.
     pub(crate) streams: Vec<Mutex<Option<OpenSet>>>,
-    /// Which of clients' open sets has room for what.
-    pub(crate) shelf: Rc<Shelf>,
+    /// Which of clients' open sets has room for what, and who writes there.
+    pub(crate) lanes: Lanes,
     pub(crate) window: Rc<Window>,
     pub(crate) uncovered: Rc<Uncovered>,
     pub(crate) rotation: Rotation,
-    pub(crate) turns: Rc<Turns>,
     pub(crate) sharing: Sharing,
     pub(crate) deleting: Deleting,
     pub(crate) snapshotting: Mutex<()>,
@@ -153,7 +151,10 @@ impl Engine {
         let recorded = recorded.map(|(number, _)| DriveId(number as u8)).collect();
         let hollow = drives.all_usable().iter().any(|(_, dev)| !dev.geometry().keeps_payload);
         let sets = superblock.sets.iter().flatten().count();
-        let slots = slots(options.open_sets, sets, drives.open_zones_max());
+        let (width, open_sets) = (superblock.code.width(), options.open_sets);
+        let (lanes, slots) = lanes(drives.all_taking().len(), width, open_sets, sets, drives.open_zones_max());
+        // Numbers of drives are never used again: whoever wrote before had no more lanes than this.
+        let side_by_side = drives.ids().len() / width;
         let turn_segments = options.turn_segments;
         Rc::new(Self {
             rt,
@@ -174,12 +175,11 @@ impl Engine {
             coder: RefCell::new(Coder::new(superblock.code)),
             pool: BufferPool::new(POOL_BYTES),
             hollow,
-            streams: (0..OTHERS + slots).map(|_| Mutex::default()).collect(),
-            shelf: Shelf::new(slots, superblock.segment_length),
-            window: Rc::default(),
+            streams: (0..OTHERS + lanes * slots).map(|_| Mutex::default()).collect(),
+            lanes: Lanes::new(lanes, slots, superblock.segment_length, turn_segments),
+            window: Window::new(side_by_side),
             uncovered: Rc::default(),
             rotation: Rotation::new(superblock.code, superblock.segment_length),
-            turns: Turns::new(turn_segments, slots > 1),
             sharing: Sharing::default(),
             deleting: Deleting::default(),
             snapshotting: Mutex::new(()),
@@ -355,16 +355,19 @@ impl Engine {
         set.members.borrow().iter().filter(|member| self.drives.usable(member.drive).is_none()).count()
     }
 
+    /// Sets that are kept available.
+    pub(crate) fn available_sets(&self) -> usize {
+        self.options.available_sets * self.lanes.count()
+    }
+
     /// Makes empty sets available until there are as many as the pool holds. (SMORE, section III-C.)
     pub(crate) async fn replenish(&self) -> Result<()> {
         let _one = self.replenishing.lock().await;
-        let wanted = self.options.available_sets.saturating_sub(self.sets.count(SetState::Available));
+        let wanted = self.available_sets().saturating_sub(self.sets.count(SetState::Available));
         let empty =
             self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Empty && !set.stuck.get());
         let usable = empty.filter(|(_, set)| self.missing(set) <= self.code.parity());
-        let mut chosen: Vec<_> = usable.collect();
-        chosen.sort_by_key(|(_, set)| self.lossy(set));
-        chosen.truncate(wanted);
+        let chosen = self.for_lanes(usable.collect(), wanted);
         if chosen.is_empty() {
             return Ok(());
         }

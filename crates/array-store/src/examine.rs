@@ -28,7 +28,6 @@ use crate::format::{
 };
 use crate::sets::ZoneSet;
 use crate::types::{SetId, SetState};
-use crate::window::IN_FLIGHT_MAX;
 
 /// Of those, so many are read at once: each may have several MiB on every drive.
 const VERIFIED_AT_ONCE: usize = 4;
@@ -82,9 +81,9 @@ pub(crate) struct Doubtful {
 }
 
 impl Doubtful {
-    /// The stamps of items that may be torn.
-    pub(crate) fn stamps(&self) -> impl Iterator<Item = u64> {
-        self.items.iter().rev().take(IN_FLIGHT_MAX).map(|item| item.body.stamp())
+    /// The stamps of items that may be torn: of `most` at most.
+    pub(crate) fn stamps(&self, most: usize) -> impl Iterator<Item = u64> {
+        self.items.iter().rev().take(most).map(|item| item.body.stamp())
     }
 }
 
@@ -179,7 +178,7 @@ impl Engine {
         if set.cut.get() == u32::MAX {
             let torn_from = torn_from.max(self.judged(set).map_or(0, |judged| judged + 1));
             let certain = items.partition_point(|item| item.body.stamp() < torn_from);
-            let certain = certain.max(items.len().saturating_sub(IN_FLIGHT_MAX));
+            let certain = certain.max(items.len().saturating_sub(self.window.most()));
             let good = stream::iter(&items[certain..])
                 .map(|item| self.verify_item(id, &members, &holding, item))
                 .buffered(VERIFIED_AT_ONCE)

@@ -5,18 +5,28 @@ use shingle_base::ZoneId;
 use crate::format::Member;
 use crate::types::DriveId;
 
+/// Drives are taken in the same groups for so many rounds at most...
+const STAYS_MAX: usize = 64;
+
+/// ...and fewer where there are not zones enough to go round so often.
+const ROUNDS_MIN: usize = 4;
+
 /// Forms as many sets of `width` zones as the free zones allow, each of `width` different drives; lists are in
 /// ascending order of zones. Zones are taken from the start of a drive first, so that a set's zones are about equally
 /// fast and sets fill from the outside in.
 ///
 /// Each set takes its zones from the drives with the most left: that forms the most sets that can be formed. Where
 /// drives have equally many, it goes round, so that every drive shares sets with every other and a rebuild reads from
-/// all of them. (Parity declustering, section VI-C.)
+/// all of them. (Parity declustering, section VI-C.) It goes round slowly: sets that follow each other are on the same drives or on
+/// others, so that several can be written side by side.
 pub(crate) fn form_sets(free: &[(DriveId, Vec<ZoneId>)], width: usize) -> Vec<Vec<Member>> {
     let mut taken = vec![0; free.len()];
     let mut sets = Vec::new();
+    let zones = free.iter().map(|(_, zones)| zones.len()).max().unwrap_or(0);
+    let stays = (zones / (ROUNDS_MIN * free.len().max(1))).clamp(1, STAYS_MAX);
     loop {
-        let turn = sets.len();
+        // A round takes a zone of every drive.
+        let turn = sets.len() * width / free.len().max(1) / stays;
         let left = |at: usize| free[at].1.len() - taken[at];
         let mut order: Vec<usize> = (0..free.len()).filter(|&at| left(at) > 0).collect();
         if order.len() < width || width == 0 {

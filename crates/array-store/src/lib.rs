@@ -7,8 +7,8 @@
 //!
 //! **Owns** the drives it was given, and its index file. **Knows nothing of** buckets, S3, or who asks.
 //!
-//! A reader of the code begins with `store` (the calls), `put`, `get` and `delete` (what they do), `writer` (how things
-//! reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won),
+//! A reader of the code begins with `store` (the calls), `put`, `get` and `delete` (what they do), `placing` and `writer`
+//! (how things reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won),
 //! `membership` and `rebuild` (how drives come and go).
 
 mod buffer;
@@ -26,9 +26,11 @@ mod format;
 mod get;
 mod index;
 mod inspect;
+mod lane;
 mod layout;
 mod membership;
 pub mod parse;
+mod placing;
 mod put;
 mod rebuild;
 mod recovery;

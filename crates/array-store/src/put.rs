@@ -278,7 +278,8 @@ impl Put {
         self.claim = None;
         let left = self.hints.length.and_then(|length| length.checked_sub(self.issued));
         let length = left.map(|left| left.max(self.queued as u64));
-        let claim = self.engine.shelf.claim(PutHints { length, ..self.hints });
+        let lane = self.progress.turn.borrow().as_ref().map(Turn::lane);
+        let claim = self.engine.lanes.claim(PutHints { length, ..self.hints }, lane);
         let room = (claim.slot(), claim.limit().max(1));
         self.claim = Some(claim);
         room
@@ -291,7 +292,7 @@ impl Put {
         self.landed(most).await?;
         if self.progress.turn.borrow().is_none() {
             let slot = self.room().0;
-            let turn = self.engine.turns.take(slot).await?;
+            let turn = self.engine.lanes.of(slot).turns.take(slot).await?;
             *self.progress.turn.borrow_mut() = Some(turn);
         }
         let (slot, most) = self.room();

@@ -24,7 +24,6 @@ use crate::index::{Change, Keep, Loader, PartKey};
 use crate::sets::{Phase, ZoneSet};
 use crate::snapshot::SNAPSHOT_NAME;
 use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
-use crate::window::torn_from;
 use crate::writer::{OpenSet, Stream};
 
 /// Pieces of the snapshot that are read ahead.
@@ -99,7 +98,8 @@ impl Engine {
         }
         drop(found);
         // Only now is it known what was launched last. (WINDOW-1)
-        let torn_from = torn_from(doubtful.iter().flat_map(|(.., items)| items.stamps()).collect());
+        let most = self.window.most();
+        let torn_from = self.window.torn_from(doubtful.iter().flat_map(|(.., items)| items.stamps(most)).collect());
         let mut verified = stream::iter(doubtful)
             .map(|(id, set, written, items)| async move {
                 let examined = self.verified(id, &set, &written, items, torn_from).await;
@@ -334,14 +334,15 @@ impl Engine {
         }
         // Nobody would ever end a set of a stream that is not used.
         let cold = (self.options.cleaning == CleaningPolicy::Lifetime).then_some(Stream::Cold);
-        let clients = (0..self.shelf.slots()).map(|slot| Stream::User(slot as u8));
-        let mut streams = clients.chain([Stream::Clean]).chain(cold);
+        let mut others = [Stream::Clean].into_iter().chain(cold);
         for open in sets {
-            match streams.next() {
+            let clients = self.slot_for(&open.set).map(|slot| Stream::User(slot as u8));
+            match clients.or_else(|| others.next()) {
                 Some(stream) => {
                     open.set.phase.set(Phase::Filling);
                     if let Stream::User(slot) = stream {
-                        self.shelf.reopened(slot.into(), open.id, self.data_left(&open));
+                        let slot = usize::from(slot);
+                        self.lanes.of(slot).shelf.reopened(slot, open.id, self.data_left(&open));
                     }
                     *self.streams[stream.number()].lock().await = Some(open);
                 }

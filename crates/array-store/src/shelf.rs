@@ -14,16 +14,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
 use crate::types::SetId;
-use crate::writer::{CUT_MIN, Item, OpenSet, Placed, Started, Stream};
-
-/// Sets of an array for each one that is open for clients: those that are part empty must be few.
-const SETS_A_SLOT: usize = 32;
-
-/// Sets that are open for clients at most. (A recovery walks all of them.)
-const SLOTS_MAX: usize = 12;
+use crate::writer::CUT_MIN;
 
 /// Open sets with room that nobody claimed, from which on no other is opened to fit an object better.
 const PARTIAL_MAX: usize = 4;
@@ -31,17 +23,18 @@ const PARTIAL_MAX: usize = 4;
 /// The share of a set at its end that is written at once, with whatever comes.
 const END: u64 = 12;
 
-/// Zones of a drive that must be left for streams that are not clients', and for a rebuild.
-const ZONES_LEFT: u32 = 5;
-
-/// The open sets of clients.
+/// The open sets of a lane.
 pub(crate) struct Shelf {
+    /// The number of its first slot, of all lanes' slots.
+    first: usize,
     slots: Vec<Slot>,
     /// Data of a set that is filled from its start, as the last one that was opened.
     whole: Cell<u64>,
     /// Less room than this is not worth a claim.
     least: u64,
     claims: Cell<u64>,
+    /// Of them, those that are there.
+    alive: Cell<usize>,
     /// The slot of the set that was written last.
     here: Cell<usize>,
 }
@@ -76,6 +69,7 @@ pub struct PutHints {
 /// Room in an open set, until this is dropped.
 pub(crate) struct Claim {
     shelf: Rc<Shelf>,
+    /// Its number on the shelf.
     slot: usize,
     life: u64,
     left: u64,
@@ -83,22 +77,46 @@ pub(crate) struct Claim {
     to_end: bool,
 }
 
-/// How many sets may be open for clients: `wanted`, or by the number of sets; as drives allow, which have at most `zones` open.
-pub(crate) fn slots(wanted: Option<usize>, sets: usize, zones: Option<u32>) -> usize {
-    let slots = wanted.unwrap_or((sets / SETS_A_SLOT).min(SLOTS_MAX));
-    slots.min(zones.map_or(usize::MAX, |zones| zones.saturating_sub(ZONES_LEFT) as usize)).max(1)
-}
-
 impl Shelf {
-    /// A shelf for segments with that much data.
-    pub(crate) fn new(slots: usize, segment: u32) -> Rc<Self> {
-        let slots = (0..slots).map(|_| Slot::default()).collect();
-        let least = u64::from(segment / CUT_MIN);
-        Rc::new(Self { slots, whole: Cell::new(u64::MAX), least, claims: Cell::new(0), here: Cell::new(0) })
+    /// A shelf for segments with that much data, of slots with numbers from `first` on.
+    pub(crate) fn new(first: usize, slots: usize, segment: u32) -> Rc<Self> {
+        Rc::new(Self {
+            first,
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            whole: Cell::new(u64::MAX),
+            least: u64::from(segment / CUT_MIN),
+            claims: Cell::new(0),
+            alive: Cell::new(0),
+            here: Cell::new(0),
+        })
     }
 
-    pub(crate) fn slots(&self) -> usize {
-        self.slots.len()
+    fn slot(&self, number: usize) -> Option<&Slot> {
+        self.slots.get(number.checked_sub(self.first)?)
+    }
+
+    /// How many have claims.
+    pub(crate) fn writers(&self) -> usize {
+        self.alive.get()
+    }
+
+    /// Bytes that are claimed.
+    pub(crate) fn claimed(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.claimed.get()).fold(0, u64::saturating_add)
+    }
+
+    /// Sets that are open.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = SetId> {
+        self.slots.iter().filter_map(|slot| slot.set.get())
+    }
+
+    /// A slot without a set.
+    pub(crate) fn free_slot(&self) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.set.get().is_none()).map(|at| self.first + at)
+    }
+
+    pub(crate) fn has_group(&self, group: u64) -> bool {
+        self.slots.iter().any(|slot| slot.group.get() == Some(group))
     }
 
     fn unclaimed(&self, slot: &Slot) -> u64 {
@@ -148,6 +166,7 @@ impl Shelf {
         chosen.group.set(group);
         self.claims.set(self.claims.get() + 1);
         chosen.used.set(self.claims.get());
+        self.alive.set(self.alive.get() + 1);
         Claim { shelf: self.clone(), slot, life: chosen.life.get(), left, to_end: length.is_none() }
     }
 
@@ -209,7 +228,7 @@ impl Shelf {
 
     /// Whether a slot's set is to be closed before the next write there.
     pub(crate) fn is_spent(&self, slot: usize) -> bool {
-        self.slots.get(slot).is_some_and(|slot| slot.spent.get())
+        self.slot(slot).is_some_and(|slot| slot.spent.get())
     }
 
     /// A slot has a set with room for so much data.
@@ -220,7 +239,7 @@ impl Shelf {
 
     /// The same, where the set holds something already.
     pub(crate) fn reopened(&self, slot: usize, set: SetId, free: u64) {
-        let Some(slot) = self.slots.get(slot) else { return };
+        let Some(slot) = self.slot(slot) else { return };
         slot.set.set(Some(set));
         slot.free.set(free);
         slot.spent.set(false);
@@ -246,17 +265,17 @@ impl Shelf {
         }
     }
 
-    /// Slots whose sets have room, the emptiest first.
-    pub(crate) fn roomy(&self) -> Vec<usize> {
-        let mut slots: Vec<usize> = (0..self.slots.len()).filter(|&at| self.slots[at].set.get().is_some()).collect();
-        slots.sort_by_key(|&at| std::cmp::Reverse(self.slots[at].free.get()));
-        slots
+    /// Slots whose sets have room, and how much.
+    pub(crate) fn roomy(&self) -> impl Iterator<Item = (usize, u64)> {
+        let open = self.slots.iter().enumerate().filter(|(_, slot)| slot.set.get().is_some());
+        open.map(|(at, slot)| (self.first + at, slot.free.get()))
     }
 }
 
 impl Claim {
+    /// Its slot, of all lanes' slots.
     pub(crate) fn slot(&self) -> usize {
-        self.slot
+        self.shelf.first + self.slot
     }
 
     /// Bytes to write at most before another claim. 0: the claim is spent.
@@ -284,107 +303,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        self.shelf.alive.set(self.shelf.alive.get() - 1);
         self.give_back(self.left);
-    }
-}
-
-/// What came of looking for room in any set.
-enum Anywhere {
-    Started(Started),
-    /// A set was closed of which cleaning wins something.
-    Closed,
-    Full,
-}
-
-impl Engine {
-    /// Appends what clients write, wherever there is room for it.
-    pub(crate) async fn append_user(self: &Rc<Self>, item: &Item) -> Result<(Placed, usize)> {
-        loop {
-            let length = item.data().map_or(0, |data| data.len() as u64);
-            let claim = match item {
-                Item::Run { .. } => self.shelf.claim(PutHints { length: Some(length), group: None }),
-                _ => self.shelf.claim_here(length),
-            };
-            let started = self.start_user(claim.slot(), item).await?;
-            let consumed = started.consumed;
-            if let Some(placed) = self.finish(started).await? {
-                return Ok((placed, consumed));
-            }
-        }
-    }
-
-    /// Places an item in the set of that slot and starts its writes; where there are no more sets, in any that is open.
-    /// (WRITE-4, SHELF-2)
-    pub(crate) async fn start_user(self: &Rc<Self>, slot: usize, item: &Item) -> Result<Started> {
-        loop {
-            let stream = Stream::User(slot as u8);
-            let full = match self.start_with(stream, stream.room(), item).await {
-                Err(error) if error.kind == ErrorKind::NoSpace => error,
-                started => return started,
-            };
-            let (engine, item) = (self.clone(), item.clone());
-            let placing = self.rt.spawn(async move { engine.place_anywhere(&item).await });
-            match placing.await.unwrap_or_else(|_| Err(Error::stopped()))? {
-                Anywhere::Started(started) => return Ok(started),
-                Anywhere::Closed => {}
-                Anywhere::Full => return Err(full),
-            }
-        }
-    }
-
-    /// Places an item in any set that is open for clients and has room for it. Where none has, the emptiest of those is
-    /// closed of which cleaning wins something; the others keep what room they have, for smaller items.
-    async fn place_anywhere(self: &Rc<Self>, item: &Item) -> Result<Anywhere> {
-        let entry = item.entry_bytes();
-        let mut emptiest: Option<(u64, usize, SetId)> = None;
-        for slot in self.shelf.roomy() {
-            let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
-            self.writable()?;
-            let Some(set) = open.as_mut() else { continue };
-            let pass = self.window.enter(set.id, item.data().is_some()).await;
-            if set.flights.failed.get() {
-                // It takes nothing any more.
-                drop(pass);
-                if let Some(failed) = open.take() {
-                    self.close_set(failed).await;
-                }
-                return Ok(Anywhere::Closed);
-            }
-            if let Some(body) = self.fit(set, item, entry) {
-                return Ok(Anywhere::Started(self.launch(set, body, pass).await));
-            }
-            let live = set.set.live.get();
-            if emptiest.is_none_or(|(least, ..)| live < least) && self.wins_closed(set)? {
-                emptiest = Some((live, slot, set.id));
-            }
-        }
-        let Some((_, slot, id)) = emptiest else { return Ok(Anywhere::Full) };
-        let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
-        if let Some(set) = open.take_if(|set| set.id == id) {
-            self.close_set(set).await;
-        }
-        Ok(Anywhere::Closed)
-    }
-
-    /// Whether cleaning would win something of an open set, were it closed. What is on its way there counts as live.
-    fn wins_closed(&self, open: &OpenSet) -> Result<bool> {
-        let (set, live) = (&open.set, open.set.live.get());
-        let unentered = set.unentered.borrow();
-        // Also what small segments waste. What moves wastes up to a segment elsewhere; a look at each part is for where less
-        // than that lives or is unused.
-        let unused = self.set_data(set).saturating_sub(live);
-        if open.next == 0 || live >= set.no_gain_at.get() || unused < live.min(u64::from(self.segment_length)) / 2 {
-            return Ok(false);
-        }
-        let on_their_way = open.digest.items.iter().filter(|item| unentered.contains(&item.block));
-        let on_their_way: u32 = on_their_way.map(|item| item.end() - item.block).sum();
-        // A snapshot may make its tombstones superfluous.
-        let moved = self.blocks_to_move(open.id, &open.digest, u64::MAX)?;
-        let wins = moved.saturating_add(on_their_way) < open.capacity;
-        if !wins && unentered.is_empty() {
-            set.no_gain_at.set(live);
-        }
-        Ok(wins)
     }
 }
 
@@ -419,7 +339,7 @@ mod tests {
 
     #[test]
     fn an_object_goes_where_it_leaves_the_least() {
-        let shelf = Shelf::new(8, 80);
+        let shelf = Shelf::new(0, 8, 80);
         let first = claim(&shelf, of(700));
         let second = claim(&shelf, of(500));
         assert_ne!(first.slot(), second.slot());
@@ -428,12 +348,12 @@ mod tests {
         assert_eq!(claim(&shelf, of(400)).slot(), second.slot());
         write(&shelf, first, 700);
         write(&shelf, second, 500);
-        assert_eq!(shelf.roomy().len(), 2);
+        assert_eq!(shelf.roomy().count(), 2);
     }
 
     #[test]
     fn an_object_without_a_length_has_a_set_of_its_own() {
-        let shelf = Shelf::new(3, 80);
+        let shelf = Shelf::new(0, 3, 80);
         let unknown = PutHints::default();
         let first = claim(&shelf, unknown);
         let second = claim(&shelf, unknown);
@@ -447,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_group_stays_together_until_it_ends() {
-        let shelf = Shelf::new(3, 80);
+        let shelf = Shelf::new(0, 3, 80);
         let of_group = |group| PutHints { length: Some(100), group: Some(group) };
         let one = claim(&shelf, of_group(1));
         let other = claim(&shelf, of_group(2));
@@ -466,7 +386,7 @@ mod tests {
 
     #[test]
     fn where_no_set_fits_the_fullest_gets_the_head() {
-        let shelf = Shelf::new(2, 80);
+        let shelf = Shelf::new(0, 2, 80);
         let (first, second) = (claim(&shelf, of(900)), claim(&shelf, of(800)));
         let third = claim(&shelf, of(500));
         assert_eq!((third.slot(), third.limit()), (first.slot(), 100));
@@ -478,7 +398,7 @@ mod tests {
 
     #[test]
     fn what_is_small_goes_where_drives_are() {
-        let shelf = Shelf::new(4, 80);
+        let shelf = Shelf::new(0, 4, 80);
         let (first, second) = (claim(&shelf, of(700)), claim(&shelf, of(600)));
         let (one, other) = (first.slot(), second.slot());
         write(&shelf, second, 600);
@@ -495,7 +415,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_set_is_written_before_another_one_is_begun() {
-        let shelf = Shelf::new(4, 80);
+        let shelf = Shelf::new(0, 4, 80);
         let first = claim(&shelf, of(950));
         let second = claim(&shelf, of(100));
         assert_eq!((second.slot(), second.limit()), (first.slot(), 50));
@@ -508,7 +428,7 @@ mod tests {
 
     #[test]
     fn claims_end_with_their_set_and_spent_sets_are_left() {
-        let shelf = Shelf::new(2, 80);
+        let shelf = Shelf::new(0, 2, 80);
         let mut first = claim(&shelf, of(900));
         assert!(first.limit() >= 900);
         shelf.closed(SetId(100));
@@ -527,21 +447,11 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_set_does_not_say_how_long_sets_are() {
-        let shelf = Shelf::new(3, 80);
+        let shelf = Shelf::new(0, 3, 80);
         shelf.reopened(0, SetId(100), 100);
         let first = shelf.claim(of(500));
         let second = shelf.claim(of(300));
         assert_eq!((first.slot(), first.limit()), (1, 500));
         assert_eq!((second.slot(), second.limit()), (1, 300));
-    }
-
-    #[test]
-    fn slots_follow_the_array_and_its_drives() {
-        assert_eq!(slots(None, 20, Some(128)), 1);
-        assert_eq!(slots(None, 306, Some(128)), 9);
-        assert_eq!(slots(None, 30_000, None), SLOTS_MAX);
-        assert_eq!(slots(Some(4), 30_000, None), 4);
-        assert_eq!(slots(None, 30_000, Some(14)), 9);
-        assert_eq!(slots(Some(8), 30_000, Some(3)), 1);
     }
 }

@@ -313,7 +313,7 @@ impl ArrayStore {
 
     /// No more objects of a [group](PutHints::group) come.
     pub fn end_group(&self, group: u64) {
-        self.0.shelf.end_group(group);
+        self.0.lanes.end_group(group);
     }
 
     /// Writes an object that is in memory.

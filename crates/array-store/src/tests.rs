@@ -1,5 +1,6 @@
 //! Tests that need a state which no call brings about.
 
+mod lanes;
 mod rebuild;
 mod recovery;
 mod snapshots;

@@ -1,4 +1,4 @@
-//! Turns: one writer at a time appends, a number of segments, so that an object's segments lie together and drives stay
+//! Turns: one writer of a lane at a time appends, a number of segments, so that an object's segments lie together and drives stay
 //! where they are. (SMORE, section V-D.)
 //!
 //! Where several sets are open, drives seek when a turn goes to a writer of another set. So a turn is the longer the fewer
@@ -22,6 +22,7 @@ const STAY: u32 = 5;
 
 /// Who may append.
 pub(crate) struct Turns {
+    lane: usize,
     /// Segments of a turn at least.
     segments: u32,
     /// Several sets are open: who appends where matters.
@@ -56,9 +57,9 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    /// Turns of at least that many segments.
-    pub(crate) fn new(segments: u32, several: bool) -> Rc<Self> {
-        Rc::new(Self { segments: segments.max(1), several, state: RefCell::default() })
+    /// Turns of a lane, of at least that many segments.
+    pub(crate) fn new(lane: usize, segments: u32, several: bool) -> Rc<Self> {
+        Rc::new(Self { lane, segments: segments.max(1), several, state: RefCell::default() })
     }
 
     /// Waits for a turn of somebody who will append to the set of that slot.
@@ -81,6 +82,11 @@ impl Turns {
             waiting
         };
         waiting.await.map_err(|_| Error::stopped())
+    }
+
+    /// How many wait to write small objects.
+    pub(crate) fn small(&self) -> usize {
+        self.state.borrow().small.len()
     }
 
     /// Waits until a segment of small objects may be written: at once if nobody has a turn, or else when as many segments
@@ -162,6 +168,11 @@ impl Turns {
 }
 
 impl Turn {
+    /// The lane that it is of.
+    pub(crate) fn lane(&self) -> usize {
+        self.turns.lane
+    }
+
     /// Counts a segment that went to that slot; whether the turn goes on.
     pub(crate) fn spend(&mut self, slot: usize) -> bool {
         let mut state = self.turns.state.borrow_mut();
@@ -209,9 +220,9 @@ mod tests {
 
     #[test]
     fn turns_are_the_longer_the_fewer_wait() {
-        let one_set = Turns::new(12, false);
+        let one_set = Turns::new(0, 12, false);
         assert_eq!(length(&mut now(&mut take(&one_set, 0)).unwrap(), 0), 12);
-        let turns = Turns::new(12, true);
+        let turns = Turns::new(0, 12, true);
         let first = now(&mut take(&turns, 0)).unwrap();
         assert_eq!(first.left, 60);
         let mut others: Vec<Waiting> = (0..30).map(|slot| take(&turns, slot)).collect();
@@ -225,7 +236,7 @@ mod tests {
 
     #[test]
     fn drives_stay_with_a_set_for_a_while_and_nobody_waits_for_ever() {
-        let turns = Turns::new(2, true);
+        let turns = Turns::new(0, 2, true);
         let mut holder = now(&mut take(&turns, 7)).unwrap();
         let mut elsewhere = take(&turns, 1);
         let mut here: Vec<Waiting> = (0..20).map(|_| take(&turns, 7)).collect();
@@ -241,7 +252,7 @@ mod tests {
 
     #[test]
     fn small_objects_go_between_the_segments_of_a_turn() {
-        let turns = Turns::new(3, true);
+        let turns = Turns::new(0, 3, true);
         assert!(turns.take_small().now_or_never().is_some(), "nobody has a turn");
         let mut turn = now(&mut take(&turns, 0)).unwrap();
         let mut small = Box::pin(turns.take_small());
@@ -256,7 +267,7 @@ mod tests {
     /// Four writers of small objects waited when the last turn ended. One was let in, and three waited for ever.
     #[test]
     fn all_small_objects_go_when_nobody_has_a_turn() {
-        let turns = Turns::new(3, true);
+        let turns = Turns::new(0, 3, true);
         let turn = now(&mut take(&turns, 0)).unwrap();
         let mut small: Vec<_> = (0..4).map(|_| Box::pin(turns.take_small())).collect();
         assert!(small.iter_mut().all(|one| one.now_or_never().is_none()));
@@ -266,7 +277,7 @@ mod tests {
 
     #[test]
     fn who_waits_learns_of_the_end() {
-        let turns = Turns::new(3, true);
+        let turns = Turns::new(0, 3, true);
         let _turn = now(&mut take(&turns, 0)).unwrap();
         let mut waiting = take(&turns, 0);
         let mut small = Box::pin(turns.take_small());

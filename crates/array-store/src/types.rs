@@ -80,6 +80,25 @@ impl fmt::Display for DriveId {
     }
 }
 
+/// Drives of an array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DriveSet([u64; 4]);
+
+impl DriveSet {
+    /// Whether some drive is in both.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).any(|(one, other)| one & other != 0)
+    }
+}
+
+impl FromIterator<DriveId> for DriveSet {
+    fn from_iter<T: IntoIterator<Item = DriveId>>(drives: T) -> Self {
+        let mut all = Self::default();
+        drives.into_iter().for_each(|DriveId(number)| all.0[usize::from(number / 64)] |= 1 << (number % 64));
+        all
+    }
+}
+
 /// The state of a zone set. (SMORE, section III-C and Figure 4.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetState {

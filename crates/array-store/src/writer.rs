@@ -1,7 +1,9 @@
-//! Appending to zone sets: placing, writing, settling. (SMORE, sections III-B and III-C; for their end see [`crate::ending`].)
+//! Appending to open sets: framing, writing, settling. (SMORE, sections III-B and III-C; for which set it is see
+//! [`crate::placing`], for their end [`crate::ending`].)
 //!
-//! Each stream has one open set, and clients have several ([`crate::shelf`]). What is appended is placed behind what came before, and its writes are started in that
-//! order in every zone, so that write pointers advance together and several segments can be on their way.
+//! Each stream has one open set, and clients have several ([`crate::shelf`]). What is appended lies behind what came before,
+//! and its writes are started in that order in every zone, so that write pointers advance together and several segments can
+//! be on their way.
 //!
 //! # Invariants
 //! - WRITE-1: an item is durable when every member whose drive is there has it; and a drive that is not there is named by
@@ -23,7 +25,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, join_all};
-use shingle_base::{BLOCK_SIZE, Blocks};
+use shingle_base::BLOCK_SIZE;
 use shingle_record::{Place, frame, record_blocks};
 use shingle_runtime::Task;
 use shingle_zoned::DeviceError;
@@ -33,19 +35,19 @@ use crate::drives::{at, is_lost};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
-    Digest, DigestItem, ITEM_FIXED, ItemBody, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Tombstone,
-    encode_tombstones, part_bytes,
+    Digest, DigestItem, ITEM_FIXED, ItemBody, Member, SET_HEAD, SetHead, TOMBSTONES, Tombstone, encode_tombstones,
+    part_bytes,
 };
-use crate::segment::{FrameContext, Shape, fragment_frames};
-use crate::sets::{Phase, ZoneSet};
+use crate::segment::{FrameContext, fragment_frames};
+use crate::sets::ZoneSet;
 use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
 use crate::uncovered::{Deletions, Uncovered};
-use crate::window::Pass;
+use crate::window::{Pass, Target};
 
 /// Streams with a set of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stream {
-    /// What clients write, by slots of the shelf.
+    /// What clients write, by slots of their lanes' shelves.
     User(u8),
     /// What cleaning moves.
     Clean,
@@ -255,8 +257,14 @@ impl OpenSet {
         record_blocks((self.digest.encoded().len() + more) as u64).0 as u32
     }
 
+    /// What an item that goes there asks the window for.
+    pub(crate) fn target(&self, item: &Item) -> Target {
+        let drives = self.members.iter().map(|member| member.drive).collect();
+        Target { set: self.id, drives, segment: item.data().is_some() }
+    }
+
     /// Blocks that an item may take whose digest entry takes `entry` bytes.
-    fn room(&self, entry: usize) -> u32 {
+    pub(crate) fn room(&self, entry: usize) -> u32 {
         self.capacity.saturating_sub(self.next + self.digest_blocks(entry) + 1)
     }
 }
@@ -291,135 +299,6 @@ impl Item {
 }
 
 impl Engine {
-    /// Appends an item, durably: tries again elsewhere if a member of its set fails.
-    pub(crate) async fn append(self: &Rc<Self>, stream: Stream, item: &Item) -> Result<(Placed, usize)> {
-        self.append_with(stream, stream.room(), item).await
-    }
-
-    /// The same, where sets may be taken that others may not.
-    pub(crate) async fn append_with(
-        self: &Rc<Self>,
-        stream: Stream,
-        room: Room,
-        item: &Item,
-    ) -> Result<(Placed, usize)> {
-        loop {
-            let started = self.start_with(stream, room, item).await?;
-            let consumed = started.consumed;
-            if let Some(placed) = self.finish(started).await? {
-                return Ok((placed, consumed));
-            }
-        }
-    }
-
-    pub(crate) async fn start_with(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
-        let (engine, item) = (self.clone(), item.clone());
-        let placing = self.rt.spawn(async move { engine.place(stream, room, &item).await });
-        placing.await.unwrap_or_else(|_| Err(Error::stopped()))
-    }
-
-    async fn place(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
-        let mut open = self.streams[stream.number()].lock().await;
-        let entry = item.entry_bytes();
-        loop {
-            self.writable()?;
-            let spent = matches!(stream, Stream::User(slot) if self.shelf.is_spent(slot.into()));
-            if let Some(set) = open.as_mut().filter(|_| !spent) {
-                let pass = self.window.enter(set.id, item.data().is_some()).await;
-                if !set.flights.failed.get()
-                    && let Some(body) = self.fit(set, item, entry)
-                {
-                    let started = self.launch(set, body, pass).await;
-                    // Drives are there: to come back for the digest would be a seek of all.
-                    if matches!(stream, Stream::User(_))
-                        && self.is_full(set)
-                        && let Some(full) = open.take()
-                    {
-                        self.close_set(full).await;
-                    }
-                    return Ok(started);
-                }
-            }
-            let useful = |set: &mut OpenSet| matches!(stream, Stream::User(_)) && !set.flights.failed.get();
-            if let Some(full) = open.take_if(|set| !useful(set)) {
-                self.close_set(full).await;
-            }
-            let set = self.open_set(stream, room).await?;
-            // Only now: without another one, what is left of it is room for smaller items (SHELF-2).
-            if let Some(full) = open.take() {
-                self.close_set(full).await;
-            }
-            if let Stream::User(slot) = stream {
-                self.shelf.opened(slot.into(), set.id, self.data_left(&set));
-            }
-            *open = Some(set);
-            let fresh = open.as_ref().is_some_and(|set| self.fit(set, item, entry).is_some());
-            if !fresh {
-                return Err(Error::new(ErrorKind::Invalid, "a record is larger than a zone set of this array"));
-            }
-        }
-    }
-
-    /// Whether less fits in a set than is worth a seek, where there are others for smaller items (SHELF-2).
-    fn is_full(&self, set: &OpenSet) -> bool {
-        let others = self.sets.count(SetState::Available) > RESERVED + self.shelf.slots();
-        others && self.data_left(set) < u64::from(self.segment_length / CUT_MIN)
-    }
-
-    /// Data for which there is room in a set, in full segments, about.
-    pub(crate) fn data_left(&self, set: &OpenSet) -> u64 {
-        let room = u64::from(set.room(ITEM_FIXED));
-        let segment = 1 + Shape::new(self.code, self.segment_length).fragment_blocks().0;
-        let rest = (room % segment).saturating_sub(1);
-        room / segment * u64::from(self.segment_length) + Shape::most_data(self.code, Blocks(rest))
-    }
-
-    /// What of `item` fits in `set`: the body with its data.
-    pub(crate) fn fit(&self, set: &OpenSet, item: &Item, entry: usize) -> Option<(ItemBody, Bytes)> {
-        let room = set.room(entry);
-        // A marker has what its entry in the digest has.
-        let marker_blocks = record_blocks(entry as u64).0 as u32;
-        let stamp = 0;
-        let data = item.data().cloned().unwrap_or_default();
-        if let Item::Tombstones(tombstones) = item {
-            let body = ItemBody::Tombstones { stamp, tombstones: tombstones.clone() };
-            return (marker_blocks <= room).then_some((body, Bytes::new()));
-        }
-        let blocks = Blocks(u64::from(room.checked_sub(marker_blocks)?));
-        let (parts, length) = self.cut(item, Shape::most_data(self.code, blocks))?;
-        let shape = Shape::new(self.code, length);
-        Some((ItemBody::Segment(Marker { stamp, shape, parts }), data.slice(..length as usize)))
-    }
-
-    /// The parts of an item that go into at most `most` bytes, and their bytes; none where that is hardly anything of it.
-    fn cut(&self, item: &Item, most: u64) -> Option<(Vec<Part>, u32)> {
-        let all = item.data().map_or(0, Bytes::len);
-        let whole = all as u64 <= most;
-        let least = u64::from(self.segment_length / CUT_MIN);
-        match item {
-            Item::Tombstones(_) => None,
-            Item::Shared { parts, .. } if whole => Some((parts.clone(), all as u32)),
-            Item::Shared { together: true, .. } => None,
-            Item::Shared { parts, .. } => {
-                let fitting = parts.partition_point(|part| u64::from(part.at) + u64::from(part.length) <= most);
-                let length = parts.get(fitting)?.at;
-                (fitting > 0 && u64::from(length) >= least).then(|| (parts[..fitting].to_vec(), length))
-            }
-            Item::Run { name, version, offset, completion, .. } => {
-                let length = most.min(all as u64);
-                let part = Part {
-                    name: name.clone(),
-                    version: *version,
-                    offset: *offset,
-                    at: 0,
-                    length: length as u32,
-                    completion: completion.clone().filter(|_| whole),
-                };
-                (whole || length >= least).then(|| (vec![part], length as u32))
-            }
-        }
-    }
-
     /// Frames `body` for every member at the set's end and starts the writes, in order.
     pub(crate) async fn launch(
         self: &Rc<Self>,
@@ -467,7 +346,7 @@ impl Engine {
         open.set.written.set(open.next);
         let flight = Flight::new(&self.uncovered, open, block, &body);
         open.digest.push(DigestItem { block, body });
-        self.shelf.written(open.id, self.data_left(open));
+        self.lanes.written(open.id, self.data_left(open));
         open.flights.unsettled.borrow_mut().insert(block);
         let writes = self.write_members(&open.members, from, frames).await;
         let placed = Placed { set: open.id, block: fragments_at, stamp, parts, segment_length, _flight: flight };
@@ -574,52 +453,6 @@ impl Engine {
             return Err(Error::new(ErrorKind::Device, message));
         }
         Ok(whole)
-    }
-
-    /// Opens the next available set for `stream`.
-    async fn open_set(self: &Rc<Self>, stream: Stream, room: Room) -> Result<OpenSet> {
-        loop {
-            self.running()?;
-            let available = self.sets.count(SetState::Available);
-            let Room { reserved, reclaim } = room;
-            if available > reserved {
-                if available <= self.options.available_sets / 2 && self.sets.first(SetState::Empty).is_some() {
-                    self.replenish().await?;
-                    if self.sets.count(SetState::Available) <= reserved {
-                        continue;
-                    }
-                }
-                let found = self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
-                let best = found.min_by_key(|(id, set)| (self.lossy(set), *id));
-                let Some((id, set)) = best.filter(|(_, set)| self.missing(set) <= self.code.parity()) else {
-                    let message =
-                        "too many drives are gone for any zone set to be written to: put them back or rebuild";
-                    return Err(Error::new(ErrorKind::Device, message));
-                };
-                set.state.set(if stream == Stream::Snapshot { SetState::Index } else { SetState::Open });
-                set.phase.set(Phase::Filling);
-                return Ok(OpenSet {
-                    id,
-                    members: set.ordered_members(id),
-                    capacity: self.capacity(&set),
-                    set,
-                    epoch: self.stamps.next(),
-                    next: 0,
-                    digest: Digest::default(),
-                    flights: Rc::default(),
-                    packed: matches!(stream, Stream::Clean | Stream::Cold),
-                });
-            }
-            if self.sets.first(SetState::Empty).is_some() {
-                self.replenish().await?;
-                if self.sets.count(SetState::Available) > available {
-                    continue;
-                }
-            }
-            if !reclaim || !Box::pin(self.reclaim()).await? {
-                return Err(self.no_space());
-            }
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use shingle_array_store::Options;
 use shingle_sim::Sim;
 
-use crate::array::{DATA, LabArray, PAPER_DRIVE_WRITE, lab_error};
+use crate::array::{DATA, DRIVES, LabArray, PAPER_DRIVE_WRITE, lab_error};
 use crate::experiment::{Better, Context, Experiment, LabError, Outcome, Row};
 use crate::figure::{Axis, Figure, Mark, Series};
 use crate::load::objects::{Objects, Sizes};
@@ -110,6 +110,26 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
                 .judged(),
         );
     }
+    let mut by_drives = Vec::new();
+    let side_by_side: &[u32] = context.scale.pick(&[2], &[2, 4], &[2, 4, 8]);
+    for &sets in side_by_side {
+        let array = LabArray::new(context, context.scale.pick(960, 480, 120))?;
+        let limit = limit_of(&array) * f64::from(sets);
+        let array = LabArray { drives: DRIVES * sets as usize, ..array };
+        (context.progress)(&format!("{} drives", array.drives), None);
+        let rate = ingest(&array, ours(), false, 64 << 20, WRITERS_A_SET * sets, context.seed)?;
+        by_drives.push((array.drives as f64, rate / 1e6, limit / 1e6));
+        rows.push(
+            Row::new(format!("ingest, {} drives", array.drives), "MB/s", Better::Higher)
+                .ours(rate / 1e6)
+                .goal(GOAL_BY_DRIVES * limit / 1e6)
+                .note(format!(
+                    "5+1 over the drives of {sets} sets, 64 MB, {WRITERS_A_SET} writers for each: {:.1} % of what the drives can write",
+                    rate / limit * 100.0
+                ))
+                .judged(),
+        );
+    }
     let limit = limits.last().map_or(0.0, |limit| limit.1);
     rows.push(
         Row::new("ingest, what the drives can write", "MB/s", Better::Higher)
@@ -134,7 +154,29 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         y: Axis::linear("ingest (MB/s)"),
         series,
     };
-    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+    Ok(Outcome { rows, figures: vec![figure, figure_by_drives(&by_drives)], remarks: Vec::new() })
+}
+
+/// Ingest, and what the drives can write, by how many there are.
+fn figure_by_drives(found: &[(f64, f64, f64)]) -> Figure {
+    Figure {
+        name: "smore-ingest-drives".to_owned(),
+        title: "Ingest of an array with the drives of several sets, 5+1, 64 MB objects".to_owned(),
+        x: Axis::linear("drives"),
+        y: Axis::linear("ingest (MB/s)"),
+        series: vec![
+            Series::new(
+                "Shingle",
+                Mark::LineAndPoints,
+                found.iter().map(|&(drives, rate, _)| (drives, rate)).collect(),
+            ),
+            Series::new(
+                "what the drives can write",
+                Mark::Reference,
+                found.iter().map(|&(drives, _, limit)| (drives, limit)).collect(),
+            ),
+        ],
+    }
 }
 
 /// Objects below that are so many that a standard run has fewer zones for them.
@@ -148,6 +190,12 @@ const TOLERANCE: f64 = 0.05;
 
 /// The share of the limit that is asked for.
 const GOAL: f64 = 0.99;
+
+/// Writers for each set that finds drives of its own.
+const WRITERS_A_SET: u32 = 6;
+
+/// The share of the limit that is asked for where several sets are written at once.
+const GOAL_BY_DRIVES: f64 = 0.95;
 
 /// Bytes a second that reach the drives.
 fn ingest(

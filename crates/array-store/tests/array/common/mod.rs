@@ -53,7 +53,8 @@ pub(crate) struct ArrayShape {
 pub(crate) fn shape(random: &mut Random) -> ArrayShape {
     let (data, parity) = [(2, 1), (3, 2), (5, 1), (1, 1), (4, 3)][random.below(5) as usize];
     let code = Code::new(data, parity).unwrap();
-    let drives = code.width() as u64 + random.below(3);
+    // Of those with two open sets or more, some write to two at once.
+    let drives = code.width() as u64 * (1 + u64::from(random.chance(0.25))) + random.below(3);
     let zone = Blocks(40 + random.below(30));
     let zones = 14 + random.below(8) as u32;
     let geometry = |random: &mut Random| match random.below(3) {

@@ -1,0 +1,307 @@
+//! Where what is appended goes: to a stream's open set, to the next one, or wherever there is room.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::Blocks;
+use shingle_record::record_blocks;
+
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker};
+use crate::lane::Crowding;
+use crate::segment::Shape;
+use crate::sets::Phase;
+use crate::shelf::PutHints;
+use crate::types::{Part, SetId, SetState};
+use crate::writer::{CUT_MIN, Item, OpenSet, Placed, RESERVED, Room, Started, Stream};
+
+/// What came of looking for room in any set.
+enum Anywhere {
+    Started(Started),
+    /// A set was closed of which cleaning wins something.
+    Closed,
+    Full,
+}
+
+impl Engine {
+    /// Appends an item, durably: tries again elsewhere if a member of its set fails.
+    pub(crate) async fn append(self: &Rc<Self>, stream: Stream, item: &Item) -> Result<(Placed, usize)> {
+        self.append_with(stream, stream.room(), item).await
+    }
+
+    /// The same, where sets may be taken that others may not.
+    pub(crate) async fn append_with(
+        self: &Rc<Self>,
+        stream: Stream,
+        room: Room,
+        item: &Item,
+    ) -> Result<(Placed, usize)> {
+        loop {
+            let started = self.start_with(stream, room, item).await?;
+            let consumed = started.consumed;
+            if let Some(placed) = self.finish(started).await? {
+                return Ok((placed, consumed));
+            }
+        }
+    }
+
+    pub(crate) async fn start_with(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
+        let (engine, item) = (self.clone(), item.clone());
+        let placing = self.rt.spawn(async move { engine.place(stream, room, &item).await });
+        placing.await.unwrap_or_else(|_| Err(Error::stopped()))
+    }
+
+    async fn place(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
+        let mut open = self.streams[stream.number()].lock().await;
+        let entry = item.entry_bytes();
+        loop {
+            self.writable()?;
+            let spent = matches!(stream, Stream::User(slot) if self.lanes.of(slot.into()).shelf.is_spent(slot.into()));
+            if let Some(set) = open.as_mut().filter(|_| !spent) {
+                let pass = self.window.enter(set.target(item)).await;
+                if !set.flights.failed.get()
+                    && let Some(body) = self.fit(set, item, entry)
+                {
+                    let started = self.launch(set, body, pass).await;
+                    // Drives are there: to come back for the digest would be a seek of all.
+                    if matches!(stream, Stream::User(_))
+                        && self.is_full(set)
+                        && let Some(full) = open.take()
+                    {
+                        self.close_set(full).await;
+                    }
+                    return Ok(started);
+                }
+            }
+            let useful = |set: &mut OpenSet| matches!(stream, Stream::User(_)) && !set.flights.failed.get();
+            if let Some(full) = open.take_if(|set| !useful(set)) {
+                self.close_set(full).await;
+            }
+            let set = self.open_set(stream, room).await?;
+            // Only now: without another one, what is left of it is room for smaller items (SHELF-2).
+            if let Some(full) = open.take() {
+                self.close_set(full).await;
+            }
+            if let Stream::User(slot) = stream {
+                self.lanes.of(slot.into()).shelf.opened(slot.into(), set.id, self.data_left(&set));
+            }
+            *open = Some(set);
+            let fresh = open.as_ref().is_some_and(|set| self.fit(set, item, entry).is_some());
+            if !fresh {
+                return Err(Error::new(ErrorKind::Invalid, "a record is larger than a zone set of this array"));
+            }
+        }
+    }
+
+    /// Whether less fits in a set than is worth a seek, where there are others for smaller items (SHELF-2).
+    fn is_full(&self, set: &OpenSet) -> bool {
+        let others = self.sets.count(SetState::Available) > RESERVED + self.lanes.slots();
+        others && self.data_left(set) < u64::from(self.segment_length / CUT_MIN)
+    }
+
+    /// Data for which there is room in a set, in full segments, about.
+    pub(crate) fn data_left(&self, set: &OpenSet) -> u64 {
+        let room = u64::from(set.room(ITEM_FIXED));
+        let segment = 1 + Shape::new(self.code, self.segment_length).fragment_blocks().0;
+        let rest = (room % segment).saturating_sub(1);
+        room / segment * u64::from(self.segment_length) + Shape::most_data(self.code, Blocks(rest))
+    }
+
+    /// What of `item` fits in `set`: the body with its data.
+    pub(crate) fn fit(&self, set: &OpenSet, item: &Item, entry: usize) -> Option<(ItemBody, Bytes)> {
+        let room = set.room(entry);
+        // A marker has what its entry in the digest has.
+        let marker_blocks = record_blocks(entry as u64).0 as u32;
+        let stamp = 0;
+        let data = item.data().cloned().unwrap_or_default();
+        if let Item::Tombstones(tombstones) = item {
+            let body = ItemBody::Tombstones { stamp, tombstones: tombstones.clone() };
+            return (marker_blocks <= room).then_some((body, Bytes::new()));
+        }
+        let blocks = Blocks(u64::from(room.checked_sub(marker_blocks)?));
+        let (parts, length) = self.cut(item, Shape::most_data(self.code, blocks))?;
+        let shape = Shape::new(self.code, length);
+        Some((ItemBody::Segment(Marker { stamp, shape, parts }), data.slice(..length as usize)))
+    }
+
+    /// The parts of an item that go into at most `most` bytes, and their bytes; none where that is hardly anything of it.
+    fn cut(&self, item: &Item, most: u64) -> Option<(Vec<Part>, u32)> {
+        let all = item.data().map_or(0, Bytes::len);
+        let whole = all as u64 <= most;
+        let least = u64::from(self.segment_length / CUT_MIN);
+        match item {
+            Item::Tombstones(_) => None,
+            Item::Shared { parts, .. } if whole => Some((parts.clone(), all as u32)),
+            Item::Shared { together: true, .. } => None,
+            Item::Shared { parts, .. } => {
+                let fitting = parts.partition_point(|part| u64::from(part.at) + u64::from(part.length) <= most);
+                let length = parts.get(fitting)?.at;
+                (fitting > 0 && u64::from(length) >= least).then(|| (parts[..fitting].to_vec(), length))
+            }
+            Item::Run { name, version, offset, completion, .. } => {
+                let length = most.min(all as u64);
+                let part = Part {
+                    name: name.clone(),
+                    version: *version,
+                    offset: *offset,
+                    at: 0,
+                    length: length as u32,
+                    completion: completion.clone().filter(|_| whole),
+                };
+                (whole || length >= least).then(|| (vec![part], length as u32))
+            }
+        }
+    }
+
+    /// Appends what clients write, wherever there is room for it.
+    pub(crate) async fn append_user(self: &Rc<Self>, item: &Item) -> Result<(Placed, usize)> {
+        self.append_in_lane(self.lanes.least_busy(), item).await
+    }
+
+    /// The same, in that lane as long as it has room.
+    pub(crate) async fn append_in_lane(self: &Rc<Self>, lane: usize, item: &Item) -> Result<(Placed, usize)> {
+        let shelf = &self.lanes.get(lane).shelf;
+        loop {
+            let length = item.data().map_or(0, |data| data.len() as u64);
+            let claim = match item {
+                Item::Run { .. } => shelf.claim(PutHints { length: Some(length), group: None }),
+                _ => shelf.claim_here(length),
+            };
+            let started = self.start_user(claim.slot(), item).await?;
+            let consumed = started.consumed;
+            if let Some(placed) = self.finish(started).await? {
+                return Ok((placed, consumed));
+            }
+        }
+    }
+
+    /// Places an item in the set of that slot and starts its writes; where there are no more sets, in any that is open.
+    /// (WRITE-4, SHELF-2)
+    pub(crate) async fn start_user(self: &Rc<Self>, slot: usize, item: &Item) -> Result<Started> {
+        loop {
+            let stream = Stream::User(slot as u8);
+            let full = match self.start_with(stream, stream.room(), item).await {
+                Err(error) if error.kind == ErrorKind::NoSpace => error,
+                started => return started,
+            };
+            let (engine, item) = (self.clone(), item.clone());
+            let placing = self.rt.spawn(async move { engine.place_anywhere(&item).await });
+            match placing.await.unwrap_or_else(|_| Err(Error::stopped()))? {
+                Anywhere::Started(started) => return Ok(started),
+                Anywhere::Closed => {}
+                Anywhere::Full => return Err(full),
+            }
+        }
+    }
+
+    /// Places an item in any set that is open for clients and has room for it. Where none has, the emptiest of those is
+    /// closed of which cleaning wins something; the others keep what room they have, for smaller items.
+    async fn place_anywhere(self: &Rc<Self>, item: &Item) -> Result<Anywhere> {
+        let entry = item.entry_bytes();
+        let mut emptiest: Option<(u64, usize, SetId)> = None;
+        for slot in self.lanes.roomy() {
+            let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
+            self.writable()?;
+            let Some(set) = open.as_mut() else { continue };
+            let pass = self.window.enter(set.target(item)).await;
+            if set.flights.failed.get() {
+                // It takes nothing any more.
+                drop(pass);
+                if let Some(failed) = open.take() {
+                    self.close_set(failed).await;
+                }
+                return Ok(Anywhere::Closed);
+            }
+            if let Some(body) = self.fit(set, item, entry) {
+                return Ok(Anywhere::Started(self.launch(set, body, pass).await));
+            }
+            let live = set.set.live.get();
+            if emptiest.is_none_or(|(least, ..)| live < least) && self.wins_closed(set)? {
+                emptiest = Some((live, slot, set.id));
+            }
+        }
+        let Some((_, slot, id)) = emptiest else { return Ok(Anywhere::Full) };
+        let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
+        if let Some(set) = open.take_if(|set| set.id == id) {
+            self.close_set(set).await;
+        }
+        Ok(Anywhere::Closed)
+    }
+
+    /// Whether cleaning would win something of an open set, were it closed. What is on its way there counts as live.
+    fn wins_closed(&self, open: &OpenSet) -> Result<bool> {
+        let (set, live) = (&open.set, open.set.live.get());
+        let unentered = set.unentered.borrow();
+        // Also what small segments waste. What moves wastes up to a segment elsewhere; a look at each part is for where less
+        // than that lives or is unused.
+        let unused = self.set_data(set).saturating_sub(live);
+        if open.next == 0 || live >= set.no_gain_at.get() || unused < live.min(u64::from(self.segment_length)) / 2 {
+            return Ok(false);
+        }
+        let on_their_way = open.digest.items.iter().filter(|item| unentered.contains(&item.block));
+        let on_their_way: u32 = on_their_way.map(|item| item.end() - item.block).sum();
+        // A snapshot may make its tombstones superfluous.
+        let moved = self.blocks_to_move(open.id, &open.digest, u64::MAX)?;
+        let wins = moved.saturating_add(on_their_way) < open.capacity;
+        if !wins && unentered.is_empty() {
+            set.no_gain_at.set(live);
+        }
+        Ok(wins)
+    }
+
+    /// What a stream's sets keep away from.
+    fn crowding_for(&self, stream: Stream) -> Crowding {
+        match stream {
+            Stream::User(slot) => self.crowding(self.lanes.lane_of(slot.into())),
+            Stream::Clean | Stream::Snapshot | Stream::Cold => Crowding::NONE,
+        }
+    }
+
+    /// Opens the next available set for `stream`.
+    async fn open_set(self: &Rc<Self>, stream: Stream, room: Room) -> Result<OpenSet> {
+        loop {
+            self.running()?;
+            let available = self.sets.count(SetState::Available);
+            let Room { reserved, reclaim } = room;
+            if available > reserved {
+                if available <= self.available_sets() / 2 && self.sets.first(SetState::Empty).is_some() {
+                    self.replenish().await?;
+                    if self.sets.count(SetState::Available) <= reserved {
+                        continue;
+                    }
+                }
+                let found = self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
+                let crowding = self.crowding_for(stream);
+                let best = found.min_by_key(|(id, set)| (self.lossy(set), crowding.of(set), *id));
+                let Some((id, set)) = best.filter(|(_, set)| self.missing(set) <= self.code.parity()) else {
+                    let message =
+                        "too many drives are gone for any zone set to be written to: put them back or rebuild";
+                    return Err(Error::new(ErrorKind::Device, message));
+                };
+                set.state.set(if stream == Stream::Snapshot { SetState::Index } else { SetState::Open });
+                set.phase.set(Phase::Filling);
+                return Ok(OpenSet {
+                    id,
+                    members: set.ordered_members(id),
+                    capacity: self.capacity(&set),
+                    set,
+                    epoch: self.stamps.next(),
+                    next: 0,
+                    digest: Digest::default(),
+                    flights: Rc::default(),
+                    packed: matches!(stream, Stream::Clean | Stream::Cold),
+                });
+            }
+            if self.sets.first(SetState::Empty).is_some() {
+                self.replenish().await?;
+                if self.sets.count(SetState::Available) > available {
+                    continue;
+                }
+            }
+            if !reclaim || !Box::pin(self.reclaim()).await? {
+                return Err(self.no_space());
+            }
+        }
+    }
+}
