@@ -28,7 +28,7 @@ use crate::stats::add;
 use crate::types::{Part, PartPlace, SetId, SetState};
 use crate::writer::{Item, RESERVED, Stream};
 
-/// Free sets below which cleaning goes on in the background; fewer in small arrays. Few: the later a set is cleaned, the
+/// Free sets for each lane below which cleaning goes on in the background; fewer in small arrays. Few: the later a set is cleaned, the
 /// more of it has died.
 const FREE_LOW: usize = 4;
 
@@ -441,7 +441,7 @@ impl Engine {
         let mut snapshot_at = self.rt.now() + self.options.snapshot_interval;
         let mut ingested = 0;
         while !self.stopped.get() {
-            let low = FREE_LOW.min(self.sets.all().len() / 10).max(RESERVED + 1);
+            let low = (FREE_LOW * self.lanes.count()).min(self.sets.all().len() / 10).max(RESERVED + 1);
             if self.free_sets() < low && self.victim().is_some() {
                 match self.reclaim().await {
                     Ok(true) => continue,

@@ -39,12 +39,13 @@ pub struct Options {
     /// Segments that a writer appends before another one's turn comes; more where few wait and several sets are open.
     /// (The paper, with one open set: 12.)
     pub turn_segments: u32,
-    /// Sets that clients' objects are written to side by side, so that each lies in few; `None`: one for each 32 sets, up to
-    /// 12. Drives that allow fewer open zones have fewer. (The paper: one.)
+    /// Sets that are open for clients' objects, so that each lies in few; `None`: one for each 32 sets, up to 12 for each set that
+    /// finds drives of its own. Drives that allow fewer open zones have fewer. (The paper: one.)
     pub open_sets: Option<usize>,
-    /// Sets that are kept ready to be opened; after a power cut all of them are looked at. (The paper: 32 to 64.)
+    /// Sets that are kept ready to be opened, for each that can be written side by side; after a power cut all of them are looked
+    /// at. (The paper: 32 to 64.)
     pub available_sets: usize,
-    /// Segments of one writer on their way to the drives; four at most are on their way in all.
+    /// Segments of one writer on their way to the drives; four at most are on their way to a set.
     pub in_flight: usize,
     /// Whether small objects that come at the same time share a segment.
     pub coalesce: bool,

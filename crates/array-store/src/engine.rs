@@ -364,10 +364,30 @@ impl Engine {
     pub(crate) async fn replenish(&self) -> Result<()> {
         let _one = self.replenishing.lock().await;
         let wanted = self.available_sets().saturating_sub(self.sets.count(SetState::Available));
-        let empty =
-            self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Empty && !set.stuck.get());
-        let usable = empty.filter(|(_, set)| self.missing(set) <= self.code.parity());
-        let chosen = self.for_lanes(usable.collect(), wanted);
+        let chosen = self.for_lanes(wanted);
+        self.offer(chosen).await
+    }
+
+    /// Makes empty sets available that fit a lane better than any that is.
+    pub(crate) async fn replenish_lane(&self, lane: usize) -> Result<()> {
+        let _one = self.replenishing.lock().await;
+        if self.sets.count(SetState::Available) >= 2 * self.available_sets() {
+            return Ok(());
+        }
+        let chosen = self.better_for(lane, self.options.available_sets);
+        self.offer(chosen).await
+    }
+
+    /// Empty sets that may be made available, in order.
+    pub(crate) fn usable_empty(&self) -> impl Iterator<Item = (SetId, Rc<ZoneSet>)> {
+        let usable = |set: &ZoneSet| {
+            set.state.get() == SetState::Empty && !set.stuck.get() && self.missing(set) <= self.code.parity()
+        };
+        self.sets.one_by_one().filter(move |(_, set)| usable(set))
+    }
+
+    /// Makes empty sets available. For one caller at a time.
+    async fn offer(&self, chosen: Vec<(SetId, Rc<ZoneSet>)>) -> Result<()> {
         if chosen.is_empty() {
             return Ok(());
         }

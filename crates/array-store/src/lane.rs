@@ -1,20 +1,24 @@
 //! Lanes: an array that has the drives of several sets is written to in several at once.
 //!
 //! One set at a time would use the bandwidth of its own drives alone. So there are as many lanes as sets find drives of
-//! their own; each has open sets, turns, and one writer at a time. Whoever comes goes to the lane with the fewest writers, and a
-//! lane opens sets on drives that others do not write to. (The paper's array has the drives of one set: one lane.)
+//! their own; each has drives, open sets on them, and turns: one writer at a time. Whoever comes goes to the lane with the fewest
+//! writers. When no set is left on a lane's drives, all lanes are given others. (The paper's array has the drives of one set:
+//! one lane.)
 //!
 //! # Invariants
 //! - LANE-1: lanes are a plan, as claims are (SHELF-1): sets of two lanes may share drives, and then wait for each other
 //!   (WINDOW-2).
 
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::engine::Engine;
 use crate::sets::ZoneSet;
 use crate::shelf::{Claim, PutHints, Shelf};
 use crate::turn::Turns;
-use crate::types::SetId;
+use crate::types::{DriveSet, SetId, SetState};
 
 /// Sets of an array for each one that is open for clients: those that are part empty must be few.
 const SETS_A_SLOT: usize = 32;
@@ -25,8 +29,8 @@ const SLOTS_MAX: usize = 12;
 /// Sets that are open for clients at most.
 const STREAMS_MAX: usize = u8::MAX as usize;
 
-/// Empty sets that lanes choose from at least.
-const CHOICE: usize = 4096;
+/// Groups of drives that are tried as the first lane's when lanes are given drives.
+const BEGINNINGS: usize = 64;
 
 /// Zones of a drive that must be left for streams that are not clients', and for a rebuild.
 const ZONES_LEFT: u32 = 5;
@@ -41,6 +45,8 @@ pub(crate) struct Lane {
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     slots: usize,
+    /// The drives of each, once that is settled.
+    homes: RefCell<Vec<DriveSet>>,
 }
 
 /// How many lanes an array has, and how many open sets each: `wanted` of all of them, or as many as its sets allow; and as its
@@ -67,7 +73,7 @@ impl Lanes {
             shelf: Shelf::new(number * slots, slots, segment),
             turns: Turns::new(number, turn_segments, slots > 1),
         };
-        Self { lanes: (0..count).map(lane).collect(), slots }
+        Self { lanes: (0..count).map(lane).collect(), slots, homes: RefCell::default() }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -92,21 +98,24 @@ impl Lanes {
         self.get(self.lane_of(slot))
     }
 
-    /// The lane with the fewest writers.
-    pub(crate) fn least_busy(&self) -> usize {
-        let busy = |lane: &usize| {
-            let Lane { shelf, turns } = self.get(*lane);
-            (shelf.writers() + turns.small(), shelf.claimed())
-        };
-        (0..self.lanes.len()).min_by_key(busy).unwrap_or(0)
+    /// How many write in a lane, or wait to, and how much they have claimed.
+    fn busy(&self, lane: usize) -> (usize, u64) {
+        let Lane { shelf, turns } = self.get(lane);
+        (shelf.writers() + turns.small(), shelf.claimed())
     }
 
-    /// Claims room for the rest of an object: in the lane that its writer has a turn of, or that has its group, or in the one
-    /// with the fewest writers.
+    /// The lane with the fewest writers.
+    pub(crate) fn least_busy(&self) -> usize {
+        (0..self.lanes.len()).min_by_key(|&lane| self.busy(lane)).unwrap_or(0)
+    }
+
+    /// Claims room for the rest of an object: in the lane that has its group, or that its writer has a turn of unless another one
+    /// has fewer writers, or in the one with the fewest.
     pub(crate) fn claim(&self, hints: PutHints, turn: Option<usize>) -> Claim {
-        let of_group =
-            || self.lanes.iter().position(|lane| hints.group.is_some_and(|group| lane.shelf.has_group(group)));
-        let lane = turn.or_else(of_group).unwrap_or_else(|| self.least_busy());
+        let has_group = |lane: &Lane| hints.group.is_some_and(|group| lane.shelf.has_group(group));
+        let least = self.least_busy();
+        let stays = turn.filter(|&lane| self.busy(lane).0 <= self.busy(least).0);
+        let lane = self.lanes.iter().position(has_group).or(stays).unwrap_or(least);
         self.lanes[lane].shelf.claim(hints)
     }
 
@@ -123,7 +132,7 @@ impl Lanes {
     /// Slots whose sets have room, the emptiest first.
     pub(crate) fn roomy(&self) -> Vec<usize> {
         let mut slots: Vec<(usize, u64)> = self.lanes.iter().flat_map(|lane| lane.shelf.roomy()).collect();
-        slots.sort_by_key(|&(_, free)| std::cmp::Reverse(free));
+        slots.sort_by_key(|&(_, free)| Reverse(free));
         slots.into_iter().map(|(slot, _)| slot).collect()
     }
 
@@ -138,54 +147,113 @@ impl Lanes {
     }
 }
 
-/// How many open sets have a zone of each drive.
-pub(crate) struct Crowding([u32; 256]);
-
-impl Crowding {
-    pub(crate) const NONE: Self = Self([0; 256]);
-
-    /// Of the drives of a set, together.
-    pub(crate) fn of(&self, set: &ZoneSet) -> u32 {
-        set.members.borrow().iter().map(|member| self.0[usize::from(member.drive.0)]).sum()
-    }
-}
-
 impl Engine {
-    /// What sets of `lane` keep away from: open sets of other lanes.
-    pub(crate) fn crowding(&self, lane: usize) -> Crowding {
-        let mut crowding = Crowding::NONE;
-        let others = (0..self.lanes.count()).filter(|&other| other != lane);
-        for set in others.flat_map(|other| self.lanes.get(other).shelf.sets()) {
-            let Some(set) = self.sets.get(set) else { continue };
-            set.members.borrow().iter().for_each(|member| crowding.0[usize::from(member.drive.0)] += 1);
-        }
-        crowding
+    /// How many of a set's drives belong to other lanes than `lane`; `None`: than the one that it fits best.
+    pub(crate) fn misfit(&self, lane: Option<usize>, set: &ZoneSet) -> u32 {
+        let (homes, drives) = (self.lanes.homes.borrow(), set.drives());
+        let all: u32 = homes.iter().map(|home| home.common(&drives)).sum();
+        let own = |lane: usize| homes.get(lane).map_or(0, |home| home.common(&drives));
+        all - lane.map_or_else(|| (0..homes.len()).map(own).max().unwrap_or(0), own)
     }
 
-    /// Of empty sets so many that are opened next: those that lack the least, for each lane as many that keep away from the
-    /// others, in order.
-    pub(crate) fn for_lanes(&self, mut empty: Vec<(SetId, Rc<ZoneSet>)>, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
-        empty.sort_by_cached_key(|(_, set)| self.lossy(set));
-        // The first of many are choice enough.
-        empty.truncate(most.max(CHOICE));
+    /// Gives each lane drives of its own, on which many sets can be opened.
+    pub(crate) fn settle_lanes(&self) {
         let lanes = self.lanes.count();
-        let mut chosen = Vec::with_capacity(most);
-        for lane in 0..lanes {
-            let crowding = self.crowding(lane);
-            empty.sort_by_cached_key(|(id, set)| (self.lossy(set), crowding.of(set), *id));
-            let share = (most - chosen.len()).div_ceil(lanes - lane);
-            chosen.extend(empty.drain(..share.min(empty.len())));
+        if lanes == 1 {
+            return;
         }
+        let mut groups: BTreeMap<DriveSet, (u32, u32)> = BTreeMap::new();
+        for (_, set) in self.sets.all() {
+            let (open, free) = groups.entry(set.drives()).or_default();
+            match set.state.get() {
+                SetState::Open => *open += 1,
+                SetState::Empty | SetState::Available if self.lossy(&set) == 0 && !set.stuck.get() => *free += 1,
+                _ => {}
+            }
+        }
+        let mut groups: Vec<(u32, u32, DriveSet)> = groups
+            .into_iter()
+            .filter(|(_, counts)| counts.1 > 0)
+            .map(|(group, (open, free))| (free, open, group))
+            .collect();
+        groups.sort_unstable_by_key(|&group| Reverse(group));
+        let beginnings = (0..groups.len().min(BEGINNINGS)).map(|first| disjoint(&groups, first, lanes));
+        let best = beginnings.max_by_key(|found| (found.len(), found.iter().map(|(free, ..)| *free).min()));
+        let mut homes: Vec<DriveSet> = best.unwrap_or_default().into_iter().map(|(.., group)| group).collect();
+        // In the same order whichever is found first: lanes stay where they are if they can.
+        homes.sort_unstable();
+        homes.resize(lanes, DriveSet::default());
+        self.lanes.homes.replace(homes);
+    }
+
+    /// The same where it was never done.
+    pub(crate) fn settle_new_lanes(&self) {
+        if self.lanes.homes.borrow().is_empty() {
+            self.settle_lanes();
+        }
+    }
+
+    /// Of empty sets so many that are opened next, as many for each lane: the first that fit and lack nothing; where those are
+    /// not enough, of the others those that lack the least.
+    pub(crate) fn for_lanes(&self, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
+        self.settle_new_lanes();
+        let lanes = self.lanes.count();
+        let mut left: Vec<usize> = (0..lanes).map(|lane| (most + lane) / lanes).collect();
+        let mut chosen = Vec::with_capacity(most);
+        let mut others = Vec::new();
+        for (id, set) in self.usable_empty() {
+            if chosen.len() == most {
+                return chosen;
+            }
+            let whole = self.lossy(&set) == 0;
+            match (0..lanes).find(|&lane| whole && left[lane] > 0 && self.misfit(Some(lane), &set) == 0) {
+                Some(lane) => {
+                    left[lane] -= 1;
+                    chosen.push((id, set));
+                }
+                None => others.push((id, set)),
+            }
+        }
+        others.sort_by_cached_key(|(id, set)| (self.lossy(set), self.misfit(None, set), *id));
+        others.truncate(most - chosen.len());
+        chosen.extend(others);
         chosen
     }
 
-    /// A slot without a set, for one that recovery found open: in the lane whose drives it has, as far as that can be seen.
+    /// Of empty sets so many that fit a lane better than every available one does, the best first.
+    pub(crate) fn better_for(&self, lane: usize, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
+        let mut empty: Vec<_> = self.usable_empty().collect();
+        let fit = |set: &ZoneSet| (self.lossy(set), self.misfit(Some(lane), set));
+        let available = self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
+        if let Some(best) = available.map(|(_, set)| fit(&set)).min() {
+            empty.retain(|(_, set)| fit(set) < best);
+        }
+        empty.sort_by_cached_key(|(id, set)| (fit(set), *id));
+        empty.truncate(most);
+        empty
+    }
+
+    /// A slot without a set, for one that recovery found open: in the lane that it fits.
     pub(crate) fn slot_for(&self, set: &ZoneSet) -> Option<usize> {
+        self.settle_new_lanes();
         let free = |lane: usize| self.lanes.get(lane).shelf.free_slot();
         let lanes = (0..self.lanes.count()).filter(|&lane| free(lane).is_some());
-        let best = lanes.min_by_key(|&lane| (self.crowding(lane).of(set), self.lanes.get(lane).shelf.sets().count()));
-        best.and_then(free)
+        lanes.min_by_key(|&lane| self.misfit(Some(lane), set)).and_then(free)
     }
+}
+
+/// Groups that share no drive, at most `most`: that one, and of the others always the first that does.
+fn disjoint(groups: &[(u32, u32, DriveSet)], first: usize, most: usize) -> Vec<(u32, u32, DriveSet)> {
+    let mut found = vec![groups[first]];
+    for group in groups {
+        if found.len() == most {
+            break;
+        }
+        if found.iter().all(|(.., other)| !other.meets(&group.2)) {
+            found.push(*group);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -218,8 +286,11 @@ mod tests {
         assert_eq!(lanes.lane_of(third.slot()), 1);
         drop((second, third));
         assert_eq!(lanes.lane_of(lanes.claim(of(1), None).slot()), 1);
-        // Whoever has a turn stays.
-        assert_eq!(lanes.lane_of(lanes.claim(of(1), Some(0)).slot()), 0);
+        // Whoever has a turn stays where no more write than elsewhere.
+        assert_eq!(lanes.lane_of(lanes.claim(of(1), Some(0)).slot()), 1);
+        let _other = lanes.claim(of(900), Some(1));
+        assert_eq!(lanes.lane_of(lanes.claim(of(1), None).slot()), 0);
+        assert_eq!(lanes.lane_of(lanes.claim(of(1), Some(1)).slot()), 1);
     }
 
     #[test]

@@ -5,34 +5,32 @@ use shingle_base::ZoneId;
 use crate::format::Member;
 use crate::types::DriveId;
 
-/// Drives are taken in the same groups for so many rounds at most...
-const STAYS_MAX: usize = 64;
-
-/// ...and fewer where there are not zones enough to go round so often.
-const ROUNDS_MIN: usize = 4;
-
 /// Forms as many sets of `width` zones as the free zones allow, each of `width` different drives; lists are in
 /// ascending order of zones. Zones are taken from the start of a drive first, so that a set's zones are about equally
 /// fast and sets fill from the outside in.
 ///
-/// Each set takes its zones from the drives with the most left: that forms the most sets that can be formed. Where
-/// drives have equally many, it goes round, so that every drive shares sets with every other and a rebuild reads from
-/// all of them. (Parity declustering, section VI-C.) It goes round slowly: sets that follow each other are on the same drives or on
-/// others, so that several can be written side by side.
+/// Each set takes its zones from the drives with the most left: that forms the most sets that can be formed. Drives that have
+/// equally many are grouped anew `width` times, so that a drive shares sets with most others and a rebuild reads from all of
+/// them (parity declustering, section VI-C); and no more often: as long as drives stay in their groups, sets of different
+/// groups can be written side by side.
 pub(crate) fn form_sets(free: &[(DriveId, Vec<ZoneId>)], width: usize) -> Vec<Vec<Member>> {
-    let mut taken = vec![0; free.len()];
+    let drives = free.len();
+    let mut taken = vec![0; drives];
     let mut sets = Vec::new();
     let zones = free.iter().map(|(_, zones)| zones.len()).max().unwrap_or(0);
-    let stays = (zones / (ROUNDS_MIN * free.len().max(1))).clamp(1, STAYS_MAX);
+    let stays = (zones / width.max(1)).max(1);
+    let strides: Vec<usize> = (1..=drives).filter(|stride| coprime(*stride, drives)).collect();
     loop {
-        // A round takes a zone of every drive.
-        let turn = sets.len() * width / free.len().max(1) / stays;
         let left = |at: usize| free[at].1.len() - taken[at];
-        let mut order: Vec<usize> = (0..free.len()).filter(|&at| left(at) > 0).collect();
+        let mut order: Vec<usize> = (0..drives).filter(|&at| left(at) > 0).collect();
         if order.len() < width || width == 0 {
             return sets;
         }
-        order.sort_by_key(|&at| (std::cmp::Reverse(left(at)), (at + free.len() - turn % free.len()) % free.len()));
+        // A round takes a zone of every drive.
+        let round = sets.len() * width / drives;
+        let grouping = round / stays;
+        let stride = strides[grouping % strides.len()];
+        order.sort_by_key(|&at| (std::cmp::Reverse(left(at)), (at * stride + grouping) % drives));
         order.truncate(width);
         // Members in the order of drives; which fragment goes to which member is turned by the set's number.
         order.sort_unstable();
@@ -42,8 +40,14 @@ pub(crate) fn form_sets(free: &[(DriveId, Vec<ZoneId>)], width: usize) -> Vec<Ve
     }
 }
 
+fn coprime(one: usize, other: usize) -> bool {
+    if other == 0 { one == 1 } else { coprime(other, one % other) }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn free(zones: &[u32]) -> Vec<(DriveId, Vec<ZoneId>)> {
@@ -61,6 +65,21 @@ mod tests {
             assert_eq!(all.len(), sets.len() * width);
             for set in sets {
                 assert!(set.windows(2).all(|pair| pair[0].drive < pair[1].drive));
+            }
+        }
+    }
+
+    #[test]
+    fn drives_stay_in_their_groups_for_long_and_share_sets_with_most_others() {
+        for (drives, width) in [(12, 6), (24, 6), (60, 12), (20, 5), (7, 6), (14, 6)] {
+            let sets = form_sets(&free(&vec![240; drives]), width);
+            let groups: Vec<Vec<u8>> =
+                sets.iter().map(|set| set.iter().map(|member| member.drive.0).collect()).collect();
+            let partners: BTreeSet<u8> = groups.iter().filter(|group| group.contains(&0)).flatten().copied().collect();
+            assert!(partners.len() > drives * 2 / 3, "{drives} drives: the first shares sets with {}", partners.len());
+            if drives % width == 0 {
+                let stay = groups.iter().zip(&groups[drives / width..]).filter(|(one, next)| one == next).count();
+                assert!(stay > sets.len() * 9 / 10 - 2 * drives, "{drives} drives: {stay} of {} sets stay", sets.len());
             }
         }
     }

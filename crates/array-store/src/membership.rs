@@ -151,6 +151,11 @@ impl Engine {
         let Survey { spares: mut pool, dead } = self.survey().await?;
         // Durable with what follows: nothing is written to their zones before.
         self.withdraw(usize::MAX, |set| self.lossy(set) > 0);
+        if pool.values().any(|zones| !zones.is_empty()) {
+            // Sets that are kept ready, too, may be taken apart for zones that would be left over.
+            let ready = self.sets.count(SetState::Available);
+            self.withdraw(ready.saturating_sub(RESERVED), |_| true);
+        }
         let all = self.sets.all();
         let empty: Vec<_> = all.iter().filter(|(_, set)| set.idle()).collect();
         let whole = empty.iter().filter(|(_, set)| self.lossy(set) == 0 && !set.stuck.get()).count();

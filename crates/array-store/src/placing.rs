@@ -9,7 +9,6 @@ use shingle_record::record_blocks;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker};
-use crate::lane::Crowding;
 use crate::segment::Shape;
 use crate::sets::Phase;
 use crate::shelf::PutHints;
@@ -179,15 +178,23 @@ impl Engine {
     /// Places an item in the set of that slot and starts its writes; where there are no more sets, in any that is open.
     /// (WRITE-4, SHELF-2)
     pub(crate) async fn start_user(self: &Rc<Self>, slot: usize, item: &Item) -> Result<Started> {
+        let stream = Stream::User(slot as u8);
         loop {
-            let stream = Stream::User(slot as u8);
+            // What is small goes to any set that is open before another one is won for it.
+            if !matches!(item, Item::Run { .. }) {
+                match self.start_with(stream, Room { reclaim: false, ..stream.room() }, item).await {
+                    Err(error) if error.kind == ErrorKind::NoSpace => {}
+                    started => return started,
+                }
+                if let Anywhere::Started(started) = self.start_anywhere(item, false).await? {
+                    return Ok(started);
+                }
+            }
             let full = match self.start_with(stream, stream.room(), item).await {
                 Err(error) if error.kind == ErrorKind::NoSpace => error,
                 started => return started,
             };
-            let (engine, item) = (self.clone(), item.clone());
-            let placing = self.rt.spawn(async move { engine.place_anywhere(&item).await });
-            match placing.await.unwrap_or_else(|_| Err(Error::stopped()))? {
+            match self.start_anywhere(item, true).await? {
                 Anywhere::Started(started) => return Ok(started),
                 Anywhere::Closed => {}
                 Anywhere::Full => return Err(full),
@@ -195,29 +202,36 @@ impl Engine {
         }
     }
 
-    /// Places an item in any set that is open for clients and has room for it. Where none has, the emptiest of those is
+    async fn start_anywhere(self: &Rc<Self>, item: &Item, close: bool) -> Result<Anywhere> {
+        let (engine, item) = (self.clone(), item.clone());
+        let placing = self.rt.spawn(async move { engine.place_anywhere(&item, close).await });
+        placing.await.unwrap_or_else(|_| Err(Error::stopped()))
+    }
+
+    /// Places an item in any set that is open for clients and has room for it. Where none has, the emptiest of those may be
     /// closed of which cleaning wins something; the others keep what room they have, for smaller items.
-    async fn place_anywhere(self: &Rc<Self>, item: &Item) -> Result<Anywhere> {
+    async fn place_anywhere(self: &Rc<Self>, item: &Item, close: bool) -> Result<Anywhere> {
         let entry = item.entry_bytes();
         let mut emptiest: Option<(u64, usize, SetId)> = None;
         for slot in self.lanes.roomy() {
             let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
             self.writable()?;
             let Some(set) = open.as_mut() else { continue };
-            let pass = self.window.enter(set.target(item)).await;
+            if let Some(body) = self.fit(set, item, entry) {
+                let pass = self.window.enter(set.target(item)).await;
+                if !set.flights.failed.get() {
+                    return Ok(Anywhere::Started(self.launch(set, body, pass).await));
+                }
+            }
             if set.flights.failed.get() {
                 // It takes nothing any more.
-                drop(pass);
                 if let Some(failed) = open.take() {
                     self.close_set(failed).await;
                 }
                 return Ok(Anywhere::Closed);
             }
-            if let Some(body) = self.fit(set, item, entry) {
-                return Ok(Anywhere::Started(self.launch(set, body, pass).await));
-            }
             let live = set.set.live.get();
-            if emptiest.is_none_or(|(least, ..)| live < least) && self.wins_closed(set)? {
+            if close && emptiest.is_none_or(|(least, ..)| live < least) && self.wins_closed(set)? {
                 emptiest = Some((live, slot, set.id));
             }
         }
@@ -250,16 +264,13 @@ impl Engine {
         Ok(wins)
     }
 
-    /// What a stream's sets keep away from.
-    fn crowding_for(&self, stream: Stream) -> Crowding {
-        match stream {
-            Stream::User(slot) => self.crowding(self.lanes.lane_of(slot.into())),
-            Stream::Clean | Stream::Snapshot | Stream::Cold => Crowding::NONE,
-        }
-    }
-
     /// Opens the next available set for `stream`.
     async fn open_set(self: &Rc<Self>, stream: Stream, room: Room) -> Result<OpenSet> {
+        let lane = match stream {
+            Stream::User(slot) => Some(self.lanes.lane_of(slot.into())),
+            Stream::Clean | Stream::Snapshot | Stream::Cold => None,
+        };
+        let mut steps = 0;
         loop {
             self.running()?;
             let available = self.sets.count(SetState::Available);
@@ -272,13 +283,25 @@ impl Engine {
                     }
                 }
                 let found = self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
-                let crowding = self.crowding_for(stream);
-                let best = found.min_by_key(|(id, set)| (self.lossy(set), crowding.of(set), *id));
+                let best = found.min_by_key(|(id, set)| (self.lossy(set), self.misfit(lane, set), *id));
                 let Some((id, set)) = best.filter(|(_, set)| self.missing(set) <= self.code.parity()) else {
                     let message =
                         "too many drives are gone for any zone set to be written to: put them back or rebuild";
                     return Err(Error::new(ErrorKind::Device, message));
                 };
+                if let Some(lane) = lane
+                    && steps < 3
+                    && self.misfit(Some(lane), &set) > 0
+                {
+                    // Its drives are other lanes': others are looked for, and then drives for all lanes, and then sets on those.
+                    match steps {
+                        1 => self.settle_lanes(),
+                        _ => self.replenish_lane(lane).await?,
+                    }
+                    steps += 1;
+                    // Somebody else may have opened it meanwhile.
+                    continue;
+                }
                 set.state.set(if stream == Stream::Snapshot { SetState::Index } else { SetState::Open });
                 set.phase.set(Phase::Filling);
                 return Ok(OpenSet {

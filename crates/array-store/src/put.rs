@@ -285,17 +285,26 @@ impl Put {
         room
     }
 
+    /// Waits for a turn where the next segment goes; that slot, and the segment's bytes at most.
+    async fn turn(&mut self) -> Result<(usize, u64)> {
+        loop {
+            let room = self.room();
+            let lane = self.engine.lanes.lane_of(room.0);
+            if self.progress.turn.borrow().as_ref().is_some_and(|turn| turn.lane() == lane) {
+                return Ok(room);
+            }
+            self.progress.turn.borrow_mut().take();
+            let turn = self.engine.lanes.get(lane).turns.take(room.0).await?;
+            *self.progress.turn.borrow_mut() = Some(turn);
+        }
+    }
+
     /// Starts the next segment, or what of it fits in the open set.
     async fn issue(&mut self, completion: Option<&Completion>) -> Result<()> {
         self.progress.ready.set(true);
         let most = self.engine.options.in_flight.max(1) - 1;
         self.landed(most).await?;
-        if self.progress.turn.borrow().is_none() {
-            let slot = self.room().0;
-            let turn = self.engine.lanes.of(slot).turns.take(slot).await?;
-            *self.progress.turn.borrow_mut() = Some(turn);
-        }
-        let (slot, most) = self.room();
+        let (slot, most) = self.turn().await?;
         let length = self.queued.min(self.engine.segment_length as usize);
         let data = self.take(usize::try_from(most).map_or(length, |most| length.min(most)));
         let completion = completion.filter(|_| self.queued == 0);

@@ -16,7 +16,7 @@ use shingle_runtime::Instant;
 use tokio::sync::Notify;
 
 use crate::format::{Member, SetEntry};
-use crate::types::{SetId, SetState};
+use crate::types::{DriveSet, SetId, SetState};
 
 /// What is being done to a set's zones. (SET-4)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +119,10 @@ impl ZoneSet {
         self.unentered.borrow().first().copied().unwrap_or(self.written.get())
     }
 
+    pub(crate) fn drives(&self) -> DriveSet {
+        self.members.borrow().iter().map(|member| member.drive).collect()
+    }
+
     /// The members in the order of the first segment's fragments: parity goes round with the set's number, and within the
     /// set as `Rotation` has it.
     pub(crate) fn ordered_members(&self, id: SetId) -> Vec<Member> {
@@ -211,6 +215,12 @@ impl SetTable {
     pub(crate) fn all(&self) -> Vec<(SetId, Rc<ZoneSet>)> {
         let sets = self.sets.borrow();
         sets.iter().enumerate().filter_map(|(at, set)| Some((SetId(at as u32), set.clone()?))).collect()
+    }
+
+    /// The same, each as it is when its turn comes.
+    pub(crate) fn one_by_one(&self) -> impl Iterator<Item = (SetId, Rc<ZoneSet>)> {
+        let ids = (0..self.sets.borrow().len()).map(|at| SetId(at as u32));
+        ids.filter_map(|id| Some((id, self.get(id)?)))
     }
 
     /// How many sets are in that state.

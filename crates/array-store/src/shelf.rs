@@ -106,6 +106,7 @@ impl Shelf {
     }
 
     /// Sets that are open.
+    #[cfg(test)]
     pub(crate) fn sets(&self) -> impl Iterator<Item = SetId> {
         self.slots.iter().filter_map(|slot| slot.set.get())
     }
@@ -257,9 +258,9 @@ impl Shelf {
     pub(crate) fn closed(&self, set: SetId) {
         let Some(slot) = self.slots.iter().find(|slot| slot.set.get() == Some(set)) else { return };
         slot.set.set(None);
-        slot.group.set(None);
-        // Where it was spent, claims are on the set that comes next.
+        // Where it was spent, claims and their group are of the set that comes next.
         if !slot.spent.replace(false) {
+            slot.group.set(None);
             slot.claimed.set(0);
             slot.life.set(slot.life.get() + 1);
         }
@@ -382,6 +383,15 @@ mod tests {
         drop(third);
         shelf.end_group(1);
         assert_eq!(claim(&shelf, PutHints::default()).slot(), slot);
+    }
+
+    #[test]
+    fn a_group_has_the_set_that_takes_the_place_of_a_spent_one() {
+        let shelf = Shelf::new(0, 1, 80);
+        shelf.opened(0, SetId(100), WHOLE);
+        shelf.written(SetId(100), 3);
+        let _claim = claim(&shelf, PutHints { length: Some(100), group: Some(7) });
+        assert!(shelf.has_group(7));
     }
 
     #[test]

@@ -81,13 +81,18 @@ impl fmt::Display for DriveId {
 }
 
 /// Drives of an array.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DriveSet([u64; 4]);
 
 impl DriveSet {
     /// Whether some drive is in both.
     pub(crate) fn meets(&self, other: &Self) -> bool {
-        self.0.iter().zip(other.0).any(|(one, other)| one & other != 0)
+        self.common(other) > 0
+    }
+
+    /// How many drives are in both.
+    pub(crate) fn common(&self, other: &Self) -> u32 {
+        self.0.iter().zip(other.0).map(|(one, other)| (one & other).count_ones()).sum()
     }
 }
 

@@ -18,8 +18,11 @@ pub(crate) use trailer::{Trailer, frame_trailer};
 
 use shingle_record::RecordType;
 
-/// The format's version; a superblock says it, and an array of another version is refused.
-pub(crate) const VERSION: u32 = 3;
+/// The format's version; a superblock says it, and an array of a version that is not read is refused.
+pub(crate) const VERSION: u32 = 4;
+
+/// The oldest version that is read: its arrays are of this one from their first superblock on.
+pub(crate) const VERSION_MIN: u32 = 3;
 
 /// The head of a zone in a set.
 pub(crate) const SET_HEAD: RecordType = RecordType(0x0300);

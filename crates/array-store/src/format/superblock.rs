@@ -3,9 +3,9 @@
 use shingle_base::{StoreId, ZoneId};
 use shingle_erasure::Code;
 
-use super::VERSION;
 use super::bytes::{Reader, put_short};
 use super::marker::Member;
+use super::{VERSION, VERSION_MIN};
 use crate::types::{DriveId, SetId, SetState};
 
 /// What the array thinks of a drive.
@@ -142,7 +142,7 @@ impl Superblock {
     pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, u32> {
         let mut reader = Reader(payload);
         match reader.u32() {
-            Some(VERSION) => Ok(Self::fields(&mut reader)),
+            Some(VERSION_MIN..=VERSION) => Ok(Self::fields(&mut reader)),
             Some(version) => Err(version),
             None => Ok(None),
         }
@@ -212,4 +212,35 @@ fn set(reader: &mut Reader<'_>, drives: usize) -> Option<Option<SetEntry>> {
     };
     let members = (0..count).map(|_| member(reader)).collect::<Option<_>>()?;
     Some(Some(SetEntry { state, members, live, covered, cut, length }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_before_is_read_and_others_are_refused() {
+        let superblock = Superblock {
+            array: StoreId(7),
+            generation: 3,
+            code: Code::new(2, 1).unwrap(),
+            segment_length: 20_000,
+            last_stamp: 9,
+            clean: None,
+            tombstone_floor: 0,
+            opened: 0,
+            buffer: 0,
+            snapshot: Vec::new(),
+            drives: Vec::new(),
+            sets: Vec::new(),
+        };
+        let of_version = |version: u32| {
+            let mut bytes = superblock.encode();
+            bytes[..4].copy_from_slice(&version.to_le_bytes());
+            Superblock::decode(&bytes)
+        };
+        assert_eq!(of_version(VERSION), Ok(Some(superblock.clone())));
+        assert_eq!(of_version(VERSION_MIN), Ok(Some(superblock.clone())));
+        assert_eq!((of_version(VERSION_MIN - 1), of_version(VERSION + 1)), (Err(VERSION_MIN - 1), Err(VERSION + 1)));
+    }
 }

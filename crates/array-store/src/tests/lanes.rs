@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::writer::RESERVED;
 
 /// An array of 2+1 on that many drives.
 async fn fresh_on(rt: &Runtime, drives: usize) -> (Vec<SimDevice>, ArrayStore) {
@@ -73,6 +74,86 @@ fn lanes_have_drives_of_their_own_after_a_power_cut() {
         let store = open_on(&rt, &devices).await;
         let lanes = drives_of_lanes(&store);
         assert!(lanes.iter().all(|lane| !lane.is_empty()) && lanes[0].is_disjoint(&lanes[1]), "{lanes:?}");
+        write(&rt, &store, 2).await;
+    });
+}
+
+/// A deletion, which needs little room, is not kept waiting for a set to be won where another lane has one open.
+#[test]
+fn a_deletion_uses_what_is_open_in_another_lane() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = fresh_on(&rt, 6).await;
+        let mut number = 0;
+        while store.0.free_sets() > RESERVED || store.0.sets.count(SetState::Open) != 1 {
+            number += 1;
+            store.put(format!("o{number}"), bytes(1, 19_000), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        let (id, set) = store.0.sets.first(SetState::Closed).unwrap();
+        let lies_there = |name: &String| {
+            let version = store.head(name.as_bytes()).unwrap().version;
+            store.0.index().unwrap().part(name.as_bytes(), version, 0).unwrap().is_some_and(|place| place.set == id)
+        };
+        let mut there: Vec<String> =
+            (1..=number).map(|number| format!("o{number}")).filter(|name| lies_there(name)).collect();
+        let last = there.pop().unwrap();
+        for name in there {
+            store.delete(name).await.unwrap();
+        }
+        // Somebody reads what cleaning would win, and somebody writes.
+        let _reader = store.0.sets.hold(id);
+        let mut put = store.begin_put("long").unwrap();
+        put.write(bytes(2, 25_000)).await.unwrap();
+        let began = rt.now();
+        store.delete(last).await.unwrap();
+        assert!(rt.now().since(began) < Duration::from_secs(1), "a deletion waits for cleaning");
+        assert!(set.live.get() == 0 && !set.trimming.get());
+    });
+}
+
+/// Two objects that are longer than a set, and began in one lane, end in two.
+#[test]
+fn long_objects_go_to_a_lane_that_nobody_uses() {
+    let took = |in_one_lane: bool| {
+        Sim::new(3).run(move |rt| async move {
+            let (devices, store) = fresh_on(&rt, 6).await;
+            let mut puts: Vec<_> = (0..3).map(|number| store.begin_put(format!("o{number}")).unwrap()).collect();
+            for put in &mut puts {
+                put.write(bytes(1, 30_000)).await.unwrap();
+            }
+            // They are in lanes 0, 1 and 0.
+            puts.remove(if in_one_lane { 1 } else { 2 }).finish(Bytes::new()).await.unwrap();
+            devices.iter().for_each(|device| device.set_latency(Duration::from_micros(500)));
+            let began = rt.now();
+            join_all(puts.into_iter().map(|mut put| async move {
+                for _ in 0..20 {
+                    put.write(bytes(2, 60_000)).await.unwrap();
+                }
+                put.finish(Bytes::new()).await.unwrap();
+            }))
+            .await;
+            rt.now().since(began).as_secs_f64()
+        })
+    };
+    let (apart, together) = (took(false), took(true));
+    assert!(together < 1.3 * apart, "in two lanes: {apart} s, in one at first: {together} s");
+}
+
+/// Zones of a drive that was added form sets with those of sets that are kept ready, however many lanes those are for.
+#[test]
+fn an_added_drive_gives_room_where_all_free_sets_are_ready() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = fresh_on(&rt, 12).await;
+        let all = store.0.sets.all().len();
+        let mut number = 0;
+        while store.0.sets.count(SetState::Empty) > 0 {
+            number += 1;
+            store.put(format!("o{number}"), bytes(1, 100_000), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        let fresh = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 40, 0, 20)));
+        store.add_drive(&named(&[fresh])[0]).await.unwrap();
+        assert!(store.0.sets.all().len() > all);
         write(&rt, &store, 2).await;
     });
 }
