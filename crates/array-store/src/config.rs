@@ -40,10 +40,11 @@ pub struct Options {
     /// (The paper, with one open set: 12.)
     pub turn_segments: u32,
     /// Sets that are open for clients' objects, so that each lies in few; `None`: one for each 32 sets, up to 12 for each set that
-    /// finds drives of its own. Drives that allow fewer open zones have fewer. (The paper: one.)
+    /// finds drives of its own. Drives that allow fewer open zones have fewer. As many are written side by side as that allows: with
+    /// one, the array writes one set at a time. (The paper: one.)
     pub open_sets: Option<usize>,
-    /// Sets that are kept ready to be opened, for each that can be written side by side; after a power cut all of them are looked
-    /// at. (The paper: 32 to 64.)
+    /// Sets that are kept ready to be opened, for each that can be written side by side, and up to three times as many where drives
+    /// are regrouped; after a power cut all of them are looked at. (The paper: 32 to 64.)
     pub available_sets: usize,
     /// Segments of one writer on their way to the drives; four at most are on their way to a set.
     pub in_flight: usize,

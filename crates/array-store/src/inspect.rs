@@ -106,7 +106,7 @@ impl Inspection {
 /// The array that a drive belongs to, if it belongs to one.
 ///
 /// # Errors
-/// `Device`; `Format` if a newer version of Shingle made it.
+/// `Device`; `Format` if another version of Shingle made it.
 pub async fn array_of(drive: &ArrayDrive) -> Result<Option<StoreId>> {
     Ok(newest_on(drive).await?.map(|found| found.superblock.array))
 }

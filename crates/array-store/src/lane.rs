@@ -104,9 +104,19 @@ impl Lanes {
         (shelf.writers() + turns.small(), shelf.claimed())
     }
 
-    /// The lane with the fewest writers.
+    /// The lane with the fewest writers, of those that have drives: another one would hold up two of those.
     pub(crate) fn least_busy(&self) -> usize {
-        (0..self.lanes.len()).min_by_key(|&lane| self.busy(lane)).unwrap_or(0)
+        let homes = self.homes.borrow();
+        let has_drives = |lane: &usize| homes.get(*lane).is_some_and(|home| *home != DriveSet::default());
+        let lanes = 0..self.lanes.len();
+        let able = lanes.clone().filter(has_drives).min_by_key(|&lane| self.busy(lane));
+        able.or_else(|| lanes.min_by_key(|&lane| self.busy(lane))).unwrap_or(0)
+    }
+
+    /// Whether some lane has no drives of its own.
+    fn lack_drives(&self) -> bool {
+        let homes = self.homes.borrow();
+        homes.is_empty() || homes.contains(&DriveSet::default())
     }
 
     /// Claims room for the rest of an object: in the lane that has its group, or that its writer has a turn of unless another one
@@ -147,16 +157,31 @@ impl Lanes {
     }
 }
 
+/// How ill a set fits a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Misfit {
+    /// Drives of it that are other lanes'.
+    others: u32,
+    /// Drives of it that are not the lane's.
+    outside: u32,
+}
+
 impl Engine {
-    /// How many of a set's drives belong to other lanes than `lane`; `None`: than the one that it fits best.
-    pub(crate) fn misfit(&self, lane: Option<usize>, set: &ZoneSet) -> u32 {
+    /// How ill a set's drives are those of `lane`; `None`: of the lane that it fits best.
+    pub(crate) fn misfit(&self, lane: Option<usize>, set: &ZoneSet) -> Misfit {
         let (homes, drives) = (self.lanes.homes.borrow(), set.drives());
-        let all: u32 = homes.iter().map(|home| home.common(&drives)).sum();
-        let own = |lane: usize| homes.get(lane).map_or(0, |home| home.common(&drives));
-        all - lane.map_or_else(|| (0..homes.len()).map(own).max().unwrap_or(0), own)
+        let common = |home: &DriveSet| home.common(&drives);
+        let taken: u32 = homes.iter().map(common).sum();
+        let own = match lane {
+            Some(lane) => homes.get(lane).map_or(0, common),
+            None => homes.iter().map(common).max().unwrap_or(0),
+        };
+        let homeless = homes.is_empty() || lane.is_some_and(|lane| homes[lane] == DriveSet::default());
+        Misfit { others: taken - own, outside: if homeless { 0 } else { drives.count() - own } }
     }
 
-    /// Gives each lane drives of its own, on which many sets can be opened.
+    /// Gives lanes drives of their own, on which many sets can be opened: as many lanes as can be have some. They keep those that
+    /// they have as long as sets can be opened there, unless more lanes could have some.
     pub(crate) fn settle_lanes(&self) {
         let lanes = self.lanes.count();
         if lanes == 1 {
@@ -164,39 +189,38 @@ impl Engine {
         }
         let mut groups: BTreeMap<DriveSet, (u32, u32)> = BTreeMap::new();
         for (_, set) in self.sets.all() {
-            let (open, free) = groups.entry(set.drives()).or_default();
+            let (free, open) = groups.entry(set.drives()).or_default();
             match set.state.get() {
                 SetState::Open => *open += 1,
                 SetState::Empty | SetState::Available if self.lossy(&set) == 0 && !set.stuck.get() => *free += 1,
                 _ => {}
             }
         }
-        let mut groups: Vec<(u32, u32, DriveSet)> = groups
-            .into_iter()
-            .filter(|(_, counts)| counts.1 > 0)
-            .map(|(group, (open, free))| (free, open, group))
-            .collect();
+        groups.retain(|_, (free, _)| *free > 0);
+        let mut kept = self.lanes.homes.borrow().clone();
+        kept.iter_mut().filter(|home| !groups.contains_key(*home)).for_each(|home| *home = DriveSet::default());
+        let mut groups: Vec<Group> = groups.into_iter().map(|(drives, (free, open))| (free, open, drives)).collect();
         groups.sort_unstable_by_key(|&group| Reverse(group));
         let beginnings = (0..groups.len().min(BEGINNINGS)).map(|first| disjoint(&groups, first, lanes));
         let best = beginnings.max_by_key(|found| (found.len(), found.iter().map(|(free, ..)| *free).min()));
-        let mut homes: Vec<DriveSet> = best.unwrap_or_default().into_iter().map(|(.., group)| group).collect();
-        // In the same order whichever is found first: lanes stay where they are if they can.
-        homes.sort_unstable();
-        homes.resize(lanes, DriveSet::default());
+        let best = best.unwrap_or_default();
+        let homes = if best.len() > kept.iter().filter(|home| **home != DriveSet::default()).count() {
+            let mut homes: Vec<DriveSet> = best.into_iter().map(|(.., drives)| drives).collect();
+            homes.sort_unstable();
+            homes
+        } else {
+            kept
+        };
         self.lanes.homes.replace(homes);
-    }
-
-    /// The same where it was never done.
-    pub(crate) fn settle_new_lanes(&self) {
-        if self.lanes.homes.borrow().is_empty() {
-            self.settle_lanes();
-        }
+        self.lanes.homes.borrow_mut().resize(lanes, DriveSet::default());
     }
 
     /// Of empty sets so many that are opened next, as many for each lane: the first that fit and lack nothing; where those are
     /// not enough, of the others those that lack the least.
     pub(crate) fn for_lanes(&self, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
-        self.settle_new_lanes();
+        if self.lanes.lack_drives() {
+            self.settle_lanes();
+        }
         let lanes = self.lanes.count();
         let mut left: Vec<usize> = (0..lanes).map(|lane| (most + lane) / lanes).collect();
         let mut chosen = Vec::with_capacity(most);
@@ -206,7 +230,8 @@ impl Engine {
                 return chosen;
             }
             let whole = self.lossy(&set) == 0;
-            match (0..lanes).find(|&lane| whole && left[lane] > 0 && self.misfit(Some(lane), &set) == 0) {
+            let fits = |lane: usize| self.misfit(Some(lane), &set) == Misfit::default();
+            match (0..lanes).find(|&lane| whole && left[lane] > 0 && fits(lane)) {
                 Some(lane) => {
                     left[lane] -= 1;
                     chosen.push((id, set));
@@ -235,15 +260,20 @@ impl Engine {
 
     /// A slot without a set, for one that recovery found open: in the lane that it fits.
     pub(crate) fn slot_for(&self, set: &ZoneSet) -> Option<usize> {
-        self.settle_new_lanes();
+        if self.lanes.lack_drives() {
+            self.settle_lanes();
+        }
         let free = |lane: usize| self.lanes.get(lane).shelf.free_slot();
         let lanes = (0..self.lanes.count()).filter(|&lane| free(lane).is_some());
         lanes.min_by_key(|&lane| self.misfit(Some(lane), set)).and_then(free)
     }
 }
 
+/// Drives, and how many sets on them are free and open.
+type Group = (u32, u32, DriveSet);
+
 /// Groups that share no drive, at most `most`: that one, and of the others always the first that does.
-fn disjoint(groups: &[(u32, u32, DriveSet)], first: usize, most: usize) -> Vec<(u32, u32, DriveSet)> {
+fn disjoint(groups: &[Group], first: usize, most: usize) -> Vec<Group> {
     let mut found = vec![groups[first]];
     for group in groups {
         if found.len() == most {

@@ -151,13 +151,13 @@ impl Engine {
         let Survey { spares: mut pool, dead } = self.survey().await?;
         // Durable with what follows: nothing is written to their zones before.
         self.withdraw(usize::MAX, |set| self.lossy(set) > 0);
-        if pool.values().any(|zones| !zones.is_empty()) {
-            // Sets that are kept ready, too, may be taken apart for zones that would be left over.
-            let ready = self.sets.count(SetState::Available);
-            self.withdraw(ready.saturating_sub(RESERVED), |_| true);
-        }
         let all = self.sets.all();
-        let empty: Vec<_> = all.iter().filter(|(_, set)| set.idle()).collect();
+        let mut empty: Vec<_> = all.iter().filter(|(_, set)| set.idle()).collect();
+        if pool.values().any(|zones| !zones.is_empty()) {
+            // Those that are kept ready, too, for zones that would be left over; not what cleaning needs.
+            let ready: Vec<_> = all.iter().filter(|(_, set)| set.ready()).collect();
+            empty.extend(ready.into_iter().skip(RESERVED));
+        }
         let whole = empty.iter().filter(|(_, set)| self.lossy(set) == 0 && !set.stuck.get()).count();
         let alone = formed(&pool, width);
         for (_, set) in &empty {

@@ -9,6 +9,7 @@ use shingle_record::record_blocks;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker};
+use crate::lane::Misfit;
 use crate::segment::Shape;
 use crate::sets::Phase;
 use crate::shelf::PutHints;
@@ -46,9 +47,19 @@ impl Engine {
     }
 
     pub(crate) async fn start_with(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
-        let (engine, item) = (self.clone(), item.clone());
-        let placing = self.rt.spawn(async move { engine.place(stream, room, &item).await });
-        placing.await.unwrap_or_else(|_| Err(Error::stopped()))
+        loop {
+            let (engine, item) = (self.clone(), item.clone());
+            let placing = self.rt.spawn(async move { engine.place(stream, room, &item).await });
+            match placing.await.unwrap_or_else(|_| Err(Error::stopped())) {
+                // The stream is not kept meanwhile: what is small may fit in its open set.
+                Err(error) if error.kind == ErrorKind::NoSpace && room.reclaim => {
+                    if !self.reclaim().await? {
+                        return Err(error);
+                    }
+                }
+                placed => return placed,
+            }
+        }
     }
 
     async fn place(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
@@ -213,6 +224,7 @@ impl Engine {
     async fn place_anywhere(self: &Rc<Self>, item: &Item, close: bool) -> Result<Anywhere> {
         let entry = item.entry_bytes();
         let mut emptiest: Option<(u64, usize, SetId)> = None;
+        let mut closed = false;
         for slot in self.lanes.roomy() {
             let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
             self.writable()?;
@@ -228,12 +240,16 @@ impl Engine {
                 if let Some(failed) = open.take() {
                     self.close_set(failed).await;
                 }
-                return Ok(Anywhere::Closed);
+                closed = true;
+                continue;
             }
             let live = set.set.live.get();
             if close && emptiest.is_none_or(|(least, ..)| live < least) && self.wins_closed(set)? {
                 emptiest = Some((live, slot, set.id));
             }
+        }
+        if closed {
+            return Ok(Anywhere::Closed);
         }
         let Some((_, slot, id)) = emptiest else { return Ok(Anywhere::Full) };
         let mut open = self.streams[Stream::User(slot as u8).number()].lock().await;
@@ -264,7 +280,7 @@ impl Engine {
         Ok(wins)
     }
 
-    /// Opens the next available set for `stream`.
+    /// Opens the next available set for `stream`; none is won for it.
     async fn open_set(self: &Rc<Self>, stream: Stream, room: Room) -> Result<OpenSet> {
         let lane = match stream {
             Stream::User(slot) => Some(self.lanes.lane_of(slot.into())),
@@ -274,7 +290,7 @@ impl Engine {
         loop {
             self.running()?;
             let available = self.sets.count(SetState::Available);
-            let Room { reserved, reclaim } = room;
+            let reserved = room.reserved;
             if available > reserved {
                 if available <= self.available_sets() / 2 && self.sets.first(SetState::Empty).is_some() {
                     self.replenish().await?;
@@ -291,12 +307,13 @@ impl Engine {
                 };
                 if let Some(lane) = lane
                     && steps < 3
-                    && self.misfit(Some(lane), &set) > 0
+                    && self.misfit(Some(lane), &set) > Misfit::default()
                 {
-                    // Its drives are other lanes': others are looked for, and then drives for all lanes, and then sets on those.
-                    match steps {
-                        1 => self.settle_lanes(),
-                        _ => self.replenish_lane(lane).await?,
+                    // Sets on the lane's drives are looked for, then drives for all lanes, and then sets on those.
+                    if steps == 1 {
+                        self.settle_lanes();
+                    } else if let Err(error) = self.replenish_lane(lane).await {
+                        tracing::warn!(%error, "a zone set on other drives is opened");
                     }
                     steps += 1;
                     // Somebody else may have opened it meanwhile.
@@ -322,9 +339,7 @@ impl Engine {
                     continue;
                 }
             }
-            if !reclaim || !Box::pin(self.reclaim()).await? {
-                return Err(self.no_space());
-            }
+            return Err(self.no_space());
         }
     }
 }

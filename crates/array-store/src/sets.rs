@@ -111,7 +111,16 @@ impl ZoneSet {
 
     /// It holds nothing, nobody reads it, and no superblock that is being written offers it: it may be taken apart.
     pub(crate) fn idle(&self) -> bool {
-        self.state.get() == SetState::Empty && !self.offered.get() && !self.trimming.get() && self.holds.get() == 0
+        self.state.get() == SetState::Empty && self.untouched()
+    }
+
+    /// The same of one that is available.
+    pub(crate) fn ready(&self) -> bool {
+        self.state.get() == SetState::Available && self.untouched()
+    }
+
+    fn untouched(&self) -> bool {
+        !self.offered.get() && !self.trimming.get() && self.holds.get() == 0
     }
 
     /// Everything below this block is in the index.

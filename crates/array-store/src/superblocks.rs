@@ -16,7 +16,7 @@ use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
 
 use crate::drives::{Drives, at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{SUPERBLOCK, Superblock};
+use crate::format::{SUPERBLOCK, Superblock, VERSION_MIN};
 use crate::types::DriveId;
 
 /// Copies of a superblock where codes need no more. (The paper's number.)
@@ -138,7 +138,7 @@ impl Superblocks {
 /// The newest superblock in `zones` of a drive and which zone it is in, if there is one.
 ///
 /// # Errors
-/// The version of a newer format; or the loss of the drive.
+/// `Format` for a version that is not read; or the loss of the drive.
 pub(crate) async fn newest_in(
     dev: &Rc<dyn ZonedDevice>,
     array: Option<StoreId>,
@@ -191,7 +191,9 @@ async fn read_one(dev: &Rc<dyn ZonedDevice>, header: &Header) -> Result<Option<F
     let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize).unwrap_or_default();
     let superblock = Superblock::decode(payload).map_err(|version| {
         let message = match version {
-            1 => "the array has format version 1, of before the first release: format its drives anew".to_owned(),
+            old if old < VERSION_MIN => {
+                format!("the array has format version {old}, of before the first release: format its drives anew")
+            }
             _ => format!(
                 "the array has format version {version}, which this version of Shingle does not read: use a newer one"
             ),

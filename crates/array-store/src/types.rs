@@ -90,6 +90,10 @@ impl DriveSet {
         self.common(other) > 0
     }
 
+    pub(crate) fn count(&self) -> u32 {
+        self.0.iter().map(|drives| drives.count_ones()).sum()
+    }
+
     /// How many drives are in both.
     pub(crate) fn common(&self, other: &Self) -> u32 {
         self.0.iter().zip(other.0).map(|(one, other)| (one & other).count_ones()).sum()

@@ -78,28 +78,36 @@ fn lanes_have_drives_of_their_own_after_a_power_cut() {
     });
 }
 
+/// Fills an array up to what is reserved for cleaning, with a set that was just opened, and deletes all but one of the objects
+/// of a closed set. That set, and the object's name.
+async fn almost_full(rt: &Runtime, store: &ArrayStore) -> (SetId, String) {
+    let mut number = 0;
+    while store.0.free_sets() > RESERVED {
+        number += 1;
+        store.put(format!("o{number}"), bytes(1, 19_000), Bytes::new()).await.unwrap();
+        rt.sleep(Duration::from_millis(1)).await;
+    }
+    let (id, _) = store.0.sets.first(SetState::Closed).unwrap();
+    let lies_there = |name: &String| {
+        let version = store.head(name.as_bytes()).unwrap().version;
+        store.0.index().unwrap().part(name.as_bytes(), version, 0).unwrap().is_some_and(|place| place.set == id)
+    };
+    let mut there: Vec<String> =
+        (1..=number).map(|number| format!("o{number}")).filter(|name| lies_there(name)).collect();
+    let last = there.pop().unwrap();
+    for name in there {
+        store.delete(name).await.unwrap();
+    }
+    (id, last)
+}
+
 /// A deletion, which needs little room, is not kept waiting for a set to be won where another lane has one open.
 #[test]
 fn a_deletion_uses_what_is_open_in_another_lane() {
     Sim::new(1).run(|rt| async move {
         let (_devices, store) = fresh_on(&rt, 6).await;
-        let mut number = 0;
-        while store.0.free_sets() > RESERVED || store.0.sets.count(SetState::Open) != 1 {
-            number += 1;
-            store.put(format!("o{number}"), bytes(1, 19_000), Bytes::new()).await.unwrap();
-            rt.sleep(Duration::from_millis(1)).await;
-        }
-        let (id, set) = store.0.sets.first(SetState::Closed).unwrap();
-        let lies_there = |name: &String| {
-            let version = store.head(name.as_bytes()).unwrap().version;
-            store.0.index().unwrap().part(name.as_bytes(), version, 0).unwrap().is_some_and(|place| place.set == id)
-        };
-        let mut there: Vec<String> =
-            (1..=number).map(|number| format!("o{number}")).filter(|name| lies_there(name)).collect();
-        let last = there.pop().unwrap();
-        for name in there {
-            store.delete(name).await.unwrap();
-        }
+        let (id, last) = almost_full(&rt, &store).await;
+        let set = store.0.sets.get(id).unwrap();
         // Somebody reads what cleaning would win, and somebody writes.
         let _reader = store.0.sets.hold(id);
         let mut put = store.begin_put("long").unwrap();
@@ -155,5 +163,50 @@ fn an_added_drive_gives_room_where_all_free_sets_are_ready() {
         store.add_drive(&named(&[fresh])[0]).await.unwrap();
         assert!(store.0.sets.all().len() > all);
         write(&rt, &store, 2).await;
+    });
+}
+
+/// What waits for a set to be won keeps no set from small things.
+#[test]
+fn a_deletion_does_not_wait_behind_a_writer_that_waits_for_cleaning() {
+    for drives in [3, 6] {
+        Sim::new(1).run(move |rt| async move {
+            let (devices, store) = fresh_on(&rt, drives).await;
+            store.close().await.unwrap();
+            let options = Options { background: false, open_sets: Some(drives / 3), ..Options::default() };
+            let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+            let (store, _) = opened.unwrap();
+            let (set, last) = almost_full(&rt, &store).await;
+            let _reader = store.0.sets.hold(set);
+            let long = store.put("long", bytes(2, 900_000), Bytes::new());
+            let deletion = async {
+                rt.sleep(Duration::from_millis(500)).await;
+                let began = rt.now();
+                store.delete(last).await.unwrap();
+                rt.now().since(began)
+            };
+            // Whether there is room for all of the object does not matter here.
+            let (_, took) = futures_util::future::join(long, deletion).await;
+            assert!(took < Duration::from_secs(1), "{drives} drives: a deletion waits for cleaning: {took:?}");
+        });
+    }
+}
+
+/// Lanes that lost their drives when the array was full have some again when it is not.
+#[test]
+fn lanes_have_drives_again_after_the_array_was_full() {
+    Sim::new(3).run(|rt| async move {
+        let (_devices, store) = fresh_on(&rt, 12).await;
+        let fresh = write(&rt, &store, 4).await;
+        let mut number = 0;
+        while store.put(format!("f{number}"), bytes(1, 200_000), Bytes::new()).await.is_ok() {
+            number += 1;
+        }
+        for name in 0..number {
+            store.delete(format!("f{name}")).await.unwrap();
+        }
+        while store.gc(8).await.unwrap() > 0 {}
+        let again = write(&rt, &store, 4).await;
+        assert!(again < 2 * fresh, "fresh {fresh:?}, after it was full {again:?}");
     });
 }
