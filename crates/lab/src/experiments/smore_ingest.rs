@@ -21,7 +21,7 @@ pub(crate) fn experiment() -> Experiment {
                 end to end with plain commands. The paper's configuration: every object has segments of its own, and a \
                 writer has a turn of 12. The project's own has a buffer on two modelled SSDs (100 us and 1 ms for each MB of a \
                 write) where objects are small: in place of the paper's memory that survives power cuts, which its own \
-                configuration is without. Arrays of more drives: one zone in 240 (960 in a quick run, 120 in a full one).",
+                configuration is without. By drives: one zone in 240 (960 in a quick run, 120 in a full one).",
         run,
     }
 }
@@ -112,7 +112,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         );
     }
     let mut by_drives = Vec::new();
-    let side_by_side: &[u32] = context.scale.pick(&[2], &[2, 4], &[2, 4, 8]);
+    let side_by_side: &[u32] = context.scale.pick(&[1, 2], &[1, 2, 4], &[1, 2, 4, 8]);
     for &sets in side_by_side {
         let array = LabArray::new(context, context.scale.pick(960, 240, 120))?;
         let limit = limit_of(&array) * f64::from(sets);
