@@ -101,24 +101,6 @@ async fn almost_full(rt: &Runtime, store: &ArrayStore) -> (SetId, String) {
     (id, last)
 }
 
-/// A deletion, which needs little room, is not kept waiting for a set to be won where another lane has one open.
-#[test]
-fn a_deletion_uses_what_is_open_in_another_lane() {
-    Sim::new(1).run(|rt| async move {
-        let (_devices, store) = fresh_on(&rt, 6).await;
-        let (id, last) = almost_full(&rt, &store).await;
-        let set = store.0.sets.get(id).unwrap();
-        // Somebody reads what cleaning would win, and somebody writes.
-        let _reader = store.0.sets.hold(id);
-        let mut put = store.begin_put("long").unwrap();
-        put.write(bytes(2, 25_000)).await.unwrap();
-        let began = rt.now();
-        store.delete(last).await.unwrap();
-        assert!(rt.now().since(began) < Duration::from_secs(1), "a deletion waits for cleaning");
-        assert!(set.live.get() == 0 && !set.trimming.get());
-    });
-}
-
 /// Two objects that are longer than a set, and began in one lane, end in two.
 #[test]
 fn long_objects_go_to_a_lane_that_nobody_uses() {
