@@ -49,7 +49,7 @@ impl Engine {
     pub(crate) async fn start_with(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
         loop {
             let (engine, item) = (self.clone(), item.clone());
-            let placing = self.rt.spawn(async move { engine.place(stream, room, &item).await });
+            let placing = self.rt.spawn(async move { engine.place(stream, room.reserved, &item).await });
             match placing.await.unwrap_or_else(|_| Err(Error::stopped())) {
                 // The stream is not kept meanwhile: what is small may fit in its open set.
                 Err(error) if error.kind == ErrorKind::NoSpace && room.reclaim => {
@@ -62,7 +62,7 @@ impl Engine {
         }
     }
 
-    async fn place(self: &Rc<Self>, stream: Stream, room: Room, item: &Item) -> Result<Started> {
+    async fn place(self: &Rc<Self>, stream: Stream, reserved: usize, item: &Item) -> Result<Started> {
         let mut open = self.streams[stream.number()].lock().await;
         let entry = item.entry_bytes();
         loop {
@@ -88,7 +88,7 @@ impl Engine {
             if let Some(full) = open.take_if(|set| !useful(set)) {
                 self.close_set(full).await;
             }
-            let set = self.open_set(stream, room).await?;
+            let set = self.open_set(stream, reserved).await?;
             // Only now: without another one, what is left of it is room for smaller items (SHELF-2).
             if let Some(full) = open.take() {
                 self.close_set(full).await;
@@ -280,8 +280,8 @@ impl Engine {
         Ok(wins)
     }
 
-    /// Opens the next available set for `stream`; none is won for it.
-    async fn open_set(self: &Rc<Self>, stream: Stream, room: Room) -> Result<OpenSet> {
+    /// Opens the next available set for `stream`, but for those that are reserved; none is won for it.
+    async fn open_set(self: &Rc<Self>, stream: Stream, reserved: usize) -> Result<OpenSet> {
         let lane = match stream {
             Stream::User(slot) => Some(self.lanes.lane_of(slot.into())),
             Stream::Clean | Stream::Snapshot | Stream::Cold => None,
@@ -290,7 +290,6 @@ impl Engine {
         loop {
             self.running()?;
             let available = self.sets.count(SetState::Available);
-            let reserved = room.reserved;
             if available > reserved {
                 if available <= self.available_sets() / 2 && self.sets.first(SetState::Empty).is_some() {
                     self.replenish().await?;
