@@ -1,10 +1,9 @@
 //! A zoned device in virtual time that fails on demand and can lose power at any command.
 //!
-//! A command takes effect in the order of calls and completes after a random time. What is not durable yet is kept as a
-//! list of effects for each zone, from which a crash image takes a random prefix (SIM-2).
+//! A command takes effect in the order of calls and completes after a random time. What it changes is the [`Medium`]'s,
+//! which outlives the device.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,8 +15,11 @@ use shingle_zoned::{
     DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZoneState,
     ZonedDevice,
 };
+use tokio::sync::oneshot;
 
+use crate::cut::Survival;
 use crate::faults::{Fault, Faults, landed};
+use crate::medium::{Effect, Medium};
 use crate::seeds::Random;
 use crate::spoil::{flip_bit, garbage_after, join, prefix};
 use crate::timing::{TimedDrive, Timing};
@@ -71,21 +73,20 @@ pub struct Counts {
     pub flushes: u64,
 }
 
-/// Something a command did that a power cut may undo.
-#[derive(Clone)]
-enum Effect {
-    Write { at: Lba, data: Vec<Bytes> },
-    Manage(ZoneOp),
-}
-
-#[derive(Clone)]
-struct Pending {
-    number: u64,
-    effect: Effect,
-    completed: bool,
-}
-
 type Hook = Rc<RefCell<dyn FnMut(&Command, &SimDevice)>>;
+
+/// Images of power cuts, one before each command.
+#[derive(Clone, Default)]
+pub struct Cuts {
+    images: Rc<RefCell<Vec<(Command, MemoryDevice)>>>,
+}
+
+impl Cuts {
+    /// The cuts since this was last called: the command before which the power fails, and what is left.
+    pub fn take(&self) -> Vec<(Command, MemoryDevice)> {
+        self.images.take()
+    }
+}
 
 /// The device. A cheap handle.
 #[derive(Clone)]
@@ -96,45 +97,41 @@ pub struct SimDevice {
 struct Shared {
     rt: Runtime,
     geometry: Geometry,
-    /// What commands see.
-    current: MemoryDevice,
-    /// What survives for certain; `None` where no power cut is to come.
-    durable: Option<MemoryDevice>,
-    /// What may survive: by zone, in order.
-    pending: RefCell<BTreeMap<ZoneId, Vec<Pending>>>,
+    medium: Medium,
     random: RefCell<Random>,
     faults: RefCell<Faults>,
     counts: Cell<Counts>,
     power_off_at: Cell<Option<u64>>,
     hook: RefCell<Option<Hook>>,
     timing: RefCell<Timing>,
+    /// Lets commands that hang complete, by being dropped.
+    hung: RefCell<Vec<oneshot::Sender<()>>>,
 }
 
 impl SimDevice {
     /// A device that goes on from `medium`; its times and faults come from the runtime's random numbers.
     pub fn new(rt: &Runtime, medium: &MemoryDevice) -> Self {
-        // Effects become durable zone by zone, in an order that the drive's limits may not allow.
-        Self::with_durable(rt, medium.snapshot(), Some(medium.with_limits(None, None)))
+        Self::resume(rt, medium.into())
     }
 
     /// A device whose power never fails, so that it keeps no account of what a cut would lose: for long experiments.
     pub fn without_power_cuts(rt: &Runtime, medium: MemoryDevice) -> Self {
-        Self::with_durable(rt, medium, None)
+        Self::resume(rt, Medium::without_power_cuts(medium))
     }
 
-    fn with_durable(rt: &Runtime, medium: MemoryDevice, durable: Option<MemoryDevice>) -> Self {
+    /// The device for a new process: on what the last one left when it was [killed](Self::kill).
+    pub fn resume(rt: &Runtime, medium: Medium) -> Self {
         let shared = Shared {
             rt: rt.clone(),
-            geometry: medium.geometry().clone(),
-            current: medium,
-            durable,
-            pending: RefCell::default(),
+            geometry: medium.current.geometry().clone(),
+            medium,
             random: RefCell::new(Random::new(rt.random())),
             faults: RefCell::default(),
             counts: Cell::default(),
             power_off_at: Cell::default(),
             hook: RefCell::default(),
             timing: RefCell::new(Timing::Random(Duration::from_micros(100))),
+            hung: RefCell::default(),
         };
         Self { shared: Rc::new(shared) }
     }
@@ -179,42 +176,58 @@ impl SimDevice {
         self.shared.counts.get()
     }
 
-    /// What commands see now, cached or not: the device after an orderly shutdown.
-    pub fn image(&self) -> MemoryDevice {
-        self.shared.current.snapshot()
+    /// The number of commands that [hang](Fault::Hang).
+    pub fn hung(&self) -> usize {
+        self.shared.hung.borrow().len()
     }
 
-    /// What is on the medium if the power fails now (SIM-2): everything durable; of each zone's other effects a random
-    /// prefix, the last write of it perhaps cut short at a block, with garbage in its last block.
+    /// Lets the commands that hang complete.
+    pub fn release_hung(&self) {
+        self.shared.hung.borrow_mut().clear();
+    }
+
+    /// What the drive holds, to make faults of the medium.
+    pub fn medium(&self) -> &Medium {
+        &self.shared.medium
+    }
+
+    /// The process dies now: what commands see stays, and what was not durable still is not (SIM-6). Commands under way
+    /// happen.
+    pub fn kill(&self) -> Medium {
+        self.shared.medium.killed()
+    }
+
+    /// What commands see now, cached or not: the device after an orderly shutdown.
+    pub fn image(&self) -> MemoryDevice {
+        self.shared.medium.image()
+    }
+
+    /// What is on the medium if the power fails now: [`Medium::crash_image`] with [`Survival::Prefix`].
     ///
     /// # Panics
     /// If the device was made [without power cuts](Self::without_power_cuts).
     pub fn crash_image(&self, seed: u64) -> MemoryDevice {
-        let random = &mut Random::new(seed);
-        let Some(durable) = &self.shared.durable else { panic!("this device was made without power cuts") };
-        let image = durable.snapshot();
-        let pending = self.shared.pending.borrow();
-        let mut lost = Vec::new();
-        for (&zone, effects) in pending.iter() {
-            let (kept, rest) = effects.split_at(random.between(0, effects.len() as u64) as usize);
-            kept.iter().for_each(|pending| apply(&image, zone, &pending.effect));
-            lost.push((zone, rest));
-        }
-        // No drive wakes up with more active zones than it can have: what gave some of them up has happened, then.
-        let Geometry { open_zones_max, active_zones_max, zone_count, .. } = self.shared.geometry;
-        let is_active = |zone| image.zone(zone).state.is_active();
-        let active = || (0..zone_count).filter(|&zone| is_active(ZoneId(zone))).count() as u32;
-        let limit = active_zones_max.unwrap_or(u32::MAX);
-        for (zone, rest) in lost {
-            if active() > limit {
-                rest.iter().for_each(|pending| apply(&image, zone, &pending.effect));
-            } else if let Some(Pending { effect: Effect::Write { at, data }, .. }) = rest.first()
-                && (is_active(zone) || active() < limit)
-            {
-                tear(&image, zone, *at, data, random);
-            }
-        }
-        image.with_limits(open_zones_max, active_zones_max)
+        self.shared.medium.crash_image(seed, Survival::Prefix)
+    }
+
+    /// As [`crash_image`](Self::crash_image), where `survival` says what may be left.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn crash_image_with(&self, seed: u64, survival: Survival) -> MemoryDevice {
+        self.shared.medium.crash_image(seed, survival)
+    }
+
+    /// From now on takes the image of a power cut before every command. Set before an engine opens the device, it cuts
+    /// inside of that too. Takes the place of [`on_command`](Self::on_command).
+    pub fn cut_at_every_command(&self, seed: u64, survival: Survival) -> Cuts {
+        let cuts = Cuts::default();
+        let images = cuts.images.clone();
+        self.on_command(move |command, device| {
+            let image = device.crash_image_with(seed.wrapping_mul(1_000_003).wrapping_add(command.number), survival);
+            images.borrow_mut().push((*command, image));
+        });
+        cuts
     }
 
     /// Begins a command: counts it, calls the hook, and decides on its fault.
@@ -249,10 +262,15 @@ impl SimDevice {
     }
 
     /// Waits as long as the command takes.
-    fn wait(&self, fault: Option<Fault>, op: Op, at: Lba, blocks: Blocks, opens: bool) -> impl Future<Output = ()> {
+    async fn wait(&self, fault: Option<Fault>, op: Op, at: Lba, blocks: Blocks, opens: bool) {
         let command = Timed { op, at: at.0, blocks: blocks.0, opens };
         let timing = self.shared.timing.borrow().clone();
-        timing.wait(&self.shared.rt, &self.shared.random, command, fault == Some(Fault::Slow))
+        timing.wait(&self.shared.rt, &self.shared.random, command, fault == Some(Fault::Slow)).await;
+        if fault == Some(Fault::Hang) {
+            let (release, released) = oneshot::channel();
+            self.shared.hung.borrow_mut().push(release);
+            let _ = released.await;
+        }
     }
 
     fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
@@ -268,60 +286,9 @@ impl SimDevice {
             _ => return Ok(()),
         };
         if let Some(zone) = zone {
-            // The medium fails for good, whatever the power does: what was pending there is settled now.
-            for pending in self.shared.pending.borrow_mut().remove(&zone).unwrap_or_default() {
-                self.settle(zone, &pending.effect);
-            }
-            self.shared.current.set_state(zone, state);
-            if let Some(durable) = &self.shared.durable {
-                durable.set_state(zone, state);
-            }
+            self.shared.medium.set_state(zone, state);
         }
         Err(self.error(kind, at))
-    }
-
-    /// Makes an effect durable.
-    fn settle(&self, zone: ZoneId, effect: &Effect) {
-        if let Some(durable) = &self.shared.durable {
-            apply(durable, zone, effect);
-        }
-    }
-
-    /// Takes note of an effect that is not durable yet.
-    fn note(&self, zone: ZoneId, number: u64, effect: Effect) {
-        if self.shared.durable.is_none() {
-            return;
-        }
-        let pending = Pending { number, effect, completed: false };
-        self.shared.pending.borrow_mut().entry(zone).or_default().push(pending);
-    }
-
-    /// A command completed. Without a volatile cache it is now durable, and with it all before it in its zone.
-    fn complete(&self, zone: ZoneId, number: u64) {
-        let mut all = self.shared.pending.borrow_mut();
-        let Some(effects) = all.get_mut(&zone) else { return };
-        let Some(at) = effects.iter().position(|pending| pending.number == number) else { return };
-        effects[at].completed = true;
-        if !self.shared.geometry.volatile_cache {
-            for pending in effects.drain(..=at) {
-                self.settle(zone, &pending.effect);
-            }
-            if effects.is_empty() {
-                all.remove(&zone);
-            }
-        }
-    }
-
-    /// Everything that had completed before command `before` is durable.
-    fn make_durable(&self, before: u64) {
-        let mut all = self.shared.pending.borrow_mut();
-        for (&zone, effects) in all.iter_mut() {
-            let last = effects.iter().rposition(|pending| pending.completed && pending.number < before);
-            for pending in effects.drain(..last.map_or(0, |last| last + 1)) {
-                self.settle(zone, &pending.effect);
-            }
-        }
-        all.retain(|_, effects| !effects.is_empty());
     }
 
     async fn do_write(&self, at: Option<Lba>, zone: ZoneId, data: Vec<Bytes>) -> DeviceResult<Lba> {
@@ -331,23 +298,23 @@ impl SimDevice {
         self.fail_zone(Some(zone), fault, start)?;
         let (landing, failed) = self.spoil(fault, start, data, blocks);
         let opens = zone.0 < self.shared.geometry.zone_count
-            && matches!(self.shared.current.zone(zone).state, ZoneState::Empty | ZoneState::Closed);
+            && matches!(self.shared.medium.current.zone(zone).state, ZoneState::Empty | ZoneState::Closed);
         let mut landed_at = start;
         // A failed write of which nothing landed leaves no trace; one of nothing at all breaks a rule.
         if !failed || !landing.is_empty() {
-            let noted = self.shared.durable.is_some().then(|| landing.clone());
+            let noted = self.shared.medium.knows_cuts().then(|| landing.clone());
             landed_at = match at {
-                Some(at) => self.shared.current.write_now(at, landing).map(|()| at)?,
-                None => self.shared.current.append_now(zone, landing)?,
+                Some(at) => self.shared.medium.current.write_now(at, landing).map(|()| at)?,
+                None => self.shared.medium.current.append_now(zone, landing)?,
             };
             if let Some(data) = noted {
-                self.note(zone, number, Effect::Write { at: landed_at, data });
+                self.shared.medium.note(zone, number, Effect::Write { at: landed_at, data });
             }
         }
         let at = landed_at;
         self.wait(fault, Op::Write, at, blocks, opens).await;
         self.check_power(number, at)?;
-        self.complete(zone, number);
+        self.shared.medium.complete(zone, number, self.counts().commands);
         if failed { Err(self.error(DeviceErrorKind::WriteFailed, at)) } else { Ok(at) }
     }
 
@@ -369,15 +336,16 @@ impl SimDevice {
         }
     }
 
-    /// What some other place of the device holds: what blocks that a misdirected write missed look like.
+    /// What some other place of the device holds: what blocks that a misdirected write missed look like, and what a
+    /// misdirected read finds.
     fn bytes_elsewhere(&self, at: Lba, blocks: Blocks, random: &mut Random) -> Bytes {
         let mut out = AlignedBuf::zeroed(blocks);
         let zones = u64::from(self.shared.geometry.zone_count);
         let zone = ZoneId(random.below(zones) as u32);
-        let info = self.shared.current.zone(zone);
+        let info = self.shared.medium.current.zone(zone);
         if info.written >= blocks
             && info.start != at
-            && let Ok(bytes) = self.shared.current.read_now(info.start, blocks)
+            && let Ok(bytes) = self.shared.medium.current.read_now(info.start, blocks)
         {
             out.copy_from_slice(&bytes);
         }
@@ -395,8 +363,8 @@ impl SimDevice {
         let kind = if op == ZoneOp::Reset { CommandKind::Reset } else { CommandKind::Manage };
         let (number, fault) = self.begin(kind, Some(zone), start, Blocks::ZERO)?;
         self.fail_zone(Some(zone), fault, start)?;
-        self.shared.current.manage_now(zone, op)?;
-        self.note(zone, number, Effect::Manage(op));
+        self.shared.medium.current.manage_now(zone, op)?;
+        self.shared.medium.note(zone, number, Effect::Manage(op));
         let timed = match op {
             ZoneOp::Open => Op::Open,
             ZoneOp::Close | ZoneOp::Finish => Op::Close,
@@ -404,42 +372,26 @@ impl SimDevice {
         };
         self.wait(fault, timed, start, Blocks::ZERO, false).await;
         self.check_power(number, start)?;
-        self.complete(zone, number);
+        self.shared.medium.complete(zone, number, self.counts().commands);
         Ok(())
     }
 
     async fn do_read(&self, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
         let zone = self.shared.geometry.zone_of(at);
         let (number, fault) = self.begin(CommandKind::Read, zone, at, length)?;
-        let result = self.shared.current.read_now(at, length);
+        let mut result = self.shared.medium.current.read_now(at, length);
+        match (fault, &result) {
+            (Some(Fault::BitFlip), Ok(bytes)) => result = Ok(flip_bit(bytes, &mut self.shared.random.borrow_mut())),
+            (Some(Fault::Misdirected), Ok(_)) => {
+                result = Ok(self.bytes_elsewhere(at, length, &mut self.shared.random.borrow_mut()));
+            }
+            _ => {}
+        }
         self.wait(fault, Op::Read, at, length, false).await;
         self.check_power(number, at)?;
         self.fail_zone(zone, fault, at)?;
         if fault == Some(Fault::ReadError) { Err(self.error(DeviceErrorKind::ReadFailed, at)) } else { result }
     }
-}
-
-/// Lets an effect happen to an image. What cannot happen there (an effect of a zone that failed since) does not.
-fn apply(image: &MemoryDevice, zone: ZoneId, effect: &Effect) {
-    let result = match effect {
-        Effect::Write { at, data } => image.write_now(*at, data.clone()),
-        Effect::Manage(op) => image.manage_now(zone, *op),
-    };
-    drop(result);
-}
-
-/// Lets a part of a write happen.
-fn tear(image: &MemoryDevice, zone: ZoneId, at: Lba, data: &[Bytes], random: &mut Random) {
-    let blocks = Blocks(data.iter().map(|piece| (piece.len() / BLOCK_SIZE) as u64).sum());
-    let part = landed(blocks, random);
-    if part == Blocks::ZERO {
-        return;
-    }
-    let mut torn = prefix(data, part);
-    if random.chance(0.25) {
-        torn = vec![garbage_after(&join(&torn), Blocks(part.0 - 1), random)];
-    }
-    apply(image, zone, &Effect::Write { at, data: torn });
 }
 
 impl ZonedDevice for SimDevice {
@@ -456,7 +408,10 @@ impl ZonedDevice for SimDevice {
             let answer = Blocks::holding(64 * (u64::from(count) + 1));
             self.wait(fault, Op::Report, at, answer, false).await;
             self.check_power(number, at)?;
-            self.shared.current.report(first, count).await
+            if matches!(fault, Some(Fault::ReadError | Fault::CommandError)) {
+                return Err(self.error(DeviceErrorKind::ReadFailed, at));
+            }
+            self.shared.medium.current.report(first, count).await
         })
     }
 
@@ -484,7 +439,7 @@ impl ZonedDevice for SimDevice {
             self.fail_zone(None, fault, Lba(0))?;
             self.wait(fault, Op::Flush, Lba(0), Blocks::ZERO, false).await;
             self.check_power(number, Lba(0))?;
-            self.make_durable(number);
+            self.shared.medium.flushed(number);
             Ok(())
         })
     }

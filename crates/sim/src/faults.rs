@@ -8,18 +8,19 @@ use crate::seeds::Random;
 /// What goes wrong with a command. See `docs/fault-model.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The medium cannot be read.
+    /// The medium cannot be read, or the report not be made; this once. For blocks that stay unreadable there is
+    /// [`Medium::fail_reads`](crate::Medium::fail_reads).
     ReadError,
     /// The write fails; a random part of it, from its front, has landed.
     WriteError,
     /// The command fails and changes nothing.
     CommandError,
-    /// The write succeeds, but one bit of it is wrong on the medium.
+    /// The write succeeds, but one bit of it is wrong on the medium; the read does, but one bit of the answer is wrong.
     BitFlip,
     /// The write succeeds, but its last blocks hold garbage.
     TornWrite,
     /// The write succeeds and moves the write pointer, but the bytes lie elsewhere: the blocks hold what another place
-    /// held.
+    /// held. The read succeeds with what another place holds.
     Misdirected,
     /// The zone turns read-only, and the command fails.
     ZoneReadOnly,
@@ -27,6 +28,8 @@ pub enum Fault {
     ZoneOffline,
     /// The command takes a thousand times as long.
     Slow,
+    /// The command never completes, until [`SimDevice::release_hung`](crate::SimDevice::release_hung).
+    Hang,
 }
 
 /// When a fault happens.

@@ -6,17 +6,28 @@
 //! # Invariants
 //! - SIM-1: the same seed gives the same run, to the last command.
 //! - SIM-2: a crash image holds everything that was durable, and of the rest, zone by zone, a prefix (DEV-3).
+//! - SIM-3: a flush makes durable what had completed when it began, and nothing that completed later.
+//!   (`a_flush_covers_what_had_completed_when_it_began`)
+//! - SIM-4: a crash image with [`Survival::AnySubset`] holds everything that was durable, of each zone a state that it had
+//!   since, and of the blocks written since any subset, as a file drive does whose host loses power (FD-2).
+//! - SIM-5: a fault of the medium (a block that cannot be read, rot, a dead zone) is in every image and in every later life,
+//!   until it is healed or the block is written again.
+//! - SIM-6: a kill loses nothing, and makes nothing durable.
 
 pub mod clients;
+mod cut;
 mod device;
 mod executor;
 mod faults;
+mod medium;
 mod seeds;
 mod spoil;
 mod timers;
 mod timing;
 
-pub use device::{Command, CommandKind, Counts, SimDevice};
+pub use cut::Survival;
+pub use device::{Command, CommandKind, Counts, Cuts, SimDevice};
 pub use executor::Sim;
 pub use faults::{Fault, FaultRule, Faults, Trigger};
+pub use medium::Medium;
 pub use seeds::{Random, seeds};

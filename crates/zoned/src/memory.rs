@@ -8,6 +8,7 @@
 //! **Knows nothing of** time and faults: crate `sim` brings them, through the methods marked *fault*.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -34,6 +35,28 @@ struct Contents {
     machine: Machine,
     /// By zone, shared with snapshots until one of them changes.
     zones: Vec<Option<Arc<Pieces>>>,
+    /// Blocks that fail to be read, each with how many times more; `u32::MAX`: for good.
+    unreadable: BTreeMap<u64, u32>,
+}
+
+impl Contents {
+    /// Whether a read of these blocks fails: at the first that cannot be read, which then has failed once more.
+    fn fails_to_read(&mut self, at: Lba, length: Blocks) -> bool {
+        let Some((&block, left)) = self.unreadable.range_mut(at.0..at.0 + length.0).next() else { return false };
+        match *left {
+            u32::MAX => {}
+            0 | 1 => drop(self.unreadable.remove(&block)),
+            _ => *left -= 1,
+        }
+        true
+    }
+
+    /// Blocks that are written can be read again, as a drive puts a bad one elsewhere.
+    fn written(&mut self, at: Lba, length: u64) {
+        if !self.unreadable.is_empty() {
+            self.unreadable.retain(|block, _| !(at.0..at.0 + length).contains(block));
+        }
+    }
 }
 
 impl MemoryDevice {
@@ -47,7 +70,7 @@ impl MemoryDevice {
             Err(error) => panic!("no drive can have this geometry: {error}"),
         };
         let zones = vec![None; geometry.zone_count as usize];
-        Self { geometry, keep: None, contents: RefCell::new(Contents { machine, zones }) }
+        Self { geometry, keep: None, contents: RefCell::new(Contents { machine, zones, unreadable: BTreeMap::new() }) }
     }
 
     /// A device with nothing on it that keeps of each piece it is given only the leading bytes that `keep` names; the
@@ -129,6 +152,18 @@ impl MemoryDevice {
         pieces.overwrite(block, 1, bytes.freeze());
     }
 
+    /// *Fault*: reads of any of these blocks fail, `times` times a block or, with `None`, until they are
+    /// [healed](Self::heal) or written again. Snapshots have the fault too.
+    pub fn fail_reads(&self, at: Lba, length: Blocks, times: Option<u32>) {
+        let unreadable = &mut self.contents.borrow_mut().unreadable;
+        unreadable.extend((at.0..at.0 + length.0).map(|block| (block, times.unwrap_or(u32::MAX))));
+    }
+
+    /// *Fault*: all blocks can be read again, with what lies there.
+    pub fn heal(&self) {
+        self.contents.borrow_mut().unreadable.clear();
+    }
+
     /// *Fault*: closes all open zones, as a power cycle does; empties those in which nothing was written.
     pub fn power_cycle(&self) {
         self.contents.borrow_mut().machine.power_cycle();
@@ -144,8 +179,11 @@ impl MemoryDevice {
     /// # Errors
     /// As the command's.
     pub fn read_now(&self, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
-        let contents = self.contents.borrow();
+        let contents = &mut *self.contents.borrow_mut();
         let zone = contents.machine.read(at, length)?;
+        if contents.fails_to_read(at, length) {
+            return Err(DeviceError::new(DeviceErrorKind::ReadFailed, at, Some(zone)));
+        }
         let from = (at - self.geometry.start_of(zone)).0 as u32;
         let blocks = length.0 as u32;
         Ok(match &contents.zones[zone.0 as usize] {
@@ -193,6 +231,7 @@ impl MemoryDevice {
 
     /// Keeps what is to be kept of an accepted write.
     fn keep(&self, contents: &mut Contents, zone: ZoneId, at: Lba, data: Vec<Bytes>) {
+        contents.written(at, data.iter().map(|piece| (piece.len() / BLOCK_SIZE) as u64).sum());
         let pieces = Arc::make_mut(contents.zones[zone.0 as usize].get_or_insert_default());
         let conventional = self.geometry.is_conventional(zone);
         let mut start = (at - self.geometry.start_of(zone)).0 as u32;
