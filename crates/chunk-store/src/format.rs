@@ -16,7 +16,7 @@ use crate::zones::{Zone, ZoneStatus, ZoneTable};
 pub const ENGINE: u32 = 0x4B4E_4843; // "CHNK"
 
 /// The version of everything in this file.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// Types of the records in data zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +154,17 @@ pub enum JournalEntry {
     },
     /// Records were written: recovery need not scan for them.
     Mark(Mark),
+    /// A free zone is opened: its life `epoch` begins. Durable before a record in it is acknowledged.
+    Open {
+        /// The zone.
+        zone: ZoneId,
+        /// The epoch of the life that begins.
+        epoch: u64,
+        /// The stream of its records.
+        stream: Stream,
+        /// It is a landing zone.
+        landing: bool,
+    },
 }
 
 impl JournalEntry {
@@ -183,6 +194,12 @@ impl JournalEntry {
                 bytes.push(5);
                 mark.encode(&mut bytes);
             }
+            Self::Open { zone, epoch, stream, landing } => {
+                bytes.push(6);
+                bytes.extend(zone.0.to_le_bytes());
+                bytes.extend(epoch.to_le_bytes());
+                bytes.push(stream_number(*stream) | if *landing { LANDING_BIT } else { 0 });
+            }
         }
         bytes
     }
@@ -195,6 +212,15 @@ impl JournalEntry {
             3 => Self::Delete { id: cursor.chunk()? },
             4 => Self::Reset { zone: ZoneId(cursor.u32()?), epoch: cursor.u64()? },
             5 => Self::Mark(Mark::decode(&mut cursor)?),
+            6 => {
+                let (zone, epoch, flags) = (ZoneId(cursor.u32()?), cursor.u64()?, cursor.u8()?);
+                Self::Open {
+                    zone,
+                    epoch,
+                    stream: stream_from(flags & !LANDING_BIT)?,
+                    landing: flags & LANDING_BIT != 0,
+                }
+            }
             _ => return None,
         };
         cursor.done()?;
@@ -279,8 +305,10 @@ impl ChunkPage {
         bytes.extend(chunk.id.0);
         bytes.push(stream_number(chunk.stream) | u8::from(chunk.sealed) << 7);
         bytes.extend(chunk.birth.to_le_bytes());
-        // What has only landed is found by the scan of the landing zones.
-        bytes.extend(chunk.groups.end().to_le_bytes());
+        // What has only landed is found by the scan of the landing zones. A sealed chunk has nothing there, but may have
+        // lost its end.
+        let size = if chunk.sealed { chunk.size } else { chunk.groups.end() };
+        bytes.extend(size.to_le_bytes());
         bytes.extend((chunk.groups.len() as u32).to_le_bytes());
         for group in chunk.groups.iter() {
             encode_group(bytes, group, zones.get(group.zone).epoch);
@@ -411,6 +439,10 @@ mod tests {
             (JournalEntry::Seal { id: id(), size: 0x1234 }, format!("02{id_hex}34120000")),
             (JournalEntry::Delete { id: id() }, format!("03{id_hex}")),
             (JournalEntry::Reset { zone: ZoneId(7), epoch: 0x99 }, "04070000009900000000000000".to_owned()),
+            (
+                JournalEntry::Open { zone: ZoneId(7), epoch: 0x99, stream: Stream::Gc, landing: true },
+                "0607000000990000000000000081".to_owned(),
+            ),
         ] {
             assert_eq!(hex(entry.clone()), golden);
             assert_eq!(JournalEntry::decode(&entry.encode()), Some(entry.clone()));

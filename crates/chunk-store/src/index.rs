@@ -3,6 +3,8 @@
 //! # Invariants
 //! - IDX-1: a chunk's groups are in chunk order, adjoin, begin at 0 and end at the chunk's durable size, less what
 //!   has only landed (TAIL-1).
+//! - IDX-6: where bytes were lost, groups do not adjoin, or end before the size of a sealed chunk: a hole. No record
+//!   covers a byte of it.
 
 use shingle_base::ZoneId;
 
@@ -50,11 +52,11 @@ impl Groups {
         self.as_slice().last().map_or(0, |group| group.end)
     }
 
-    /// Adds the record that follows the last.
+    /// Adds the record that follows the last, or a hole behind it (IDX-6).
     pub(crate) fn push(&mut self, record: Located) -> Added {
-        debug_assert_eq!(record.offset, self.end(), "IDX-1");
+        debug_assert!(record.offset >= self.end(), "IDX-1");
         match self.as_mut_slice().last_mut() {
-            Some(last) if last.zone == record.zone => {
+            Some(last) if last.zone == record.zone && last.end == record.offset => {
                 last.push(record);
                 Added::Record
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use shingle_base::ZoneId;
 use shingle_record::frame_zone_head;
-use shingle_zoned::{DeviceError, ZoneOp, ZoneState};
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState};
 
 use crate::error::{ErrorKind, Result};
 use crate::format::{JournalEntry, LANDING_KIND, LANDING_STREAM, zone_kind};
@@ -204,11 +204,20 @@ impl Inner {
     }
 
     /// Opens a free zone for a stream and writes its head. Where it fails the zone is out of use.
-    pub(crate) async fn open_zone(&self, zone: ZoneId, stream: Stream) -> std::result::Result<(), DeviceError> {
+    pub(crate) async fn open_zone(
+        self: &Rc<Self>,
+        zone: ZoneId,
+        stream: Stream,
+    ) -> std::result::Result<(), DeviceError> {
         self.open_zone_as(zone, stream, zone_kind(stream)).await
     }
 
-    async fn open_zone_as(&self, zone: ZoneId, stream: Stream, kind: u16) -> std::result::Result<(), DeviceError> {
+    async fn open_zone_as(
+        self: &Rc<Self>,
+        zone: ZoneId,
+        stream: Stream,
+        kind: u16,
+    ) -> std::result::Result<(), DeviceError> {
         let epoch = self.sequence.next();
         {
             let mut state = self.state.borrow_mut();
@@ -220,12 +229,20 @@ impl Inner {
             (slot.landing, slot.landed) = (kind == LANDING_KIND, 0);
             slot.last_write = epoch;
         }
+        // So that recovery knows whose the zone is, and in which life, whatever becomes of its head. Durable when this
+        // returns, and so before anything in the zone is.
+        let stopped = |_| DeviceError::new(DeviceErrorKind::Gone, self.geometry.start_of(zone), Some(zone));
+        self.journal_room().await.map_err(stopped)?;
+        let entry = JournalEntry::Open { zone, epoch, stream, landing: kind == LANDING_KIND };
+        let journaled = self.journal(entry, epoch);
         let head = frame_zone_head(self.store, epoch, zone, kind, self.rt.unix_time());
         let opened = async {
             self.dev.manage(zone, ZoneOp::Open).await?;
             self.dev.write(self.geometry.start_of(zone), vec![head]).await
         };
-        let Err(error) = opened.await else { return Ok(()) };
+        let (opened, journaled) = futures_util::future::join(opened, journaled).await;
+        journaled.map_err(stopped)?;
+        let Err(error) = opened else { return Ok(()) };
         tracing::warn!(zone = zone.0, %error, "a free zone could not be opened");
         let status = self.status_after_error(zone).await;
         {

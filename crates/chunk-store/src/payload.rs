@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shingle_base::ChunkId;
-use shingle_record::{Place, SliceError, SlicePlan, extract, frame_hollow, frame_sliced};
+use shingle_record::{Place, SliceError, SlicePlan, SlicedFramer, extract, frame_hollow};
 
 use crate::format::RecordKind;
 use crate::store::Inner;
@@ -13,7 +13,8 @@ impl Inner {
         self.options.hollow && !self.geometry.keeps_payload
     }
 
-    /// Frames a data record, as the pieces to be written.
+    /// Frames a data record, as the pieces to be written. `durable` is the block of the zone before which all was durable
+    /// by now.
     pub(crate) fn frame_data(
         &self,
         place: &Place,
@@ -21,12 +22,17 @@ impl Inner {
         id: ChunkId,
         offset: u32,
         data: &[Bytes],
+        durable: u32,
     ) -> Vec<Bytes> {
         let kind = RecordKind::Data.record_type();
-        if !self.hollow() {
-            return vec![frame_sliced(kind, place, sequence, id, offset, data, &self.buffers)];
-        }
         let length: usize = data.iter().map(Bytes::len).sum();
+        if !self.hollow() {
+            // The zone's head is not flushed before its first records are.
+            let durable = if durable > 1 { durable } else { 0 };
+            let mut framer = SlicedFramer::new(id, offset, length, &self.buffers).behind(durable);
+            data.iter().for_each(|piece| framer.extend(piece));
+            return vec![framer.finish(kind, place, sequence, &self.buffers)];
+        }
         frame_hollow(kind, place, sequence, id, offset, length as u32)
     }
 

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - READ-1: every byte returned lay in a slice whose checksum, chunk and offset were verified, or is still in memory
 //!   from the append that brought it.
+//! - READ-3: a read that touches a hole fails (IDX-6); it never returns fewer bytes than were asked for.
 //! - READ-2: a zone is not reset while a read of it is under way (a pin).
 
 use std::rc::Rc;
@@ -78,10 +79,12 @@ impl Inner {
         let mut out = self.buffers.take((to - from) as usize);
         for record in records {
             let (begin, end) = (from.max(record.offset), to.min(record.end()));
+            not_lost(id, from + out.len() as u32, begin)?;
             self.read_record(id, record, begin - record.offset, end - begin, &mut out).await?;
         }
         drop(pins);
         landed.iter().for_each(|piece| out.extend_from_slice(piece));
+        not_lost(id, from + out.len() as u32, to)?;
         let mut state = self.state.borrow_mut();
         state.counters.reads += 1;
         state.counters.read_bytes += length;
@@ -106,6 +109,14 @@ impl Inner {
             Error::new(ErrorKind::Corrupt, error.to_string()).of(id).at(at)
         })
     }
+}
+
+/// Fails where no record has the bytes between two that follow each other (IDX-6).
+fn not_lost(id: ChunkId, from: u32, to: u32) -> Result<()> {
+    if from == to {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Corrupt, format!("bytes {from} to {to} are lost: no record of them was found")).of(id))
 }
 
 /// What a failed device read means to a caller.

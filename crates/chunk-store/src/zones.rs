@@ -10,6 +10,7 @@
 //! - ZONE-1: a closed zone is not written again before it is reset.
 //! - ZONE-2: a zone is reset only when no chunk has a record in it, no reader uses it, and the reset is journaled.
 //! - ZONE-3: all records before `indexed_to` are in the index or dead, so recovery scans from there.
+//! - ZONE-4: a zone of which recovery could not read all that it had to is not reset: a later opening may read it.
 
 use shingle_base::{Blocks, ZoneId};
 
@@ -70,6 +71,8 @@ pub(crate) struct Zone {
     pub(crate) pins: u32,
     /// Holds a record that could not be read: GC leaves it alone.
     pub(crate) damaged: bool,
+    /// Recovery could not read all of it, so that it may hold what nobody knows of: it is not reset (ZONE-4).
+    pub(crate) suspect: bool,
     /// Holds copies that GC has not swapped in yet: it is no garbage, even if nothing else lives in it (GC-5).
     pub(crate) filling: bool,
 }
@@ -90,6 +93,7 @@ impl Zone {
             groups: Residents::default(),
             pins: 0,
             damaged: false,
+            suspect: false,
             filling: false,
         }
     }
@@ -198,7 +202,7 @@ impl ZoneTable {
     /// A closed zone in which nothing lives is garbage.
     pub(crate) fn note_garbage(&mut self, zone: ZoneId) {
         let slot = self.get(zone);
-        let used = !slot.groups.is_empty() || slot.landed > 0 || slot.filling;
+        let used = !slot.groups.is_empty() || slot.landed > 0 || slot.filling || slot.suspect;
         if slot.status == ZoneStatus::Closed && !used {
             self.set_status(zone, ZoneStatus::Garbage);
             self.get_mut(zone).damaged = false;

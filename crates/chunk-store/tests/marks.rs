@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{Driver, Model, content, formatted, geometry, open, options};
 use shingle_base::{Blocks, ChunkId};
-use shingle_chunk_store::{ChunkStore, Counters, Options, RecoveryReport, Stream};
+use shingle_chunk_store::{ChunkStore, Counters, Options, RecoveryReport, Stream, ZoneStatus};
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_zoned::{Geometry, MemoryDevice};
@@ -18,8 +18,8 @@ fn drive() -> Geometry {
     Geometry::hm_smr(Blocks(256), 80, 0, 16)
 }
 
-/// Fills about thirty zones, and lets the power fail without a checkpoint.
-fn filled(mark_every: Option<u64>) -> (MemoryDevice, Counters) {
+/// Fills about thirty zones, and lets the power fail without a checkpoint. Also says how many zones were opened.
+fn filled(mark_every: Option<u64>) -> (MemoryDevice, Counters, u64) {
     let medium = formatted(drive());
     Sim::new(1).run(move |rt| async move {
         let device = SimDevice::new(&rt, &medium);
@@ -35,7 +35,9 @@ fn filled(mark_every: Option<u64>) -> (MemoryDevice, Counters) {
             store.seal(id).await.unwrap();
         }
         rt.sleep(Duration::from_millis(100)).await;
-        (device.crash_image(1), store.counters())
+        let zones = store.zones();
+        let used = zones.iter().filter(|zone| zone.status != ZoneStatus::Free).count();
+        (device.crash_image(1), store.counters(), used as u64)
     })
 }
 
@@ -56,11 +58,11 @@ fn recovered(medium: &MemoryDevice, options: Options) -> RecoveryReport {
 #[test]
 fn with_marks_recovery_scans_only_tails() {
     const EVERY: u64 = 1 << 20;
-    let (without, counters) = filled(None);
+    let (without, counters, _) = filled(None);
     assert_eq!(counters.marks, 0);
     let scanned = recovered(&without, Options::default()).scan;
     assert_eq!(scanned.found, 1200, "nothing but the scan tells of records");
-    let (with, counters) = filled(Some(EVERY));
+    let (with, counters, _) = filled(Some(EVERY));
     assert!(counters.marks > 20, "{counters:?}");
     let report = recovered(&with, Options::default());
     // What was written since the last marks, and a little more while they were.
@@ -74,9 +76,9 @@ fn with_marks_recovery_scans_only_tails() {
 
 #[test]
 fn marks_take_little_of_the_journal() {
-    let (_, without) = filled(None);
-    let (_, with) = filled(Some(1 << 20));
-    let marks = with.journal_entries - without.journal_entries;
+    let (_, without, zones_without) = filled(None);
+    let (_, with, zones_with) = filled(Some(1 << 20));
+    let marks = (with.journal_entries - zones_with) - (without.journal_entries - zones_without);
     assert_eq!(marks, with.marks);
     // 28 MB were written: one batch a MiB, and in each a mark for every zone in use, or closed since.
     assert!(with.marks <= 28 * 9 + 60, "{with:?}");

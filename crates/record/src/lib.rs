@@ -19,7 +19,7 @@ pub use meta_log::{
     CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump,
     parse_journal,
 };
-pub use scan::{Scanned, ZoneScanner};
+pub use scan::{Scanned, ZoneScanner, read_block};
 pub use sequence::SequenceSource;
 pub use slices::{
     DataInfo, FOOTER_SIZE, SLICE_SIZE, SliceError, SliceFault, SlicePlan, SlicedFramer, extract, frame_hollow,

@@ -2,14 +2,15 @@
 //!
 //! # Invariants
 //! - SCAN-1: a scan yields every intact record of the expected life between its bounds, in order.
-//! - SCAN-2: nothing on the drive makes a scan fail or panic but the loss of the drive: unreadable and foreign blocks
-//!   are gaps.
+//! - SCAN-2: nothing on the drive makes a scan fail or panic but the loss of the drive.
+//! - SCAN-3: a block that cannot be read is tried again, and then said to be unreadable; it never passes for a block that
+//!   was read and holds something else.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, StoreId, ZoneId};
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, StoreId, ZoneId};
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZonedDevice};
 
 use crate::frame::{Expect, Header};
@@ -18,8 +19,15 @@ use crate::frame::{Expect, Header};
 /// passes over what is skipped all the same, and may miss the next header.
 const WINDOW: u32 = 256;
 
-/// How far behind a bad block records are looked for: further than the longest record.
-const LOOK_AHEAD: u32 = 4352;
+/// How many zeros in a row end the search for a record behind a bad block: more than the longest record has blocks. A zone
+/// that was finished early reads as zeros to its end.
+const ZEROS_MAX: u32 = 4352;
+
+/// How often a block is read before it is unreadable.
+const TRIES: u32 = 3;
+
+/// After so many unreadable blocks the others are read once: a zone that is lost as a whole costs a bounded time.
+const TRIED_MAX: usize = 256;
 
 /// What a scan came upon.
 #[derive(Clone, Debug)]
@@ -32,20 +40,26 @@ pub enum Scanned {
         bytes: Bytes,
         /// Whether its payload passes its check.
         intact: bool,
+        /// Whether blocks of it could not be read; then it is not intact, and `bytes` has zeros in their places.
+        unreadable: bool,
     },
-    /// Blocks that hold no record of the life, with a record behind them.
+    /// Blocks in which no record of the life was found, with a record behind them.
     Gap {
         /// The first bad block.
         from: u32,
         /// Where the next record begins.
         to: u32,
+        /// Whether some of them could not be read.
+        unreadable: bool,
     },
     /// The end of what was written, all of it records.
     Clean,
-    /// The end of the records: what follows, up to the end of what was written, is none.
+    /// The end of the records that were found: in what follows, up to the end of what was written, is none.
     Torn {
         /// The first block that is no record.
         from: u32,
+        /// Whether blocks of it could not be read: there may be records, then.
+        unreadable: bool,
     },
 }
 
@@ -60,6 +74,8 @@ pub struct ZoneScanner {
     window: u32,
     /// What was read and is still needed, without gaps: first blocks and bytes. Nothing is read twice.
     windows: VecDeque<(u32, Bytes)>,
+    /// Blocks that could not be read (SCAN-3).
+    unreadable: BTreeSet<u32>,
     /// Blocks read from the device.
     pub blocks_read: u64,
 }
@@ -67,7 +83,8 @@ pub struct ZoneScanner {
 impl ZoneScanner {
     /// A scan of life `epoch` of `zone`, from block `from` to block `to`, both from the zone's start.
     pub fn new(dev: Rc<dyn ZonedDevice>, store: StoreId, epoch: u64, zone: ZoneId, from: u32, to: u32) -> Self {
-        Self { dev, store, epoch, zone, next: from, to, window: WINDOW, windows: VecDeque::new(), blocks_read: 0 }
+        let (window, windows, unreadable) = (WINDOW, VecDeque::new(), BTreeSet::new());
+        Self { dev, store, epoch, zone, next: from, to, window, windows, unreadable, blocks_read: 0 }
     }
 
     /// Reads `blocks` at once: many where other readers use the device too, and each visit to a zone costs a seek.
@@ -88,14 +105,24 @@ impl ZoneScanner {
             return self.record(header).await;
         }
         let from = self.next;
-        let limit = self.to.min(from.saturating_add(LOOK_AHEAD));
-        for block in from + 1..limit {
+        let mut zeros = 0;
+        for block in from + 1..self.to {
             if self.header_at(block).await?.is_some() {
                 self.next = block;
-                return Ok(Scanned::Gap { from, to: block });
+                return Ok(Scanned::Gap { from, to: block, unreadable: self.is_unreadable(from, block) });
+            }
+            let nothing = !self.unreadable.contains(&block) && self.read(block, 1).await?.iter().all(|&byte| byte == 0);
+            zeros = if nothing { zeros + 1 } else { 0 };
+            if zeros == ZEROS_MAX {
+                break;
             }
         }
-        Ok(Scanned::Torn { from })
+        Ok(Scanned::Torn { from, unreadable: self.is_unreadable(from, self.to) })
+    }
+
+    /// Whether one of the blocks was found unreadable.
+    fn is_unreadable(&self, from: u32, to: u32) -> bool {
+        self.unreadable.range(from..to).next().is_some()
     }
 
     async fn record(&mut self, header: Header) -> Result<Scanned, DeviceError> {
@@ -103,20 +130,25 @@ impl ZoneScanner {
         let blocks = header.blocks().0 as u32;
         let bytes = self.read(block, blocks).await?;
         let keeps_payload = self.dev.geometry().keeps_payload || !header.sliced;
-        let intact = !keeps_payload || header.verify_payload(&bytes).is_ok();
+        let unreadable = self.is_unreadable(block, block + blocks);
+        let intact = !unreadable && (!keeps_payload || header.verify_payload(&bytes).is_ok());
         self.next = block + blocks;
-        Ok(Scanned::Record { header, bytes, intact })
+        Ok(Scanned::Record { header, bytes, intact, unreadable })
     }
 
     /// The good header of a record that begins at `block` and ends before the end, if one does.
     async fn header_at(&mut self, block: u32) -> Result<Option<Header>, DeviceError> {
         let bytes = self.read(block, 1).await?;
+        if self.unreadable.contains(&block) {
+            return Ok(None);
+        }
         let expect = Expect { store: Some(self.store), epoch: Some(self.epoch), at: Some((self.zone, block)) };
         let header = Header::decode(&bytes, &expect).ok();
         Ok(header.filter(|header| header.blocks().0 <= u64::from(self.to - block)))
     }
 
-    /// `blocks` from `block`, which never falls behind an earlier call's. Blocks that cannot be read are zeros.
+    /// `blocks` from `block`, which never falls behind an earlier call's. Blocks that cannot be read are noted as such, and
+    /// zeros.
     async fn read(&mut self, block: u32, blocks: u32) -> Result<Bytes, DeviceError> {
         let end_of = |(start, bytes): &(u32, Bytes)| start + (bytes.len() / BLOCK_SIZE) as u32;
         while self.windows.front().is_some_and(|window| end_of(window) <= block) {
@@ -156,13 +188,49 @@ impl ZoneScanner {
             Err(_) => {}
         }
         let mut patched = AlignedBuf::builder(Blocks(u64::from(length)));
-        for step in 0..u64::from(length) {
-            match self.dev.read(at + Blocks(step), Blocks(1)).await {
-                Ok(bytes) => patched.extend(&bytes),
-                Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
-                Err(_) => patched.extend(&[0; BLOCK_SIZE]),
+        for step in 0..length {
+            match self.read_block(at + Blocks(u64::from(step))).await? {
+                Some(bytes) => patched.extend(&bytes),
+                None => {
+                    self.unreadable.insert(block + step);
+                    patched.extend(&[0; BLOCK_SIZE]);
+                }
             }
         }
         Ok(patched.finish())
     }
+
+    /// One block; `None` if it cannot be read.
+    async fn read_block(&self, at: Lba) -> Result<Option<Bytes>, DeviceError> {
+        let tries = if self.unreadable.len() < TRIED_MAX { TRIES } else { 1 };
+        read_retrying(&self.dev, at, Blocks(1), tries).await
+    }
+}
+
+/// Reads up to `tries` times; `None` if the medium cannot be read.
+///
+/// # Errors
+/// Only if the device is gone.
+async fn read_retrying(
+    dev: &Rc<dyn ZonedDevice>,
+    at: Lba,
+    length: Blocks,
+    tries: u32,
+) -> Result<Option<Bytes>, DeviceError> {
+    for _ in 0..tries {
+        match dev.read(at, length).await {
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Reads one block, again if that fails (SCAN-3); `None` if it cannot be read.
+///
+/// # Errors
+/// Only if the device is gone.
+pub async fn read_block(dev: &Rc<dyn ZonedDevice>, at: Lba) -> Result<Option<Bytes>, DeviceError> {
+    read_retrying(dev, at, Blocks(1), TRIES).await
 }

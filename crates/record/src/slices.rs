@@ -31,12 +31,21 @@ pub const FOOTER_SIZE: usize = 8;
 const STRIDE: usize = SLICE_SIZE + FOOTER_SIZE;
 
 /// What a sliced record's `info` says.
+///
+/// | at | size | field     | meaning                                                                             |
+/// |---:|-----:|-----------|-------------------------------------------------------------------------------------|
+/// |  0 |   24 | `chunk`   | the chunk                                                                           |
+/// | 24 |    4 | `offset`  | where the record's data begins in it                                                |
+/// | 28 |    4 | `durable` | the zone's blocks before this one were durable when the record was written; 0: unknown |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataInfo {
     /// The chunk.
     pub chunk: ChunkId,
     /// Where the record's data begins in it.
     pub offset: u32,
+    /// The zone's blocks before this one were durable when the record was written: what of them cannot be found now was
+    /// lost since, and not torn. 0 where that is not known.
+    pub durable: u32,
 }
 
 impl DataInfo {
@@ -44,6 +53,7 @@ impl DataInfo {
         let mut info = [0; INFO_SIZE];
         info[..24].copy_from_slice(&self.chunk.0);
         info[24..28].copy_from_slice(&self.offset.to_le_bytes());
+        info[28..].copy_from_slice(&self.durable.to_le_bytes());
         info
     }
 
@@ -51,8 +61,9 @@ impl DataInfo {
     pub fn decode(info: &[u8; INFO_SIZE]) -> Self {
         let mut chunk = [0; 24];
         chunk.copy_from_slice(&info[..24]);
-        let [.., o0, o1, o2, o3, _, _, _, _] = *info;
-        Self { chunk: ChunkId(chunk), offset: u32::from_le_bytes([o0, o1, o2, o3]) }
+        let [.., o0, o1, o2, o3, d0, d1, d2, d3] = *info;
+        let number = u32::from_le_bytes;
+        Self { chunk: ChunkId(chunk), offset: number([o0, o1, o2, o3]), durable: number([d0, d1, d2, d3]) }
     }
 }
 
@@ -98,6 +109,7 @@ pub struct SlicedFramer {
     /// The checksum of the chunk's id.
     owner: u32,
     offset: u32,
+    durable: u32,
     length: usize,
     done: usize,
     /// Where the slice that is being filled begins in the buffer.
@@ -110,7 +122,14 @@ impl SlicedFramer {
         let mut buffer = pool.builder(sliced_record_blocks(length as u64));
         buffer.extend(&[0; HEADER_SIZE]);
         let footers = Vec::with_capacity(length.div_ceil(SLICE_SIZE) * FOOTER_SIZE);
-        Self { buffer, footers, chunk, owner: crc32c(&chunk.0), offset, length, done: 0, slice_at: HEADER_SIZE }
+        let owner = crc32c(&chunk.0);
+        Self { buffer, footers, chunk, owner, offset, durable: 0, length, done: 0, slice_at: HEADER_SIZE }
+    }
+
+    /// The record will say that its zone was durable up to that block when it was written.
+    #[must_use]
+    pub fn behind(self, durable: u32) -> Self {
+        Self { durable, ..self }
     }
 
     /// The next bytes; all together, as many as were announced.
@@ -141,7 +160,7 @@ impl SlicedFramer {
     /// The record.
     pub fn finish(mut self, kind: RecordType, place: &Place, sequence: u64, pool: &BufferPool) -> Bytes {
         assert!(self.done == self.length, "a record lacks bytes that were announced");
-        let info = DataInfo { chunk: self.chunk, offset: self.offset }.encode();
+        let info = DataInfo { chunk: self.chunk, offset: self.offset, durable: self.durable }.encode();
         let header = Header {
             kind,
             sliced: true,
@@ -170,7 +189,7 @@ pub fn frame_hollow(
     thread_local! {
         static ZEROS: Bytes = AlignedBuf::zeroed(HOLLOW_PIECE).freeze();
     }
-    let info = DataInfo { chunk, offset }.encode();
+    let info = DataInfo { chunk, offset, durable: 0 }.encode();
     let header = Header { kind, sliced: true, length, place: *place, sequence, info, payload_crc: 0 };
     let mut first = AlignedBuf::zeroed(Blocks(1));
     first[..HEADER_SIZE].copy_from_slice(&header.encode());
@@ -388,7 +407,7 @@ mod tests {
             let record = record(length, 500);
             let header = Header::decode(&record, &Expect::place(&PLACE)).unwrap();
             header.verify_payload(&record).unwrap();
-            assert_eq!(DataInfo::decode(&header.info), DataInfo { chunk: id(), offset: 500 });
+            assert_eq!(DataInfo::decode(&header.info), DataInfo { chunk: id(), offset: 500, durable: 0 });
             assert_eq!(header.blocks().bytes(), record.len() as u64);
             for from in (0..length).step_by(97) {
                 for size in [1, 2, 4096, length - from] {

@@ -210,7 +210,8 @@ impl Inner {
     fn frame_run(&self, destination: Destination, moving: &[Moving]) -> Framed {
         let zone = destination.zone;
         let state = self.state.borrow();
-        let epoch = state.zones.get(zone).epoch;
+        // Copies are flushed before the index takes them, not run by run (GC-1).
+        let (epoch, durable) = (state.zones.get(zone).epoch, state.zones.get(zone).indexed_to);
         let mut next = destination.next;
         let (mut pieces, mut copied, mut taken) = (Vec::new(), Vec::new(), 0);
         for Moving { live, data } in moving {
@@ -225,7 +226,7 @@ impl Inner {
             let place = Place { store: self.store, epoch, zone, block: next };
             let sequence = self.sequence.next();
             let data = std::slice::from_ref(data);
-            pieces.extend(self.frame_data(&place, sequence, live.id, live.record.offset, data));
+            pieces.extend(self.frame_data(&place, sequence, live.id, live.record.offset, data, durable));
             copied.push(Copied { live: *live, copy: Located { zone, block: next, ..live.record } });
             next += blocks;
             taken += 1;

@@ -17,6 +17,20 @@ pub(crate) struct Found {
     pub(crate) sequence: u64,
     /// It lies in a landing zone.
     pub(crate) landed: bool,
+    pub(crate) trust: Trust,
+    /// The bytes of the chunk, first and end, that lie in slices of it that fail their checks.
+    pub(crate) bad: Option<(u32, u32)>,
+}
+
+/// How far a scanned record can be trusted to have been durable before the power failed (REC-5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// It was, and so was all of its chunk before it.
+    Sure,
+    /// It is whole, but something before it in the same write is torn.
+    Behind,
+    /// It fails its check, and nothing in its zone says that it ever was durable.
+    Torn,
 }
 
 /// Chunks while they are being put together.
@@ -25,10 +39,12 @@ pub(crate) struct Loading {
     pub(crate) chunks: ChunkTable,
     /// The size a chunk was sealed at.
     sealed_at: BTreeMap<Handle, u32>,
-    /// Records of chunks whose index has gaps, as the checkpoint had them.
-    sparse: BTreeMap<Handle, Vec<Located>>,
+    /// Chunks whose index has gaps: the size and the records that the checkpoint had.
+    sparse: BTreeMap<Handle, (u32, Vec<Located>)>,
     /// Records from the scan.
     scanned: BTreeMap<Handle, Vec<Found>>,
+    /// There may be records that the scan did not find.
+    pub(crate) hidden: bool,
 }
 
 impl Loading {
@@ -54,7 +70,7 @@ impl Loading {
             }
         } else {
             let handle = self.insert(chunk);
-            self.sparse.insert(handle, runs().flat_map(Run::records).collect());
+            self.sparse.insert(handle, (size, runs().flat_map(Run::records).collect()));
             if sealed {
                 self.sealed_at.insert(handle, size);
             }
@@ -98,7 +114,7 @@ impl Loading {
                 }
             }
             // Taken into account when the checkpoint was loaded.
-            JournalEntry::Reset { .. } => {}
+            JournalEntry::Reset { .. } | JournalEntry::Open { .. } => {}
             JournalEntry::Mark(mark) => self.marked(&mark, sequence),
         }
     }
@@ -108,7 +124,8 @@ impl Loading {
         for (id, records) in mark.chunks() {
             let Some(handle) = self.chunks.find(id) else { continue };
             if self.chunks.get(handle).is_some_and(|chunk| chunk.birth < sequence) {
-                let found = records.map(|record| Found { record, sequence, landed: false });
+                let found =
+                    records.map(|record| Found { record, sequence, landed: false, trust: Trust::Sure, bad: None });
                 self.scanned.entry(handle).or_default().extend(found);
             }
         }
@@ -128,18 +145,19 @@ impl Loading {
         let mut broken = Vec::new();
         for handle in self.chunks.handles() {
             let sealed_at = self.sealed_at.get(&handle).copied();
-            let sparse = self.sparse.remove(&handle);
+            let (known_to, sparse) = self.sparse.remove(&handle).unzip();
             let scanned = self.scanned.remove(&handle).unwrap_or_default();
             let Some(chunk) = self.chunks.get_mut(handle) else { continue };
-            let has_gap = complete(chunk, sparse, scanned, sealed_at);
-            let lost = sealed_at.is_some_and(|size| chunk.size < size);
-            if lost {
-                let size = sealed_at.unwrap_or_default();
-                let what = format!("was sealed at {size} bytes, but only the first {} were found", chunk.size);
+            let lost = complete(chunk, sparse, scanned, sealed_at, known_to.unwrap_or(0));
+            for (zone, (from, to)) in &lost.bad {
+                let what = format!("bytes {from} to {to} cannot be read, or fail their check");
+                damage.push(Damage { chunk: Some(chunk.id), zone: Some(*zone), what });
+            }
+            for (from, to) in &lost.holes {
+                let what = format!("bytes {from} to {to} are lost: no record of them was found");
                 damage.push(Damage { chunk: Some(chunk.id), zone: None, what });
-            } else if has_gap && sealed_at.is_none() {
-                let what = format!("has records past its first missing byte, {}; it is sealed there", chunk.size);
-                damage.push(Damage { chunk: Some(chunk.id), zone: None, what });
+            }
+            if !lost.holes.is_empty() && sealed_at.is_none() {
                 broken.push(handle);
             }
             chunk.sealed = sealed_at.is_some();
@@ -151,32 +169,82 @@ impl Loading {
     }
 }
 
-/// Completes a chunk's index from what there is. Returns whether records lie past a missing byte.
-fn complete(chunk: &mut Chunk, sparse: Option<Vec<Located>>, scanned: Vec<Found>, limit: Option<u32>) -> bool {
-    if sparse.is_none() && scanned.is_empty() {
-        return false;
-    }
-    let limit = limit.unwrap_or(u32::MAX);
-    // The index's own records first, then the newest, then what only landed (REC-2).
-    let mut records: Vec<((bool, u64), Located)> =
-        scanned.into_iter().map(|found| ((found.landed, u64::MAX - found.sequence), found.record)).collect();
-    records.extend(sparse.unwrap_or_default().into_iter().map(|record| ((false, 0), record)));
+/// What a chunk has lost: bytes that no record has, and bytes that records have but that fail their checks.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Lost {
+    holes: Vec<(u32, u32)>,
+    bad: Vec<(ZoneId, (u32, u32))>,
+}
+
+/// Rank and record: the lower rank is taken where ranges are equal.
+type Ranked = ((bool, u64), Located);
+
+/// Completes a chunk's index from what there is, with holes where bytes are lost that were once durable (REC-3): those up
+/// to `limit`, where the chunk was sealed, up to `known_to`, and up to any record that was durable itself.
+fn complete(
+    chunk: &mut Chunk,
+    sparse: Option<Vec<Located>>,
+    scanned: Vec<Found>,
+    limit: Option<u32>,
+    known_to: u32,
+) -> Lost {
     let start = chunk.groups.end();
-    records.retain(|(_, record)| record.offset >= start && record.end() <= limit);
-    let last = records.iter().map(|(_, record)| record.offset).max();
-    for record in best_cover(records, start) {
+    let mut lost = Lost::default();
+    if sparse.is_none() && scanned.is_empty() && limit.is_none_or(|limit| limit == start) {
+        return lost;
+    }
+    let end = limit.unwrap_or(u32::MAX);
+    let scanned: Vec<Found> =
+        scanned.into_iter().filter(|found| found.record.offset >= start && found.record.end() <= end).collect();
+    // Up to here the chunk was durable: what is missing is lost.
+    let sure = scanned.iter().filter(|found| found.trust == Trust::Sure);
+    let sure = sure.map(|found| if found.bad.is_some() { found.record.end() } else { found.record.offset });
+    let sure_to = sure.max().unwrap_or(0).max(limit.unwrap_or(0)).max(known_to);
+    // The index's own records first, then the newest, then what only landed (REC-2).
+    let rank = |found: &Found| ((found.landed, u64::MAX - found.sequence), found.record);
+    let mut whole: Vec<Ranked> = scanned.iter().filter(|found| found.bad.is_none()).map(rank).collect();
+    whole.extend(sparse.unwrap_or_default().into_iter().filter(|record| record.end() <= end).map(|r| ((false, 0), r)));
+    let spoilt: Vec<Found> = scanned.into_iter().filter(|found| found.bad.is_some()).collect();
+    let mut taken = Vec::new();
+    for step in cover(whole, start, sure_to) {
+        match step {
+            Step::Record(record) => taken.push(record),
+            // Records with bad slices have what nothing else has.
+            Step::Hole(from, to) => {
+                let within = spoilt.iter().filter(|found| found.record.offset >= from && found.record.end() <= to);
+                for step in cover(within.map(rank).collect(), from, to) {
+                    match step {
+                        Step::Record(record) => {
+                            let bad = spoilt.iter().find(|found| found.record == record).and_then(|found| found.bad);
+                            lost.bad.extend(bad.map(|bytes| (record.zone, bytes)));
+                            taken.push(record);
+                        }
+                        Step::Hole(from, to) => lost.holes.push((from, to)),
+                    }
+                }
+            }
+        }
+    }
+    for record in taken {
         chunk.groups.push(record);
     }
-    chunk.size = chunk.groups.end();
-    last.is_some_and(|last| last > chunk.size)
+    chunk.size = chunk.groups.end().max(sure_to);
+    lost
+}
+
+/// A step from a chunk's start to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Record(Located),
+    Hole(u32, u32),
 }
 
 /// Of records that overlap, those that follow each other from `start` on and reach farthest; of those that reach as far,
-/// the one of lowest rank at each place.
+/// the one of lowest rank at each place. Where none goes on there is a hole, if it lies before `sure_to`; else the end.
 ///
 /// Landed records and the larger ones that they were moved in have different ranges, and of the former some may be gone,
 /// so that a choice at one place decides how far others lead.
-fn best_cover(mut records: Vec<((bool, u64), Located)>, start: u32) -> Vec<Located> {
+fn cover(mut records: Vec<Ranked>, start: u32, sure_to: u32) -> Vec<Step> {
     records.sort_unstable_by_key(|&(rank, record)| (std::cmp::Reverse(record.offset), rank));
     // From the last to the first: how far each offset leads, and by which record.
     let mut ways: BTreeMap<u32, (u32, Located)> = BTreeMap::new();
@@ -187,13 +255,20 @@ fn best_cover(mut records: Vec<((bool, u64), Located)>, start: u32) -> Vec<Locat
             *way = (reach, record);
         }
     }
-    let mut cover = Vec::new();
+    let mut steps = Vec::new();
     let mut at = start;
-    while let Some(&(_, record)) = ways.get(&at) {
-        cover.push(record);
-        at = record.end();
+    loop {
+        if let Some(&(_, record)) = ways.get(&at) {
+            steps.push(Step::Record(record));
+            at = record.end();
+        } else if at < sure_to {
+            let next = ways.range(at..).next().map_or(sure_to, |(&next, _)| next.min(sure_to));
+            steps.push(Step::Hole(at, next));
+            at = next;
+        } else {
+            return steps;
+        }
     }
-    cover
 }
 
 #[cfg(test)]
@@ -218,11 +293,20 @@ mod tests {
     fn records_of_an_earlier_chunk_of_the_same_id_do_not_count() {
         let mut loading = Loading::default();
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 10);
-        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 11, landed: false });
+        loading.found(
+            id(),
+            Found { record: located(1, 1, 0, 10), sequence: 11, landed: false, trust: Trust::Sure, bad: None },
+        );
         loading.replay(JournalEntry::Delete { id: id() }, 12);
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 13);
-        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 11, landed: false });
-        loading.found(id(), Found { record: located(1, 2, 0, 20), sequence: 14, landed: false });
+        loading.found(
+            id(),
+            Found { record: located(1, 1, 0, 10), sequence: 11, landed: false, trust: Trust::Sure, bad: None },
+        );
+        loading.found(
+            id(),
+            Found { record: located(1, 2, 0, 20), sequence: 14, landed: false, trust: Trust::Sure, bad: None },
+        );
         let (table, _) = loading.finish(&mut Vec::new());
         assert_eq!(zones(&table), [(1, 20)]);
     }
@@ -241,9 +325,18 @@ mod tests {
         };
         let mut loading = Loading::default();
         loading.load(entry, &BTreeMap::from([(ZoneId(1), 5)]), |_| true);
-        loading.found(id(), Found { record: located(3, 1, 0, 10), sequence: 20, landed: false });
-        loading.found(id(), Found { record: located(3, 2, 20, 10), sequence: 21, landed: false });
-        loading.found(id(), Found { record: located(3, 3, 10, 10), sequence: 22, landed: false });
+        loading.found(
+            id(),
+            Found { record: located(3, 1, 0, 10), sequence: 20, landed: false, trust: Trust::Sure, bad: None },
+        );
+        loading.found(
+            id(),
+            Found { record: located(3, 2, 20, 10), sequence: 21, landed: false, trust: Trust::Sure, bad: None },
+        );
+        loading.found(
+            id(),
+            Found { record: located(3, 3, 10, 10), sequence: 22, landed: false, trust: Trust::Sure, bad: None },
+        );
         let mut damage = Vec::new();
         let (table, _) = loading.finish(&mut damage);
         assert_eq!(zones(&table), [(3, 10), (2, 20), (3, 30)], "the index's own record of 10..20 is kept");
@@ -258,37 +351,90 @@ mod tests {
             record: located(9, block, offset, length),
             sequence: u64::from(block),
             landed: true,
+            trust: Trust::Sure,
+            bad: None,
         };
         // Of 0..30 the second piece is gone with its zone; 30..50 has not moved yet; 10..40 is of no use.
         for found in [landed(50, 0, 10), landed(52, 20, 10), landed(53, 30, 5), landed(54, 35, 15)] {
             loading.found(id(), found);
         }
-        loading.found(id(), Found { record: located(2, 1, 0, 30), sequence: 40, landed: false });
-        loading.found(id(), Found { record: located(3, 1, 10, 30), sequence: 90, landed: false });
+        loading.found(
+            id(),
+            Found { record: located(2, 1, 0, 30), sequence: 40, landed: false, trust: Trust::Sure, bad: None },
+        );
+        loading.found(
+            id(),
+            Found { record: located(3, 1, 10, 30), sequence: 90, landed: false, trust: Trust::Sure, bad: None },
+        );
         let mut damage = Vec::new();
         let (table, broken) = loading.finish(&mut damage);
         assert_eq!(zones(&table), [(2, 30), (9, 50)]);
         assert!(broken.is_empty() && damage.is_empty());
     }
 
-    #[test]
-    fn a_gap_ends_a_chunk_and_is_reported() {
+    fn found(block: u32, offset: u32, trust: Trust, bad: Option<(u32, u32)>) -> Found {
+        Found { record: located(1, block, offset, 10), sequence: u64::from(block), landed: false, trust, bad }
+    }
+
+    /// The damage of a chunk of which these records were found; where its records end, and its size.
+    fn completed(records: &[Found], sealed_at: Option<u32>) -> (Vec<String>, u32, u32, usize) {
         let mut loading = Loading::default();
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
-        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 2, landed: false });
-        loading.found(id(), Found { record: located(1, 3, 20, 10), sequence: 4, landed: false });
+        records.iter().for_each(|&found| loading.found(id(), found));
+        if let Some(size) = sealed_at {
+            loading.replay(JournalEntry::Seal { id: id(), size }, 1000);
+        }
         let mut damage = Vec::new();
         let (table, broken) = loading.finish(&mut damage);
-        assert_eq!(zones(&table), [(1, 10)]);
-        assert_eq!((broken.len(), damage.len()), (1, 1));
+        let chunk = table.get(table.find(id()).unwrap()).unwrap();
+        let what = damage.into_iter().map(|damage| damage.what).collect();
+        (what, chunk.groups.end(), chunk.size, broken.len())
+    }
+
+    #[test]
+    fn a_hole_is_reported_and_what_lies_behind_it_is_kept() {
+        let records = [found(2, 0, Trust::Sure, None), found(4, 20, Trust::Sure, None)];
+        let hole = |to: u32| format!("bytes 10 to {to} are lost: no record of them was found");
+        assert_eq!(completed(&records, None), (vec![hole(20)], 30, 30, 1));
+        assert_eq!(completed(&records, Some(30)), (vec![hole(20)], 30, 30, 0), "one that is sealed stays so");
+        assert_eq!(completed(&records[..1], Some(30)), (vec![hole(30)], 10, 30, 0), "its end may be lost, too");
+    }
+
+    #[test]
+    fn a_tear_ends_a_chunk_and_is_no_damage() {
+        let behind = [found(2, 0, Trust::Sure, None), found(4, 20, Trust::Behind, None)];
+        assert_eq!(completed(&behind, None), (vec![], 10, 10, 0));
+        let torn = [found(2, 0, Trust::Sure, None), found(3, 10, Trust::Torn, Some((10, 20))), behind[1]];
+        assert_eq!(completed(&torn, None), (vec![], 10, 10, 0));
+        let adjoins = [found(2, 0, Trust::Sure, None), found(4, 10, Trust::Behind, None)];
+        assert_eq!(completed(&adjoins, None), (vec![], 20, 20, 0), "what is there all the same is whole");
+    }
+
+    #[test]
+    fn a_record_with_bad_slices_keeps_its_place_if_it_was_durable() {
+        let bad = "bytes 12 to 15 cannot be read, or fail their check".to_owned();
+        let records = |trust| [found(2, 0, Trust::Sure, None), found(3, 10, trust, Some((12, 15)))];
+        assert_eq!(completed(&records(Trust::Sure), None), (vec![bad.clone()], 20, 20, 0));
+        assert_eq!(completed(&records(Trust::Torn), Some(20)), (vec![bad.clone()], 20, 20, 0), "the seal says so");
+        let [first, torn] = records(Trust::Torn);
+        let later = [first, torn, found(9, 20, Trust::Sure, None)];
+        assert_eq!(completed(&later, None), (vec![bad], 30, 30, 0), "a later record says so");
+        let copied = [first, torn, Found { sequence: 2, ..found(7, 10, Trust::Sure, None) }];
+        assert_eq!(completed(&copied, None), (vec![], 20, 20, 0), "a whole copy is taken first");
     }
 
     #[test]
     fn what_lies_past_a_seal_is_not_part_of_the_chunk() {
         let mut loading = Loading::default();
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
-        loading.found(id(), Found { record: located(1, 1, 0, 10), sequence: 2, landed: false });
-        loading.found(id(), Found { record: located(1, 2, 10, 10), sequence: 3, landed: false });
+        loading.found(
+            id(),
+            Found { record: located(1, 1, 0, 10), sequence: 2, landed: false, trust: Trust::Sure, bad: None },
+        );
+        loading.found(
+            id(),
+            Found { record: located(1, 2, 10, 10), sequence: 3, landed: false, trust: Trust::Sure, bad: None },
+        );
         loading.replay(JournalEntry::Seal { id: id(), size: 10 }, 4);
         let mut damage = Vec::new();
         let (table, broken) = loading.finish(&mut damage);

@@ -9,8 +9,14 @@
 //! - REC-1: a record counts only if its zone's life is the present one, its chunk exists and was created before it.
 //! - REC-2: of several records of one range any will do (APP-4, GC-2); the one the index had is kept, else the newest, one
 //!   that has only landed last. Of records of different ranges those are taken that reach farthest.
-//! - REC-3: a chunk is recovered up to its first missing byte. A sealed chunk, or one with records past a missing byte,
-//!   has lost data: it is reported, and never appended to again.
+//! - REC-3: bytes that were durable and are not found leave a hole: what lies behind it is kept, the hole is reported, and
+//!   reads of it fail. A chunk with a hole is never appended to again.
+//! - REC-4: a zone's life is known from checkpoint and journal, whatever became of its head. What cannot be read is neither
+//!   torn nor free: it is reported, its zone is not reset (ZONE-4), and no number that it may have is given out again.
+//! - REC-5: what is missing was lost if it was durable once, and else was never acknowledged. It was durable if a later record
+//!   of its zone says so (`durable`), if a later record of its chunk lies elsewhere, or if the chunk was sealed or
+//!   indexed past it. Where the device loses writes from their ends only, any later record says so.
+//! - REC-6: what recovery found is durable before anybody hears of it.
 
 mod build;
 mod chunks;
@@ -42,10 +48,15 @@ use crate::recovery::scan::{FoundZone, ScanContext};
 use crate::runs::ZONE_BLOCKS_MAX;
 use crate::store::{ChunkStore, Inner, Parts};
 use crate::table::Handle;
+use crate::types::Stream;
 use crate::zones::ZoneStatus;
 
 /// How many zones are asked for at once.
 const REPORT_ZONES: u32 = 8192;
+
+/// More than the records that are ever written between two journal entries: by so much numbers are raised above the largest
+/// that was found where records may be hidden, so that none of theirs is given out again (REC-1).
+const HIDDEN_MAX: u64 = 1 << 32;
 
 /// The kind that heads of metazones carry.
 const META_ZONE_KIND: u16 = 0x0001;
@@ -143,8 +154,12 @@ pub(crate) async fn recover(
     let began = rt.now();
     let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended, closed: &closed, whole, depth };
     let zones = scan(&context, &layout, &mut loading, &mut report).await?;
+    let hidden = loading.hidden;
     let (chunks, broken) = loading.finish(&mut report.damage);
     sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
+    if hidden {
+        sequence.raise(sequence.last() + HIDDEN_MAX);
+    }
     report.chunks = chunks.len() as u64;
     let (state, gc) =
         build::state(chunks, zones, dev.geometry(), &layout, &options, sequence.last(), &mut report.damage);
@@ -156,6 +171,8 @@ pub(crate) async fn recover(
 impl Inner {
     /// Seals what has lost data, and starts the background tasks.
     async fn start(self: &Rc<Self>, broken: Vec<Handle>) -> Result<()> {
+        // After a kill, not of the power, it may still be in a cache, and was acknowledged to nobody (REC-6).
+        self.flush.flush().await.map_err(|error| Error::new(ErrorKind::Device, error.to_string()).caused_by(error))?;
         for handle in broken {
             let birth = {
                 let mut state = self.state.borrow_mut();
@@ -339,6 +356,11 @@ fn load(
             let last = ended.entry(zone).or_default();
             *last = epoch.max(*last);
         }
+        if let JournalEntry::Open { zone, .. } = decoded
+            && !layout.is_data(zone)
+        {
+            return Err(senseless("opening of a zone"));
+        }
         if let JournalEntry::Mark(mark) = &decoded
             && (!layout.is_data(mark.zone) || u64::from(mark.to) > geometry.zone_capacity.0)
         {
@@ -378,28 +400,34 @@ fn load(
             }
             report.marks.1 += cover(&mut entries, mark);
         }
+        if let &JournalEntry::Open { zone, epoch, stream, landing } = &entry {
+            note_opened(&mut entries, ZoneEntry { landing, ..opened(zone, epoch, stream) });
+        }
         loading.replay(entry, sequence);
     }
     report.replay.time += rt.now().since(began);
     Ok(Loaded { loading, entries, ended, closed })
 }
 
+/// A zone of which a life began.
+fn opened(zone: ZoneId, epoch: u64, stream: Stream) -> ZoneEntry {
+    let status = ZoneStatus::Activated;
+    ZoneEntry { zone, status, stream, landing: false, epoch, written: 1, indexed_to: 1 }
+}
+
+/// Enters a life of a zone into the zone table, unless that knows of it or of a later one (REC-4).
+fn note_opened(entries: &mut BTreeMap<ZoneId, ZoneEntry>, opened: ZoneEntry) -> &mut ZoneEntry {
+    let entry = entries.entry(opened.zone).or_insert(opened);
+    if entry.epoch < opened.epoch {
+        *entry = opened;
+    }
+    entry
+}
+
 /// Enters a mark of a life that is not over into the zone table: how far its zone need not be scanned (MARK-3). Returns
 /// by how many blocks that is farther.
 fn cover(entries: &mut BTreeMap<ZoneId, ZoneEntry>, mark: &Mark) -> u64 {
-    let opened = ZoneEntry {
-        zone: mark.zone,
-        status: ZoneStatus::Activated,
-        stream: mark.stream,
-        landing: false,
-        epoch: mark.epoch,
-        written: 1,
-        indexed_to: 1,
-    };
-    let entry = entries.entry(mark.zone).or_insert(opened);
-    if entry.epoch < mark.epoch {
-        *entry = opened;
-    }
+    let entry = note_opened(entries, opened(mark.zone, mark.epoch, mark.stream));
     // The table may be younger than the mark, and say more.
     let adjoins = mark.from <= entry.indexed_to && entry.epoch == mark.epoch;
     if !adjoins {

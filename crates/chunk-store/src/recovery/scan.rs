@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use shingle_base::{Blocks, ChunkId, StoreId, ZoneId};
-use shingle_record::{DataInfo, ZoneScanner, read_zone_head};
-use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZoneState, ZonedDevice};
+use shingle_record::{
+    DataInfo, Header, SLICE_SIZE, Scanned, SlicePlan, ZoneScanner, read_block, read_zone_head, slices,
+};
+use shingle_zoned::{DeviceError, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::format::{RecordKind, ZoneEntry, zone_use};
 use crate::index::Located;
-use crate::recovery::chunks::{Found, Loading};
+use crate::recovery::chunks::{Found, Loading, Trust};
 use crate::recovery::report::{Damage, RecoveryReport, StepReport};
 use crate::types::Stream;
 use crate::zones::ZoneStatus;
@@ -29,6 +31,8 @@ pub(crate) struct FoundZone {
     pub(crate) last_write: u64,
     /// Everything up to the write pointer is records, and the drive takes more: it can go back into a pool.
     pub(crate) reusable: bool,
+    /// ZONE-4.
+    pub(crate) suspect: bool,
     /// The drive counts it against its limits.
     pub(crate) active: bool,
 }
@@ -59,6 +63,8 @@ pub(crate) struct ZoneScan {
     /// Only what the scan adds.
     step: StepReport,
     torn: u64,
+    /// There may be records in it that were not found.
+    hidden: bool,
     damage: Vec<Damage>,
 }
 
@@ -73,6 +79,7 @@ impl ZoneScan {
         report.scan.found += self.step.found;
         report.torn += self.torn;
         report.damage.extend(self.damage);
+        loading.hidden |= self.hidden;
         self.found
     }
 }
@@ -98,18 +105,28 @@ impl ScanContext<'_> {
             indexed_to,
             marked_to: indexed_to,
             last_write: known.map_or(0, |entry| entry.epoch),
-            reusable: false,
+            reusable: true,
+            suspect: false,
             active: info.state.is_active(),
         };
         let (records, damage) = (Vec::new(), Vec::new());
-        let mut scan = ZoneScan { found, records, step: StepReport::default(), torn: 0, damage };
+        let mut scan = ZoneScan { found, records, step: StepReport::default(), torn: 0, hidden: false, damage };
         match info.state {
             ZoneState::Offline => {
-                scan.found.status = ZoneStatus::Offline;
+                (scan.found.status, scan.found.reusable) = (ZoneStatus::Offline, false);
+                let covered = |entry: ZoneEntry| {
+                    entry.status == ZoneStatus::Garbage
+                        || entry.status == ZoneStatus::Closed && entry.indexed_to >= entry.written
+                };
+                if known.is_some_and(|entry| entry.status != ZoneStatus::Offline && !covered(entry)) {
+                    scan.hidden = true;
+                    let what = format!("the zone is offline, and records behind block {indexed_to} are lost");
+                    scan.damage.push(Damage { chunk: None, zone: Some(zone), what });
+                }
                 return Ok(scan);
             }
             ZoneState::Empty => {
-                scan.found.status = ZoneStatus::Free;
+                (scan.found.status, scan.found.reusable) = (ZoneStatus::Free, false);
                 return Ok(scan);
             }
             _ => {}
@@ -118,6 +135,7 @@ impl ScanContext<'_> {
         let closed = known.filter(|entry| entry.status == ZoneStatus::Closed && entry.indexed_to >= entry.written);
         if let Some(entry) = closed {
             (scan.found.status, scan.found.written) = (ZoneStatus::Closed, entry.written);
+            scan.found.reusable = false;
         } else {
             self.open_zone(&info, known, ended, &mut scan).await?;
             // ZONE-1: a later recovery may trust that it ends where it was said to.
@@ -141,83 +159,162 @@ impl ScanContext<'_> {
     ) -> Result<(), DeviceError> {
         scan.step.zones += 1;
         scan.step.read_bytes += Blocks(1).bytes();
-        let head = match self.dev.read(info.start, Blocks(1)).await {
-            Ok(bytes) => read_zone_head(&bytes, Some(self.store), info.zone).ok(),
-            Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
-            Err(_) => None,
-        };
-        let what = head.and_then(|head| zone_use(head.kind));
-        let from = match (head, what, known) {
-            (Some(head), Some((stream, landing)), known) if head.epoch > ended => {
+        let block = read_block(self.dev, info.start).await?;
+        let unreadable = block.is_none();
+        let head = block.and_then(|bytes| read_zone_head(&bytes, Some(self.store), info.zone).ok());
+        let head = head.and_then(|head| Some((head, zone_use(head.kind)?)));
+        let from = match (head, known) {
+            (Some((head, (stream, landing))), known) if head.epoch > ended => {
                 let same = known.filter(|entry| entry.epoch == head.epoch);
                 (scan.found.epoch, scan.found.stream, scan.found.landing) = (head.epoch, stream, landing);
+                // A life that the journal does not know of has nothing that was acknowledged: it is not to have any.
+                scan.found.reusable = same.is_some();
                 same.map_or(1, |entry| entry.indexed_to.max(1))
             }
-            // The head went bad, but the checkpoint knows the zone.
-            (None, _, Some(entry)) => entry.indexed_to.max(1),
-            // An earlier life that is over, or a head that was torn while the zone was opened.
-            _ => return Ok(()),
+            // The head went bad, but checkpoint or journal know the zone (REC-4).
+            (None, Some(entry)) => entry.indexed_to.max(1),
+            // An earlier life that is over, another store's, or a head that was torn while the zone was opened.
+            _ => {
+                scan.found.reusable = false;
+                return Ok(());
+            }
         };
         scan.found.marked_to = from;
-        self.records(info, if self.whole { 1 } else { from }, scan).await
+        let bad_head = head.is_none().then_some(unreadable);
+        self.records(info, if self.whole { 1 } else { from }, bad_head, scan).await
     }
 
-    async fn records(&self, info: &ZoneInfo, from: u32, scan: &mut ZoneScan) -> Result<(), DeviceError> {
-        use shingle_record::Scanned;
-        let zone = info.zone;
+    /// Reads the records of a zone, and says how far each can be trusted.
+    async fn records(
+        &self,
+        info: &ZoneInfo,
+        from: u32,
+        bad_head: Option<bool>,
+        scan: &mut ZoneScan,
+    ) -> Result<(), DeviceError> {
         let written = info.written.0 as u32;
         let found = &mut scan.found;
         found.status = ZoneStatus::Closed;
         found.last_write = found.last_write.max(found.epoch);
-        let mut scanner = ZoneScanner::new(self.dev.clone(), self.store, found.epoch, zone, from, written);
+        found.indexed_to = found.indexed_to.max(from);
+        let mut scanner = ZoneScanner::new(self.dev.clone(), self.store, found.epoch, info.zone, from, written);
         if self.depth > 1 {
             scanner = scanner.reading(WINDOW);
         }
-        // A record whose payload is bad is torn if it is the last, and damaged if another follows.
-        let mut bad: Option<(DataInfo, u32)> = None;
-        loop {
-            let scanned = scanner.next().await?;
-            if let (Some((info, _)), Scanned::Record { .. } | Scanned::Gap { .. }) = (bad, &scanned) {
-                let what = format!("a record at offset {} fails its check", info.offset);
-                scan.damage.push(Damage { chunk: Some(info.chunk), zone: Some(zone), what });
-                bad = None;
+        let mut parts = Vec::new();
+        // What lies before this block was durable once.
+        let mut durable = found.indexed_to;
+        let clean = loop {
+            match scanner.next().await? {
+                Scanned::Record { header, bytes, intact, unreadable } => {
+                    if header.kind == RecordKind::Data.record_type() {
+                        durable = durable.max(DataInfo::decode(&header.info).durable);
+                    }
+                    let bad = if intact { None } else { bad_bytes(&header, &bytes).map(|bytes| (bytes, unreadable)) };
+                    parts.push(Part::Record { header, bad });
+                }
+                Scanned::Gap { from, to, unreadable } => parts.push(Part::Gap { from, to, unreadable, last: false }),
+                Scanned::Torn { from, unreadable } => {
+                    parts.push(Part::Gap { from, to: written, unreadable, last: true });
+                    break false;
+                }
+                Scanned::Clean => break true,
             }
-            match scanned {
-                Scanned::Record { header, intact, .. } if header.kind == RecordKind::Data.record_type() => {
+        };
+        scan.step.read_bytes += Blocks(scanner.blocks_read).bytes();
+        let room = u64::from(written) < info.capacity.0;
+        scan.found.reusable &= clean && room && info.state != ZoneState::Full;
+        if let Some(unreadable) = bad_head.filter(|_| durable > 1) {
+            let what = format!("its head {}; what lies behind it was found all the same", bad(unreadable));
+            scan.damage.push(Damage { chunk: None, zone: Some(info.zone), what });
+        }
+        self.judge(parts, durable, scan);
+        Ok(())
+    }
+
+    /// Takes in what was read of a zone that was durable up to block `durable` (REC-5).
+    fn judge(&self, parts: Vec<Part>, durable: u32, scan: &mut ZoneScan) {
+        // Whether blocks of one write that was not flushed can be lost before others that are there.
+        let subsets = self.dev.geometry().volatile_cache;
+        let found = &mut scan.found;
+        let mut torn = false;
+        let count = parts.len();
+        for (at, part) in parts.into_iter().enumerate() {
+            let last = at + 1 == count;
+            match part {
+                Part::Gap { from, to, unreadable, last } => {
+                    found.reusable = false;
+                    if !unreadable && from >= durable && (last || subsets) {
+                        torn = true;
+                        continue;
+                    }
+                    // Looked at again by the next recovery: whatever lies there is neither in the index nor dead (ZONE-3).
+                    found.indexed_to = found.indexed_to.min(from);
+                    scan.hidden = true;
+                    found.suspect |= unreadable;
+                    let what = format!("blocks {from} to {to} {}, and records in them are lost", bad(unreadable));
+                    scan.damage.push(Damage { chunk: None, zone: Some(found.zone), what });
+                }
+                Part::Record { header, bad } if header.kind == RecordKind::Data.record_type() => {
                     scan.step.found += 1;
                     found.last_write = found.last_write.max(header.sequence);
                     let info = DataInfo::decode(&header.info);
                     let block = header.place.block;
-                    if intact {
-                        let record = Located { zone, block, offset: info.offset, length: header.length };
-                        if record.offset.checked_add(record.length).is_some() && record.length > 0 {
-                            let sequence = header.sequence;
-                            scan.records.push((info.chunk, Found { record, sequence, landed: found.landing }));
+                    let unreadable = bad.is_some_and(|(_, unreadable)| unreadable);
+                    let proven = block < durable || !torn && (unreadable || !last && !subsets);
+                    let trust = match (bad, torn) {
+                        (None, false) => Trust::Sure,
+                        (None, true) => Trust::Behind,
+                        (Some(_), _) if proven => Trust::Sure,
+                        (Some(_), _) => {
+                            torn = true;
+                            Trust::Torn
                         }
-                        found.indexed_to = block + header.blocks().0 as u32;
-                    } else {
-                        bad = Some((info, block));
+                    };
+                    found.reusable &= bad.is_none();
+                    let bad = bad.map(|(bytes, _)| bytes);
+                    let record = Located { zone: found.zone, block, offset: info.offset, length: header.length };
+                    if record.offset.checked_add(record.length).is_some() && record.length > 0 {
+                        let (sequence, landed) = (header.sequence, found.landing);
+                        scan.records.push((info.chunk, Found { record, sequence, landed, trust, bad }));
+                    }
+                    if !scan.hidden {
+                        found.indexed_to = found.indexed_to.max(block + header.blocks().0 as u32);
                     }
                 }
-                Scanned::Record { .. } => {}
-                Scanned::Gap { from, to } => {
-                    let what = format!("blocks {from} to {to} hold no record, but later ones do");
-                    scan.damage.push(Damage { chunk: None, zone: Some(zone), what });
-                }
-                Scanned::Torn { .. } => {
-                    scan.torn += 1;
-                    break;
-                }
-                Scanned::Clean => {
-                    scan.torn += u64::from(bad.is_some());
-                    let room = u64::from(written) < info.capacity.0;
-                    found.reusable = bad.is_none() && room && info.state != ZoneState::Full;
-                    break;
-                }
+                Part::Record { .. } => {}
             }
         }
-        found.indexed_to = found.indexed_to.max(from);
-        scan.step.read_bytes += Blocks(scanner.blocks_read).bytes();
-        Ok(())
+        scan.torn += u64::from(torn);
     }
+}
+
+/// What a zone holds, in order.
+enum Part {
+    /// A record; the bytes of its data that fail their checks, and whether it could not be read.
+    Record { header: Header, bad: Option<((u32, u32), bool)> },
+    /// Blocks without a record; `last` if none follows.
+    Gap { from: u32, to: u32, unreadable: bool, last: bool },
+}
+
+fn bad(unreadable: bool) -> &'static str {
+    if unreadable { "cannot be read" } else { "fails its check" }
+}
+
+/// The first and last bytes of a record, from its chunk's start, that lie in slices that fail their checks; `None` if all
+/// slices are good.
+fn bad_bytes(header: &Header, bytes: &[u8]) -> Option<(u32, u32)> {
+    let info = DataInfo::decode(&header.info);
+    let plan = SlicePlan::new(header.length, 0, header.length);
+    let mut range: Option<(u32, u32)> = None;
+    let mut at = 0;
+    for slice in slices(&plan, bytes, info.chunk, info.offset) {
+        let end = header.length.min(at + SLICE_SIZE as u32);
+        if slice.is_err() {
+            let first = range.map_or(at, |(first, _)| first);
+            range = Some((first, end));
+        }
+        at = end;
+    }
+    range.map(|(first, end)| (info.offset.saturating_add(first), info.offset.saturating_add(end)))
 }

@@ -52,7 +52,7 @@ impl Inner {
         let located = Located { zone: batch.zone, block: batch.next, offset, length };
         let place = Place { store: self.store, epoch: slot.epoch, zone: batch.zone, block: batch.next };
         let sequence = self.sequence.next();
-        batch.pieces.extend(self.frame_data(&place, sequence, id, offset, &pending.data));
+        batch.pieces.extend(self.frame_data(&place, sequence, id, offset, &pending.data, batch.start));
         batch.next += located.blocks().0 as u32;
         batch.records.push(Framed { located, pending });
         slot.last_write = sequence;

@@ -193,7 +193,9 @@ async fn read_zone(
     let mut next = Some(written).filter(|&written| u64::from(written) < dev.geometry().zone_capacity.0);
     loop {
         match scanner.next().await? {
-            Scanned::Record { header, bytes, intact: true } if matches!(header.kind, JOURNAL | START | PART | END) => {
+            Scanned::Record { header, bytes, intact: true, .. }
+                if matches!(header.kind, JOURNAL | START | PART | END) =>
+            {
                 let payload = bytes.slice(HEADER_SIZE..HEADER_SIZE + header.length as usize);
                 records.push((header, LogInfo::decode(&header.info), payload));
             }

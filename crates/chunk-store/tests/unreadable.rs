@@ -1,0 +1,379 @@
+//! REC-3 to REC-6: opening a drive of which parts cannot be read, or have rotted. One block lost costs at most the data in
+//! it; what is lost is named; nothing is forgotten, reset or written over because it could not be read.
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{content, formatted};
+use shingle_base::{Blocks, ChunkId, Lba, ZoneId};
+use shingle_chunk_store::{ChunkStore, Damage, ErrorKind, Options, RecoveryReport, Stream, check};
+use shingle_runtime::Runtime;
+use shingle_sim::{CommandKind, Sim, SimDevice};
+use shingle_zoned::{
+    DeviceError, DeviceErrorKind, DeviceFuture, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZonedDevice,
+};
+
+/// A device with blocks that cannot be read, for a process that can be killed.
+#[derive(Clone)]
+struct Drive {
+    device: SimDevice,
+    unreadable: Rc<RefCell<BTreeSet<Lba>>>,
+    /// Reads of an unreadable block that fail before it can be read; `u32::MAX`: it never can.
+    failures: Rc<Cell<u32>>,
+    killed: Rc<Cell<bool>>,
+}
+
+impl Drive {
+    fn new(rt: &Runtime, medium: &MemoryDevice) -> Self {
+        Self::of(SimDevice::new(rt, medium))
+    }
+
+    fn of(device: SimDevice) -> Self {
+        Self { device, unreadable: Rc::default(), failures: Rc::new(Cell::new(u32::MAX)), killed: Rc::default() }
+    }
+
+    fn lose(&self, zone: ZoneId, block: u64) {
+        self.unreadable.borrow_mut().insert(self.geometry().start_of(zone) + Blocks(block));
+    }
+
+    fn readable_again(&self) {
+        self.unreadable.borrow_mut().clear();
+    }
+
+    /// The process ends: what it has begun may go on, but nobody hears of it.
+    async fn alive(&self) {
+        if self.killed.get() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The data zones that hold anything behind their heads.
+    async fn used_zones(&self) -> Vec<ZoneId> {
+        let zones = self.device.report(ZoneId(7), u32::MAX).await.unwrap();
+        zones.iter().filter(|zone| zone.written > Blocks(1)).map(|zone| zone.zone).collect()
+    }
+}
+
+impl ZonedDevice for Drive {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    fn report(&self, first: ZoneId, count: u32) -> DeviceFuture<'_, Vec<ZoneInfo>> {
+        self.device.report(first, count)
+    }
+
+    fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
+        Box::pin(async move {
+            let bad = self.unreadable.borrow().range(at..at + length).next().copied();
+            if let Some(bad) = bad
+                && self.failures.get() > 0
+            {
+                self.failures.set(self.failures.get().saturating_sub(u32::from(self.failures.get() < u32::MAX)));
+                return Err(DeviceError::new(DeviceErrorKind::ReadFailed, bad, self.geometry().zone_of(bad)));
+            }
+            self.device.read(at, length).await
+        })
+    }
+
+    fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            self.alive().await;
+            let written = self.device.write(at, data).await;
+            self.alive().await;
+            written
+        })
+    }
+
+    fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
+        self.device.append(zone, data)
+    }
+
+    fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            self.alive().await;
+            self.device.manage(zone, op).await
+        })
+    }
+
+    fn flush(&self) -> DeviceFuture<'_, ()> {
+        Box::pin(async move {
+            self.alive().await;
+            self.device.flush().await
+        })
+    }
+}
+
+fn drive() -> Geometry {
+    Geometry::hm_smr(Blocks(64), 40, 0, 16)
+}
+
+fn cached() -> Geometry {
+    Geometry { volatile_cache: true, ..drive() }
+}
+
+/// Nothing but what is asked for, and nothing lands: one append, one record.
+fn quiet() -> Options {
+    Options { background: false, landing: None, ..Options::default() }
+}
+
+async fn opened(rt: &Runtime, drive: &Drive) -> (ChunkStore, RecoveryReport) {
+    ChunkStore::open(rt, Rc::new(drive.clone()), quiet()).await.unwrap()
+}
+
+fn id(number: u64) -> ChunkId {
+    ChunkId::from_u64(number)
+}
+
+/// Appends one record; `write` is the number of the write, and decides its bytes.
+async fn put(store: &ChunkStore, chunk: u64, at: u64, length: u64, write: u64) {
+    let end = store.append(id(chunk), at, vec![Bytes::from(content(write, at, length))]).await.unwrap();
+    assert_eq!(end, at + length);
+}
+
+async fn holds(store: &ChunkStore, chunk: u64, at: u64, length: u64, write: u64) {
+    let bytes = store.read(id(chunk), at, length).await.unwrap_or_else(|error| panic!("{at}+{length}: {error}"));
+    assert!(bytes == content(write, at, length), "chunk {chunk}, {at}+{length}: not the bytes of write {write}");
+}
+
+/// Whether all of a range fails, byte by byte at its ends and in its middle, with a kind that says so.
+async fn lost(store: &ChunkStore, chunk: u64, from: u64, to: u64) {
+    for at in [from, (from + to) / 2, to - 1] {
+        let error = store.read(id(chunk), at, 1).await.unwrap_err();
+        assert!(matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Device), "{at}: {error}");
+        assert_eq!(error.chunk, Some(id(chunk)), "{at}: {error}");
+    }
+}
+
+/// Ten records of 10,000 bytes (three blocks each), and no checkpoint since: all in one zone, from block 1 on.
+async fn ten_records(store: &ChunkStore, chunk: u64) {
+    store.create(id(chunk), Stream::Data).await.unwrap();
+    for number in 0..10 {
+        put(store, chunk, number * 10_000, 10_000, number).await;
+    }
+}
+
+async fn holds_ten(store: &ChunkStore, but: &[u64]) {
+    assert_eq!(store.stat(id(1)).unwrap().size, 100_000);
+    for number in (0..10).filter(|number| !but.contains(number)) {
+        holds(store, 1, number * 10_000, 10_000, number).await;
+    }
+}
+
+/// A drive as a power cut leaves it, with ten records in the one zone in use.
+async fn left(rt: &Runtime, geometry: Geometry) -> (MemoryDevice, ZoneId) {
+    let drive = Drive::new(rt, &formatted(geometry));
+    let (store, _) = opened(rt, &drive).await;
+    ten_records(&store, 1).await;
+    let [zone] = drive.used_zones().await[..] else { panic!("one chunk lies in one zone") };
+    (drive.device.crash_image(1), zone)
+}
+
+fn names(damage: &[Damage], chunk: Option<u64>, zone: Option<ZoneId>) -> bool {
+    damage.iter().any(|damage| damage.chunk == chunk.map(id) && damage.zone == zone)
+}
+
+/// Spoils a block for good: it reads as other bytes than were written.
+fn rot(medium: &MemoryDevice, zone: ZoneId, block: u64) {
+    medium.corrupt(medium.geometry().start_of(zone) + Blocks(block), |bytes| {
+        for byte in bytes.iter_mut().step_by(7) {
+            *byte ^= 0x5A;
+        }
+    });
+}
+
+#[test]
+fn a_zone_whose_head_rotted_loses_nothing() {
+    for geometry in [drive(), cached()] {
+        Sim::new(1).run(move |rt| async move {
+            let (medium, zone) = left(&rt, geometry).await;
+            rot(&medium, zone, 0);
+            let report = check(&rt, Rc::new(SimDevice::new(&rt, &medium)), |_, _| {}).await.unwrap();
+            assert!(!report.clean && names(&report.damage, None, Some(zone)), "{:?}", report.damage);
+            let (store, report) = opened(&rt, &Drive::new(&rt, &medium)).await;
+            assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
+            holds_ten(&store, &[]).await;
+        });
+    }
+}
+
+#[test]
+fn a_zone_whose_head_cannot_be_read_loses_nothing() {
+    Sim::new(1).run(|rt| async move {
+        let (medium, zone) = left(&rt, drive()).await;
+        let drive = Drive::new(&rt, &medium);
+        drive.lose(zone, 0);
+        let (store, report) = opened(&rt, &drive).await;
+        assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
+        holds_ten(&store, &[]).await;
+    });
+}
+
+/// REC-4: a zone of which nothing can be read is lost while that lasts, and neither reset nor written to. Numbers that
+/// records in it have are not given out again: a chunk that is deleted and created again does not get their bytes.
+#[test]
+fn a_zone_that_cannot_be_read_is_left_alone_until_it_can() {
+    for geometry in [drive(), cached()] {
+        Sim::new(1).run(move |rt| async move {
+            let (medium, zone) = left(&rt, geometry).await;
+            let drive = Drive::new(&rt, &medium);
+            (0..64).for_each(|block| drive.lose(zone, block));
+            let (store, report) = opened(&rt, &drive).await;
+            assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
+            assert_eq!(store.stat(id(1)).unwrap().size, 0);
+            // More than all zones hold, twice: every zone that can be reset is.
+            for number in 100..170 {
+                store.create(id(number), Stream::Data).await.unwrap();
+                put(&store, number, 0, 200_000, number).await;
+                store.delete(id(number)).await.unwrap();
+            }
+            let before = drive.device.image().zone(zone);
+            assert_eq!(before.written, medium.zone(zone).written, "the zone was reset");
+            store.close().await.unwrap();
+            drive.readable_again();
+            let (store, report) = opened(&rt, &Drive::of(drive.device.clone())).await;
+            assert_eq!(report.damage, []);
+            holds_ten(&store, &[]).await;
+        });
+    }
+}
+
+#[test]
+fn numbers_of_records_that_cannot_be_read_are_not_given_out_again() {
+    Sim::new(1).run(|rt| async move {
+        let drive = Drive::new(&rt, &formatted(drive()));
+        let (store, _) = opened(&rt, &drive).await;
+        store.create(id(1), Stream::Data).await.unwrap();
+        // More than the numbers that the next opening takes for the zones that it opens.
+        for number in 0..45 {
+            put(&store, 1, number * 100, 100, number).await;
+        }
+        let [zone] = drive.used_zones().await[..] else { panic!("one chunk lies in one zone") };
+        let drive = Drive::new(&rt, &drive.device.crash_image(1));
+        (0..64).for_each(|block| drive.lose(zone, block));
+        let (store, _) = opened(&rt, &drive).await;
+        store.delete(id(1)).await.unwrap();
+        store.create(id(1), Stream::Data).await.unwrap();
+        drive.readable_again();
+        let (store, _) = opened(&rt, &Drive::new(&rt, &drive.device.crash_image(2))).await;
+        assert_eq!(store.stat(id(1)).unwrap().size, 0, "the chunk got bytes of an earlier one");
+    });
+}
+
+#[test]
+fn a_read_that_fails_once_costs_nothing() {
+    Sim::new(1).run(|rt| async move {
+        let (medium, zone) = left(&rt, drive()).await;
+        for block in [0, 1, 2, 30] {
+            let drive = Drive::new(&rt, &medium);
+            drive.lose(zone, block);
+            drive.failures.set(2);
+            let (store, report) = opened(&rt, &drive).await;
+            assert_eq!((drive.failures.get(), report.damage), (0, vec![]), "block {block}");
+            holds_ten(&store, &[]).await;
+        }
+    });
+}
+
+/// A slice of a record that no mark names is lost, by rot or to a read error: all else of the chunk is served.
+#[test]
+fn a_lost_slice_of_an_unmarked_record_costs_its_own_bytes() {
+    for (geometry, rots, record) in
+        [(drive(), true, 3), (cached(), true, 3), (drive(), false, 3), (cached(), false, 3), (drive(), false, 9)]
+    {
+        Sim::new(1).run(move |rt| async move {
+            let (medium, zone) = left(&rt, geometry).await;
+            let drive = Drive::new(&rt, &medium);
+            // The record's second block: the end of its first slice and most of its second.
+            let block = 1 + 3 * record + 1;
+            if rots {
+                rot(&medium, zone, block);
+            } else {
+                drive.lose(zone, block);
+            }
+            let drive = if rots { Drive::new(&rt, &medium) } else { drive };
+            let (store, report) = opened(&rt, &drive).await;
+            assert!(names(&report.damage, Some(1), Some(zone)), "{:?}", report.damage);
+            let what = &report.damage[0].what;
+            let from = record * 10_000;
+            assert!(what.contains(&format!("bytes {from} to {}", from + 8192)), "{what}");
+            holds_ten(&store, &[record]).await;
+            holds(&store, 1, from + 8192, 10_000 - 8192, record).await;
+            lost(&store, 1, from, from + 8192).await;
+            let checked = check(&rt, Rc::new(drive), |_, _| {}).await.unwrap();
+            assert!(!checked.clean && names(&checked.damage, Some(1), Some(zone)), "{:?}", checked.damage);
+        });
+    }
+}
+
+/// The last record of a zone that rotted was perhaps never acknowledged.
+#[test]
+fn rot_in_the_last_record_is_a_tear() {
+    Sim::new(1).run(|rt| async move {
+        let (medium, zone) = left(&rt, drive()).await;
+        rot(&medium, zone, 1 + 27);
+        let (store, report) = opened(&rt, &Drive::new(&rt, &medium)).await;
+        assert_eq!((report.damage, report.torn), (vec![], 1));
+        assert_eq!(store.stat(id(1)).unwrap().size, 90_000);
+    });
+}
+
+/// REC-6: a killed process's append was found by the next, which says so; then the power fails.
+#[test]
+fn what_an_opening_found_survives_a_power_cut() {
+    Sim::new(1).run(|rt| async move {
+        let drive = Drive::new(&rt, &formatted(cached()));
+        let (store, _) = opened(&rt, &drive).await;
+        store.create(id(1), Stream::Data).await.unwrap();
+        put(&store, 1, 0, 5000, 1).await;
+        // The next write reaches the drive's cache; its flush never comes.
+        drive.device.on_command({
+            let killed = drive.killed.clone();
+            move |command, _| killed.set(killed.get() || command.kind == CommandKind::Write)
+        });
+        drop(store.append(id(1), 5000, vec![Bytes::from(content(2, 5000, 5000))]));
+        rt.sleep(Duration::from_millis(50)).await;
+        assert!(drive.killed.get());
+        drive.device.on_command(|_, _| {});
+        let (again, _) = opened(&rt, &Drive::of(drive.device.clone())).await;
+        assert_eq!(again.stat(id(1)).unwrap().size, 10_000, "the kernel had it");
+        for seed in 0..20 {
+            let (after, _) = opened(&rt, &Drive::new(&rt, &drive.device.crash_image(seed))).await;
+            assert_eq!(after.stat(id(1)).unwrap().size, 10_000, "seed {seed}");
+            holds(&after, 1, 5000, 5000, 2).await;
+        }
+    });
+}
+
+/// REC-3: a header that rotted or cannot be read; later records of the chunk say what it had.
+#[test]
+fn a_lost_header_leaves_a_hole() {
+    for rots in [true, false] {
+        Sim::new(1).run(move |rt| async move {
+            let (medium, zone) = left(&rt, drive()).await;
+            let drive = Drive::new(&rt, &medium);
+            drive.lose(zone, 1 + 9);
+            if rots {
+                rot(&medium, zone, 1 + 9);
+            }
+            let drive = if rots { Drive::new(&rt, &medium) } else { drive };
+            let (store, report) = opened(&rt, &drive).await;
+            assert!(report.damage.iter().any(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
+            holds_ten(&store, &[3]).await;
+            lost(&store, 1, 30_000, 34_000).await;
+            // It stays so: after a checkpoint, and a power cut.
+            store.close().await.unwrap();
+            let (store, report) = opened(&rt, &Drive::new(&rt, &drive.device.image())).await;
+            if rots {
+                assert!(report.damage.iter().any(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
+                lost(&store, 1, 30_000, 34_000).await;
+            }
+            holds_ten(&store, &[3]).await;
+        });
+    }
+}
