@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import subprocess
+import time
 
 import pytest
 
-from shingle import Server, shingle
+from shingle import BINARY, Server, shingle
 from test_array import blank  # noqa: F401: a fixture
 from test_bad_input import ok, refused
 
@@ -130,6 +132,30 @@ def test_a_lost_file_is_made_from_the_other_and_a_stale_one_is_not_believed(shel
     assert s3.get_object(Bucket="bucket", Key="small/0")["Body"].read() == b"new"
     assert "small/1" not in {item["Key"] for item in s3.list_objects_v2(Bucket="bucket")["Contents"]}
     shelf.server.stop()
+
+
+def test_a_deleted_object_stays_deleted_when_a_later_command_is_killed(shelf):
+    small = shelf.folder / "small.txt"
+    small.write_bytes(b"small" * 100)
+    shelf.run("put", "small", small)
+    shelf.run("rm", "small")
+    shelf.run("snapshot")
+    before = held(shelf)
+    command = [BINARY, "array", "put", "--array", shelf.file, "other", "-"]
+    put = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE)
+    try:
+        # A new buffer was begun in the files: from here on the array is not closed in order.
+        for _ in range(300):
+            if held(shelf) != before:
+                break
+            time.sleep(0.1)
+        assert held(shelf) != before
+        time.sleep(0.5)
+    finally:
+        put.kill()
+        put.wait()
+    assert shelf.run("ls") == ""
+    shelf.refused("get", "small", says=["small"])
 
 
 def test_lost_files_are_given_up_only_if_told_so(shelf):

@@ -57,9 +57,9 @@ pub struct Options {
     /// Two files, best on different SSDs, that small objects are buffered in: they are acknowledged when they are durable
     /// in both, and written to segments later. An array that was not closed in order is not opened without them.
     pub buffer: Option<[PathBuf; 2]>,
-    /// Bytes of a half of such a file; while one is written to segments the other is filled.
-    pub buffer_area: u32,
-    /// Open the array also if it has a buffer that is gone: objects that were acknowledged in it are lost.
+    /// Bytes of the ring in each of a new buffer's files.
+    pub buffer_bytes: u32,
+    /// Open the array also if its buffer, or some of it, is gone: what was acknowledged there and is nowhere else is lost.
     pub abandon_buffer: bool,
     /// Clean, snapshot and rebuild in the background.
     pub background: bool,
@@ -84,7 +84,7 @@ impl Default for Options {
             read_only: false,
             cleaning: CleaningPolicy::Greedy,
             buffer: None,
-            buffer_area: 64 << 20,
+            buffer_bytes: 128 << 20,
             abandon_buffer: false,
             background: true,
             rebuild_rate: None,

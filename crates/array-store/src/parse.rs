@@ -45,7 +45,10 @@ pub fn snapshot(bytes: &[u8]) -> bool {
 
 /// A file of the buffer; or a record of one, whatever its checksum.
 pub fn buffer(bytes: &[u8]) -> bool {
-    let file = buffer::parse(&Bytes::copy_from_slice(bytes)).is_some();
+    let file = match buffer::parse(bytes) {
+        buffer::Kind::Buffer(head) => buffer::walk(&head, &[Bytes::copy_from_slice(bytes)]).is_whole(),
+        _ => false,
+    };
     file | buffer::entry(bytes).is_some()
 }
 

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_base::{BLOCK_SIZE, StoreId};
+use shingle_base::StoreId;
 use shingle_runtime::Runtime;
 use shingle_zoned::{ZoneInfo, ZonedDevice};
 
-use crate::buffer::{AREA_MAX, BufferFiles, open_file, open_to_read, two_files};
+use crate::buffer::{Attached, BufferFiles, RING_MAX, RING_MIN, open_file, open_to_read, two_files};
 use crate::config::{FormatOptions, Options};
 use crate::drives::{Drives, report_all};
 use crate::engine::{Engine, Parts};
@@ -249,8 +249,8 @@ impl ArrayStore {
         options: Options,
         files: Option<BufferFiles>,
     ) -> Result<(Self, RecoveryReport)> {
-        if !(4 * BLOCK_SIZE as u32..=AREA_MAX).contains(&options.buffer_area) {
-            return Err(Error::new(ErrorKind::Invalid, "half of a buffer has between 16 KiB and 1 GiB"));
+        if !(RING_MIN..=RING_MAX).contains(&options.buffer_bytes) {
+            return Err(Error::new(ErrorKind::Invalid, "a buffer has between 32 KiB and 2 GiB"));
         }
         let Gathered { superblock, drives, superblocks, reports } = gather(drives).await?;
         // What is read from the buffer must not stay in an index that is left as it was.
@@ -267,14 +267,18 @@ impl ArrayStore {
         let mut report = engine.recover(&reports, clean).await?;
         if read_only {
             if buffer != 0 {
-                report.buffer = engine.attach_buffer(files, buffer, abandon).await?.0;
+                let Attached { notes, damage, .. } = engine.attach_buffer(files, buffer, abandon).await?;
+                report.buffer = notes;
+                report.damage.extend(damage);
                 report.objects = engine.index()?.objects();
             }
             return Ok((Self(engine), report));
         }
         engine.buffer_id.set(0);
-        let (notes, unsaid) = engine.attach_buffer(files, buffer, abandon).await?;
+        let Attached { notes, damage, unsaid } = engine.attach_buffer(files, buffer, abandon).await?;
         report.buffer = notes;
+        let gaps = !damage.is_empty();
+        report.damage.extend(damage);
         report.objects = engine.index()?.objects();
         engine.opened.set(engine.stamps.next());
         // From here on the index on flash is no longer that of the clean close. Nothing is appended before: what recovery cut
@@ -283,6 +287,9 @@ impl ArrayStore {
         engine.seal_torn().await;
         // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening (BUF-3).
         engine.bury_buffered(&unsaid).await?;
+        if gaps {
+            engine.leave_gaps().await;
+        }
         engine.replenish().await?;
         if background {
             rt.spawn_detached(engine.clone().keep());

@@ -133,7 +133,7 @@ impl BufferFile for RealFile {
     fn read(&self) -> LocalBoxFuture<'_, io::Result<Bytes>> {
         Box::pin(self.blocking(|place| {
             let Some(file) = place.there() else { return Ok(Bytes::new()) };
-            let mut bytes = vec![0; file.metadata()?.len().min(super::log::FILE_MAX) as usize];
+            let mut bytes = vec![0; file.metadata()?.len().min(super::ring::FILE_MAX) as usize];
             file.read_exact_at(&mut bytes, 0)?;
             Ok(bytes.into())
         }))

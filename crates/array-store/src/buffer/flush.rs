@@ -16,7 +16,7 @@ use crate::share::SegmentRoom;
 use crate::types::Part;
 use crate::writer::Item;
 
-/// Segments on their way at once: with more, both areas would be on their way before one of them can be filled again.
+/// Segments on their way at once: with more, what could be written over next would wait for all of them.
 const SEGMENTS: usize = 2;
 
 impl Engine {
@@ -38,7 +38,7 @@ impl Engine {
         });
     }
 
-    /// Writes until fewer than `least` bytes are left, or with 0 nothing; empties areas of which nothing is needed.
+    /// Writes until fewer than `least` bytes are left, or with 0 nothing; wins the room of what is needed no more.
     pub(crate) async fn flush(self: &Rc<Self>, buffer: &Rc<Buffer>, least: usize) -> Result<()> {
         while buffer.flushing.get() {
             let flushed = buffer.flushed.notified();
@@ -59,8 +59,15 @@ impl Engine {
         flushing.await.unwrap_or_else(|_| Err(crate::error::Error::stopped()))
     }
 
-    /// The oldest go first, several segments at a time; areas are emptied as soon as that may be, since puts wait for their
-    /// room.
+    /// Writes all to segments, so that the log has no gaps any more.
+    pub(crate) async fn leave_gaps(self: &Rc<Self>) {
+        let Some(buffer) = self.buffer.borrow().clone() else { return };
+        if let Err(error) = self.flush(&buffer, 0).await {
+            tracing::warn!(%error, "the buffer's log keeps its gaps, and the next opening tells of them again");
+        }
+    }
+
+    /// The oldest go first, several segments at a time; their room is won as soon as that may be, since puts wait for it.
     async fn flush_down_to(self: &Rc<Self>, buffer: &Buffer, least: usize) -> Result<()> {
         let failed = RefCell::new(None);
         let segments = stream::unfold(0, |after| {
@@ -71,14 +78,14 @@ impl Engine {
         });
         let mut written = pin!(segments.map(|stamps| self.flush_group(buffer, stamps)).buffered(SEGMENTS));
         while let Some(done) = written.next().await {
-            let emptied = if done.is_ok() { buffer.empty_areas().await } else { done };
+            let emptied = if done.is_ok() { buffer.reclaim().await } else { done };
             if let Err(error) = emptied {
                 failed.borrow_mut().get_or_insert(error);
             }
         }
         match failed.take() {
             Some(error) => Err(error),
-            None => buffer.empty_areas().await,
+            None => buffer.reclaim().await,
         }
     }
 

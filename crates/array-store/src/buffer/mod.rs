@@ -6,9 +6,10 @@
 //!
 //! # Invariants
 //! - BUF-1: an acknowledged object is in both files, or in the one that is left, whose generation says so; or in a segment.
-//! - BUF-2: an area is emptied only when nothing in it is needed: each object in it is in a segment, replaced or deleted.
-//! - BUF-3: a deletion of a name that an area has is acknowledged only when the log says so too: the tombstone may be
-//!   gone before the area is.
+//! - BUF-2: the ring is written over only where nothing is needed: each object there is in a segment, replaced or deleted, and
+//!   a durable head says that the log begins behind it.
+//! - BUF-3: a deletion of a name that the log has is acknowledged only when the log says so too: the tombstone may be
+//!   gone before the object's record is.
 //! - BUF-4: the superblock names the buffer from before anything is acknowledged in it until it is known to be empty: the
 //!   array is not opened without it meanwhile. Where both files fail, everything goes to segments, in a full array into what
 //!   cleaning can spare, and the superblock names none from then on: what the files hold is not believed when they come back.
@@ -17,11 +18,11 @@
 
 mod file;
 mod flush;
-mod log;
 mod replay;
+mod ring;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -30,6 +31,7 @@ use tokio::sync::{Mutex, Notify};
 
 pub use file::{BufferFile, two_files};
 pub(crate) use file::{open_file, open_to_read};
+pub(crate) use replay::Attached;
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,8 +40,8 @@ use crate::index::Change;
 use crate::put::{InFlight, Progress};
 use crate::stats::add;
 use crate::types::{Completion, Part, PartPlace, SetId, Version};
-pub(crate) use log::{AREA_MAX, entry, parse};
-use log::{AREAS, Area, Entry, FileHead, area_head, file_head};
+use ring::{Cursor, DELETE_MAX, Entry, FileHead};
+pub(crate) use ring::{Kind, RING_MAX, RING_MIN, entry, parse, walk};
 
 /// In the index: the object is buffered.
 pub(crate) const BUFFER_SET: SetId = SetId(u32::MAX);
@@ -57,18 +59,35 @@ struct Held {
     version: Version,
     completion: Completion,
     data: Bytes,
-    area: usize,
+    /// The sequence of its record.
+    sequence: u64,
 }
 
-/// What an area holds, beside its bytes.
-struct Filled {
-    area: Area,
-    /// It has records.
-    used: bool,
+/// A record from where the log begins on.
+struct Live {
+    at: Cursor,
+    put: Option<(Bytes, Version)>,
+}
+
+/// What the log holds, beside its bytes.
+#[derive(Default)]
+struct Records {
+    live: VecDeque<Live>,
     /// Versions that it has, and no deletion of behind them.
     puts: BTreeMap<Bytes, Vec<Version>>,
     /// Bytes that their deletions would take. (BUF-5)
     owed: u64,
+}
+
+/// What became of records that were to be appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Appended {
+    /// They are durable; the sequence of the first.
+    At(u64),
+    /// There was nothing to say any more.
+    Nothing,
+    /// There is no room: nothing was written.
+    Full,
 }
 
 /// The buffer of an open array.
@@ -77,11 +96,13 @@ pub(crate) struct Buffer {
     /// Files that are written to.
     good: [Cell<bool>; 2],
     head: Cell<FileHead>,
-    areas: RefCell<[Filled; AREAS]>,
-    /// The area that is written to.
-    current: Cell<usize>,
+    records: RefCell<Records>,
+    /// Where the next record goes.
+    end: Cell<Cursor>,
     /// Objects by the stamps in their entries.
     held: RefCell<BTreeMap<u64, Held>>,
+    /// The sequences of their records.
+    needed: RefCell<BTreeSet<u64>>,
     bytes: Cell<usize>,
     /// Who writes to the files.
     writing: Mutex<()>,
@@ -90,7 +111,7 @@ pub(crate) struct Buffer {
     flushing: Cell<bool>,
     /// The last time.
     flush_failed: Cell<bool>,
-    /// An area was emptied, or all was done.
+    /// Room was won, or all was done.
     flushed: Notify,
 }
 
@@ -99,39 +120,41 @@ fn deletion_length(name: &Bytes) -> u64 {
     Entry::Delete { name: name.clone(), version: Version(0) }.length()
 }
 
-impl Filled {
-    fn new(area: Area) -> Self {
-        let used = !area.entries.is_empty();
-        Self { area: Area { entries: Vec::new(), ..area }, used, puts: BTreeMap::new(), owed: 0 }
-    }
-
-    /// Areas as they were found.
-    fn both(areas: &[Area; AREAS]) -> [Self; AREAS] {
-        let mut filled = areas.clone().map(Self::new);
-        for number in replay::oldest_first(areas) {
-            for entry in &areas[number].entries {
-                match entry {
-                    Entry::Put { name, version, .. } => filled[number].put(name, *version),
-                    Entry::Delete { name, version } => filled.iter_mut().for_each(|area| area.bury(name, *version)),
-                }
-            }
+impl Records {
+    fn push(&mut self, at: Cursor, entry: &Entry) {
+        let put = match entry {
+            Entry::Put { name, version, .. } => Some((name.clone(), *version)),
+            Entry::Delete { .. } => None,
+        };
+        if let Some((name, version)) = &put {
+            self.puts.entry(name.clone()).or_default().push(*version);
+            self.owed += deletion_length(name);
         }
-        filled
+        self.live.push_back(Live { at, put });
     }
 
-    fn put(&mut self, name: &Bytes, version: Version) {
-        self.puts.entry(name.clone()).or_default().push(version);
-        self.owed += deletion_length(name);
+    /// Versions of a name for which that holds need no deletion any more.
+    fn settle(&mut self, name: &Bytes, done: impl Fn(Version) -> bool) {
+        let Some(versions) = self.puts.get_mut(name) else { return };
+        let before = versions.len();
+        versions.retain(|version| !done(*version));
+        self.owed -= deletion_length(name) * (before - versions.len()) as u64;
+        if versions.is_empty() {
+            self.puts.remove(name);
+        }
     }
 
     /// Every version up to that one is deleted.
     fn bury(&mut self, name: &Bytes, deleted: Version) {
-        let Some(versions) = self.puts.get_mut(name) else { return };
-        let before = versions.len();
-        versions.retain(|version| *version > deleted);
-        self.owed -= deletion_length(name) * (before - versions.len()) as u64;
-        if versions.is_empty() {
-            self.puts.remove(name);
+        self.settle(name, |version| version <= deleted);
+    }
+
+    /// The log begins at that sequence.
+    fn drop_before(&mut self, first: u64) {
+        while let Some(Live { put, .. }) = self.live.pop_front_if(|live| live.at.sequence < first) {
+            if let Some((name, gone)) = put {
+                self.settle(&name, |version| version == gone);
+            }
         }
     }
 }
@@ -146,6 +169,7 @@ impl Buffer {
     pub(crate) fn release(&self, stamp: u64) {
         if let Some(held) = self.held.borrow_mut().remove(&stamp) {
             self.bytes.set(self.bytes.get() - held.data.len());
+            self.needed.borrow_mut().remove(&held.sequence);
         }
     }
 
@@ -160,15 +184,14 @@ impl Buffer {
         self.bytes.get() as u64
     }
 
-    /// Nothing in it is needed.
+    /// The log has no record.
     pub(crate) fn is_empty(&self) -> bool {
-        self.areas.borrow().iter().all(|filled| !filled.used)
+        self.records.borrow().live.is_empty()
     }
 
-    /// Some area has a version up to that one, and no deletion of it.
+    /// The log has a version up to that one, and no deletion of it.
     fn needs_burial(&self, name: &Bytes, deleted: Version) -> bool {
-        let among = |filled: &Filled| filled.puts.get(name).is_some_and(|all| all.iter().any(|one| *one <= deleted));
-        self.areas.borrow().iter().any(among)
+        self.records.borrow().puts.get(name).is_some_and(|all| all.iter().any(|one| *one <= deleted))
     }
 
     /// What the log has to be told of deletions: the newest of each name is enough.
@@ -188,17 +211,24 @@ impl Buffer {
     }
 
     /// Writes the same to all files that are good; goes on with one if the other fails, which the first then says. (BUF-1)
-    async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
+    async fn write(&self, pieces: &[(u64, Bytes)]) -> Result<()> {
         if !self.usable() {
             return Err(Error::new(ErrorKind::Device, "both of the buffer's files have failed"));
         }
-        let writes = self.files.iter().zip(&self.good).map(|(file, good)| {
-            let data = data.clone();
-            async move { if good.get() { Some(file.write(offset, data).await) } else { None } }
+        let writes = self.files.iter().zip(&self.good).map(|(file, good)| async move {
+            for (offset, data) in pieces {
+                if !good.get() {
+                    return None;
+                }
+                if let Err(error) = file.write(*offset, data.clone()).await {
+                    return Some(error);
+                }
+            }
+            None
         });
         let mut failed = None;
-        for (result, good) in join_all(writes).await.into_iter().zip(&self.good) {
-            if let Some(Err(error)) = result {
+        for (error, good) in join_all(writes).await.into_iter().zip(&self.good) {
+            if let Some(error) = error {
                 tracing::error!(%error, "a file of the buffer failed; going on with the other");
                 good.set(false);
                 failed = Some(error);
@@ -209,106 +239,109 @@ impl Buffer {
         let Some((file, good)) = self.files.iter().zip(&self.good).find(|(_, good)| good.get()) else {
             return Err(broken(error));
         };
-        let head = FileHead { generation: self.head.get().generation + 1, ..self.head.get() };
-        self.head.set(head);
-        file.write(0, file_head(&head)).await.map_err(|error| {
+        let head = self.next_head();
+        let (offset, bytes) = FileHead { generation: head.generation + 1, ..head }.encode();
+        self.head.set(FileHead { generation: head.generation + 1, ..head });
+        file.write(offset, bytes).await.map_err(|error| {
             good.set(false);
             broken(error)
         })
     }
 
-    /// Bytes that must be free in the area that is written to for these records: deletions use what is kept for them, and
-    /// nothing else does. (BUF-5)
-    fn room_for(&self, entries: &[Entry]) -> u64 {
+    /// The next head, but for what it says anew.
+    fn next_head(&self) -> FileHead {
+        let head = self.head.get();
+        FileHead { number: head.number + 1, ..head }
+    }
+
+    /// Where each of these records would go, one behind the other, and the next one behind them; `None` where there is no room.
+    /// Deletions use what is kept for them, and nothing else does. (BUF-5)
+    fn place(&self, entries: &[Entry]) -> Option<(Vec<Cursor>, Cursor)> {
+        let (head, mut end) = (self.head.get(), self.end.get());
+        let mut places = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let at = end.fitting(entry.length(), head.ring);
+            places.push(at);
+            end = Cursor { position: at.position + entry.length(), sequence: at.sequence + 1, previous: 0 };
+        }
         let puts = entries.iter().filter(|entry| matches!(entry, Entry::Put { .. }));
         let more: u64 = puts.map(|entry| deletion_length(entry.name())).sum();
-        let kept = if more > 0 { self.areas.borrow().iter().map(|filled| filled.owed).sum() } else { 0 };
-        entries.iter().map(Entry::length).sum::<u64>() + more + kept
+        let kept = if more > 0 { more + self.records.borrow().owed + DELETE_MAX } else { 0 };
+        (end.position + kept <= head.first.position + head.ring).then_some((places, end))
     }
 
-    /// Appends the records that are wanted when it is their turn, durably. `false` if there is no room: nothing was written.
-    async fn append(&self, wanted: impl Fn() -> Vec<Entry>) -> Result<bool> {
+    /// Appends the records that are wanted when it is their turn, durably.
+    async fn append(&self, wanted: impl Fn() -> Vec<Entry>) -> Result<Appended> {
         let _turn = self.writing.lock().await;
-        let most = self.head.get().area;
-        let full = |entries: &[Entry]| {
-            let end = self.areas.borrow()[self.current.get()].area.end;
-            end + self.room_for(entries) > most
-        };
-        if full(&wanted()) && !self.next_area().await? {
-            return Ok(false);
+        if self.place(&wanted()).is_none() {
+            self.advance().await?;
         }
-        // From here to its name nothing is waited for (BUF-3).
+        // From here to their names nothing is waited for (BUF-3).
         let entries = wanted();
         if entries.is_empty() {
-            return Ok(true);
+            return Ok(Appended::Nothing);
         }
-        if full(&entries) {
-            return Ok(false);
-        }
-        let number = self.current.get();
-        let (offset, bytes, end, chain) = {
-            let mut areas = self.areas.borrow_mut();
-            let filled = &mut areas[number];
-            let area = &filled.area;
-            let mut out = Vec::with_capacity(entries.iter().map(Entry::length).sum::<u64>() as usize);
-            let chain = entries.iter().fold(area.chain, |chain, entry| entry.encode(chain, area.epoch, &mut out));
-            let (offset, end) = (self.head.get().area_start(number) + area.end, area.end + out.len() as u64);
-            filled.used = true;
-            for entry in &entries {
-                if let Entry::Put { name, version, .. } = entry {
-                    filled.put(name, *version);
-                }
+        let Some((mut places, mut end)) = self.place(&entries) else { return Ok(Appended::Full) };
+        let (head, first) = (self.head.get(), places[0].sequence);
+        let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut behind = None;
+        let mut previous = self.end.get().previous;
+        for (entry, at) in entries.iter().zip(&mut places) {
+            at.previous = previous;
+            if behind != Some(at.position) {
+                pieces.push((head.offset(at.position), Vec::new()));
             }
-            (offset, Bytes::from(out), end, chain)
-        };
-        self.write(offset, bytes).await?;
-        let mut areas = self.areas.borrow_mut();
-        (areas[number].area.end, areas[number].area.chain) = (end, chain);
-        for entry in &entries {
+            behind = Some(at.position + entry.length());
+            if let Some((_, out)) = pieces.last_mut() {
+                previous = entry.encode(at, head.id, first, out);
+            }
+            if let Entry::Put { .. } = entry {
+                self.records.borrow_mut().push(*at, entry);
+            }
+        }
+        end.previous = previous;
+        let pieces: Vec<_> = pieces.into_iter().map(|(offset, bytes)| (offset, Bytes::from(bytes))).collect();
+        self.write(&pieces).await?;
+        self.end.set(end);
+        let mut records = self.records.borrow_mut();
+        for (entry, at) in entries.iter().zip(&places) {
             if let Entry::Delete { name, version } = entry {
-                areas.iter_mut().for_each(|filled| filled.bury(name, *version));
+                records.push(*at, entry);
+                records.bury(name, *version);
             }
         }
-        Ok(true)
+        Ok(Appended::At(first))
     }
 
-    /// Goes on in the other area, if that is empty.
-    async fn next_area(&self) -> Result<bool> {
-        let next = 1 - self.current.get();
-        if self.areas.borrow()[next].used {
-            return Ok(false);
-        }
-        self.begin_area(next).await?;
-        self.current.set(next);
-        Ok(true)
-    }
-
-    /// A new life of an area of which nothing is needed.
-    async fn begin_area(&self, number: usize) -> Result<()> {
-        let epoch = self.areas.borrow().iter().map(|filled| filled.area.epoch).max().unwrap_or(0) + 1;
-        self.write(self.head.get().area_start(number), area_head(epoch)).await?;
-        self.areas.borrow_mut()[number] = Filled::new(Area::empty(epoch));
-        Ok(())
-    }
-
-    /// Empties areas of which nothing is needed, the older first. (BUF-2)
-    async fn empty_areas(&self) -> Result<()> {
-        let _turn = self.writing.lock().await;
-        if !self.usable() {
+    /// The log begins at the first record that is needed, or is empty. For the one who writes. (BUF-2)
+    async fn advance(&self) -> Result<()> {
+        let needed = self.needed.borrow().first().copied();
+        let first = {
+            let records = self.records.borrow();
+            let first = records.live.iter().find(|live| needed.is_some_and(|needed| live.at.sequence >= needed));
+            first.map(|live| live.at)
+        };
+        // An empty log takes the longest record at the start of the ring.
+        let first = first.unwrap_or_else(|| self.end.get().at_the_start(self.head.get().ring));
+        if first.sequence == self.head.get().first.sequence || !self.usable() {
             return Ok(());
         }
-        let older = 1 - self.current.get();
-        for number in [older, self.current.get()] {
-            if !self.areas.borrow()[number].used {
-                continue;
-            }
-            if self.held.borrow().values().any(|held| held.area == number) {
-                return Ok(());
-            }
-            self.begin_area(number).await?;
-            self.flushed.notify_waiters();
+        let head = FileHead { first, ..self.next_head() };
+        self.head.set(head);
+        self.write(&[head.encode()]).await?;
+        let mut records = self.records.borrow_mut();
+        records.drop_before(first.sequence);
+        if records.live.is_empty() {
+            self.end.set(first);
         }
+        self.flushed.notify_waiters();
         Ok(())
+    }
+
+    /// Wins the room of what is needed no more.
+    async fn reclaim(&self) -> Result<()> {
+        let _turn = self.writing.lock().await;
+        self.advance().await
     }
 }
 
@@ -318,7 +351,7 @@ impl Engine {
         self.buffer.borrow().clone().filter(|buffer| buffer.usable())
     }
 
-    /// Takes a whole object into the buffer: it is complete. `false` if there is no room.
+    /// Takes a whole object into the buffer: it is complete. `false` if there is no room, or no file left.
     pub(crate) async fn buffer_object(
         self: &Rc<Self>,
         buffer: &Rc<Buffer>,
@@ -332,21 +365,22 @@ impl Engine {
         let entry = Entry::Put { name: name.clone(), version, completion: completion.clone(), data: data.clone() };
         // What was overtaken before its turn is not written: no deletion would know of it (BUF-3).
         let wanted = || if overtaken() { Vec::new() } else { vec![entry.clone()] };
-        match self.append_when_there_is_room(buffer, wanted).await {
-            Ok(true) => {}
-            Ok(false) => return Ok(false),
+        let sequence = match self.append_when_there_is_room(buffer, wanted).await {
+            Ok(Appended::At(sequence)) => sequence,
+            Ok(Appended::Nothing) => return Ok(true),
+            Ok(Appended::Full) => return Ok(false),
             Err(_) if !buffer.usable() => {
                 self.leave_soon(buffer);
                 return Ok(false);
             }
             Err(error) => return Err(error),
-        }
+        };
         if overtaken() {
             return Ok(true);
         }
         let length = data.len() as u32;
         let part = Part { name, version, offset: 0, at: 0, length, completion: Some(completion.clone()) };
-        let place = self.hold(buffer, buffer.current.get(), &part, completion, data);
+        let place = self.hold(buffer, sequence, &part, completion, data);
         add(&self.counters.ingested, u64::from(length));
         self.complete_at(vec![(progress, &part, place)])?;
         if self.index()?.part(&part.name, version, 0).map_err(Error::index)?.is_none_or(|found| found != place) {
@@ -360,42 +394,40 @@ impl Engine {
     }
 
     /// Appends to the log; where that is full, once some of it was written to segments: full ones, as its own would not be.
-    /// `false` if it stays full.
     async fn append_when_there_is_room(
         self: &Rc<Self>,
         buffer: &Rc<Buffer>,
         wanted: impl Fn() -> Vec<Entry>,
-    ) -> Result<bool> {
+    ) -> Result<Appended> {
         for _ in 0..WAITS {
             let flushed = buffer.flushed.notified();
-            if buffer.append(&wanted).await? {
-                return Ok(true);
-            }
-            if buffer.is_empty() {
-                // It is longer than an area.
-                return Ok(false);
+            let appended = buffer.append(&wanted).await?;
+            // Of an empty log: it is longer than the ring.
+            if appended != Appended::Full || buffer.is_empty() {
+                return Ok(appended);
             }
             if !buffer.flushing.get() {
                 self.flush_soon(buffer, 0);
             }
             flushed.await;
             if buffer.flush_failed.get() {
-                return Ok(false);
+                break;
             }
         }
-        Ok(false)
+        Ok(Appended::Full)
     }
 
-    /// Keeps an object's bytes; the place that its entry names.
-    fn hold(&self, buffer: &Buffer, area: usize, part: &Part, completion: &Completion, data: &Bytes) -> PartPlace {
+    /// Keeps the bytes of an object whose record has that sequence; the place that its entry names.
+    fn hold(&self, buffer: &Buffer, sequence: u64, part: &Part, completion: &Completion, data: &Bytes) -> PartPlace {
         let stamp = self.stamps.next();
         let held = Held {
             name: part.name.clone(),
             version: part.version,
             completion: completion.clone(),
             data: data.clone(),
-            area,
+            sequence,
         };
+        buffer.needed.borrow_mut().insert(sequence);
         buffer.held.borrow_mut().insert(stamp, held);
         buffer.bytes.set(buffer.bytes.get() + data.len());
         let length = data.len() as u32;
@@ -408,7 +440,7 @@ impl Engine {
         while !buffer.burials(tombstones).is_empty() {
             let said = match buffer.append(|| buffer.burials(tombstones)).await {
                 // Only a log of a version that kept no room for it: with the buffer empty there is nothing to say.
-                Ok(false) => self.flush(&buffer, 0).await,
+                Ok(Appended::Full) => self.flush(&buffer, 0).await,
                 said => said.map(drop),
             };
             match said {
@@ -434,8 +466,7 @@ impl Engine {
         self.buffer_id.set(0);
         self.write_superblock(None).await?;
         // Only now: until then the next opening reads the files, should they be there again.
-        let epoch = 0;
-        buffer.areas.replace([Filled::new(Area::empty(epoch)), Filled::new(Area::empty(epoch))]);
+        buffer.records.take();
         tracing::error!("both files of the buffer failed: what they held is in segments; the array does without it");
         Ok(())
     }

@@ -1,41 +1,57 @@
 //! Opening the buffer: which of its files count, what is in them, and bringing the other one up to date.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, Notify};
 
-use super::log::{AREAS, Area, Entry, FileHead, area_head, file_head, parse};
-use super::{Buffer, BufferFiles, Filled};
+use super::ring::{Cursor, Entry, FileHead, Kind, Log, Logged, parse, walk};
+use super::{Buffer, BufferFiles, Records};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Tombstone;
 use crate::index::{Change, PartKey};
 use crate::types::{Part, Version};
 
+/// Bytes that are made zeros behind the log of a file that joins; no record is shorter than its fixed part.
+const ERASED: u64 = 64;
+
+/// Records are written to a file that joins in runs of about this length.
+const RUN: usize = 4 << 20;
+
+/// What taking up the buffer came to.
+#[derive(Default)]
+pub(crate) struct Attached {
+    /// Files that were not there, or old, in words.
+    pub(crate) notes: Vec<String>,
+    /// What is lost, in words.
+    pub(crate) damage: Vec<String>,
+    /// Deletions that the log does not know of.
+    pub(crate) unsaid: Vec<Tombstone>,
+}
+
 /// A file as it was found.
 struct Found {
     raw: Bytes,
     head: FileHead,
-    areas: [Area; AREAS],
 }
 
 impl Engine {
     /// Takes up the buffer that the superblock names (`id`, if not 0), or a new one, and enters what it holds. Reading only,
-    /// what its files hold is entered and they stay as they are. Files that were not there, or old, in words; and deletions
-    /// that the log does not know of.
+    /// what its files hold is entered and they stay as they are.
     ///
     /// # Errors
-    /// `Format` if objects may be in a buffer that is not given, or of which neither file is left; or if a file is another
-    /// array's buffer, with objects in it.
+    /// `Format` if objects may be in a buffer that is not given, or of which neither file is left, or some records cannot be
+    /// read; or if a file is another array's buffer, with objects in it.
     pub(crate) async fn attach_buffer(
         self: &Rc<Self>,
         files: Option<BufferFiles>,
         id: u64,
         abandon: bool,
-    ) -> Result<(Vec<String>, Vec<Tombstone>)> {
+    ) -> Result<Attached> {
         let lost = |what: &str| {
             let message = format!(
                 "objects that were acknowledged wait in the array's buffer, and {what}: name the two files that it was used \
@@ -51,33 +67,35 @@ impl Engine {
         for (file, which) in files.iter().zip(["first", "second"]) {
             found.push(self.look_at(&**file, which, id).await?);
         }
-        let newest = found.iter().flatten().map(|found| found.head.generation).max();
+        let newest = found.iter().flatten().max_by_key(|found| (found.head.generation, found.head.number));
         if newest.is_none() && id != 0 && !abandon {
             return lost("neither of the files that were named holds it");
         }
-        let (head, areas) = match newest {
-            None => (
-                FileHead {
-                    array: self.array,
-                    id: self.rt.random() | 1,
-                    generation: 1,
-                    area: u64::from(self.options.buffer_area),
-                },
-                [Area::empty(1), Area::empty(2)],
-            ),
-            Some(generation) => {
-                let current: Vec<&Found> =
-                    found.iter().flatten().filter(|found| found.head.generation == generation).collect();
-                (current[0].head, [0, 1].map(|area| newest_area(&current, area)))
-            }
+        // Of those that hold the same the newer head counts: what it leaves out is not needed, and may be written over.
+        let head = newest.map_or_else(|| self.new_head(), |found| found.head);
+        let raw = |found: &Option<Found>| {
+            let found = found.as_ref().filter(|found| found.head.generation == head.generation);
+            found.map(|found| found.raw.clone()).unwrap_or_default()
         };
+        let log = if newest.is_none() { Log::empty(&head) } else { walk(&head, &[raw(&found[0]), raw(&found[1])]) };
+        if log.lost > 0 && !abandon && !self.options.read_only {
+            return lost(&format!("{} of its records can be read in neither file", log.lost));
+        }
+        let mut records = Records::default();
+        for logged in &log.records {
+            records.push(logged.at, &logged.entry);
+            if let Entry::Delete { name, version } = &logged.entry {
+                records.bury(name, *version);
+            }
+        }
+        let is_new = newest.is_none();
         let buffer = Buffer {
             good: [Cell::new(true), Cell::new(true)],
             head: Cell::new(head),
-            // Where the log ends: the younger area.
-            current: Cell::new(usize::from(areas[1].epoch > areas[0].epoch)),
-            areas: RefCell::new(Filled::both(&areas)),
+            records: RefCell::new(records),
+            end: Cell::new(log.end),
             held: RefCell::default(),
+            needed: RefCell::new(BTreeSet::new()),
             bytes: Cell::new(0),
             writing: Mutex::new(()),
             leaving: Mutex::new(()),
@@ -88,23 +106,44 @@ impl Engine {
         };
         let current =
             |found: &Option<Found>| found.as_ref().is_some_and(|found| found.head.generation == head.generation);
-        let notes = if newest.is_none() {
-            Vec::new()
-        } else {
+        let mut notes = Vec::new();
+        if !is_new {
             let old = found.iter().zip(["first", "second"]).filter(|(found, _)| !current(found));
             let how = if self.options.read_only { "the other is read" } else { "it gets what the other holds" };
-            old.map(|(_, which)| format!("the buffer's {which} file was not there, or not up to date: {how}")).collect()
-        };
-        if self.options.read_only {
-            self.replay(&buffer, areas)?;
-            self.buffer.replace(Some(Rc::new(buffer)));
-            return Ok((notes, Vec::new()));
+            notes.extend(
+                old.map(|(_, which)| format!("the buffer's {which} file was not there, or not up to date: {how}")),
+            );
         }
-        bring_up_to_date(&buffer, &found, &areas).await?;
+        let mut damage = Vec::new();
+        if log.lost > 0 {
+            damage.push(format!(
+                "{} records of the buffer can be read in neither file: what they said is lost",
+                log.lost
+            ));
+        }
+        if self.options.read_only {
+            self.replay(&buffer, &log)?;
+            self.buffer.replace(Some(Rc::new(buffer)));
+            return Ok(Attached { notes, damage, unsaid: Vec::new() });
+        }
+        let own = [0, 1].map(|at| found[at].as_ref().filter(|found| found.head.generation == head.generation));
+        buffer.bring_up_to_date(own, &log).await?;
         self.buffer_id.set(head.id);
-        let unsaid = self.replay(&buffer, areas)?;
+        let unsaid = self.replay(&buffer, &log)?;
         self.buffer.replace(Some(Rc::new(buffer)));
-        Ok((notes, unsaid))
+        Ok(Attached { notes, damage, unsaid })
+    }
+
+    /// Of a buffer that nothing was written to yet.
+    fn new_head(&self) -> FileHead {
+        FileHead {
+            array: self.array,
+            id: self.rt.random() | 1,
+            generation: 1,
+            number: 1,
+            ring: u64::from(self.options.buffer_bytes),
+            first: Cursor::START,
+        }
     }
 
     async fn look_at(&self, file: &dyn super::BufferFile, which: &str, id: u64) -> Result<Option<Found>> {
@@ -115,34 +154,46 @@ impl Engine {
                 return Ok(None);
             }
         };
-        let Some((head, areas)) = parse(&raw) else { return Ok(None) };
-        if head.array != self.array && areas.iter().any(|area| !area.entries.is_empty()) {
+        let foreign = |array| {
             let message = format!(
-                "the buffer's {which} file belongs to array {}, and objects may wait in it that are nowhere else: name a file \
-                 of this array's own. If that array is no more, delete the file",
-                head.array
+                "the buffer's {which} file belongs to array {array}, and objects may wait in it that are nowhere else: name a \
+                 file of this array's own. If that array is no more, delete the file"
             );
-            return Err(Error::new(ErrorKind::Format, message));
+            Err(Error::new(ErrorKind::Format, message))
+        };
+        match parse(&raw) {
+            Kind::None => Ok(None),
+            Kind::Before(array) if array != self.array => foreign(array),
+            Kind::Before(_) if id == 0 => Ok(None),
+            Kind::Before(_) => {
+                let message = format!(
+                    "the buffer's {which} file has format version 01, which is not read any more: close the array in order with \
+                     the version of Shingle that wrote it. If that cannot be, delete the file, and have the buffer abandoned \
+                     (`shingle array snapshot --abandon-buffer`)"
+                );
+                Err(Error::new(ErrorKind::Format, message))
+            }
+            Kind::Buffer(head) if head.array != self.array => {
+                let log = walk(&head, std::slice::from_ref(&raw));
+                if log.records.is_empty() { Ok(None) } else { foreign(head.array) }
+            }
+            Kind::Buffer(head) => Ok((id != 0 && head.id == id).then_some(Found { raw, head })),
         }
-        Ok((id != 0 && head.array == self.array && head.id == id).then_some(Found { raw, head, areas }))
     }
 
     /// Enters what the log holds and the drives have not. Tombstones of the drives that the log does not know of.
-    fn replay(self: &Rc<Self>, buffer: &Buffer, areas: [Area; AREAS]) -> Result<Vec<Tombstone>> {
+    fn replay(self: &Rc<Self>, buffer: &Buffer, log: &Log) -> Result<Vec<Tombstone>> {
         let found = self.found_tombstones.take();
         let unsaid = found.iter().filter(|(name, version)| buffer.needs_burial(name, **version));
         let unsaid = unsaid.map(|(name, version)| Tombstone { name: name.clone(), version: *version }).collect();
         let mut deleted: BTreeMap<Bytes, Version> = found;
-        for entry in areas.iter().flat_map(|area| &area.entries) {
-            if let Entry::Delete { name, version } = entry {
+        for logged in &log.records {
+            if let Entry::Delete { name, version } = &logged.entry {
                 let newest = deleted.entry(name.clone()).or_default();
                 *newest = (*newest).max(*version);
             }
         }
-        let order = oldest_first(&areas);
-        for (area, entry) in
-            order.into_iter().flat_map(|area| areas[area].entries.iter().map(move |entry| (area, entry)))
-        {
+        for Logged { entry, at, .. } in &log.records {
             let (Entry::Put { version, .. } | Entry::Delete { version, .. }) = entry;
             self.stamps.raise(version.0);
             let Entry::Put { name, version, completion, data } = entry else { continue };
@@ -160,7 +211,7 @@ impl Engine {
                 length,
                 completion: Some(completion.clone()),
             };
-            let place = self.hold(buffer, area, &part, completion, data);
+            let place = self.hold(buffer, at.sequence, &part, completion, data);
             let key = PartKey { name: name.clone(), version: *version, offset: 0 };
             let applied = self.index()?.apply(&[
                 Change::Put { key, place, completion: Some(completion.clone()) },
@@ -175,69 +226,95 @@ impl Engine {
     }
 }
 
-/// The areas' numbers, that of the older one first.
-pub(super) fn oldest_first(areas: &[Area; AREAS]) -> [usize; AREAS] {
-    if areas[1].epoch < areas[0].epoch { [1, 0] } else { [0, 1] }
-}
-
-/// Of an area's copies the youngest, and of those the longest: it begins with what the other holds.
-fn newest_area(found: &[&Found], area: usize) -> Area {
-    let areas = found.iter().map(|found| &found.areas[area]);
-    areas.max_by_key(|area| (area.epoch, area.end)).cloned().unwrap_or_else(|| Area::empty(0))
-}
-
-/// Makes both files hold the same, a file's head last: until then it does not count. One that was missing joins in a new
-/// generation, which the other's head learns last: should it turn up again, old as it is, it is not believed. (BUF-1)
-async fn bring_up_to_date(buffer: &Buffer, found: &[Option<Found>], areas: &[Area; AREAS]) -> Result<()> {
-    let before = buffer.head.get();
-    let source = |number: usize| {
-        let same = |found: &&Found| {
-            found.head.generation == before.generation
-                && found.areas[number].epoch == areas[number].epoch
-                && found.areas[number].end == areas[number].end
-        };
-        let from = before.area_start(number) as usize;
-        let found = found.iter().flatten().find(same)?;
-        found.raw.get(from..from + areas[number].end as usize).map(|bytes| found.raw.slice_ref(bytes))
-    };
-    let own = |at: usize| found[at].as_ref().filter(|found| found.head.generation == before.generation);
-    let joins = [0, 1].map(|at| own(at).is_none());
-    if joins != [false; 2] {
-        buffer.head.set(FileHead { generation: before.generation + 1, ..before });
-    }
-    let [first, second] = joins;
-    // Who joins comes first.
-    for at in if second && !first { [1, 0] } else { [0, 1] } {
-        let file = &buffer.files[at];
-        let mut written = Ok(());
-        for (number, area) in areas.iter().enumerate() {
-            let same =
-                own(at).is_some_and(|own| own.areas[number].epoch == area.epoch && own.areas[number].end == area.end);
-            if !same && written.is_ok() {
-                let bytes = source(number).unwrap_or_else(|| area_head(area.epoch));
-                written = file.write(before.area_start(number), bytes).await;
+impl Buffer {
+    /// Makes both files hold the same; `own`: what those have that count. One that was missing joins in a new generation, which
+    /// the other's head learns last: should it turn up again, old as it is, it is not believed. (BUF-1)
+    async fn bring_up_to_date(&self, own: [Option<&Found>; 2], log: &Log) -> Result<()> {
+        let joins = own.map(|own| own.is_none());
+        let any = joins != [false; 2];
+        if any {
+            let head = self.head.get();
+            self.head.set(FileHead { generation: head.generation + 1, ..head });
+        }
+        let before = self.head.get();
+        let [first, second] = joins;
+        // Who joins comes first.
+        for at in if second && !first { [1, 0] } else { [0, 1] } {
+            let written = self.complete(at, joins[at], &own, log).await;
+            let written = match written {
+                Ok(()) if any => self.write_heads(at, &before).await,
+                // A power cut came between the two files' heads: what the older one counts may be written over from now on.
+                Ok(()) if own[at].is_some_and(|own| own.head != before) => {
+                    let (offset, bytes) = before.encode();
+                    self.files[at].write(offset, bytes).await
+                }
+                written => written,
+            };
+            if let Err(error) = written {
+                tracing::error!(%error, "a file of the buffer cannot be written to; going on with the other");
+                self.good[at].set(false);
             }
         }
-        if joins != [false; 2] && written.is_ok() {
-            written = file.write(0, file_head(&buffer.head.get())).await;
+        if any {
+            self.head.set(FileHead { number: before.number + 2, ..before });
         }
-        if let Err(error) = written {
-            tracing::error!(%error, "a file of the buffer cannot be written to; going on with the other");
-            buffer.good[at].set(false);
-        }
-    }
-    match buffer.good.each_ref().map(Cell::get) {
-        [true, true] => Ok(()),
-        [false, false] => Err(Error::new(ErrorKind::Device, "neither file of the buffer can be written to")),
+        let left = match self.good.each_ref().map(Cell::get) {
+            [true, true] => return Ok(()),
+            [true, false] => 0,
+            [false, true] => 1,
+            [false, false] => {
+                return Err(Error::new(ErrorKind::Device, "neither file of the buffer can be written to"));
+            }
+        };
         // The one that is left behind is not believed any more.
-        [first, _] => {
-            let file = &buffer.files[usize::from(!first)];
-            let head = FileHead { generation: buffer.head.get().generation + 1, ..before };
-            buffer.head.set(head);
-            let written = file.write(0, file_head(&head)).await;
-            written.map_err(|error| {
-                Error::caused(ErrorKind::Device, "neither file of the buffer can be written to", error)
-            })
+        let head = self.next_head();
+        let head = FileHead { generation: head.generation + 1, ..head };
+        self.head.set(head);
+        let (offset, bytes) = head.encode();
+        self.files[left]
+            .write(offset, bytes)
+            .await
+            .map_err(|error| Error::caused(ErrorKind::Device, "neither file of the buffer can be written to", error))
+    }
+
+    /// Both heads of a file, so that no older one is there.
+    async fn write_heads(&self, file: usize, before: &FileHead) -> io::Result<()> {
+        for more in [1, 2] {
+            let (offset, bytes) = FileHead { number: before.number + more, ..*before }.encode();
+            self.files[file].write(offset, bytes).await?;
         }
+        Ok(())
+    }
+
+    async fn write_run(&self, file: usize, (offset, bytes): (u64, Vec<u8>)) -> io::Result<()> {
+        if bytes.is_empty() { Ok(()) } else { self.files[file].write(offset, bytes.into()).await }
+    }
+
+    /// Writes to a file what it lacks of the log. Where it joins, nothing that it said before may come behind that.
+    async fn complete(&self, file: usize, joins: bool, own: &[Option<&Found>; 2], log: &Log) -> io::Result<()> {
+        let head = self.head.get();
+        let mut run = (0, Vec::new());
+        for logged in log.records.iter().filter(|logged| !logged.files.contains(&file)) {
+            let (start, length) = (head.offset(logged.at.position), logged.entry.length());
+            let range = start as usize..(start + length) as usize;
+            let raw = logged.files.iter().find_map(|from| own[*from]?.raw.get(range.clone()));
+            let Some(raw) = raw else { continue };
+            if run.0 + run.1.len() as u64 != start || run.1.len() >= RUN {
+                self.write_run(file, std::mem::replace(&mut run, (start, Vec::new()))).await?;
+            }
+            run.1.extend_from_slice(raw);
+        }
+        self.write_run(file, run).await?;
+        if !joins {
+            return Ok(());
+        }
+        for at in [log.end, log.end.at_the_start(head.ring)] {
+            let free = (head.first.position + head.ring).saturating_sub(at.position);
+            let length = ERASED.min(free).min(head.ring - at.position % head.ring);
+            if length > 0 {
+                self.files[file].write(head.offset(at.position), vec![0; length as usize].into()).await?;
+            }
+        }
+        Ok(())
     }
 }

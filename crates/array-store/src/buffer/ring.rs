@@ -1,0 +1,551 @@
+//! The bytes of the buffer's files: `docs/formats/array-buffer.md`. Nothing here trusts what it reads.
+//!
+//! # Invariants
+//! - RING-1: a record counts only in the buffer that wrote it, at its turn, and behind the record that it was written behind: it
+//!   names the buffer's id, its sequence, and the checksum of the record before; its own checksum covers all of them.
+//! - RING-2: a record that cannot be read ends the log only if nothing proves that it was durable. What a later write proves
+//!   to have been there and is not readable in either file is lost, which is told, and costs no other record.
+//! - RING-3: what counts begins where the newer of two heads says; no bytes behind that are written over before it is durable.
+
+use bytes::Bytes;
+use shingle_base::{StoreId, crc32c};
+
+use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Version};
+
+/// The digits are the format version.
+const MAGIC: [u8; 8] = *b"SHGABF02";
+/// Of two halves instead of a ring: a record of a former buffer in the same file could count there.
+const MAGIC_BEFORE: [u8; 8] = *b"SHGABF01";
+const BLOCK: u64 = 4096;
+/// A head is written over the older of two.
+const HEADS: u64 = 2;
+/// Where the ring begins.
+const RING: u64 = BLOCK * HEADS;
+/// No ring is longer.
+pub(crate) const RING_MAX: u32 = 1 << 31;
+/// No ring is shorter.
+pub(crate) const RING_MIN: u32 = 1 << 15;
+/// No file is longer.
+pub(super) const FILE_MAX: u64 = RING + RING_MAX as u64;
+
+/// Nothing that is counted gets there; no sum of two overflows.
+const COUNT_MAX: u64 = 1 << 62;
+
+/// Fixed bytes of a record.
+const RECORD: usize = 4 + 4 + 8 + 8 + 8 + 1 + 8 + 2 + 4 + 4;
+/// A deletion is no longer: so much may be left over at the end of the ring where the next one does not fit.
+pub(super) const DELETE_MAX: u64 = (RECORD + NAME_MAX) as u64;
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+
+// The fixed part of a record.
+const CRC: usize = 0;
+const PREVIOUS: usize = 4;
+const ID: usize = 8;
+const SEQUENCE: usize = 16;
+const BATCH: usize = 24;
+const KIND: usize = 32;
+const VERSION: usize = 33;
+const NAME_LENGTH: usize = 41;
+const ATTRIBUTES_LENGTH: usize = 43;
+const DATA_LENGTH: usize = 47;
+const _: () = assert!(DATA_LENGTH + 4 == RECORD);
+
+/// Where a record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    /// Bytes from the start of the ring, as if it never came round.
+    pub(super) position: u64,
+    /// The record's number in the life of the buffer, from 1.
+    pub(super) sequence: u64,
+    /// The checksum of the record before; 0 for the first.
+    pub(super) previous: u32,
+}
+
+impl Cursor {
+    /// Of a new buffer.
+    pub(super) const START: Self = Self { position: 0, sequence: 1, previous: 0 };
+
+    /// The same, at the start of the ring.
+    pub(super) fn at_the_start(self, ring: u64) -> Self {
+        Self { position: self.position.next_multiple_of(ring), ..self }
+    }
+
+    /// The same, where a record of that length fits: none goes across the ring's end.
+    pub(super) fn fitting(self, length: u64, ring: u64) -> Self {
+        if self.position % ring + length <= ring { self } else { self.at_the_start(ring) }
+    }
+}
+
+/// Whose file it is, and where what counts begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileHead {
+    pub(super) array: StoreId,
+    pub(super) id: u64,
+    /// Rises when one of the two files is left behind: the older one is not believed any more.
+    pub(super) generation: u64,
+    /// Rises with each head: of the two in a file the higher counts.
+    pub(super) number: u64,
+    /// Bytes of the ring.
+    pub(super) ring: u64,
+    /// The first record that counts.
+    pub(super) first: Cursor,
+}
+
+impl FileHead {
+    /// Where a position lies in the file.
+    pub(super) fn offset(&self, position: u64) -> u64 {
+        RING + position % self.ring
+    }
+
+    /// Where this head lies in the file, and its bytes.
+    pub(super) fn encode(&self) -> (u64, Bytes) {
+        let mut out = MAGIC.to_vec();
+        let Self { array, id, generation, number, ring, first } = *self;
+        let Cursor { position, sequence, previous } = first;
+        for number in [array.0, id, generation, number, ring, position, sequence, u64::from(previous)] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&crc32c(&out).to_le_bytes());
+        out.resize(BLOCK as usize, 0);
+        (number % HEADS * BLOCK, out.into())
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let [array, id, generation, number, ring, position, sequence, previous] = numbers(bytes, MAGIC)?;
+        let first = Cursor { position, sequence, previous: u32::try_from(previous).ok()? };
+        let can_be = (u64::from(RING_MIN)..=u64::from(RING_MAX)).contains(&ring)
+            && sequence > 0
+            && [position, sequence, number, generation].iter().all(|number| *number < COUNT_MAX);
+        can_be.then_some(Self { array: StoreId(array), id, generation, number, ring, first })
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A version of an object, whole.
+    Put { name: Bytes, version: Version, completion: Completion, data: Bytes },
+    /// Every version up to this one is deleted.
+    Delete { name: Bytes, version: Version },
+}
+
+impl Entry {
+    pub(super) fn name(&self) -> &Bytes {
+        match self {
+            Self::Put { name, .. } | Self::Delete { name, .. } => name,
+        }
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn length(&self) -> u64 {
+        let rest = match self {
+            Self::Put { name, completion, data, .. } => name.len() + completion.attributes.len() + data.len(),
+            Self::Delete { name, .. } => name.len(),
+        };
+        (RECORD + rest) as u64
+    }
+
+    /// Appends its record and returns its checksum. All before `batch`, the sequence of the first record that is written
+    /// together with it, is durable.
+    pub(super) fn encode(&self, at: &Cursor, id: u64, batch: u64, out: &mut Vec<u8>) -> u32 {
+        let (kind, name, version, attributes, data): (_, _, _, &[u8], &[u8]) = match self {
+            Self::Put { name, version, completion, data } => (PUT, name, version, &completion.attributes, data),
+            Self::Delete { name, version } => (DELETE, name, version, &[], &[]),
+        };
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&at.previous.to_le_bytes());
+        for number in [id, at.sequence, batch] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.push(kind);
+        out.extend_from_slice(&version.0.to_le_bytes());
+        out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        out.extend_from_slice(&(attributes.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(data.len() as u32).to_le_bytes());
+        out.extend_from_slice(name);
+        out.extend_from_slice(attributes);
+        out.extend_from_slice(data);
+        let crc = crc32c(&out[start + PREVIOUS..]);
+        out[start..start + PREVIOUS].copy_from_slice(&crc.to_le_bytes());
+        crc
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    array(bytes, at).map(u64::from_le_bytes)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_le_bytes)
+}
+
+fn numbers<const N: usize>(bytes: &[u8], magic: [u8; 8]) -> Option<[u64; N]> {
+    let end = 8 + 8 * N;
+    let good = bytes.get(..8)? == magic && crc32c(bytes.get(..end)?) == word(bytes, end)?;
+    let mut numbers = [0; N];
+    for (at, value) in numbers.iter_mut().enumerate() {
+        *value = long(bytes, 8 + 8 * at)?;
+    }
+    good.then_some(numbers)
+}
+
+/// Lengths that a record says it has.
+struct Lengths {
+    name: usize,
+    attributes: usize,
+    data: usize,
+}
+
+impl Lengths {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let name = usize::from(u16::from_le_bytes(array(bytes, NAME_LENGTH)?));
+        let (attributes, data) = (word(bytes, ATTRIBUTES_LENGTH)? as usize, word(bytes, DATA_LENGTH)? as usize);
+        (name > 0 && name <= NAME_MAX && attributes <= ATTRIBUTES_MAX).then_some(Self { name, attributes, data })
+    }
+
+    fn end(&self) -> Option<usize> {
+        (RECORD + self.name + self.attributes).checked_add(self.data)
+    }
+}
+
+/// What the record at the front of `bytes` says, whatever its checksum.
+pub(crate) fn entry(bytes: &[u8]) -> Option<Entry> {
+    let lengths = Lengths::of(bytes)?;
+    let mut rest = bytes.get(RECORD..lengths.end()?)?;
+    let mut take = |length: usize| {
+        let (taken, left) = rest.split_at_checked(length)?;
+        rest = left;
+        Some(Bytes::copy_from_slice(taken))
+    };
+    let (name, attributes, data) = (take(lengths.name)?, take(lengths.attributes)?, take(lengths.data)?);
+    let version = Version(long(bytes, VERSION)?);
+    match *bytes.get(KIND)? {
+        PUT => Some(Entry::Put { name, version, completion: Completion { size: data.len() as u64, attributes }, data }),
+        DELETE if attributes.is_empty() && data.is_empty() => Some(Entry::Delete { name, version }),
+        _ => None,
+    }
+}
+
+/// A record of that buffer that passes its check.
+struct Checked<'a> {
+    bytes: &'a [u8],
+    sequence: u64,
+    previous: u32,
+    batch: u64,
+    crc: u32,
+}
+
+impl<'a> Checked<'a> {
+    /// The one at the front of `bytes`.
+    fn at(bytes: &'a [u8], id: u64) -> Option<Self> {
+        let own = long(bytes, ID)? == id;
+        let bytes = bytes.get(..Lengths::of(bytes).filter(|_| own)?.end()?)?;
+        let crc = word(bytes, CRC)?;
+        let (sequence, previous, batch) = (long(bytes, SEQUENCE)?, word(bytes, PREVIOUS)?, long(bytes, BATCH)?);
+        let good = sequence < COUNT_MAX && crc32c(bytes.get(PREVIOUS..)?) == crc;
+        good.then_some(Self { bytes, sequence, previous, batch, crc })
+    }
+}
+
+/// A record as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub(super) entry: Entry,
+    pub(super) at: Cursor,
+    /// Files that have it.
+    pub(super) files: Vec<usize>,
+}
+
+/// All that counts in a buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(super) records: Vec<Logged>,
+    /// Where the next record goes.
+    pub(super) end: Cursor,
+    /// Records that were durable, and are readable nowhere. (RING-2)
+    pub(super) lost: u64,
+}
+
+impl Log {
+    /// Of a buffer that nothing was written to yet.
+    pub(super) fn empty(head: &FileHead) -> Self {
+        Self { records: Vec::new(), end: head.first, lost: 0 }
+    }
+
+    /// Nothing of it is lost.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lost == 0
+    }
+}
+
+/// A file as its head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It is no file of a buffer, or a power cut came before its first head was whole.
+    None,
+    /// A buffer of that array, in a format that is not read.
+    Before(StoreId),
+    /// A buffer.
+    Buffer(FileHead),
+}
+
+/// What the file is: of its two heads the newer counts.
+pub(crate) fn parse(file: &[u8]) -> Kind {
+    let head = |number: u64| {
+        let start = (number * BLOCK) as usize;
+        FileHead::decode(file.get(start..start + BLOCK as usize)?)
+    };
+    if let Some(head) = (0..HEADS).filter_map(head).max_by_key(|head| head.number) {
+        return Kind::Buffer(head);
+    }
+    match numbers(file, MAGIC_BEFORE) {
+        Some([array, _id, _generation, _length]) => Kind::Before(StoreId(array)),
+        None => Kind::None,
+    }
+}
+
+/// What counts in files that hold the same: each record from any of them. (RING-1, RING-2)
+pub(crate) fn walk(head: &FileHead, files: &[Bytes]) -> Log {
+    let mut log = Log::empty(head);
+    loop {
+        let here = [log.end, log.end.at_the_start(head.ring)];
+        let found = here.into_iter().find_map(|at| taken(head, files, at));
+        let Some((logged, crc)) = found.or_else(|| behind_a_gap(head, files, &log.end)) else { return log };
+        log.lost += logged.at.sequence - log.end.sequence;
+        log.end = Cursor {
+            position: logged.at.position + logged.entry.length(),
+            sequence: logged.at.sequence + 1,
+            previous: crc,
+        };
+        log.records.push(logged);
+    }
+}
+
+/// The bytes of a file from that position to the ring's end, or to where the log began.
+fn from<'a>(head: &FileHead, file: &'a [u8], position: u64) -> &'a [u8] {
+    let room = (head.first.position + head.ring).saturating_sub(position);
+    let length = room.min(head.ring - position % head.ring);
+    let start = head.offset(position) as usize;
+    let rest = file.get(start..).unwrap_or_default();
+    &rest[..rest.len().min(length as usize)]
+}
+
+/// The record that is the next one there, and its checksum.
+fn taken(head: &FileHead, files: &[Bytes], at: Cursor) -> Option<(Logged, u32)> {
+    let next = |file: &Bytes| {
+        let found = Checked::at(from(head, file, at.position), head.id)?;
+        let is_next = found.sequence == at.sequence && found.previous == at.previous;
+        Some((entry(found.bytes)?, found.crc)).filter(|_| is_next)
+    };
+    let found: Vec<_> = files.iter().map(next).collect();
+    let (entry, crc) = found.iter().flatten().next()?.clone();
+    let same = |other: &Option<(Entry, u32)>| other.as_ref().is_some_and(|other| other.1 == crc);
+    let files = found.iter().enumerate().filter(|(_, other)| same(other)).map(|(number, _)| number).collect();
+    Some((Logged { entry, at, files }, crc))
+}
+
+/// Of the records behind `end` the first that was written when what is missing there was durable. One that a torn write
+/// left behind its gap says no such thing.
+fn behind_a_gap(head: &FileHead, files: &[Bytes], end: &Cursor) -> Option<(Logged, u32)> {
+    let id = head.id.to_le_bytes();
+    let mut first: Option<Cursor> = None;
+    for file in files {
+        for position in [end.position, end.at_the_start(head.ring).position] {
+            let bytes = from(head, file, position);
+            for (at, _) in bytes.windows(8).enumerate().filter(|(_, window)| *window == id) {
+                let Some(start) = at.checked_sub(ID) else { continue };
+                let Some(found) = Checked::at(&bytes[start..], head.id) else { continue };
+                let proof = found.sequence > end.sequence && found.batch > end.sequence;
+                if proof && first.is_none_or(|first| found.sequence < first.sequence) {
+                    let (position, previous) = (position + start as u64, found.previous);
+                    first = Some(Cursor { position, sequence: found.sequence, previous });
+                }
+            }
+        }
+    }
+    taken(head, files, first?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: u64 = 4;
+
+    fn head() -> FileHead {
+        FileHead {
+            array: StoreId(3),
+            id: ID,
+            generation: 5,
+            number: 6,
+            ring: u64::from(RING_MIN),
+            first: Cursor { position: 7 * u64::from(RING_MIN), sequence: 90, previous: 17 },
+        }
+    }
+
+    fn name(name: &'static str) -> Bytes {
+        Bytes::from_static(name.as_bytes())
+    }
+
+    fn entries() -> [Entry; 4] {
+        let completion = Completion { size: 4, attributes: name("at") };
+        [
+            Entry::Put { name: name("a"), version: Version(7), completion, data: name("data") },
+            Entry::Delete { name: name("a"), version: Version(9) },
+            Entry::Put {
+                name: name("empty"),
+                version: Version(8),
+                completion: Completion { size: 0, attributes: Bytes::new() },
+                data: Bytes::new(),
+            },
+            Entry::Delete { name: name("last"), version: Version(11) },
+        ]
+    }
+
+    /// Writes records one behind the other, all in one write or each in its own. Where the next one goes.
+    fn write(file: &mut Vec<u8>, id: u64, mut at: Cursor, entries: &[Entry], together: bool) -> Cursor {
+        let batch = at.sequence;
+        for entry in entries {
+            at = at.fitting(entry.length(), head().ring);
+            let mut record = Vec::new();
+            let crc = entry.encode(&at, id, if together { batch } else { at.sequence }, &mut record);
+            let start = head().offset(at.position) as usize;
+            file.resize(file.len().max(start + record.len()), 0);
+            file[start..start + record.len()].copy_from_slice(&record);
+            at = Cursor { position: at.position + entry.length(), sequence: at.sequence + 1, previous: crc };
+        }
+        at
+    }
+
+    fn file(together: bool) -> Vec<u8> {
+        let (at, mut out) = (head().encode(), Vec::new());
+        out.resize(RING as usize, 0);
+        out[at.0 as usize..][..at.1.len()].copy_from_slice(&at.1);
+        write(&mut out, ID, head().first, &entries(), together);
+        out
+    }
+
+    fn found(file: &[u8]) -> Log {
+        walk(&head(), &[Bytes::copy_from_slice(file)])
+    }
+
+    fn said(log: &Log) -> Vec<Entry> {
+        log.records.iter().map(|logged| logged.entry.clone()).collect()
+    }
+
+    #[test]
+    fn a_file_comes_back_and_the_newer_head_counts() {
+        let mut bytes = file(true);
+        assert_eq!(parse(&bytes), Kind::Buffer(head()));
+        let log = found(&bytes);
+        assert_eq!((said(&log), log.lost), (entries().to_vec(), 0));
+        let length = entries().iter().map(Entry::length).sum::<u64>();
+        assert_eq!((log.end.position, log.end.sequence), (head().first.position + length, 94));
+        let newer = FileHead { number: 7, first: log.end, ..head() };
+        bytes[BLOCK as usize..RING as usize].copy_from_slice(&newer.encode().1);
+        assert_eq!(parse(&bytes), Kind::Buffer(newer));
+        // A power cut tore it.
+        bytes[BLOCK as usize + 20] ^= 1;
+        assert_eq!(parse(&bytes), Kind::Buffer(head()));
+    }
+
+    /// The bytes of version 02.
+    #[test]
+    fn golden_bytes() {
+        assert_eq!(crc32c(&file(true)), GOLDEN);
+        assert_eq!(&file(true)[..8], b"SHGABF02");
+    }
+    const GOLDEN: u32 = 3_003_636_023;
+
+    #[test]
+    fn the_version_before_is_known_and_not_read() {
+        let mut before = MAGIC_BEFORE.to_vec();
+        [3u64, 4, 5, 1 << 20].iter().for_each(|number| before.extend_from_slice(&number.to_le_bytes()));
+        before.extend_from_slice(&crc32c(&before).to_le_bytes());
+        assert_eq!(parse(&before), Kind::Before(StoreId(3)));
+        before[9] ^= 1;
+        assert_eq!(parse(&before), Kind::None);
+    }
+
+    #[test]
+    fn a_torn_end_or_a_flipped_bit_of_one_write_ends_the_log_there() {
+        let whole = file(true);
+        let start = RING as usize;
+        for length in start..whole.len() {
+            let log = found(&whole[..length]);
+            assert!(log.records.len() < 4 && entries().starts_with(&said(&log)) && log.lost == 0);
+        }
+        for bit in start * 8..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let log = found(&bytes);
+            assert!(log.records.len() < 4 && entries().starts_with(&said(&log)) && log.lost == 0, "bit {bit}");
+        }
+    }
+
+    /// RING-2: each record was durable before the next was written, so a gap is no torn write.
+    #[test]
+    fn a_record_that_rots_is_told_and_costs_no_other() {
+        let whole = file(false);
+        let ends: Vec<usize> = found(&whole)
+            .records
+            .iter()
+            .map(|logged| (head().offset(logged.at.position) + logged.entry.length()) as usize)
+            .collect();
+        for bit in RING as usize * 8..ends[2] * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let which = ends.iter().filter(|end| **end <= bit / 8).count();
+            let mut left = entries().to_vec();
+            left.remove(which);
+            let log = found(&bytes);
+            assert_eq!((said(&log), log.lost), (left.clone(), 1), "bit {bit}");
+            // The other file has it, and lacks another one.
+            let other = (which + 1) % 3;
+            let mut second = whole.clone();
+            second[ends[other] - 1] ^= 1;
+            let both = walk(&head(), &[bytes.into(), second.into()]);
+            assert_eq!((said(&both), both.lost), (entries().to_vec(), 0), "bit {bit}");
+            assert_eq!((&both.records[which].files[..], &both.records[other].files[..]), (&[1][..], &[0][..]));
+        }
+    }
+
+    /// A torn write left a whole record behind a gap; a record of the gap's length is written into it.
+    #[test]
+    fn what_lies_behind_a_gap_never_counts() {
+        let mut bytes = file(true);
+        let first = found(&bytes).records[1].at;
+        let other = Entry::Delete { name: name("b"), version: Version(10) };
+        write(&mut bytes, ID, first, std::slice::from_ref(&other), false);
+        let log = found(&bytes);
+        assert_eq!((said(&log), log.lost), (vec![entries()[0].clone(), other], 0));
+    }
+
+    /// RING-1: the same records, from a buffer that had this file before.
+    #[test]
+    fn records_of_a_former_buffer_do_not_count() {
+        let mut bytes = file(false);
+        assert_eq!(walk(&FileHead { id: ID + 1, ..head() }, &[Bytes::copy_from_slice(&bytes)]).records, []);
+        // Nor behind the records of this one.
+        let other = Entry::Delete { name: name("as long"), version: Version(10) };
+        assert_eq!(other.length(), entries()[0].length());
+        write(&mut bytes, ID + 1, head().first, std::slice::from_ref(&other), false);
+        assert_eq!(said(&walk(&FileHead { id: ID + 1, ..head() }, &[bytes.into()])), [other]);
+    }
+
+    #[test]
+    fn the_log_goes_on_at_the_start_of_the_ring() {
+        let head = FileHead { first: Cursor { position: 8 * u64::from(RING_MIN) - 100, ..head().first }, ..head() };
+        let mut bytes = Vec::new();
+        write(&mut bytes, ID, head.first, &entries(), false);
+        let log = walk(&head, &[bytes.into()]);
+        assert_eq!((said(&log), log.lost), (entries().to_vec(), 0));
+        assert_eq!(log.records[1].at.position, 8 * u64::from(RING_MIN));
+    }
+}
