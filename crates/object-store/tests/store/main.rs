@@ -3,6 +3,7 @@
 mod chunks;
 mod crash;
 mod histories;
+mod hung;
 mod reading;
 mod recovery;
 mod space;
