@@ -29,7 +29,6 @@ mod inspect;
 mod lane;
 mod layout;
 mod membership;
-mod pace;
 pub mod parse;
 mod placing;
 mod put;

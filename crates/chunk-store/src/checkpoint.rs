@@ -49,8 +49,11 @@ impl Inner {
     fn next_page(&self, last: &mut Option<ChunkId>) -> Option<Vec<u8>> {
         let state = self.state.borrow();
         let mut page = ChunkPage::new();
-        for (_, chunk) in state.chunks.after(*last) {
-            page.add(chunk, &state.zones);
+        for (handle, chunk) in state.chunks.after(*last) {
+            let open = state.open.get(&handle);
+            // What has only landed is found by the scan of the landing zones.
+            let size = open.and_then(|open| open.tail.start()).unwrap_or(chunk.size);
+            page.add(chunk, size, open.map_or(0, |open| open.since), &state.zones);
             *last = Some(chunk.id);
             if page.len() >= PAGE_BYTES.min(self.log.part_max()) {
                 break;

@@ -165,6 +165,14 @@ pub enum JournalEntry {
         /// It is a landing zone.
         landing: bool,
     },
+    /// A chunk that an earlier opening of the store left open is appended to again, at `size`: older records of it that
+    /// end past that are dead, whether they were found or not. Durable before the append is acknowledged.
+    Resume {
+        /// Its identity.
+        id: ChunkId,
+        /// Where it goes on.
+        size: u32,
+    },
 }
 
 impl JournalEntry {
@@ -200,6 +208,11 @@ impl JournalEntry {
                 bytes.extend(epoch.to_le_bytes());
                 bytes.push(stream_number(*stream) | if *landing { LANDING_BIT } else { 0 });
             }
+            Self::Resume { id, size } => {
+                bytes.push(7);
+                bytes.extend(id.0);
+                bytes.extend(size.to_le_bytes());
+            }
         }
         bytes
     }
@@ -221,6 +234,7 @@ impl JournalEntry {
                     landing: flags & LANDING_BIT != 0,
                 }
             }
+            7 => Self::Resume { id: cursor.chunk()?, size: cursor.u32()? },
             _ => return None,
         };
         cursor.done()?;
@@ -255,6 +269,8 @@ pub(crate) struct ChunkEntry {
     pub(crate) sealed: bool,
     pub(crate) birth: u64,
     pub(crate) size: u32,
+    /// When it was last gone on with after an opening: older records that end past `size` are dead. Zero: never.
+    pub(crate) since: u64,
     /// Its runs of records in chunk order, each with the epoch of its zone.
     pub(crate) runs: Vec<(Run, u64)>,
 }
@@ -299,16 +315,18 @@ impl ChunkPage {
         self.count == 0
     }
 
-    pub(crate) fn add(&mut self, chunk: &Chunk, zones: &ZoneTable) {
+    /// Adds a chunk of which `size` bytes are in the index, or lost, and that was gone on with at number `since`, or never
+    /// if that is zero.
+    pub(crate) fn add(&mut self, chunk: &Chunk, size: u32, since: u64, zones: &ZoneTable) {
         self.count += 1;
         let bytes = &mut self.bytes;
         bytes.extend(chunk.id.0);
-        bytes.push(stream_number(chunk.stream) | u8::from(chunk.sealed) << 7);
+        // Nothing is ever appended to a sealed chunk.
+        let since = Some(since).filter(|&since| since != 0 && !chunk.sealed);
+        bytes.push(stream_number(chunk.stream) | u8::from(chunk.sealed) << 7 | u8::from(since.is_some()) << 6);
         bytes.extend(chunk.birth.to_le_bytes());
-        // What has only landed is found by the scan of the landing zones. A sealed chunk has nothing there, but may have
-        // lost its end.
-        let size = if chunk.sealed { chunk.size } else { chunk.groups.end() };
         bytes.extend(size.to_le_bytes());
+        bytes.extend(since.iter().flat_map(|since| since.to_le_bytes()));
         bytes.extend((chunk.groups.len() as u32).to_le_bytes());
         for group in chunk.groups.iter() {
             encode_group(bytes, group, zones.get(group.zone).epoch);
@@ -341,7 +359,7 @@ fn encode_group(bytes: &mut Vec<u8>, group: &IndexGroup, epoch: u64) {
 const SEVERAL: u32 = 1 << 31;
 
 /// Bytes a chunk takes in a checkpoint, beside its groups.
-pub(crate) const CHUNK_BYTES: u64 = 41;
+pub(crate) const CHUNK_BYTES: u64 = 49;
 
 /// Bytes a group takes in a checkpoint, beside its records.
 pub(crate) const GROUP_BYTES: u64 = 20;
@@ -380,8 +398,10 @@ fn decode_zone(cursor: &mut Cursor<'_>) -> Option<ZoneEntry> {
 fn decode_chunk(cursor: &mut Cursor<'_>) -> Option<ChunkEntry> {
     let id = cursor.chunk()?;
     let flags = cursor.u8()?;
-    let (stream, sealed) = (stream_from(flags & 0x7F)?, flags & 0x80 != 0);
-    let (birth, size, groups) = (cursor.u64()?, cursor.u32()?, cursor.u32()?);
+    let (stream, sealed) = (stream_from(flags & 0x3F)?, flags & 0x80 != 0);
+    let (birth, size) = (cursor.u64()?, cursor.u32()?);
+    let since = if flags & 0x40 == 0 { 0 } else { Some(cursor.u64()?).filter(|&since| since != 0)? };
+    let groups = cursor.u32()?;
     let mut runs: Vec<(Run, u64)> = Vec::new();
     for _ in 0..groups {
         let zone = ZoneId(cursor.u32()?);
@@ -401,7 +421,7 @@ fn decode_chunk(cursor: &mut Cursor<'_>) -> Option<ChunkEntry> {
         let (last, _) = runs.get_mut(first..)?.last_mut()?;
         finish_run(last, group_end)?;
     }
-    Some(ChunkEntry { id, stream, sealed, birth, size, runs })
+    Some(ChunkEntry { id, stream, sealed, birth, size, since, runs })
 }
 
 /// Sets where a run ends, and says whether it makes sense.
@@ -443,6 +463,7 @@ mod tests {
                 JournalEntry::Open { zone: ZoneId(7), epoch: 0x99, stream: Stream::Gc, landing: true },
                 "0607000000990000000000000081".to_owned(),
             ),
+            (JournalEntry::Resume { id: id(), size: 0x1234 }, format!("07{id_hex}34120000")),
         ] {
             assert_eq!(hex(entry.clone()), golden);
             assert_eq!(JournalEntry::decode(&entry.encode()), Some(entry.clone()));
@@ -477,7 +498,7 @@ mod tests {
         chunk.groups.push(Located { zone: ZoneId(12), block: 1, offset: 120, length: 9 });
         (chunk.size, chunk.sealed) = (129, true);
         let mut page = ChunkPage::new();
-        page.add(&chunk, &zones);
+        page.add(&chunk, chunk.size, 0, &zones);
         let bytes = page.finish();
         match CheckpointPart::decode(&bytes) {
             Some(CheckpointPart::Chunks(entries)) => {
@@ -513,7 +534,7 @@ mod tests {
         }
         (chunk.size, chunk.sealed) = (0x202A, true);
         let mut page = ChunkPage::new();
-        page.add(&chunk, &zones);
+        page.add(&chunk, chunk.size, 0, &zones);
         let bytes = page.finish();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let golden = [
@@ -531,6 +552,25 @@ mod tests {
         let records: u64 = chunk.groups.iter().map(|group| group.len() as u64).sum();
         let most = 5 + CHUNK_BYTES + chunk.groups.len() as u64 * GROUP_BYTES + records * RECORD_BYTES;
         assert!(bytes.len() as u64 <= most, "{} bytes, {most} at most", bytes.len());
+    }
+
+    #[test]
+    fn a_chunk_that_was_gone_on_with_says_since_when() {
+        let zones = ZoneTable::new(10, 4);
+        let mut chunk = Chunk::new(id(), Stream::Meta, 5);
+        chunk.size = 7;
+        chunk.groups.push(Located { zone: ZoneId(11), block: 1, offset: 0, length: 7 });
+        for (sealed, since, golden) in [(false, 0x99, "420500000000000000070000009900000000000000"), (true, 0x99, "82")]
+        {
+            chunk.sealed = sealed;
+            let mut page = ChunkPage::new();
+            page.add(&chunk, chunk.size, since, &zones);
+            let bytes = page.finish();
+            let hex: String = bytes[5 + 24..].iter().map(|byte| format!("{byte:02x}")).collect();
+            assert!(hex.starts_with(golden), "{hex}");
+            let Some(CheckpointPart::Chunks(entries)) = CheckpointPart::decode(&bytes) else { panic!("{hex}") };
+            assert_eq!((entries[0].since, entries[0].size), (if sealed { 0 } else { since }, 7));
+        }
     }
 
     /// A run that reaches past the largest zone, or has no length, is damage, not memory.

@@ -39,7 +39,7 @@ pub struct CheckReport {
 /// # Errors
 /// As [`ChunkStore::open`](crate::ChunkStore::open): then nothing could be checked.
 pub async fn check(rt: &Runtime, dev: Rc<dyn ZonedDevice>, mut progress: impl FnMut(u64, u64)) -> Result<CheckReport> {
-    let (inner, recovery, _) = recover(rt, dev, Options::default()).await?;
+    let (inner, recovery) = recover(rt, dev, Options::default()).await?;
     let mut report = CheckReport { damage: recovery.damage.clone(), recovery, ..CheckReport::default() };
     let chunks: Vec<(ChunkId, u32)> =
         inner.state.borrow().chunks.after(None).map(|(_, chunk)| (chunk.id, chunk.size)).collect();
@@ -135,7 +135,7 @@ pub struct Dump {
 /// # Errors
 /// As [`ChunkStore::open`](crate::ChunkStore::open).
 pub async fn identify(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<(StoreId, u64)> {
-    let (inner, report, _) = recover(rt, dev, Options::default()).await?;
+    let (inner, report) = recover(rt, dev, Options::default()).await?;
     Ok((inner.store, report.chunks))
 }
 
@@ -164,7 +164,7 @@ pub struct ZonesDump {
 /// As [`ChunkStore::open`](crate::ChunkStore::open).
 pub async fn zones(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<ZonesDump> {
     let (store, layout) = read_identity(&dev).await?;
-    let (inner, ..) = recover(rt, dev, Options::default()).await?;
+    let (inner, _) = recover(rt, dev, Options::default()).await?;
     Ok(ZonesDump { store, layout, zones: zone_dumps(&inner) })
 }
 
@@ -194,7 +194,7 @@ pub async fn dump(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<Dump> {
         shingle_record::dump(&dev, &log_config(store, &layout, Options::default().recovery_depth)).await.map_err(
             |error| Error::new(ErrorKind::Device, format!("the metazones could not be read: {error}")).caused_by(error),
         )?;
-    let (inner, ..) = recover(rt, dev, Options::default()).await?;
+    let (inner, _) = recover(rt, dev, Options::default()).await?;
     let zones = zone_dumps(&inner);
     let state = inner.state.borrow();
     let chunks = state

@@ -3,110 +3,37 @@
 
 mod common;
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use common::{content, formatted};
-use shingle_base::{Blocks, ChunkId, Lba, ZoneId};
+use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{ChunkStore, Damage, ErrorKind, Options, RecoveryReport, Stream, check};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Sim, SimDevice};
-use shingle_zoned::{
-    DeviceError, DeviceErrorKind, DeviceFuture, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZonedDevice,
-};
+use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
-/// A device with blocks that cannot be read, for a process that can be killed.
-#[derive(Clone)]
-struct Drive {
-    device: SimDevice,
-    unreadable: Rc<RefCell<BTreeSet<Lba>>>,
-    /// Reads of an unreadable block that fail before it can be read; `u32::MAX`: it never can.
-    failures: Rc<Cell<u32>>,
-    killed: Rc<Cell<bool>>,
+/// From now on a block cannot be read; after so many tries it can again, if `times` says how many.
+fn lose(device: &SimDevice, zone: ZoneId, block: u64, times: Option<u32>) {
+    device.medium().fail_reads(device.geometry().start_of(zone) + Blocks(block), Blocks(1), times);
 }
 
-impl Drive {
-    fn new(rt: &Runtime, medium: &MemoryDevice) -> Self {
-        Self::of(SimDevice::new(rt, medium))
-    }
-
-    fn of(device: SimDevice) -> Self {
-        Self { device, unreadable: Rc::default(), failures: Rc::new(Cell::new(u32::MAX)), killed: Rc::default() }
-    }
-
-    fn lose(&self, zone: ZoneId, block: u64) {
-        self.unreadable.borrow_mut().insert(self.geometry().start_of(zone) + Blocks(block));
-    }
-
-    fn readable_again(&self) {
-        self.unreadable.borrow_mut().clear();
-    }
-
-    /// The process ends: what it has begun may go on, but nobody hears of it.
-    async fn alive(&self) {
-        if self.killed.get() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// The data zones that hold anything behind their heads.
-    async fn used_zones(&self) -> Vec<ZoneId> {
-        let zones = self.device.report(ZoneId(7), u32::MAX).await.unwrap();
-        zones.iter().filter(|zone| zone.written > Blocks(1)).map(|zone| zone.zone).collect()
-    }
+fn lose_all(device: &SimDevice, zone: ZoneId) {
+    (0..64).for_each(|block| lose(device, zone, block, None));
 }
 
-impl ZonedDevice for Drive {
-    fn geometry(&self) -> &Geometry {
-        self.device.geometry()
-    }
+/// The data zones that hold anything behind their heads.
+async fn used_zones(device: &SimDevice) -> Vec<ZoneId> {
+    let zones = device.report(ZoneId(7), u32::MAX).await.unwrap();
+    zones.iter().filter(|zone| zone.written > Blocks(1)).map(|zone| zone.zone).collect()
+}
 
-    fn report(&self, first: ZoneId, count: u32) -> DeviceFuture<'_, Vec<ZoneInfo>> {
-        self.device.report(first, count)
-    }
-
-    fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
-        Box::pin(async move {
-            let bad = self.unreadable.borrow().range(at..at + length).next().copied();
-            if let Some(bad) = bad
-                && self.failures.get() > 0
-            {
-                self.failures.set(self.failures.get().saturating_sub(u32::from(self.failures.get() < u32::MAX)));
-                return Err(DeviceError::new(DeviceErrorKind::ReadFailed, bad, self.geometry().zone_of(bad)));
-            }
-            self.device.read(at, length).await
-        })
-    }
-
-    fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
-        Box::pin(async move {
-            self.alive().await;
-            let written = self.device.write(at, data).await;
-            self.alive().await;
-            written
-        })
-    }
-
-    fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
-        self.device.append(zone, data)
-    }
-
-    fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
-        Box::pin(async move {
-            self.alive().await;
-            self.device.manage(zone, op).await
-        })
-    }
-
-    fn flush(&self) -> DeviceFuture<'_, ()> {
-        Box::pin(async move {
-            self.alive().await;
-            self.device.flush().await
-        })
-    }
+/// What is left after a power cut, on a drive that can read all of it.
+fn healed(rt: &Runtime, device: &SimDevice) -> SimDevice {
+    let again = SimDevice::new(rt, &device.crash_image(1));
+    again.medium().heal();
+    again
 }
 
 fn drive() -> Geometry {
@@ -122,8 +49,8 @@ fn quiet() -> Options {
     Options { background: false, landing: None, ..Options::default() }
 }
 
-async fn opened(rt: &Runtime, drive: &Drive) -> (ChunkStore, RecoveryReport) {
-    ChunkStore::open(rt, Rc::new(drive.clone()), quiet()).await.unwrap()
+async fn opened(rt: &Runtime, device: &SimDevice) -> (ChunkStore, RecoveryReport) {
+    ChunkStore::open(rt, Rc::new(device.clone()), quiet()).await.unwrap()
 }
 
 fn id(number: u64) -> ChunkId {
@@ -167,11 +94,11 @@ async fn holds_ten(store: &ChunkStore, but: &[u64]) {
 
 /// A drive as a power cut leaves it, with ten records in the one zone in use.
 async fn left(rt: &Runtime, geometry: Geometry) -> (MemoryDevice, ZoneId) {
-    let drive = Drive::new(rt, &formatted(geometry));
-    let (store, _) = opened(rt, &drive).await;
+    let device = SimDevice::new(rt, &formatted(geometry));
+    let (store, _) = opened(rt, &device).await;
     ten_records(&store, 1).await;
-    let [zone] = drive.used_zones().await[..] else { panic!("one chunk lies in one zone") };
-    (drive.device.crash_image(1), zone)
+    let [zone] = used_zones(&device).await[..] else { panic!("one chunk lies in one zone") };
+    (device.crash_image(1), zone)
 }
 
 fn names(damage: &[Damage], chunk: Option<u64>, zone: Option<ZoneId>) -> bool {
@@ -195,7 +122,7 @@ fn a_zone_whose_head_rotted_loses_nothing() {
             rot(&medium, zone, 0);
             let report = check(&rt, Rc::new(SimDevice::new(&rt, &medium)), |_, _| {}).await.unwrap();
             assert!(!report.clean && names(&report.damage, None, Some(zone)), "{:?}", report.damage);
-            let (store, report) = opened(&rt, &Drive::new(&rt, &medium)).await;
+            let (store, report) = opened(&rt, &SimDevice::new(&rt, &medium)).await;
             assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
             holds_ten(&store, &[]).await;
         });
@@ -206,9 +133,9 @@ fn a_zone_whose_head_rotted_loses_nothing() {
 fn a_zone_whose_head_cannot_be_read_loses_nothing() {
     Sim::new(1).run(|rt| async move {
         let (medium, zone) = left(&rt, drive()).await;
-        let drive = Drive::new(&rt, &medium);
-        drive.lose(zone, 0);
-        let (store, report) = opened(&rt, &drive).await;
+        let device = SimDevice::new(&rt, &medium);
+        lose(&device, zone, 0, None);
+        let (store, report) = opened(&rt, &device).await;
         assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
         holds_ten(&store, &[]).await;
     });
@@ -221,9 +148,9 @@ fn a_zone_that_cannot_be_read_is_left_alone_until_it_can() {
     for geometry in [drive(), cached()] {
         Sim::new(1).run(move |rt| async move {
             let (medium, zone) = left(&rt, geometry).await;
-            let drive = Drive::new(&rt, &medium);
-            (0..64).for_each(|block| drive.lose(zone, block));
-            let (store, report) = opened(&rt, &drive).await;
+            let device = SimDevice::new(&rt, &medium);
+            lose_all(&device, zone);
+            let (store, report) = opened(&rt, &device).await;
             assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
             assert_eq!(store.stat(id(1)).unwrap().size, 0);
             // More than all zones hold, twice: every zone that can be reset is.
@@ -232,11 +159,10 @@ fn a_zone_that_cannot_be_read_is_left_alone_until_it_can() {
                 put(&store, number, 0, 200_000, number).await;
                 store.delete(id(number)).await.unwrap();
             }
-            let before = drive.device.image().zone(zone);
+            let before = device.image().zone(zone);
             assert_eq!(before.written, medium.zone(zone).written, "the zone was reset");
             store.close().await.unwrap();
-            drive.readable_again();
-            let (store, report) = opened(&rt, &Drive::of(drive.device.clone())).await;
+            let (store, report) = opened(&rt, &healed(&rt, &device)).await;
             assert_eq!(report.damage, []);
             holds_ten(&store, &[]).await;
         });
@@ -246,21 +172,20 @@ fn a_zone_that_cannot_be_read_is_left_alone_until_it_can() {
 #[test]
 fn numbers_of_records_that_cannot_be_read_are_not_given_out_again() {
     Sim::new(1).run(|rt| async move {
-        let drive = Drive::new(&rt, &formatted(drive()));
-        let (store, _) = opened(&rt, &drive).await;
+        let device = SimDevice::new(&rt, &formatted(drive()));
+        let (store, _) = opened(&rt, &device).await;
         store.create(id(1), Stream::Data).await.unwrap();
         // More than the numbers that the next opening takes for the zones that it opens.
         for number in 0..45 {
             put(&store, 1, number * 100, 100, number).await;
         }
-        let [zone] = drive.used_zones().await[..] else { panic!("one chunk lies in one zone") };
-        let drive = Drive::new(&rt, &drive.device.crash_image(1));
-        (0..64).for_each(|block| drive.lose(zone, block));
-        let (store, _) = opened(&rt, &drive).await;
+        let [zone] = used_zones(&device).await[..] else { panic!("one chunk lies in one zone") };
+        let device = SimDevice::new(&rt, &device.crash_image(1));
+        lose_all(&device, zone);
+        let (store, _) = opened(&rt, &device).await;
         store.delete(id(1)).await.unwrap();
         store.create(id(1), Stream::Data).await.unwrap();
-        drive.readable_again();
-        let (store, _) = opened(&rt, &Drive::new(&rt, &drive.device.crash_image(2))).await;
+        let (store, _) = opened(&rt, &healed(&rt, &device)).await;
         assert_eq!(store.stat(id(1)).unwrap().size, 0, "the chunk got bytes of an earlier one");
     });
 }
@@ -270,11 +195,10 @@ fn a_read_that_fails_once_costs_nothing() {
     Sim::new(1).run(|rt| async move {
         let (medium, zone) = left(&rt, drive()).await;
         for block in [0, 1, 2, 30] {
-            let drive = Drive::new(&rt, &medium);
-            drive.lose(zone, block);
-            drive.failures.set(2);
-            let (store, report) = opened(&rt, &drive).await;
-            assert_eq!((drive.failures.get(), report.damage), (0, vec![]), "block {block}");
+            let device = SimDevice::new(&rt, &medium);
+            lose(&device, zone, block, Some(2));
+            let (store, report) = opened(&rt, &device).await;
+            assert_eq!(report.damage, [], "block {block}");
             holds_ten(&store, &[]).await;
         }
     });
@@ -288,16 +212,16 @@ fn a_lost_slice_of_an_unmarked_record_costs_its_own_bytes() {
     {
         Sim::new(1).run(move |rt| async move {
             let (medium, zone) = left(&rt, geometry).await;
-            let drive = Drive::new(&rt, &medium);
             // The record's second block: the end of its first slice and most of its second.
             let block = 1 + 3 * record + 1;
             if rots {
                 rot(&medium, zone, block);
-            } else {
-                drive.lose(zone, block);
             }
-            let drive = if rots { Drive::new(&rt, &medium) } else { drive };
-            let (store, report) = opened(&rt, &drive).await;
+            let device = SimDevice::new(&rt, &medium);
+            if !rots {
+                lose(&device, zone, block, None);
+            }
+            let (store, report) = opened(&rt, &device).await;
             assert!(names(&report.damage, Some(1), Some(zone)), "{:?}", report.damage);
             let what = &report.damage[0].what;
             let from = record * 10_000;
@@ -305,7 +229,7 @@ fn a_lost_slice_of_an_unmarked_record_costs_its_own_bytes() {
             holds_ten(&store, &[record]).await;
             holds(&store, 1, from + 8192, 10_000 - 8192, record).await;
             lost(&store, 1, from, from + 8192).await;
-            let checked = check(&rt, Rc::new(drive), |_, _| {}).await.unwrap();
+            let checked = check(&rt, Rc::new(device), |_, _| {}).await.unwrap();
             assert!(!checked.clean && names(&checked.damage, Some(1), Some(zone)), "{:?}", checked.damage);
         });
     }
@@ -317,7 +241,7 @@ fn rot_in_the_last_record_is_a_tear() {
     Sim::new(1).run(|rt| async move {
         let (medium, zone) = left(&rt, drive()).await;
         rot(&medium, zone, 1 + 27);
-        let (store, report) = opened(&rt, &Drive::new(&rt, &medium)).await;
+        let (store, report) = opened(&rt, &SimDevice::new(&rt, &medium)).await;
         assert_eq!((report.damage, report.torn), (vec![], 1));
         assert_eq!(store.stat(id(1)).unwrap().size, 90_000);
     });
@@ -327,23 +251,26 @@ fn rot_in_the_last_record_is_a_tear() {
 #[test]
 fn what_an_opening_found_survives_a_power_cut() {
     Sim::new(1).run(|rt| async move {
-        let drive = Drive::new(&rt, &formatted(cached()));
-        let (store, _) = opened(&rt, &drive).await;
+        let device = SimDevice::new(&rt, &formatted(cached()));
+        let (store, _) = opened(&rt, &device).await;
         store.create(id(1), Stream::Data).await.unwrap();
         put(&store, 1, 0, 5000, 1).await;
         // The next write reaches the drive's cache; its flush never comes.
-        drive.device.on_command({
-            let killed = drive.killed.clone();
-            move |command, _| killed.set(killed.get() || command.kind == CommandKind::Write)
+        let killed = Rc::new(RefCell::new(None));
+        device.on_command({
+            let killed = killed.clone();
+            move |command, device| {
+                if command.kind == CommandKind::Flush {
+                    killed.borrow_mut().get_or_insert_with(|| device.kill());
+                }
+            }
         });
-        drop(store.append(id(1), 5000, vec![Bytes::from(content(2, 5000, 5000))]));
-        rt.sleep(Duration::from_millis(50)).await;
-        assert!(drive.killed.get());
-        drive.device.on_command(|_, _| {});
-        let (again, _) = opened(&rt, &Drive::of(drive.device.clone())).await;
+        put(&store, 1, 5000, 5000, 2).await;
+        let device = SimDevice::resume(&rt, killed.take().unwrap());
+        let (again, _) = opened(&rt, &device).await;
         assert_eq!(again.stat(id(1)).unwrap().size, 10_000, "the kernel had it");
         for seed in 0..20 {
-            let (after, _) = opened(&rt, &Drive::new(&rt, &drive.device.crash_image(seed))).await;
+            let (after, _) = opened(&rt, &SimDevice::new(&rt, &device.crash_image(seed))).await;
             assert_eq!(after.stat(id(1)).unwrap().size, 10_000, "seed {seed}");
             holds(&after, 1, 5000, 5000, 2).await;
         }
@@ -356,19 +283,20 @@ fn a_lost_header_leaves_a_hole() {
     for rots in [true, false] {
         Sim::new(1).run(move |rt| async move {
             let (medium, zone) = left(&rt, drive()).await;
-            let drive = Drive::new(&rt, &medium);
-            drive.lose(zone, 1 + 9);
             if rots {
                 rot(&medium, zone, 1 + 9);
             }
-            let drive = if rots { Drive::new(&rt, &medium) } else { drive };
-            let (store, report) = opened(&rt, &drive).await;
+            let device = SimDevice::new(&rt, &medium);
+            if !rots {
+                lose(&device, zone, 1 + 9, None);
+            }
+            let (store, report) = opened(&rt, &device).await;
             assert!(report.damage.iter().any(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
             holds_ten(&store, &[3]).await;
             lost(&store, 1, 30_000, 34_000).await;
             // It stays so: after a checkpoint, and a power cut.
             store.close().await.unwrap();
-            let (store, report) = opened(&rt, &Drive::new(&rt, &drive.device.image())).await;
+            let (store, report) = opened(&rt, &healed(&rt, &device)).await;
             if rots {
                 assert!(report.damage.iter().any(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
                 lost(&store, 1, 30_000, 34_000).await;
@@ -376,4 +304,79 @@ fn a_lost_header_leaves_a_hole() {
             holds_ten(&store, &[3]).await;
         });
     }
+}
+
+/// Opens a drive whose chunk has two records with the header of the second unreadable.
+async fn forked(rt: &Runtime, medium: &MemoryDevice, zone: ZoneId) -> (ChunkStore, SimDevice) {
+    let device = SimDevice::new(rt, medium);
+    lose(&device, zone, 4, None);
+    let (store, report) = opened(rt, &device).await;
+    assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
+    assert_eq!(store.stat(id(1)).unwrap().size, 10_000, "the second record cannot be known");
+    (store, device)
+}
+
+/// APP-5: an append whose header cannot be read for a while, the last of its zone. Another takes its place, is shorter,
+/// and is acknowledged. When the first can be read again it is dead, whatever the journal still has of it.
+#[test]
+fn an_old_tail_never_takes_the_place_of_a_newer_append() {
+    for (checkpoint, options) in
+        [(false, quiet()), (true, quiet()), (true, Options { scan_whole_zones: true, ..quiet() })]
+    {
+        Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &formatted(drive()));
+            let (store, _) = opened(&rt, &device).await;
+            store.create(id(1), Stream::Data).await.unwrap();
+            for write in 1..=3 {
+                put(&store, 1, (write - 1) * 10_000, 10_000, write).await;
+            }
+            let [zone] = used_zones(&device).await[..] else { panic!("one chunk lies in one zone") };
+            let (medium, old) = (device.crash_image(1), zone);
+            let device = SimDevice::new(&rt, &medium);
+            (4..10).for_each(|block| lose(&device, zone, block, None));
+            let (store, _) = opened(&rt, &device).await;
+            put(&store, 1, 10_000, 5000, 4).await;
+            // Neither from what is known after a checkpoint, nor while the newer append cannot be read either.
+            if checkpoint {
+                store.checkpoint().await.unwrap();
+            }
+            let device = healed(&rt, &device);
+            let newer = used_zones(&device).await.into_iter().find(|&zone| zone != old).unwrap();
+            if !checkpoint {
+                lose(&device, newer, 1, None);
+                lose(&device, newer, 2, None);
+                let (store, _) = ChunkStore::open(&rt, Rc::new(device.clone()), options.clone()).await.unwrap();
+                assert_eq!(store.stat(id(1)).unwrap().size, 10_000, "a dead record came back");
+            }
+            for opening in 0..3 {
+                let device = healed(&rt, &device);
+                let (store, report) = ChunkStore::open(&rt, Rc::new(device.clone()), options.clone()).await.unwrap();
+                assert_eq!(report.damage, [], "opening {opening}");
+                assert_eq!(store.stat(id(1)).unwrap().size, 15_000, "opening {opening}");
+                holds(&store, 1, 0, 10_000, 1).await;
+                holds(&store, 1, 10_000, 5000, 4).await;
+            }
+        });
+    }
+}
+
+/// A tail that could not be read is there again once it can be, if nothing was appended meanwhile.
+#[test]
+fn a_tail_that_cannot_be_read_is_not_forgotten() {
+    Sim::new(1).run(|rt| async move {
+        let (medium, zone) = left(&rt, drive()).await;
+        let (store, device) = forked(&rt, &two_records(&medium, zone), zone).await;
+        store.close().await.unwrap();
+        let (store, report) = opened(&rt, &healed(&rt, &device)).await;
+        assert_eq!(report.damage, []);
+        assert_eq!(store.stat(id(1)).unwrap().size, 20_000);
+        holds(&store, 1, 10_000, 10_000, 1).await;
+    });
+}
+
+/// Ten records cut down to two.
+fn two_records(medium: &MemoryDevice, zone: ZoneId) -> MemoryDevice {
+    let medium = medium.snapshot();
+    medium.truncate_zone(zone, Blocks(7));
+    medium
 }

@@ -120,8 +120,8 @@ impl ZoneScanner {
         Ok(Scanned::Torn { from, unreadable: self.is_unreadable(from, self.to) })
     }
 
-    /// Whether one of the blocks was found unreadable.
-    fn is_unreadable(&self, from: u32, to: u32) -> bool {
+    /// Whether one of the blocks was found unreadable. Blocks that were not read yet were not.
+    pub fn is_unreadable(&self, from: u32, to: u32) -> bool {
         self.unreadable.range(from..to).next().is_some()
     }
 

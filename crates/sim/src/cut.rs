@@ -176,8 +176,9 @@ struct Slot(BTreeMap<u64, Bytes>);
 
 impl Slot {
     fn of(image: &MemoryDevice, start: Lba, written: Blocks) -> Self {
-        // A block that cannot be read stays so (SIM-5): its bytes do not matter.
+        // A block that cannot be read stays so (SIM-5), and has its bytes when it is healed.
         let image = image.snapshot();
+        image.heal();
         let read = |block: u64| Some((block, image.read_now(start + Blocks(block), Blocks(1)).ok()?));
         Self((0..written.0).filter_map(read).collect())
     }

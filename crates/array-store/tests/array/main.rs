@@ -12,4 +12,3 @@ mod promises;
 mod rebuild;
 mod recovery_rules;
 mod rules;
-mod slow;

@@ -48,6 +48,11 @@ impl Tail {
         self.pieces.is_empty()
     }
 
+    /// Where its first piece begins.
+    pub(crate) fn start(&self) -> Option<u32> {
+        self.pieces.front().map(|first| first.located.offset)
+    }
+
     /// Adds what landed behind the last piece.
     pub(crate) fn push(&mut self, piece: Piece) {
         debug_assert!(self.pieces.back().is_none_or(|last| last.located.end() == piece.located.offset), "TAIL-1");

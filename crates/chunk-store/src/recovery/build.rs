@@ -12,14 +12,14 @@ use crate::landing::LandingLog;
 use crate::layout::Layout;
 use crate::mark::Unmarked;
 use crate::pools::Pools;
+use crate::recovery::chunks::Chunks;
 use crate::recovery::report::Damage;
 use crate::recovery::scan::FoundZone;
 use crate::state::State;
 use crate::stats::Counters;
-use crate::table::ChunkTable;
 use crate::turns::Turns;
 use crate::types::Stream;
-use crate::writer::{OpenChunk, ZoneWriter};
+use crate::writer::{OpenChunk, Resumption, ZoneWriter};
 use crate::zones::{ZoneStatus, ZoneTable};
 
 /// What zones that can be written on go on as: open zones of pools that lack some, and one of each stream as the zone
@@ -60,7 +60,7 @@ fn reuse(found: &[FoundZone], pools: &mut Pools) -> (BTreeSet<ZoneId>, [Option<D
 
 /// Puts the state together.
 pub(super) fn state(
-    chunks: ChunkTable,
+    Chunks { table: chunks, since }: Chunks,
     found: Vec<FoundZone>,
     geometry: &Geometry,
     layout: &Layout,
@@ -90,7 +90,9 @@ pub(super) fn state(
         if !chunk.sealed {
             let pool = pools.of(chunk.stream);
             let before = pools.note_opened(pool, handle);
-            open.insert(handle, OpenChunk::at(chunk.size, footprint.0 as u32, pool, before));
+            let since = since.get(&handle).copied().unwrap_or(0);
+            let chunk = OpenChunk::at(chunk.size, footprint.0 as u32, pool, before);
+            open.insert(handle, OpenChunk { resumption: Resumption::Needed, since, ..chunk });
         }
     }
     let mut writers = BTreeMap::new();

@@ -20,6 +20,8 @@ pub(crate) struct Found {
     pub(crate) trust: Trust,
     /// The bytes of the chunk, first and end, that lie in slices of it that fail their checks.
     pub(crate) bad: Option<(u32, u32)>,
+    /// That is because they cannot be read: perhaps they can, another time.
+    pub(crate) unreadable: bool,
 }
 
 /// How far a scanned record can be trusted to have been durable before the power failed (REC-5).
@@ -43,6 +45,8 @@ pub(crate) struct Loading {
     sparse: BTreeMap<Handle, (u32, Vec<Located>)>,
     /// Records from the scan.
     scanned: BTreeMap<Handle, Vec<Found>>,
+    /// When and where chunks were gone on with: older records past that are dead (APP-5).
+    resumed: BTreeMap<Handle, Vec<(u64, u32)>>,
     /// There may be records that the scan did not find.
     pub(crate) hidden: bool,
 }
@@ -50,7 +54,7 @@ pub(crate) struct Loading {
 impl Loading {
     /// Takes in a chunk of the checkpoint, without its records in lives of zones that are over (`ended`).
     pub(crate) fn load(&mut self, entry: ChunkEntry, ended: &BTreeMap<ZoneId, u64>, is_data: impl Fn(ZoneId) -> bool) {
-        let ChunkEntry { id, stream, sealed, birth, size, runs } = entry;
+        let ChunkEntry { id, stream, sealed, birth, size, since, runs } = entry;
         if self.chunks.find(id).is_some() {
             return;
         }
@@ -58,22 +62,23 @@ impl Loading {
         let lives = |zone: &ZoneId, epoch: u64| is_data(*zone) && ended.get(zone).is_none_or(|&last| epoch > last);
         let runs = || runs.iter().filter(|(run, epoch)| lives(&run.zone, *epoch)).map(|(run, _)| *run);
         let whole = runs().try_fold(0, |end, run| (run.offset == end).then_some(run.end));
-        if whole == Some(size) {
+        let handle = if whole == Some(size) {
             for run in runs() {
                 chunk.groups.push_run(run);
             }
             chunk.groups.shrink();
             chunk.size = size;
-            let handle = self.insert(chunk);
-            if sealed {
-                self.sealed_at.insert(handle, size);
-            }
+            self.insert(chunk)
         } else {
             let handle = self.insert(chunk);
             self.sparse.insert(handle, (size, runs().flat_map(Run::records).collect()));
-            if sealed {
-                self.sealed_at.insert(handle, size);
-            }
+            handle
+        };
+        if sealed {
+            self.sealed_at.insert(handle, size);
+        }
+        if since != 0 {
+            self.resumed.insert(handle, vec![(since, size)]);
         }
     }
 
@@ -86,6 +91,7 @@ impl Loading {
         self.sealed_at.remove(&handle);
         self.sparse.remove(&handle);
         self.scanned.remove(&handle);
+        self.resumed.remove(&handle);
     }
 
     /// Replays one entry. The checkpoint may have its effect, and even later ones, already (CKPT-1).
@@ -116,6 +122,11 @@ impl Loading {
             // Taken into account when the checkpoint was loaded.
             JournalEntry::Reset { .. } | JournalEntry::Open { .. } => {}
             JournalEntry::Mark(mark) => self.marked(&mark, sequence),
+            JournalEntry::Resume { id, size } => {
+                if let Some(handle) = before(&self.chunks, id) {
+                    self.resumed.entry(handle).or_default().push((sequence, size));
+                }
+            }
         }
     }
 
@@ -124,8 +135,14 @@ impl Loading {
         for (id, records) in mark.chunks() {
             let Some(handle) = self.chunks.find(id) else { continue };
             if self.chunks.get(handle).is_some_and(|chunk| chunk.birth < sequence) {
-                let found =
-                    records.map(|record| Found { record, sequence, landed: false, trust: Trust::Sure, bad: None });
+                let found = records.map(|record| Found {
+                    record,
+                    sequence,
+                    landed: false,
+                    trust: Trust::Sure,
+                    bad: None,
+                    unreadable: false,
+                });
                 self.scanned.entry(handle).or_default().extend(found);
             }
         }
@@ -139,15 +156,20 @@ impl Loading {
         }
     }
 
-    /// Puts every chunk together (REC-2, REC-3). Returns the table, and the chunks that are to be sealed because they
-    /// have lost data.
-    pub(crate) fn finish(mut self, damage: &mut Vec<Damage>) -> (ChunkTable, Vec<Handle>) {
-        let mut broken = Vec::new();
+    /// Puts every chunk together (REC-2, REC-3).
+    pub(crate) fn finish(mut self, damage: &mut Vec<Damage>) -> Chunks {
+        let mut since = BTreeMap::new();
         for handle in self.chunks.handles() {
             let sealed_at = self.sealed_at.get(&handle).copied();
             let (known_to, sparse) = self.sparse.remove(&handle).unzip();
             let scanned = self.scanned.remove(&handle).unwrap_or_default();
             let Some(chunk) = self.chunks.get_mut(handle) else { continue };
+            let resumed = self.resumed.remove(&handle).unwrap_or_default();
+            since.extend(resumed.iter().map(|&(sequence, _)| sequence).max().map(|last| (handle, last)));
+            let lives = |found: &Found| {
+                resumed.iter().all(|&(sequence, size)| found.sequence > sequence || found.record.end() <= size)
+            };
+            let scanned = scanned.into_iter().filter(lives).collect();
             let lost = complete(chunk, sparse, scanned, sealed_at, known_to.unwrap_or(0));
             for (zone, (from, to)) in &lost.bad {
                 let what = format!("bytes {from} to {to} cannot be read, or fail their check");
@@ -157,16 +179,20 @@ impl Loading {
                 let what = format!("bytes {from} to {to} are lost: no record of them was found");
                 damage.push(Damage { chunk: Some(chunk.id), zone: None, what });
             }
-            if !lost.holes.is_empty() && sealed_at.is_none() {
-                broken.push(handle);
-            }
             chunk.sealed = sealed_at.is_some();
             if chunk.sealed {
                 chunk.groups.shrink();
             }
         }
-        (self.chunks, broken)
+        Chunks { table: self.chunks, since }
     }
+}
+
+/// The chunks that there are.
+pub(crate) struct Chunks {
+    pub(crate) table: ChunkTable,
+    /// The number of the last entry that said where a chunk goes on.
+    pub(crate) since: BTreeMap<Handle, u64>,
 }
 
 /// What a chunk has lost: bytes that no record has, and bytes that records have but that fail their checks.
@@ -204,29 +230,25 @@ fn complete(
     let rank = |found: &Found| ((found.landed, u64::MAX - found.sequence), found.record);
     let mut whole: Vec<Ranked> = scanned.iter().filter(|found| found.bad.is_none()).map(rank).collect();
     whole.extend(sparse.unwrap_or_default().into_iter().filter(|record| record.end() <= end).map(|r| ((false, 0), r)));
+    // Records with bad slices have what nothing else has. First those that a later opening may be able to read: a record
+    // that is passed over is forgotten once its zone is reset.
     let spoilt: Vec<Found> = scanned.into_iter().filter(|found| found.bad.is_some()).collect();
-    let mut taken = Vec::new();
-    for step in cover(whole, start, sure_to) {
+    let tier = |wanted: fn(&Found) -> bool| spoilt.iter().filter(|found| wanted(found)).map(rank).collect();
+    let tiers: [Vec<Ranked>; 4] = [
+        whole,
+        tier(|found| found.trust != Trust::Torn && found.unreadable),
+        tier(|found| found.trust != Trust::Torn && !found.unreadable),
+        tier(|found| found.trust == Trust::Torn),
+    ];
+    for step in steps(&tiers, start, sure_to) {
         match step {
-            Step::Record(record) => taken.push(record),
-            // Records with bad slices have what nothing else has.
-            Step::Hole(from, to) => {
-                let within = spoilt.iter().filter(|found| found.record.offset >= from && found.record.end() <= to);
-                for step in cover(within.map(rank).collect(), from, to) {
-                    match step {
-                        Step::Record(record) => {
-                            let bad = spoilt.iter().find(|found| found.record == record).and_then(|found| found.bad);
-                            lost.bad.extend(bad.map(|bytes| (record.zone, bytes)));
-                            taken.push(record);
-                        }
-                        Step::Hole(from, to) => lost.holes.push((from, to)),
-                    }
-                }
+            Step::Record(record) => {
+                let bad = spoilt.iter().find(|found| found.record == record).and_then(|found| found.bad);
+                lost.bad.extend(bad.map(|bytes| (record.zone, bytes)));
+                chunk.groups.push(record);
             }
+            Step::Hole(from, to) => lost.holes.push((from, to)),
         }
-    }
-    for record in taken {
-        chunk.groups.push(record);
     }
     chunk.size = chunk.groups.end().max(sure_to);
     lost
@@ -237,6 +259,26 @@ fn complete(
 enum Step {
     Record(Located),
     Hole(u32, u32),
+}
+
+/// The steps through the first tier, and those through the others where that has holes.
+fn steps(tiers: &[Vec<Ranked>], start: u32, sure_to: u32) -> Vec<Step> {
+    let Some((first, others)) = tiers.split_first() else { return vec![Step::Hole(start, sure_to)] };
+    let mut all = Vec::new();
+    for step in cover(first.clone(), start, sure_to) {
+        match step {
+            Step::Record(_) => all.push(step),
+            Step::Hole(from, to) => {
+                let within = |record: &Located| record.offset >= from && record.end() <= to;
+                let others: Vec<Vec<Ranked>> = others
+                    .iter()
+                    .map(|tier| tier.iter().copied().filter(|(_, record)| within(record)).collect())
+                    .collect();
+                all.extend(steps(&others, from, to));
+            }
+        }
+    }
+    all
 }
 
 /// Of records that overlap, those that follow each other from `start` on and reach farthest; of those that reach as far,
@@ -295,19 +337,40 @@ mod tests {
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 10);
         loading.found(
             id(),
-            Found { record: located(1, 1, 0, 10), sequence: 11, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(1, 1, 0, 10),
+                sequence: 11,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
         loading.replay(JournalEntry::Delete { id: id() }, 12);
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 13);
         loading.found(
             id(),
-            Found { record: located(1, 1, 0, 10), sequence: 11, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(1, 1, 0, 10),
+                sequence: 11,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
         loading.found(
             id(),
-            Found { record: located(1, 2, 0, 20), sequence: 14, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(1, 2, 0, 20),
+                sequence: 14,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
-        let (table, _) = loading.finish(&mut Vec::new());
+        let Chunks { table, .. } = loading.finish(&mut Vec::new());
         assert_eq!(zones(&table), [(1, 20)]);
     }
 
@@ -319,6 +382,7 @@ mod tests {
             sealed: true,
             birth: 1,
             size: 30,
+            since: 0,
             runs: [(located(1, 1, 0, 10), 5), (located(2, 1, 10, 10), 6), (located(1, 2, 20, 10), 5)]
                 .map(|(record, epoch)| (Run::of(record), epoch))
                 .to_vec(),
@@ -327,18 +391,39 @@ mod tests {
         loading.load(entry, &BTreeMap::from([(ZoneId(1), 5)]), |_| true);
         loading.found(
             id(),
-            Found { record: located(3, 1, 0, 10), sequence: 20, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(3, 1, 0, 10),
+                sequence: 20,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
         loading.found(
             id(),
-            Found { record: located(3, 2, 20, 10), sequence: 21, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(3, 2, 20, 10),
+                sequence: 21,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
         loading.found(
             id(),
-            Found { record: located(3, 3, 10, 10), sequence: 22, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(3, 3, 10, 10),
+                sequence: 22,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
         let mut damage = Vec::new();
-        let (table, _) = loading.finish(&mut damage);
+        let Chunks { table, .. } = loading.finish(&mut damage);
         assert_eq!(zones(&table), [(3, 10), (2, 20), (3, 30)], "the index's own record of 10..20 is kept");
         assert!(damage.is_empty());
     }
@@ -353,6 +438,7 @@ mod tests {
             landed: true,
             trust: Trust::Sure,
             bad: None,
+            unreadable: false,
         };
         // Of 0..30 the second piece is gone with its zone; 30..50 has not moved yet; 10..40 is of no use.
         for found in [landed(50, 0, 10), landed(52, 20, 10), landed(53, 30, 5), landed(54, 35, 15)] {
@@ -360,24 +446,45 @@ mod tests {
         }
         loading.found(
             id(),
-            Found { record: located(2, 1, 0, 30), sequence: 40, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(2, 1, 0, 30),
+                sequence: 40,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
         loading.found(
             id(),
-            Found { record: located(3, 1, 10, 30), sequence: 90, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(3, 1, 10, 30),
+                sequence: 90,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
         let mut damage = Vec::new();
-        let (table, broken) = loading.finish(&mut damage);
+        let Chunks { table, .. } = loading.finish(&mut damage);
         assert_eq!(zones(&table), [(2, 30), (9, 50)]);
-        assert!(broken.is_empty() && damage.is_empty());
+        assert!(damage.is_empty());
     }
 
     fn found(block: u32, offset: u32, trust: Trust, bad: Option<(u32, u32)>) -> Found {
-        Found { record: located(1, block, offset, 10), sequence: u64::from(block), landed: false, trust, bad }
+        Found {
+            record: located(1, block, offset, 10),
+            sequence: u64::from(block),
+            landed: false,
+            trust,
+            bad,
+            unreadable: false,
+        }
     }
 
     /// The damage of a chunk of which these records were found; where its records end, and its size.
-    fn completed(records: &[Found], sealed_at: Option<u32>) -> (Vec<String>, u32, u32, usize) {
+    fn completed(records: &[Found], sealed_at: Option<u32>) -> (Vec<String>, u32, u32) {
         let mut loading = Loading::default();
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
         records.iter().for_each(|&found| loading.found(id(), found));
@@ -385,42 +492,54 @@ mod tests {
             loading.replay(JournalEntry::Seal { id: id(), size }, 1000);
         }
         let mut damage = Vec::new();
-        let (table, broken) = loading.finish(&mut damage);
+        let Chunks { table, .. } = loading.finish(&mut damage);
         let chunk = table.get(table.find(id()).unwrap()).unwrap();
         let what = damage.into_iter().map(|damage| damage.what).collect();
-        (what, chunk.groups.end(), chunk.size, broken.len())
+        (what, chunk.groups.end(), chunk.size)
     }
 
     #[test]
     fn a_hole_is_reported_and_what_lies_behind_it_is_kept() {
         let records = [found(2, 0, Trust::Sure, None), found(4, 20, Trust::Sure, None)];
         let hole = |to: u32| format!("bytes 10 to {to} are lost: no record of them was found");
-        assert_eq!(completed(&records, None), (vec![hole(20)], 30, 30, 1));
-        assert_eq!(completed(&records, Some(30)), (vec![hole(20)], 30, 30, 0), "one that is sealed stays so");
-        assert_eq!(completed(&records[..1], Some(30)), (vec![hole(30)], 10, 30, 0), "its end may be lost, too");
+        assert_eq!(completed(&records, None), (vec![hole(20)], 30, 30));
+        assert_eq!(completed(&records, Some(30)), (vec![hole(20)], 30, 30), "one that is sealed stays so");
+        assert_eq!(completed(&records[..1], Some(30)), (vec![hole(30)], 10, 30), "its end may be lost, too");
     }
 
     #[test]
     fn a_tear_ends_a_chunk_and_is_no_damage() {
         let behind = [found(2, 0, Trust::Sure, None), found(4, 20, Trust::Behind, None)];
-        assert_eq!(completed(&behind, None), (vec![], 10, 10, 0));
+        assert_eq!(completed(&behind, None), (vec![], 10, 10));
         let torn = [found(2, 0, Trust::Sure, None), found(3, 10, Trust::Torn, Some((10, 20))), behind[1]];
-        assert_eq!(completed(&torn, None), (vec![], 10, 10, 0));
+        assert_eq!(completed(&torn, None), (vec![], 10, 10));
         let adjoins = [found(2, 0, Trust::Sure, None), found(4, 10, Trust::Behind, None)];
-        assert_eq!(completed(&adjoins, None), (vec![], 20, 20, 0), "what is there all the same is whole");
+        assert_eq!(completed(&adjoins, None), (vec![], 20, 20), "what is there all the same is whole");
     }
 
     #[test]
     fn a_record_with_bad_slices_keeps_its_place_if_it_was_durable() {
         let bad = "bytes 12 to 15 cannot be read, or fail their check".to_owned();
         let records = |trust| [found(2, 0, Trust::Sure, None), found(3, 10, trust, Some((12, 15)))];
-        assert_eq!(completed(&records(Trust::Sure), None), (vec![bad.clone()], 20, 20, 0));
-        assert_eq!(completed(&records(Trust::Torn), Some(20)), (vec![bad.clone()], 20, 20, 0), "the seal says so");
+        assert_eq!(completed(&records(Trust::Sure), None), (vec![bad.clone()], 20, 20));
+        assert_eq!(completed(&records(Trust::Torn), Some(20)), (vec![bad.clone()], 20, 20), "the seal says so");
         let [first, torn] = records(Trust::Torn);
         let later = [first, torn, found(9, 20, Trust::Sure, None)];
-        assert_eq!(completed(&later, None), (vec![bad], 30, 30, 0), "a later record says so");
+        assert_eq!(completed(&later, None), (vec![bad], 30, 30), "a later record says so");
         let copied = [first, torn, Found { sequence: 2, ..found(7, 10, Trust::Sure, None) }];
-        assert_eq!(completed(&copied, None), (vec![], 20, 20, 0), "a whole copy is taken first");
+        assert_eq!(completed(&copied, None), (vec![], 20, 20), "a whole copy is taken first");
+    }
+
+    /// A landed record that cannot be read now, and a torn copy of it in its chunk's zone: the copy will never be better.
+    #[test]
+    fn of_bad_copies_that_is_taken_that_may_be_read_again() {
+        let torn = Found { record: located(2, 9, 0, 20), ..found(9, 0, Trust::Torn, Some((4, 5))) };
+        let landed = Found { landed: true, unreadable: true, ..found(3, 0, Trust::Sure, Some((0, 10))) };
+        let next = Found { record: located(1, 50, 10, 5), ..found(50, 10, Trust::Sure, None) };
+        let bad = "bytes 0 to 10 cannot be read, or fail their check".to_owned();
+        assert_eq!(completed(&[torn, landed, next], None), (vec![bad.clone()], 15, 15));
+        let rotten = Found { record: located(2, 9, 0, 10), ..found(9, 0, Trust::Sure, Some((4, 5))) };
+        assert_eq!(completed(&[rotten, landed, next], None), (vec![bad], 15, 15));
     }
 
     #[test]
@@ -429,16 +548,30 @@ mod tests {
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
         loading.found(
             id(),
-            Found { record: located(1, 1, 0, 10), sequence: 2, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(1, 1, 0, 10),
+                sequence: 2,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
         loading.found(
             id(),
-            Found { record: located(1, 2, 10, 10), sequence: 3, landed: false, trust: Trust::Sure, bad: None },
+            Found {
+                record: located(1, 2, 10, 10),
+                sequence: 3,
+                landed: false,
+                trust: Trust::Sure,
+                bad: None,
+                unreadable: false,
+            },
         );
         loading.replay(JournalEntry::Seal { id: id(), size: 10 }, 4);
         let mut damage = Vec::new();
-        let (table, broken) = loading.finish(&mut damage);
+        let Chunks { table, .. } = loading.finish(&mut damage);
         assert_eq!(zones(&table), [(1, 10)]);
-        assert!(broken.is_empty() && damage.is_empty());
+        assert!(damage.is_empty());
     }
 }

@@ -10,7 +10,8 @@
 //! - REC-2: of several records of one range any will do (APP-4, GC-2); the one the index had is kept, else the newest, one
 //!   that has only landed last. Of records of different ranges those are taken that reach farthest.
 //! - REC-3: bytes that were durable and are not found leave a hole: what lies behind it is kept, the hole is reported, and
-//!   reads of it fail. A chunk with a hole is never appended to again.
+//!   reads of it fail. A chunk may be shorter than it was, if its end cannot be read: what a later opening can read
+//!   again is there again, unless the chunk was gone on with (APP-5).
 //! - REC-4: a zone's life is known from checkpoint and journal, whatever became of its head. What cannot be read is neither
 //!   torn nor free: it is reported, its zone is not reset (ZONE-4), and no number that it may have is given out again.
 //! - REC-5: what is missing was lost if it was durable once, and else was never acknowledged. It was durable if a later record
@@ -47,7 +48,6 @@ use crate::recovery::chunks::Loading;
 use crate::recovery::scan::{FoundZone, ScanContext};
 use crate::runs::ZONE_BLOCKS_MAX;
 use crate::store::{ChunkStore, Inner, Parts};
-use crate::table::Handle;
 use crate::types::Stream;
 use crate::zones::ZoneStatus;
 
@@ -124,19 +124,18 @@ impl ChunkStore {
     /// `Format` if the drive holds no store, another engine's, or one of another version; `Corrupt` if superblock or
     /// metadata log are damaged; `Device`.
     pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> Result<(Self, RecoveryReport)> {
-        let (inner, report, broken) = recover(rt, dev, options).await?;
-        inner.start(broken).await?;
+        let (inner, report) = recover(rt, dev, options).await?;
+        inner.start().await?;
         Ok((Self { inner }, report))
     }
 }
 
-/// The four steps. Writes nothing: the store does not work until it is started. Also returns the chunks that are to be
-/// sealed then, because they have lost data.
+/// The four steps. Writes nothing: the store does not work until it is started.
 pub(crate) async fn recover(
     rt: &Runtime,
     dev: Rc<dyn ZonedDevice>,
     options: Options,
-) -> Result<(Rc<Inner>, RecoveryReport, Vec<Handle>)> {
+) -> Result<(Rc<Inner>, RecoveryReport)> {
     check_limits(dev.geometry())?;
     let (store, layout) = read_identity(&dev).await?;
     let sequence = SequenceSource::default();
@@ -155,36 +154,24 @@ pub(crate) async fn recover(
     let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended, closed: &closed, whole, depth };
     let zones = scan(&context, &layout, &mut loading, &mut report).await?;
     let hidden = loading.hidden;
-    let (chunks, broken) = loading.finish(&mut report.damage);
+    let chunks = loading.finish(&mut report.damage);
     sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
     if hidden {
         sequence.raise(sequence.last() + HIDDEN_MAX);
     }
-    report.chunks = chunks.len() as u64;
+    report.chunks = chunks.table.len() as u64;
     let (state, gc) =
         build::state(chunks, zones, dev.geometry(), &layout, &options, sequence.last(), &mut report.damage);
     report.scan.time = rt.now().since(began);
     let inner = Inner::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state, gc });
-    Ok((inner, report, broken))
+    Ok((inner, report))
 }
 
 impl Inner {
-    /// Seals what has lost data, and starts the background tasks.
-    async fn start(self: &Rc<Self>, broken: Vec<Handle>) -> Result<()> {
+    /// Makes durable what recovery found, and starts the background tasks.
+    async fn start(self: &Rc<Self>) -> Result<()> {
         // After a kill, not of the power, it may still be in a cache, and was acknowledged to nobody (REC-6).
         self.flush.flush().await.map_err(|error| Error::new(ErrorKind::Device, error.to_string()).caused_by(error))?;
-        for handle in broken {
-            let birth = {
-                let mut state = self.state.borrow_mut();
-                if let Some(open) = state.open.get_mut(&handle) {
-                    open.sealing = true;
-                }
-                state.chunks.get(handle).map(|chunk| chunk.birth)
-            };
-            if let Some(birth) = birth {
-                self.finish_seal(handle, birth).await?;
-            }
-        }
         self.rt.spawn(self.clone().keep_zones());
         if self.state.borrow().landing.is_some() {
             self.rt.spawn(self.clone().move_tails());

@@ -206,11 +206,13 @@ impl ScanContext<'_> {
         let mut durable = found.indexed_to;
         let clean = loop {
             match scanner.next().await? {
-                Scanned::Record { header, bytes, intact, unreadable } => {
+                Scanned::Record { header, bytes, intact, .. } => {
                     if header.kind == RecordKind::Data.record_type() {
                         durable = durable.max(DataInfo::decode(&header.info).durable);
                     }
-                    let bad = if intact { None } else { bad_bytes(&header, &bytes).map(|bytes| (bytes, unreadable)) };
+                    let unreadable =
+                        |from, to| scanner.is_unreadable(header.place.block + from, header.place.block + to);
+                    let bad = if intact { None } else { bad_bytes(&header, &bytes, unreadable) };
                     parts.push(Part::Record { header, bad });
                 }
                 Scanned::Gap { from, to, unreadable } => parts.push(Part::Gap { from, to, unreadable, last: false }),
@@ -223,7 +225,7 @@ impl ScanContext<'_> {
         };
         scan.step.read_bytes += Blocks(scanner.blocks_read).bytes();
         let room = u64::from(written) < info.capacity.0;
-        scan.found.reusable &= clean && room && info.state != ZoneState::Full;
+        scan.found.reusable &= clean && room && bad_head.is_none() && info.state != ZoneState::Full;
         if let Some(unreadable) = bad_head.filter(|_| durable > 1) {
             let what = format!("its head {}; what lies behind it was found all the same", bad(unreadable));
             scan.damage.push(Damage { chunk: None, zone: Some(info.zone), what });
@@ -276,7 +278,7 @@ impl ScanContext<'_> {
                     let record = Located { zone: found.zone, block, offset: info.offset, length: header.length };
                     if record.offset.checked_add(record.length).is_some() && record.length > 0 {
                         let (sequence, landed) = (header.sequence, found.landing);
-                        scan.records.push((info.chunk, Found { record, sequence, landed, trust, bad }));
+                        scan.records.push((info.chunk, Found { record, sequence, landed, trust, bad, unreadable }));
                     }
                     if !scan.hidden {
                         found.indexed_to = found.indexed_to.max(block + header.blocks().0 as u32);
@@ -291,7 +293,7 @@ impl ScanContext<'_> {
 
 /// What a zone holds, in order.
 enum Part {
-    /// A record; the bytes of its data that fail their checks, and whether it could not be read.
+    /// A record; the bytes of its data that fail their checks, and whether that is because they could not be read.
     Record { header: Header, bad: Option<((u32, u32), bool)> },
     /// Blocks without a record; `last` if none follows.
     Gap { from: u32, to: u32, unreadable: bool, last: bool },
@@ -301,20 +303,25 @@ fn bad(unreadable: bool) -> &'static str {
     if unreadable { "cannot be read" } else { "fails its check" }
 }
 
-/// The first and last bytes of a record, from its chunk's start, that lie in slices that fail their checks; `None` if all
-/// slices are good.
-fn bad_bytes(header: &Header, bytes: &[u8]) -> Option<(u32, u32)> {
+/// The first and last bytes of a record, from its chunk's start, that lie in slices that fail their checks, and whether all
+/// of these have blocks that could not be read; `None` if all slices are good.
+fn bad_bytes(header: &Header, bytes: &[u8], is_unreadable: impl Fn(u32, u32) -> bool) -> Option<((u32, u32), bool)> {
     let info = DataInfo::decode(&header.info);
     let plan = SlicePlan::new(header.length, 0, header.length);
     let mut range: Option<(u32, u32)> = None;
+    let mut unreadable = true;
     let mut at = 0;
     for slice in slices(&plan, bytes, info.chunk, info.offset) {
         let end = header.length.min(at + SLICE_SIZE as u32);
         if slice.is_err() {
             let first = range.map_or(at, |(first, _)| first);
             range = Some((first, end));
+            let blocks = SlicePlan::new(header.length, at, end - at);
+            let from = blocks.first_block().0 as u32;
+            unreadable &= is_unreadable(from, from + blocks.blocks().0 as u32);
         }
         at = end;
     }
-    range.map(|(first, end)| (info.offset.saturating_add(first), info.offset.saturating_add(end)))
+    let (first, end) = range?;
+    Some(((info.offset.saturating_add(first), info.offset.saturating_add(end)), unreadable))
 }

@@ -10,6 +10,9 @@
 //! - APP-3: an append is one record or part of one: a power cut leaves all of it or nothing.
 //! - APP-4: an append that is tried again after a write error covers the same range, so that two copies of it which
 //!   both survive are interchangeable.
+//! - APP-5: the first append of an opening to a chunk of an earlier one waits for a journal entry that says where the chunk
+//!   goes on. What an earlier opening left behind that place, found or not, can then never be taken for this one's: two
+//!   timelines of a chunk do not join.
 
 mod batch;
 mod placing;
@@ -17,6 +20,7 @@ mod placing;
 pub(crate) use batch::{Batch, Framed};
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,6 +33,7 @@ use tokio::sync::oneshot;
 
 use crate::client::Reply;
 use crate::error::{Error, ErrorKind};
+use crate::format::JournalEntry;
 use crate::landing::Tail;
 use crate::pools::PoolId;
 use crate::state::State;
@@ -38,6 +43,18 @@ use crate::zones::ZoneStatus;
 
 /// Zones an append is tried in before the drive is taken to be unwritable.
 const TRIES_MAX: u32 = 8;
+
+/// Whether a chunk can be gone on with (APP-5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Resumption {
+    /// It can: it was created since the store was opened, or its entry is durable.
+    #[default]
+    Done,
+    /// The first append journals that it goes on.
+    Needed,
+    /// The entry is on its way.
+    Journaling,
+}
 
 /// What only a chunk that is being written needs.
 #[derive(Default)]
@@ -74,6 +91,10 @@ pub(crate) struct OpenChunk {
     pub(crate) sealing: bool,
     /// It is being deleted.
     pub(crate) deleting: bool,
+    /// Whether appends have to wait for a journal entry (APP-5).
+    pub(crate) resumption: Resumption,
+    /// The number of that entry, or of an earlier one: older records that are not in the index are dead. Zero: none.
+    pub(crate) since: u64,
     /// Who waits for its last append.
     pub(crate) drained: Vec<oneshot::Sender<()>>,
     /// Who waits for its seal to be durable.
@@ -410,6 +431,63 @@ impl Inner {
             });
         }
         self.note_drained(state, handle);
+    }
+
+    /// Journals where a chunk goes on (APP-5), then lets its appends go their way.
+    async fn resume(self: Rc<Self>, handle: Handle, birth: u64) {
+        let journaled = match self.journal_room().await {
+            Ok(()) => self.journal_resumption(handle, birth),
+            Err(error) => {
+                let mut state = self.state.borrow_mut();
+                if let Some(open) = state.open.get_mut(&handle) {
+                    open.resumption = Resumption::Needed;
+                }
+                self.fail_appends(&mut state, handle, error.kind, &error.message);
+                return;
+            }
+        };
+        let resumption = match journaled {
+            Some(journaled) => match journaled.await {
+                Ok(()) => Resumption::Done,
+                // The store has stopped.
+                Err(_) => return,
+            },
+            // It is being deleted, which may fail.
+            None => Resumption::Needed,
+        };
+        let mut state = self.state.borrow_mut();
+        if state.chunks.get(handle).is_some_and(|chunk| chunk.birth == birth)
+            && let Some(open) = state.open.get_mut(&handle)
+        {
+            open.resumption = resumption;
+            self.place(&mut state, handle);
+        }
+    }
+
+    /// The chunk's entry takes its place in the journal; `None` if the chunk is gone, or about to be.
+    fn journal_resumption(
+        self: &Rc<Self>,
+        handle: Handle,
+        birth: u64,
+    ) -> Option<impl Future<Output = crate::Result<()>> + use<>> {
+        let state = &mut *self.state.borrow_mut();
+        let chunk = state.chunks.get(handle).filter(|chunk| chunk.birth == birth)?;
+        let open = state.open.get_mut(&handle).filter(|open| !open.deleting)?;
+        open.since = self.sequence.next();
+        Some(self.journal(JournalEntry::Resume { id: chunk.id, size: chunk.size }, open.since))
+    }
+
+    /// Whether appends of the chunk have to wait until it can be gone on with; sees to it if some do.
+    fn is_resuming(self: &Rc<Self>, state: &mut State, handle: Handle) -> bool {
+        let Some(birth) = state.chunks.get(handle).map(|chunk| chunk.birth) else { return false };
+        let Some(open) = state.open.get_mut(&handle).filter(|open| open.resumption != Resumption::Done) else {
+            return false;
+        };
+        if open.resumption == Resumption::Needed && !open.queue.is_empty() {
+            open.resumption = Resumption::Journaling;
+            self.rt.spawn(self.clone().resume(handle, birth));
+        }
+        true
     }
 
     /// Waits until no append of the chunk is outstanding.

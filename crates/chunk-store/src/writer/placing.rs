@@ -104,6 +104,9 @@ impl Inner {
 
     fn try_place(self: &Rc<Self>, state: &mut State, handle: Handle) -> Placed {
         let Some(stream) = state.chunks.get(handle).map(|chunk| chunk.stream) else { return Placed::Done };
+        if self.is_resuming(state, handle) {
+            return Placed::Done;
+        }
         let pool = state.pools.of(stream);
         let limit = self.chunk_limit(stream);
         loop {

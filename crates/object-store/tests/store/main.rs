@@ -3,7 +3,6 @@
 mod chunks;
 mod crash;
 mod histories;
-mod hung;
 mod reading;
 mod recovery;
 mod space;
