@@ -1,8 +1,9 @@
 //! The files of the store, as the running engine knows them.
 //!
 //! # Invariants
-//! - FIL-1: an entry's place is reserved before it is appended and pending until it is in the index: a file's watermark
-//!   never passes a pending entry.
+//! - FIL-1: an entry's place is reserved before it is appended and pending until the index has it and the file's record
+//!   counts it: a file's watermark never passes a pending entry, and a file without one is as live as its record says.
+//!   `a_file_whose_entries_can_all_be_read_never_stays`.
 //! - FIL-2: a pinned file keeps its chunks.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,15 +83,16 @@ impl LogFile {
         self.tail.as_ref().filter(|tail| !tail.rolling && !self.record.dropping)
     }
 
-    /// All entries before this are in the index (FIL-1).
-    pub(crate) fn indexed(&self) -> Position {
+    /// All entries before this are in the index once those at the places `arriving` are (FIL-1).
+    pub(crate) fn indexed(&self, arriving: &BTreeSet<Position>) -> Position {
         let end = match self.tail {
             Some(tail) => Position { ordinal: tail.ordinal, offset: tail.next },
             None => Position { ordinal: self.closed.keys().next_back().map_or(0, |last| last + 1), offset: 0 },
         };
         // A place reserved past the end of a chunk that was closed meanwhile was never written.
         let written = |at: &&Position| self.closed.get(&at.ordinal).is_none_or(|size| at.offset < *size);
-        self.pending.iter().find(written).copied().unwrap_or(end)
+        let missing = self.pending.difference(arriving);
+        missing.copied().find(|at| written(&at)).unwrap_or(end)
     }
 }
 

@@ -4,6 +4,9 @@
 //! - OGC-1: a file is deleted only once the index, durably, needs nothing in it and no reader has it pinned.
 //! - OGC-2: its chunks go in order, oldest first: a grave is never gone before what it buries.
 //! - OGC-3: the foreground never waits for GC unless the drives are full.
+//! - OGC-4: a file has one collector at a time ([`Claim`]), from the moment it is picked. Were there two, one could drop the
+//!   file, and so have a grave forgotten, while the other still appends a copy of what the grave buries.
+//!   `two_collectors_never_take_one_file_and_nothing_deleted_comes_back`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -139,11 +142,13 @@ impl Core {
                 return Ok(());
             }
             let fraction = self.worthwhile(drive, effort);
+            // No await in between (OGC-4).
             let Some((file, step)) = self.pick(drive, fraction, effort) else { return Ok(()) };
+            let claim = Claim::new(self, file);
             match step {
-                GcStep::Finish => self.finish_drop(file).await?,
-                GcStep::Graves => self.judge_graves(file).await?,
-                GcStep::Collect => self.collect(file, effort).await?,
+                GcStep::Finish => self.finish_drop(&claim).await?,
+                GcStep::Graves => self.judge_graves(&claim).await?,
+                GcStep::Collect => self.collect(&claim, effort).await?,
             }
         }
     }
@@ -205,19 +210,16 @@ impl Core {
     }
 
     /// Forgets graves in a file that bury nothing any more, without rewriting it.
-    async fn judge_graves(self: &Rc<Self>, number: u64) -> StoreResult<()> {
+    async fn judge_graves(self: &Rc<Self>, claim: &Claim<'_>) -> StoreResult<()> {
         let dropped = self.gc.dropped.get();
-        self.with_file(number, |file| file.collecting = true);
-        let result = self.walk(number, Effort::Full, false).await;
-        self.with_file(number, |file| {
-            file.collecting = false;
-            file.graves_seen_at = Some(dropped);
-        });
+        let result = self.walk(claim.file, Effort::Full, false).await;
+        self.with_file(claim.file, |file| file.graves_seen_at = Some(dropped));
         result.map(drop)
     }
 
     /// Rewrites what a file holds that is needed, and deletes the file.
-    async fn collect(self: &Rc<Self>, number: u64, effort: Effort) -> StoreResult<()> {
+    async fn collect(self: &Rc<Self>, claim: &Claim<'_>, effort: Effort) -> StoreResult<()> {
+        let number = claim.file;
         let open = self.files.borrow().get(number).and_then(|file| file.tail).map(|tail| tail.ordinal);
         if let Some(ordinal) = open {
             self.close_chunk(number, ordinal, false).await;
@@ -226,14 +228,12 @@ impl Core {
         if !self.files.borrow().get(number).is_some_and(idle) {
             return Ok(());
         }
-        self.with_file(number, |file| file.collecting = true);
-        let result = self.walk(number, effort, true).await;
-        self.with_file(number, |file| file.collecting = false);
-        let whole = result?;
+        let whole = self.walk(number, effort, true).await?;
         self.stats.borrow_mut().gc_files += 1;
         let effects = self.submit(vec![Command::Dropping { file: number }]).await?;
         if let Some(Effect::Refused(live)) = effects.first() {
-            tracing::warn!(file = number, live, whole, "a file stays: what is needed in it could not all be read");
+            let why = if whole { "the index needs more of it than it holds" } else { "not all of it could be read" };
+            tracing::warn!(file = number, live, why, "a file stays: something in it is needed");
             self.with_file(number, |file| file.damaged = true);
             self.stats.borrow_mut().gc_damaged_files += 1;
             return Ok(());
@@ -241,7 +241,7 @@ impl Core {
         self.persist().await?;
         let pinned = self.files.borrow().get(number).is_some_and(|file| file.pins > 0);
         // A pinned file is left to a later pass.
-        if pinned { Ok(()) } else { self.finish_drop(number).await }
+        if pinned { Ok(()) } else { self.finish_drop(claim).await }
     }
 
     fn with_file(&self, number: u64, change: impl FnOnce(&mut LogFile)) {
@@ -389,7 +389,8 @@ impl Core {
     }
 
     /// Deletes the chunks of a file that the index, durably, does not need (OGC-1), oldest first (OGC-2).
-    async fn finish_drop(&self, number: u64) -> StoreResult<()> {
+    async fn finish_drop(&self, claim: &Claim<'_>) -> StoreResult<()> {
+        let number = claim.file;
         let (chunks, size): (Vec<u32>, u64) = match self.files.borrow().get(number) {
             Some(file) => (file.closed.keys().copied().collect(), file.size()),
             None => return Ok(()),
@@ -409,6 +410,29 @@ impl Core {
         self.stats.borrow_mut().gc_freed_bytes += size;
         self.changed.notify_waiters();
         Ok(())
+    }
+}
+
+/// A collector's hold on a file (OGC-4).
+struct Claim<'a> {
+    core: &'a Core,
+    file: u64,
+}
+
+impl<'a> Claim<'a> {
+    /// Claims a file that nobody collects.
+    fn new(core: &'a Core, file: u64) -> Self {
+        core.with_file(file, |found| {
+            debug_assert!(!found.collecting, "OGC-4: file {file} has a collector");
+            found.collecting = true;
+        });
+        Self { core, file }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.core.with_file(self.file, |found| found.collecting = false);
     }
 }
 

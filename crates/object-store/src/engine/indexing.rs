@@ -1,6 +1,6 @@
 //! The one task that changes the index, in groups: what arrives while a group is applied joins the next.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
@@ -16,6 +16,13 @@ use crate::records::Position;
 const GROUP_MAX: usize = 256;
 
 type Reply = oneshot::Sender<StoreResult<Vec<Effect>>>;
+
+/// Those who wait for a group, with the number of their commands, and the places whose entries it brings into the index.
+#[derive(Default)]
+struct Audience {
+    replies: Vec<(Reply, usize)>,
+    arriving: BTreeMap<u64, BTreeSet<Position>>,
+}
 
 /// Commands that go into one group, after all that were submitted before.
 pub(crate) struct Submission {
@@ -68,9 +75,9 @@ impl Core {
             {
                 waiting.push(more);
             }
-            let (group, replies) = self.form_group(waiting);
+            let (group, audience) = self.form_group(waiting);
             if let Err(error) = self.working() {
-                refuse(replies, &error);
+                audience.refuse(&error);
                 continue;
             }
             let result: IndexResult<Outcome>;
@@ -83,44 +90,43 @@ impl Core {
                     Ok(done) => (indexer, result) = done,
                     Err(lost) => {
                         self.fail("the task that writes the index was lost");
-                        return refuse(replies, &crate::errors::lost(lost));
+                        return audience.refuse(&crate::errors::lost(lost));
                     }
                 }
             } else {
-                self.runtime.yield_now().await;
+                self.elsewhere().await;
                 result = indexer.apply(group);
-                self.runtime.yield_now().await;
+                self.elsewhere().await;
             }
             match result {
-                Ok(outcome) => self.take_outcome(outcome, replies),
+                Ok(outcome) => self.take_outcome(outcome, audience),
                 Err(error) => {
                     self.fail(&error.to_string());
-                    refuse(replies, &unavailable(error.to_string()));
+                    audience.refuse(&unavailable(error.to_string()));
                 }
             }
         }
     }
 
     /// One group of all that waits, with the watermarks that hold once it is applied (INX-2), and who wants to know.
-    fn form_group(&self, waiting: Vec<Submission>) -> (Group, Vec<(Reply, usize)>) {
+    fn form_group(&self, waiting: Vec<Submission>) -> (Group, Audience) {
         let mut group = Group { sequence: self.sequence(), ..Group::default() };
-        let mut replies = Vec::with_capacity(waiting.len());
-        let mut settled = BTreeSet::new();
-        let mut files = self.files.borrow_mut();
+        let mut audience = Audience::default();
         for submission in waiting {
-            replies.push((submission.reply, submission.commands.len()));
+            audience.replies.push((submission.reply, submission.commands.len()));
             group.commands.extend(submission.commands);
             for (file, position) in submission.settles {
-                files.settle(file, position);
-                settled.insert(file);
+                audience.arriving.entry(file).or_default().insert(position);
             }
         }
-        let indexed = settled.into_iter().filter_map(|file| Some((file, files.get(file)?.indexed())));
-        group.indexed = indexed.collect();
-        (group, replies)
+        let files = self.files.borrow();
+        let indexed =
+            |(file, arriving): (&u64, &BTreeSet<Position>)| Some((*file, files.get(*file)?.indexed(arriving)));
+        group.indexed = audience.arriving.iter().filter_map(indexed).collect();
+        (group, audience)
     }
 
-    fn take_outcome(&self, outcome: Outcome, replies: Vec<(Reply, usize)>) {
+    fn take_outcome(&self, outcome: Outcome, audience: Audience) {
         self.stats.borrow_mut().index_batches += 1;
         self.totals.set(outcome.totals);
         let mut files = self.files.borrow_mut();
@@ -129,21 +135,27 @@ impl Core {
                 file.record = record;
             }
         }
+        // With the records, so that whoever finds nothing pending finds all counted (FIL-1).
+        for (file, arrived) in audience.arriving {
+            arrived.into_iter().for_each(|position| files.settle(file, position));
+        }
         drop(files);
         if !outcome.dead.is_empty() {
             self.dead_blobs.borrow_mut().extend(outcome.dead);
             self.purge_wanted.notify_one();
         }
         let mut effects = outcome.effects.into_iter();
-        for (reply, count) in replies {
+        for (reply, count) in audience.replies {
             // Nobody waits for what was submitted ahead.
             let _ = reply.send(Ok(effects.by_ref().take(count).collect()));
         }
     }
 }
 
-fn refuse(replies: Vec<(Reply, usize)>, error: &StoreError) {
-    for (reply, _) in replies {
-        let _ = reply.send(Err(StoreError::new(StoreErrorKind::Unavailable, error.message.clone())));
+impl Audience {
+    fn refuse(self, error: &StoreError) {
+        for (reply, _) in self.replies {
+            let _ = reply.send(Err(StoreError::new(StoreErrorKind::Unavailable, error.message.clone())));
+        }
     }
 }

@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shingle_runtime::Runtime;
 use shingle_runtime::owner::Closing;
@@ -40,6 +41,9 @@ pub(crate) use reading::Opened;
 const KEY_MAX: usize = 4096;
 /// What is stored with an object is at most this long.
 const METADATA_MAX: usize = 256 << 10;
+
+/// How long it takes at most, in simulations, until a thread begins its work.
+const THREAD_NS: u64 = 30_000;
 
 /// State shared by the engine's tasks.
 pub(crate) struct Core {
@@ -160,14 +164,19 @@ impl Core {
         work: impl FnOnce(&dyn Index) -> IndexResult<T> + Send + 'static,
     ) -> StoreResult<T> {
         if !self.index.blocks() {
-            // Others run in between all the same, so that simulations meet what threads bring about.
-            self.runtime.yield_now().await;
+            self.elsewhere().await;
             let result = work(self.index.as_ref()).map_err(from_index);
-            self.runtime.yield_now().await;
+            self.elsewhere().await;
             return result;
         }
         let index = self.index.clone();
         self.runtime.blocking(move || work(index.as_ref())).await.map_err(lost)?.map_err(from_index)
+    }
+
+    /// Takes the time that work on a thread takes to begin or to be heard of, for an index that needs no thread: others
+    /// run meanwhile all the same, so that simulations meet what threads bring about.
+    async fn elsewhere(&self) {
+        self.runtime.sleep(Duration::from_nanos(self.runtime.random() % THREAD_NS)).await;
     }
 
     /// The time for what is committed now.

@@ -36,6 +36,8 @@ pub(crate) struct Faults {
     pub(crate) full: f64,
     /// A create fails.
     pub(crate) create: f64,
+    /// Whatever changes something is answered by an error, and appends have landed all the same.
+    pub(crate) mute: bool,
 }
 
 #[derive(Clone)]
@@ -45,6 +47,8 @@ struct Disk {
     limit: u64,
     random: Random,
     faults: Faults,
+    /// Deletions of chunks that are not there.
+    deletes_of_nothing: u64,
 }
 
 /// What all drives of a machine share: when it fails, all stop.
@@ -92,8 +96,8 @@ pub(crate) struct MemoryChunks {
 
 impl MemoryChunks {
     pub(crate) fn new(seed: u64, capacity: u64, limit: u64, power: Rc<Power>) -> Self {
-        let disk =
-            Disk { chunks: BTreeMap::new(), capacity, limit, random: Random::new(seed), faults: Faults::default() };
+        let (chunks, random, faults) = (BTreeMap::new(), Random::new(seed), Faults::default());
+        let disk = Disk { chunks, capacity, limit, random, faults, deletes_of_nothing: 0 };
         Self { disk: Rc::new(RefCell::new(disk)), power }
     }
 
@@ -110,6 +114,11 @@ impl MemoryChunks {
     pub(crate) fn chunks(&self, stream: Stream) -> Vec<ChunkId> {
         let disk = self.disk.borrow();
         disk.chunks.iter().filter(|(_, chunk)| chunk.stream == stream).map(|(id, _)| *id).collect()
+    }
+
+    /// How often a chunk was to be deleted that was not there.
+    pub(crate) fn deletes_of_nothing(&self) -> u64 {
+        self.disk.borrow().deletes_of_nothing
     }
 
     /// Makes a part of a chunk unreadable.
@@ -236,6 +245,12 @@ impl Disk {
 
     /// What a request changes.
     fn change(&mut self, request: &Request) -> Result<u64> {
+        if self.faults.mute {
+            if let Request::Append { id, offset, data, .. } = request {
+                self.append(*id, *offset, data)?;
+            }
+            return error(ErrorKind::Device);
+        }
         match request {
             Request::Create { id, stream, .. } => {
                 if self.random.chance(self.faults.create) {
@@ -258,7 +273,10 @@ impl Disk {
             }
             Request::Delete { id, .. } => match self.chunks.remove(id) {
                 Some(_) => Ok(0),
-                None => error(ErrorKind::NotFound),
+                None => {
+                    self.deletes_of_nothing += 1;
+                    error(ErrorKind::NotFound)
+                }
             },
             _ => Ok(0),
         }

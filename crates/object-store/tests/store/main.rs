@@ -2,6 +2,7 @@
 
 mod chunks;
 mod crash;
+mod gc;
 mod histories;
 mod reading;
 mod recovery;

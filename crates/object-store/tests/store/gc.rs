@@ -1,0 +1,104 @@
+//! Object GC beside everything else: it takes each file once, and leaves none that it could read.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use shingle_object_store::{Depth, Index};
+use shingle_sim::clients::{BUCKET, Client, Sizes};
+use shingle_sim::{Sim, seeds};
+use shingle_store_api::ObjectStore;
+
+use crate::world::{World, bytes_of, commit, put};
+
+const SIZES: Sizes = Sizes { small: 3 << 10, large: 20 << 10 };
+
+/// OGC-1 and FIL-1: an entry counts as live from the moment its place is no longer pending, so GC never takes a file for
+/// garbage and then finds it needed.
+#[test]
+fn a_file_whose_entries_can_all_be_read_never_stays() {
+    for seed in seeds(20) {
+        let mut world = World::new(seed, 1, 4 << 20, 40 << 10);
+        // An entry or two a file: much of what GC meets has just become live.
+        world.options.file_bytes = Some(1 << 10);
+        Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let putting = (0..4).map(|client| {
+                let store = store.clone();
+                runtime.spawn(async move {
+                    for number in 0..60 {
+                        let data = bytes_of(client * 100 + number, 500);
+                        put(&store, BUCKET, &format!("k{client}-{}", number % 3), &data, commit("e")).await.unwrap();
+                    }
+                })
+            });
+            let mut putting: Vec<_> = putting.collect();
+            while let Some(client) = putting.pop() {
+                let done = Rc::new(Cell::new(false));
+                let end = done.clone();
+                let waiting = runtime.spawn(async move {
+                    client.await.unwrap();
+                    end.set(true);
+                });
+                while !done.get() {
+                    store.collect_garbage().await.unwrap();
+                }
+                waiting.await.unwrap();
+            }
+            let stats = store.stats().await.unwrap();
+            assert!(stats.gc_files > 20, "seed {seed}: GC has done nothing: {stats:?}");
+            assert_eq!(stats.gc_damaged_files, 0, "seed {seed}: {stats:?}");
+            store.collect_garbage().await.unwrap();
+            let stats = store.stats().await.unwrap();
+            assert!(stats.live_bytes > 0 && stats.file_bytes == stats.live_bytes, "seed {seed}: {stats:?}");
+        });
+    }
+}
+
+/// OGC-4: GC in the background and a caller who asks for it never work on one file at the same time. If they did, one
+/// could drop the file, and so forget a grave that buries what the other has just copied from there.
+#[test]
+fn two_collectors_never_take_one_file_and_nothing_deleted_comes_back() {
+    let mut collected = 0;
+    for seed in seeds(60) {
+        let mut world = World::new(seed, 1 + (seed % 2) as usize, 8 << 20, 40 << 10);
+        world.options.gc.enabled = true;
+        let clients: Rc<RefCell<Vec<Client>>> = Rc::default();
+        let (moved, known) = (world.clone(), clients.clone());
+        collected += Sim::new(seed).run(move |runtime| async move {
+            let (engine, store, _) = moved.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let working = (0..3).map(|number| {
+                let (store, mut client) =
+                    (store.clone(), Client::new(&format!("c{number}"), seed * 10 + number, 8, SIZES));
+                runtime.spawn(async move {
+                    client.work(&store, 150).await.unwrap();
+                    client
+                })
+            });
+            let working: Vec<_> = working.collect();
+            for _ in 0..10 {
+                store.collect_garbage().await.unwrap();
+            }
+            for client in working {
+                let client = client.await.unwrap();
+                known.borrow_mut().push(client);
+            }
+            let stats = store.stats().await.unwrap();
+            assert_eq!(stats.gc_damaged_files, 0, "seed {seed}: {stats:?}");
+            engine.close().await;
+            stats.gc_files
+        });
+        assert_eq!(world.drives.iter().map(|drive| drive.deletes_of_nothing()).sum::<u64>(), 0, "seed {seed}");
+        world.index.clear().unwrap();
+        world.options.gc.enabled = false;
+        Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            for client in &mut clients.take() {
+                client.verify(&store).await.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+            }
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+        });
+    }
+    assert!(collected > 100, "GC has collected only {collected} files");
+}
