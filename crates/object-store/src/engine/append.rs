@@ -3,7 +3,11 @@
 //! # Invariants
 //! - APP-1: a reservation and the append that uses it happen without an `await` between them, so that appends reach a
 //!   chunk in the order of their offsets.
-//! - APP-2: an append that failed is tried elsewhere only once its chunk is sealed and shown not to hold it.
+//! - APP-2: an append that failed is tried elsewhere only once its chunk is sealed and shown not to hold it, or else it
+//!   is the same entries with the same versions.
+//! - APP-3: an append that may have landed, unknown to the index, is found by the next start, and what is acknowledged
+//!   meanwhile is newer in the log: a delete leaves a grave also where the index knows of no object.
+//!   `a_delete_after_a_put_that_may_have_landed_is_final`.
 
 use std::rc::Rc;
 
@@ -111,15 +115,21 @@ impl Core {
                 self.count_append(entries.len(), length);
                 return Ok(Appended { locations, settle });
             }
-            self.files.borrow_mut().settle(settle.0, settle.1);
             if broken && size.is_none() {
-                // It may be there all the same, unknown to the index: no grave is forgotten while that is so.
+                // It may be there all the same, unknown to the index. Its place stays pending, so that the next start looks
+                // there (APP-3); until then no grave is forgotten.
                 unsure = true;
+                self.unsure.set(true);
                 self.submit_ahead(vec![Command::KeepGraves]);
+            } else {
+                self.files.borrow_mut().settle(settle.0, settle.1);
             }
             last_error = Some(error);
         }
-        Err(last_error.map_or_else(|| StoreError::new(StoreErrorKind::Device, "no append succeeded"), from_chunk))
+        match last_error {
+            Some(error) if !unsure => Err(from_chunk(error)),
+            _ => Err(StoreError::new(StoreErrorKind::Device, "no append succeeded")),
+        }
     }
 
     fn count_append(&self, entries: usize, bytes: u64) {

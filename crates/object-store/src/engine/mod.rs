@@ -77,6 +77,11 @@ pub(crate) struct Core {
     pub(crate) changed: Notify,
     pub(crate) gc: crate::gc::GcState,
     pub(crate) backup: RefCell<crate::backup::BackupState>,
+    /// The log may hold entries that the index does not know (APP-3).
+    pub(crate) unsure: Cell<bool>,
+    /// Uploads whose completion may have happened: their parts stay as they are until it is tried again, or the store
+    /// is opened again.
+    pub(crate) half_ended: RefCell<BTreeSet<u64>>,
     /// Why the engine no longer works.
     failed: RefCell<Option<String>>,
     pub(crate) closing: Closing,
@@ -124,6 +129,8 @@ impl Core {
             changed: Notify::new(),
             gc: crate::gc::GcState::default(),
             backup: RefCell::new(recovered.backup),
+            unsure: Cell::new(false),
+            half_ended: RefCell::default(),
             failed: RefCell::new(None),
             closing: Closing::default(),
         })

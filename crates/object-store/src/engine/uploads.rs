@@ -93,6 +93,7 @@ impl Core {
         check_attributes(&attributes)?;
         let _turn = self.uploads.shared(keys::number(id.0)).await;
         self.require_upload(&bucket, &key, id).await?;
+        self.require_whole(id)?;
         let rest: usize = written.rest.iter().map(bytes::Bytes::len).sum();
         let part = written.blob(number);
         let last = written.last_segment()?;
@@ -217,7 +218,14 @@ impl Core {
         // Together, so that there is never an object beside the upload it came from, nor neither of them.
         let end = self.next_number();
         let body = Body::Commit { bucket, key, attributes, manifest };
-        self.log_all(Class::System, vec![(version, body), (end, Body::UploadEnd { upload: id.0 })]).await?;
+        let logged = self.log_all(Class::System, vec![(version, body), (end, Body::UploadEnd { upload: id.0 })]).await;
+        if let Err(error) = logged {
+            if error.kind != StoreErrorKind::NoSpace {
+                self.half_ended.borrow_mut().insert(id.0);
+            }
+            return Err(error);
+        }
+        self.half_ended.borrow_mut().remove(&id.0);
         self.stats.borrow_mut().puts += 1;
         Ok(info)
     }
@@ -226,7 +234,17 @@ impl Core {
         self.working()?;
         let _end = self.uploads.exclusive(keys::number(id.0)).await;
         self.require_upload(bucket, key, id).await?;
+        self.require_whole(id)?;
         self.log(Class::System, self.next_number(), Body::UploadEnd { upload: id.0 }).await
+    }
+
+    /// That the upload's parts may change: an object may be made of them that nobody knows of yet (APP-3).
+    fn require_whole(&self, id: UploadId) -> StoreResult<()> {
+        if !self.half_ended.borrow().contains(&id.0) {
+            return Ok(());
+        }
+        let message = "a drive failed while this upload was being completed: complete it again, or wait for a restart";
+        Err(StoreError::new(StoreErrorKind::Device, message))
     }
 }
 

@@ -109,7 +109,11 @@ impl History {
                     parts.sort_by_key(|part| part.number);
                     // Not all parts need to be named.
                     parts.truncate(2);
-                    self.commit(key, Manifest { multipart: true, blobs: parts });
+                    let manifest = Manifest { multipart: true, blobs: parts };
+                    // The first answer may have been an error, and the caller have tried again.
+                    for _ in 0..=self.random.below(2) {
+                        self.commit(key.clone(), manifest.clone());
+                    }
                 }
                 self.write(Body::UploadEnd { upload });
             }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::spoilt;
 use super::transaction::Transaction;
-use crate::format::{Body, Manifest};
+use crate::format::{BlobRef, Body, Manifest};
 use crate::index::{IndexResult, Space};
 use crate::keys::{self, Identity};
 use crate::records::{BlobState, BucketRecord, Ghosts, Item, Location, ObjectRecord, PartRecord, UploadRecord};
@@ -92,7 +92,11 @@ impl Transaction<'_> {
                     present.ghosts.add(item.location.file);
                     self.write(identity, &present, present_grave);
                 }
-                for blob in manifest.iter().flat_map(|manifest| &manifest.blobs) {
+                // An upload that was completed a second time, because the first answer was an error, gives its parts to
+                // two entries: those of the newer one live.
+                let kept = if present_grave { Manifest::default() } else { self.manifest(present.version)? };
+                let dead = |blob: &&BlobRef| kept.blobs.iter().all(|other| other.blob != blob.blob);
+                for blob in manifest.iter().flat_map(|manifest| &manifest.blobs).filter(dead) {
                     self.mark(blob.blob, BlobState::Dead)?;
                 }
                 return Ok(());

@@ -11,6 +11,7 @@ use shingle_runtime::Runtime;
 use shingle_sim::Sim;
 use shingle_store_api::{CompletedPart, ObjectStore, StoreErrorKind};
 
+use crate::chunks::Faults;
 use crate::world::{World, bytes_of, commit, get, put};
 
 const BUCKET: &str = "bucket";
@@ -470,4 +471,70 @@ fn the_store_works_on_a_directory_index_and_without_it() {
         .unwrap();
     }
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// APP-3: a put failed and may have landed. A delete that is acknowledged after it is final, whichever way the store is
+/// opened next and however often graves are collected in between.
+#[test]
+fn a_delete_after_a_put_that_may_have_landed_is_final() {
+    for index_lost in [false, true] {
+        let world = filled(1, 3);
+        let drive = world.drives[0].clone();
+        with_store(&world, move |store, _| async move {
+            drive.set_faults(Faults { mute: true, ..Faults::default() });
+            let error = put(&store, BUCKET, "unsure", &bytes_of(9, 500), commit("e")).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Device);
+            drive.set_faults(Faults::default());
+            assert!(!store.delete(BUCKET, "unsure").await.unwrap(), "nobody knows of it yet");
+        });
+        if index_lost {
+            world.index.clear().unwrap();
+        }
+        // Nothing landed unseen: the next start looks there.
+        with_store(&world, |store, _| async move {
+            let error = get(&store, BUCKET, "unsure").await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::NoSuchKey);
+            store.collect_garbage().await.unwrap();
+        });
+        world.index.clear().unwrap();
+        with_store(&world, |store, _| async move {
+            let error = get(&store, BUCKET, "unsure").await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::NoSuchKey);
+            find(&store, 0, 3).await;
+        });
+    }
+}
+
+/// APP-3: the completion of an upload failed and may have happened: its parts stay until it is tried again.
+#[test]
+fn an_upload_whose_completion_may_have_happened_is_completed_again_or_stays() {
+    for again in [false, true] {
+        let world = filled(1, 1);
+        let drive = world.drives[0].clone();
+        with_store(&world, move |store, _| async move {
+            let upload = store.begin_upload(BUCKET, "whole", Default::default()).await.unwrap().id;
+            let mut writer = store.begin_part(BUCKET, "whole", upload, 1).await.unwrap();
+            writer.write(bytes_of(5, 9000)).await.unwrap();
+            writer.commit(commit("p")).await.unwrap();
+            let parts = || vec![CompletedPart { number: 1, etag: "p".to_owned() }];
+            drive.set_faults(Faults { mute: true, ..Faults::default() });
+            let error = store.complete_upload(BUCKET, "whole", upload, parts(), commit("w")).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Device);
+            drive.set_faults(Faults::default());
+            let error = store.abort_upload(BUCKET, "whole", upload).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Device, "{error}");
+            if again {
+                store.complete_upload(BUCKET, "whole", upload, parts(), commit("w")).await.unwrap();
+            }
+        });
+        for _ in 0..2 {
+            with_store(&world, move |store, _| async move {
+                assert_eq!(get(&store, BUCKET, "whole").await.unwrap(), bytes_of(5, 9000), "again {again}");
+                store.collect_garbage().await.unwrap();
+                assert_eq!(get(&store, BUCKET, "whole").await.unwrap(), bytes_of(5, 9000), "again {again}");
+                assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new());
+            });
+            world.index.clear().unwrap();
+        }
+    }
 }
