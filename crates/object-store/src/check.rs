@@ -168,7 +168,7 @@ impl Check {
                 Some(file) if file.drive.is_none() => Some("whose drive is missing".to_owned()),
                 Some(file) => {
                     let open = file.tail.filter(|tail| tail.ordinal == location.ordinal).map(|tail| tail.next);
-                    match file.closed.get(&location.ordinal).copied().or(open) {
+                    match file.closed.get(&location.ordinal).map(|end| end.most()).or(open) {
                         None => Some(format!("whose chunk {} is not there", location.ordinal)),
                         Some(size) if size < location.end() => Some("lies beyond its chunk's end".to_owned()),
                         Some(_) => None,

@@ -5,6 +5,8 @@
 //!   counts it: a file's watermark never passes a pending entry, and a file without one is as live as its record says.
 //!   `a_file_whose_entries_can_all_be_read_never_stays`.
 //! - FIL-2: a pinned file keeps its chunks.
+//! - FIL-3: only what a drive said of a chunk's end proves that an append has landed ([`End`]).
+//!   `appends_that_all_fail_are_not_taken_for_landed`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,14 +27,41 @@ pub(crate) struct Tail {
     pub(crate) rolling: bool,
 }
 
+/// Where a closed chunk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The drive sealed it at this size.
+    Sealed(u64),
+    /// The drive did not answer when it was to be sealed. It ends here at the latest, where the reservations end; what was
+    /// on its way to it may be there or not (FIL-3).
+    Within(u64),
+}
+
+impl End {
+    /// The size, or the most it can be.
+    pub(crate) fn most(self) -> u64 {
+        match self {
+            Self::Sealed(size) | Self::Within(size) => size,
+        }
+    }
+
+    /// The size, if it is known.
+    pub(crate) fn sealed(self) -> Option<u64> {
+        match self {
+            Self::Sealed(size) => Some(size),
+            Self::Within(_) => None,
+        }
+    }
+}
+
 /// A file.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     /// Its drive's place in the engine's list; none if the drive is missing.
     pub(crate) drive: Option<usize>,
     pub(crate) stream: Stream,
-    /// Sizes of chunks that are closed.
-    pub(crate) closed: BTreeMap<u32, u64>,
+    /// Chunks that are closed, and where they end.
+    pub(crate) closed: BTreeMap<u32, End>,
     /// The open chunk; none once the file is finished.
     pub(crate) tail: Option<Tail>,
     /// Reserved places whose entries are not in the index yet.
@@ -70,7 +99,7 @@ impl LogFile {
 
     /// Bytes appended to it.
     pub(crate) fn size(&self) -> u64 {
-        self.closed.values().sum::<u64>() + self.tail.map_or(0, |tail| tail.next)
+        self.closed.values().map(|end| end.most()).sum::<u64>() + self.tail.map_or(0, |tail| tail.next)
     }
 
     /// Bytes of entries nobody needs.
@@ -90,7 +119,7 @@ impl LogFile {
             None => Position { ordinal: self.closed.keys().next_back().map_or(0, |last| last + 1), offset: 0 },
         };
         // A place reserved past the end of a chunk that was closed meanwhile was never written.
-        let written = |at: &&Position| self.closed.get(&at.ordinal).is_none_or(|size| at.offset < *size);
+        let written = |at: &&Position| self.closed.get(&at.ordinal).is_none_or(|end| at.offset < end.most());
         let missing = self.pending.difference(arriving);
         missing.copied().find(|at| written(&at)).unwrap_or(end)
     }
@@ -132,10 +161,10 @@ impl Files {
         }
     }
 
-    /// Closes a file's open chunk at its final size; it goes on in the next chunk if that one's room is given.
-    pub(crate) fn close_chunk(&mut self, number: u64, ordinal: u32, size: u64, next_room: Option<u64>) {
+    /// Closes a file's open chunk; it goes on in the next chunk if that one's room is given.
+    pub(crate) fn close_chunk(&mut self, number: u64, ordinal: u32, end: End, next_room: Option<u64>) {
         let Some(file) = self.map.get_mut(&number) else { return };
-        file.closed.insert(ordinal, size);
+        file.closed.insert(ordinal, end);
         file.tail = next_room.map(|room| Tail { ordinal: ordinal + 1, next: 0, room, rolling: false });
         if let (Some(drive), None) = (file.drive, file.tail) {
             self.open.entry((drive, file.stream)).or_default().remove(&number);

@@ -18,7 +18,7 @@ use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use crate::drives::Class;
 use crate::engine::Core;
 use crate::errors::from_chunk;
-use crate::files::{LogFile, Tail};
+use crate::files::{End, LogFile, Tail};
 use crate::format::{ChunkName, Place, Sealed};
 use crate::indexer::Command;
 use crate::records::{FileRecord, Location, Position};
@@ -352,10 +352,10 @@ impl Core {
             {
                 let mut files = self.files.borrow_mut();
                 let file = files.get_mut(number)?;
-                if let Some(size) = file.closed.get(&ordinal) {
-                    return Some(*size);
+                if let Some(end) = file.closed.get(&ordinal) {
+                    return end.sealed();
                 }
-                let before: u64 = file.closed.values().sum();
+                let before: u64 = file.closed.values().map(|end| end.most()).sum();
                 let (drive, stream) = (file.drive?, file.stream);
                 let tail = file.tail.as_mut().filter(|tail| tail.ordinal == ordinal)?;
                 if !tail.rolling {
@@ -385,9 +385,8 @@ impl Core {
         }
         {
             let mut files = self.files.borrow_mut();
-            // Where the drive did not tell, what was reserved is an upper bound; readers ask the chunk itself.
             let reserved = files.get(number).and_then(|file| file.tail).map_or(0, |tail| tail.next);
-            files.close_chunk(number, ordinal, size.unwrap_or(reserved), next_room);
+            files.close_chunk(number, ordinal, size.map_or(End::Within(reserved), End::Sealed), next_room);
         }
         self.changed.notify_waiters();
         size

@@ -8,7 +8,7 @@ use shingle_store_api::StoreResult;
 use super::{Damage, FileRecords};
 use crate::backup::BackupFile;
 use crate::errors::from_chunk;
-use crate::files::{Files, LogFile, Tail};
+use crate::files::{End, Files, LogFile, Tail};
 use crate::format::ChunkName;
 use crate::options::{Drive, Options};
 use crate::records::FileRecord;
@@ -108,13 +108,16 @@ impl Inventory {
                 if Some(*ordinal) == last && !chunk.sealed {
                     let used = open.entry((found.drive, found.stream)).or_default();
                     *used += 1;
-                    if file.damaged || record.dropping || *used > options.files_open_max {
+                    // A watermark beyond it is of a life in which it could not be sealed: what would be appended now would
+                    // lie before the watermark, where nobody looks after a crash.
+                    let passed = record.indexed.ordinal > *ordinal;
+                    if file.damaged || record.dropping || passed || *used > options.files_open_max {
                         to_close.push((*number, *ordinal));
                     }
                     let tail = Tail { ordinal: *ordinal, next: chunk.size, room: chunk.room, rolling: false };
                     file.tail = Some(tail);
                 } else {
-                    file.closed.insert(*ordinal, chunk.size);
+                    file.closed.insert(*ordinal, End::Sealed(chunk.size));
                 }
             }
             files.insert(*number, file);

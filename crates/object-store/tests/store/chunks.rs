@@ -38,6 +38,8 @@ pub(crate) struct Faults {
     pub(crate) create: f64,
     /// Whatever changes something is answered by an error, and appends have landed all the same.
     pub(crate) mute: bool,
+    /// Whatever changes something is answered by an error, and nothing has changed.
+    pub(crate) dead: bool,
 }
 
 #[derive(Clone)]
@@ -245,8 +247,10 @@ impl Disk {
 
     /// What a request changes.
     fn change(&mut self, request: &Request) -> Result<u64> {
-        if self.faults.mute {
-            if let Request::Append { id, offset, data, .. } = request {
+        if self.faults.mute || self.faults.dead {
+            if self.faults.mute
+                && let Request::Append { id, offset, data, .. } = request
+            {
                 self.append(*id, *offset, data)?;
             }
             return error(ErrorKind::Device);

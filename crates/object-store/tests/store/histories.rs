@@ -137,6 +137,6 @@ fn random_histories_agree_with_the_model_across_restarts_and_lost_indexes() {
 fn random_histories_agree_with_the_model_while_appends_fail() {
     for seed in seeds(40) {
         println!("seed {seed}");
-        history(seed + 1000, Faults { device: 0.02, landed: 0.02, full: 0.05, create: 0.05, mute: false });
+        history(seed + 1000, Faults { device: 0.02, landed: 0.02, full: 0.05, create: 0.05, ..Faults::default() });
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shingle_base::StoreId;
 use shingle_chunk_store::Stream;
@@ -537,4 +538,52 @@ fn an_upload_whose_completion_may_have_happened_is_completed_again_or_stays() {
             world.index.clear().unwrap();
         }
     }
+}
+
+/// FIL-3: several appends are on their way to a chunk when its drive stops taking anything, as a file does whose file
+/// system is full. None of them landed, and the chunk cannot be sealed: none may be acknowledged.
+#[test]
+fn appends_that_all_fail_are_not_taken_for_landed() {
+    let mut refused = 0;
+    for seed in 0..30 {
+        let world = filled(1, 3);
+        let acknowledged = Rc::new(RefCell::new(Vec::new()));
+        let (drive, known) = (world.drives[0].clone(), acknowledged.clone());
+        let moved = world.clone();
+        refused += Sim::new(seed).run(move |runtime| async move {
+            let (engine, store, _) = moved.open(&runtime).await;
+            let putting = (0..8).map(|number| {
+                let (store, known) = (store.clone(), known.clone());
+                runtime.spawn(async move {
+                    for round in 0..4 {
+                        let number = 100 + number * 10 + round;
+                        let key = format!("n{number}");
+                        match put(&store, BUCKET, &key, &bytes_of(number, 300), commit("e")).await {
+                            Ok(_) => known.borrow_mut().push(number),
+                            Err(_) => return 1,
+                        }
+                    }
+                    0
+                })
+            });
+            let putting: Vec<_> = putting.collect();
+            runtime.sleep(Duration::from_micros(10 + seed * 7)).await;
+            drive.set_faults(Faults { dead: true, ..Faults::default() });
+            let mut refused = 0;
+            for client in putting {
+                refused += client.await.unwrap();
+            }
+            drive.set_faults(Faults::default());
+            engine.close().await;
+            refused
+        });
+        with_store(&world, move |store, _| async move {
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+            for number in acknowledged.take() {
+                let found = get(&store, BUCKET, &format!("n{number}")).await;
+                assert_eq!(found.unwrap(), bytes_of(number, 300), "seed {seed}: n{number} was acknowledged");
+            }
+        });
+    }
+    assert!(refused > 30, "the drive stopped too late in most runs: {refused} were refused");
 }
