@@ -52,6 +52,15 @@ impl ArrayClient {
         self.reads.call(work).await.map_err(gone)?
     }
 
+    /// As [`ArrayClient::read`], for what may be broken off anywhere: it ends when the caller goes away.
+    pub(crate) async fn ask<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = StoreResult<T>> + 'static,
+    {
+        self.reads.ask(work).await.map_err(gone)?
+    }
+
     /// As [`ArrayClient::read`], for calls that change something.
     pub(crate) async fn write<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
     where

@@ -41,7 +41,7 @@ impl ObjectReader for Reader {
             if length == 0 {
                 return Ok(Bytes::new());
             }
-            self.client.read(move |core| async move { core.read(number, offset, length).await }).await
+            self.client.ask(move |core| async move { core.read(number, offset, length).await }).await
         })
     }
 }

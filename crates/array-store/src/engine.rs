@@ -21,6 +21,7 @@ use crate::examine::Written;
 use crate::format::{DriveState, SnapshotPiece, Superblock};
 use crate::index::Index;
 use crate::lane::{Lanes, lanes};
+use crate::pace::Paces;
 use crate::put::Progress;
 use crate::segment::Rotation;
 use crate::sets::{Hold, Phase, SetTable, ZoneSet};
@@ -53,6 +54,8 @@ pub(crate) struct Engine {
     pub(crate) code: Code,
     pub(crate) segment_length: u32,
     pub(crate) drives: Drives,
+    /// How fast they answer.
+    pub(crate) paces: Rc<Paces>,
     pub(crate) sets: SetTable,
     pub(crate) stamps: Stamps,
     index: RefCell<Option<Index>>,
@@ -157,6 +160,7 @@ impl Engine {
         let side_by_side = drives.ids().len() / width;
         let turn_segments = options.turn_segments;
         Rc::new(Self {
+            paces: Rc::new(Paces::new(&rt)),
             rt,
             options,
             array: superblock.array,

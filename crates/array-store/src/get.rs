@@ -8,7 +8,7 @@ use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::put::check_name;
-use crate::segment::{Fault, Shape, Source, read_hollow, read_part};
+use crate::segment::{Fault, FaultKind, Shape, Source, read_hollow, read_part};
 use crate::sets::Hold;
 use crate::stats::add;
 use crate::types::{PartPlace, SetState, Version};
@@ -97,7 +97,7 @@ impl Reader {
 
 impl Engine {
     /// `length` bytes from `from` bytes into a part.
-    pub(crate) async fn read_place(&self, place: &PartPlace, from: u32, length: u32) -> Result<Bytes> {
+    pub(crate) async fn read_place(self: &Rc<Self>, place: &PartPlace, from: u32, length: u32) -> Result<Bytes> {
         if length == 0 {
             return Ok(Bytes::new());
         }
@@ -106,7 +106,7 @@ impl Engine {
         };
         let members = self.rotation.in_order(set.ordered_members(place.set), place.block);
         let shape = Shape::new(self.code, place.segment_length);
-        let source = Source { drives: &self.drives, members: &members, place, shape };
+        let source = Source { drives: &self.drives, paces: &self.paces, members: &members, place, shape };
         let mut faults = Vec::new();
         // A snapshot of the index is kept whole everywhere.
         let found = if self.hollow && set.state.get() != SetState::Index {
@@ -126,9 +126,9 @@ impl Engine {
         }
     }
 
-    fn note_faults(&self, place: &PartPlace, faults: &[Fault]) {
+    /// Takes note of fragments that failed. Drives that failed are told of apart: readers do not wait for that.
+    fn note_faults(self: &Rc<Self>, place: &PartPlace, faults: &[Fault]) {
         for fault in faults.iter().filter(|fault| self.drives.usable(fault.drive).is_some()) {
-            // Seen by people and by the next scrub; the drive stays in use.
             tracing::warn!(
                 set = place.set.0,
                 block = place.block,
@@ -137,6 +137,14 @@ impl Engine {
                 why = fault.why,
                 "a fragment could not be read"
             );
+            if let FaultKind::Device(error) = &fault.kind {
+                let (engine, drive, error) = (self.clone(), fault.drive, error.clone());
+                self.rt.spawn_detached(async move {
+                    if let Err(error) = engine.drive_error(drive, &error).await {
+                        tracing::warn!(%error, "that a drive failed is written down later");
+                    }
+                });
+            }
         }
     }
 

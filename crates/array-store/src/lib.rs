@@ -29,6 +29,7 @@ mod inspect;
 mod lane;
 mod layout;
 mod membership;
+mod pace;
 pub mod parse;
 mod placing;
 mod put;

@@ -296,7 +296,8 @@ impl Reader {
         let rotation = self.engine.rotation;
         let number = rotation.fragment_of(self.number, place.block);
         let members = rotation.in_order(self.members.clone(), place.block);
-        let source = Source { drives: &self.engine.drives, members: &members, place: &place, shape };
+        let source =
+            Source { drives: &self.engine.drives, paces: &self.engine.paces, members: &members, place: &place, shape };
         let mut faults = Vec::new();
         if self.hollow
             && let Some(bytes) = fragment_hollow(&source, number, &mut faults).await

@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// Reads a piece of a snapshot: its chunks.
-    pub(crate) async fn read_piece(&self, piece: &SnapshotPiece) -> Result<Vec<Bytes>> {
+    pub(crate) async fn read_piece(self: &Rc<Self>, piece: &SnapshotPiece) -> Result<Vec<Bytes>> {
         let place = PartPlace {
             set: piece.set,
             block: piece.block,

@@ -70,6 +70,10 @@ pub struct Stats {
     pub drives_missing: u64,
     /// Bytes of objects that are in the buffer only.
     pub buffered: u64,
+    /// Drives that answer far later than their peers: what is on them is computed from others.
+    pub drives_slow: u64,
+    /// Reads of other fragments that were begun in the place of late ones.
+    pub hedged: u64,
 }
 
 /// An open array. Cheap to clone; stays on its thread.
@@ -474,7 +478,10 @@ impl ArrayStore {
     /// # Errors
     /// `Stopped`.
     pub fn stats(&self) -> Result<Stats> {
+        let (hedged, drives_slow) = self.0.paces.figures();
         let mut stats = Stats {
+            hedged,
+            drives_slow,
             objects: self.0.index()?.objects(),
             ingested: self.0.counters.ingested.get(),
             moved: self.0.counters.moved.get(),

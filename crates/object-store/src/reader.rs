@@ -1,12 +1,14 @@
 //! Reading an object that is open: what it lies in stays until the reader is dropped.
 
-use bytes::Bytes;
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
 use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture};
 
-use crate::engine::Opened;
 use crate::engine::purge::Release;
-use crate::engine::reading::Source;
+use crate::engine::reading::{Source, ranges};
 use crate::engine::run::Entrance;
+use crate::engine::{Core, Opened};
 use crate::errors::{from_chunk, invalid};
 
 /// An object open for reading.
@@ -52,10 +54,25 @@ impl ObjectReader for Reader {
                     client.read(*chunk, at + offset, length).await.map_err(from_chunk)
                 }
                 Source::Blobs(blobs) => {
-                    let blobs = blobs.clone();
-                    self.entrance.read(move |core| async move { core.read_blobs(&blobs, offset, length).await }).await
+                    let mut pieces = Vec::new();
+                    for range in ranges(blobs, offset, length) {
+                        let releases = self.entrance.releases.clone();
+                        let locate = move |core: Rc<Core>| async move { core.locate(range, releases).await };
+                        pieces.push(self.entrance.ask(locate).await?.read().await?);
+                    }
+                    Ok(joined(pieces))
                 }
             }
         })
     }
+}
+
+/// Pieces as one: a copy only of a range over several segments, which callers avoid by reading along their borders.
+fn joined(mut pieces: Vec<Bytes>) -> Bytes {
+    if pieces.len() == 1 {
+        return pieces.swap_remove(0);
+    }
+    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+    whole.freeze()
 }

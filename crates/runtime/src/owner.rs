@@ -6,11 +6,14 @@
 //! - OWN-1: a call is answered, or its caller is told that the owner is gone.
 //! - OWN-2: a caller that goes away does not undo what was begun.
 //! - OWN-3: what was handed in before the owner began to close is still done.
+//! - OWN-4: what was only asked ends as soon as nobody waits for the answer, and its place is free.
 
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+
+use std::pin::pin;
 
 use futures_util::future::{Either, LocalBoxFuture, select};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -26,7 +29,7 @@ pub struct Desk<C>(mpsc::Sender<Job<C>>);
 /// What was handed in.
 pub struct Calls<C> {
     queue: mpsc::Receiver<Job<C>>,
-    depth: usize,
+    places: usize,
 }
 
 /// The owner is gone.
@@ -78,9 +81,13 @@ impl<C> Clone for Desk<C> {
 impl<C: 'static> Desk<C> {
     /// A desk, and what the owner serves: `depth` calls wait, and as many are under way.
     pub fn new(depth: usize) -> (Self, Calls<C>) {
-        let depth = depth.max(1);
-        let (sender, queue) = mpsc::channel(depth);
-        (Self(sender), Calls { queue, depth })
+        Self::with_places(depth, depth)
+    }
+
+    /// A desk where `depth` calls wait, and `places` are under way: many, where something else bounds what they do.
+    pub fn with_places(depth: usize, places: usize) -> (Self, Calls<C>) {
+        let (sender, queue) = mpsc::channel(depth.max(1));
+        (Self(sender), Calls { queue, places: places.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize)) })
     }
 
     /// Has `work` done on the owner's thread, and returns what comes of it.
@@ -117,12 +124,38 @@ impl<C: 'static> Desk<C> {
         self.0.send(job).await.map_err(|_| Gone)?;
         Ok(answer)
     }
+
+    /// As [`Desk::call`], for what may be broken off anywhere: it ends when the caller goes away (OWN-4).
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn ask<T, F>(&self, work: impl FnOnce(Rc<C>) -> F + Send + 'static) -> Result<T, Gone>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let (mut reply, answer) = oneshot::channel();
+        let job: Job<C> = Box::new(move |core| {
+            Box::pin(async move {
+                if reply.is_closed() {
+                    return;
+                }
+                let found = match select(pin!(work(core)), pin!(reply.closed())).await {
+                    Either::Left((found, _)) => found,
+                    Either::Right(_) => return,
+                };
+                let _ = reply.send(found);
+            })
+        });
+        self.0.send(job).await.map_err(|_| Gone)?;
+        answer.await.map_err(|_| Gone)
+    }
 }
 
 impl<C: 'static> Calls<C> {
     /// Does what is handed in, until the owner closes.
     pub async fn serve(mut self, runtime: Runtime, core: Rc<C>, closing: impl Fn(&C) -> &Closing) {
-        let places = Arc::new(Semaphore::new(self.depth));
+        let places = Arc::new(Semaphore::new(self.places));
         loop {
             let Ok(place) = places.clone().acquire_owned().await else { return };
             let wanted = closing(&core).wanted();
@@ -136,7 +169,7 @@ impl<C: 'static> Calls<C> {
             let Ok(place) = places.clone().acquire_owned().await else { return };
             start(&runtime, &core, job, place);
         }
-        let _ = places.acquire_many(self.depth as u32).await;
+        let _ = places.acquire_many(self.places as u32).await;
     }
 }
 
@@ -177,6 +210,38 @@ mod tests {
             serving.await.unwrap();
             assert_eq!(desk.call(add).await, Err(Gone));
             assert_eq!(core.count.get(), 3);
+        })
+        .unwrap();
+    }
+
+    /// OWN-4, and OWN-2 beside it.
+    #[test]
+    fn what_nobody_waits_for_gives_its_place_back() {
+        crate::real::run(|runtime| async move {
+            let core = Rc::new(Counter::default());
+            let (desk, calls) = Desk::new(1);
+            let serving = runtime.spawn(calls.serve(runtime.clone(), core.clone(), |core| &core.closing));
+            let add = |core: Rc<Counter>| async move {
+                core.count.set(core.count.get() + 1);
+                core.count.get()
+            };
+            let never = |core: Rc<Counter>| async move {
+                core.count.set(core.count.get() + 10);
+                std::future::pending::<u64>().await
+            };
+            {
+                let mut asking = pin!(desk.ask(never));
+                while core.count.get() == 0 {
+                    assert!(futures_util::poll!(asking.as_mut()).is_pending());
+                    runtime.yield_now().await;
+                }
+                // One that waits in the queue, and leaves before its turn.
+                assert!(futures_util::poll!(pin!(desk.ask(never))).is_pending());
+            }
+            assert_eq!(desk.ask(add).await, Ok(11));
+            core.closing.begin();
+            serving.await.unwrap();
+            assert_eq!(desk.ask(add).await, Err(Gone));
         })
         .unwrap();
     }

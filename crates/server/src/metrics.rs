@@ -52,7 +52,7 @@ pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers, drives: &[Driv
 /// A figure of an array: its name, what it is, and where it is found.
 type ArrayFigure = (&'static str, &'static str, fn(&ArrayFigures) -> u64);
 
-const ARRAY_GAUGES: [ArrayFigure; 8] = [
+const ARRAY_GAUGES: [ArrayFigure; 9] = [
     ("capacity_bytes", "Bytes of data that all zone sets can hold.", |f| f.array.capacity),
     ("live_bytes", "Bytes of live data.", |f| f.array.live),
     ("buffered_bytes", "Bytes of small objects that wait in the buffer's files.", |f| f.array.buffered),
@@ -62,13 +62,15 @@ const ARRAY_GAUGES: [ArrayFigure; 8] = [
     ("drives_missing", "Of them, those that are away or have failed; more than the parity lose data.", |f| {
         f.array.drives_missing
     }),
+    ("drives_slow", "Of them, those that answer far later than their peers.", |f| f.array.drives_slow),
     ("purging", "Parts and objects that nobody needs and that are being deleted.", |f| f.purging),
 ];
 
-const ARRAY_COUNTERS: [ArrayFigure; 4] = [
+const ARRAY_COUNTERS: [ArrayFigure; 5] = [
     ("ingested_bytes_total", "Bytes that clients wrote.", |f| f.array.ingested),
     ("moved_bytes_total", "Bytes that cleaning moved.", |f| f.array.moved),
     ("reconstructed_bytes_total", "Bytes that were computed from parity for readers.", |f| f.array.reconstructed),
+    ("hedged_reads_total", "Reads that were begun in the place of late ones.", |f| f.array.hedged),
     ("cleaned_sets_total", "Zone sets that cleaning emptied.", |f| f.array.cleaned),
 ];
 

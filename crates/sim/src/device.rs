@@ -143,7 +143,12 @@ impl SimDevice {
 
     /// From now on commands take as long as on this drive, whose blocks are the device's.
     pub fn set_drive(&self, drive: Drive) {
-        *self.shared.timing.borrow_mut() = Timing::Drive(TimedDrive::new(&self.shared.rt, drive));
+        *self.shared.timing.borrow_mut() = Timing::Drive(TimedDrive::new(&self.shared.rt, drive, 1));
+    }
+
+    /// The same of a drive that takes `slower` times as long for everything.
+    pub fn set_slow_drive(&self, drive: Drive, slower: u32) {
+        *self.shared.timing.borrow_mut() = Timing::Drive(TimedDrive::new(&self.shared.rt, drive, slower));
     }
 
     /// Takes as long as a read of these blocks, whether or not they were ever written; for timing alone.

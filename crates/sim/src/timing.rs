@@ -46,6 +46,8 @@ impl Timing {
 pub(crate) struct TimedDrive {
     rt: Runtime,
     drive: RefCell<Drive>,
+    /// Its time passes so many times as slowly as the simulation's.
+    slower: u64,
     /// Commands in the drive, by the number that it knows them by, which is used again once a command is over.
     commands: RefCell<Vec<InDrive>>,
     free: RefCell<Vec<CommandId>>,
@@ -74,10 +76,12 @@ struct Completion {
 }
 
 impl TimedDrive {
-    pub(crate) fn new(rt: &Runtime, drive: Drive) -> Rc<Self> {
+    /// A drive that takes `slower` times as long for everything.
+    pub(crate) fn new(rt: &Runtime, drive: Drive, slower: u32) -> Rc<Self> {
         Rc::new(Self {
             rt: rt.clone(),
             drive: RefCell::new(drive),
+            slower: u64::from(slower.max(1)),
             commands: RefCell::default(),
             free: RefCell::default(),
             done: RefCell::default(),
@@ -88,11 +92,16 @@ impl TimedDrive {
     /// Completes when the command does. The command is the drive's from the call on, not from the first poll.
     fn run(self: &Rc<Self>, command: Command) -> impl Future<Output = ()> + use<> {
         let id = self.take_number();
-        self.drive.borrow_mut().submit(self.rt.now().nanos, id, command);
+        self.drive.borrow_mut().submit(self.clock(), id, command);
         if let Some(event) = self.new_alarm() {
             self.watch(event);
         }
         Completion { drive: self.clone(), id }
+    }
+
+    /// The drive's own time.
+    fn clock(&self) -> u64 {
+        self.rt.now().nanos / self.slower
     }
 
     fn take_number(&self) -> CommandId {
@@ -122,8 +131,8 @@ impl TimedDrive {
         self.rt.spawn_detached(async move {
             let mut next = Some(event);
             while let Some(event) = next {
-                let now = drive.rt.now().nanos;
-                drive.rt.sleep(Duration::from_nanos(event.saturating_sub(now))).await;
+                let due = event.saturating_mul(drive.slower);
+                drive.rt.sleep(Duration::from_nanos(due.saturating_sub(drive.rt.now().nanos))).await;
                 next = drive.look();
             }
         });
@@ -131,7 +140,7 @@ impl TimedDrive {
 
     /// Wakes those whose commands are over, and says when to look again.
     fn look(&self) -> Option<u64> {
-        let now = self.rt.now().nanos;
+        let now = self.clock();
         let mut done = self.done.take();
         self.drive.borrow_mut().advance(now, &mut done);
         for id in done.drain(..) {

@@ -19,6 +19,10 @@ use crate::names;
 use crate::options::Options;
 use crate::places::Places;
 
+/// Calls that only read and are under way. Many: each drive's queue bounds what reads do, and one that waits for a drive
+/// must hold up none that do not.
+const READS_UNDER_WAY: usize = 1 << 16;
+
 /// What readers and writers tell without waiting, by their numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notice {
@@ -51,7 +55,7 @@ impl ArrayEngine {
         let buckets = load_buckets(&rt, &store).await?;
         // Every version from here on is later.
         let opened = fresh_version(&store)?;
-        let (reads, read_calls) = Desk::new(options.queue_depth);
+        let (reads, read_calls) = Desk::with_places(options.queue_depth, READS_UNDER_WAY);
         let (writes, write_calls) = Desk::new(options.queue_depth);
         let (notices, noticed) = mpsc::unbounded_channel();
         let places = Places::new(&options);

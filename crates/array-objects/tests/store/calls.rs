@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{join_all, join3, join4, join5};
+use futures_util::future::{Either, join_all, join3, join4, join5, select};
 use shingle_array_objects::{ArrayEngine, Options};
 use shingle_sim::clients::{bytes_of, commit, get, put};
-use shingle_sim::{Random, Sim};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger};
 use shingle_store_api::{
     Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectReader, ObjectStore, StoreErrorKind, UploadId,
 };
 
-use crate::scene::{assert_no_leftovers, formatted, open_array, options, powered, with_store};
+use crate::scene::{assert_no_leftovers, formatted, open, open_array, options, powered, with_store};
 
 pub(crate) async fn multipart(store: &dyn ObjectStore, key: &str, parts: &[Bytes]) -> UploadId {
     let upload = store.begin_upload("b", key, Metadata::new()).await.unwrap();
@@ -390,5 +390,36 @@ fn uploads_that_trickle_do_not_keep_others_out() {
         };
         let all = join5(steady(1), steady(2), steady(3), steady(4), steady(5)).await;
         assert!(all.0.is_ok() && all.1.is_ok() && all.2.is_ok() && all.3.is_ok() && all.4.is_ok());
+    });
+}
+
+/// OWN-4: reads that wait for drives hold up no other call, and end when their readers leave.
+#[test]
+fn readers_that_wait_for_drives_hold_up_no_other_call() {
+    let media = formatted(1);
+    Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let (engine, store) = open(&rt, &devices, &mut Random::new(1)).await;
+        store.create_bucket("b").await.unwrap();
+        put(&store, "b", "key", &bytes_of(1, 20_000), commit("e")).await.unwrap();
+        let reader = store.open("b", "key").await.unwrap();
+        assert!(whole(&*reader).await == bytes_of(1, 20_000));
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::Hang };
+        devices.iter().for_each(|device| device.set_faults(Faults::new([hang])));
+        {
+            // Far more than calls that may wait.
+            let reads = join_all((0..200).map(|_| reader.read(0, 20_000)));
+            let waiting = select(reads, Box::pin(rt.sleep(Duration::from_secs(1)))).await;
+            assert!(matches!(waiting, Either::Right(_)), "the case is not met");
+            let answered = Box::pin(join_all([store.head("b", "key"), store.head("b", "key")]));
+            let ended = select(answered, Box::pin(rt.sleep(Duration::from_secs(1)))).await;
+            assert!(matches!(ended, Either::Left(_)), "a call that needs no drive waits for readers of one");
+        }
+        rt.sleep(Duration::from_secs(1)).await;
+        devices.iter().for_each(|device| device.set_faults(Faults::default()));
+        devices.iter().for_each(SimDevice::release_hung);
+        assert!(whole(&*reader).await == bytes_of(1, 20_000));
+        drop(reader);
+        engine.close().await.unwrap();
     });
 }

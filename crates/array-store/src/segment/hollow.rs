@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use shingle_base::Blocks;
 use shingle_record::SlicePlan;
 
-use super::read::{Fault, Source};
+use super::read::{Fault, FaultKind, Source};
 
 /// Blocks of a read of which one does not matter.
 const LONG: u64 = 128;
@@ -28,7 +28,7 @@ pub(crate) fn zeros(length: usize) -> Bytes {
     })
 }
 
-/// Reads what [`read_part`](super::read_part) would, and returns zeros in its place.
+/// Reads what [`read_part`](super::hedge::read_part) would, and returns zeros in its place.
 pub(crate) async fn read_hollow(source: &Source<'_>, from: u32, length: u32, faults: &mut Vec<Fault>) -> Option<Bytes> {
     let pieces = source.shape.pieces(source.place.at + from, length);
     let reads = join_all(pieces.iter().map(|piece| source.touch(piece.fragment, &piece.range))).await;
@@ -73,8 +73,8 @@ impl Source<'_> {
     /// Takes the time of a read of that range of a fragment.
     async fn touch(&self, fragment: usize, range: &Range<u32>) -> Result<(), Fault> {
         let member = self.members[fragment];
-        let fault = |why: String| Fault { drive: member.drive, fragment, why };
-        let dev = self.drives.usable(member.drive).ok_or_else(|| fault("the drive is not there".into()))?;
+        let away = || self.fault(fragment, FaultKind::Away, "the drive is not there".into());
+        let dev = self.drives.usable(member.drive).ok_or_else(away)?;
         let plan = SlicePlan::new(self.shape.fragment_length(), range.start, range.len() as u32);
         let (mut first, mut blocks) = (plan.first_block(), plan.blocks());
         if first == Blocks::ZERO && blocks > Blocks(LONG) {
@@ -82,6 +82,6 @@ impl Source<'_> {
             (first, blocks) = (Blocks(1), blocks - Blocks(1));
         }
         let at = dev.geometry().start_of(member.zone) + Blocks(u64::from(self.place.block)) + first;
-        dev.read(at, blocks).await.map(drop).map_err(|error| fault(error.to_string()))
+        dev.read(at, blocks).await.map(drop).map_err(|error| self.device_fault(fragment, error))
     }
 }

@@ -1,20 +1,22 @@
-//! Reading of a part: from its data fragments, or from any others where those fail. (SMORE, section III-G.)
+//! Reading of one fragment, as it is or computed from others. (SMORE, section III-G.)
 //!
 //! # Invariants
 //! - ARRAY-READ-1: bytes that are returned passed the check of their own slices, or were computed from slices that did.
 
-use std::borrow::Cow;
 use std::ops::Range;
+use std::rc::Rc;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
-use shingle_base::{Blocks, BufferPool, ChunkId};
+use futures_util::future::{Either, join_all, select};
+use shingle_base::{Blocks, BufferPool, ChunkId, Lba};
 use shingle_erasure::Coder;
-use shingle_record::{SLICE_SIZE, SlicePlan, extract, slices};
+use shingle_record::{SlicePlan, extract, slices};
+use shingle_zoned::{DeviceError, ZonedDevice};
 
 use super::shape::{Piece, Shape};
 use crate::drives::Drives;
 use crate::format::{FragmentId, Member};
+use crate::pace::{Answer, Paces, Ticket};
 use crate::types::{DriveId, PartPlace};
 
 /// A fragment that could not be read as it should.
@@ -23,11 +25,24 @@ pub(crate) struct Fault {
     pub(crate) drive: DriveId,
     pub(crate) fragment: usize,
     pub(crate) why: String,
+    pub(crate) kind: FaultKind,
+}
+
+/// What is to be done about it.
+#[derive(Clone, Debug)]
+pub(crate) enum FaultKind {
+    /// Nothing: the drive is not there, or did not answer in time.
+    Away,
+    /// The drive failed the command: count it against the drive, and write the fragment anew if that stays.
+    Device(Rc<DeviceError>),
+    /// The drive answered with other bytes than were written: write the fragment anew.
+    Corrupt,
 }
 
 /// Where a part's segment lies on the drives.
 pub(crate) struct Source<'a> {
     pub(crate) drives: &'a Drives,
+    pub(crate) paces: &'a Rc<Paces>,
     /// The members, in the order of fragments.
     pub(crate) members: &'a [Member],
     pub(crate) place: &'a PartPlace,
@@ -35,15 +50,57 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The blocks that hold a range of a fragment's bytes, as they are.
-    async fn blocks(&self, fragment: usize, range: &Range<u32>) -> Result<Bytes, Fault> {
+    /// The drive of a fragment, and the blocks that hold a range of its bytes; nothing if the drive is not there.
+    fn extent(&self, fragment: usize, range: &Range<u32>) -> Option<(Rc<dyn ZonedDevice>, Lba, Blocks)> {
         let member = self.members[fragment];
-        let fault = |why: String| Fault { drive: member.drive, fragment, why };
-        let dev = self.drives.usable(member.drive).ok_or_else(|| fault("the drive is not there".into()))?;
+        let dev = self.drives.usable(member.drive)?;
         let plan = self.plan(range);
-        let block = Blocks(u64::from(self.place.block)) + plan.first_block();
-        let at = dev.geometry().start_of(member.zone) + block;
-        dev.read(at, plan.blocks()).await.map_err(|error| fault(error.to_string()))
+        let at = dev.geometry().start_of(member.zone) + Blocks(u64::from(self.place.block)) + plan.first_block();
+        Some((dev, at, plan.blocks()))
+    }
+
+    /// Asks for the blocks that hold a range of a fragment's bytes, as they are.
+    pub(super) fn ask(&self, fragment: usize, range: &Range<u32>) -> Result<(Ticket, Answer), Fault> {
+        let drive = self.members[fragment].drive;
+        let away = || self.fault(fragment, FaultKind::Away, "the drive is not there".into());
+        let (dev, at, blocks) = self.extent(fragment, range).ok_or_else(away)?;
+        Ok(self.paces.read(drive, dev, at, blocks))
+    }
+
+    /// Reads them for nobody, if it is time to see whether a slow drive still is.
+    pub(super) fn probe(&self, fragment: usize, range: &Range<u32>) {
+        if let Some((dev, at, blocks)) = self.extent(fragment, range) {
+            self.paces.probe(self.members[fragment].drive, dev, at, blocks);
+        }
+    }
+
+    /// Blocks that hold a range of a fragment's bytes.
+    pub(super) fn blocks_of(&self, range: &Range<u32>) -> Blocks {
+        self.plan(range).blocks()
+    }
+
+    pub(super) fn fault(&self, fragment: usize, kind: FaultKind, why: String) -> Fault {
+        Fault { drive: self.members[fragment].drive, fragment, why, kind }
+    }
+
+    pub(super) fn device_fault(&self, fragment: usize, error: DeviceError) -> Fault {
+        let why = error.to_string();
+        self.fault(fragment, FaultKind::Device(Rc::new(error)), why)
+    }
+
+    /// The blocks that hold a range of a fragment's bytes, unless the last deadline passes: there are others.
+    async fn blocks(&self, fragment: usize, range: &Range<u32>) -> Result<Bytes, Fault> {
+        let (ticket, answer) = self.ask(fragment, range)?;
+        let patience = self.paces.last_deadline(self.blocks_of(range));
+        let rt = self.paces.runtime();
+        match select(answer, Box::pin(rt.sleep(patience))).await {
+            Either::Left((answer, _)) => answer.map_err(|error| self.device_fault(fragment, error)),
+            Either::Right(_) => {
+                ticket.is_late(rt.now());
+                let why = format!("the drive did not answer in {patience:?}");
+                Err(self.fault(fragment, FaultKind::Away, why))
+            }
+        }
     }
 
     fn plan(&self, range: &Range<u32>) -> SlicePlan {
@@ -51,7 +108,13 @@ impl Source<'_> {
     }
 
     /// Appends a range of a fragment, verified, to `out`; nothing if it cannot be believed.
-    fn verified(&self, fragment: usize, range: &Range<u32>, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn verified(
+        &self,
+        fragment: usize,
+        range: &Range<u32>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
         let member = self.members[fragment];
         let start = out.len();
         let Err(error) = extract(&self.plan(range), raw, self.chunk(fragment), 0, out) else { return Ok(()) };
@@ -61,7 +124,7 @@ impl Source<'_> {
             out.resize(start + range.len(), 0);
             return Ok(());
         }
-        Err(Fault { drive: member.drive, fragment, why: error.to_string() })
+        Err(self.fault(fragment, FaultKind::Corrupt, error.to_string()))
     }
 
     /// A whole fragment, verified.
@@ -82,8 +145,10 @@ impl Source<'_> {
     ) -> Option<Vec<u8>> {
         let range = 0..self.shape.fragment_length();
         let others = (0..self.shape.code().width()).filter(|&number| number != fragment);
-        let there = others.filter(|&number| self.drives.usable(self.members[number].drive).is_some());
-        let chosen: Vec<usize> = there.take(self.shape.code().data()).collect();
+        let mut there: Vec<usize> =
+            others.filter(|&number| self.drives.usable(self.members[number].drive).is_some()).collect();
+        there.sort_by_key(|&number| self.is_slow(number));
+        let chosen: Vec<usize> = there.into_iter().take(self.shape.code().data()).collect();
         let reads = join_all(chosen.iter().map(|&number| self.blocks(number, &range))).await;
         if let Ok(raw) = reads.into_iter().collect::<Result<Vec<Bytes>, Fault>>()
             && let Some(bytes) = self.computed(coder, pool.take(range.len()), fragment, &chosen, &raw)
@@ -91,7 +156,14 @@ impl Source<'_> {
             return Some(bytes);
         }
         // With others, and with what can be had of a drive that drops payload.
-        self.reconstruct(coder, &Piece { fragment, range }, &[], faults).await
+        let (found, more) = self.reconstruct(coder, &Piece { fragment, range }, &[], &[]).await;
+        faults.extend(more);
+        found
+    }
+
+    /// Whether a fragment lies on a drive that is slow.
+    pub(super) fn is_slow(&self, fragment: usize) -> bool {
+        self.paces.is_slow(self.members[fragment].drive)
     }
 
     /// A whole fragment, computed from the blocks of others, slice by slice: what was verified is in the cache still when it
@@ -124,82 +196,4 @@ impl Source<'_> {
     fn chunk(&self, fragment: usize) -> ChunkId {
         FragmentId { stamp: self.place.stamp, set: self.place.set, fragment: fragment as u8 }.chunk()
     }
-
-    /// A range of fragment `wanted`, computed from others; those that were `read` already are not read again. The range
-    /// is widened to whole slices.
-    async fn reconstruct<'r>(
-        &self,
-        coder: &std::cell::RefCell<Coder>,
-        wanted: &Piece,
-        read: &[(&Piece, &'r [u8])],
-        faults: &mut Vec<Fault>,
-    ) -> Option<Vec<u8>> {
-        let slice = SLICE_SIZE as u32;
-        let range = &wanted.range;
-        let wide = range.start / slice * slice..range.end.next_multiple_of(slice);
-        let at_hand = |(piece, bytes): &(&Piece, &'r [u8])| {
-            let whole = piece.range.start <= wide.start && wide.end <= piece.range.end;
-            let from = wide.start.checked_sub(piece.range.start)? as usize;
-            whole.then_some(())?;
-            bytes.get(from..from + wide.len()).map(|bytes| (piece.fragment, Cow::Borrowed(bytes)))
-        };
-        let code = self.shape.code();
-        let mut good: Vec<(usize, Cow<'_, [u8]>)> = read.iter().filter_map(at_hand).collect();
-        let tried = |number: usize| good.iter().any(|(other, _)| *other == number) || number == wanted.fragment;
-        let untried: Vec<usize> = (0..code.width()).filter(|&number| !tried(number)).collect();
-        let mut untried = untried.into_iter();
-        while good.len() < code.data() {
-            let batch: Vec<usize> = untried.by_ref().take(code.data() - good.len()).collect();
-            if batch.is_empty() {
-                return None;
-            }
-            let reads = batch.iter().map(|&number| self.blocks(number, &wide));
-            for (&number, raw) in batch.iter().zip(join_all(reads).await) {
-                let mut bytes = Vec::with_capacity(wide.len());
-                match raw.and_then(|raw| self.verified(number, &wide, &raw, &mut bytes)) {
-                    Ok(()) => good.push((number, Cow::Owned(bytes))),
-                    Err(fault) => faults.push(fault),
-                }
-            }
-        }
-        good.sort_unstable_by_key(|(number, _)| *number);
-        let present: Vec<(usize, &[u8])> = good.iter().map(|(number, bytes)| (*number, &**bytes)).collect();
-        let mut found = coder.borrow_mut().reconstruct(&present, &[wanted.fragment]).ok()?;
-        let mut bytes = found.pop()?;
-        bytes.drain(..(range.start - wide.start) as usize);
-        bytes.truncate(range.len());
-        Some(bytes)
-    }
-}
-
-/// `length` bytes from `from` bytes into a part, and what went wrong on the way; `None` if too much did.
-pub(crate) async fn read_part(
-    source: &Source<'_>,
-    coder: &std::cell::RefCell<Coder>,
-    pool: &BufferPool,
-    from: u32,
-    length: u32,
-    faults: &mut Vec<Fault>,
-) -> Option<Bytes> {
-    let pieces = source.shape.pieces(source.place.at + from, length);
-    let reads = join_all(pieces.iter().map(|piece| source.blocks(piece.fragment, &piece.range))).await;
-    let mut out = pool.take(length as usize);
-    let mut failed = Vec::new();
-    let mut starts = Vec::with_capacity(pieces.len());
-    for (number, (piece, raw)) in pieces.iter().zip(reads).enumerate() {
-        starts.push(out.len());
-        if let Err(fault) = raw.and_then(|raw| source.verified(piece.fragment, &piece.range, &raw, &mut out)) {
-            faults.push(fault);
-            failed.push(number);
-            // Its place is kept for what is computed.
-            out.resize(out.len() + piece.range.len(), 0);
-        }
-    }
-    for &number in &failed {
-        let good = pieces.iter().zip(&starts).enumerate().filter(|(at, _)| !failed.contains(at));
-        let good: Vec<_> = good.map(|(_, (piece, &at))| (piece, &out[at..at + piece.range.len()])).collect();
-        let bytes = source.reconstruct(coder, &pieces[number], &good, faults).await?;
-        out[starts[number]..][..bytes.len()].copy_from_slice(&bytes);
-    }
-    Some(pool.share(out))
 }

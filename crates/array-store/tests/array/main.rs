@@ -12,3 +12,4 @@ mod promises;
 mod rebuild;
 mod recovery_rules;
 mod rules;
+mod slow;

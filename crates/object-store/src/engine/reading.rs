@@ -1,19 +1,26 @@
 //! Reading objects: a reader holds what it reads from, whatever happens to the object meanwhile.
+//!
+//! # Invariants
+//! - RD-1: no call of the store's waits for a drive's read: a drive that hangs holds up its own readers alone.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use shingle_chunk_store::{ChunkClient, ChunkId};
 use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreResult};
 
 use crate::engine::objects::sizes_of;
+use crate::engine::purge::Release;
 use crate::engine::{Core, object_info};
 use crate::errors::{from_chunk, from_record};
 use crate::format::{BlobRef, ChunkName};
 use crate::index::Space;
 use crate::keys;
 use crate::records::Location;
+use tokio::sync::mpsc;
+
+/// Where it is told what is not held any more.
+pub(crate) type Releases = mpsc::UnboundedSender<Release>;
 
 /// An object opened for reading.
 pub(crate) struct Opened {
@@ -51,7 +58,7 @@ impl Core {
             // Pinned too late if the version was replaced meanwhile and its segments are being forgotten.
             let present = self.find(bucket, key).await;
             if !present.as_ref().is_ok_and(|found| found.as_ref().is_some_and(|(now, _)| now.version == item.version)) {
-                self.release(crate::engine::purge::Release::Blobs(blobs.iter().map(|blob| blob.blob).collect()));
+                self.release(Release::Blobs(blobs.iter().map(|blob| blob.blob).collect()));
                 present?;
                 continue;
             }
@@ -87,8 +94,11 @@ impl Core {
         Ok(Some((self.drives.borrow()[drive].client.clone(), name.id())))
     }
 
-    /// Reads bytes of an entry's data, wherever GC has taken it meanwhile.
-    async fn read_segment(&self, blob: u64, index: u32, offset: u64, length: u64) -> StoreResult<Bytes> {
+    /// Finds where bytes of a large object's segment lie, wherever GC has taken them, and keeps them there.
+    ///
+    /// The drive is not asked: whoever reads waits for it alone, and holds no place of the store's (RD-1).
+    pub(crate) async fn locate(&self, want: SegmentRange, releases: Releases) -> StoreResult<Located> {
+        let SegmentRange { blob, index, offset, length } = want;
         loop {
             self.working()?;
             let key = keys::segment(blob, index);
@@ -107,47 +117,76 @@ impl Core {
                 self.runtime.yield_now().await;
                 continue;
             };
-            let data = client.read(chunk, location.offset + u64::from(location.head) + offset, length).await;
-            self.release(crate::engine::purge::Release::File(location.file));
+            // From here on whoever drops it lets the file go, also if the caller has left.
+            let pin = Pin { file: location.file, releases };
             self.stats.borrow_mut().read_bytes += length;
-            return data.map_err(from_chunk);
+            let offset = location.offset + u64::from(location.head) + offset;
+            return Ok(Located { client, chunk, offset, length, _pin: pin });
         }
     }
+}
 
-    /// Reads `length` bytes from `offset` of a large object.
-    pub(crate) async fn read_blobs(
-        self: &Rc<Self>,
-        blobs: &[BlobRef],
-        mut offset: u64,
-        length: u64,
-    ) -> StoreResult<Bytes> {
-        let mut pieces = Vec::new();
-        let mut left = length;
-        for blob in blobs {
-            if left == 0 {
-                break;
-            }
-            if offset >= blob.size {
-                offset -= blob.size;
-                continue;
-            }
-            let segment_bytes = u64::from(blob.segment_bytes);
-            while left > 0 && offset < blob.size {
-                let index = offset / segment_bytes;
-                let end = ((index + 1) * segment_bytes).min(blob.size);
-                let take = left.min(end - offset);
-                pieces.push(self.read_segment(blob.blob, index as u32, offset - index * segment_bytes, take).await?);
-                offset += take;
-                left -= take;
-            }
-            offset = 0;
-        }
-        if pieces.len() == 1 {
-            return Ok(pieces.swap_remove(0));
-        }
-        // The only copy: a range over several segments, which callers avoid by reading along their borders.
-        let mut whole = BytesMut::with_capacity(length as usize);
-        pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-        Ok(whole.freeze())
+/// Bytes of a segment of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentRange {
+    blob: u64,
+    index: u32,
+    offset: u64,
+    length: u64,
+}
+
+/// Where bytes lie, as long as it is kept.
+pub(crate) struct Located {
+    client: ChunkClient,
+    chunk: ChunkId,
+    offset: u64,
+    length: u64,
+    _pin: Pin,
+}
+
+/// A file that GC leaves where it is.
+struct Pin {
+    file: u64,
+    releases: Releases,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        // The engine may have stopped; then nothing is pinned.
+        let _ = self.releases.send(Release::File(self.file));
     }
+}
+
+impl Located {
+    /// Reads them.
+    pub(crate) async fn read(self) -> StoreResult<Bytes> {
+        self.client.read(self.chunk, self.offset, self.length).await.map_err(from_chunk)
+    }
+}
+
+/// The ranges of segments that hold `length` bytes from `offset` of a large object, in order.
+pub(crate) fn ranges(blobs: &[BlobRef], mut offset: u64, mut left: u64) -> Vec<SegmentRange> {
+    let mut ranges = Vec::new();
+    for blob in blobs {
+        if offset >= blob.size {
+            offset -= blob.size;
+            continue;
+        }
+        let segment_bytes = u64::from(blob.segment_bytes);
+        while left > 0 && offset < blob.size {
+            let index = offset / segment_bytes;
+            let end = ((index + 1) * segment_bytes).min(blob.size);
+            let length = left.min(end - offset);
+            ranges.push(SegmentRange {
+                blob: blob.blob,
+                index: index as u32,
+                offset: offset - index * segment_bytes,
+                length,
+            });
+            offset += length;
+            left -= length;
+        }
+        offset = 0;
+    }
+    ranges
 }

@@ -196,6 +196,15 @@ impl Entrance {
         self.reads.call(work).await.map_err(gone)?
     }
 
+    /// As [`Desk::ask`]: it ends when the caller goes away.
+    pub(crate) async fn ask<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = StoreResult<T>> + 'static,
+    {
+        self.reads.ask(work).await.map_err(gone)?
+    }
+
     /// As [`Desk::call`], for calls that change something.
     pub(crate) async fn write<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
     where

@@ -94,18 +94,36 @@ impl Power {
 pub(crate) struct MemoryChunks {
     disk: Rc<RefCell<Disk>>,
     power: Rc<Power>,
+    hung: Rc<RefCell<Hung>>,
+}
+
+/// Requests that take effect and are not answered, while a drive hangs.
+#[derive(Default)]
+struct Hung {
+    which: Option<fn(&Request) -> bool>,
+    held: Vec<Request>,
 }
 
 impl MemoryChunks {
     pub(crate) fn new(seed: u64, capacity: u64, limit: u64, power: Rc<Power>) -> Self {
         let (chunks, random, faults) = (BTreeMap::new(), Random::new(seed), Faults::default());
         let disk = Disk { chunks, capacity, limit, random, faults, deletes_of_nothing: 0 };
-        Self { disk: Rc::new(RefCell::new(disk)), power }
+        Self { disk: Rc::new(RefCell::new(disk)), power, hung: Rc::default() }
+    }
+
+    /// From now on such requests are not answered.
+    pub(crate) fn hang(&self, which: fn(&Request) -> bool) {
+        self.hung.borrow_mut().which = Some(which);
+    }
+
+    /// Requests that nobody answers.
+    pub(crate) fn held(&self) -> usize {
+        self.hung.borrow().held.len()
     }
 
     /// A copy that shares nothing with this one.
     pub(crate) fn fork(&self, power: Rc<Power>) -> Self {
-        Self { disk: Rc::new(RefCell::new(self.disk.borrow().clone())), power }
+        Self { disk: Rc::new(RefCell::new(self.disk.borrow().clone())), power, hung: Rc::default() }
     }
 
     pub(crate) fn set_faults(&self, faults: Faults) {
@@ -171,6 +189,10 @@ impl MemoryChunks {
         let mut disk = self.disk.borrow_mut();
         let delay = Duration::from_nanos(disk.random.below(20_000));
         let result = disk.change(&request);
+        let mut hung = self.hung.borrow_mut();
+        if hung.which.is_some_and(|which| which(&request)) {
+            return hung.held.push(request);
+        }
         fn later<T: 'static>(runtime: &Runtime, delay: Duration, reply: Reply<T>, result: Result<T>) {
             let clock = runtime.clone();
             drop(runtime.spawn(async move {

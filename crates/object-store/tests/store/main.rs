@@ -4,6 +4,7 @@ mod chunks;
 mod crash;
 mod gc;
 mod histories;
+mod hung;
 mod reading;
 mod recovery;
 mod space;

@@ -1,0 +1,289 @@
+//! How fast each drive answers reads, and what follows from it: when a read is late, which drives are slow, and whether
+//! other fragments may be read in the place of a late one. (Hedged requests.)
+//!
+//! **Owns** each drive's queue of reads, the latencies, and the budget of extra reads. **Knows nothing of** fragments.
+//!
+//! # Invariants
+//! - HEDGE-1: extra reads are at most a twentieth of the reads that were asked for and [`BURST`], but for those in the place of
+//!   slow drives' and of reads past their last deadline.
+//! - HEDGE-2: a drive has at most [`UNDER_WAY`] reads under way. Others wait for that drive alone, and who waits no more leaves
+//!   its queue at once.
+//! - HEDGE-3: what is decided depends on the runtime's clock alone, so that a run can be replayed.
+
+mod latency;
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shingle_base::{Blocks, Lba};
+use shingle_runtime::{Instant, Runtime};
+use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZonedDevice};
+use tokio::sync::Semaphore;
+
+use crate::types::DriveId;
+use latency::{CLASSES, Latencies, class_of};
+
+/// Reads that a drive has under way: what the queues of disks hold, and a few more that the kernel can sort.
+pub(crate) const UNDER_WAY: usize = 64;
+
+/// Extra reads that may come at once.
+pub(crate) const BURST: u32 = 32;
+
+/// Reads for which one extra is allowed.
+const READS_FOR_EXTRA: u32 = 20;
+
+/// No read is late before: below it the operating system's own delays decide.
+const LATE_LEAST: Duration = Duration::from_millis(5);
+
+/// When a read is late, where too few were seen to tell.
+const LATE_UNKNOWN: Duration = Duration::from_secs(1);
+
+/// The last deadline is that many times the first, and [`LAST_LEAST`] at least.
+const LAST_FACTOR: u32 = 8;
+const LAST_LEAST: Duration = Duration::from_secs(1);
+
+/// Reads after which deadlines are computed anew.
+const REFRESH: u32 = 64;
+
+/// The scale of a drive's lateness: all of its recent reads were late.
+const ALWAYS: u16 = 1024;
+
+/// A slow drive is asked again after that many times the deadline, to see whether it still is.
+const PROBE_FACTOR: u32 = 16;
+
+/// How one drive answers.
+struct Pace {
+    id: DriveId,
+    places: Arc<Semaphore>,
+    latencies: RefCell<[Latencies; CLASSES]>,
+    /// The share of recent reads that were late, of [`ALWAYS`].
+    lateness: Cell<u16>,
+    slow_since: Cell<Option<Instant>>,
+    probe: Cell<Probe>,
+}
+
+#[derive(Clone, Copy)]
+enum Probe {
+    /// The next may begin then.
+    From(Instant),
+    UnderWay,
+}
+
+/// How all drives of an array answer.
+pub(crate) struct Paces {
+    rt: Runtime,
+    drives: RefCell<Vec<Rc<Pace>>>,
+    /// By class: the deadline, and the reads recorded since it was computed.
+    deadlines: [Cell<(Option<Duration>, u32)>; CLASSES],
+    /// In parts of an extra read.
+    budget: Cell<u32>,
+    extra: Cell<u64>,
+}
+
+/// A read of a drive that was asked for, and of which it is to be known whether it was late.
+#[derive(Clone)]
+pub(crate) struct Ticket {
+    pace: Rc<Pace>,
+    counted: Rc<Cell<bool>>,
+}
+
+/// The answer to a read. Dropped, it leaves the drive's queue; a command that has begun goes on without it.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = DeviceResult<Bytes>>>>;
+
+impl Pace {
+    fn new(id: DriveId) -> Self {
+        Self {
+            id,
+            places: Arc::new(Semaphore::new(UNDER_WAY)),
+            latencies: RefCell::default(),
+            lateness: Cell::new(0),
+            slow_since: Cell::new(None),
+            probe: Cell::new(Probe::From(Instant::default())),
+        }
+    }
+
+    /// Half of the recent reads late is slow; it stays so until few are.
+    fn count(&self, late: bool, now: Instant) {
+        let before = self.lateness.get();
+        let after = if late { before + (ALWAYS - before) / 8 } else { before - before.div_ceil(8) };
+        self.lateness.set(after);
+        match self.slow_since.get() {
+            None if after > ALWAYS / 2 => {
+                tracing::warn!(drive = %self.id, "the drive answers far later than its peers; what is on it is computed from others");
+                self.slow_since.set(Some(now));
+            }
+            Some(_) if after < ALWAYS / 8 => {
+                tracing::info!(drive = %self.id, "the drive answers in time again");
+                self.slow_since.set(None);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Ticket {
+    /// The read did not end by its deadline. Counts once.
+    pub(crate) fn is_late(&self, now: Instant) {
+        if !self.counted.replace(true) {
+            self.pace.count(true, now);
+        }
+    }
+}
+
+impl Paces {
+    pub(crate) fn new(rt: &Runtime) -> Self {
+        Self {
+            rt: rt.clone(),
+            drives: RefCell::default(),
+            deadlines: Default::default(),
+            budget: Cell::new(BURST * READS_FOR_EXTRA),
+            extra: Cell::new(0),
+        }
+    }
+
+    /// The clock that deadlines are measured by.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.rt
+    }
+
+    fn of(&self, drive: DriveId) -> Rc<Pace> {
+        let mut drives = self.drives.borrow_mut();
+        while drives.len() <= usize::from(drive.0) {
+            let id = DriveId(drives.len() as u8);
+            drives.push(Rc::new(Pace::new(id)));
+        }
+        drives[usize::from(drive.0)].clone()
+    }
+
+    /// Reads blocks of a drive, in its queue (HEDGE-2).
+    pub(crate) fn read(
+        self: &Rc<Self>,
+        drive: DriveId,
+        dev: Rc<dyn ZonedDevice>,
+        at: Lba,
+        blocks: Blocks,
+    ) -> (Ticket, Answer) {
+        let ticket = Ticket { pace: self.of(drive), counted: Rc::default() };
+        let (paces, counting) = (self.clone(), ticket.clone());
+        let answer = async move {
+            let asked = paces.rt.now();
+            // Never closed.
+            let place = counting.pace.places.clone().acquire_owned().await.ok();
+            let rt = paces.rt.clone();
+            // A task of its own: the place is the command's until the drive has answered, whoever waits for it.
+            let reading = rt.spawn(async move {
+                let result = dev.read(at, blocks).await;
+                if result.is_ok() {
+                    paces.answered(&counting, class_of(blocks), asked);
+                }
+                drop(place);
+                result
+            });
+            let lost = |_| DeviceError { kind: DeviceErrorKind::ReadFailed, at, zone: None };
+            reading.await.unwrap_or_else(|error| Err(lost(error)))
+        };
+        (ticket, Box::pin(answer))
+    }
+
+    fn answered(&self, ticket: &Ticket, class: usize, asked: Instant) {
+        let now = self.rt.now();
+        let took = now.since(asked);
+        if !ticket.counted.replace(true) {
+            ticket.pace.count(took > self.deadline_of(class), now);
+        }
+        ticket.pace.latencies.borrow_mut()[class].record(took);
+        let (deadline, since) = self.deadlines[class].get();
+        self.deadlines[class].set((deadline, since + 1));
+    }
+
+    /// How long a read of so many blocks may take before it is late.
+    pub(crate) fn deadline(&self, blocks: Blocks) -> Duration {
+        self.deadline_of(class_of(blocks))
+    }
+
+    /// The 99th percentile of the drive that is in the middle: up to half of them may be slow, and it stays what it is.
+    fn deadline_of(&self, class: usize) -> Duration {
+        let (known, since) = self.deadlines[class].get();
+        if let Some(known) = known.filter(|_| since < REFRESH) {
+            return known;
+        }
+        let drives = self.drives.borrow();
+        let mut each: Vec<_> = drives.iter().filter_map(|pace| pace.latencies.borrow()[class].percentile(99)).collect();
+        each.sort_unstable();
+        let middle = each.get(each.len().saturating_sub(1) / 2).map(|&middle| middle.max(LATE_LEAST));
+        self.deadlines[class].set((middle, 0));
+        middle.unwrap_or(LATE_UNKNOWN)
+    }
+
+    /// Whether most of the drive's recent reads were late.
+    pub(crate) fn is_slow(&self, drive: DriveId) -> bool {
+        self.slow_since(drive).is_some()
+    }
+
+    /// Since when it is slow.
+    pub(crate) fn slow_since(&self, drive: DriveId) -> Option<Instant> {
+        self.drives.borrow().get(usize::from(drive.0)).and_then(|pace| pace.slow_since.get())
+    }
+
+    /// Counts reads that were asked for: they pay for extra ones.
+    pub(crate) fn earn(&self, reads: usize) {
+        let reads = u32::try_from(reads).unwrap_or(u32::MAX);
+        self.budget.set(self.budget.get().saturating_add(reads).min(BURST * READS_FOR_EXTRA));
+    }
+
+    /// Whether so many extra reads may be begun for reads of `late` drives that have been waited for so long (HEDGE-1);
+    /// `spared`: there are fragments enough on drives that are not slow.
+    pub(crate) fn may_hedge(
+        &self,
+        late: impl IntoIterator<Item = DriveId>,
+        extra: usize,
+        waited: Duration,
+        deadline: Duration,
+        spared: bool,
+    ) -> bool {
+        let free = waited >= (deadline * LAST_FACTOR).max(LAST_LEAST)
+            || spared && late.into_iter().all(|drive| self.is_slow(drive));
+        let cost = u32::try_from(extra).unwrap_or(u32::MAX).saturating_mul(READS_FOR_EXTRA);
+        let left = self.budget.get().checked_sub(cost);
+        if let Some(left) = left.filter(|_| !free) {
+            self.budget.set(left);
+        }
+        if free || left.is_some() {
+            self.extra.set(self.extra.get() + extra as u64);
+            return true;
+        }
+        false
+    }
+
+    /// How long a read is waited for where another way is known.
+    pub(crate) fn last_deadline(&self, blocks: Blocks) -> Duration {
+        (self.deadline(blocks) * LAST_FACTOR).max(LAST_LEAST)
+    }
+
+    /// Reads so many blocks of a slow drive for nobody, now and then and one at a time, to learn whether it still is.
+    pub(crate) fn probe(self: &Rc<Self>, drive: DriveId, dev: Rc<dyn ZonedDevice>, at: Lba, blocks: Blocks) {
+        let pace = self.of(drive);
+        let now = self.rt.now();
+        if !matches!(pace.probe.get(), Probe::From(due) if due <= now) {
+            return;
+        }
+        pace.probe.set(Probe::UnderWay);
+        let (paces, deadline) = (self.clone(), self.deadline(blocks));
+        self.rt.spawn_detached(async move {
+            let (_, answer) = paces.read(drive, dev, at, blocks);
+            // An error is the readers' to find.
+            let _ = answer.await;
+            pace.probe.set(Probe::From(paces.rt.now() + deadline * PROBE_FACTOR));
+        });
+    }
+
+    /// Reads that were begun in the place of late ones, and drives that are slow.
+    pub(crate) fn figures(&self) -> (u64, u64) {
+        let slow = self.drives.borrow().iter().filter(|pace| pace.slow_since.get().is_some()).count();
+        (self.extra.get(), slow as u64)
+    }
+}

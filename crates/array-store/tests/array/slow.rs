@@ -1,0 +1,220 @@
+//! Drives that answer late, never, or with errors: what their readers get, and what it costs the others.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{Either, join_all, select};
+use shingle_array_store::{ArrayStore, Options};
+use shingle_base::Blocks;
+use shingle_erasure::Code;
+use shingle_runtime::Runtime;
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
+use shingle_zoned::Geometry;
+
+use crate::common::{ArrayShape, content, formatted, open, powered};
+
+/// Objects, of these sizes in turn: in one fragment, in several, in several segments.
+const OBJECTS: u64 = 60;
+const SIZES: [usize; 3] = [3_000, 30_000, 100_000];
+
+/// The longest that a reader may wait where the array has all it takes to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An array of 4+2 on six drives with [`OBJECTS`] in it.
+async fn filled(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {
+    let shape = ArrayShape {
+        code: Code::new(4, 2).unwrap(),
+        segment_length: 50_000,
+        drives: vec![Geometry::hm_smr(Blocks(200), 14, 0, 12); 6],
+    };
+    let devices = powered(rt, &formatted(&shape));
+    let options = Options { background: false, ..Options::default() };
+    let (store, _) = open(rt, &devices, options).await;
+    for number in 0..OBJECTS {
+        store.put(name(number), content(object(number)), Bytes::new()).await.unwrap();
+    }
+    (devices, store)
+}
+
+fn name(number: u64) -> String {
+    format!("o{number}")
+}
+
+fn object(number: u64) -> (u64, usize) {
+    (number, SIZES[(number % 3) as usize])
+}
+
+fn reads(fault: Fault, share: f64) -> Faults {
+    Faults::new([FaultRule { trigger: Trigger::Rate(CommandKind::Read, share), fault }])
+}
+
+/// Reads an object, in pieces as long as the array gives them or `step`; it must come in time and right.
+async fn read(rt: &Runtime, store: &ArrayStore, number: u64, step: u64) {
+    let reading = async {
+        let reader = store.open_object(name(number)).unwrap();
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < reader.object().size {
+            bytes.extend_from_slice(&reader.read(bytes.len() as u64, step).await.unwrap());
+        }
+        bytes
+    };
+    match select(Box::pin(reading), Box::pin(rt.sleep(PATIENCE))).await {
+        Either::Left((bytes, _)) => assert!(bytes == content(object(number)), "object {number} is read wrong"),
+        Either::Right(_) => panic!("a read of object {number} does not end"),
+    }
+}
+
+/// `count` readers side by side, that read `each` random objects.
+async fn read_all(rt: &Runtime, store: &ArrayStore, random: &mut Random, count: u64, each: u64) {
+    let readers = (0..count).map(|_| {
+        let (rt, store, mut random) = (rt.clone(), store.clone(), Random::new(random.number()));
+        rt.clone().spawn(async move {
+            for _ in 0..each {
+                let step = 1 + random.below(120_000);
+                read(&rt, &store, random.below(OBJECTS), step).await;
+            }
+        })
+    });
+    join_all(readers.collect::<Vec<_>>()).await.into_iter().for_each(|reader| reader.unwrap());
+}
+
+fn read_commands(devices: &[SimDevice]) -> u64 {
+    devices.iter().map(|device| device.counts().reads.0).sum()
+}
+
+/// ARRAY-READ-2 and HEDGE-2: drives that never answer cost their readers a deadline, once each drive is known not even
+/// that, and hold no more commands than fit their queue.
+#[test]
+fn drives_that_never_answer_hold_up_nobody() {
+    for seed in seeds(4) {
+        Sim::new(seed).run(move |rt| async move {
+            let random = &mut Random::new(seed);
+            let (devices, store) = filled(&rt).await;
+            let hung: Vec<usize> = (0..1 + random.below(2)).map(|number| (seed + number) as usize % 6).collect();
+            hung.iter().for_each(|&drive| devices[drive].set_faults(reads(Fault::Hang, 1.0)));
+            let before: Vec<u64> = devices.iter().map(|device| device.counts().reads.0).collect();
+            read_all(&rt, &store, random, 100, 10).await;
+            for &drive in &hung {
+                let commands = devices[drive].counts().reads.0 - before[drive];
+                assert!(commands <= 64, "seed {seed}: {commands} commands wait for a drive that hangs");
+            }
+            assert_eq!(store.stats().unwrap().drives_slow, hung.len() as u64, "seed {seed}");
+            // Known by now: nobody waits for a deadline.
+            let began = rt.now();
+            read(&rt, &store, 1, u64::MAX).await;
+            assert!(rt.now().since(began) < Duration::from_millis(5), "seed {seed}");
+        });
+    }
+}
+
+/// A drive that is slow is found out, done without, and found to be well again.
+#[test]
+fn a_slow_drive_is_done_without_until_it_is_quick_again() {
+    for seed in seeds(4) {
+        Sim::new(seed).run(move |rt| async move {
+            let random = &mut Random::new(seed);
+            let (devices, store) = filled(&rt).await;
+            read_all(&rt, &store, random, 20, 20).await;
+            assert_eq!(store.stats().unwrap().drives_slow, 0, "seed {seed}");
+            devices[(seed % 6) as usize].set_faults(reads(Fault::Slow, 1.0));
+            read_all(&rt, &store, random, 20, 20).await;
+            assert_eq!(store.stats().unwrap().drives_slow, 1, "seed {seed}");
+            let began = rt.now();
+            for number in 0..OBJECTS {
+                read(&rt, &store, number, u64::MAX).await;
+            }
+            let mean = rt.now().since(began) / OBJECTS as u32;
+            assert!(mean < Duration::from_millis(2), "seed {seed}: {mean:?} a read");
+            devices[(seed % 6) as usize].set_faults(Faults::default());
+            for _ in 0..60 {
+                rt.sleep(Duration::from_millis(200)).await;
+                read_all(&rt, &store, random, 2, 10).await;
+            }
+            assert_eq!(store.stats().unwrap().drives_slow, 0, "seed {seed}: it is thought slow for ever");
+        });
+    }
+}
+
+/// A drive that fails every read costs no reader its bytes.
+#[test]
+fn a_drive_that_fails_every_read_is_made_up_for() {
+    for seed in seeds(4) {
+        Sim::new(seed).run(move |rt| async move {
+            let random = &mut Random::new(seed);
+            let (devices, store) = filled(&rt).await;
+            devices[(seed % 6) as usize].set_faults(reads(Fault::ReadError, 1.0));
+            devices[((seed + 1) % 6) as usize].set_faults(reads(Fault::ReadError, 0.3));
+            read_all(&rt, &store, random, 20, 20).await;
+        });
+    }
+}
+
+/// A drive that dies under reads is noticed by them.
+#[test]
+fn a_drive_that_is_gone_is_noticed_by_reads() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store) = filled(&rt).await;
+        devices[3].power_off_at(0);
+        for number in 0..6 {
+            read(&rt, &store, number, u64::MAX).await;
+        }
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(store.stats().unwrap().drives_missing, 1);
+    });
+}
+
+/// HEDGE-1: where all drives are well, but for a command in fifty that takes a thousand times as long, extra reads stay in
+/// their budget.
+#[test]
+fn a_healthy_array_keeps_to_the_budget_of_extra_reads() {
+    for seed in seeds(4) {
+        Sim::new(seed).run(move |rt| async move {
+            let random = &mut Random::new(seed);
+            let (devices, store) = filled(&rt).await;
+            devices.iter().for_each(|device| device.set_faults(reads(Fault::Slow, 0.02)));
+            let alone = |number: u64| match SIZES[(number % 3) as usize] {
+                ..10_000 => 2,
+                10_000..50_000 => 5,
+                _ => 13,
+            };
+            let before = read_commands(&devices);
+            let mut asked = 0;
+            for _ in 0..500 {
+                let number = random.below(OBJECTS);
+                asked += alone(number);
+                read(&rt, &store, number, u64::MAX).await;
+            }
+            let (hedged, commands) = (store.stats().unwrap().hedged, read_commands(&devices) - before);
+            assert!(hedged > 0, "seed {seed}: nothing was late");
+            assert!(hedged <= asked / 20 + 32, "seed {seed}: {hedged} extra reads for {asked}");
+            assert!(commands <= asked + hedged, "seed {seed}: {commands} commands, {asked} + {hedged}");
+            assert_eq!(store.stats().unwrap().drives_slow, 0, "seed {seed}");
+        });
+    }
+}
+
+/// HEDGE-2: a reader that goes away gives its places back at once; the drive's are given back as it answers.
+#[test]
+fn readers_that_leave_give_their_places_back() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store) = filled(&rt).await;
+        devices.iter().for_each(|device| device.set_faults(reads(Fault::Hang, 1.0)));
+        let store = Rc::new(store);
+        for number in 0..600 {
+            let reader = store.open_object(name(number % OBJECTS)).unwrap();
+            assert!(reader.read(0, 3_000).now_or_never().is_none());
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        let under_way: Vec<usize> = devices.iter().map(SimDevice::hung).collect();
+        assert!(under_way.iter().all(|&count| (1..=64).contains(&count)), "{under_way:?}");
+        devices.iter().for_each(|device| {
+            device.set_faults(Faults::default());
+            device.release_hung();
+        });
+        for number in 0..OBJECTS {
+            read(&rt, &store, number, u64::MAX).await;
+        }
+    });
+}
