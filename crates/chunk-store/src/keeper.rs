@@ -13,6 +13,7 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState};
 use crate::error::{ErrorKind, Result};
 use crate::format::{JournalEntry, LANDING_KIND, LANDING_STREAM, zone_kind};
 use crate::landing::LandingLog;
+use crate::leases::{Holder, Lease};
 use crate::pools::PoolId;
 use crate::state::State;
 use crate::store::Inner;
@@ -23,12 +24,15 @@ use crate::zones::ZoneStatus;
 /// Free zones that only GC may use, so that it can always move something.
 pub(crate) const GC_RESERVE: u32 = 1;
 
+/// How long after a zone could not be given up it is tried again.
+const RELEASE_AGAIN: Duration = Duration::from_millis(100);
+
 /// What the keeper does next.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Release(ZoneId),
-    Open(ZoneId, PoolId),
-    OpenLanding(ZoneId),
+    Open(Lease, PoolId),
+    OpenLanding(Lease),
     /// Space was made in memory alone.
     Again,
     Reset(ZoneId),
@@ -48,8 +52,8 @@ impl Inner {
             self.note_trend();
             match self.next_step() {
                 Step::Release(zone) => self.release(zone).await,
-                Step::Open(zone, pool) => self.open_for_pool(zone, pool).await,
-                Step::OpenLanding(zone) => self.open_for_landing(zone).await,
+                Step::Open(lease, pool) => self.open_for_pool(lease, pool).await,
+                Step::OpenLanding(lease) => self.open_for_landing(lease).await,
                 Step::Again => {}
                 Step::Reset(zone) => {
                     if let Err(error) = self.reset_zone(zone).await {
@@ -86,7 +90,13 @@ impl Inner {
             && free > GC_RESERVE
             && let Some(zone) = state.zones.next_of(ZoneStatus::Free, state.free_cursor)
         {
-            return Step::Open(zone, pool);
+            if let Some(lease) = state.leases.take(zone, Holder::Caller) {
+                return Step::Open(lease, pool);
+            }
+            if starving.is_some() {
+                // The drive has not given up a zone that is done with; its end, or the next try, wakes the keeper.
+                return Step::Wait;
+            }
         }
         let low = GC_RESERVE + 1 + state.pools.target() / 8;
         if free < low
@@ -95,8 +105,8 @@ impl Inner {
         {
             return Step::Reset(zone);
         }
-        if let Some(zone) = self.zone_for_landing(&mut state, free, low) {
-            return Step::OpenLanding(zone);
+        if let Some(lease) = self.zone_for_landing(&mut state, free, low) {
+            return Step::OpenLanding(lease);
         }
         let Some(pool) = starving else { return Step::Wait };
         if state.pools.missing(pool) == 0 {
@@ -140,7 +150,11 @@ impl Inner {
             idle && slot.groups.is_empty()
         })?;
         state.retire(spare, ZoneStatus::Closed);
-        (state.zones.get(spare).pins == 0).then_some(spare)
+        let resets = state.zones.get(spare).pins == 0;
+        if !resets {
+            state.release(spare);
+        }
+        resets.then_some(spare)
     }
 
     /// Answers all who wait for a zone of the pool that there is no space.
@@ -155,28 +169,67 @@ impl Inner {
         }
     }
 
-    /// Gives a closed zone's open (and active) resource back to the drive. Failure costs only that resource.
-    async fn release(&self, zone: ZoneId) {
+    /// Gives a closed zone's open (and active) resource back to the drive, and ends its lease (LEASE-2). Where that fails
+    /// it is tried again in a while.
+    async fn release(self: &Rc<Self>, zone: ZoneId) {
+        if !self.state.borrow().leases.is_ending(zone) {
+            // It was reset meanwhile.
+            return;
+        }
+        if let Err(error) = self.give_up(zone).await {
+            tracing::warn!(zone = zone.0, %error, "a closed zone stays open on the drive; it is tried again");
+            let inner = self.clone();
+            self.rt.spawn_detached(async move {
+                inner.rt.sleep(RELEASE_AGAIN).await;
+                inner.state.borrow_mut().release(zone);
+                inner.keeper.notify_one();
+            });
+            return;
+        }
+        self.state.borrow_mut().leases.ended(zone);
+    }
+
+    /// Sees to it that the drive does not hold `zone`: not open, and not active where it limits those.
+    async fn give_up(&self, zone: ZoneId) -> std::result::Result<(), DeviceError> {
         let limited = self.geometry.open_zones_max.is_some() || self.geometry.active_zones_max.is_some();
         if !limited && !self.options.close_always {
-            return;
+            return Ok(());
         }
         let op = if self.geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
         let held = |state: ZoneState| match op {
             ZoneOp::Finish => state.is_active(),
             _ => state.is_open(),
         };
-        let Ok(report) = self.dev.report(zone, 1).await else { return };
-        if report.first().is_some_and(|info| held(info.state))
-            && let Err(error) = self.dev.manage(zone, op).await
-        {
-            tracing::warn!(zone = zone.0, %error, "a closed zone stays open on the drive");
+        let report = self.dev.report(zone, 1).await?;
+        if report.first().is_some_and(|info| held(info.state)) {
+            self.dev.manage(zone, op).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the drive give up what an earlier life of the store left open and nobody goes on with, before anything is
+    /// written: of superzone and metazones all but the one that the log writes, and data zones beyond what leases allow.
+    pub(crate) async fn release_left_open(self: &Rc<Self>) -> std::result::Result<(), DeviceError> {
+        if self.geometry.active_zones_max.is_some() {
+            let written = self.log.writes_to();
+            let count = 1 + self.layout.metazones.len() as u32;
+            let active = self.dev.report(self.layout.superzone, count).await?;
+            let active = active.iter().filter(|info| info.state.is_active() && Some(info.zone) != written);
+            for info in active {
+                self.give_up(info.zone).await?;
+            }
+        }
+        // The keeper sees to the rest.
+        loop {
+            let Some(zone) = self.state.borrow_mut().release_excess() else { return Ok(()) };
+            self.release(zone).await;
         }
     }
 
-    async fn open_for_pool(self: &Rc<Self>, zone: ZoneId, pool: PoolId) {
+    async fn open_for_pool(self: &Rc<Self>, lease: Lease, pool: PoolId) {
+        let zone = lease.zone();
         let stream = self.state.borrow().pools.stream(pool);
-        if self.open_zone(zone, stream).await.is_err() {
+        if self.open_zone(lease, stream).await.is_err() {
             return;
         }
         let mut state = self.state.borrow_mut();
@@ -185,17 +238,19 @@ impl Inner {
     }
 
     /// A free zone for small appends to land in, if one is wanted and free zones are many enough.
-    fn zone_for_landing(&self, state: &mut State, free: u32, low: u32) -> Option<ZoneId> {
+    fn zone_for_landing(&self, state: &mut State, free: u32, low: u32) -> Option<Lease> {
         let landing = state.landing.as_mut()?;
         if free > low + landing.zones.most() {
             landing.resume();
         }
         let wanted = landing.zones_missing() > 0 && free > low + 1;
-        wanted.then(|| state.zones.next_of(ZoneStatus::Free, state.free_cursor)).flatten()
+        let zone = wanted.then(|| state.zones.next_of(ZoneStatus::Free, state.free_cursor)).flatten()?;
+        state.leases.take(zone, Holder::Caller)
     }
 
-    async fn open_for_landing(self: &Rc<Self>, zone: ZoneId) {
-        if self.open_zone_as(zone, LANDING_STREAM, LANDING_KIND).await.is_err() {
+    async fn open_for_landing(self: &Rc<Self>, lease: Lease) {
+        let zone = lease.zone();
+        if self.open_zone_as(lease, LANDING_STREAM, LANDING_KIND).await.is_err() {
             return;
         }
         if let Some(landing) = &mut self.state.borrow_mut().landing {
@@ -206,18 +261,19 @@ impl Inner {
     /// Opens a free zone for a stream and writes its head. Where it fails the zone is out of use.
     pub(crate) async fn open_zone(
         self: &Rc<Self>,
-        zone: ZoneId,
+        lease: Lease,
         stream: Stream,
     ) -> std::result::Result<(), DeviceError> {
-        self.open_zone_as(zone, stream, zone_kind(stream)).await
+        self.open_zone_as(lease, stream, zone_kind(stream)).await
     }
 
     async fn open_zone_as(
         self: &Rc<Self>,
-        zone: ZoneId,
+        lease: Lease,
         stream: Stream,
         kind: u16,
     ) -> std::result::Result<(), DeviceError> {
+        let zone = lease.zone();
         let epoch = self.sequence.next();
         {
             let mut state = self.state.borrow_mut();
@@ -232,7 +288,18 @@ impl Inner {
         // So that recovery knows whose the zone is, and in which life, whatever becomes of its head. Durable when this
         // returns, and so before anything in the zone is.
         let stopped = |_| DeviceError::new(DeviceErrorKind::Gone, self.geometry.start_of(zone), Some(zone));
-        self.journal_room().await.map_err(stopped)?;
+        if let Err(error) = self.journal_room().await {
+            tracing::warn!(zone = zone.0, %error, "no zone can be opened while the journal takes no entry");
+            {
+                let mut state = self.state.borrow_mut();
+                state.zones.set_status(zone, ZoneStatus::Free);
+                state.leases.ended(zone);
+                let slot = state.zones.get_mut(zone);
+                (slot.written, slot.indexed_to, slot.marked_to) = (0, 0, 0);
+            }
+            self.rt.sleep(Duration::from_millis(10)).await;
+            return Err(stopped(error));
+        }
         let entry = JournalEntry::Open { zone, epoch, stream, landing: kind == LANDING_KIND };
         let journaled = self.journal(entry, epoch);
         let head = frame_zone_head(self.store, epoch, zone, kind, self.rt.unix_time());
@@ -246,13 +313,15 @@ impl Inner {
         tracing::warn!(zone = zone.0, %error, "a free zone could not be opened");
         let status = self.status_after_error(zone).await;
         {
-            let zones = &mut self.state.borrow_mut().zones;
-            zones.set_status(zone, status);
+            let mut state = self.state.borrow_mut();
+            state.zones.set_status(zone, status);
             if status == ZoneStatus::Closed {
                 // Reset and tried again, once nothing else is left: the error may have been a passing one.
-                zones.note_garbage(zone);
+                state.zones.note_garbage(zone);
             }
+            state.release(zone);
         }
+        self.keeper.notify_one();
         self.rt.sleep(Duration::from_millis(10)).await;
         Err(error)
     }
@@ -282,6 +351,11 @@ impl Inner {
             },
         };
         let mut state = self.state.borrow_mut();
+        if reset.is_ok() {
+            state.leases.ended(zone);
+        } else {
+            state.release(zone);
+        }
         state.zones.set_status(zone, status);
         let slot = state.zones.get_mut(zone);
         (slot.written, slot.indexed_to, slot.marked_to, slot.live) = (0, 0, 0, 0);

@@ -8,7 +8,7 @@
 //! **Knows nothing of** objects, other drives, threads, or which kind of device it runs on.
 //!
 //! # Invariants
-//! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `writer` (APP), `landing` (LAND), `read`
+//! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `writer` (APP), `landing` (LAND), `leases` (LEASE), `read`
 //! (READ), `checkpoint` (CKPT), `mark` (MARK), `recovery` (REC), `gc` (GC), `flush` (FLUSH). Together they give:
 //! - CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
 //! - CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent.
@@ -30,6 +30,7 @@ mod inspect;
 mod keeper;
 mod landing;
 mod layout;
+mod leases;
 mod mark;
 mod memory;
 pub mod parse;

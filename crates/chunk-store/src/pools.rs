@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shingle_base::ZoneId;
-use shingle_zoned::Geometry;
 
 use crate::config::{Allocation, Placement, PoolSizes};
 use crate::table::Handle;
@@ -44,36 +43,28 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// Pools of the wanted sizes, scaled down so that with one metazone and a GC zone for each pool the drive's limits
-    /// hold, and that they take at most a quarter of its data zones, together with up to `landing` landing zones.
-    pub(crate) fn new(
-        placement: Placement,
-        sizes: PoolSizes,
-        landing: u32,
-        geometry: &Geometry,
-        data_zones: u32,
-    ) -> Self {
+    /// How many pools there are: as many zones GC moves to at once.
+    pub(crate) fn count(placement: Placement) -> u32 {
+        if placement.allocation == Allocation::OneZone || !placement.separate_streams { 1 } else { 3 }
+    }
+
+    /// Pools of the wanted sizes, scaled down so that together with up to `landing` landing zones they take at most
+    /// `callers` zones, which is what leases allow, and at most a quarter of all data zones.
+    pub(crate) fn new(placement: Placement, sizes: PoolSizes, landing: u32, callers: u32, data_zones: u32) -> Self {
         let streams: &[(Stream, u32)] = match (placement.allocation, placement.separate_streams) {
             (Allocation::OneZone, _) => &[(Stream::Data, 1)],
             (_, false) => &[(Stream::Data, sizes.total())],
             (_, true) => &[(Stream::Gc, sizes.gc), (Stream::Data, sizes.data), (Stream::Meta, sizes.meta)],
         };
         let pools = streams.len() as u32;
-        let limits = [geometry.open_zones_max, geometry.active_zones_max];
-        let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);
-        let budget = limit.saturating_sub(1 + pools).min(data_zones / 4).max(pools);
+        let budget = callers.min(data_zones / 4).max(pools);
         let landing = landing.min(budget / 4).min(budget - pools);
         let budget = budget - landing;
-        let wanted: u32 = streams.iter().map(|&(_, size)| size.max(1)).sum();
-        let scaled = |size: u32| {
-            let size = u64::from(size.max(1));
-            if wanted <= budget { size as u32 } else { (size * u64::from(budget) / u64::from(wanted)).max(1) as u32 }
-        };
-        let pools: Vec<Pool> = streams
-            .iter()
-            .map(|&(stream, size)| Pool {
+        let pools: Vec<Pool> = scaled(streams, budget)
+            .into_iter()
+            .map(|(stream, target)| Pool {
                 stream,
-                target: scaled(size),
+                target,
                 zones: Vec::new(),
                 cursor: 0,
                 open: 0,
@@ -216,6 +207,24 @@ impl Pools {
     }
 }
 
+/// Sizes of at least one zone each, in proportion, that come to `budget` at most; `budget` is one for each or more.
+fn scaled(streams: &[(Stream, u32)], budget: u32) -> Vec<(Stream, u32)> {
+    let mut sizes: Vec<(Stream, u32)> = streams.iter().map(|&(stream, size)| (stream, size.max(1))).collect();
+    let wanted: u64 = sizes.iter().map(|&(_, size)| u64::from(size)).sum();
+    if wanted > u64::from(budget) {
+        for (_, size) in &mut sizes {
+            *size = (u64::from(*size) * u64::from(budget) / wanted).max(1) as u32;
+        }
+    }
+    // Small ones were rounded up to one.
+    while sizes.iter().map(|&(_, size)| size).sum::<u32>() > budget
+        && let Some((_, largest)) = sizes.iter_mut().max_by_key(|(_, size)| *size).filter(|(_, size)| *size > 1)
+    {
+        *largest -= 1;
+    }
+    sizes
+}
+
 /// Chunks sealed without a successor that are remembered: more are not of files that go on.
 const SEALED_MAX: usize = 8;
 
@@ -264,11 +273,13 @@ impl Company {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leases::Leases;
     use shingle_base::Blocks;
+    use shingle_zoned::Geometry;
 
     fn pools(open_max: u32, zones: u32) -> Pools {
-        let geometry = Geometry::hm_smr(Blocks(64), zones, 0, open_max);
-        Pools::new(Placement::default(), PoolSizes::default(), 0, &geometry, zones - 10)
+        let callers = Leases::new(&Geometry::hm_smr(Blocks(64), zones, 0, open_max), 3).callers();
+        Pools::new(Placement::default(), PoolSizes::default(), 0, callers, zones - 10)
     }
 
     fn targets(pools: &Pools) -> Vec<u32> {
@@ -287,6 +298,17 @@ mod tests {
         assert!(small.iter().all(|&size| size >= 1) && small.iter().sum::<u32>() <= 10, "{small:?}");
         let few_zones = targets(&pools(128, 40));
         assert!(few_zones.iter().all(|&size| size >= 1) && few_zones.iter().sum::<u32>() <= 7, "{few_zones:?}");
+    }
+
+    #[test]
+    fn pools_and_landing_zones_fit_whatever_callers_may_have_open() {
+        for callers in 3..60 {
+            for landing in 0..12 {
+                let pools = Pools::new(Placement::default(), PoolSizes::default(), landing, callers, 70_000);
+                let all = pools.target() + pools.landing;
+                assert!(all <= callers && targets(&pools).iter().all(|&size| size >= 1), "{callers}, {landing}: {all}");
+            }
+        }
     }
 
     #[test]

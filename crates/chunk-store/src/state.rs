@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gc::{Lifetimes, slot};
 use crate::index::{Added, Located};
 use crate::landing::LandingLog;
+use crate::leases::Leases;
 use crate::mark::Unmarked;
 use crate::pools::Pools;
 use crate::stats::Counters;
@@ -32,7 +33,9 @@ pub(crate) struct State {
     pub(crate) writers: BTreeMap<ZoneId, ZoneWriter>,
     /// Chunks with appends that wait for a zone, by pool, in the order they began to wait.
     pub(crate) starved: Vec<VecDeque<Handle>>,
-    /// Closed zones whose open resource the drive is still to get back.
+    /// Who has which zones open.
+    pub(crate) leases: Leases,
+    /// Zones that the drive is to give up next; their leases end then.
     pub(crate) releasing: Vec<ZoneId>,
     /// Where the search for a free zone goes on, so that wear and head movement are even.
     pub(crate) free_cursor: ZoneId,
@@ -111,6 +114,18 @@ impl State {
         for group in chunk.groups.iter() {
             self.zones.note_garbage(group.zone);
         }
+    }
+
+    /// Nothing more is written to a zone: the keeper has the drive give it up.
+    pub(crate) fn release(&mut self, zone: ZoneId) {
+        if self.leases.end(zone) {
+            self.releasing.push(zone);
+        }
+    }
+
+    /// A zone that is to be given up at once, for more are open than may be.
+    pub(crate) fn release_excess(&mut self) -> Option<ZoneId> {
+        if self.leases.exceed() { self.releasing.pop() } else { None }
     }
 
     /// Takes a zone out of its pool: it gets no more records.

@@ -10,6 +10,7 @@ use shingle_record::{Place, SlicePlan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::{Destination, slot};
 use crate::index::Located;
+use crate::leases::Holder;
 use crate::store::Inner;
 use crate::table::Handle;
 use crate::types::Stream;
@@ -242,31 +243,43 @@ impl Inner {
             return Ok(destination);
         }
         self.end_destination(stream, ZoneStatus::Closed);
+        self.end_surplus_destination();
         loop {
-            let free = {
-                let state = self.state.borrow();
+            let lease = {
+                let mut state = self.state.borrow_mut();
                 state.running()?;
                 let free = state.zones.next_of(ZoneStatus::Free, state.free_cursor);
-                (free, state.zones.count(ZoneStatus::Garbage))
-            };
-            let zone = match free {
-                (Some(zone), _) => zone,
-                (None, 0) => return Err(Error::new(ErrorKind::NoSpace, "GC has no free zone to move to")),
-                (None, _) => {
-                    // The keeper turns garbage into a free zone; a reader may hold it up a little.
-                    self.keeper.notify_one();
-                    self.rt.sleep(Duration::from_millis(1)).await;
-                    continue;
+                if free.is_none() && state.zones.count(ZoneStatus::Garbage) == 0 {
+                    return Err(Error::new(ErrorKind::NoSpace, "GC has no free zone to move to"));
                 }
+                free.and_then(|zone| state.leases.take(zone, Holder::Gc))
+            };
+            let Some(lease) = lease else {
+                // The keeper turns garbage into a free zone, where no reader holds it up, and has the drive give up zones
+                // that are done with.
+                self.keeper.notify_one();
+                self.rt.sleep(Duration::from_millis(1)).await;
+                continue;
             };
             // The keeper opens zones too; whichever of the two takes a zone first marks it opened at once.
-            if self.open_zone(zone, stream).await.is_ok() {
+            let zone = lease.zone();
+            if self.open_zone(lease, stream).await.is_ok() {
                 self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);
                 let destination = Destination { zone, next: 1 };
                 self.gc.borrow_mut().destinations[slot(stream)] = Some(destination);
                 return Ok(destination);
             }
         }
+    }
+
+    /// Makes place for one more destination: streams that have no pool of their own share what leases allow.
+    fn end_surplus_destination(&self) {
+        let open: Vec<Stream> = {
+            let gc = self.gc.borrow();
+            Stream::ALL.into_iter().filter(|&stream| gc.destinations[slot(stream)].is_some()).collect()
+        };
+        let most = self.state.borrow().leases.gc().saturating_sub(1) as usize;
+        open.into_iter().skip(most).for_each(|stream| self.end_destination(stream, ZoneStatus::Closed));
     }
 
     /// Ends the stream's destination: nothing more is moved there.
@@ -276,7 +289,7 @@ impl Inner {
         state.zones.set_status(destination.zone, status);
         // Copies that are not swapped in yet will be (GC-5).
         state.zones.note_garbage(destination.zone);
-        state.releasing.push(destination.zone);
+        state.release(destination.zone);
         self.keeper.notify_one();
     }
 

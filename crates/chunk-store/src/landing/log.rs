@@ -209,7 +209,7 @@ impl Inner {
         }
         state.zones.set_status(zone, status);
         state.zones.note_garbage(zone);
-        state.releasing.push(zone);
+        state.release(zone);
         self.keeper.notify_one();
     }
 

@@ -10,6 +10,7 @@ use crate::gc::{Destination, GcState, Lifetimes, slot};
 use crate::keeper::GC_RESERVE;
 use crate::landing::LandingLog;
 use crate::layout::Layout;
+use crate::leases::{Holder, Leases};
 use crate::mark::Unmarked;
 use crate::pools::Pools;
 use crate::recovery::chunks::Chunks;
@@ -26,14 +27,17 @@ use crate::zones::{ZoneStatus, ZoneTable};
 /// that GC moves to, the one with the most room.
 ///
 /// GC comes first where it has no free zone: it could not go on anywhere else, and appends wait for what it wins.
-fn reuse(found: &[FoundZone], pools: &mut Pools) -> (BTreeSet<ZoneId>, [Option<Destination>; 3]) {
+///
+/// Each needs a lease (LEASE-1). All others that the drive has open are to be given up.
+fn reuse(found: &[FoundZone], pools: &mut Pools, leases: &mut Leases) -> (BTreeSet<ZoneId>, [Option<Destination>; 3]) {
     let mut open: Vec<&FoundZone> = found.iter().filter(|zone| zone.reusable && !zone.landing).collect();
     open.sort_by_key(|zone| zone.written);
     let mut destinations = [None; 3];
-    let mut take_destinations = |open: &mut Vec<&FoundZone>| {
+    let mut take_destinations = |open: &mut Vec<&FoundZone>, leases: &mut Leases| {
         open.retain(|zone| {
+            let many = destinations.iter().flatten().count() >= leases.gc() as usize;
             let destination = &mut destinations[slot(zone.stream)];
-            let taken = destination.is_none();
+            let taken = destination.is_none() && !many && leases.take(zone.zone, Holder::Gc).is_some();
             if taken {
                 *destination = Some(Destination { zone: zone.zone, next: zone.written });
             }
@@ -42,19 +46,20 @@ fn reuse(found: &[FoundZone], pools: &mut Pools) -> (BTreeSet<ZoneId>, [Option<D
     };
     let free = found.iter().filter(|zone| matches!(zone.status, ZoneStatus::Free | ZoneStatus::Garbage)).count();
     if free <= GC_RESERVE as usize {
-        take_destinations(&mut open);
+        take_destinations(&mut open, leases);
     }
     let mut pooled = BTreeSet::new();
     open.retain(|zone| {
         let pool = pools.of(zone.stream);
-        let taken = pools.stream(pool) == zone.stream && pools.missing(pool) > 0;
+        let wanted = pools.stream(pool) == zone.stream && pools.missing(pool) > 0;
+        let taken = wanted && leases.take(zone.zone, Holder::Caller).is_some();
         if taken {
             pools.add(pool, zone.zone);
             pooled.insert(zone.zone);
         }
         !taken
     });
-    take_destinations(&mut open);
+    take_destinations(&mut open, leases);
     (pooled, destinations)
 }
 
@@ -71,8 +76,9 @@ pub(super) fn state(
     let capacity = geometry.zone_capacity;
     let mut zones = ZoneTable::new(layout.data_zones.start, layout.data_zones.len() as u32);
     let landing_zones = options.landing.map_or(0, |landing| landing.zones);
-    let mut pools =
-        Pools::new(options.placement, options.pools, landing_zones, geometry, layout.data_zones.len() as u32);
+    let mut leases = Leases::new(geometry, Pools::count(options.placement));
+    let data_zones = layout.data_zones.len() as u32;
+    let mut pools = Pools::new(options.placement, options.pools, landing_zones, leases.callers(), data_zones);
     let mut open = BTreeMap::new();
     let mut records = 0;
     let mut longest = [0; 3];
@@ -98,7 +104,7 @@ pub(super) fn state(
     let mut writers = BTreeMap::new();
     let mut releasing = Vec::new();
     let mut unmarked = Unmarked::new(options.mark_every);
-    let (pooled, destinations) = reuse(&found, &mut pools);
+    let (pooled, destinations) = reuse(&found, &mut pools, &mut leases);
     for zone in found {
         let mut status = zone.status;
         let slot = zones.get_mut(zone.zone);
@@ -124,7 +130,9 @@ pub(super) fn state(
             damage.push(Damage { chunk: None, zone: Some(zone.zone), what });
         }
         zones.set_status(zone.zone, status);
-        if status == ZoneStatus::Closed && zone.active {
+        let goes_on = matches!(status, ZoneStatus::Opened | ZoneStatus::Activated);
+        if zone.active && !goes_on {
+            leases.found(zone.zone);
             releasing.push(zone.zone);
         }
         zones.note_garbage(zone.zone);
@@ -139,6 +147,7 @@ pub(super) fn state(
         turns: Turns::new(options.writes_max),
         writers,
         starved,
+        leases,
         releasing,
         free_cursor: ZoneId(layout.data_zones.start),
         stopped: None,

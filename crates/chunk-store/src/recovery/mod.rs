@@ -34,7 +34,7 @@ use shingle_record::{
     MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock, write_superblock,
 };
 use shingle_runtime::Runtime;
-use shingle_zoned::{Geometry, ZoneInfo, ZoneState, ZonedDevice};
+use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 
 pub use report::{Damage, RecoveryReport, StepReport};
 
@@ -100,6 +100,7 @@ impl ChunkStore {
                 return Err(Error::new(ErrorKind::Format, text));
             }
         }
+        give_up_open_zones(&dev, &layout).await?;
         let store = options.store.unwrap_or_else(|| StoreId(rt.random()));
         // Data zones that an earlier store left are garbage to this one: their records carry another store's id.
         let superblock = shingle_record::Superblock {
@@ -172,6 +173,7 @@ impl Inner {
     async fn start(self: &Rc<Self>) -> Result<()> {
         // After a kill, not of the power, it may still be in a cache, and was acknowledged to nobody (REC-6).
         self.flush.flush().await.map_err(|error| Error::new(ErrorKind::Device, error.to_string()).caused_by(error))?;
+        self.release_left_open().await.map_err(read_error)?;
         self.rt.spawn(self.clone().keep_zones());
         if self.state.borrow().landing.is_some() {
             self.rt.spawn(self.clone().move_tails());
@@ -245,7 +247,7 @@ pub(crate) fn log_config(store: StoreId, layout: &Layout, read_depth: u32) -> Me
 
 fn check_limits(geometry: &Geometry) -> Result<()> {
     let limits = [geometry.open_zones_max, geometry.active_zones_max];
-    // One metazone, and a zone of each stream for callers and for GC.
+    // One metazone, and a zone of each stream for callers and for GC (LEASE-1).
     let least = 7;
     if limits.into_iter().flatten().any(|limit| limit < least) {
         let text = format!("the drive allows too few open or active zones; a chunk store needs {least}");
@@ -311,6 +313,19 @@ async fn data_zones(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> Result<Vec<Ve
         pieces.push(infos);
     }
     Ok(pieces)
+}
+
+/// Has the drive give up the data zones that whoever used it before left open: they count against its limits.
+async fn give_up_open_zones(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> Result<()> {
+    let geometry = dev.geometry();
+    let op = if geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
+    for info in data_zones(dev, layout).await?.into_iter().flatten() {
+        let held = if op == ZoneOp::Finish { info.state.is_active() } else { info.state.is_open() };
+        if held && geometry.open_zones_max.or(geometry.active_zones_max).is_some() {
+            dev.manage(info.zone, op).await.map_err(read_error)?;
+        }
+    }
+    Ok(())
 }
 
 /// What checkpoint and journal say.

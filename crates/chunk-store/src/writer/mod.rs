@@ -362,6 +362,7 @@ impl Inner {
             self.close_zone(&mut state, zone);
         } else {
             state.retire(zone, status);
+            state.release(zone);
             self.keeper.notify_one();
         }
         let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();

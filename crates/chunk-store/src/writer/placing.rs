@@ -231,7 +231,7 @@ impl Inner {
     /// Takes an idle zone out of service for good (ZONE-1) and gives its open resource back to the drive.
     pub(crate) fn close_zone(&self, state: &mut State, zone: ZoneId) {
         state.retire(zone, ZoneStatus::Closed);
-        state.releasing.push(zone);
+        state.release(zone);
         self.keeper.notify_one();
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 
-use shingle_base::Blocks;
+use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
 use tokio::sync::oneshot;
@@ -133,6 +133,12 @@ impl MetaLog {
             let start = waiting.await.unwrap_or(Err(MetaLogError::Stopped))?;
             Ok(CheckpointWriter { log, start, parts: 0, pending: VecDeque::new() })
         }
+    }
+
+    /// The zone that is written, which is the only one that the log needs open.
+    pub fn writes_to(&self) -> Option<ZoneId> {
+        let slot = self.inner.state.borrow().active?.0;
+        Some(self.inner.zone(slot))
     }
 
     /// The longest part.

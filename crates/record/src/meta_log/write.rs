@@ -125,7 +125,7 @@ impl LogInner {
         if self.dev.geometry().volatile_cache { self.dev.flush().await } else { Ok(()) }
     }
 
-    fn zone(&self, slot: usize) -> ZoneId {
+    pub(super) fn zone(&self, slot: usize) -> ZoneId {
         ZoneId(self.config.zones.start + slot as u32)
     }
 
