@@ -68,7 +68,7 @@ impl Inner {
                 }
                 Step::Refuse(pool) => self.refuse(pool),
                 Step::Wait => {
-                    if self.gc_wanted() {
+                    if self.gc_wanted() || self.retreat().is_some() {
                         self.gc_wake.notify_one();
                     }
                     self.keeper.notified().await;
@@ -100,8 +100,7 @@ impl Inner {
         }
         let low = GC_RESERVE + 1 + state.pools.target() / 8;
         if free < low
-            && let Some((zone, _)) =
-                state.zones.iter().find(|(_, zone)| zone.status == ZoneStatus::Garbage && zone.pins == 0)
+            && let Some(zone) = state.zones.of(ZoneStatus::Garbage).find(|zone| state.zones.get(*zone).pins == 0)
         {
             return Step::Reset(zone);
         }

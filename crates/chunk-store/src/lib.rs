@@ -8,13 +8,14 @@
 //! **Knows nothing of** objects, other drives, threads, or which kind of device it runs on.
 //!
 //! # Invariants
-//! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `writer` (APP), `landing` (LAND), `leases` (LEASE), `read`
-//! (READ), `checkpoint` (CKPT), `mark` (MARK), `recovery` (REC), `gc` (GC), `flush` (FLUSH). Together they give:
+//! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `census` (CENSUS), `writer` (APP), `landing` (LAND), `leases` (LEASE), `read`
+//! (READ), `checkpoint` (CKPT), `mark` (MARK), `recovery` (REC), `gc` (GC, VICTIM), `flush` (FLUSH). Together they give:
 //! - CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
 //! - CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent.
 //! - CHUNK-3: no byte is returned that was not verified.
 //! - CHUNK-4: no append fails for want of space while a zone is free or can be reclaimed.
 
+mod census;
 mod checkpoint;
 mod client;
 mod config;
@@ -37,6 +38,7 @@ pub mod parse;
 mod payload;
 mod pools;
 mod read;
+mod record_sizes;
 mod recovery;
 mod residents;
 mod runs;

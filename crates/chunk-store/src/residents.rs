@@ -78,6 +78,26 @@ impl Residents {
         true
     }
 
+    /// Takes out one entry for each of `gone`, which is in order, in one pass: a zone that GC empties loses all of what
+    /// may be tens of thousands. Returns how many there were.
+    pub(crate) fn remove_all(&mut self, gone: &[Handle]) -> usize {
+        let before = self.len();
+        let mut left: Vec<Handle> = self.to_vec();
+        left.sort_unstable();
+        let mut gone = gone.iter().copied().peekable();
+        left.retain(|&handle| {
+            while gone.next_if(|&other| other < handle).is_some() {}
+            gone.next_if_eq(&handle).is_none()
+        });
+        let removed = before - left.len();
+        *self = Self::default();
+        match left.len() {
+            0..=FEW => left.into_iter().for_each(|handle| self.push(handle)),
+            _ => *self = Self::Many(left.into_boxed_slice().into_vec()),
+        }
+        removed
+    }
+
     /// Bytes of memory beside the value itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         if let Self::Many(many) = self { many.capacity() * size_of::<Handle>() } else { 0 }
@@ -88,6 +108,27 @@ impl Residents {
 mod tests {
     use super::*;
     use shingle_sim::Random;
+
+    #[test]
+    fn many_are_taken_out_as_one_by_one() {
+        for seed in 1..=200 {
+            let mut random = Random::new(seed);
+            let (mut residents, mut one_by_one) = (Residents::default(), Residents::default());
+            for _ in 0..random.below(20) {
+                let chunk = random.below(8) as Handle;
+                residents.push(chunk);
+                one_by_one.push(chunk);
+            }
+            let mut gone: Vec<Handle> = (0..random.below(15)).map(|_| random.below(10) as Handle).collect();
+            gone.sort_unstable();
+            let removed = gone.iter().filter(|&&chunk| one_by_one.remove(chunk)).count();
+            assert_eq!(residents.remove_all(&gone), removed, "seed {seed}");
+            let (mut found, mut wanted) = (residents.to_vec(), one_by_one.to_vec());
+            found.sort_unstable();
+            wanted.sort_unstable();
+            assert_eq!(found, wanted, "seed {seed}");
+        }
+    }
 
     #[test]
     fn they_are_what_was_put_in_and_not_taken_out() {

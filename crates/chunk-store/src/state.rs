@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use shingle_base::{ChunkId, ZoneId};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::gc::{Lifetimes, slot};
+use crate::gc::Lifetimes;
 use crate::index::{Added, Located};
 use crate::landing::LandingLog;
 use crate::leases::Leases;
 use crate::mark::Unmarked;
 use crate::pools::Pools;
+use crate::record_sizes::RecordSizes;
 use crate::stats::Counters;
 use crate::table::{Chunk, ChunkTable, Handle};
 use crate::turns::Turns;
@@ -46,8 +47,8 @@ pub(crate) struct State {
     pub(crate) lifetimes: Lifetimes,
     /// Records in the index.
     pub(crate) records: u64,
-    /// Blocks of the longest record, by the stream of its zone.
-    pub(crate) longest: [u32; 3],
+    /// How long they are, by the stream of their zones.
+    pub(crate) sizes: RecordSizes,
     pub(crate) unmarked: Unmarked,
 }
 
@@ -78,8 +79,7 @@ impl State {
         }
         chunk.size = chunk.size.max(record.end());
         self.zones.add_live(record.zone, record.blocks());
-        let longest = &mut self.longest[slot(self.zones.get(record.zone).stream)];
-        *longest = (*longest).max(record.blocks().0 as u32);
+        self.sizes.add(self.zones.get(record.zone).stream, record.blocks().0 as u32, 1);
         self.records += 1;
     }
 
@@ -108,6 +108,7 @@ impl State {
         for group in chunk.groups.iter() {
             self.records -= group.len() as u64;
             let zone = self.zones.get(group.zone);
+            self.sizes.remove_group(zone.stream, group);
             self.lifetimes.died(zone.stream, now.saturating_sub(zone.last_write), group.blocks().0);
             self.zones.remove_group(group.zone, handle, group.blocks());
         }

@@ -338,29 +338,30 @@ impl Inner {
 
     /// The drive's space. (Zones that were lost or turned read-only count for nothing.)
     pub(crate) fn store_stat(&self) -> StoreStat {
-        let state = self.state.borrow();
-        let block = BLOCK_SIZE as u64;
-        let mut stat = StoreStat { chunks: state.chunks.len() as u64, ..StoreStat::default() };
-        stat.queued_appends = state.queued_appends();
-        for (_, zone) in state.zones.iter() {
-            let room = u64::from(self.zone_room.saturating_sub(zone.written.saturating_sub(1))) * block;
-            stat.live_bytes += u64::from(zone.live) * block;
-            match zone.status {
-                ZoneStatus::Free | ZoneStatus::Garbage => stat.free_bytes += u64::from(self.zone_room) * block,
-                ZoneStatus::Opened | ZoneStatus::Activated => {
-                    stat.free_bytes += room;
-                    stat.garbage_bytes += u64::from(zone.garbage()) * block;
-                }
-                ZoneStatus::Closed => {
-                    stat.garbage_bytes += u64::from(self.zone_room - zone.live.min(self.zone_room)) * block
-                }
-                ZoneStatus::ReadOnly | ZoneStatus::Offline => continue,
-            }
-            stat.capacity_bytes += u64::from(self.zone_room) * block;
+        let mut state = self.state.borrow_mut();
+        state.zones.settle();
+        let zones = &state.zones;
+        let sums = zones.census().sums();
+        let of = |statuses: &[ZoneStatus]| {
+            statuses.iter().map(|&status| u64::from(zones.count(status))).sum::<u64>() * u64::from(self.zone_room)
+        };
+        let (unused, open, closed) = (
+            of(&[ZoneStatus::Free, ZoneStatus::Garbage]),
+            of(&[ZoneStatus::Opened, ZoneStatus::Activated]),
+            of(&[ZoneStatus::Closed]),
+        );
+        let kept = u64::from(crate::keeper::GC_RESERVE) * u64::from(self.zone_room);
+        let free = (unused + open).saturating_sub(sums.open_written).saturating_sub(kept);
+        let garbage = sums.open_garbage + closed.saturating_sub(sums.closed_live);
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+        StoreStat {
+            chunks: state.chunks.len() as u64,
+            queued_appends: state.queued_appends(),
+            capacity_bytes: bytes(unused + open + closed),
+            live_bytes: bytes(sums.live),
+            garbage_bytes: bytes(garbage),
+            free_bytes: bytes(free),
         }
-        let kept = u64::from(crate::keeper::GC_RESERVE) * u64::from(self.zone_room) * block;
-        stat.free_bytes = stat.free_bytes.saturating_sub(kept);
-        stat
     }
 }
 

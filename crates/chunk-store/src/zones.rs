@@ -14,6 +14,7 @@
 
 use shingle_base::{Blocks, ZoneId};
 
+use crate::census::{Census, ZoneSet};
 use crate::residents::Residents;
 use crate::table::Handle;
 use crate::types::Stream;
@@ -110,6 +111,12 @@ pub(crate) struct ZoneTable {
     first: u32,
     zones: Vec<Zone>,
     counts: [u32; ZoneStatus::ALL.len()],
+    /// By status: changed with it.
+    sets: [ZoneSet; ZoneStatus::ALL.len()],
+    census: Census,
+    /// Zones that may have changed since they were counted, and the same as a set.
+    changed: Vec<u32>,
+    is_changed: ZoneSet,
     groups: u64,
 }
 
@@ -118,7 +125,13 @@ impl ZoneTable {
     pub(crate) fn new(first: u32, count: u32) -> Self {
         let mut counts = [0; ZoneStatus::ALL.len()];
         counts[ZoneStatus::Free as usize] = count;
-        Self { first, zones: (0..count).map(|_| Zone::new()).collect(), counts, groups: 0 }
+        let mut sets: [ZoneSet; ZoneStatus::ALL.len()] = std::array::from_fn(|_| ZoneSet::new(count));
+        (0..count).for_each(|at| {
+            sets[ZoneStatus::Free as usize].insert(at);
+        });
+        let zones = (0..count).map(|_| Zone::new()).collect();
+        let (census, is_changed) = (Census::new(count), ZoneSet::new(count));
+        Self { first, zones, counts, sets, census, changed: Vec::new(), is_changed, groups: 0 }
     }
 
     /// Number of data zones.
@@ -133,17 +146,43 @@ impl ZoneTable {
 
     /// A zone known to be a data zone. Its status is changed by [`set_status`](Self::set_status) only.
     pub(crate) fn get_mut(&mut self, zone: ZoneId) -> &mut Zone {
-        &mut self.zones[(zone.0 - self.first) as usize]
+        let at = zone.0 - self.first;
+        if self.is_changed.insert(at) {
+            self.changed.push(at);
+        }
+        &mut self.zones[at as usize]
+    }
+
+    /// Counts what has changed; to be done before the [census](Self::census) is asked.
+    pub(crate) fn settle(&mut self) {
+        for at in std::mem::take(&mut self.changed) {
+            self.is_changed.remove(at);
+            self.census.count(at, &self.zones[at as usize]);
+        }
+    }
+
+    /// What all zones come to, as of when it was last [settled](Self::settle).
+    pub(crate) fn census(&self) -> &Census {
+        debug_assert!(self.changed.is_empty(), "CENSUS-1");
+        &self.census
+    }
+
+    /// The zone at that place in the table.
+    pub(crate) fn number(&self, at: u32) -> ZoneId {
+        ZoneId(self.first + at)
     }
 
     pub(crate) fn set_status(&mut self, zone: ZoneId, status: ZoneStatus) {
-        let slot = &mut self.zones[(zone.0 - self.first) as usize];
+        let at = zone.0 - self.first;
+        let slot = self.get_mut(zone);
         if matches!(slot.status, ZoneStatus::ReadOnly | ZoneStatus::Offline) && status != ZoneStatus::Offline {
             return;
         }
-        self.counts[slot.status as usize] -= 1;
+        let before = std::mem::replace(&mut slot.status, status);
+        self.counts[before as usize] -= 1;
         self.counts[status as usize] += 1;
-        slot.status = status;
+        self.sets[before as usize].remove(at);
+        self.sets[status as usize].insert(at);
     }
 
     /// Number of zones of a status.
@@ -158,15 +197,14 @@ impl ZoneTable {
 
     /// The first zone of a status, looking from after `from` and around.
     pub(crate) fn next_of(&self, status: ZoneStatus, from: ZoneId) -> Option<ZoneId> {
-        if self.count(status) == 0 {
-            return None;
-        }
-        let count = self.len();
+        let set = &self.sets[status as usize];
         let start = from.0.saturating_sub(self.first).saturating_add(1);
-        (0..count)
-            .map(|step| (start + step) % count)
-            .find(|&at| self.zones[at as usize].status == status)
-            .map(|at| ZoneId(self.first + at))
+        set.next(start).or_else(|| set.next(0)).map(|at| self.number(at))
+    }
+
+    /// All zones of a status, in order.
+    pub(crate) fn of(&self, status: ZoneStatus) -> impl Iterator<Item = ZoneId> + '_ {
+        self.sets[status as usize].iter().map(|at| self.number(at))
     }
 
     /// Number of groups in all zones.
@@ -177,7 +215,9 @@ impl ZoneTable {
     /// Bytes of memory: of the zones themselves, and of what says which chunks lie in them.
     pub(crate) fn bytes(&self) -> (usize, usize) {
         let lists = self.zones.iter().map(|zone| zone.groups.heap_bytes()).sum();
-        (self.zones.capacity() * size_of::<Zone>(), lists)
+        let sets = self.sets.iter().chain([&self.is_changed]).map(ZoneSet::bytes).sum::<usize>();
+        let changed = self.changed.capacity() * size_of::<u32>();
+        (self.zones.capacity() * size_of::<Zone>() + sets + changed + self.census.bytes(), lists)
     }
 
     /// A group of `chunk` now lies in `zone`.
@@ -197,6 +237,18 @@ impl ZoneTable {
         let removed = slot.groups.remove(chunk);
         slot.live = slot.live.saturating_sub(blocks.0 as u32);
         self.groups -= u64::from(removed);
+    }
+
+    /// Groups of many chunks are gone from `zone`: one for each entry of `chunks`, which is in order.
+    pub(crate) fn remove_groups(&mut self, zone: ZoneId, chunks: &[Handle]) {
+        let removed = self.get_mut(zone).groups.remove_all(chunks);
+        self.groups -= removed as u64;
+    }
+
+    /// `blocks` in `zone` live no more.
+    pub(crate) fn remove_live(&mut self, zone: ZoneId, blocks: Blocks) {
+        let slot = self.get_mut(zone);
+        slot.live = slot.live.saturating_sub(blocks.0 as u32);
     }
 
     /// A closed zone in which nothing lives is garbage.

@@ -1,5 +1,6 @@
 //! Emptying one zone: read what lives in the order it lies, write it in the same order, swap the index.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ struct Framed {
 }
 
 impl Inner {
-    /// Empties a closed zone; what cannot be read stays, and keeps the zone from being a victim again.
+    /// Empties a zone that takes no more records; what cannot be read stays, and keeps the zone from being a victim again.
     pub(crate) async fn empty_zone(self: &Rc<Self>, victim: ZoneId) -> Result<()> {
         if self.gc.borrow().victim.is_some() {
             return Err(Error::new(ErrorKind::Invalid, "another zone is being emptied"));
@@ -86,7 +87,7 @@ impl Inner {
         if result.is_ok() && swapped.is_ok() {
             if state.zones.get(victim).groups.is_empty() {
                 state.counters.gc_zones += 1;
-            } else if state.zones.get(victim).status == ZoneStatus::Closed {
+            } else if matches!(state.zones.get(victim).status, ZoneStatus::Closed | ZoneStatus::ReadOnly) {
                 state.zones.get_mut(victim).damaged = true;
             }
         }
@@ -125,7 +126,7 @@ impl Inner {
             let began = self.rt.now();
             let (run, later) = rest.split_at(run_length(rest));
             let moving = self.read_run(victim, run).await;
-            self.write_run(stream, moving, copies).await?;
+            self.write_run(victim, stream, moving, copies).await?;
             rest = later;
             self.gc.borrow_mut().moved.0 += run.iter().map(|live| u64::from(live.record.length)).sum::<u64>();
             self.gc_pause(self.rt.now().since(began)).await;
@@ -169,11 +170,18 @@ impl Inner {
     }
 
     /// Writes records to the stream's destination, in another zone where one fills up or fails.
-    async fn write_run(self: &Rc<Self>, stream: Stream, moving: Vec<Moving>, copies: &mut Vec<Copied>) -> Result<()> {
+    async fn write_run(
+        self: &Rc<Self>,
+        victim: ZoneId,
+        stream: Stream,
+        moving: Vec<Moving>,
+        copies: &mut Vec<Copied>,
+    ) -> Result<()> {
         let mut rest = moving.as_slice();
         let mut failures = 0;
         while let Some(first) = rest.first() {
-            let destination = self.destination(stream, first.live.record.blocks().0 as u32).await?;
+            let need = first.live.record.blocks().0 as u32;
+            let Some(destination) = self.destination(victim, stream, need).await? else { return Ok(()) };
             let Framed { pieces, copied, taken, next } = self.frame_run(destination, rest);
             if copied.is_empty() {
                 rest = rest.get(taken..).unwrap_or_default();
@@ -235,12 +243,13 @@ impl Inner {
         Framed { pieces, copied, taken, next }
     }
 
-    /// The zone that takes the stream's moved records, with room for `need` blocks.
-    async fn destination(self: &Rc<Self>, stream: Stream, need: u32) -> Result<Destination> {
+    /// The zone that takes the stream's moved records, with room for `need` blocks. `None` if nothing lives in the victim
+    /// any more: it may be the only garbage then, and cannot be reset before GC lets go of it.
+    async fn destination(self: &Rc<Self>, victim: ZoneId, stream: Stream, need: u32) -> Result<Option<Destination>> {
         if let Some(destination) = self.gc.borrow().destinations[slot(stream)]
             && destination.next + need <= self.zone_room + 1
         {
-            return Ok(destination);
+            return Ok(Some(destination));
         }
         self.end_destination(stream, ZoneStatus::Closed);
         self.end_surplus_destination();
@@ -248,6 +257,9 @@ impl Inner {
             let lease = {
                 let mut state = self.state.borrow_mut();
                 state.running()?;
+                if state.zones.get(victim).groups.is_empty() {
+                    return Ok(None);
+                }
                 let free = state.zones.next_of(ZoneStatus::Free, state.free_cursor);
                 if free.is_none() && state.zones.count(ZoneStatus::Garbage) == 0 {
                     return Err(Error::new(ErrorKind::NoSpace, "GC has no free zone to move to"));
@@ -267,7 +279,7 @@ impl Inner {
                 self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);
                 let destination = Destination { zone, next: 1 };
                 self.gc.borrow_mut().destinations[slot(stream)] = Some(destination);
-                return Ok(destination);
+                return Ok(Some(destination));
             }
         }
     }
@@ -298,20 +310,33 @@ impl Inner {
         let mut by_chunk: Vec<&Copied> = copies.iter().collect();
         by_chunk.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));
         let mut state = self.state.borrow_mut();
+        let mut gone = Vec::new();
         for of_chunk in by_chunk.chunk_by(|left, right| left.live.handle == right.live.handle) {
             let Some(Live { handle, birth, .. }) = of_chunk.first().map(|copied| copied.live) else { continue };
             let moved: Vec<Located> = of_chunk.iter().map(|copied| copied.copy).collect();
             let Some(chunk) = state.chunks.get_mut(handle).filter(|chunk| chunk.birth == birth) else { continue };
             let new = chunk.groups.moved(victim, &moved);
             let old = std::mem::replace(&mut chunk.groups, new.clone());
+            let mut changes: BTreeMap<ZoneId, i64> = BTreeMap::new();
             for group in old.iter() {
-                state.zones.remove_group(group.zone, handle, group.blocks());
+                *changes.entry(group.zone).or_default() -= 1;
+                state.zones.remove_live(group.zone, group.blocks());
             }
             for group in new.iter() {
-                state.zones.add_group(group.zone, handle);
+                *changes.entry(group.zone).or_default() += 1;
                 state.zones.add_live(group.zone, group.blocks());
             }
+            for (zone, change) in changes {
+                (0..change).for_each(|_| state.zones.add_group(zone, handle));
+                let lost = std::iter::repeat_n(handle, change.min(0).unsigned_abs() as usize);
+                if zone == victim {
+                    gone.extend(lost);
+                } else {
+                    lost.for_each(|handle| state.zones.remove_group(zone, handle, Blocks::ZERO));
+                }
+            }
         }
+        state.zones.remove_groups(victim, &gone);
         let mut zones: Vec<ZoneId> = copies.iter().map(|copied| copied.copy.zone).collect();
         zones.sort_unstable();
         zones.dedup();

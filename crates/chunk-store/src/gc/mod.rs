@@ -7,11 +7,13 @@
 //! - GC-4: a copy is numbered only while its chunk lives, so that it never passes for a record of a later chunk of the
 //!   same id.
 //! - GC-5: a zone with copies that are not swapped in yet is not reset, even if all else in it dies meanwhile.
+//! - GC-6: what lives in a zone that can be read only is moved away before GC does anything else.
 
 mod lifetime;
 mod migrate;
 mod policy;
 mod throttle;
+mod victims;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,6 +23,7 @@ use shingle_base::ZoneId;
 pub(crate) use lifetime::Lifetimes;
 pub use policy::{Candidate, CostBenefit, ExpectedDeath, Greedy, VictimPolicy};
 pub(crate) use throttle::Throttle;
+use victims::Choice;
 
 use crate::error::Result;
 use crate::state::State;
@@ -98,49 +101,38 @@ impl Inner {
         self.state.borrow().starved.iter().any(|waiting| !waiting.is_empty())
     }
 
-    /// The best zone to empty, if emptying zones of its stream is sure to win a whole one. Without urgency, zones that
-    /// would win little are left until they win more.
-    ///
-    /// Where records do not fit together, a zone they are moved to keeps room for up to the longest record of the
-    /// stream, W. So n zones with garbage g each need at most ceil(sum(room - g) / (room - W)) others, which is fewer
-    /// than n if sum(g - W) >= room - W. Zones with no more garbage than W never count, so GC cannot go in circles.
-    ///
-    /// Where no zone is left to move to, only what fits behind earlier moves can go.
+    /// The best zone to empty to win space. Without urgency, zones that would win little are left until they win more.
     pub(crate) fn victim(&self, urgent: bool) -> Option<ZoneId> {
-        let state = self.state.borrow();
-        let now = self.sequence.last();
-        let room = self.destination_room(&state);
-        let full = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage) == 0;
-        let mut gain = room;
-        let horizon = self.horizon(&state);
-        let longest = |stream: Stream| state.longest[slot(stream)].min(self.zone_room);
-        let candidates: Vec<(Stream, Candidate)> = state
-            .zones
-            .iter()
-            .filter(|(_, zone)| zone.status == ZoneStatus::Closed && !zone.damaged && zone.landed == 0)
-            .filter_map(|(id, zone)| {
-                let garbage = self.zone_room.saturating_sub(zone.live);
-                let waste = longest(zone.stream);
-                if garbage <= waste {
-                    return None;
-                }
-                gain[slot(zone.stream)] += u64::from(garbage - waste);
-                let age = now.saturating_sub(zone.last_write);
-                let survival = state.lifetimes.survival(zone.stream, age, horizon);
-                Some((zone.stream, Candidate { zone: id, live: zone.live, garbage, age, survival }))
-            })
-            .collect();
-        let least = if urgent { 1 } else { self.zone_room.div_ceil(16) };
-        candidates
-            .into_iter()
-            .filter(|(stream, candidate)| {
-                let fits = room[slot(*stream)] >= u64::from(candidate.live);
-                let wins = gain[slot(*stream)] >= u64::from(self.zone_room - longest(*stream));
-                (fits || wins && !full) && candidate.garbage >= least
-            })
-            .map(|(_, candidate)| (self.options.victims.score(&candidate), candidate.zone))
-            .max_by(|left, right| left.0.total_cmp(&right.0).then(right.1.cmp(&left.1)))
-            .map(|(_, zone)| zone)
+        let state = &mut *self.state.borrow_mut();
+        let choice = Choice {
+            policy: &*self.options.victims,
+            now: self.sequence.last(),
+            horizon: self.horizon(state),
+            zone_room: self.zone_room,
+            room: self.destination_room(state),
+            longest: state.sizes.longest(),
+            full: state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage) == 0,
+            least: if urgent { 1 } else { self.zone_room.div_ceil(16) },
+            lifetimes: &state.lifetimes,
+        };
+        choice.of(&mut state.zones)
+    }
+
+    /// A zone that can be read only and from which something is to be moved away, before it goes offline. That wins no
+    /// space, so it must leave a free zone to win some with.
+    pub(crate) fn retreat(&self) -> Option<ZoneId> {
+        let mut state = self.state.borrow_mut();
+        if state.zones.count(ZoneStatus::ReadOnly) == 0 {
+            return None;
+        }
+        state.zones.settle();
+        let (room, free) = (self.destination_room(&state), state.zones.count(ZoneStatus::Free));
+        let zones = state.zones.census().retreats().map(|at| state.zones.number(at));
+        let fits = |zone: &ZoneId| {
+            let slot_of = state.zones.get(*zone);
+            free > crate::keeper::GC_RESERVE || u64::from(slot_of.live) <= room[slot(slot_of.stream)]
+        };
+        zones.into_iter().find(fits)
     }
 
     /// The records that can be written before free zones run out.
@@ -202,7 +194,9 @@ impl Inner {
             }
             self.note_lifetimes();
             let urgent = self.gc_urgent();
-            let victim = if urgent || self.gc_wanted() {
+            let victim = if let Some(zone) = self.retreat() {
+                Some(zone)
+            } else if urgent || self.gc_wanted() {
                 self.victim(urgent)
             } else if idle && self.idle_gc_wanted() {
                 self.idle_victim()
@@ -260,7 +254,7 @@ impl ChunkStore {
         let before = self.counters();
         let mut report = GcReport::default();
         while report.zones < zones_max {
-            let Some(victim) = self.inner.victim(true) else { break };
+            let Some(victim) = self.inner.retreat().or_else(|| self.inner.victim(true)) else { break };
             self.inner.empty_zone(victim).await?;
             let now = self.counters();
             report.zones = now.gc_zones - before.gc_zones;

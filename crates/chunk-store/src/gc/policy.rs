@@ -23,6 +23,11 @@ pub trait VictimPolicy {
     fn name(&self) -> &'static str;
     /// How good a victim the zone is; the highest score is taken first.
     fn score(&self, candidate: &Candidate) -> f64;
+    /// A score that no zone exceeds in which at least `live` blocks live, at most `garbage` are dead, and which was last
+    /// written at most `age` ago: zones that cannot be the best need not be looked at. Without it all are.
+    fn score_max(&self, _live: u32, _garbage: u32, _age: u64) -> f64 {
+        f64::INFINITY
+    }
 }
 
 /// The zone with most garbage: the paper's choice.
@@ -36,6 +41,10 @@ impl VictimPolicy for Greedy {
 
     fn score(&self, candidate: &Candidate) -> f64 {
         f64::from(candidate.garbage)
+    }
+
+    fn score_max(&self, _live: u32, garbage: u32, _age: u64) -> f64 {
+        f64::from(garbage)
     }
 }
 
@@ -53,6 +62,11 @@ impl VictimPolicy for CostBenefit {
     fn score(&self, candidate: &Candidate) -> f64 {
         let (live, garbage) = (f64::from(candidate.live), f64::from(candidate.garbage));
         garbage * (candidate.age + 1) as f64 / (2.0 * live + garbage).max(1.0)
+    }
+
+    fn score_max(&self, live: u32, garbage: u32, age: u64) -> f64 {
+        let (live, garbage) = (f64::from(live), f64::from(garbage));
+        garbage * (age + 1) as f64 / (2.0 * live + garbage).max(1.0)
     }
 }
 
@@ -72,6 +86,10 @@ impl VictimPolicy for ExpectedDeath {
         let dying = live * (1.0 - candidate.survival);
         // What dies by itself is moved in vain, and would be won for nothing by waiting.
         garbage / (2.0 * live + dying * DYING_COST + 1.0)
+    }
+
+    fn score_max(&self, live: u32, garbage: u32, _age: u64) -> f64 {
+        f64::from(garbage) / (2.0 * f64::from(live) + 1.0)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::leases::{Holder, Leases};
 use crate::mark::Unmarked;
 use crate::pools::Pools;
+use crate::record_sizes::RecordSizes;
 use crate::recovery::chunks::Chunks;
 use crate::recovery::report::Damage;
 use crate::recovery::scan::FoundZone;
@@ -81,7 +82,7 @@ pub(super) fn state(
     let mut pools = Pools::new(options.placement, options.pools, landing_zones, leases.callers(), data_zones);
     let mut open = BTreeMap::new();
     let mut records = 0;
-    let mut longest = [0; 3];
+    let mut sizes = RecordSizes::default();
     let streams: BTreeMap<ZoneId, Stream> = found.iter().map(|zone| (zone.zone, zone.stream)).collect();
     for (handle, chunk) in chunks.after(None) {
         let mut footprint = Blocks::ZERO;
@@ -90,8 +91,7 @@ pub(super) fn state(
             zones.add_live(group.zone, group.blocks());
             footprint += group.blocks();
             records += group.len() as u64;
-            let longest = &mut longest[slot(streams.get(&group.zone).copied().unwrap_or(chunk.stream))];
-            *longest = group.records().map(|record| record.blocks().0 as u32).fold(*longest, u32::max);
+            sizes.add_group(streams.get(&group.zone).copied().unwrap_or(chunk.stream), group);
         }
         if !chunk.sealed {
             let pool = pools.of(chunk.stream);
@@ -154,7 +154,7 @@ pub(super) fn state(
         counters: Counters::default(),
         lifetimes: Lifetimes::new(now),
         records,
-        longest,
+        sizes,
         unmarked,
     };
     (state, GcState { destinations, ..GcState::default() })
