@@ -29,7 +29,7 @@ peers: ## records real F2FS and btrfs, and our engine, under the lab's load in a
 
 bench: ## all benchmarks, one JSON object each
 	@cargo build --release --quiet --bin shingle
-	@for name in chunk-append chunk-read chunk-memory array-put array-get array-rebuild simulator s3 $$(command -v fio >/dev/null && echo device); do target/release/shingle bench $$name --json | tail -n 1; done
+	@for name in chunk-append chunk-read chunk-memory chunk-gc array-put array-get array-rebuild simulator s3 $$(command -v fio >/dev/null && echo device); do target/release/shingle bench $$name --json | tail -n 1; done
 
 fuzz: ## a minute of fuzzing for each parser of on-disk bytes (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz

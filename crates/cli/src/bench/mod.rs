@@ -3,6 +3,7 @@
 pub(crate) mod append;
 mod array;
 mod array_limit;
+mod chunk_gc;
 mod device;
 mod fio;
 mod limit;
@@ -24,6 +25,8 @@ enum Name {
     ChunkRead,
     /// Memory that the index takes.
     ChunkMemory,
+    /// An append that finds no zone, a step of GC and `stat` on a nearly full drive of 75,000 zones.
+    ChunkGc,
     /// An object into an array of 10+2, fragments of 1 MiB.
     ArrayPut,
     /// And out of it, with all drives and with one lost.
@@ -51,7 +54,7 @@ pub(crate) struct Bench {
     place: device::Where,
 }
 
-/// One figure: larger is better unless it is memory.
+/// One figure: larger is better unless it is memory, or a time.
 pub(crate) struct Figure {
     pub(crate) id: &'static str,
     pub(crate) unit: &'static str,
@@ -90,6 +93,7 @@ impl Bench {
             Name::ChunkAppend => ("chunk-append", append::run()?),
             Name::ChunkRead => ("chunk-read", read::run()?),
             Name::ChunkMemory => ("chunk-memory", memory::run()?),
+            Name::ChunkGc => ("chunk-gc", chunk_gc::run()?),
             Name::ArrayPut => ("array-put", array::put()?),
             Name::ArrayGet => ("array-get", array::get()?),
             Name::ArrayRebuild => ("array-rebuild", array::rebuild()?),
