@@ -128,8 +128,13 @@ impl Inner {
             let moving = self.read_run(victim, run).await;
             self.write_run(victim, stream, moving, copies).await?;
             rest = later;
-            self.gc.borrow_mut().moved.0 += run.iter().map(|live| u64::from(live.record.length)).sum::<u64>();
-            self.gc_pause(self.rt.now().since(began)).await;
+            let share = {
+                let mut gc = self.gc.borrow_mut();
+                let bytes: u64 = run.iter().map(|live| u64::from(live.record.length)).sum();
+                gc.moved.0 += bytes;
+                bytes as f64 / gc.moved.1.max(1) as f64
+            };
+            self.gc_pause(victim, self.rt.now().since(began), share).await;
             self.state.borrow().running()?;
         }
         Ok(())

@@ -228,9 +228,15 @@ impl Inner {
         matches!(futures_util::future::select(timer, woken).await, futures_util::future::Either::Left(_))
     }
 
-    /// Pauses after a step of GC that took `step`, as long as appends need.
-    pub(crate) async fn gc_pause(&self, step: Duration) {
-        let pause = self.throttle.pause(step, self.gc_urgent());
+    /// Pauses after a step of GC that took `step` and was `share` of its victim, as long as appends need and free zones
+    /// last.
+    pub(crate) async fn gc_pause(&self, victim: ZoneId, step: Duration, share: f64) {
+        let garbage = self.zone_room.saturating_sub(self.state.borrow().zones.get(victim).live).max(1);
+        // What a whole zone takes, of victims that win a part of one each.
+        let zone = step.as_secs_f64() / share.max(f64::MIN_POSITIVE) * f64::from(self.zone_room) / f64::from(garbage);
+        let zone = Duration::try_from_secs_f64(zone).unwrap_or(Duration::MAX);
+        let least = throttle::least_speed(self.trend.borrow().forecast(), zone);
+        let pause = self.throttle.pause(step, self.gc_urgent(), least);
         if pause > Duration::ZERO {
             self.rt.sleep(pause).await;
         }
