@@ -9,7 +9,7 @@ use crate::buffer::BUFFER_SET;
 use crate::config::Options;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::examine::Examined;
+use crate::examine::{Examined, Holds};
 use crate::format::ItemBody;
 use crate::index::PartKey;
 use crate::scrub::{ScrubOptions, ScrubReport};
@@ -98,11 +98,7 @@ impl Engine {
         let mut segments: BTreeMap<(SetId, u32), (u64, u32)> = BTreeMap::new();
         for (id, set) in self.sets.all() {
             let written = self.written(&set).await?;
-            let (Examined::Closed { digest, .. } | Examined::Open { digest, .. }) =
-                self.examine(id, &set, &written).await
-            else {
-                continue;
-            };
+            let Examined::Holds(Holds { digest, .. }) = self.examine(id, &set, &written).await else { continue };
             for item in &digest.items {
                 if let ItemBody::Segment(marker) = &item.body {
                     let at = (id, marker.fragments_at(item.block));

@@ -86,6 +86,8 @@ impl Engine {
             let open = stream.lock().await;
             if let Some(open) = open.as_ref() {
                 open.flights.drained().await;
+                // The next opening goes on there.
+                open.set.end.set(open.next.min(open.set.end.get()));
             }
         }
         self.busy.none().await;

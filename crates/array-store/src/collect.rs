@@ -18,7 +18,7 @@ use shingle_record::record_blocks;
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::examine::Examined;
+use crate::examine::{Examined, Holds};
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tombstones, part_bytes};
 use crate::index::{Change, PartKey};
 use crate::recovery::has_pointer;
@@ -242,9 +242,11 @@ impl Engine {
         // A set that is hurt is emptied even if that wins nothing, unless space is needed.
         if !set.hurt.get() || self.free_sets() <= RESERVED {
             let floor = self.durable_floor.get();
-            if self.blocks_to_move(id, &digest, floor)? >= set.written.get() {
+            // A set that ended early wins what was never written, too.
+            let won = self.capacity(set);
+            if self.blocks_to_move(id, &digest, floor)? >= won {
                 set.no_gain_at.set(set.live.get());
-                if self.blocks_to_move(id, &digest, u64::MAX)? < set.written.get() {
+                if self.blocks_to_move(id, &digest, u64::MAX)? < won {
                     self.held_by_tombstones.borrow_mut().insert(id);
                 }
                 return Ok(false);
@@ -317,9 +319,9 @@ impl Engine {
     async fn contents(&self, id: SetId, set: &ZoneSet) -> Result<Digest> {
         let written = self.written(set).await?;
         match self.examine(id, set, &written).await {
-            Examined::Closed { digest, .. } | Examined::Open { digest, .. } => Ok(digest),
+            Examined::Holds(Holds { digest, lost: None, .. }) => Ok(digest),
             Examined::Empty => Ok(Digest::default()),
-            Examined::Damaged(why) => {
+            Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) => {
                 set.stuck.set(true);
                 Err(Error::new(ErrorKind::Corrupt, format!("{id} cannot be collected: {why}")))
             }

@@ -31,16 +31,16 @@ impl Engine {
         }
     }
 
-    /// Seals what recovery cut off. Not before a superblock says where: with some of the digests written, zones may end at one
-    /// block by chance, and the set would count as whole. (EXAM-3)
+    /// Seals the sets that recovery closed. Not before a superblock says where they end: with some of the digests written, zones
+    /// may end at one block by chance, and a set would count as whole. (EXAM-3)
     pub(crate) async fn seal_torn(&self) {
         for (open, written) in self.unsealed.take() {
             self.seal(&open, &written).await;
         }
     }
 
-    /// Writes the digest of a set that a power cut left out of step behind what each member holds, so that it is never
-    /// judged anew. What cannot be written is found item by item again.
+    /// Writes the digest of a set that was open when the array stopped behind what each member holds, so that it is found at
+    /// once. What cannot be written is found item by item again.
     async fn seal(&self, open: &OpenSet, written: &Written) {
         let sequence = self.stamps.next();
         let digest_blocks = open.digest_blocks(0);
@@ -62,6 +62,8 @@ impl Engine {
             }
         }
         self.drives.flush(done).await;
+        let members: Vec<Member> = written.iter().map(|(member, _)| *member).collect();
+        self.finish_longer(&members, open.next).await;
     }
 
     /// A digest at block `start` of a member's zone, and the trailer behind it.
@@ -152,6 +154,8 @@ impl Engine {
                 tracing::error!(%error, "the failure of a drive could not be recorded");
             }
         }
+        open.flights.drained().await;
+        open.set.end.set(open.next.min(open.set.end.get()));
         // What is not in the index yet may wait for a caller (CLOSE-1).
         drop(busy);
         open.flights.entered(&open.set).await;

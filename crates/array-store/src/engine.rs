@@ -18,7 +18,7 @@ use crate::delete::Deleting;
 use crate::drives::{Drives, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::examine::Written;
-use crate::format::{DriveState, SnapshotPiece, Superblock};
+use crate::format::{DriveState, SnapshotPiece, Superblock, VERSION};
 use crate::index::Index;
 use crate::lane::{Lanes, lanes};
 use crate::pace::Paces;
@@ -110,7 +110,7 @@ pub(crate) struct Engine {
     pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
     /// Sets that recovery found short of fragments on drives that are there.
     pub(crate) suspect: RefCell<BTreeSet<SetId>>,
-    /// Sets that recovery cut off: sealed once a superblock says where.
+    /// Sets that recovery closed: sealed once a superblock says where they end.
     pub(crate) unsealed: RefCell<Vec<(OpenSet, Written)>>,
     /// A drive was lost or added.
     pub(crate) lost: Notify,
@@ -277,6 +277,7 @@ impl Engine {
             .collect();
         let (snapshot, replaced) = (self.snapshot.borrow().clone(), self.replaced.get());
         let superblock = Superblock {
+            version: VERSION,
             array: self.array,
             generation,
             code: self.code,

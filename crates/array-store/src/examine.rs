@@ -1,13 +1,19 @@
 //! What a zone set holds, read off its drives: from its digest, or from marker to marker. (SMORE, sections III-D and IV-A.)
 //!
+//! Two questions, and never both of one set. Sets that received writes when the array stopped are *judged* once, by the opening
+//! that finds them: which of their items count? The answer is durable before that opening goes on: the set is closed, and the
+//! superblock names its end. Of all others the end is certain, and what cannot be read below it is damage: nothing that reads
+//! them (a rebuild, cleaning, a scrub, a check) decides what counts.
+//!
 //! # Invariants
-//! - EXAM-1: an item is taken only if every member whose drive is there was written up to its end: where one was not, the
+//! - EXAM-1: judging takes an item only if every member whose drive is there was written up to its end: where one was not, the
 //!   item was never acknowledged (WRITE-1).
-//! - EXAM-2: what a power cut may have torn (the last items that were launched, in sets without a digest) is taken only if
-//!   enough of its fragments verify. Where not all do, the others are written anew: what it replaced is gone.
-//! - EXAM-3: what one recovery decided about a torn end holds for every later one, to which it looks otherwise: it may find
-//!   other drives, and the digests that the first one wrote. What was refused is cut off in the superblock; what was taken has
-//!   a stamp from before that opening, which the superblock names too. On the strength of it older versions may be gone.
+//! - EXAM-2: of what a power cut may have torn (the last items that were launched, in sets without a digest) judging takes
+//!   everything up to the last item of which enough fragments verify: zones keep what is written in order, so one before it
+//!   that does not verify is damaged, not torn. Where not all fragments verify, the others are written anew: what they
+//!   replaced is gone.
+//! - EXAM-3: a set is judged once. What was not taken is void for every later opening, whichever drives that finds; what was
+//!   taken counts, and may be all that is left.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -27,7 +33,7 @@ use crate::format::{
     decode_tombstones,
 };
 use crate::sets::ZoneSet;
-use crate::types::{SetId, SetState};
+use crate::types::SetId;
 
 /// Of those, so many are read at once: each may have several MiB on every drive.
 const VERIFIED_AT_ONCE: usize = 4;
@@ -43,24 +49,22 @@ pub(crate) type Written = Vec<(Member, u32)>;
 pub(crate) enum Examined {
     /// No member holds anything.
     Empty,
-    /// It ends with a digest.
-    Closed {
-        epoch: u64,
-        digest: Digest,
-        /// Items that end beyond it are void.
-        cut: u32,
-    },
-    /// It has none: its items were found one by one.
-    Open {
-        epoch: u64,
-        digest: Digest,
-        /// The first block behind the last item.
-        end: u32,
-        /// All live members end there: it can be written to again.
-        in_step: bool,
-    },
+    Holds(Holds),
     /// Too much of it is unreadable to say.
     Damaged(String),
+}
+
+/// What a set holds.
+#[derive(Debug)]
+pub(crate) struct Holds {
+    pub(crate) epoch: u64,
+    pub(crate) digest: Digest,
+    /// The first block behind the last item that counts.
+    pub(crate) end: u32,
+    /// Some member ends with a digest.
+    pub(crate) closed: bool,
+    /// Items below the end that no member has any more, in words.
+    pub(crate) lost: Option<String>,
 }
 
 /// What a look at a set came to, before anything in it was verified that may be torn.
@@ -96,138 +100,155 @@ enum Found {
     Torn,
 }
 
+/// What going from marker to marker found.
+#[derive(Default)]
+struct Walked {
+    epoch: u64,
+    items: Vec<DigestItem>,
+    /// The first block at which no record was found where one could be.
+    unread: Option<u32>,
+    /// The same, with an item behind it.
+    hole: Option<u32>,
+}
+
+/// The first block behind items.
+fn end_of(items: &[DigestItem]) -> u32 {
+    items.last().map_or(1, DigestItem::end)
+}
+
 /// A record with its payload.
 struct Record {
     header: Header,
     payload: Bytes,
 }
 
-/// What of a set counts, before anything is verified. (EXAM-1)
-struct Limit {
-    /// Items that end before this block.
-    block: u32,
-    /// Where an earlier recovery cut nothing off: also items that it saw, which have stamps up to this (EXAM-3).
-    judged: Option<u64>,
-}
-
-impl Limit {
-    fn allows(&self, end: u32, stamp: u64) -> bool {
-        end <= self.block || self.judged.is_some_and(|judged| stamp <= judged)
-    }
-}
-
 impl Engine {
-    /// Reads what `set` holds; `written` has its members whose drives are there.
+    /// Reads what a set holds of which it is certain what counts; `written` has its members whose drives are there.
     pub(crate) async fn examine(&self, id: SetId, set: &ZoneSet, written: &Written) -> Examined {
-        match self.survey_set(id, set, written).await {
-            Surveyed::Certain(examined) => examined,
-            Surveyed::Doubtful(doubtful) => self.verified(id, set, written, doubtful, 0).await,
+        let holding: Written = written.iter().copied().filter(|(_, blocks)| *blocks > 0).collect();
+        if holding.is_empty() {
+            return Examined::Empty;
         }
+        let members = set.ordered_members(id);
+        let end = set.end.get();
+        for (member, written) in self.in_turn(id, &holding) {
+            if let Some((epoch, digest, closed)) = self.read_digest(id, &members, member, written, end).await {
+                let items: Vec<DigestItem> = digest.items.into_iter().take_while(|item| item.end() <= end).collect();
+                let reached = end_of(&items);
+                if end == u32::MAX || reached == end {
+                    let digest = Digest::of(items);
+                    return Examined::Holds(Holds { epoch, digest, end: reached, closed, lost: None });
+                }
+            }
+        }
+        let most = holding.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0).min(end);
+        let walked = match self.walk(id, &members, &holding, written, most, true).await {
+            Ok(walked) => walked,
+            Err(why) => return Examined::Damaged(why),
+        };
+        let reached = end_of(&walked.items);
+        let short = (end != u32::MAX && reached != end).then_some(reached);
+        let lost = walked.hole.or(short).map(|block| format!("block {block} can be read on no drive"));
+        let end = if end == u32::MAX { reached } else { end };
+        Examined::Holds(Holds { epoch: walked.epoch, digest: Digest::of(walked.items), end, closed: false, lost })
     }
 
-    /// The same without verifying anything.
+    /// Looks at a set that received writes when the array stopped. (EXAM-1)
     pub(crate) async fn survey_set(&self, id: SetId, set: &ZoneSet, written: &Written) -> Surveyed {
         let holding: Written = written.iter().copied().filter(|(_, blocks)| *blocks > 0).collect();
         if holding.is_empty() {
             return Surveyed::Certain(Examined::Empty);
         }
         let members = set.ordered_members(id);
-        // Digests are read off different drives for different sets, so that all drives take part.
-        let turn = if self.options.spread_digests { id.0 as usize % holding.len() } else { 0 };
-        for &(member, end) in holding[turn..].iter().chain(&holding[..turn]) {
-            if let Some((epoch, digest)) = self.read_digest(id, &members, member, end).await {
-                let in_step = written.iter().all(|(_, blocks)| *blocks == end);
-                if in_step && set.cut.get() == u32::MAX {
-                    return Surveyed::Certain(Examined::Closed { epoch, digest, cut: u32::MAX });
+        let limit = written.iter().map(|(_, end)| *end).min().unwrap_or(0);
+        for (member, end) in self.in_turn(id, &holding) {
+            if let Some((epoch, digest, _)) = self.read_digest(id, &members, member, end, u32::MAX).await {
+                if written.iter().all(|(_, blocks)| *blocks == end) {
+                    let end = end_of(&digest.items);
+                    return Surveyed::Certain(Examined::Holds(Holds { epoch, digest, end, closed: true, lost: None }));
                 }
                 // Digests are written behind items that are still on their way: what they say is not all there yet.
-                let limit = self.limit(set, written);
-                let within = |item: &DigestItem| limit.allows(item.end(), item.body.stamp());
-                let items = digest.items.into_iter().take_while(within).collect();
+                let items = digest.items.into_iter().take_while(|item| item.end() <= limit).collect();
                 return Surveyed::Doubtful(Doubtful { epoch, closed: true, members, holding, items });
             }
         }
-        self.walk(id, set, members, holding, written).await
-    }
-
-    /// The last stamp that an earlier opening saw in a set. What is older in one that was empty is what a drive that was away
-    /// has of an earlier life.
-    fn judged(&self, set: &ZoneSet) -> Option<u64> {
-        (set.state.get() != SetState::Available).then_some(self.opened.get())
-    }
-
-    fn limit(&self, set: &ZoneSet, written: &Written) -> Limit {
-        match set.cut.get() {
-            u32::MAX => {
-                Limit { block: written.iter().map(|(_, end)| *end).min().unwrap_or(0), judged: self.judged(set) }
+        match self.walk(id, &members, &holding, written, limit, false).await {
+            Ok(Walked { epoch, items, .. }) => {
+                Surveyed::Doubtful(Doubtful { epoch, closed: false, members, holding, items })
             }
-            cut => Limit { block: cut, judged: None },
+            Err(why) => Surveyed::Certain(Examined::Damaged(why)),
         }
     }
 
-    /// What a set holds of which items from the stamp `torn_from` on may be torn. (EXAM-2)
-    pub(crate) async fn verified(
-        &self,
-        id: SetId,
-        set: &ZoneSet,
-        written: &Written,
-        doubtful: Doubtful,
-        torn_from: u64,
-    ) -> Examined {
+    /// Members in the order in which their digests are looked for: for different sets off different drives, so that all drives
+    /// take part.
+    fn in_turn(&self, id: SetId, holding: &Written) -> Written {
+        let turn = if self.options.spread_digests { id.0 as usize % holding.len().max(1) } else { 0 };
+        [&holding[turn..], &holding[..turn]].concat()
+    }
+
+    /// What counts of a set that was surveyed, of which items from the stamp `torn_from` on may be torn. (EXAM-2)
+    pub(crate) async fn judged(&self, id: SetId, doubtful: Doubtful, torn_from: u64) -> Examined {
         let Doubtful { epoch, closed, members, holding, mut items } = doubtful;
-        if set.cut.get() == u32::MAX {
-            let torn_from = torn_from.max(self.judged(set).map_or(0, |judged| judged + 1));
-            let certain = items.partition_point(|item| item.body.stamp() < torn_from);
-            let certain = certain.max(items.len().saturating_sub(self.window.most()));
-            let good = stream::iter(&items[certain..])
-                .map(|item| self.verify_item(id, &members, &holding, item))
-                .buffered(VERIFIED_AT_ONCE)
-                .take_while(|good| std::future::ready(*good != Found::Torn));
-            let good: Vec<Found> = good.collect().await;
-            items.truncate(certain + good.len());
-            if good.contains(&Found::Degraded) {
-                self.suspect.borrow_mut().insert(id);
-            }
-        }
-        let end = items.last().map_or(1, DigestItem::end);
-        if written.iter().any(|(_, blocks)| *blocks < end) {
+        let certain = items.partition_point(|item| item.body.stamp() < torn_from);
+        let certain = certain.max(items.len().saturating_sub(self.window.most()));
+        let found = stream::iter(&items[certain..])
+            .map(|item| self.verify_item(id, &members, &holding, item))
+            .buffered(VERIFIED_AT_ONCE);
+        let found: Vec<Found> = found.collect().await;
+        let good = found.iter().rposition(|found| *found != Found::Torn).map_or(0, |last| last + 1);
+        items.truncate(certain + good);
+        if found[..good].iter().any(|found| *found != Found::Whole) {
             self.suspect.borrow_mut().insert(id);
         }
-        if closed {
-            return Examined::Closed { epoch, digest: Digest::of(items), cut: end };
-        }
-        let in_step = written.iter().all(|(_, blocks)| *blocks == end) && set.cut.get() == u32::MAX;
-        Examined::Open { epoch, digest: Digest::of(items), end, in_step }
+        let end = end_of(&items);
+        Examined::Holds(Holds { epoch, digest: Digest::of(items), end, closed, lost: None })
     }
 
-    /// The digest at the end of a member's zone, and the set's life.
+    /// The set's life and its digest, off a member that was `written` so far, of a set whose items are known to end at `end`; and
+    /// whether the zone ends with it.
     pub(crate) async fn read_digest(
         &self,
         id: SetId,
         members: &[Member],
         member: Member,
+        written: u32,
         end: u32,
-    ) -> Option<(u64, Digest)> {
+    ) -> Option<(u64, Digest, bool)> {
         let dev = self.drives.usable(member.drive)?;
-        let from = end.saturating_sub(TAIL);
-        let tail = dev.read(at(&dev, member.zone, from), Blocks(u64::from(end - from))).await.ok()?;
-        let last = tail.get(tail.len().checked_sub(shingle_base::BLOCK_SIZE)?..)?;
-        let trailer = Header::decode(last, &self.expect(member.zone, end - 1, None)).ok()?;
-        let start = Trailer::decode(&trailer)?.start;
-        let bytes = match start.checked_sub(from) {
-            Some(skipped) => tail.slice(Blocks(u64::from(skipped)).bytes() as usize..),
-            None => dev.read(at(&dev, member.zone, start), Blocks(u64::from(end - 1 - start))).await.ok()?,
+        let (header, payload, closed) = match self.read_tail(&dev, member.zone, written).await {
+            Some((header, payload)) => (header, payload, true),
+            // A set that ended early has it behind its last item, and its zone may have been finished.
+            None if end < written => {
+                let record = self.read_record(&dev, member.zone, end, None).await?;
+                (record.header, record.payload, false)
+            }
+            None => return None,
         };
-        let header = Header::decode(&bytes, &self.expect(member.zone, start, Some(trailer.place.epoch))).ok()?;
-        if header.kind != DIGEST || header.verify_payload(&bytes).is_err() {
-            return None;
-        }
-        let digest = Digest::decode(bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize)?)?;
+        let digest = Digest::decode(&payload).filter(|_| header.kind == DIGEST)?;
         // A zone that came back from another life, or was put in another's place, has another head.
         let head = self.read_record(&dev, member.zone, 0, Some(header.place.epoch)).await?;
         let own = SetHead::decode(&head.header.info).filter(|_| head.header.kind == SET_HEAD)?;
         let number = members.iter().position(|other| *other == member)?;
-        (own.set == id && usize::from(own.member) == number).then_some((header.place.epoch, digest))
+        (own.set == id && usize::from(own.member) == number).then_some((header.place.epoch, digest, closed))
+    }
+
+    /// The digest that the trailer in a zone's last block names: its header and payload.
+    async fn read_tail(&self, dev: &Rc<dyn ZonedDevice>, zone: ZoneId, end: u32) -> Option<(Header, Bytes)> {
+        let from = end.saturating_sub(TAIL);
+        let tail = dev.read(at(dev, zone, from), Blocks(u64::from(end - from))).await.ok()?;
+        let last = tail.get(tail.len().checked_sub(shingle_base::BLOCK_SIZE)?..)?;
+        let trailer = Header::decode(last, &self.expect(zone, end - 1, None)).ok()?;
+        let start = Trailer::decode(&trailer)?.start;
+        let bytes = match start.checked_sub(from) {
+            Some(skipped) => tail.slice(Blocks(u64::from(skipped)).bytes() as usize..),
+            None => dev.read(at(dev, zone, start), Blocks(u64::from((end - 1).checked_sub(start)?))).await.ok()?,
+        };
+        let header = Header::decode(&bytes, &self.expect(zone, start, Some(trailer.place.epoch))).ok()?;
+        header.verify_payload(&bytes).ok()?;
+        let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize)?;
+        let payload = bytes.slice_ref(payload);
+        Some((header, payload))
     }
 
     fn expect(&self, zone: ZoneId, block: u32, epoch: Option<u64>) -> Expect {
@@ -299,51 +320,58 @@ impl Engine {
         join_all(reads).await.into()
     }
 
-    /// Goes from marker to marker.
+    /// Goes from marker to marker, up to the block `limit`; over those that no member has any more, too, where it is certain
+    /// that something was there.
     async fn walk(
         &self,
         id: SetId,
-        set: &ZoneSet,
-        members: Vec<Member>,
-        holding: Written,
+        members: &[Member],
+        holding: &Written,
         written: &Written,
-    ) -> Surveyed {
-        let damaged = |why: &str| Surveyed::Certain(Examined::Damaged(why.into()));
-        let Some((head, number)) = self.read_any(&members, &holding, 0, None).await else {
-            if holding.len() < written.len() {
+        limit: u32,
+        past_holes: bool,
+    ) -> std::result::Result<Walked, String> {
+        let Some((head, number)) = self.read_any(members, holding, 0, None).await else {
+            if holding.len() < written.len() && !past_holes {
                 // Its very first write was torn: nothing in it was acknowledged (EXAM-1).
-                let digest = Digest::default();
-                return Surveyed::Certain(Examined::Open { epoch: 0, digest, end: 0, in_step: false });
+                return Ok(Walked::default());
             }
-            return damaged("no member has a readable head");
+            return Err("no member has a readable head".into());
         };
         let own = SetHead::decode(&head.header.info).filter(|_| head.header.kind == SET_HEAD);
         if own.is_none_or(|own| own.set != id || own.member != number) {
-            return damaged("its zones belong to another set");
+            return Err("its zones belong to another set".into());
         }
-        let epoch = head.header.place.epoch;
-        let mut items = Vec::new();
+        let mut walked = Walked { epoch: head.header.place.epoch, ..Walked::default() };
         let mut next = 1;
-        let limit = self.limit(set, written);
         let (mut ahead, mut step) = (VecDeque::new(), None);
-        while next < limit.block || limit.judged.is_some() {
+        while next < limit {
             if ahead.front().is_none_or(|(block, _)| *block != next) {
-                ahead = self.read_ahead(&members, &holding, next, step, epoch).await;
+                ahead = self.read_ahead(members, holding, next, step, walked.epoch).await;
             }
             let read = match ahead.pop_front() {
                 Some((_, Some(read))) => Some(read),
-                _ => self.read_any(&members, &holding, next, Some(epoch)).await,
+                _ => self.read_any(members, holding, next, Some(walked.epoch)).await,
             };
-            let Some((record, number)) = read else { break };
-            let Some((body, blocks)) = self.item(&record, number, next) else { break };
-            if !limit.allows(next + blocks, body.stamp()) {
+            let found = read.and_then(|(record, number)| self.item(&record, number, next));
+            let Some((body, blocks)) = found else {
+                if !past_holes {
+                    break;
+                }
+                walked.unread.get_or_insert(next);
+                (next, step) = (next + 1, None);
+                continue;
+            };
+            if next + blocks > limit {
                 break;
             }
-            items.push(DigestItem { block: next, body });
+            // There is something behind it: a hole, and not the end.
+            walked.hole = walked.hole.or(walked.unread);
+            walked.items.push(DigestItem { block: next, body });
             next += blocks;
             step = Some(blocks);
         }
-        Surveyed::Doubtful(Doubtful { epoch, closed: false, members, holding, items })
+        Ok(walked)
     }
 
     /// What a member's record at a block says, and how many blocks it takes with what follows it.

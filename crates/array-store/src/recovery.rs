@@ -5,6 +5,9 @@
 //! - REC-2: sets may be looked at in any order: stamps decide which copy of a part is the newer one.
 //! - REC-4: an entry of the snapshot counts only if its set still is what the snapshot covers: not if the set was
 //!   reset since, whatever it holds now. What lived in it then is found where it was moved to.
+//! - REC-5: opening wins no room and loses none: of a set that was open, whose items are all copies of what is still where cleaning
+//!   took it from, the copies are given up, and the set is empty. So an array that is cleaned when it stops, again and again,
+//!   does not run out of sets to clean into.
 //! - REC-3: a version counts as complete only if all its parts are there; only then do older ones go. (PUT-1)
 
 use std::collections::BTreeMap;
@@ -18,9 +21,10 @@ use shingle_zoned::{ZoneInfo, ZoneState};
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::examine::{Examined, Surveyed, Written};
-use crate::format::{Digest, DigestItem, ItemBody, Member};
+use crate::examine::{Examined, Holds, Surveyed, Written};
+use crate::format::{Digest, DigestItem, ItemBody, Member, Tombstone};
 use crate::index::{Change, Keep, Loader, PartKey};
+use crate::segment::Shape;
 use crate::sets::{Phase, ZoneSet};
 use crate::snapshot::SNAPSHOT_NAME;
 use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
@@ -65,25 +69,38 @@ const SETS_VERIFIED: usize = 4;
 /// Sets as they were found: items of the examined, and those to go on with.
 struct Scan {
     with_snapshot: bool,
+    /// The index has all of it already.
+    clean: bool,
+    /// The array was closed in order.
+    ordered: bool,
     tombstones: BTreeMap<Bytes, Version>,
     reopen: Vec<OpenSet>,
 }
 
 impl Engine {
     /// Brings the sets' states up to date with the drives, and the index with the sets.
-    pub(crate) async fn recover(self: &Rc<Self>, reports: &Reports, clean: bool) -> Result<RecoveryReport> {
+    /// `clean`: the index is that of the array's orderly end; `ordered`: it had one.
+    pub(crate) async fn recover(
+        self: &Rc<Self>,
+        reports: &Reports,
+        clean: bool,
+        ordered: bool,
+    ) -> Result<RecoveryReport> {
         let mut report = RecoveryReport { clean, ..RecoveryReport::default() };
         let began = self.rt.now();
         let with_snapshot = clean || self.load_snapshot(reports, &mut report).await?;
         report.took[0] = self.rt.now().since(began);
         let to_examine = self.settle_states(reports, clean, with_snapshot);
         let began = self.rt.now();
-        let mut scan = Scan { with_snapshot, tombstones: BTreeMap::new(), reopen: Vec::new() };
+        let mut scan = Scan { with_snapshot, clean, ordered, tombstones: BTreeMap::new(), reopen: Vec::new() };
         report.sets_examined = to_examine.len();
         let mut found = stream::iter(to_examine)
             .map(|(id, set)| async move {
                 let written = written_of(reports, self, &set);
-                let surveyed = self.survey_set(id, &set, &written).await;
+                let surveyed = match self.is_open_end(&set, ordered) {
+                    true => self.survey_set(id, &set, &written).await,
+                    false => Surveyed::Certain(self.examine(id, &set, &written).await),
+                };
                 (id, set, written, surveyed)
             })
             .buffer_unordered(self.options.recovery_depth.max(1));
@@ -91,7 +108,7 @@ impl Engine {
         while let Some((id, set, written, surveyed)) = found.next().await {
             match surveyed {
                 Surveyed::Certain(examined) => {
-                    self.take_in(id, &set, written, examined, clean, &mut scan, &mut report).await?;
+                    self.take_in(id, &set, written, examined, false, &mut scan, &mut report).await?;
                 }
                 Surveyed::Doubtful(items) => doubtful.push((id, set, written, items)),
             }
@@ -100,16 +117,17 @@ impl Engine {
         // Only now is it known what was launched last. (WINDOW-1)
         let most = self.window.most();
         let torn_from = self.window.torn_from(doubtful.iter().flat_map(|(.., items)| items.stamps(most)).collect());
-        let mut verified = stream::iter(doubtful)
+        let mut judged = stream::iter(doubtful)
             .map(|(id, set, written, items)| async move {
-                let examined = self.verified(id, &set, &written, items, torn_from).await;
+                let examined = self.judged(id, items, torn_from).await;
                 (id, set, written, examined)
             })
             .buffer_unordered(SETS_VERIFIED);
-        while let Some((id, set, written, examined)) = verified.next().await {
-            self.take_in(id, &set, written, examined, clean, &mut scan, &mut report).await?;
+        // Behind all others: what they hold copies of has been found (REC-5).
+        while let Some((id, set, written, examined)) = judged.next().await {
+            self.take_in(id, &set, written, examined, true, &mut scan, &mut report).await?;
         }
-        drop(verified);
+        drop(judged);
         report.took[1] = self.rt.now().since(began);
         let began = self.rt.now();
         self.found_tombstones.replace(scan.tombstones);
@@ -167,26 +185,50 @@ impl Engine {
         })
     }
 
+    /// Whether nobody knows yet what of a set counts: it received writes when the array stopped. (EXAM-3)
+    fn is_open_end(&self, set: &ZoneSet, ordered: bool) -> bool {
+        let unknown = set.end.get() == u32::MAX;
+        match set.state.get() {
+            SetState::Available => true,
+            SetState::Open => unknown && !ordered,
+            // Closed by a version that did not write their ends: everything in them counts.
+            SetState::Empty | SetState::Closed | SetState::Indexed | SetState::Index => false,
+        }
+    }
+
     /// Whether what a set held is gone: it is empty, or its trim was interrupted, before which all that lived was moved.
     fn was_emptied(&self, set: &ZoneSet, written: &Written) -> bool {
         let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
         let gone = set.members.borrow().len() - written.len();
         let trimmed = holds < written.len() && holds + gone < self.code.data();
-        holds == 0 || trimmed && set.state.get() != SetState::Open
+        // A first write may have reached few members, too: that is judged.
+        let may_be_begun = set.state.get() == SetState::Open && set.end.get() == u32::MAX;
+        holds == 0 || trimmed && !may_be_begun
     }
 
     /// Sets the states that write pointers tell, and returns the sets that have to be looked at.
     fn settle_states(&self, reports: &Reports, clean: bool, with_snapshot: bool) -> Vec<(SetId, Rc<ZoneSet>)> {
-        let current: Vec<SetId> = self.snapshot.borrow().pieces.iter().map(|piece| piece.set).collect();
+        let mut current: BTreeMap<SetId, u32> = BTreeMap::new();
+        for piece in &self.snapshot.borrow().pieces {
+            let end = piece.block + Shape::new(self.code, piece.length).fragment_blocks().0 as u32;
+            current.entry(piece.set).and_modify(|last| *last = end.max(*last)).or_insert(end);
+        }
         let mut to_examine = Vec::new();
         for (id, set) in self.sets.all() {
             let written = written_of(reports, self, &set);
             let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
             set.written.set(written.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0));
+            if set.end.get() != u32::MAX && written.iter().any(|(_, blocks)| *blocks < set.end.get()) {
+                // An opening did without a drive that has come back.
+                self.suspect.borrow_mut().insert(id);
+            }
             let gone = set.members.borrow().len() - written.len();
             match set.state.get() {
                 SetState::Empty => set.unclean.set(holds > 0 || gone > 0),
-                SetState::Index if current.contains(&id) => {}
+                SetState::Index if current.contains_key(&id) => {
+                    // The superblock that names a snapshot may be older than the end of its last set.
+                    set.end.set(set.end.get().min(current[&id]));
+                }
                 _ if self.was_emptied(&set, &written) => {
                     // Available sets stay so: a superblock says it, and that costs nothing.
                     let available = set.state.get() == SetState::Available && holds == 0;
@@ -216,68 +258,108 @@ impl Engine {
         set: &Rc<ZoneSet>,
         written: Written,
         examined: Examined,
-        clean: bool,
+        judged: bool,
         scan: &mut Scan,
         report: &mut RecoveryReport,
     ) -> Result<()> {
-        match examined {
-            Examined::Empty => set.emptied(),
+        let Holds { epoch, digest, end, closed, lost } = match examined {
+            Examined::Empty => {
+                set.emptied();
+                return Ok(());
+            }
             Examined::Damaged(why) => {
                 report.damage.push(format!("{id}: {why}"));
                 set.state.set(SetState::Closed);
                 set.stuck.set(true);
+                return Ok(());
             }
-            Examined::Closed { digest, cut, .. } => {
-                report.digests += 1;
-                if digest.items.iter().any(is_snapshot) {
-                    // Of a snapshot that no superblock names.
-                    set.emptied();
-                    set.unclean.set(true);
-                    return Ok(());
+            Examined::Holds(holds) => holds,
+        };
+        report.digests += usize::from(closed);
+        if let Some(lost) = &lost {
+            report.damage.push(format!("{id}: {lost}"));
+            set.stuck.set(true);
+        }
+        let of_snapshot = digest.items.iter().any(is_snapshot);
+        if lost.is_none() && (of_snapshot || digest.items.is_empty())
+            || judged && self.is_elsewhere(id, &digest, scan)?
+        {
+            // A snapshot that no superblock names, or what is not needed.
+            set.emptied();
+            set.unclean.set(true);
+            return Ok(());
+        }
+        if !scan.clean {
+            self.enter_items(id, set, &digest, scan)?;
+        }
+        self.end_of(set, &digest);
+        let open = OpenSet {
+            id,
+            set: set.clone(),
+            members: set.ordered_members(id),
+            epoch,
+            capacity: self.capacity(set),
+            next: end,
+            digest,
+            flights: Rc::default(),
+            packed: false,
+        };
+        // What was closed in order can be gone on with, where nothing happened to it since.
+        let all_there = written.len() == open.members.len() && written.iter().all(|(_, blocks)| *blocks == end);
+        if scan.ordered && set.state.get() == SetState::Open && set.end.get() == end && all_there && lost.is_none() {
+            scan.reopen.push(open);
+            return Ok(());
+        }
+        set.state.set(if set.state.get() == SetState::Indexed { SetState::Indexed } else { SetState::Closed });
+        set.end.set(end);
+        set.hurt.set(written.iter().any(|(_, blocks)| *blocks != set.written.get()));
+        if !closed {
+            self.unsealed.borrow_mut().push((open, written));
+        }
+        Ok(())
+    }
+
+    /// Whether a place lies in a set of which it is settled what counts, and that lacks nothing: one that was being reset seems to
+    /// have what the snapshot has of it, until it is looked at.
+    fn stands(&self, place: &PartPlace) -> bool {
+        let ended = |set: &ZoneSet| matches!(set.state.get(), SetState::Closed | SetState::Indexed);
+        let holds = |set: &Rc<ZoneSet>| {
+            ended(set) && set.end.get() != u32::MAX && place.block < set.end.get() && !set.stuck.get()
+        };
+        self.sets.get(place.set).is_some_and(|set| holds(&set)) && !self.suspect.borrow().contains(&place.set)
+    }
+
+    /// Whether all that a set holds is also elsewhere, whole, and known already: in the sets where cleaning copied it from. (REC-5)
+    fn is_elsewhere(&self, id: SetId, digest: &Digest, scan: &Scan) -> Result<bool> {
+        for item in &digest.items {
+            match &item.body {
+                ItemBody::Tombstones { tombstones, .. } => {
+                    let known =
+                        |other: &Tombstone| scan.tombstones.get(&other.name).is_some_and(|v| *v >= other.version);
+                    if !tombstones.iter().all(known) {
+                        return Ok(false);
+                    }
                 }
-                let covered = set.state.get() == SetState::Indexed;
-                set.state.set(if covered { SetState::Indexed } else { SetState::Closed });
-                set.cut.set(cut.min(set.cut.get()));
-                self.end_of(set, &digest);
-                set.hurt.set(written.iter().any(|(_, blocks)| *blocks != set.written.get()));
-                if !clean {
-                    self.enter_items(id, set, &digest, scan)?;
-                }
-            }
-            Examined::Open { epoch, digest, end, in_step } => {
-                if digest.items.iter().any(is_snapshot) || digest.items.is_empty() {
-                    set.emptied();
-                    set.unclean.set(true);
-                    return Ok(());
-                }
-                if !clean {
-                    self.enter_items(id, set, &digest, scan)?;
-                }
-                self.end_of(set, &digest);
-                let open = OpenSet {
-                    id,
-                    set: set.clone(),
-                    members: set.ordered_members(id),
-                    epoch,
-                    capacity: self.capacity(set),
-                    next: end,
-                    digest,
-                    flights: Rc::default(),
-                    packed: false,
-                };
-                let untouched = matches!(set.state.get(), SetState::Available | SetState::Open);
-                if in_step && untouched {
-                    set.state.set(SetState::Open);
-                    scan.reopen.push(open);
-                } else {
-                    set.state.set(SetState::Closed);
-                    set.hurt.set(true);
-                    set.cut.set(end.min(set.cut.get()));
-                    self.unsealed.borrow_mut().push((open, written));
+                ItemBody::Segment(marker) => {
+                    for part in &marker.parts {
+                        if scan.tombstones.get(&part.name).is_some_and(|deleted| *deleted >= part.version) {
+                            continue;
+                        }
+                        let found = self.index()?.part(&part.name, part.version, part.offset).map_err(Error::index)?;
+                        let same = |place: &PartPlace| {
+                            place.set != id
+                                && place.length == part.length
+                                && place.last == part.completion.is_some()
+                                && self.stands(place)
+                        };
+                        if !found.is_some_and(|place| same(&place)) {
+                            return Ok(false);
+                        }
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn end_of(&self, set: &ZoneSet, digest: &Digest) {
@@ -327,7 +409,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes on in the sets that are in step; those that no stream needs are closed.
+    /// Goes on in sets that were open when the array was closed; those that no stream needs are closed.
     async fn reopen(self: &Rc<Self>, sets: Vec<OpenSet>) {
         if self.options.read_only {
             return;
@@ -340,6 +422,7 @@ impl Engine {
             match clients.or_else(|| others.next()) {
                 Some(stream) => {
                     open.set.phase.set(Phase::Filling);
+                    open.set.end.set(u32::MAX);
                     if let Stream::User(slot) = stream {
                         let slot = usize::from(slot);
                         self.lanes.of(slot).shelf.reopened(slot, open.id, self.data_left(&open));

@@ -18,7 +18,7 @@ use shingle_zoned::{DeviceError, ZonedDevice};
 use crate::drives::at;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::examine::Examined;
+use crate::examine::{Examined, Holds};
 use crate::format::{
     Digest, DigestItem, FRAGMENT, FragmentId, ItemBody, MARKER, Member, SET_HEAD, SetHead, TOMBSTONES,
     encode_tombstones,
@@ -39,6 +39,8 @@ pub(crate) struct Contents {
     life: u64,
     /// Its epoch and items; `None` if nothing was ever written to it.
     found: Option<(u64, Digest)>,
+    /// Where the zones of all members that are there end, with a digest, if they end at one block.
+    written: Option<u32>,
 }
 
 /// A member that is being written anew.
@@ -47,6 +49,8 @@ struct Copy<'a> {
     id: SetId,
     set: &'a ZoneSet,
     epoch: u64,
+    /// As in [`Contents`].
+    written: Option<u32>,
     /// The members as they were, in the order of fragments.
     members: Vec<Member>,
     /// The number of its fragments.
@@ -72,14 +76,16 @@ impl Engine {
         if self.drives.usable(lost.drive).is_none() {
             written.retain(|(member, _)| *member != lost);
         }
-        let (found, cut) = match self.examine(id, set, &written).await {
-            Examined::Closed { epoch, digest, cut } => (Some((epoch, digest)), cut),
-            Examined::Open { epoch, digest, end, .. } => (Some((epoch, digest)), end),
-            Examined::Empty => (None, u32::MAX),
-            Examined::Damaged(why) => return Err(Error::new(ErrorKind::Corrupt, format!("{id}: {why}"))),
+        let damaged = |why| Err(Error::new(ErrorKind::Corrupt, format!("{id}: {why}")));
+        let (found, closed) = match self.examine(id, set, &written).await {
+            Examined::Empty => (None, false),
+            Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) => return damaged(why),
+            Examined::Holds(Holds { epoch, digest, closed, .. }) => (Some((epoch, digest)), closed),
         };
-        set.cut.set(cut.min(set.cut.get()));
-        Ok(Some(Contents { life, found }))
+        let others = || written.iter().filter(|(member, _)| *member != lost).map(|(_, blocks)| *blocks);
+        let in_step = closed && others().min() == others().max();
+        let written = others().max().filter(|_| in_step);
+        Ok(Some(Contents { life, found, written }))
     }
 
     /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held. Bytes written; `None` if the set
@@ -97,7 +103,7 @@ impl Engine {
             return Ok(None);
         }
         let bytes = match &contents.found {
-            Some((epoch, digest)) => self.copy_member(id, set, lost, spare, *epoch, digest).await?,
+            Some((epoch, digest)) => self.copy_member(id, set, lost, spare, (*epoch, contents.written), digest).await?,
             None => 0,
         };
         // Other members end where the shortest did, which this may have been.
@@ -119,7 +125,7 @@ impl Engine {
         set: &ZoneSet,
         lost: Member,
         spare: Member,
-        epoch: u64,
+        (epoch, written): (u64, Option<u32>),
         digest: &Digest,
     ) -> Result<u64> {
         let members = set.ordered_members(id);
@@ -127,8 +133,19 @@ impl Engine {
         let (Some(number), Some(dev)) = (number, self.drives.usable(spare.drive)) else {
             return Err(Error::new(ErrorKind::Device, format!("{id}: the zone or its replacement is gone")));
         };
-        let mut copy =
-            Copy { engine: self, id, set, epoch, members, number, spare, dev, next: 0, writes: VecDeque::new() };
+        let mut copy = Copy {
+            engine: self,
+            id,
+            set,
+            epoch,
+            written,
+            members,
+            number,
+            spare,
+            dev,
+            next: 0,
+            writes: VecDeque::new(),
+        };
         let result = copy.all(digest).await;
         // Whatever became of it, nothing is on its way to the zone when it is used again.
         let landed = copy.landed(0).await;
@@ -209,16 +226,13 @@ impl Copy<'_> {
         }
     }
 
-    /// The digest at the end, where the others have theirs; not if the set has none that fits.
+    /// The digest where the others have theirs, at the end, or behind the last item; none where it does not fit.
     async fn digest(&mut self, digest: &Digest) -> Result<()> {
         let blocks = record_blocks(digest.encoded().len() as u64).0 as u32;
-        let whole = self.set.cut.get() == u32::MAX;
-        let start = if whole { self.set.written.get().saturating_sub(blocks + 1) } else { self.next };
-        if start < self.next || start + blocks + 1 > self.engine.drives.zone_capacity(self.spare.drive) {
-            return match whole {
-                true => Err(Error::new(ErrorKind::Corrupt, format!("{}: its digest does not end its zones", self.id))),
-                false => Ok(()),
-            };
+        let last = self.written.map_or(0, |written| written.saturating_sub(blocks + 1));
+        let start = last.max(self.next);
+        if start + blocks + 1 > self.engine.drives.zone_capacity(self.spare.drive) {
+            return Ok(());
         }
         let sequence = self.engine.stamps.next();
         let frames = self.engine.digest_frames(self.epoch, digest, self.spare, start, sequence);

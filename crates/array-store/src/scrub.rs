@@ -15,7 +15,7 @@ use shingle_runtime::Instant;
 
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::examine::Examined;
+use crate::examine::{Examined, Holds};
 use crate::format::{DigestItem, ItemBody, Member};
 use crate::membership::{Survey, Told};
 use crate::rebuild::{RebuildOptions, RebuildProgress};
@@ -151,14 +151,16 @@ impl Engine {
                 };
                 let written = self.written(set).await?;
                 let items = match self.examine(id, set, &written).await {
-                    Examined::Closed { digest, cut, .. } => {
-                        if cut == u32::MAX {
+                    Examined::Holds(Holds { digest, closed, lost, .. }) => {
+                        // Those that end at one block have it there.
+                        let ends = || written.iter().map(|(_, blocks)| *blocks);
+                        if closed && ends().min() == ends().max() {
                             let members = set.ordered_members(id);
                             verified.bad.extend(self.members_without_digest(id, &members, &written).await);
                         }
+                        verified.lost.extend(lost.map(|why| format!("{id}: {why}")));
                         digest.items
                     }
-                    Examined::Open { digest, .. } => digest.items,
                     Examined::Empty => Vec::new(),
                     Examined::Damaged(why) => {
                         verified.lost.push(format!("{id}: {why}"));
@@ -204,7 +206,7 @@ impl Engine {
     /// Members that are there and do not end with a digest as they should.
     async fn members_without_digest(&self, id: SetId, members: &[Member], written: &[(Member, u32)]) -> Vec<Member> {
         let ends = written.iter().map(|&(member, end)| async move {
-            let good = end > 0 && self.read_digest(id, members, member, end).await.is_some();
+            let good = end > 0 && self.read_digest(id, members, member, end, u32::MAX).await.is_some();
             (!good).then_some(member)
         });
         join_all(ends).await.into_iter().flatten().collect()

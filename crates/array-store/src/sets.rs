@@ -42,8 +42,9 @@ pub(crate) struct ZoneSet {
     pub(crate) written: Cell<u32>,
     /// Items below this block are in the newest snapshot of the index.
     pub(crate) covered: Cell<u32>,
-    /// Items that end beyond this block are void: a recovery found them torn, and so does every later one (EXAM-3).
-    pub(crate) cut: Cell<u32>,
+    /// The block behind the last item that counts, from when that is certain: what lies behind it is void for ever (EXAM-3).
+    /// All ones before, and where an older version closed the set: there everything counts that is found.
+    pub(crate) end: Cell<u32>,
     /// Blocks that are used of its zones, where that is less than its shortest zone has: a shorter one was replaced.
     pub(crate) length: Cell<u32>,
     /// Counts how often it was emptied: what was said of an earlier life is not true of this one.
@@ -79,7 +80,7 @@ impl ZoneSet {
             live: Cell::new(0),
             written: Cell::new(0),
             covered: Cell::new(0),
-            cut: Cell::new(u32::MAX),
+            end: Cell::new(u32::MAX),
             length: Cell::new(u32::MAX),
             life: Cell::new(0),
             offered: Cell::new(false),
@@ -99,7 +100,7 @@ impl ZoneSet {
     pub(crate) fn emptied(&self) {
         self.live.set(0);
         self.covered.set(0);
-        self.cut.set(u32::MAX);
+        self.end.set(u32::MAX);
         self.length.set(u32::MAX);
         self.life.set(self.life.get() + 1);
         self.no_gain_at.set(u64::MAX);
@@ -172,7 +173,7 @@ impl SetTable {
             let set = ZoneSet::new(entry.members.clone(), entry.state);
             set.live.set(entry.live);
             set.covered.set(entry.covered);
-            set.cut.set(entry.cut);
+            set.end.set(entry.end);
             set.length.set(entry.length);
             set
         };
@@ -187,7 +188,7 @@ impl SetTable {
             members: set.members.borrow().clone(),
             live: set.live.get(),
             covered: set.covered.get(),
-            cut: set.cut.get(),
+            end: set.end.get(),
             length: set.length.get(),
         };
         self.sets.borrow().iter().map(|set| set.as_ref().map(entry)).collect()

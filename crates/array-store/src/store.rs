@@ -14,7 +14,7 @@ use crate::config::{FormatOptions, Options};
 use crate::drives::{Drives, report_all};
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
+use crate::format::{DriveEntry, DriveState, SetEntry, Superblock, VERSION, VERSION_ENDS};
 use crate::get::{Object, Reader, not_found};
 use crate::index::Index;
 use crate::layout::form_sets;
@@ -104,9 +104,10 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
         free.push((table.push(entry, Some(drive.dev.clone())), zones));
     }
     let set = |members| {
-        Some(SetEntry { state: SetState::Empty, members, live: 0, covered: 0, cut: u32::MAX, length: u32::MAX })
+        Some(SetEntry { state: SetState::Empty, members, live: 0, covered: 0, end: u32::MAX, length: u32::MAX })
     };
     let superblock = Superblock {
+        version: VERSION,
         array,
         generation: 1,
         code: options.code,
@@ -160,6 +161,14 @@ async fn gather(drives: &[ArrayDrive]) -> Result<Gathered> {
         return Err(Error::new(ErrorKind::Invalid, "no drives were given"));
     };
     let superblock = newest.clone();
+    if superblock.version < VERSION_ENDS && superblock.clean.is_none() && superblock.opened > 0 {
+        let message = format!(
+            "the array has format version {} and was not closed in order: open and close it with the version of Shingle that \
+             wrote it",
+            superblock.version
+        );
+        return Err(Error::new(ErrorKind::Format, message));
+    }
     if let Some((.., other)) = found.iter().find(|(found, ..)| found.superblock.array != superblock.array) {
         let message = format!("{} belongs to another array than the other drives", other.name);
         return Err(Error::new(ErrorKind::Invalid, message));
@@ -263,12 +272,12 @@ impl ArrayStore {
         let (index, clean) = open_index(place, superblock.clean)?;
         let (read_only, background) = (options.read_only, options.background);
         let (abandon, buffer) = (options.abandon_buffer, superblock.buffer);
-        let generation = superblock.clean.filter(|_| clean);
+        let (generation, ordered) = (superblock.clean.filter(|_| clean), superblock.clean.is_some());
         let parts =
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
         let engine = Engine::new(parts);
         engine.opened_clean.set(generation);
-        let mut report = engine.recover(&reports, clean).await?;
+        let mut report = engine.recover(&reports, clean, ordered).await?;
         if read_only {
             if buffer != 0 {
                 let Attached { notes, damage, .. } = engine.attach_buffer(files, buffer, abandon).await?;
@@ -285,8 +294,10 @@ impl ArrayStore {
         report.damage.extend(damage);
         report.objects = engine.index()?.objects();
         engine.opened.set(engine.stamps.next());
-        // From here on the index on flash is no longer that of the clean close. Nothing is appended before: what recovery cut
-        // off, and what it took, is durable only with this (EXAM-3).
+        // Of two openings neither of which saw the other's superblock, the later one's counts.
+        engine.generation.set(engine.generation.get().max(engine.opened.get()));
+        // From here on the index on flash is no longer that of the clean close. Nothing is appended before: where recovery ended
+        // sets is durable only with this (EXAM-3).
         engine.write_superblock(None).await?;
         engine.seal_torn().await;
         // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening (BUF-3).

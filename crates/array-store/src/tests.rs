@@ -1,6 +1,7 @@
 //! Tests that need a state which no call brings about.
 
 mod lanes;
+mod openings;
 mod rebuild;
 mod recovery;
 mod snapshots;

@@ -182,6 +182,13 @@ impl Drop for Flight {
 }
 
 impl Flights {
+    /// The set ends before the item at `block`.
+    fn refuse(&self, set: &ZoneSet, block: u32) {
+        self.failed.set(true);
+        self.refused.set(Some(block));
+        set.end.set(block.min(set.end.get()));
+    }
+
     /// Waits until nothing is on its way.
     pub(crate) async fn drained(&self) {
         loop {
@@ -405,11 +412,14 @@ impl Engine {
             _ if flights.refused.get().is_some() => Ok(None),
             Ok(true) => Ok(Some(placed)),
             Ok(false) => {
-                flights.refused.set(Some(block));
-                set.cut.set(block.min(set.cut.get()));
+                flights.refuse(set, block);
                 self.write_superblock(None).await.map(|()| None)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                // It was answered with an error: nothing may find it (WRITE-3).
+                flights.refuse(set, block);
+                Err(error)
+            }
         };
         flights.unsettled.borrow_mut().remove(&block);
         flights.landed.notify_waiters();

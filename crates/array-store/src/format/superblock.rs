@@ -43,8 +43,8 @@ pub(crate) struct SetEntry {
     pub(crate) live: u64,
     /// Items below this block are in the snapshot.
     pub(crate) covered: u32,
-    /// Items that end beyond this block are void.
-    pub(crate) cut: u32,
+    /// The block behind the last item that counts; all ones where that is not known.
+    pub(crate) end: u32,
     /// Blocks that are used of its zones, where that is less than its shortest zone has.
     pub(crate) length: u32,
 }
@@ -62,6 +62,8 @@ pub(crate) struct SnapshotPiece {
 /// their length in four bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
+    /// As it was read; it is always written as the newest.
+    pub(crate) version: u32,
     pub(crate) array: StoreId,
     /// Rises with every superblock; the newest counts.
     pub(crate) generation: u64,
@@ -128,7 +130,7 @@ impl Superblock {
             out.push(set.members.len() as u8);
             out.extend_from_slice(&set.live.to_le_bytes());
             out.extend_from_slice(&set.covered.to_le_bytes());
-            out.extend_from_slice(&set.cut.to_le_bytes());
+            out.extend_from_slice(&set.end.to_le_bytes());
             out.extend_from_slice(&set.length.to_le_bytes());
             for member in &set.members {
                 out.push(member.drive.0);
@@ -142,13 +144,13 @@ impl Superblock {
     pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, u32> {
         let mut reader = Reader(payload);
         match reader.u32() {
-            Some(VERSION_MIN..=VERSION) => Ok(Self::fields(&mut reader)),
+            Some(version @ VERSION_MIN..=VERSION) => Ok(Self::fields(&mut reader, version)),
             Some(version) => Err(version),
             None => Ok(None),
         }
     }
 
-    fn fields(reader: &mut Reader<'_>) -> Option<Self> {
+    fn fields(reader: &mut Reader<'_>, version: u32) -> Option<Self> {
         let (array, generation) = (StoreId(reader.u64()?), reader.u64()?);
         let code = Code::new(reader.u8()?, reader.u8()?).ok()?;
         let (segment_length, last_stamp) = (reader.u32()?, reader.u64()?);
@@ -168,6 +170,7 @@ impl Superblock {
         let sets = (0..list(reader, 1)?).map(|_| set(reader, drives.len())).collect::<Option<_>>()?;
         reader.end()?;
         Some(Self {
+            version,
             array,
             generation,
             code,
@@ -205,13 +208,13 @@ fn set(reader: &mut Reader<'_>, drives: usize) -> Option<Option<SetEntry>> {
     }
     let state = SetState::from_number(number)?;
     let (count, live, covered) = (reader.u8()?, reader.u64()?, reader.u32()?);
-    let (cut, length) = (reader.u32()?, reader.u32()?);
+    let (end, length) = (reader.u32()?, reader.u32()?);
     let member = |reader: &mut Reader<'_>| {
         let (drive, zone) = (DriveId(reader.u8()?), ZoneId(reader.u32()?));
         (usize::from(drive.0) < drives).then_some(Member { drive, zone })
     };
     let members = (0..count).map(|_| member(reader)).collect::<Option<_>>()?;
-    Some(Some(SetEntry { state, members, live, covered, cut, length }))
+    Some(Some(SetEntry { state, members, live, covered, end, length }))
 }
 
 #[cfg(test)]
@@ -221,6 +224,7 @@ mod tests {
     #[test]
     fn the_version_before_is_read_and_others_are_refused() {
         let superblock = Superblock {
+            version: VERSION,
             array: StoreId(7),
             generation: 3,
             code: Code::new(2, 1).unwrap(),
@@ -240,7 +244,8 @@ mod tests {
             Superblock::decode(&bytes)
         };
         assert_eq!(of_version(VERSION), Ok(Some(superblock.clone())));
-        assert_eq!(of_version(VERSION_MIN), Ok(Some(superblock.clone())));
+        let before = Superblock { version: VERSION_MIN, ..superblock.clone() };
+        assert_eq!(of_version(VERSION_MIN), Ok(Some(before)));
         assert_eq!((of_version(VERSION_MIN - 1), of_version(VERSION + 1)), (Err(VERSION_MIN - 1), Err(VERSION + 1)));
     }
 }
