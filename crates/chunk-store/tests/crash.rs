@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Driver, Model, formatted, geometry, open, options};
 use shingle_base::{Blocks, ChunkId};
 use shingle_chunk_store::{Options, Stream, check};
-use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_sim::{Random, Sim, SimDevice, Survival, seeds};
 use shingle_zoned::{Geometry, MemoryDevice};
 
 /// A power cut: the command before which it came, the device then, and what had to be there.
@@ -30,7 +30,7 @@ fn cuts(seed: u64) -> Vec<Cut> {
         let device = SimDevice::new(&rt, &medium);
         let model = Rc::new(RefCell::new(Model::default()));
         let cuts = Rc::new(RefCell::new(Vec::new()));
-        let (store, _) = open(&rt, &device, options).await;
+        // The cuts begin inside of the opening.
         device.on_command({
             let (cuts, model) = (cuts.clone(), model.clone());
             move |command, device| {
@@ -38,6 +38,7 @@ fn cuts(seed: u64) -> Vec<Cut> {
                 cuts.borrow_mut().push(Cut { command: command.number, image, model: model.borrow().clone() });
             }
         });
+        let (store, _) = open(&rt, &device, options).await;
         let random = Rc::new(RefCell::new(random));
         let drivers = (0..callers).map(|_| {
             let (rt, store, model, random) = (rt.clone(), store.clone(), model.clone(), random.clone());
@@ -63,6 +64,17 @@ fn recover(seed: u64, cut: Cut) {
         if command % 7 == 0 {
             let report = check(&rt, Rc::new(device.clone()), |_, _| {}).await.unwrap();
             assert!(report.clean, "{context}: {:?}", report.damage);
+        }
+        let mut device = device;
+        if command % 9 == 0 {
+            // The power fails again, in the opening.
+            let cuts = device.cut_at_every_command(seed ^ command, Survival::Prefix);
+            let (_, report) = open(&rt, &device, options(&mut random.clone())).await;
+            assert_eq!(report.damage, [], "{context}: damage before a cut in the opening");
+            let mut cuts = cuts.take();
+            device.on_command(|_, _| {});
+            let (_, image) = cuts.swap_remove((command / 9) as usize % cuts.len());
+            device = SimDevice::new(&rt, &image);
         }
         let (store, report) = open(&rt, &device, options(&mut random)).await;
         assert_eq!(report.damage, [], "{context}: damage");

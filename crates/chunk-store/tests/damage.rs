@@ -6,7 +6,7 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{Driver, Model, content, formatted, geometry, open, options};
+use common::{Driver, Model, formatted, geometry, open, options};
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_chunk_store::{ChunkStore, ErrorKind, METAZONES_MIN, Options, check, dump};
 use shingle_sim::{Random, Sim, SimDevice, seeds};
@@ -104,7 +104,7 @@ fn damaged_drives_give_errors_and_never_wrong_bytes() {
                     let length = (size - at).min(5000);
                     match store.read(id, at, length).await {
                         Ok(bytes) => {
-                            assert!(cut || bytes == content(chunk.key, at, length), "seed {seed}: {id} at {at}")
+                            assert!(cut || bytes == chunk.bytes(at, length), "seed {seed}: {id} at {at}")
                         }
                         Err(error) => {
                             let known = matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Device);

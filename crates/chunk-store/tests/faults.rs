@@ -9,10 +9,10 @@ use std::rc::Rc;
 use bytes::Bytes;
 use common::{Driver, Model, content, formatted, open, options};
 use shingle_base::{BLOCK_SIZE, Blocks, ChunkId, ZoneId};
-use shingle_chunk_store::{ChunkStore, ErrorKind, Options, Stream, check};
+use shingle_chunk_store::{ChunkStore, ErrorKind, Options, RecoveryReport, Stream, check, dump};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
-use shingle_zoned::{Geometry, ZoneState, ZonedDevice};
+use shingle_zoned::{Geometry, MemoryDevice, ZoneState, ZonedDevice};
 
 fn drive() -> Geometry {
     Geometry::hm_smr(Blocks(64), 40, 0, 16)
@@ -27,15 +27,55 @@ fn rate(kind: CommandKind, share: f64, fault: Fault) -> FaultRule {
     FaultRule { trigger: Trigger::Rate(kind, share), fault }
 }
 
-/// Runs a history with faults in the data zones. What was acknowledged must be there unless a fault explains it.
-fn history(seed: u64, rules: Vec<FaultRule>, strict: bool) {
+/// What faults may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cost {
+    /// Nothing.
+    Nothing,
+    /// Reads fail for a while; the medium is as it should be.
+    Reads,
+    /// What lies in zones that went offline.
+    OfflineZones,
+    /// Bytes on the medium are wrong.
+    Bytes,
+}
+
+/// Holds a store against the model: what is missing is named by a report, and what is there is right. `reads_fail` says
+/// whether reads may.
+async fn examine(store: &ChunkStore, model: &Model, report: Option<&RecoveryReport>, reads_fail: bool, context: &str) {
+    for (&id, chunk) in model.chunks.iter().filter(|(_, chunk)| chunk.created && !chunk.delete_begun) {
+        let context = format!("{context}: chunk {id}");
+        let size = store.stat(id).unwrap_or_else(|error| panic!("{context}: {error}")).size;
+        if size < chunk.acked {
+            // Which chunk a zone's lost records were part of is not always known.
+            let damage = report.map(|report| report.damage.as_slice()).unwrap_or_default();
+            let told = damage.iter().any(|damage| damage.chunk == Some(id) || damage.chunk.is_none());
+            assert!(reads_fail && told, "{context}: {size} of {} bytes, without a word", chunk.acked);
+        }
+        for write in chunk.writes.iter().filter(|write| write.to <= size.min(chunk.acked)) {
+            let length = write.to - write.from;
+            match store.read(id, write.from, length).await {
+                Ok(bytes) => assert!(bytes == chunk.bytes(write.from, length), "{context}: {write:?}: wrong bytes"),
+                Err(error) => {
+                    let known = matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Device);
+                    assert!(reads_fail && known && error.chunk == Some(id), "{context}: {write:?}: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// Runs a history with faults in the data zones, opens what a power cut leaves while the faults go on, and once more when
+/// they are over.
+fn history(seed: u64, rules: Vec<FaultRule>, cost: Cost) {
     let mut random = Random::new(seed);
     let medium = formatted(drive());
     let options = Options { background: true, ..options(&mut random) };
     Sim::new(seed).run(move |rt| async move {
         let device = SimDevice::new(&rt, &medium);
         let (store, _) = open(&rt, &device, options.clone()).await;
-        device.set_faults(Faults::new(rules).sparing(metadata_zones()));
+        let faults = Faults::new(rules).sparing(metadata_zones());
+        device.set_faults(faults.clone());
         let model = Rc::new(RefCell::new(Model::default()));
         let random = Rc::new(RefCell::new(random));
         let tasks: Vec<_> = (0..3)
@@ -48,37 +88,65 @@ fn history(seed: u64, rules: Vec<FaultRule>, strict: bool) {
         for task in tasks {
             task.await.unwrap();
         }
-        let injected = device.faults().injected().len();
-        device.set_faults(Faults::default());
-        // As it is, and after a power cut.
-        let again = SimDevice::new(&rt, &device.crash_image(seed));
-        let (reopened, report) = open(&rt, &again, options).await;
-        for (store, name) in [(&store, "running"), (&reopened, "reopened")] {
-            let model = model.borrow().clone();
-            for (&id, chunk) in model.chunks.iter().filter(|(_, chunk)| chunk.created && !chunk.delete_begun) {
-                let context = format!("seed {seed}, {injected} faults, {name}: chunk {id}");
-                let size = store.stat(id).unwrap_or_else(|error| panic!("{context}: {error}")).size;
-                let known =
-                    |size: u64| report.damage.iter().any(|damage| damage.chunk == Some(id)) || size >= chunk.acked;
-                assert!(!strict || size >= chunk.acked, "{context}: {size} of {} bytes", chunk.acked);
-                assert!(known(size) || !strict, "{context}: lost without a word");
-                match store.read(id, 0, size.min(chunk.acked)).await {
-                    Ok(bytes) => assert!(bytes == content(chunk.key, 0, bytes.len() as u64), "{context}: wrong bytes"),
-                    Err(error) => {
-                        assert!(!strict, "{context}: {error}");
-                        assert!(matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Device), "{context}: {error}");
-                    }
-                }
-            }
+        let context = format!("seed {seed}, {} faults", device.faults().injected().len());
+        let model = model.borrow().clone();
+        // As the store that ran has it: it forgets nothing.
+        for (&id, chunk) in model.chunks.iter().filter(|(_, chunk)| chunk.created && !chunk.delete_begun) {
+            assert!(store.stat(id).unwrap().size >= chunk.acked, "{context}: {id} has shrunk");
+        }
+        examine(&store, &model, None, cost != Cost::Nothing, &format!("{context}, running")).await;
+        let left = SimDevice::new(&rt, &device.crash_image(seed));
+        left.set_faults(faults);
+        let (store, report) = open(&rt, &left, options.clone()).await;
+        examine(&store, &model, Some(&report), cost != Cost::Nothing, &format!("{context}, opened with faults")).await;
+        let image = left.crash_image(seed);
+        // Marks name what lies in zones that are offline now; nothing else does.
+        let options = Options { scan_whole_zones: false, ..options };
+        let (store, report) = open(&rt, &SimDevice::new(&rt, &image), options).await;
+        let lasting = matches!(cost, Cost::OfflineZones | Cost::Bytes);
+        examine(&store, &model, Some(&report), lasting, &format!("{context}, opened without")).await;
+        assert!(lasting || report.damage.is_empty(), "{context}: {:?}", report.damage);
+        if cost == Cost::OfflineZones {
+            only_offline_zones_cost(&rt, &image, &store, &model, &report, &context).await;
         }
     });
+}
+
+/// What lies in zones that can be read is read, record by record; what is missing was in others.
+async fn only_offline_zones_cost(
+    rt: &Runtime,
+    image: &MemoryDevice,
+    store: &ChunkStore,
+    model: &Model,
+    report: &RecoveryReport,
+    context: &str,
+) {
+    let is_offline = |zone: ZoneId| image.zone(zone).state == ZoneState::Offline;
+    for damage in report.damage.iter().filter(|damage| damage.chunk.is_none()) {
+        assert!(damage.zone.is_some_and(is_offline), "{context}: {damage}");
+    }
+    let any = (0..image.geometry().zone_count).any(|zone| is_offline(ZoneId(zone)));
+    assert!(any || report.damage.is_empty(), "{context}: {:?}", report.damage);
+    let found = dump(rt, Rc::new(SimDevice::new(rt, image))).await.unwrap();
+    for listed in &found.chunks {
+        let Some(chunk) = model.chunks.get(&listed.id) else { continue };
+        for record in listed.records.iter().filter(|record| record.offset + record.length <= chunk.acked) {
+            let read = store.read(listed.id, record.offset, record.length).await;
+            if is_offline(record.zone) {
+                assert_eq!(read.unwrap_err().kind, ErrorKind::Device, "{context}: {record:?}");
+            } else {
+                let bytes = read.unwrap_or_else(|error| panic!("{context}: {record:?}: {error}"));
+                assert!(bytes == chunk.bytes(record.offset, record.length), "{context}: {record:?}: wrong bytes");
+            }
+        }
+    }
 }
 
 #[test]
 fn failed_writes_lose_nothing() {
     for seed in seeds(60) {
         let share = 0.02 + (seed % 5) as f64 * 0.03;
-        history(seed, vec![rate(CommandKind::Write, share, Fault::WriteError)], true);
+        history(seed, vec![rate(CommandKind::Write, share, Fault::WriteError)], Cost::Nothing);
     }
 }
 
@@ -90,7 +158,7 @@ fn zones_that_turn_read_only_lose_nothing() {
             rate(CommandKind::Reset, 0.05, Fault::ZoneReadOnly),
             rate(CommandKind::Manage, 0.02, Fault::CommandError),
         ];
-        history(seed, rules, true);
+        history(seed, rules, Cost::Nothing);
     }
 }
 
@@ -103,7 +171,15 @@ fn reads_that_fail_are_errors_and_never_wrong_bytes() {
             rate(CommandKind::Write, 0.02, Fault::TornWrite),
             rate(CommandKind::Write, 0.02, Fault::Misdirected),
         ];
-        history(seed, rules, false);
+        history(seed, rules, Cost::Bytes);
+    }
+}
+
+#[test]
+fn reads_that_fail_for_a_while_cost_nothing_afterwards() {
+    for seed in seeds(40) {
+        let share = 0.05 + (seed % 4) as f64 * 0.2;
+        history(seed, vec![rate(CommandKind::Read, share, Fault::ReadError)], Cost::Reads);
     }
 }
 
@@ -112,7 +188,7 @@ fn zones_that_go_offline_take_only_what_lay_in_them() {
     for seed in seeds(40) {
         let rules =
             vec![rate(CommandKind::Write, 0.01, Fault::ZoneOffline), rate(CommandKind::Read, 0.01, Fault::ZoneOffline)];
-        history(seed, rules, false);
+        history(seed, rules, Cost::OfflineZones);
     }
 }
 
@@ -122,7 +198,7 @@ fn slow_commands_only_take_longer() {
         history(
             seed,
             vec![rate(CommandKind::Write, 0.1, Fault::Slow), rate(CommandKind::Read, 0.1, Fault::Slow)],
-            true,
+            Cost::Nothing,
         );
     }
 }

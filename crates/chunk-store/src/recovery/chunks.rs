@@ -165,12 +165,15 @@ impl Loading {
             let scanned = self.scanned.remove(&handle).unwrap_or_default();
             let Some(chunk) = self.chunks.get_mut(handle) else { continue };
             let resumed = self.resumed.remove(&handle).unwrap_or_default();
-            since.extend(resumed.iter().map(|&(sequence, _)| sequence).max().map(|last| (handle, last)));
+            // Where it was last gone on with it had all bytes before, whether they are found now or not.
+            let last = resumed.iter().max();
+            since.extend(last.map(|&(sequence, _)| (handle, sequence)));
+            let known_to = known_to.unwrap_or(0).max(last.map_or(0, |&(_, size)| size));
             let lives = |found: &Found| {
                 resumed.iter().all(|&(sequence, size)| found.sequence > sequence || found.record.end() <= size)
             };
             let scanned = scanned.into_iter().filter(lives).collect();
-            let lost = complete(chunk, sparse, scanned, sealed_at, known_to.unwrap_or(0));
+            let lost = complete(chunk, sparse, scanned, sealed_at, known_to);
             for (zone, (from, to)) in &lost.bad {
                 let what = format!("bytes {from} to {to} cannot be read, or fail their check");
                 damage.push(Damage { chunk: Some(chunk.id), zone: Some(*zone), what });
@@ -216,7 +219,7 @@ fn complete(
 ) -> Lost {
     let start = chunk.groups.end();
     let mut lost = Lost::default();
-    if sparse.is_none() && scanned.is_empty() && limit.is_none_or(|limit| limit == start) {
+    if sparse.is_none() && scanned.is_empty() && limit.unwrap_or(0).max(known_to) <= start {
         return lost;
     }
     let end = limit.unwrap_or(u32::MAX);
@@ -540,6 +543,27 @@ mod tests {
         assert_eq!(completed(&[torn, landed, next], None), (vec![bad.clone()], 15, 15));
         let rotten = Found { record: located(2, 9, 0, 10), ..found(9, 0, Trust::Sure, Some((4, 5))) };
         assert_eq!(completed(&[rotten, landed, next], None), (vec![bad], 15, 15));
+    }
+
+    /// APP-5: the entry says that all before its place was durable, and that older records past it are dead.
+    #[test]
+    fn a_chunk_that_was_gone_on_with_has_all_bytes_before_that_place() {
+        let resumed = |found: &[Found]| {
+            let mut loading = Loading::default();
+            loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
+            found.iter().for_each(|&found| loading.found(id(), found));
+            loading.replay(JournalEntry::Resume { id: id(), size: 20 }, 30);
+            let mut damage = Vec::new();
+            let Chunks { table, since } = loading.finish(&mut damage);
+            assert_eq!(since.values().copied().collect::<Vec<_>>(), [30]);
+            let chunk = table.get(table.find(id()).unwrap()).unwrap();
+            (chunk.groups.end(), chunk.size, damage.len())
+        };
+        let [first, second, dead] = [(2, 0), (3, 10), (4, 20)].map(|(block, at)| found(block, at, Trust::Sure, None));
+        let newer = found(40, 20, Trust::Sure, None);
+        assert_eq!(resumed(&[first, second, dead]), (20, 20, 0));
+        assert_eq!(resumed(&[first, dead]), (10, 20, 1), "its end is lost");
+        assert_eq!(resumed(&[first, second, dead, newer]), (30, 30, 0));
     }
 
     #[test]

@@ -14,23 +14,52 @@ use shingle_chunk_store::{
     RecoveryReport, Stream,
 };
 use shingle_runtime::Runtime;
-use shingle_sim::{Random, Sim, SimDevice};
+use shingle_sim::{Random, Sim, SimDevice, Survival};
 use shingle_zoned::{Geometry, MemoryDevice};
+
+/// An append that was submitted.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    pub from: u64,
+    pub to: u64,
+    /// Its number decides its bytes, so that those of an earlier append to the same place are seen.
+    pub number: u64,
+}
 
 /// One life of a chunk.
 #[derive(Clone, Debug)]
 pub struct ModelChunk {
-    /// Decides its bytes.
+    /// Tells lives apart.
     pub key: u64,
     pub stream: Stream,
     pub created: bool,
-    /// Ends of appends that were submitted, in order.
-    pub ends: Vec<u64>,
+    /// Appends that were submitted and not refused, in order.
+    pub writes: Vec<Write>,
+    /// How many were submitted.
+    pub submitted: u64,
     /// Bytes acknowledged.
     pub acked: u64,
     pub seal_begun: bool,
     pub sealed: bool,
     pub delete_begun: bool,
+}
+
+impl ModelChunk {
+    /// Where the last append ends.
+    pub fn end(&self) -> u64 {
+        self.writes.last().map_or(0, |write| write.to)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self, from: u64, length: u64) -> Vec<u8> {
+        let to = from + length;
+        let touched = self.writes.iter().filter(|write| write.from < to && write.to > from);
+        let part = |write: &Write| {
+            let (begin, end) = (from.max(write.from), to.min(write.to));
+            content(write.number, begin, end - begin)
+        };
+        touched.flat_map(part).collect()
+    }
 }
 
 /// What a store must hold.
@@ -39,7 +68,7 @@ pub struct Model {
     pub chunks: BTreeMap<ChunkId, ModelChunk>,
 }
 
-/// The bytes of a chunk, from its key.
+/// The bytes of a write, from its number.
 pub fn content(key: u64, from: u64, length: u64) -> Vec<u8> {
     let byte = |at: u64| {
         let word = (at / 8).wrapping_add(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -103,6 +132,11 @@ pub fn options(random: &mut Random) -> Options {
     options
 }
 
+/// What a power cut leaves of a drive like this.
+pub fn survival(geometry: &Geometry) -> Survival {
+    if geometry.volatile_cache { Survival::AnySubset } else { Survival::Prefix }
+}
+
 /// A formatted device.
 pub fn formatted(geometry: Geometry) -> MemoryDevice {
     Sim::new(1).run(|rt| async move {
@@ -161,7 +195,8 @@ impl Driver {
             key,
             stream,
             created: false,
-            ends: Vec::new(),
+            writes: Vec::new(),
+            submitted: 0,
             acked: 0,
             seal_begun: false,
             sealed: false,
@@ -196,9 +231,9 @@ impl Driver {
     async fn append(&self, id: ChunkId) {
         let Some(chunk) = self.usable(id).filter(|chunk| !chunk.seal_begun) else { return };
         let Ok(stat) = self.store.stat(id) else { return };
-        let (mut offset, mut room) = (chunk.ends.last().copied().unwrap_or(0), stat.room);
+        let (mut offset, mut room) = (chunk.end(), stat.room);
         let mut appends = Vec::new();
-        for _ in 0..=self.random(3) {
+        for append in 0..=self.random(3) {
             let size = match self.random(4) {
                 0 => 1 + self.random(100),
                 1 => 4096,
@@ -210,10 +245,14 @@ impl Driver {
             }
             // Each append is counted with a block and a header of its own.
             room = room.saturating_sub(size + 2 * 4096);
-            let data = Bytes::from(content(chunk.key, offset, size));
+            let number = chunk.key.wrapping_add((chunk.submitted + append) << 20);
+            let data = Bytes::from(content(number, offset, size));
             let cut = self.random(size + 1) as usize;
             let pieces = vec![data.slice(..cut), data.slice(cut..)];
-            self.with(id, chunk.key, |chunk| chunk.ends.push(offset + size));
+            self.with(id, chunk.key, |chunk| {
+                chunk.writes.push(Write { from: offset, to: offset + size, number });
+                chunk.submitted += 1;
+            });
             // It takes its place when it is first polled: `join_all` does so in order.
             appends.push(async move { (offset, size, self.store.append(id, offset, pieces).await) });
             offset += size;
@@ -238,7 +277,7 @@ impl Driver {
             | ErrorKind::Sealed
             | ErrorKind::NotFound
             | ErrorKind::WrongOffset { .. } => {
-                self.with(id, key, |chunk| chunk.ends.retain(|&end| end != offset + size));
+                self.with(id, key, |chunk| chunk.writes.retain(|write| write.to != offset + size));
             }
             ErrorKind::Stopped => {}
             // The chunk is sealed where it was.
@@ -252,7 +291,7 @@ impl Driver {
         let from = self.random(chunk.acked);
         let length = 1 + self.random(chunk.acked - from);
         match self.store.read(id, from, length).await {
-            Ok(bytes) => assert!(bytes == content(chunk.key, from, length), "wrong bytes in {id} at {from}+{length}"),
+            Ok(bytes) => assert!(bytes == chunk.bytes(from, length), "wrong bytes in {id} at {from}+{length}"),
             Err(error) => match error.kind {
                 ErrorKind::NotFound => assert!(self.usable(id).is_none_or(|now| now.key != chunk.key), "{id} is gone"),
                 ErrorKind::Stopped => {}
@@ -309,15 +348,15 @@ impl Model {
                 stat.size,
                 chunk.acked
             );
-            let whole = stat.size == chunk.acked || chunk.ends.contains(&stat.size);
-            assert!(whole, "{context}: {id} ends at {}, inside an append ({:?})", stat.size, chunk.ends);
+            let whole = stat.size == chunk.acked || chunk.writes.iter().any(|write| write.to == stat.size);
+            assert!(whole, "{context}: {id} ends at {}, inside an append ({:?})", stat.size, chunk.writes);
             assert!(!chunk.sealed || stat.sealed, "{context}: {id} was sealed");
             assert!(!stat.sealed || chunk.seal_begun, "{context}: {id} was never sealed");
             let bytes = store.read(id, 0, stat.size).await.unwrap_or_else(|error| panic!("{context}: {id}: {error}"));
-            assert!(bytes == content(chunk.key, 0, stat.size), "{context}: {id} holds wrong bytes");
+            assert!(bytes == chunk.bytes(0, stat.size), "{context}: {id} holds wrong bytes");
             (chunk.created, chunk.delete_begun, chunk.acked) = (true, false, stat.size);
             (chunk.sealed, chunk.seal_begun) = (stat.sealed, stat.sealed);
-            chunk.ends = if stat.size == 0 { Vec::new() } else { vec![stat.size] };
+            chunk.writes.retain(|write| write.to <= stat.size);
         }
         for id in gone {
             self.chunks.remove(&id);
