@@ -65,6 +65,8 @@ pub struct Options {
     pub background: bool,
     /// At most so many bytes a second are written by a rebuild in the background; `None`: as many as can be.
     pub rebuild_rate: Option<u64>,
+    /// A drive that has been far slower than its peers for so long is given up and rebuilt, in the background; `None`: never.
+    pub slow_for_most: Option<Duration>,
     /// Time between snapshots of the index; none is taken while nothing changed. (The paper: two hours.)
     pub snapshot_interval: Duration,
     /// Zone sets that are looked at side by side when an array is opened. (The paper: one.)
@@ -88,6 +90,7 @@ impl Default for Options {
             abandon_buffer: false,
             background: true,
             rebuild_rate: None,
+            slow_for_most: Some(Duration::from_secs(10 * 60)),
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
             recovery_depth: 64,
             spread_digests: true,

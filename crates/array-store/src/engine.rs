@@ -23,6 +23,7 @@ use crate::index::Index;
 use crate::lane::{Lanes, lanes};
 use crate::pace::Paces;
 use crate::put::Progress;
+use crate::repair::Repairs;
 use crate::segment::Rotation;
 use crate::sets::{Hold, Phase, SetTable, ZoneSet};
 use crate::share::Sharing;
@@ -56,6 +57,7 @@ pub(crate) struct Engine {
     pub(crate) drives: Drives,
     /// How fast they answer.
     pub(crate) paces: Rc<Paces>,
+    pub(crate) repairs: Repairs,
     pub(crate) sets: SetTable,
     pub(crate) stamps: Stamps,
     index: RefCell<Option<Index>>,
@@ -161,6 +163,7 @@ impl Engine {
         let turn_segments = options.turn_segments;
         Rc::new(Self {
             paces: Rc::new(Paces::new(&rt)),
+            repairs: Repairs::default(),
             rt,
             options,
             array: superblock.array,

@@ -8,7 +8,7 @@ use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::put::check_name;
-use crate::segment::{Fault, FaultKind, Shape, Source, read_hollow, read_part};
+use crate::segment::{Fault, Shape, Source, read_hollow, read_part};
 use crate::sets::Hold;
 use crate::stats::add;
 use crate::types::{PartPlace, SetState, Version};
@@ -123,28 +123,6 @@ impl Engine {
                 Ok(bytes)
             }
             None => Err(self.unreadable(place, &faults)),
-        }
-    }
-
-    /// Takes note of fragments that failed. Drives that failed are told of apart: readers do not wait for that.
-    fn note_faults(self: &Rc<Self>, place: &PartPlace, faults: &[Fault]) {
-        for fault in faults.iter().filter(|fault| self.drives.usable(fault.drive).is_some()) {
-            tracing::warn!(
-                set = place.set.0,
-                block = place.block,
-                fragment = fault.fragment,
-                drive = self.drives.name(fault.drive),
-                why = fault.why,
-                "a fragment could not be read"
-            );
-            if let FaultKind::Device(error) = &fault.kind {
-                let (engine, drive, error) = (self.clone(), fault.drive, error.clone());
-                self.rt.spawn_detached(async move {
-                    if let Err(error) = engine.drive_error(drive, &error).await {
-                        tracing::warn!(%error, "that a drive failed is written down later");
-                    }
-                });
-            }
         }
     }
 

@@ -35,6 +35,7 @@ mod placing;
 mod put;
 mod rebuild;
 mod recovery;
+mod repair;
 mod replace;
 mod scrub;
 mod segment;

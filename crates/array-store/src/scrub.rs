@@ -107,7 +107,8 @@ impl Engine {
         Ok(())
     }
 
-    async fn scrub_set(
+    /// Verifies a set, and mends it unless it is only to be looked at.
+    pub(crate) async fn scrub_set(
         self: &Rc<Self>,
         id: SetId,
         set: &Rc<ZoneSet>,
@@ -115,6 +116,9 @@ impl Engine {
         report: &mut ScrubReport,
     ) -> Result<()> {
         self.running()?;
+        if !holds(set) {
+            return Ok(());
+        }
         let verified = self.verify_set(id, set).await?;
         report.done += 1;
         report.bytes += verified.bytes;

@@ -74,6 +74,12 @@ pub struct Stats {
     pub drives_slow: u64,
     /// Reads of other fragments that were begun in the place of late ones.
     pub hedged: u64,
+    /// Sets with fragments that failed readers and are yet to be verified.
+    pub repairs_waiting: u64,
+    /// Zones that were replaced, or whose sets were emptied, because of that.
+    pub repaired: u64,
+    /// Drives that were given up because they were slow for long.
+    pub slow_given_up: u64,
 }
 
 /// An open array. Cheap to clone; stays on its thread.
@@ -309,6 +315,10 @@ impl ArrayStore {
         if background {
             rt.spawn_detached(engine.clone().keep());
             rt.spawn_detached(engine.clone().mend());
+            rt.spawn_detached(engine.clone().repair_after_reads());
+            if let Some(long) = engine.options.slow_for_most {
+                rt.spawn_detached(engine.clone().give_up_slow(long));
+            }
         }
         Ok((Self(engine), report))
     }
@@ -489,10 +499,13 @@ impl ArrayStore {
     /// # Errors
     /// `Stopped`.
     pub fn stats(&self) -> Result<Stats> {
-        let (hedged, drives_slow) = self.0.paces.figures();
+        let (repairs_waiting, repaired, slow_given_up) = self.0.repairs.figures();
         let mut stats = Stats {
-            hedged,
-            drives_slow,
+            hedged: self.0.paces.extra(),
+            drives_slow: self.0.slow_drives().len() as u64,
+            repairs_waiting,
+            repaired,
+            slow_given_up,
             objects: self.0.index()?.objects(),
             ingested: self.0.counters.ingested.get(),
             moved: self.0.counters.moved.get(),

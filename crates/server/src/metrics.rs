@@ -52,7 +52,7 @@ pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers, drives: &[Driv
 /// A figure of an array: its name, what it is, and where it is found.
 type ArrayFigure = (&'static str, &'static str, fn(&ArrayFigures) -> u64);
 
-const ARRAY_GAUGES: [ArrayFigure; 9] = [
+const ARRAY_GAUGES: [ArrayFigure; 10] = [
     ("capacity_bytes", "Bytes of data that all zone sets can hold.", |f| f.array.capacity),
     ("live_bytes", "Bytes of live data.", |f| f.array.live),
     ("buffered_bytes", "Bytes of small objects that wait in the buffer's files.", |f| f.array.buffered),
@@ -63,14 +63,21 @@ const ARRAY_GAUGES: [ArrayFigure; 9] = [
         f.array.drives_missing
     }),
     ("drives_slow", "Of them, those that answer far later than their peers.", |f| f.array.drives_slow),
+    ("repairs_waiting_sets", "Zone sets with fragments that failed readers and are yet to be verified.", |f| {
+        f.array.repairs_waiting
+    }),
     ("purging", "Parts and objects that nobody needs and that are being deleted.", |f| f.purging),
 ];
 
-const ARRAY_COUNTERS: [ArrayFigure; 5] = [
+const ARRAY_COUNTERS: [ArrayFigure; 7] = [
     ("ingested_bytes_total", "Bytes that clients wrote.", |f| f.array.ingested),
     ("moved_bytes_total", "Bytes that cleaning moved.", |f| f.array.moved),
     ("reconstructed_bytes_total", "Bytes that were computed from parity for readers.", |f| f.array.reconstructed),
     ("hedged_reads_total", "Reads that were begun in the place of late ones.", |f| f.array.hedged),
+    ("repaired_zones_total", "Zones that were written anew because they failed readers.", |f| f.array.repaired),
+    ("slow_drives_given_up_total", "Drives that were given up because they were slow for long.", |f| {
+        f.array.slow_given_up
+    }),
     ("cleaned_sets_total", "Zone sets that cleaning emptied.", |f| f.array.cleaned),
 ];
 

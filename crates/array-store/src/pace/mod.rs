@@ -10,6 +10,7 @@
 //!   its queue at once.
 //! - HEDGE-3: what is decided depends on the runtime's clock alone, so that a run can be replayed.
 
+mod eviction;
 mod latency;
 
 use std::cell::{Cell, RefCell};
@@ -25,6 +26,7 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZonedDevice};
 use tokio::sync::Semaphore;
 
 use crate::types::DriveId;
+pub(crate) use eviction::{Slow, too_slow};
 use latency::{CLASSES, Latencies, class_of};
 
 /// Reads that a drive has under way: what the queues of disks hold, and a few more that the kernel can sort.
@@ -63,6 +65,8 @@ struct Pace {
     /// The share of recent reads that were late, of [`ALWAYS`].
     lateness: Cell<u16>,
     slow_since: Cell<Option<Instant>>,
+    /// How often it was late, or failed, since it is slow, and when last.
+    late: Cell<(u32, Instant)>,
     probe: Cell<Probe>,
 }
 
@@ -70,7 +74,8 @@ struct Pace {
 enum Probe {
     /// The next may begin then.
     From(Instant),
-    UnderWay,
+    /// Since then.
+    UnderWay(Instant),
 }
 
 /// How all drives of an array answer.
@@ -102,15 +107,20 @@ impl Pace {
             latencies: RefCell::default(),
             lateness: Cell::new(0),
             slow_since: Cell::new(None),
+            late: Cell::default(),
             probe: Cell::new(Probe::From(Instant::default())),
         }
     }
 
-    /// Half of the recent reads late is slow; it stays so until few are.
+    /// Half of the recent reads late, or failed, is slow; it stays so until few are.
     fn count(&self, late: bool, now: Instant) {
         let before = self.lateness.get();
         let after = if late { before + (ALWAYS - before) / 8 } else { before - before.div_ceil(8) };
         self.lateness.set(after);
+        if late {
+            let before = if self.slow_since.get().is_some() { self.late.get().0 } else { 0 };
+            self.late.set((before.saturating_add(1), now));
+        }
         match self.slow_since.get() {
             None if after > ALWAYS / 2 => {
                 tracing::warn!(drive = %self.id, "the drive answers far later than its peers; what is on it is computed from others");
@@ -177,8 +187,10 @@ impl Paces {
             // A task of its own: the place is the command's until the drive has answered, whoever waits for it.
             let reading = rt.spawn(async move {
                 let result = dev.read(at, blocks).await;
-                if result.is_ok() {
-                    paces.answered(&counting, class_of(blocks), asked);
+                match result {
+                    Ok(_) => paces.answered(&counting, class_of(blocks), asked),
+                    // It is as little use as if it were late.
+                    Err(_) => counting.is_late(paces.rt.now()),
                 }
                 drop(place);
                 result
@@ -219,14 +231,9 @@ impl Paces {
         middle.unwrap_or(LATE_UNKNOWN)
     }
 
-    /// Whether most of the drive's recent reads were late.
+    /// Whether most of the drive's recent reads were late, or failed.
     pub(crate) fn is_slow(&self, drive: DriveId) -> bool {
-        self.slow_since(drive).is_some()
-    }
-
-    /// Since when it is slow.
-    pub(crate) fn slow_since(&self, drive: DriveId) -> Option<Instant> {
-        self.drives.borrow().get(usize::from(drive.0)).and_then(|pace| pace.slow_since.get())
+        self.drives.borrow().get(usize::from(drive.0)).is_some_and(|pace| pace.slow_since.get().is_some())
     }
 
     /// Counts reads that were asked for: they pay for extra ones.
@@ -271,7 +278,7 @@ impl Paces {
         if !matches!(pace.probe.get(), Probe::From(due) if due <= now) {
             return;
         }
-        pace.probe.set(Probe::UnderWay);
+        pace.probe.set(Probe::UnderWay(now));
         let (paces, deadline) = (self.clone(), self.deadline(blocks));
         self.rt.spawn_detached(async move {
             let (_, answer) = paces.read(drive, dev, at, blocks);
@@ -281,9 +288,21 @@ impl Paces {
         });
     }
 
-    /// Reads that were begun in the place of late ones, and drives that are slow.
-    pub(crate) fn figures(&self) -> (u64, u64) {
-        let slow = self.drives.borrow().iter().filter(|pace| pace.slow_since.get().is_some()).count();
-        (self.extra.get(), slow as u64)
+    /// What is known of the drives that are slow.
+    pub(crate) fn slow(&self) -> Vec<Slow> {
+        let of = |pace: &Rc<Pace>| {
+            let (late, last) = pace.late.get();
+            let waiting_since = match pace.probe.get() {
+                Probe::UnderWay(since) => Some(since),
+                Probe::From(_) => None,
+            };
+            Some(Slow { drive: pace.id, since: pace.slow_since.get()?, last, late, waiting_since })
+        };
+        self.drives.borrow().iter().filter_map(of).collect()
+    }
+
+    /// Reads that were begun in the place of late ones.
+    pub(crate) fn extra(&self) -> u64 {
+        self.extra.get()
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, join_all, select};
 use shingle_array_store::{ArrayStore, Options};
-use shingle_base::Blocks;
+use shingle_base::{Blocks, ZoneId};
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
@@ -22,15 +22,19 @@ const SIZES: [usize; 3] = [3_000, 30_000, 100_000];
 /// The longest that a reader may wait where the array has all it takes to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An array of 4+2 on six drives with [`OBJECTS`] in it.
+/// An array of 4+2 on six drives with [`OBJECTS`] in it, that does nothing by itself.
 async fn filled(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {
+    filled_with(rt, 0, Options { background: false, ..Options::default() }).await
+}
+
+/// The same on so many more drives.
+async fn filled_with(rt: &Runtime, more: usize, options: Options) -> (Vec<SimDevice>, ArrayStore) {
     let shape = ArrayShape {
         code: Code::new(4, 2).unwrap(),
         segment_length: 50_000,
-        drives: vec![Geometry::hm_smr(Blocks(200), 14, 0, 12); 6],
+        drives: vec![Geometry::hm_smr(Blocks(200), 14, 0, 12); 6 + more],
     };
     let devices = powered(rt, &formatted(&shape));
-    let options = Options { background: false, ..Options::default() };
     let (store, _) = open(rt, &devices, options).await;
     for number in 0..OBJECTS {
         store.put(name(number), content(object(number)), Bytes::new()).await.unwrap();
@@ -217,4 +221,68 @@ fn readers_that_leave_give_their_places_back() {
             read(&rt, &store, number, u64::MAX).await;
         }
     });
+}
+
+/// A fragment that failed a reader is written anew, without a scrub.
+#[test]
+fn fragments_that_failed_readers_are_written_anew() {
+    for seed in seeds(4) {
+        Sim::new(seed).run(move |rt| async move {
+            let (devices, store) = filled(&rt).await;
+            store.close().await.unwrap();
+            let images: Vec<_> = devices.iter().map(SimDevice::image).collect();
+            let rotten = &images[(seed % 6) as usize];
+            for zone in 2..14 {
+                let info = rotten.zone(ZoneId(zone));
+                for block in 2..info.written.0 / 2 {
+                    rotten.corrupt(info.start + Blocks(block), |bytes| bytes[100] ^= 1);
+                }
+            }
+            let devices = powered(&rt, &images);
+            let (store, _) = open(&rt, &devices, Options::default()).await;
+            for number in 0..OBJECTS {
+                read(&rt, &store, number, u64::MAX).await;
+            }
+            assert!(store.stats().unwrap().repairs_waiting > 0, "seed {seed}: nobody noticed");
+            rt.sleep(Duration::from_secs(120)).await;
+            let before = store.stats().unwrap();
+            assert!(before.repaired > 0 && before.repairs_waiting == 0, "seed {seed}: {before:?}");
+            for number in 0..OBJECTS {
+                read(&rt, &store, number, u64::MAX).await;
+            }
+            assert_eq!(
+                store.stats().unwrap().reconstructed,
+                before.reconstructed,
+                "seed {seed}: some are rotten still"
+            );
+        });
+    }
+}
+
+/// SLOW-1: of two drives that are slow for long one is given up and rebuilt, and only then the other.
+#[test]
+fn drives_that_are_slow_for_long_are_given_up_one_by_one() {
+    for seed in seeds(2) {
+        Sim::new(seed).run(move |rt| async move {
+            let random = &mut Random::new(seed);
+            let options = Options { slow_for_most: Some(Duration::from_secs(100)), ..Options::default() };
+            let (devices, store) = filled_with(&rt, 2, options).await;
+            let slow = [(seed % 8) as usize, ((seed + 3) % 8) as usize];
+            slow.iter().for_each(|&drive| devices[drive].set_faults(reads(Fault::Slow, 1.0)));
+            let mut given_up = vec![0];
+            for _ in 0..300 {
+                read_all(&rt, &store, random, 4, 4).await;
+                let stats = store.stats().unwrap();
+                assert!(stats.drives_missing <= 1, "seed {seed}: {stats:?}");
+                if stats.slow_given_up != given_up[given_up.len() - 1] {
+                    given_up.push(stats.slow_given_up);
+                }
+                rt.sleep(Duration::from_secs(2)).await;
+            }
+            assert_eq!(given_up, [0, 1, 2], "seed {seed}");
+            // Both were rebuilt, and are no part of the array any more.
+            let stats = store.stats().unwrap();
+            assert_eq!((stats.drives, stats.drives_missing, stats.drives_slow), (6, 0, 0), "seed {seed}: {stats:?}");
+        });
+    }
 }

@@ -1,0 +1,156 @@
+//! What reads find out about drives, and what becomes of it: fragments that failed are written anew, a drive that is slow for
+//! long is done without.
+//!
+//! # Invariants
+//! - REPAIR-1: a set is verified at most once in [`AGAIN`] because reads failed on it, one set at a time, and at most
+//!   [`WAITING_MAX`] wait: what is not kept is found by the next scrub.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::select;
+use shingle_runtime::Instant;
+use shingle_zoned::{DeviceError, DeviceErrorKind};
+use tokio::sync::Notify;
+
+use crate::drives::is_lost;
+use crate::engine::Engine;
+use crate::error::ErrorKind;
+use crate::pace::{Slow, too_slow};
+use crate::scrub::ScrubReport;
+use crate::segment::{Fault, FaultKind};
+use crate::types::{DriveId, PartPlace, SetId};
+
+/// Sets that wait at most.
+const WAITING_MAX: usize = 1024;
+
+/// How long a set that was verified is left alone.
+const AGAIN: Duration = Duration::from_secs(600);
+
+/// Between two sets: repair is in no hurry.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether a drive has been slow for long.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Sets with fragments that failed readers.
+#[derive(Default)]
+pub(crate) struct Repairs {
+    waiting: RefCell<BTreeSet<SetId>>,
+    /// Those that were verified of late, and when.
+    tried: RefCell<BTreeMap<SetId, Instant>>,
+    wanted: Notify,
+    repaired: Cell<u64>,
+    given_up: Cell<u64>,
+}
+
+impl Repairs {
+    /// Sets that wait, zones that were repaired, and drives that were given up for being slow.
+    pub(crate) fn figures(&self) -> (u64, u64, u64) {
+        (self.waiting.borrow().len() as u64, self.repaired.get(), self.given_up.get())
+    }
+
+    /// A fragment of that set failed.
+    fn want(&self, set: SetId, now: Instant) {
+        let mut tried = self.tried.borrow_mut();
+        tried.retain(|_, at| now.since(*at) < AGAIN);
+        let mut waiting = self.waiting.borrow_mut();
+        if !tried.contains_key(&set) && waiting.len() < WAITING_MAX && waiting.insert(set) {
+            self.wanted.notify_one();
+        }
+    }
+
+    fn next(&self, now: Instant) -> Option<SetId> {
+        let set = self.waiting.borrow_mut().pop_first()?;
+        self.tried.borrow_mut().insert(set, now);
+        Some(set)
+    }
+}
+
+impl Engine {
+    /// Takes note of fragments that failed a reader, who does not wait for what becomes of it.
+    pub(crate) fn note_faults(self: &Rc<Self>, place: &PartPlace, faults: &[Fault]) {
+        for fault in faults.iter().filter(|fault| self.drives.usable(fault.drive).is_some()) {
+            let lost = match &fault.kind {
+                FaultKind::Away => continue,
+                FaultKind::Device(error) if is_lost(error) => Some(error.clone()),
+                FaultKind::Device(_) | FaultKind::Corrupt => None,
+            };
+            tracing::warn!(
+                set = place.set.0,
+                block = place.block,
+                fragment = fault.fragment,
+                drive = self.drives.name(fault.drive),
+                why = fault.why,
+                "a fragment could not be read"
+            );
+            match lost {
+                Some(error) => {
+                    let (engine, drive) = (self.clone(), fault.drive);
+                    self.rt.spawn_detached(async move { engine.lost_drive(drive, &error).await });
+                }
+                None => self.repairs.want(place.set, self.rt.now()),
+            }
+        }
+    }
+
+    async fn lost_drive(&self, drive: DriveId, error: &DeviceError) {
+        if let Err(error) = self.drive_error(drive, error).await {
+            tracing::warn!(%error, "that a drive failed is written down later");
+        }
+    }
+
+    /// Verifies the sets of which fragments failed readers, and writes anew what is damaged, until the array is closed.
+    pub(crate) async fn repair_after_reads(self: Rc<Self>) {
+        while !self.stopped.get() {
+            let Some(id) = self.repairs.next(self.rt.now()) else {
+                let ended = self.lost.notified();
+                let wanted = self.repairs.wanted.notified();
+                let _ =
+                    select(Box::pin(select(Box::pin(wanted), Box::pin(ended))), Box::pin(self.rt.sleep(AGAIN))).await;
+                continue;
+            };
+            let Some(set) = self.sets.get(id) else { continue };
+            let mut report = ScrubReport::default();
+            match self.scrub_set(id, &set, false, &mut report).await {
+                Ok(()) => {
+                    tracing::info!(set = id.0, repaired = report.repaired, "a set that failed readers was verified")
+                }
+                Err(error) if error.kind == ErrorKind::Stopped => return,
+                Err(error) => tracing::warn!(set = id.0, %error, "a set that failed readers is left to the next scrub"),
+            }
+            self.repairs.repaired.set(self.repairs.repaired.get() + report.repaired as u64);
+            self.rt.sleep(PAUSE).await;
+        }
+    }
+
+    /// The drives in use that are slow.
+    pub(crate) fn slow_drives(&self) -> Vec<Slow> {
+        let mut slow = self.paces.slow();
+        slow.retain(|slow| self.drives.usable(slow.drive).is_some());
+        slow
+    }
+
+    /// Gives up a drive that has been slow for that long, until the array is closed. (SLOW-1, SLOW-2)
+    pub(crate) async fn give_up_slow(self: Rc<Self>, long: Duration) {
+        while !self.stopped.get() {
+            let (slow, missing) = (self.slow_drives(), self.drives.missing().len());
+            if let Some(drive) = too_slow(&slow, self.rt.now(), long, missing, self.code.parity()) {
+                self.give_up_for_slowness(drive, long).await;
+            }
+            let ended = self.lost.notified();
+            let _ = select(Box::pin(ended), Box::pin(self.rt.sleep(LOOK))).await;
+        }
+    }
+
+    async fn give_up_for_slowness(&self, drive: DriveId, long: Duration) {
+        let name = self.drives.name(drive);
+        tracing::error!(drive = name, ?long, "a drive has been far slower than its peers; going on without it");
+        self.repairs.given_up.set(self.repairs.given_up.get() + 1);
+        // As if it had said so itself: from here on it is treated as a drive that is gone.
+        let error = DeviceError { kind: DeviceErrorKind::Gone, at: shingle_base::Lba(0), zone: None };
+        self.lost_drive(drive, &error).await;
+    }
+}
