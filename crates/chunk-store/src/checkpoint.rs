@@ -25,8 +25,12 @@ impl Inner {
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<()> {
         let _one_at_a_time = self.checkpoint_lock.lock().await;
         self.state.borrow().running()?;
+        // A log that failed takes no journal entry any more: nothing that the store would do next could be acknowledged.
         let failed = |error| {
-            Error::new(ErrorKind::Device, format!("the checkpoint could not be written: {error}")).caused_by(error)
+            let why = format!("the checkpoint could not be written: {error}");
+            self.state.borrow_mut().stopped.get_or_insert(why.clone());
+            self.fail_all(&why);
+            Error::new(ErrorKind::Device, why).caused_by(error)
         };
         let mut writer = self.log.begin_checkpoint().await.map_err(failed)?;
         let (zones, indexed) = {
@@ -77,7 +81,7 @@ impl Inner {
             if (now != entries || self.log.needs_checkpoint())
                 && let Err(error) = self.checkpoint().await
             {
-                tracing::warn!(%error, "a checkpoint failed; the store goes on from the one before");
+                tracing::warn!(%error, "a checkpoint failed");
                 self.rt.sleep(std::time::Duration::from_secs(1)).await;
             }
         }

@@ -16,7 +16,7 @@ use crate::zones::{Zone, ZoneStatus, ZoneTable};
 pub const ENGINE: u32 = 0x4B4E_4843; // "CHNK"
 
 /// The version of everything in this file.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// Types of the records in data zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +275,12 @@ pub(crate) struct ChunkEntry {
     pub(crate) runs: Vec<(Run, u64)>,
 }
 
-/// The zone table as one part. (SMRstore, section 5.6: "can be stored in one record".)
+/// Bytes of the zone table of `zones` zones at most.
+pub(crate) fn zone_table_bytes(zones: usize) -> u64 {
+    5 + zones as u64 * 22
+}
+
+/// The zone table as one part. (SMRstore, section 5.6: "can be stored in one record"; here in as many as it takes.)
 pub(crate) fn encode_zones(zones: &ZoneTable) -> Vec<u8> {
     let used: Vec<_> = zones.iter().filter(|(_, zone)| zone.epoch != 0 || zone.status != ZoneStatus::Free).collect();
     let mut bytes = Vec::with_capacity(5 + used.len() * 22);

@@ -36,10 +36,18 @@ pub struct CheckReport {
 
 /// Reads and verifies everything a store holds. `progress` hears of chunks done and chunks in all.
 ///
+/// A store whose superblock or metadata log has lost something cannot be opened: that is what its report says then.
+///
 /// # Errors
-/// As [`ChunkStore::open`](crate::ChunkStore::open): then nothing could be checked.
+/// As [`ChunkStore::open`](crate::ChunkStore::open), but for `Corrupt`: then nothing could be checked.
 pub async fn check(rt: &Runtime, dev: Rc<dyn ZonedDevice>, mut progress: impl FnMut(u64, u64)) -> Result<CheckReport> {
-    let (inner, recovery) = recover(rt, dev, Options::default()).await?;
+    let (inner, recovery) = match recover(rt, dev, Options::default()).await {
+        Err(error) if error.kind == ErrorKind::Corrupt => {
+            let damage = vec![Damage { chunk: None, zone: None, what: error.to_string() }];
+            return Ok(CheckReport { damage, ..CheckReport::default() });
+        }
+        other => other?,
+    };
     let mut report = CheckReport { damage: recovery.damage.clone(), recovery, ..CheckReport::default() };
     let chunks: Vec<(ChunkId, u32)> =
         inner.state.borrow().chunks.after(None).map(|(_, chunk)| (chunk.id, chunk.size)).collect();
@@ -127,6 +135,8 @@ pub struct Dump {
     pub zones: Vec<ZoneDump>,
     /// Its chunks by id.
     pub chunks: Vec<ChunkDump>,
+    /// Why there are no zones and chunks here: what says which there are is lost.
+    pub damage: Option<String>,
 }
 
 /// The identity of the store on a drive, and how many chunks it holds: to see whose it is before it is opened, which
@@ -194,7 +204,13 @@ pub async fn dump(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<Dump> {
         shingle_record::dump(&dev, &log_config(store, &layout, Options::default().recovery_depth)).await.map_err(
             |error| Error::new(ErrorKind::Device, format!("the metazones could not be read: {error}")).caused_by(error),
         )?;
-    let (inner, _) = recover(rt, dev, Options::default()).await?;
+    let (inner, _) = match recover(rt, dev, Options::default()).await {
+        Err(error) if error.kind == ErrorKind::Corrupt => {
+            let damage = Some(error.to_string());
+            return Ok(Dump { store, layout, log, zones: Vec::new(), chunks: Vec::new(), damage });
+        }
+        other => other?,
+    };
     let zones = zone_dumps(&inner);
     let state = inner.state.borrow();
     let chunks = state
@@ -220,5 +236,5 @@ pub async fn dump(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<Dump> {
         })
         .collect();
     drop(state);
-    Ok(Dump { store, layout, log, zones, chunks })
+    Ok(Dump { store, layout, log, zones, chunks, damage: None })
 }

@@ -15,7 +15,7 @@ use crate::client::Request;
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flush::Flusher;
-use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry, RECORD_BYTES};
+use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry, RECORD_BYTES, zone_table_bytes};
 use crate::gc::{GcState, Throttle};
 use crate::layout::Layout;
 use crate::memory::IndexMemory;
@@ -175,7 +175,8 @@ impl Inner {
             if state.chunks.find(id).is_some() {
                 return Err(Error::new(ErrorKind::Exists, "a chunk of this id exists").of(id));
             }
-            let bytes = (state.chunks.len() as u64 + 1) * CHUNK_BYTES
+            let bytes = zone_table_bytes(self.layout.data_zones.len())
+                + (state.chunks.len() as u64 + 1) * CHUNK_BYTES
                 + (state.zones.groups() + 1) * GROUP_BYTES
                 + state.records * RECORD_BYTES;
             if !self.log.room_for_checkpoint(bytes) {

@@ -77,6 +77,20 @@ fn spoil(image: &MemoryDevice, random: &mut Random) -> bool {
     cut
 }
 
+/// Spoils more blocks next to each other than one write's parity makes up for.
+fn spoil_a_write_of_the_log(image: &MemoryDevice) {
+    let geometry = image.geometry().clone();
+    let first = geometry.conventional_zones + 1;
+    let metazones = (first..first + METAZONES_MIN).map(ZoneId);
+    for zone in metazones.filter(|&zone| image.zone(zone).written > Blocks(6)) {
+        // In front of the end of the checkpoint that closing made.
+        for back in 3..6 {
+            let block = image.zone(zone).written - Blocks(back);
+            image.corrupt(geometry.start_of(zone) + block, |bytes| bytes.fill(0xEE));
+        }
+    }
+}
+
 #[test]
 fn damaged_drives_give_errors_and_never_wrong_bytes() {
     let (mut opened, mut refused) = (0, 0);
@@ -84,6 +98,9 @@ fn damaged_drives_give_errors_and_never_wrong_bytes() {
     for seed in seeds(400).chain([1434]) {
         let (image, model, mut random) = used_drive(seed);
         let cut = spoil(&image, &mut random);
+        if seed % 8 == 0 {
+            spoil_a_write_of_the_log(&image);
+        }
         let ok = Sim::new(seed).run(move |rt| async move {
             let device = SimDevice::new(&rt, &image);
             // Neither writes anything; both must end.
@@ -125,7 +142,7 @@ fn damaged_drives_give_errors_and_never_wrong_bytes() {
 /// A checkpoint of another version would be read as nonsense: the store is refused, and not changed.
 #[test]
 fn a_store_of_another_version_is_refused_and_named() {
-    for (version, word) in [(1, "1"), (u32::MAX, "newer")] {
+    for (version, word) in [(1, "1"), (4, "4"), (u32::MAX, "newer")] {
         let image = formatted(geometry(&mut Random::new(1)));
         Sim::new(1).run(move |rt| async move {
             let device: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &image));

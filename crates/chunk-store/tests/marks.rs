@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{Driver, Model, content, formatted, geometry, open, options};
 use shingle_base::{Blocks, ChunkId};
-use shingle_chunk_store::{ChunkStore, Counters, Options, RecoveryReport, Stream, ZoneStatus};
+use shingle_chunk_store::{ChunkStore, Counters, FormatOptions, Options, RecoveryReport, Stream, ZoneStatus};
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_zoned::{Geometry, MemoryDevice};
@@ -20,9 +20,12 @@ fn drive() -> Geometry {
 
 /// Fills about thirty zones, and lets the power fail without a checkpoint. Also says how many zones were opened.
 fn filled(mark_every: Option<u64>) -> (MemoryDevice, Counters, u64) {
-    let medium = formatted(drive());
+    let medium = MemoryDevice::new(drive());
     Sim::new(1).run(move |rt| async move {
         let device = SimDevice::new(&rt, &medium);
+        // So many metazones that the journal asks for no checkpoint.
+        let layout = FormatOptions { metazones: Some(12), ..FormatOptions::default() };
+        ChunkStore::format(&rt, Rc::new(device.clone()), &layout).await.unwrap();
         let every = Duration::from_secs(1 << 20);
         let (store, _) =
             open(&rt, &device, Options { mark_every, checkpoint_every: every, ..Options::default() }).await;

@@ -111,8 +111,8 @@ fn a_tail_does_not_move_while_its_chunk_waits_to_be_deleted() {
                 rt.sleep(Duration::from_millis(20)).await;
             }
             until_checkpoint(&store).await;
-            // Nearly as much again, so that the deletion is what takes the next.
-            for number in 0..183 {
+            // Nearly as much again as the journal takes, two blocks each, so that the deletion is what takes the next.
+            for number in 0..86 {
                 let id = ChunkId::from_u64(251);
                 if number % 2 == 0 {
                     store.create(id, Stream::Data).await.unwrap();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use shingle_base::{ByteSize, ChunkId};
-use shingle_chunk_store::{ChunkStat, ChunkStore, FormatOptions, Options, Stream};
+use shingle_chunk_store::{ChunkStat, ChunkStore, Damage, FormatOptions, Options, Stream};
 use shingle_server::inventory::{self, Content};
 use shingle_zoned_linux::OpenOptions;
 
@@ -292,12 +292,14 @@ impl Store {
         });
         let not_run = |failure: Failure| failure.with_status(status::NOT_RUN);
         let report = checked.map_err(|error| not_run(error.into()))?.map_err(not_run)?;
-        let damage: Vec<String> = report.damage.iter().map(ToString::to_string).collect();
+        let lines = |places: &[Damage]| places.iter().map(ToString::to_string).collect::<Vec<String>>();
+        let (damage, warnings) = (lines(&report.damage), lines(&report.recovery.mended));
         if self.json {
-            say!("{}", json!({ "clean": report.clean, "repaired": 0, "damage": damage }));
+            say!("{}", json!({ "clean": report.clean, "repaired": 0, "damage": damage, "warnings": warnings }));
         } else {
             say!("{}", report.recovery);
             say!("{} of {} chunks verified", ByteSize(report.verified_bytes), report.chunks);
+            warnings.iter().for_each(|line| say!("warning: {line}"));
             damage.iter().for_each(|line| say!("damaged: {line}"));
             say!("{}", if report.clean { "clean" } else { "damage is left: restore these chunks from another copy" });
         }
@@ -345,9 +347,10 @@ impl Store {
                 "data_zones": [dump.layout.data_zones.start, dump.layout.data_zones.end] });
             say!(
                 "{}",
-                json!({ "store": dump.store.to_string(), "layout": layout, "log": log, "zones": zones, "chunks": chunks })
+                json!({ "store": dump.store.to_string(), "layout": layout, "log": log, "zones": zones, "chunks": chunks,
+                        "damage": dump.damage })
             );
-            Ok(())
+            if dump.damage.is_none() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
         })?
     }
 }

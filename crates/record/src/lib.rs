@@ -5,6 +5,7 @@
 
 mod frame;
 mod meta_log;
+mod reading;
 mod scan;
 mod sequence;
 mod slices;
@@ -17,7 +18,7 @@ pub use frame::{
 };
 pub use meta_log::{
     CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump,
-    parse_journal,
+    parse_journal, room_for_checkpoint,
 };
 pub use scan::{Scanned, ZoneScanner, read_block};
 pub use sequence::SequenceSource;
@@ -26,6 +27,7 @@ pub use slices::{
     frame_sliced, sliced_capacity, sliced_payload_len, sliced_record_blocks, slices,
 };
 pub use superblock::{
-    SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, read_superblock, write_superblock,
+    SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, read_superblock, read_superblock_copies,
+    write_superblock,
 };
 pub use zone_head::{ZONE_HEAD, ZoneHead, frame_zone_head, read_zone_head};

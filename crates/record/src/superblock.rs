@@ -8,9 +8,10 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_runtime::UnixTime;
-use shingle_zoned::{DeviceError, DeviceErrorKind, Violation, ZoneOp, ZonedDevice};
+use shingle_zoned::{DeviceError, Violation, ZoneOp, ZonedDevice};
 
 use crate::frame::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType, frame};
+use crate::reading::read_again;
 
 /// The type of superblocks.
 pub const SUPERBLOCK: RecordType = RecordType(2);
@@ -41,7 +42,7 @@ pub enum SuperblockError {
     NotFormatted,
     /// The store was made by a later version; the number is its version.
     NewerVersion(u32),
-    /// Both copies are there and neither passes its check.
+    /// There is a copy at least, and none passes its check.
     Corrupt,
     /// The drive failed the command.
     Device(DeviceError),
@@ -57,8 +58,8 @@ impl fmt::Display for SuperblockError {
                     "the store has format version {version}, which this version of Shingle does not read: use a newer one"
                 )
             }
-            Self::Corrupt => f.write_str("both copies of the superblock are damaged"),
-            Self::Device(error) => error.fmt(f),
+            Self::Corrupt => f.write_str("no copy of the superblock is good"),
+            Self::Device(error) => write!(f, "the superblock cannot be read: {error}"),
         }
     }
 }
@@ -130,32 +131,61 @@ pub async fn write_superblock(
 /// Reads the superblock of the store on the drive: the first good copy.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is none. A drive that fails to read may hold one.
 pub async fn read_superblock(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Result<Superblock, SuperblockError> {
+    read_superblock_copies(dev, zone).await.map(|(superblock, _)| superblock)
+}
+
+/// Reads both copies of the superblock: the first good one, and the blocks of those that are not.
+///
+/// # Errors
+/// As [`read_superblock`].
+pub async fn read_superblock_copies(
+    dev: &Rc<dyn ZonedDevice>,
+    zone: ZoneId,
+) -> Result<(Superblock, Vec<u32>), SuperblockError> {
+    let (mut found, mut bad) = (None, Vec::new());
     let mut worst = SuperblockError::NotFormatted;
     for block in 0..2 {
-        let at = dev.geometry().start_of(zone) + Blocks(u64::from(block));
-        let bytes = match dev.read(at, Blocks(1)).await {
-            Ok(bytes) => bytes,
-            Err(error) if matches!(error.violation(), Some(Violation::PastWritePointer { .. })) => continue,
+        match read_copy(dev, zone, block).await {
+            Ok(superblock) => found = found.or(Some(superblock)),
             Err(error) => {
-                let gone = matches!(error.kind, DeviceErrorKind::Gone);
-                worst = SuperblockError::Device(error);
-                if gone {
-                    break;
+                bad.push(block);
+                // A copy that cannot be read may be good, and a bad one may be that of any version.
+                if rank(&error) > rank(&worst) {
+                    worst = error;
                 }
-                continue;
             }
-        };
-        match Superblock::parse(&bytes, zone, block) {
-            Ok(superblock) => return Ok(superblock),
-            Err(FrameError::NewerVersion([tens, ones])) => {
-                let digit = |byte: u8| u32::from(byte.wrapping_sub(b'0'));
-                return Err(SuperblockError::NewerVersion(digit(tens) * 10 + digit(ones)));
-            }
-            Err(FrameError::NotARecord) => {}
-            Err(_) => worst = SuperblockError::Corrupt,
         }
     }
-    Err(worst)
+    found.map(|superblock| (superblock, bad)).ok_or(worst)
+}
+
+/// How much it says about a drive that none of its copies is good: the larger counts.
+fn rank(error: &SuperblockError) -> u8 {
+    match error {
+        SuperblockError::NotFormatted => 0,
+        SuperblockError::Corrupt => 1,
+        SuperblockError::NewerVersion(_) => 2,
+        SuperblockError::Device(_) => 3,
+    }
+}
+
+async fn read_copy(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32) -> Result<Superblock, SuperblockError> {
+    let at = dev.geometry().start_of(zone) + Blocks(u64::from(block));
+    let bytes = match read_again(dev, at, Blocks(1)).await {
+        Ok(bytes) => bytes,
+        Err(error) if matches!(error.violation(), Some(Violation::PastWritePointer { .. })) => {
+            return Err(SuperblockError::NotFormatted);
+        }
+        Err(error) => return Err(SuperblockError::Device(error)),
+    };
+    Superblock::parse(&bytes, zone, block).map_err(|error| match error {
+        FrameError::NewerVersion([tens, ones]) => {
+            let digit = |byte: u8| u32::from(byte.wrapping_sub(b'0'));
+            SuperblockError::NewerVersion(digit(tens) * 10 + digit(ones))
+        }
+        FrameError::NotARecord => SuperblockError::NotFormatted,
+        _ => SuperblockError::Corrupt,
+    })
 }

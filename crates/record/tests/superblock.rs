@@ -1,10 +1,12 @@
 //! The superblock: either copy is enough, and what is not ours is told apart.
 
+mod common;
+
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, StoreId, ZoneId};
-use shingle_record::{Superblock, SuperblockError, read_superblock, write_superblock};
+use shingle_record::{Superblock, SuperblockError, read_superblock, read_superblock_copies, write_superblock};
 use shingle_runtime::UnixTime;
 use shingle_sim::{Sim, SimDevice};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
@@ -62,6 +64,26 @@ fn an_empty_drive_and_one_with_other_data_are_not_formatted() {
 
 #[test]
 fn a_newer_format_is_named() {
-    let newer = |image: &MemoryDevice| image.corrupt(Lba(0), |bytes| bytes[6..8].copy_from_slice(b"17"));
+    let digits = |image: &MemoryDevice, block| image.corrupt(Lba(block), |bytes| bytes[6..8].copy_from_slice(b"17"));
+    let newer = |image: &MemoryDevice| (0..2).for_each(|block| digits(image, block));
     assert!(matches!(after(newer), Err(SuperblockError::NewerVersion(17))));
+    assert_eq!(after(|image| digits(image, 0)).unwrap(), superblock(), "one copy's digits rotted");
+}
+
+#[test]
+fn a_superblock_that_cannot_be_read_is_not_taken_for_none() {
+    for (bad, good) in [(vec![0], true), (vec![1], true), (vec![0, 1], false)] {
+        let medium = MemoryDevice::new(Geometry::hm_smr(Blocks(16), 4, 0, 4));
+        Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+            write_superblock(&shared, ZoneId(0), &superblock()).await.unwrap();
+            let blocks = bad.iter().map(|&block| Lba(u64::from(block)));
+            let device: Rc<dyn ZonedDevice> = Rc::new(common::Unreadable::new(device, blocks));
+            match read_superblock_copies(&device, ZoneId(0)).await {
+                Ok((found, missing)) => assert!(good && found == superblock() && missing == bad, "{missing:?}"),
+                Err(error) => assert!(!good && matches!(error, SuperblockError::Device(_)), "{error}"),
+            }
+        });
+    }
 }

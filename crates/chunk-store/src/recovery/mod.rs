@@ -31,7 +31,8 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId};
 use shingle_record::{
-    MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock, write_superblock,
+    MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock,
+    read_superblock_copies, room_for_checkpoint, write_superblock,
 };
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
@@ -40,7 +41,7 @@ pub use report::{Damage, RecoveryReport, StepReport};
 
 use crate::config::{FormatOptions, Options};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry};
+use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry, zone_table_bytes};
 use crate::layout::Layout;
 use crate::mark::Mark;
 use crate::read::read_error;
@@ -73,6 +74,7 @@ impl ChunkStore {
         check_limits(&geometry)?;
         let metazones = options.metazones.unwrap_or_else(|| Layout::default_metazones(&geometry));
         let layout = Layout::new(&geometry, metazones)?;
+        check_table_fits(&geometry, &layout)?;
         if !options.force {
             match read_superblock(&dev, layout.superzone).await {
                 Ok(found) => {
@@ -86,7 +88,19 @@ impl ChunkStore {
                     let text = "the drive holds a store of a newer version; to lose it, force the format (`shingle chunk format --force`)";
                     return Err(Error::new(ErrorKind::Format, text));
                 }
-                Err(_) => {}
+                Err(SuperblockError::NotFormatted) => {}
+                Err(error @ SuperblockError::Device(_)) => {
+                    let text = format!(
+                        "{error}: the drive may hold a store; to lose it, force the format (`shingle chunk format --force`)"
+                    );
+                    return Err(Error::new(ErrorKind::Device, text).caused_by(error));
+                }
+                Err(error) => {
+                    let text = format!(
+                        "the drive holds a store, but {error}; to lose it, force the format (`shingle chunk format --force`)"
+                    );
+                    return Err(Error::new(ErrorKind::Format, text).caused_by(error));
+                }
             }
             // A format that was cut short, in contrast, has written to metazones alone.
             let used =
@@ -138,9 +152,12 @@ pub(crate) async fn recover(
     options: Options,
 ) -> Result<(Rc<Inner>, RecoveryReport)> {
     check_limits(dev.geometry())?;
-    let (store, layout) = read_identity(&dev).await?;
+    let Identity { store, layout, bad_copies } = identity(&dev).await?;
     let sequence = SequenceSource::default();
     let mut report = RecoveryReport::default();
+    let bad_copy =
+        |block| bad_block(layout.superzone, block, "this copy of the superblock is bad; the other one is good");
+    report.mended.extend(bad_copies.into_iter().map(bad_copy));
     let depth = options.recovery_depth.max(1);
     let opened = MetaLog::open(rt, &dev, log_config(store, &layout, depth), sequence.clone()).await;
     let (log, recovered) = opened.map_err(log_error)?;
@@ -187,14 +204,26 @@ impl Inner {
     }
 }
 
+/// Whose drive it is.
+struct Identity {
+    store: StoreId,
+    layout: Layout,
+    /// Copies of the superblock that are not good.
+    bad_copies: Vec<u32>,
+}
+
 /// Reads the superblock, and holds it against the drive.
 pub(crate) async fn read_identity(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId, Layout)> {
+    identity(dev).await.map(|identity| (identity.store, identity.layout))
+}
+
+async fn identity(dev: &Rc<dyn ZonedDevice>) -> Result<Identity> {
     let geometry = dev.geometry();
     let superzone = ZoneId(geometry.conventional_zones);
     if superzone.0 >= geometry.zone_count {
         return Err(Error::new(ErrorKind::Format, "the drive has no sequential zones"));
     }
-    let found = read_superblock(dev, superzone).await.map_err(|error| {
+    let (found, bad_copies) = read_superblock_copies(dev, superzone).await.map_err(|error| {
         let kind = match &error {
             SuperblockError::Corrupt => ErrorKind::Corrupt,
             SuperblockError::Device(_) => ErrorKind::Device,
@@ -237,7 +266,7 @@ pub(crate) async fn read_identity(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId,
             geometry.zone_size.bytes(),
         ));
     }
-    Ok((found.store, Layout::new(geometry, block.metazones)?))
+    Ok(Identity { store: found.store, layout: Layout::new(geometry, block.metazones)?, bad_copies })
 }
 
 /// The metadata log of a store.
@@ -259,6 +288,23 @@ fn check_limits(geometry: &Geometry) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a layout whose zone table can never be in a checkpoint: such a store would work until the first one.
+fn check_table_fits(geometry: &Geometry, layout: &Layout) -> Result<()> {
+    let (zones, capacity) = (layout.metazones.len() as u64, geometry.zone_capacity.0 as u32);
+    if room_for_checkpoint(zones, capacity, zone_table_bytes(layout.data_zones.len())) {
+        return Ok(());
+    }
+    let text = format!(
+        "{zones} metazones cannot hold a checkpoint of a drive with {} zones; format it with more metazones",
+        geometry.zone_count
+    );
+    Err(Error::new(ErrorKind::Format, text))
+}
+
+fn bad_block(zone: ZoneId, block: u32, what: &str) -> Damage {
+    Damage { chunk: None, zone: Some(zone), what: format!("block {block}: {what}") }
+}
+
 fn log_error(error: MetaLogError) -> Error {
     let kind = match error {
         MetaLogError::Damaged { .. } | MetaLogError::NoCheckpoint => ErrorKind::Corrupt,
@@ -275,6 +321,9 @@ fn report_log(report: &mut RecoveryReport, recovered: &Recovered) {
     report.load.time = recovered.load_time;
     report.load.read_bytes = Blocks(recovered.load_blocks).bytes();
     report.load.found = recovered.parts.len() as u64;
+    let mended = recovered.mended.iter();
+    let what = "this block of the metadata log is bad; the others of its write make up for it";
+    report.mended.extend(mended.map(|&(zone, block)| bad_block(zone, block, what)));
     report.checkpoint_bytes = recovered.parts.iter().map(|part| part.len() as u64).sum();
 }
 

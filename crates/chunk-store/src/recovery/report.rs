@@ -60,6 +60,8 @@ pub struct RecoveryReport {
     pub chunks: u64,
     /// Zones whose last record was torn by the power cut; what was torn had not been acknowledged.
     pub torn: u64,
+    /// Bad blocks of superblock and metadata log that others make up for: nothing is lost.
+    pub mended: Vec<Damage>,
     /// What is lost.
     pub damage: Vec<Damage>,
 }

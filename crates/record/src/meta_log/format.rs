@@ -1,49 +1,159 @@
 //! What log records hold. See `docs/formats/meta-log.md`.
 
 use bytes::Bytes;
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
+use shingle_runtime::UnixTime;
 
-use crate::frame::{INFO_SIZE, RecordType};
+use crate::frame::{INFO_SIZE, Place, RecordType, frame};
 use crate::meta_log::Entry;
+use crate::zone_head::ZONE_HEAD;
 
 /// Journal entries, several in one record.
 pub(crate) const JOURNAL: RecordType = RecordType(16);
 /// The start of a checkpoint.
 pub(crate) const START: RecordType = RecordType(17);
-/// A part of a checkpoint.
+/// A part of a checkpoint, or a piece of one.
 pub(crate) const PART: RecordType = RecordType(18);
 /// The end of a complete checkpoint.
 pub(crate) const END: RecordType = RecordType(19);
+/// The last record of a zone: where the log goes on. It has no position of its own, but that of the record before it.
+pub(crate) const LINK: RecordType = RecordType(20);
 
-/// A log record's `info`.
+/// The most blocks of records in one write, the zone's head included.
+pub(crate) const WRITE_BLOCKS_MAX: u32 = 513;
+
+/// Blocks of the write that links a zone to the next: the record and its parity. Every zone keeps room for it.
+pub(crate) const LINK_BLOCKS: u32 = 2;
+
+/// A log record's `info`. A zone's head has `first`, `blocks` at the same places, and [`head_position`] behind them.
 ///
-/// | at | size | field         | meaning                                                     |
-/// |---:|-----:|---------------|-------------------------------------------------------------|
-/// |  0 |    8 | `position`    | counts the log's records                                    |
-/// |  8 |    8 | `checkpoint`  | position of the checkpoint's start; zero in journal records |
-/// | 16 |    8 | `start_epoch` | end only: the epoch of the zone its start lies in           |
-/// | 24 |    8 | `parts`       | end only: how many parts it has                             |
+/// | at | size | field        | meaning                                                           |
+/// |---:|-----:|--------------|-------------------------------------------------------------------|
+/// |  0 |    8 | `position`   | counts the log's records                                          |
+/// |  8 |    8 | `checkpoint` | position of the checkpoint's start; zero in journal records       |
+/// | 16 |    4 | `first`      | the block at which the record's write begins                      |
+/// | 20 |    4 | `blocks`     | blocks of that write, without the parity block behind them        |
+/// | 24 |    1 | `more`       | parts only: 1 if the next part record goes on with the same part  |
+/// | 25 |    7 |              | zero                                                              |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogInfo {
     pub(crate) position: u64,
     pub(crate) checkpoint: u64,
-    pub(crate) start_epoch: u64,
-    pub(crate) parts: u64,
+    pub(crate) first: u32,
+    pub(crate) blocks: u32,
+    pub(crate) more: bool,
 }
 
 impl LogInfo {
     pub(crate) fn encode(&self) -> [u8; INFO_SIZE] {
         let mut info = [0; INFO_SIZE];
-        let fields = [self.position, self.checkpoint, self.start_epoch, self.parts];
-        for (bytes, field) in info.chunks_exact_mut(8).zip(fields) {
-            bytes.copy_from_slice(&field.to_le_bytes());
-        }
+        info[..8].copy_from_slice(&self.position.to_le_bytes());
+        info[8..16].copy_from_slice(&self.checkpoint.to_le_bytes());
+        info[16..20].copy_from_slice(&self.first.to_le_bytes());
+        info[20..24].copy_from_slice(&self.blocks.to_le_bytes());
+        info[24] = u8::from(self.more);
         info
     }
 
     pub(crate) fn decode(info: &[u8; INFO_SIZE]) -> Self {
-        let (fields, _) = info.as_chunks::<8>();
-        let field = |at: usize| fields.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        Self { position: field(0), checkpoint: field(1), start_epoch: field(2), parts: field(3) }
+        Self {
+            position: number(info, 0),
+            checkpoint: number(info, 8),
+            first: number(info, 16) as u32,
+            blocks: (number(info, 16) >> 32) as u32,
+            more: info[24] != 0,
+        }
+    }
+}
+
+/// Eight bytes at `at`, which is at most 24.
+fn number(info: &[u8; INFO_SIZE], at: usize) -> u64 {
+    info.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The position of the first record of a zone, from its head's `info`.
+pub(crate) fn head_position(info: &[u8; INFO_SIZE]) -> u64 {
+    number(info, 24)
+}
+
+/// Frames a metazone's head, the first block of a write of `blocks`. Its `info` is kind (2 bytes), time (8), then at 16 the
+/// write's first block (4, zero) and blocks (4), and the position of the zone's first record (8).
+pub(crate) fn frame_log_head(place: &Place, kind: u16, opened: UnixTime, blocks: u32, position: u64) -> Bytes {
+    let mut info = [0; INFO_SIZE];
+    info[..2].copy_from_slice(&kind.to_le_bytes());
+    info[2..10].copy_from_slice(&opened.nanos.to_le_bytes());
+    info[20..24].copy_from_slice(&blocks.to_le_bytes());
+    info[24..].copy_from_slice(&position.to_le_bytes());
+    frame(ZONE_HEAD, place, place.epoch, info, &[])
+}
+
+/// What a checkpoint's end says: the epoch of the zone that its start lies in, and how many part records it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndMark {
+    pub(crate) start_epoch: u64,
+    pub(crate) parts: u64,
+}
+
+impl EndMark {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        [self.start_epoch.to_le_bytes(), self.parts.to_le_bytes()].concat()
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
+        let (start_epoch, rest) = payload.split_first_chunk()?;
+        let parts = rest.try_into().ok()?;
+        Some(Self { start_epoch: u64::from_le_bytes(*start_epoch), parts: u64::from_le_bytes(parts) })
+    }
+}
+
+/// What a link says: the zone that the log goes on in, and the life it begins there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) zone: ZoneId,
+    pub(crate) epoch: u64,
+}
+
+impl Link {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut bytes = self.zone.0.to_le_bytes().to_vec();
+        bytes.extend(self.epoch.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
+        let (zone, rest) = payload.split_first_chunk()?;
+        let epoch = rest.try_into().ok()?;
+        Some(Self { zone: ZoneId(u32::from_le_bytes(*zone)), epoch: u64::from_le_bytes(epoch) })
+    }
+}
+
+/// The parity of blocks: their exclusive or, each bit inverted. Inverted, because the exclusive or of three records
+/// can pass for a record: checksums are linear.
+pub(crate) struct Parity(AlignedBuf);
+
+impl Parity {
+    pub(crate) fn new() -> Self {
+        let mut sum = AlignedBuf::zeroed(Blocks(1));
+        sum.fill(0xFF);
+        Self(sum)
+    }
+
+    /// Adds blocks. The parity of a write's blocks but one, and of their parity, is the missing one.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        for block in bytes.chunks_exact(BLOCK_SIZE) {
+            let (sum, _) = self.0.as_chunks_mut::<8>();
+            for (sum, word) in sum.iter_mut().zip(block.as_chunks::<8>().0) {
+                *sum = (u64::from_ne_bytes(*sum) ^ u64::from_ne_bytes(*word)).to_ne_bytes();
+            }
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn block(self) -> Bytes {
+        self.0.freeze()
     }
 }
 
@@ -75,6 +185,8 @@ pub fn parse_journal(payload: &Bytes) -> Option<Vec<Entry>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::{Expect, FrameError, Header};
+    use shingle_base::StoreId;
 
     #[test]
     fn journal_payloads_have_golden_bytes_and_come_back() {
@@ -95,8 +207,50 @@ mod tests {
     }
 
     #[test]
-    fn log_info_comes_back() {
-        let info = LogInfo { position: 1, checkpoint: 2, start_epoch: 3, parts: 4 };
+    fn log_records_have_golden_info_and_come_back() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let info = LogInfo { position: 1, checkpoint: 0x0203, first: 4, blocks: 5, more: true };
+        let golden = "0100000000000000 0302000000000000 04000000 05000000 0100000000000000";
+        assert_eq!(hex(&info.encode()), golden.replace(' ', ""));
         assert_eq!(LogInfo::decode(&info.encode()), info);
+        let end = EndMark { start_epoch: 6, parts: 7 };
+        assert_eq!(hex(&end.encode()), "06000000000000000700000000000000");
+        assert_eq!(EndMark::decode(&end.encode()), Some(end));
+        let link = Link { zone: ZoneId(8), epoch: 9 };
+        assert_eq!(hex(&link.encode()), "080000000900000000000000");
+        assert_eq!(Link::decode(&link.encode()), Some(link));
+        assert_eq!((Link::decode(&[0; 11]), EndMark::decode(&[0; 17])), (None, None));
+    }
+
+    #[test]
+    fn a_head_says_where_its_write_ends_and_which_record_is_the_zones_first() {
+        let place = Place { store: StoreId(5), epoch: 42, zone: ZoneId(7), block: 0 };
+        let head = frame_log_head(&place, 1, UnixTime { nanos: 2 }, 3, 99);
+        let header = Header::decode(&head, &Expect::place(&place)).unwrap();
+        let info = LogInfo::decode(&header.info);
+        assert_eq!((header.kind, info.first, info.blocks, head_position(&header.info)), (ZONE_HEAD, 0, 3, 99));
+    }
+
+    #[test]
+    fn parity_makes_up_for_any_one_block_and_never_passes_for_a_record() {
+        let place = |block| Place { store: StoreId(5), epoch: 42, zone: ZoneId(7), block };
+        // Of these three the plain exclusive or is a record with a good checksum at the parity's own place.
+        let blocks: Vec<Bytes> =
+            (4..7).map(|block| frame(JOURNAL, &place(block), 1, LogInfo::default().encode(), &[&[7; 40]])).collect();
+        let parity = |blocks: &[&Bytes]| {
+            let mut parity = Parity::new();
+            blocks.iter().for_each(|block| parity.add(block));
+            parity.block()
+        };
+        let whole: Vec<&Bytes> = blocks.iter().collect();
+        let last = parity(&whole);
+        assert_eq!(Header::decode(&last, &Expect::default()), Err(FrameError::NotARecord));
+        let inverted: Vec<u8> = last.iter().map(|byte| !byte).collect();
+        assert!(Header::decode(&inverted, &Expect::place(&place(7))).is_ok(), "the case that inversion rules out");
+        for lost in 0..3 {
+            let mut others: Vec<&Bytes> = blocks.iter().collect();
+            others[lost] = &last;
+            assert_eq!(parity(&others), blocks[lost]);
+        }
     }
 }

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 
-use shingle_base::{Blocks, ZoneId};
+use shingle_base::{BLOCK_SIZE, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
 use tokio::sync::oneshot;
 
-use crate::frame::RecordType;
-use crate::meta_log::format::{END, ENTRY_HEAD, JOURNAL, PART, START};
+use crate::frame::{HEADER_SIZE, RecordType, record_blocks};
+use crate::meta_log::format::{END, ENTRY_HEAD, JOURNAL, LINK_BLOCKS, PART, START};
 use crate::meta_log::{MetaLogConfig, MetaLogError};
 use crate::sequence::SequenceSource;
 
@@ -24,8 +24,10 @@ pub(super) struct Item {
     pub(super) bytes: Vec<u8>,
     /// For parts and ends: the position of the checkpoint's start.
     pub(super) checkpoint: u64,
-    /// For ends: how many parts there are.
+    /// For ends: how many part records there are.
     pub(super) parts: u64,
+    /// For parts: whether the next record goes on with the same part.
+    pub(super) more: bool,
     pub(super) done: Done,
 }
 
@@ -43,20 +45,47 @@ pub(super) enum MetaStatus {
     Bad,
 }
 
+/// The zone that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Active {
+    /// An index into [`LogState::zones`].
+    pub(super) slot: usize,
+    /// Its life.
+    pub(super) epoch: u64,
+    /// The next block; zero where its head is yet to be written, together with its first records.
+    pub(super) next: u32,
+}
+
+impl Active {
+    /// Blocks that the next write takes beside its records: head and parity, and what a link will need.
+    pub(super) fn overhead(&self) -> u32 {
+        u32::from(self.next == 0) + 1 + LINK_BLOCKS
+    }
+}
+
 pub(super) struct LogState {
     /// By number, from the first metazone.
     pub(super) zones: Vec<MetaStatus>,
-    /// The zone that is written (an index into `zones`), its epoch, and its next block.
-    pub(super) active: Option<(usize, u64, u32)>,
+    pub(super) active: Option<Active>,
+    /// Where the log goes on, and in which life, because a link says so.
+    pub(super) linked: Option<(usize, u64)>,
+    /// A zone that has to be made full before another is written, because no link leads on from it (LOG-6).
+    pub(super) unlinked: Option<usize>,
+    /// Whether what the log held when it was opened is durable (LOG-5).
+    pub(super) settled: bool,
     pub(super) queue: VecDeque<Item>,
     pub(super) writing: bool,
     pub(super) stopped: bool,
-    /// The position of the last record.
+    /// The position of the last record, written or not.
     pub(super) position: u64,
+    /// The position of the last record that is durable.
+    pub(super) written: u64,
     /// Where each checkpoint's start that may yet end lies: position, epoch of its zone.
     pub(super) starts: Vec<(u64, u64)>,
-    /// Blocks of journal since the newest complete checkpoint.
+    /// Blocks of journal records since the newest complete checkpoint.
     pub(super) journal_blocks: u64,
+    /// A checkpoint is wanted whose start lies at this position or behind it: what lies before it may be lost soon.
+    pub(super) wanted_after: Option<u64>,
 }
 
 /// A metadata log. A cheap handle; stays on the thread of its runtime.
@@ -80,9 +109,8 @@ impl LogInner {
         self.state.borrow().zones.iter().filter(|zone| **zone == MetaStatus::Free).count() as u64
     }
 
-    /// Zones that a checkpoint may take: a third of all, so that the one before it and the journal have the rest.
     fn checkpoint_zones(&self) -> u64 {
-        ((self.config.zones.len() as u64).saturating_sub(3) / 3).max(1)
+        checkpoint_zones(self.config.zones.len() as u64)
     }
 
     /// Puts an item into the queue and sees to it that the queue is written.
@@ -107,7 +135,7 @@ impl MetaLog {
     /// acknowledged in front of a missing one.
     pub fn append(&self, entry: Vec<u8>, sequence: u64) -> impl Future<Output = Result<(), MetaLogError>> + use<> {
         let (done, waiting) = oneshot::channel();
-        let item = Item { kind: JOURNAL, sequence, bytes: entry, checkpoint: 0, parts: 0, done };
+        let item = Item { kind: JOURNAL, sequence, bytes: entry, checkpoint: 0, parts: 0, more: false, done };
         self.inner.enqueue(item);
         async move { waiting.await.unwrap_or(Err(MetaLogError::Stopped)).map(drop) }
     }
@@ -125,6 +153,7 @@ impl MetaLog {
             bytes: Vec::new(),
             checkpoint: 0,
             parts: 0,
+            more: false,
             done,
         };
         self.inner.enqueue(item);
@@ -137,14 +166,13 @@ impl MetaLog {
 
     /// The zone that is written, which is the only one that the log needs open.
     pub fn writes_to(&self) -> Option<ZoneId> {
-        let slot = self.inner.state.borrow().active?.0;
+        let slot = self.inner.state.borrow().active?.slot;
         Some(self.inner.zone(slot))
     }
 
-    /// The longest part.
+    /// The longest record of a part. Longer parts take several.
     pub fn part_max(&self) -> usize {
-        let blocks = (self.inner.capacity / 8).max(1);
-        (Blocks(u64::from(blocks)).bytes() as usize - crate::frame::HEADER_SIZE).min(1 << 20)
+        part_max(self.inner.capacity)
     }
 
     /// The longest journal entry.
@@ -161,15 +189,34 @@ impl MetaLog {
     pub fn needs_checkpoint(&self) -> bool {
         let zones = self.inner.config.zones.len() as u64;
         let long = self.inner.state.borrow().journal_blocks > zones * u64::from(self.inner.capacity) / 4;
-        long || self.inner.free() <= self.inner.checkpoint_zones() + 2
+        let wanted = self.inner.state.borrow().wanted_after.is_some();
+        long || wanted || self.inner.free() <= self.inner.checkpoint_zones() + 2
     }
 
     /// Whether a checkpoint of that many bytes fits.
     pub fn room_for_checkpoint(&self, bytes: u64) -> bool {
-        // A quarter more for frames and for what parts leave unused at the ends of zones.
-        let blocks = Blocks::holding(bytes).0 * 5 / 4 + 8;
-        blocks <= self.inner.checkpoint_zones() * u64::from(self.inner.capacity - 1)
+        room_for_checkpoint(self.inner.config.zones.len() as u64, self.inner.capacity, bytes)
     }
+}
+
+/// Whether a checkpoint of that many bytes fits a log of `zones` zones of `capacity` blocks (LOG-4).
+pub fn room_for_checkpoint(zones: u64, capacity: u32, bytes: u64) -> bool {
+    let record = record_blocks(part_max(capacity) as u64).0 + 1;
+    // A zone has a head and a link beside its writes.
+    let in_zone = u64::from(capacity.saturating_sub(1 + LINK_BLOCKS)) / record;
+    // A quarter more for what pages leave unused at their ends, and two for the start and the end.
+    let records = bytes.saturating_add(bytes / 4).div_ceil(part_max(capacity) as u64) + 2;
+    records <= checkpoint_zones(zones).saturating_mul(in_zone)
+}
+
+/// Zones that a checkpoint may take: a third of all, so that the one before it and the journal have the rest.
+fn checkpoint_zones(zones: u64) -> u64 {
+    (zones.saturating_sub(3) / 3).max(1)
+}
+
+/// The longest record of a part, in a zone of `capacity` blocks: an eighth of it.
+fn part_max(capacity: u32) -> usize {
+    ((capacity / 8).max(1) as usize * BLOCK_SIZE - HEADER_SIZE).min(1 << 20)
 }
 
 /// Parts on their way before the writer waits for the first of them.
@@ -184,10 +231,10 @@ pub struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    fn send(&mut self, kind: RecordType, bytes: Vec<u8>) {
+    fn send(&mut self, kind: RecordType, bytes: Vec<u8>, more: bool) {
         let (done, waiting) = oneshot::channel();
         let sequence = self.log.inner.sequence.next();
-        let item = Item { kind, sequence, bytes, checkpoint: self.start, parts: self.parts, done };
+        let item = Item { kind, sequence, bytes, checkpoint: self.start, parts: self.parts, more, done };
         self.log.inner.enqueue(item);
         self.pending.push_back(waiting);
     }
@@ -201,13 +248,25 @@ impl CheckpointWriter {
         Ok(())
     }
 
-    /// Adds a part; waits while several are on their way.
+    /// Adds a part of any length; waits while several records are on their way.
     ///
     /// # Errors
     /// As [`MetaLog::append`].
     pub async fn part(&mut self, bytes: Vec<u8>) -> Result<(), MetaLogError> {
+        let longest = self.log.part_max();
+        if bytes.len() <= longest {
+            return self.part_record(bytes, false).await;
+        }
+        let mut pieces = bytes.chunks(longest).peekable();
+        while let Some(piece) = pieces.next() {
+            self.part_record(piece.to_vec(), pieces.peek().is_some()).await?;
+        }
+        Ok(())
+    }
+
+    async fn part_record(&mut self, bytes: Vec<u8>, more: bool) -> Result<(), MetaLogError> {
         self.parts += 1;
-        self.send(PART, bytes);
+        self.send(PART, bytes, more);
         self.wait(PARTS_IN_FLIGHT).await
     }
 
@@ -217,7 +276,7 @@ impl CheckpointWriter {
     /// As [`MetaLog::append`]; recovery then finds the checkpoint before.
     pub async fn finish(mut self) -> Result<(), MetaLogError> {
         self.wait(0).await?;
-        self.send(END, Vec::new());
+        self.send(END, Vec::new(), false);
         self.wait(0).await
     }
 }

@@ -12,11 +12,20 @@
 //!   a missing position in front of a later one is damage, never passed over.
 //! - LOG-3: zones from the newest complete checkpoint's start on are never reset.
 //! - LOG-4: a checkpoint can always be written: the journal is refused before it takes the zones a checkpoint needs.
+//! - LOG-5: a write begins once all before it are durable. So a power cut spoils the last one alone, of which any blocks may
+//!   be lost; a write that is spoiled counts as a whole or not at all; and nothing is written behind it in its zone. The
+//!   next zone says with which position it begins: records of older zones from there on do not count.
+//! - LOG-6: a zone is left by a link to the next, or full without one. So the loss of the newest zone is noticed, and a zone
+//!   that cannot be read stops nobody if the log provably ends elsewhere.
+//! - LOG-7: any one block of a write can be lost, unreadable or rotten, head and parity included.
 
+mod dump;
 mod format;
 mod log;
+mod reader;
 mod recover;
 mod write;
+mod zones;
 
 use std::fmt;
 use std::ops::Range;
@@ -27,9 +36,9 @@ use bytes::Bytes;
 use shingle_base::{StoreId, ZoneId};
 use shingle_zoned::DeviceError;
 
+pub use dump::{LogRecord, dump};
 pub use format::parse_journal;
-pub use log::{CheckpointWriter, MetaLog};
-pub use recover::{LogRecord, dump};
+pub use log::{CheckpointWriter, MetaLog, room_for_checkpoint};
 
 /// The fewest metazones.
 pub const META_ZONES_MIN: u32 = 4;
@@ -65,6 +74,8 @@ pub struct Recovered {
     pub journal: Vec<Entry>,
     /// The highest sequence number seen anywhere in the log.
     pub sequence: u64,
+    /// Blocks that are lost, and that others made up for (LOG-7): zone, block in it.
+    pub mended: Vec<(ZoneId, u32)>,
     /// Metazones that hold anything.
     pub zones: u64,
     /// Blocks read of the heads of metazones.
@@ -103,7 +114,11 @@ impl fmt::Display for MetaLogError {
         match self {
             Self::Full => f.write_str("no metazone is left to write to"),
             Self::Damaged { zone: Some(zone), position } => {
-                write!(f, "{zone}: record {position} of the metadata log is damaged, and later ones depend on it")
+                write!(
+                    f,
+                    "{zone}: the metadata log cannot be read from record {position} on, and what it says may be lost; if the \
+                     drive only failed to read, try again"
+                )
             }
             Self::Damaged { zone: None, position } => {
                 write!(f, "record {position} of the metadata log is missing, and later ones depend on it")

@@ -1,4 +1,8 @@
 //! Opening a log: find the newest complete checkpoint, read from its start. (SMRstore, section 5.6, steps 1 to 3.)
+//!
+//! A metazone that cannot be read might hold the newest records. So the end of what was found has to prove that there is
+//! nothing newer (LOG-6): the zone that is written last either is not full, and then no other was begun after it, or its
+//! link names the next one.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,45 +11,68 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
-use shingle_base::{Blocks, ZoneId};
+use shingle_base::ZoneId;
 use shingle_runtime::Runtime;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 
-use crate::frame::{HEADER_SIZE, Header};
-use crate::meta_log::format::{END, JOURNAL, LogInfo, PART, START, parse_journal};
-use crate::meta_log::log::{LogInner, LogState, MetaLog, MetaStatus};
+use crate::meta_log::format::{END, EndMark, JOURNAL, LINK, Link, PART, WRITE_BLOCKS_MAX, parse_journal};
+use crate::meta_log::log::{Active, LogInner, LogState, MetaLog, MetaStatus};
+use crate::meta_log::reader::{Life, LogEntry, Step, ZoneReader};
 use crate::meta_log::{MetaLogConfig, MetaLogError, Recovered};
-use crate::scan::{Scanned, ZoneScanner};
 use crate::sequence::SequenceSource;
-use crate::zone_head::read_zone_head;
+use crate::zone_head::ZONE_HEAD;
 
 /// Blocks read at once: a checkpoint is long, and read from end to end.
 const WINDOW: u32 = 1024;
 
-/// A metazone's records, as scanned.
-struct ZoneRecords {
-    zone: ZoneId,
-    epoch: u64,
-    records: Vec<(Header, LogInfo, Bytes)>,
-    /// Where it can go on, if it can.
-    next: Option<u32>,
+/// A metazone as it was found.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub(super) info: ZoneInfo,
+    pub(super) life: Life,
 }
 
-/// One record of the log, for dumps.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogRecord {
-    /// Its zone.
-    pub zone: ZoneId,
-    /// Its first block in the zone.
-    pub block: u32,
-    /// Its position in the log.
-    pub position: u64,
-    /// What it is.
-    pub kind: &'static str,
-    /// Bytes of payload.
-    pub length: u32,
-    /// The journal entries, if it holds any.
-    pub entries: Vec<crate::meta_log::Entry>,
+impl Found {
+    /// Whether nothing more can be written to it: so is a zone that was left because a write to it failed.
+    fn is_shut(&self) -> bool {
+        matches!(self.info.state, ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline)
+    }
+}
+
+/// How a zone's records end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// With a whole write, behind which the next one can go.
+    Whole,
+    /// With a write that a power cut tore, or that lacks its parity block.
+    Torn,
+    /// With blocks that are lost.
+    Damaged,
+    /// With a link to the next zone.
+    Linked(Link),
+}
+
+/// A metazone's records, as read.
+pub(super) struct ZoneRecords {
+    zone: ZoneId,
+    epoch: u64,
+    pub(super) records: Vec<LogEntry>,
+    end: End,
+    /// Blocks that their write's other blocks made up for, and parity blocks that are bad; with the write's last position.
+    pub(super) mended: Vec<(u32, u64)>,
+    /// Where writes begin that cannot be made whole.
+    pub(super) lost: Vec<u32>,
+    blocks_read: u64,
+}
+
+/// How the log goes on after it was opened.
+#[derive(Default)]
+struct Tail {
+    active: Option<Active>,
+    /// The zone and life that the newest zone's link names, if it was not begun.
+    linked: Option<(usize, u64)>,
+    /// The newest zone, if it can neither go on nor be linked.
+    unlinked: Option<usize>,
 }
 
 impl MetaLog {
@@ -67,12 +94,13 @@ impl MetaLog {
             }
         }
         let zones = vec![MetaStatus::Free; config.zones.len()];
-        let log = Self::with(rt, dev, config, sequence, zones, None, 0);
+        let log = Self::with(rt, dev, config, sequence, zones, Tail::default(), 0);
         log.begin_checkpoint().await?.finish().await?;
         Ok(log)
     }
 
     /// Opens a log (LOG-2). New records get sequence numbers from `sequence`, which is raised above all that is found.
+    /// Writes nothing; what was found is made durable before the first record is written.
     ///
     /// # Errors
     /// `NoCheckpoint`, `Damaged`, or the device's.
@@ -84,37 +112,30 @@ impl MetaLog {
     ) -> Result<(Self, Recovered), MetaLogError> {
         let began = rt.now();
         let mut recovered = Recovered::default();
-        let (mut zones, heads) = read_heads(dev, &config, &mut recovered).await?;
+        let found = find_lives(dev, &config, &mut recovered.find_blocks).await?;
+        recovered.zones = found.iter().filter(|found| found.info.written.0 > 0).count() as u64;
         recovered.find_time = rt.now().since(began);
         let loading = rt.now();
-        let mut scanned: Vec<ZoneRecords> = Vec::new();
-        let mut end = None;
-        for &(epoch, zone, written) in heads.iter().rev() {
-            let records = read_zone(dev, &config, zone, epoch, written, &mut recovered.load_blocks).await?;
+        let Scanned { zones: scanned, end, checkpoint } = scan(dev, &config, &found, &mut recovered).await?;
+        let newest = scanned.last().map(|newest| (newest.zone, newest.epoch, newest.end));
+        let journal_blocks = scanned.iter().map(|zone| journal_blocks(zone, checkpoint)).sum();
+        let position = replay(scanned, &end, checkpoint, &mut recovered)?;
+        let tail = match newest {
+            Some((zone, epoch, ending)) => tail(&found, &config, zone, epoch, ending, position)?,
+            None => Tail::default(),
+        };
+        if let Some((_, epoch)) = tail.linked {
             recovered.sequence = recovered.sequence.max(epoch);
-            let last = records.records.iter().rev().find(|(header, ..)| header.kind == END).map(|(_, info, _)| *info);
-            end = end.or(last);
-            scanned.push(records);
-            if end.is_some_and(|end: LogInfo| epoch <= end.start_epoch) {
-                break;
-            }
-        }
-        let end = end.ok_or(MetaLogError::NoCheckpoint)?;
-        scanned.reverse();
-        let active = scanned.last().and_then(|newest| {
-            let slot = (newest.zone.0 - config.zones.start) as usize;
-            Some((slot, newest.epoch, newest.next?))
-        });
-        let position = replay(scanned, &end, &mut recovered)?;
-        for slot in &mut zones {
-            if let MetaStatus::Live { epoch } = *slot
-                && epoch < end.start_epoch
-            {
-                *slot = MetaStatus::Free;
-            }
         }
         sequence.raise(recovered.sequence);
-        let log = Self::with(rt, dev, config, sequence, zones, active, position);
+        let zones = found.iter().map(|found| status(found, &end)).collect();
+        let log = Self::with(rt, dev, config, sequence, zones, tail, position);
+        {
+            let mut state = log.inner.state.borrow_mut();
+            state.journal_blocks = journal_blocks;
+            // What one block made up for, another one's loss would cost: a checkpoint makes it good.
+            state.wanted_after = (!recovered.mended.is_empty()).then_some(position + 1);
+        }
         recovered.load_time = rt.now().since(loading);
         Ok((log, recovered))
     }
@@ -125,18 +146,23 @@ impl MetaLog {
         config: MetaLogConfig,
         sequence: SequenceSource,
         zones: Vec<MetaStatus>,
-        active: Option<(usize, u64, u32)>,
+        tail: Tail,
         position: u64,
     ) -> Self {
         let state = LogState {
             zones,
-            active,
+            active: tail.active,
+            linked: tail.linked,
+            unlinked: tail.unlinked,
+            settled: false,
             queue: VecDeque::new(),
             writing: false,
             stopped: false,
             position,
+            written: position,
             starts: Vec::new(),
             journal_blocks: 0,
+            wanted_after: None,
         };
         let capacity = dev.geometry().zone_capacity.0 as u32;
         let (rt, dev, state) = (rt.clone(), dev.clone(), RefCell::new(state));
@@ -144,98 +170,174 @@ impl MetaLog {
     }
 }
 
-/// Step 1: the heads of all metazones that hold anything: epoch, zone, blocks written, by epoch.
-async fn read_heads(
+/// Step 1: what each of the metazones holds.
+pub(super) async fn find_lives(
     dev: &Rc<dyn ZonedDevice>,
     config: &MetaLogConfig,
-    recovered: &mut Recovered,
-) -> Result<(Vec<MetaStatus>, Vec<(u64, ZoneId, u32)>), MetaLogError> {
+    blocks_read: &mut u64,
+) -> Result<Vec<Found>, MetaLogError> {
     let report = dev.report(ZoneId(config.zones.start), config.zones.len() as u32).await?;
-    let head = |info: ZoneInfo| async move {
-        let written = info.written > Blocks::ZERO && info.state != ZoneState::Offline;
-        let bytes = if written { dev.read(info.start, Blocks(1)).await.ok() } else { None };
-        // A head that cannot be read is that of a zone whose opening was cut short; if it was more, a position is
-        // missing, which is noticed.
-        let head = bytes.and_then(|bytes| read_zone_head(&bytes, Some(config.store), info.zone).ok());
-        (info, written, head)
-    };
-    let mut found = stream::iter(report).map(head).buffered(config.read_depth.max(1) as usize);
-    let (mut zones, mut heads) = (Vec::new(), Vec::new());
-    while let Some((info, written, head)) = found.next().await {
-        recovered.zones += u64::from(written);
-        recovered.find_blocks += u64::from(written);
-        let mut status = match info.state {
-            ZoneState::ReadOnly | ZoneState::Offline => MetaStatus::Bad,
-            _ => MetaStatus::Free,
-        };
-        if let Some(head) = head {
-            heads.push((head.epoch, info.zone, info.written.0 as u32));
-            if status == MetaStatus::Free {
-                status = MetaStatus::Live { epoch: head.epoch };
-            }
-        }
-        zones.push(status);
+    if report.len() < config.zones.len() {
+        let position = 0;
+        return Err(MetaLogError::Damaged { zone: Some(ZoneId(config.zones.start + report.len() as u32)), position });
     }
-    heads.sort_unstable();
-    Ok((zones, heads))
+    let look = |info: ZoneInfo| async move {
+        if info.state == ZoneState::Offline {
+            return Ok((Found { info, life: Life::Unknown }, 0));
+        }
+        let mut reader = ZoneReader::new(dev, config.store, info.zone, info.written.0 as u32, 1);
+        let life = reader.life().await?;
+        Ok::<_, MetaLogError>((Found { info, life }, reader.blocks_read))
+    };
+    let mut looks = stream::iter(report).map(look).buffered(config.read_depth.max(1) as usize);
+    let mut all = Vec::with_capacity(config.zones.len());
+    while let Some(look) = looks.next().await {
+        let (found, blocks) = look?;
+        *blocks_read += blocks;
+        all.push(found);
+    }
+    Ok(all)
 }
 
-async fn read_zone(
+/// The zones from the newest complete checkpoint's start on, and that checkpoint's end.
+struct Scanned {
+    /// By epoch.
+    zones: Vec<ZoneRecords>,
+    end: EndMark,
+    /// The position of its start.
+    checkpoint: u64,
+}
+
+/// Reads zones from the newest back until the start of a complete checkpoint is there.
+async fn scan(
     dev: &Rc<dyn ZonedDevice>,
     config: &MetaLogConfig,
-    zone: ZoneId,
-    epoch: u64,
-    written: u32,
-    blocks_read: &mut u64,
-) -> Result<ZoneRecords, MetaLogError> {
-    let mut scanner = ZoneScanner::new(dev.clone(), config.store, epoch, zone, 1, written).reading(WINDOW);
-    let mut records = Vec::new();
-    let mut next = Some(written).filter(|&written| u64::from(written) < dev.geometry().zone_capacity.0);
-    loop {
-        match scanner.next().await? {
-            Scanned::Record { header, bytes, intact: true, .. }
-                if matches!(header.kind, JOURNAL | START | PART | END) =>
-            {
-                let payload = bytes.slice(HEADER_SIZE..HEADER_SIZE + header.length as usize);
-                records.push((header, LogInfo::decode(&header.info), payload));
-            }
-            // Whether something is lost, positions tell.
-            Scanned::Record { .. } | Scanned::Gap { .. } => next = None,
-            Scanned::Torn { .. } => {
-                next = None;
-                break;
-            }
-            Scanned::Clean => break,
+    found: &[Found],
+    recovered: &mut Recovered,
+) -> Result<Scanned, MetaLogError> {
+    let live = |found: &Found| match found.life {
+        Life::Live { epoch, first } => Some((epoch, first, found.info)),
+        _ => None,
+    };
+    let mut lives: Vec<(u64, Option<u64>, ZoneInfo)> = found.iter().filter_map(live).collect();
+    lives.sort_unstable_by_key(|&(epoch, ..)| epoch);
+    let mut zones: Vec<ZoneRecords> = Vec::new();
+    let mut end: Option<(EndMark, u64)> = None;
+    // Where a younger zone begins: what lies from there on in an older one was not to be (LOG-5).
+    let mut limit = u64::MAX;
+    for (epoch, first, info) in lives.into_iter().rev() {
+        let mut zone = read_zone(dev, config, &info, epoch).await?;
+        recovered.sequence = recovered.sequence.max(epoch);
+        recovered.load_blocks += zone.blocks_read;
+        let counts = zone.mended.iter().filter(|&&(_, position)| position < limit);
+        recovered.mended.extend(counts.map(|&(block, _)| (info.zone, block)));
+        for record in &zone.records {
+            recovered.sequence = recovered.sequence.max(record.header.sequence);
+        }
+        zone.records.retain(|record| record.info.position < limit);
+        let positions = zone.records.iter().map(|record| record.info.position);
+        limit = limit.min(first.or(positions.min()).unwrap_or(u64::MAX));
+        if end.is_none()
+            && let Some(last) = zone.records.iter().rev().find(|record| record.header.kind == END)
+        {
+            let damaged = MetaLogError::Damaged { zone: Some(info.zone), position: last.info.position };
+            end = Some((EndMark::decode(&last.payload).ok_or(damaged)?, last.info.checkpoint));
+        }
+        zones.push(zone);
+        if end.is_some_and(|(end, _)| epoch <= end.start_epoch) {
+            break;
         }
     }
-    *blocks_read += scanner.blocks_read;
-    Ok(ZoneRecords { zone, epoch, records, next })
+    zones.reverse();
+    match end {
+        Some((end, checkpoint)) => Ok(Scanned { zones, end, checkpoint }),
+        // It is not that there was none: it may be what cannot be read.
+        None => match found.iter().find(|found| found.life == Life::Unknown) {
+            Some(unknown) => Err(MetaLogError::Damaged { zone: Some(unknown.info.zone), position: 0 }),
+            None => Err(MetaLogError::NoCheckpoint),
+        },
+    }
+}
+
+/// Reads one zone from end to end.
+pub(super) async fn read_zone(
+    dev: &Rc<dyn ZonedDevice>,
+    config: &MetaLogConfig,
+    info: &ZoneInfo,
+    epoch: u64,
+) -> Result<ZoneRecords, MetaLogError> {
+    let written = info.written.0 as u32;
+    let mut reader = ZoneReader::new(dev, config.store, info.zone, written, WINDOW).of_life(epoch);
+    let (mut records, mut mended, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+    let mut end = End::Whole;
+    loop {
+        match reader.step().await? {
+            Step::Write { records: more, mended: block, closed } => {
+                let position = more.last().map_or(0, |record| record.info.position);
+                mended.extend(block.map(|block| (block, position)));
+                let link = more.iter().find(|record| record.header.kind == LINK);
+                end = match link.and_then(|link| Link::decode(&link.payload)) {
+                    Some(link) => End::Linked(link),
+                    None if closed => End::Whole,
+                    None => End::Torn,
+                };
+                records.extend(more.into_iter().filter(|record| record.header.kind != ZONE_HEAD));
+                if matches!(end, End::Linked(_)) {
+                    break;
+                }
+            }
+            Step::Lost { from, to, unreadable } => {
+                lost.push(from);
+                // A power cut spoils one write, and it does not make blocks unreadable. Of a full zone nobody knows how
+                // much was written.
+                let longer = to - from > WRITE_BLOCKS_MAX + 1 && info.state != ZoneState::Full;
+                end = if unreadable || longer || end == End::Damaged { End::Damaged } else { End::Torn };
+            }
+            Step::End => break,
+        }
+    }
+    Ok(ZoneRecords { zone: info.zone, epoch, records, end, mended, lost, blocks_read: reader.blocks_read })
+}
+
+/// Blocks of journal behind a position.
+fn journal_blocks(zone: &ZoneRecords, position: u64) -> u64 {
+    let journal = |record: &&LogEntry| record.header.kind == JOURNAL && record.info.position > position;
+    zone.records.iter().filter(journal).map(|record| record.header.blocks().0).sum()
 }
 
 /// Steps 2 and 3: takes parts and journal entries from the checkpoint's start on. Returns the last position.
-fn replay(scanned: Vec<ZoneRecords>, end: &LogInfo, recovered: &mut Recovered) -> Result<u64, MetaLogError> {
-    // A record that was written a second time elsewhere has its old position; the first copy counts.
-    let mut last = end.checkpoint.saturating_sub(1);
-    let mut beyond = None;
-    for zone in scanned {
-        for (header, info, payload) in zone.records {
-            recovered.sequence = recovered.sequence.max(header.sequence);
-            if info.position != last + 1 {
-                if info.position > last {
-                    beyond = beyond.max(Some(info.position));
-                }
+fn replay(
+    zones: Vec<ZoneRecords>,
+    end: &EndMark,
+    checkpoint: u64,
+    recovered: &mut Recovered,
+) -> Result<u64, MetaLogError> {
+    let mut last = checkpoint.saturating_sub(1);
+    let mut parts = 0;
+    let mut pieces: Vec<Bytes> = Vec::new();
+    for zone in zones {
+        for record in zone.records {
+            let (kind, position) = (record.header.kind, record.info.position);
+            if kind == LINK || position <= last {
                 continue;
             }
-            last = info.position;
-            if header.kind == PART && info.checkpoint == end.checkpoint {
-                recovered.parts.push(payload);
-            } else if header.kind == JOURNAL {
-                let damaged = MetaLogError::Damaged { zone: Some(zone.zone), position: info.position };
-                recovered.journal.extend(parse_journal(&payload).ok_or(damaged)?);
+            if position != last + 1 {
+                return Err(MetaLogError::Damaged { zone: Some(zone.zone), position: last + 1 });
+            }
+            last = position;
+            if kind == PART && record.info.checkpoint == checkpoint {
+                parts += 1;
+                pieces.push(record.payload);
+                if !record.info.more {
+                    recovered.parts.push(join(std::mem::take(&mut pieces)));
+                }
+            } else if kind == JOURNAL {
+                let damaged = MetaLogError::Damaged { zone: Some(zone.zone), position };
+                recovered.journal.extend(parse_journal(&record.payload).ok_or(damaged)?);
             }
         }
     }
-    if beyond.is_some_and(|position| position > last) || recovered.parts.len() as u64 != end.parts {
+    if parts != end.parts || !pieces.is_empty() {
         return Err(MetaLogError::Damaged { zone: None, position: last + 1 });
     }
     for entry in &recovered.journal {
@@ -244,26 +346,56 @@ fn replay(scanned: Vec<ZoneRecords>, end: &LogInfo, recovered: &mut Recovered) -
     Ok(last)
 }
 
-/// All records in the log's zones, needed or not, by zone and block.
-///
-/// # Errors
-/// The device's.
-pub async fn dump(dev: &Rc<dyn ZonedDevice>, config: &MetaLogConfig) -> Result<Vec<LogRecord>, MetaLogError> {
-    let (_, heads) = read_heads(dev, config, &mut Recovered::default()).await?;
-    let mut all = Vec::new();
-    for (epoch, zone, written) in heads {
-        let records = read_zone(dev, config, zone, epoch, written, &mut 0).await?;
-        for (header, info, payload) in records.records {
-            let kind = match header.kind {
-                JOURNAL => "journal",
-                START => "checkpoint start",
-                PART => "checkpoint part",
-                _ => "checkpoint end",
-            };
-            let entries = if header.kind == JOURNAL { parse_journal(&payload).unwrap_or_default() } else { Vec::new() };
-            let (block, position) = (header.place.block, info.position);
-            all.push(LogRecord { zone, block, position, kind, length: header.length, entries });
-        }
+fn join(mut pieces: Vec<Bytes>) -> Bytes {
+    match pieces.len() {
+        1 => pieces.remove(0),
+        _ => Bytes::from(pieces.concat()),
     }
-    Ok(all)
+}
+
+/// Proves that nothing newer than `newest` was written (LOG-6), and says how the log goes on.
+fn tail(
+    found: &[Found],
+    config: &MetaLogConfig,
+    newest: ZoneId,
+    epoch: u64,
+    end: End,
+    last: u64,
+) -> Result<Tail, MetaLogError> {
+    let damaged = |zone| MetaLogError::Damaged { zone: Some(zone), position: last + 1 };
+    let slot = |zone: ZoneId| zone.0.checked_sub(config.zones.start).map(|slot| slot as usize);
+    let slot_of = |zone| slot(zone).and_then(|slot| Some((slot, found.get(slot)?))).ok_or_else(|| damaged(zone));
+    let (slot, zone) = slot_of(newest)?;
+    let (left, tail) = match end {
+        End::Damaged => return Err(damaged(newest)),
+        End::Linked(link) => {
+            let (slot, next) = slot_of(link.zone)?;
+            let longer = next.info.written.0 > u64::from(WRITE_BLOCKS_MAX) + 1 && !next.is_shut();
+            if next.life == Life::Unknown || next.life == Life::Blank && longer {
+                return Err(damaged(link.zone));
+            }
+            let linked = (!next.is_shut()).then_some((slot, link.epoch));
+            (next.is_shut(), Tail { linked, ..Tail::default() })
+        }
+        _ if zone.is_shut() => (true, Tail::default()),
+        End::Whole => {
+            let active = Active { slot, epoch, next: zone.info.written.0 as u32 };
+            (false, Tail { active: Some(active), ..Tail::default() })
+        }
+        End::Torn => (false, Tail { unlinked: Some(slot), ..Tail::default() }),
+    };
+    match found.iter().find(|found| found.life == Life::Unknown) {
+        // A zone that was left without a link: the next one may be this.
+        Some(unknown) if left => Err(damaged(unknown.info.zone)),
+        _ => Ok(tail),
+    }
+}
+
+/// What a metazone is from now on (LOG-3).
+fn status(found: &Found, end: &EndMark) -> MetaStatus {
+    match (found.info.state, found.life) {
+        (ZoneState::ReadOnly | ZoneState::Offline, _) => MetaStatus::Bad,
+        (_, Life::Live { epoch, .. }) if epoch >= end.start_epoch => MetaStatus::Live { epoch },
+        _ => MetaStatus::Free,
+    }
 }

@@ -1,25 +1,29 @@
-//! The writing half: one write in flight, everything that waits in it.
+//! The writing half: one write in flight, everything that waits in it, and its parity behind it.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, ZoneId};
-use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState};
+use shingle_zoned::DeviceError;
 
 use crate::frame::{HEADER_SIZE, Place, frame, record_blocks};
 use crate::meta_log::MetaLogError;
-use crate::meta_log::format::{END, ENTRY_HEAD, JOURNAL, LogInfo, START, push_entry};
-use crate::meta_log::log::{Item, LogInner, LogState, MetaStatus};
-use crate::zone_head::frame_zone_head;
+use crate::meta_log::format::{
+    END, ENTRY_HEAD, EndMark, JOURNAL, LINK, Link, LogInfo, Parity, START, WRITE_BLOCKS_MAX, frame_log_head, push_entry,
+};
+use crate::meta_log::log::{Active, Item, LogInner, LogState, MetaStatus};
+use crate::meta_log::zones::Trouble;
 
-/// The most that one device write takes, in blocks.
-const BATCH_BLOCKS: u32 = 512;
+/// The most blocks of records that one device write takes, beside a zone's head.
+const BATCH_BLOCKS: u32 = WRITE_BLOCKS_MAX - 1;
 
 /// A record to be, and the items it answers.
 struct Draft {
     info: LogInfo,
     items: Vec<Item>,
     payload: Vec<u8>,
+    /// What it says, if it is a checkpoint's end.
+    end: Option<EndMark>,
 }
 
 impl Draft {
@@ -72,56 +76,72 @@ impl LogInner {
             }
             blocks += need;
             state.position += 1;
-            let mut info = LogInfo { position: state.position, checkpoint: item.checkpoint, ..LogInfo::default() };
-            if item.kind == END {
-                info.parts = item.parts;
-                info.start_epoch =
-                    state.starts.iter().find(|start| start.0 == item.checkpoint).map_or(0, |&(_, epoch)| epoch);
-            }
+            let (position, checkpoint, more) = (state.position, item.checkpoint, item.more);
+            let info = LogInfo { position, checkpoint, more, ..LogInfo::default() };
             let mut payload = Vec::new();
+            let mut end = None;
             if item.kind == JOURNAL {
                 push_entry(&mut payload, item.sequence, &item.bytes);
+            } else if item.kind == END {
+                let start = state.starts.iter().find(|start| start.0 == item.checkpoint);
+                let mark = EndMark { start_epoch: start.map_or(0, |&(_, epoch)| epoch), parts: item.parts };
+                payload = mark.encode();
+                end = Some(mark);
             } else {
                 payload.extend_from_slice(&item.bytes);
             }
-            drafts.push(Draft { info, items: vec![item], payload });
+            drafts.push(Draft { info, items: vec![item], payload, end });
         }
         drafts
     }
 
     /// Makes drafts durable, in this metazone or the next, and answers who waits.
     async fn write_drafts(self: &Rc<Self>, mut drafts: Vec<Draft>) -> Result<(), (Vec<Draft>, MetaLogError)> {
+        let mut trouble = Trouble::default();
         while let Some(first) = drafts.first() {
-            let need = first.blocks();
-            let (slot, epoch, next) = match self.active_with_room(need).await {
+            let active = match self.active_with_room(first.blocks()).await {
                 Ok(active) => active,
                 Err(error) => return Err((drafts, error)),
             };
-            let mut end = next;
+            let mut room = self.capacity - active.next - active.overhead();
             let fitting = drafts.iter().take_while(|draft| {
-                let fits = end + draft.blocks() <= self.capacity;
-                end += if fits { draft.blocks() } else { 0 };
-                fits
+                let left = room.checked_sub(draft.blocks());
+                room = left.unwrap_or(0);
+                left.is_some()
             });
             let count = fitting.count();
-            let (pieces, end) = self.frame_drafts(slot, epoch, next, &drafts[..count]);
-            let zone = self.zone(slot);
-            let at = self.dev.geometry().start_of(zone) + Blocks(u64::from(next));
-            match self.write_durably(at, pieces).await {
+            let (pieces, end) = self.frame_drafts(&active, &drafts[..count]);
+            match self.write_durably(&active, pieces).await {
                 Ok(()) => {
                     let later = drafts.split_off(count);
-                    self.state.borrow_mut().active = Some((slot, epoch, end));
-                    self.written(epoch, std::mem::replace(&mut drafts, later));
+                    self.state.borrow_mut().active = Some(Active { next: end, ..active });
+                    self.written(active.epoch, std::mem::replace(&mut drafts, later));
+                    trouble = Trouble::default();
                 }
-                Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err((drafts, error.into())),
-                Err(_) => self.give_up_zone(slot, epoch).await,
+                Err(error) => {
+                    if let Err(error) = self.after_failed_write(&active, error, &mut trouble).await {
+                        return Err((drafts, error));
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    async fn write_durably(&self, at: shingle_base::Lba, pieces: Vec<Bytes>) -> Result<(), DeviceError> {
+    /// Writes at the active zone's end. No write begins before all earlier ones are durable, so a power cut can spoil
+    /// none but the last (LOG-5).
+    pub(super) async fn write_durably(&self, active: &Active, pieces: Vec<Bytes>) -> Result<(), DeviceError> {
+        if !self.state.borrow().settled {
+            // What was found at opening may have been written by a process that was killed before it was durable.
+            self.flush().await?;
+            self.state.borrow_mut().settled = true;
+        }
+        let at = self.dev.geometry().start_of(self.zone(active.slot)) + Blocks(u64::from(active.next));
         self.dev.write(at, pieces).await?;
+        self.flush().await
+    }
+
+    pub(super) async fn flush(&self) -> Result<(), DeviceError> {
         if self.dev.geometry().volatile_cache { self.dev.flush().await } else { Ok(()) }
     }
 
@@ -129,18 +149,36 @@ impl LogInner {
         ZoneId(self.config.zones.start + slot as u32)
     }
 
-    fn frame_drafts(&self, slot: usize, epoch: u64, next: u32, drafts: &[Draft]) -> (Vec<Bytes>, u32) {
-        let mut block = next;
-        let mut pieces = Vec::with_capacity(drafts.len());
+    fn frame_drafts(&self, active: &Active, drafts: &[Draft]) -> (Vec<Bytes>, u32) {
+        let place =
+            |block| Place { store: self.config.store, epoch: active.epoch, zone: self.zone(active.slot), block };
+        let head = u32::from(active.next == 0);
+        let blocks = head + drafts.iter().map(Draft::blocks).sum::<u32>();
+        let mut pieces = Vec::with_capacity(drafts.len() + 2);
+        if head > 0 {
+            let position = drafts.first().map_or(0, |draft| draft.info.position);
+            pieces.push(frame_log_head(&place(0), self.config.zone_kind, self.rt.unix_time(), blocks, position));
+        }
+        let mut block = active.next + head;
         for draft in drafts {
             let Some(item) = draft.items.first() else { continue };
-            let place = Place { store: self.config.store, epoch, zone: self.zone(slot), block };
-            // Where the start mark of a checkpoint lies is known only now.
             let sequence = draft.items.last().map_or(item.sequence, |last| last.sequence);
-            pieces.push(frame(item.kind, &place, sequence, draft.info.encode(), &[&draft.payload]));
+            let info = LogInfo { first: active.next, blocks, ..draft.info };
+            pieces.push(frame(item.kind, &place(block), sequence, info.encode(), &[&draft.payload]));
             block += draft.blocks();
         }
-        (pieces, block)
+        pieces.push(parity_of(&pieces));
+        (pieces, block + 1)
+    }
+
+    /// The write that links the active zone to the next.
+    pub(super) fn frame_link(&self, active: &Active, link: Link) -> Vec<Bytes> {
+        let (zone, position) = (self.zone(active.slot), self.state.borrow().written);
+        let place = Place { store: self.config.store, epoch: active.epoch, zone, block: active.next };
+        let info = LogInfo { position, first: active.next, blocks: 1, ..LogInfo::default() };
+        let mut pieces = vec![frame(LINK, &place, link.epoch, info.encode(), &[&link.encode()])];
+        pieces.push(parity_of(&pieces));
+        pieces
     }
 
     /// Takes note of durable records and answers who waits for them.
@@ -148,91 +186,20 @@ impl LogInner {
         let mut state = self.state.borrow_mut();
         for draft in drafts {
             let blocks = u64::from(draft.blocks());
-            let Draft { info, items, .. } = draft;
+            let Draft { info, items, end, .. } = draft;
+            state.written = info.position;
             if items.first().is_some_and(|first| first.kind == JOURNAL) {
                 state.journal_blocks += blocks;
+            }
+            if let Some(end) = end {
+                checkpoint_done(&mut state, info.checkpoint, end);
             }
             for item in items {
                 if item.kind == START {
                     state.starts.push((info.position, epoch));
-                } else if item.kind == END {
-                    checkpoint_done(&mut state, info);
                 }
                 let _ = item.done.send(Ok(info.position));
             }
-        }
-    }
-
-    /// The zone that is written, with room for `need` blocks: another one where the present one has too little.
-    async fn active_with_room(&self, need: u32) -> Result<(usize, u64, u32), MetaLogError> {
-        loop {
-            let (active, free) = {
-                let state = self.state.borrow();
-                let free = state.zones.iter().position(|zone| *zone == MetaStatus::Free);
-                (state.active, free)
-            };
-            if let Some((slot, epoch, next)) = active {
-                if next + need <= self.capacity {
-                    return Ok((slot, epoch, next));
-                }
-                self.state.borrow_mut().active = None;
-                self.release(slot).await;
-                continue;
-            }
-            let slot = free.ok_or(MetaLogError::Full)?;
-            self.open_zone(slot).await?;
-        }
-    }
-
-    /// Resets a free metazone and writes its head; a zone that cannot be opened is out of use.
-    async fn open_zone(&self, slot: usize) -> Result<(), MetaLogError> {
-        let zone = self.zone(slot);
-        let epoch = self.sequence.next();
-        let head = frame_zone_head(self.config.store, epoch, zone, self.config.zone_kind, self.rt.unix_time());
-        let opened = async {
-            self.dev.manage(zone, ZoneOp::Reset).await?;
-            self.dev.write(self.dev.geometry().start_of(zone), vec![head]).await
-        };
-        let result = opened.await;
-        let mut state = self.state.borrow_mut();
-        match result {
-            Ok(()) => {
-                state.zones[slot] = MetaStatus::Live { epoch };
-                state.active = Some((slot, epoch, 1));
-                Ok(())
-            }
-            Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => Err(error.into()),
-            Err(_) => {
-                state.zones[slot] = MetaStatus::Bad;
-                Ok(())
-            }
-        }
-    }
-
-    /// A write to the zone failed: nothing more is written to it. What it holds stays needed until it is recycled.
-    async fn give_up_zone(&self, slot: usize, epoch: u64) {
-        self.state.borrow_mut().active = None;
-        let report = self.dev.report(self.zone(slot), 1).await.ok();
-        let lost = report
-            .as_deref()
-            .and_then(|zones| zones.first())
-            .is_some_and(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline));
-        self.state.borrow_mut().zones[slot] = if lost { MetaStatus::Bad } else { MetaStatus::Live { epoch } };
-        if !lost {
-            self.release(slot).await;
-        }
-    }
-
-    /// Gives a zone's open (and active) resource back to the drive. Failure costs only that resource.
-    async fn release(&self, slot: usize) {
-        let active = self.dev.geometry().active_zones_max.is_some();
-        let zone = self.zone(slot);
-        let Ok(report) = self.dev.report(zone, 1).await else { return };
-        let Some(info) = report.first() else { return };
-        if active && info.state.is_active() {
-            let _ = self.dev.manage(zone, ZoneOp::Finish).await;
-        } else if info.state.is_open() {
-            let _ = self.dev.manage(zone, ZoneOp::Close).await;
         }
     }
 
@@ -249,9 +216,10 @@ impl LogInner {
 }
 
 /// A checkpoint is complete: zones before the one its start lies in are free (LOG-3).
-fn checkpoint_done(state: &mut LogState, end: LogInfo) {
-    state.starts.retain(|&(position, _)| position > end.checkpoint);
+fn checkpoint_done(state: &mut LogState, checkpoint: u64, end: EndMark) {
+    state.starts.retain(|&(position, _)| position > checkpoint);
     state.journal_blocks = 0;
+    state.wanted_after = state.wanted_after.filter(|&wanted| checkpoint < wanted);
     for zone in &mut state.zones {
         if let MetaStatus::Live { epoch } = *zone
             && epoch < end.start_epoch
@@ -259,4 +227,10 @@ fn checkpoint_done(state: &mut LogState, end: LogInfo) {
             *zone = MetaStatus::Free;
         }
     }
+}
+
+fn parity_of(pieces: &[Bytes]) -> Bytes {
+    let mut parity = Parity::new();
+    pieces.iter().for_each(|piece| parity.add(piece));
+    parity.block()
 }

@@ -1,0 +1,67 @@
+//! The log as it lies in its zones, needed or not, for people.
+
+use std::rc::Rc;
+
+use shingle_base::ZoneId;
+use shingle_zoned::ZonedDevice;
+
+use crate::meta_log::format::{END, JOURNAL, LINK, PART, START, parse_journal};
+use crate::meta_log::reader::Life;
+use crate::meta_log::recover::{find_lives, read_zone};
+use crate::meta_log::{Entry, MetaLogConfig, MetaLogError};
+
+/// One record of the log, or a place where one should be, for dumps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// Its zone.
+    pub zone: ZoneId,
+    /// Its first block in the zone.
+    pub block: u32,
+    /// Its position in the log; zero where that is not known.
+    pub position: u64,
+    /// What it is.
+    pub kind: &'static str,
+    /// Bytes of payload.
+    pub length: u32,
+    /// The journal entries, if it holds any.
+    pub entries: Vec<Entry>,
+}
+
+/// All records in the log's zones, by life of the zone and block, with the places where none can be read.
+///
+/// # Errors
+/// The device's.
+pub async fn dump(dev: &Rc<dyn ZonedDevice>, config: &MetaLogConfig) -> Result<Vec<LogRecord>, MetaLogError> {
+    let mut lives = find_lives(dev, config, &mut 0).await?;
+    lives.sort_by_key(|found| match found.life {
+        Life::Live { epoch, .. } => epoch,
+        _ => 0,
+    });
+    let place = |zone, block, kind| LogRecord { zone, block, position: 0, kind, length: 0, entries: Vec::new() };
+    let mut all = Vec::new();
+    for found in &lives {
+        let zone = found.info.zone;
+        if found.life == Life::Unknown {
+            all.push(place(zone, 0, "unreadable zone"));
+        }
+        let Life::Live { epoch, .. } = found.life else { continue };
+        let read = read_zone(dev, config, &found.info, epoch).await?;
+        all.extend(read.lost.iter().map(|&block| place(zone, block, "lost")));
+        all.extend(read.mended.iter().map(|&(block, _)| place(zone, block, "bad block, made up for")));
+        for record in read.records {
+            let kind = match record.header.kind {
+                JOURNAL => "journal",
+                START => "checkpoint start",
+                PART => "checkpoint part",
+                END => "checkpoint end",
+                LINK => "link",
+                _ => continue,
+            };
+            let journal = record.header.kind == JOURNAL;
+            let entries = if journal { parse_journal(&record.payload).unwrap_or_default() } else { Vec::new() };
+            let (block, position) = (record.header.place.block, record.info.position);
+            all.push(LogRecord { zone, block, position, kind, length: record.header.length, entries });
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,219 @@
+//! Which metazone is written: how one is begun, linked to the next, and left when a write to it fails.
+//!
+//! A zone is never left silently (LOG-6). Its last write names the zone and the life in which the log goes on, before
+//! that zone is written. Where no such write succeeds the zone is finished first: a full zone without a link says that
+//! another may have been begun.
+
+use std::time::Duration;
+
+use shingle_base::Blocks;
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZoneOp, ZoneState};
+
+use crate::meta_log::MetaLogError;
+use crate::meta_log::format::{LINK_BLOCKS, Link};
+use crate::meta_log::log::{Active, LogInner, MetaStatus};
+
+/// How often a command is tried, and how many zones in a row a write is tried in that are neither read-only nor offline.
+const TRIES: u32 = 4;
+
+/// The pause after the first try; the next is twice as long.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a write met that did not succeed yet.
+#[derive(Default)]
+pub(super) struct Trouble {
+    /// Tries at one place.
+    tries: u32,
+    /// Zones that were left.
+    zones: u32,
+}
+
+fn is_gone(error: &DeviceError) -> bool {
+    matches!(error.kind, DeviceErrorKind::Gone)
+}
+
+impl LogInner {
+    /// The zone that is written, with room for records of `need` blocks: another one where the present one has too little.
+    pub(super) async fn active_with_room(&self, need: u32) -> Result<Active, MetaLogError> {
+        let fits = |active: &Active| active.next + active.overhead() + need <= self.capacity;
+        if !fits(&Active { slot: 0, epoch: 0, next: 0 }) {
+            return Err(MetaLogError::Full);
+        }
+        loop {
+            let (active, unlinked) = {
+                let state = self.state.borrow();
+                (state.active, state.unlinked)
+            };
+            if let Some(active) = active.filter(fits) {
+                return Ok(active);
+            }
+            let (slot, epoch) = self.prepare_zone().await?;
+            if let Some(active) = active {
+                self.leave_linked(&active, Link { zone: self.zone(slot), epoch }).await?;
+            } else if let Some(slot) = unlinked {
+                self.leave_unlinked(slot).await?;
+            }
+            self.state.borrow_mut().active = Some(Active { slot, epoch, next: 0 });
+        }
+    }
+
+    /// Resets the zone that the log goes on in, durably, and gives it a life. A link's zone and life come first: a zone
+    /// that lies elsewhere could be lost without anybody missing it.
+    async fn prepare_zone(&self) -> Result<(usize, u64), MetaLogError> {
+        let linked = self.state.borrow_mut().linked.take();
+        if let Some((slot, epoch)) = linked {
+            match self.reset(slot, epoch).await {
+                Ok(()) => return Ok((slot, epoch)),
+                Err(error) if is_gone(&error) => return Err(error.into()),
+                Err(_) => self.leave_unlinked(slot).await?,
+            }
+        }
+        let mut failure = None;
+        for slot in 0..self.config.zones.len() {
+            if self.state.borrow().zones.get(slot) != Some(&MetaStatus::Free) {
+                continue;
+            }
+            let epoch = self.sequence.next();
+            match self.reset(slot, epoch).await {
+                Ok(()) => return Ok((slot, epoch)),
+                Err(error) if is_gone(&error) => return Err(error.into()),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.map_or(MetaLogError::Full, MetaLogError::from))
+    }
+
+    /// Resets a zone and waits until that is durable: nothing of an earlier life can come back behind a link. A zone is
+    /// out of use only if the drive says so; any other failure may be a passing one.
+    async fn reset(&self, slot: usize, epoch: u64) -> Result<(), DeviceError> {
+        let mut tries = 1;
+        while let Err(error) = self.dev.manage(self.zone(slot), ZoneOp::Reset).await {
+            if is_gone(&error) {
+                return Err(error);
+            }
+            if self.note_if_dead(slot).await {
+                return Err(error);
+            }
+            if tries == TRIES {
+                return Err(error);
+            }
+            self.pause(tries).await;
+            tries += 1;
+        }
+        self.flush().await?;
+        self.state.borrow_mut().zones[slot] = MetaStatus::Live { epoch };
+        Ok(())
+    }
+
+    /// Writes the link that leads on from a zone, and gives the zone's open (and active) resource back.
+    async fn leave_linked(&self, active: &Active, link: Link) -> Result<(), MetaLogError> {
+        for tries in 1..=TRIES {
+            if active.next + LINK_BLOCKS > self.capacity {
+                break;
+            }
+            match self.write_durably(active, self.frame_link(active, link)).await {
+                Ok(()) => {
+                    self.state.borrow_mut().active = None;
+                    self.release(active.slot).await;
+                    return Ok(());
+                }
+                Err(error) if is_gone(&error) => return Err(error.into()),
+                Err(_) if tries < TRIES && self.is_untouched(active).await => self.pause(tries).await,
+                Err(_) => break,
+            }
+        }
+        self.leave_unlinked(active.slot).await
+    }
+
+    /// Leaves a zone that no link can be written to: it is full from now on, unless it is read-only or offline, which
+    /// says as much.
+    async fn leave_unlinked(&self, slot: usize) -> Result<(), MetaLogError> {
+        {
+            let mut state = self.state.borrow_mut();
+            (state.active, state.unlinked) = (None, Some(slot));
+        }
+        let mut tries = 1;
+        while !self.note_if_dead(slot).await {
+            let Err(error) = self.dev.manage(self.zone(slot), ZoneOp::Finish).await else { break };
+            if is_gone(&error) || tries == TRIES {
+                return Err(error.into());
+            }
+            self.pause(tries).await;
+            tries += 1;
+        }
+        self.flush().await?;
+        self.state.borrow_mut().unlinked = None;
+        Ok(())
+    }
+
+    /// Decides what becomes of a zone in which a write failed: another try, if nothing of it landed, or another zone.
+    /// What the zone holds stays needed until it is recycled.
+    ///
+    /// # Errors
+    /// That of the write, once enough was tried: a fault that meets every zone alike is not theirs.
+    pub(super) async fn after_failed_write(
+        &self,
+        active: &Active,
+        error: DeviceError,
+        trouble: &mut Trouble,
+    ) -> Result<(), MetaLogError> {
+        if is_gone(&error) {
+            return Err(error.into());
+        }
+        if self.note_if_dead(active.slot).await {
+            self.state.borrow_mut().active = None;
+            return Ok(());
+        }
+        trouble.tries += 1;
+        if trouble.tries < TRIES && self.is_untouched(active).await {
+            self.pause(trouble.tries).await;
+            return Ok(());
+        }
+        trouble.tries = 0;
+        trouble.zones += 1;
+        if trouble.zones == TRIES {
+            return Err(error.into());
+        }
+        self.leave_unlinked(active.slot).await
+    }
+
+    /// Whether nothing was written to a zone behind the log's own end of it.
+    async fn is_untouched(&self, active: &Active) -> bool {
+        let info = self.info(active.slot).await;
+        info.is_some_and(|info| info.state != ZoneState::Full && info.written == Blocks(u64::from(active.next)))
+    }
+
+    /// Takes a zone out of use if the drive says that it is read-only or offline.
+    async fn note_if_dead(&self, slot: usize) -> bool {
+        let dead =
+            self.info(slot).await.is_some_and(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline));
+        if dead {
+            let mut state = self.state.borrow_mut();
+            if matches!(state.zones[slot], MetaStatus::Live { .. }) {
+                // What it holds may be lost with it.
+                state.wanted_after = Some(state.position + 1);
+            }
+            state.zones[slot] = MetaStatus::Bad;
+        }
+        dead
+    }
+
+    /// Gives a zone's open (and active) resource back to the drive. Failure costs only that resource.
+    async fn release(&self, slot: usize) {
+        let active = self.dev.geometry().active_zones_max.is_some();
+        let Some(info) = self.info(slot).await else { return };
+        if active && info.state.is_active() {
+            let _ = self.dev.manage(info.zone, ZoneOp::Finish).await;
+        } else if info.state.is_open() {
+            let _ = self.dev.manage(info.zone, ZoneOp::Close).await;
+        }
+    }
+
+    async fn info(&self, slot: usize) -> Option<ZoneInfo> {
+        self.dev.report(self.zone(slot), 1).await.ok()?.into_iter().next()
+    }
+
+    async fn pause(&self, tries: u32) {
+        self.rt.sleep(PAUSE * (1 << tries.min(8))).await;
+    }
+}

@@ -1,0 +1,66 @@
+//! Reads that fail are tried again. What still cannot be read is told from what is not there.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{BLOCK_SIZE, Blocks, Lba};
+use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZonedDevice};
+
+/// How often a read is tried.
+const TRIES: u32 = 3;
+
+/// Whether another try may end better.
+fn passing(error: &DeviceError) -> bool {
+    !matches!(error.kind, DeviceErrorKind::Gone | DeviceErrorKind::ZoneOffline | DeviceErrorKind::Rule(_))
+}
+
+/// Reads `length` blocks at `at`, several times if need be.
+pub(crate) async fn read_again(dev: &Rc<dyn ZonedDevice>, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
+    let mut tries = 1;
+    loop {
+        match dev.read(at, length).await {
+            Err(error) if tries < TRIES && passing(&error) => tries += 1,
+            other => return other,
+        }
+    }
+}
+
+/// Reads `length` blocks at `at` one by one if they cannot be read at once. A block that cannot be read is `None`; once
+/// more than `unreadable_max` cannot, the rest are taken as unreadable.
+///
+/// # Errors
+/// Only if the device is gone.
+pub(crate) async fn read_each(
+    dev: &Rc<dyn ZonedDevice>,
+    at: Lba,
+    length: u32,
+    unreadable_max: usize,
+) -> DeviceResult<Vec<Option<Bytes>>> {
+    let count = length as usize;
+    match read_again(dev, at, Blocks(u64::from(length))).await {
+        Ok(bytes) => {
+            return Ok((0..count)
+                .map(|block| Some(bytes.slice(block * BLOCK_SIZE..(block + 1) * BLOCK_SIZE)))
+                .collect());
+        }
+        Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
+        Err(_) if length == 1 => return Ok(vec![None]),
+        Err(_) => {}
+    }
+    let (mut blocks, mut unreadable) = (Vec::with_capacity(count), 0);
+    for block in 0..u64::from(length) {
+        if unreadable > unreadable_max {
+            blocks.push(None);
+            continue;
+        }
+        match read_again(dev, at + Blocks(block), Blocks(1)).await {
+            Ok(bytes) => blocks.push(Some(bytes)),
+            Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
+            Err(_) => {
+                unreadable += 1;
+                blocks.push(None);
+            }
+        }
+    }
+    Ok(blocks)
+}

@@ -1,0 +1,201 @@
+//! A log with a history, and what it has to hold afterwards.
+#![allow(dead_code, unreachable_pub)]
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shingle_base::{Blocks, Lba, StoreId, ZoneId};
+use shingle_record::{MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource};
+use shingle_runtime::Runtime;
+use shingle_sim::{Faults, Random, Sim, SimDevice};
+use shingle_zoned::{
+    DeviceError, DeviceErrorKind, DeviceFuture, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZonedDevice,
+};
+
+pub fn config() -> MetaLogConfig {
+    MetaLogConfig { store: StoreId(9), zones: 2..10, zone_kind: 1, read_depth: 4 }
+}
+
+pub fn medium(random: &mut Random) -> MemoryDevice {
+    let geometry = Geometry::hm_smr(Blocks(16 + random.below(32)), 12, 0, 8);
+    MemoryDevice::new(Geometry { volatile_cache: random.chance(0.5), ..geometry })
+}
+
+pub async fn open<D: ZonedDevice + Clone + 'static>(
+    rt: &Runtime,
+    device: &D,
+) -> Result<(MetaLog, Recovered), MetaLogError> {
+    let device: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+    MetaLog::open(rt, &device, config(), SequenceSource::default()).await
+}
+
+/// What was asked of the log, and answered.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// For every entry, in order, the life of the process that asked for it. An entry begins with its number and life,
+    /// so that one of a life that lost it is seen.
+    pub entries: Vec<u64>,
+    /// The present life.
+    pub life: u64,
+    /// Entries acknowledged: all before this one.
+    pub acked: u64,
+    /// Entries that lay before the start of the newest checkpoint that was acknowledged.
+    pub checkpoint: u64,
+}
+
+impl Asked {
+    /// A new life that found `end` entries.
+    pub fn reopened(&mut self, end: u64) {
+        self.entries.truncate(end as usize);
+        self.acked = end;
+        self.life += 1;
+    }
+
+    fn next(&mut self) -> u64 {
+        self.entries.push(self.life);
+        self.entries.len() as u64 - 1
+    }
+}
+
+/// Appends entries and makes checkpoints, several things at once.
+pub async fn work(rt: Runtime, log: MetaLog, asked: Rc<RefCell<Asked>>, mut random: Random, steps: u64) {
+    let mut sequence = 1_000_000;
+    for _ in 0..steps {
+        if random.chance(0.15) || !log.has_journal_room() {
+            let before = asked.borrow().entries.len() as u64;
+            let begun = log.begin_checkpoint();
+            let Ok(mut writer) = begun.await else { return };
+            let mut failed = false;
+            for part in 0..1 + random.below(3) {
+                let text = format!("{before} {part} {}", "x".repeat(random.below(500) as usize));
+                failed |= writer.part(text.into_bytes()).await.is_err();
+            }
+            if failed || writer.finish().await.is_err() {
+                return;
+            }
+            let mut asked = asked.borrow_mut();
+            asked.checkpoint = asked.checkpoint.max(before);
+            continue;
+        }
+        let mut waiting = Vec::new();
+        for _ in 0..1 + random.below(4) {
+            let number = asked.borrow_mut().next();
+            sequence += 1;
+            let mut bytes = number.to_le_bytes().to_vec();
+            bytes.extend(asked.borrow().life.to_le_bytes());
+            bytes.resize(16 + random.below(200) as usize, 7);
+            waiting.push((number, log.append(bytes, sequence)));
+        }
+        for (number, answer) in waiting {
+            if answer.await.is_err() {
+                return;
+            }
+            let mut asked = asked.borrow_mut();
+            asked.acked = asked.acked.max(number + 1);
+        }
+        rt.sleep(Duration::from_micros(random.below(200))).await;
+    }
+}
+
+pub fn holds(recovered: &Recovered, asked: &Asked, context: &str) -> u64 {
+    let start: u64 = match recovered.parts.first() {
+        // The empty checkpoint that formatting writes.
+        None => 0,
+        Some(part) => {
+            let text = std::str::from_utf8(part).unwrap();
+            text.split(' ').next().unwrap().parse().unwrap()
+        }
+    };
+    for (number, part) in recovered.parts.iter().enumerate() {
+        assert!(
+            part.starts_with(format!("{start} {number} ").as_bytes()),
+            "{context}: part {number} is of another checkpoint"
+        );
+    }
+    assert!(start >= asked.checkpoint, "{context}: checkpoint at {start}, {} was acknowledged", asked.checkpoint);
+    for (at, entry) in recovered.journal.iter().enumerate() {
+        let number = u64::from_le_bytes(entry.bytes[..8].try_into().unwrap());
+        assert_eq!(number, start + at as u64, "{context}: entry {at} behind {start}");
+        let life = u64::from_le_bytes(entry.bytes[8..16].try_into().unwrap());
+        assert_eq!(Some(&life), asked.entries.get(number as usize), "{context}: entry {number} is of another life");
+    }
+    let end = start + recovered.journal.len() as u64;
+    assert!(end >= asked.acked, "{context}: {end} entries, {} were acknowledged", asked.acked);
+    let entries = asked.entries.len();
+    assert!(end <= entries as u64, "{context}: {end} entries, only {entries} were asked for");
+    end
+}
+
+pub fn history(seed: u64, faults: Faults, cut: bool) -> Vec<(u64, MemoryDevice, Asked)> {
+    let mut random = Random::new(seed);
+    let medium = medium(&mut random);
+    Sim::new(seed).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+        let log = MetaLog::format(&rt, &shared, config(), SequenceSource::default()).await.unwrap();
+        device.set_faults(faults);
+        let asked = Rc::new(RefCell::new(Asked::default()));
+        let cuts = Rc::new(RefCell::new(Vec::new()));
+        if cut {
+            let (cuts, asked) = (cuts.clone(), asked.clone());
+            device.on_command(move |command, device| {
+                let image = device.crash_image(seed * 7919 + command.number);
+                cuts.borrow_mut().push((command.number, image, asked.borrow().clone()));
+            });
+        }
+        work(rt.clone(), log, asked.clone(), random, 40).await;
+        device.on_command(|_, _| {});
+        let last = (u64::MAX, device.image(), asked.borrow().clone());
+        cuts.borrow_mut().push(last);
+        cuts.take()
+    })
+}
+
+/// A device of which these blocks cannot be read.
+#[derive(Clone)]
+pub struct Unreadable {
+    pub inner: Rc<dyn ZonedDevice>,
+    pub blocks: Rc<BTreeSet<Lba>>,
+}
+
+impl Unreadable {
+    pub fn new(inner: impl ZonedDevice + 'static, blocks: impl IntoIterator<Item = Lba>) -> Self {
+        Self { inner: Rc::new(inner), blocks: Rc::new(blocks.into_iter().collect()) }
+    }
+}
+
+impl ZonedDevice for Unreadable {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn report(&self, first: ZoneId, count: u32) -> DeviceFuture<'_, Vec<ZoneInfo>> {
+        self.inner.report(first, count)
+    }
+
+    fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
+        match self.blocks.range(at..at + length).next() {
+            Some(&bad) => Box::pin(async move { Err(DeviceError::new(DeviceErrorKind::ReadFailed, bad, None)) }),
+            None => self.inner.read(at, length),
+        }
+    }
+
+    fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+        self.inner.write(at, data)
+    }
+
+    fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
+        self.inner.append(zone, data)
+    }
+
+    fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
+        self.inner.manage(zone, op)
+    }
+
+    fn flush(&self) -> DeviceFuture<'_, ()> {
+        self.inner.flush()
+    }
+}
