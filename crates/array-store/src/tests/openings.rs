@@ -147,7 +147,7 @@ fn an_error_in_a_recent_item_costs_nothing_behind_it() {
         let (mut devices, store, _) = open(&rt, &images[1..]).await;
         is_there(&store).await;
         let fresh = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12)));
-        store.add_drive(&named(&[fresh.clone()])[0]).await.unwrap();
+        store.add_drive(&named(std::slice::from_ref(&fresh))[0]).await.unwrap();
         store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
         is_there(&store).await;
         devices.push(fresh);
