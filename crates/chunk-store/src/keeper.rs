@@ -27,6 +27,9 @@ pub(crate) const GC_RESERVE: u32 = 1;
 /// How long after a zone could not be given up it is tried again.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
 
+/// How long the keeper rests after a zone could not be reset: the journal may take no entry.
+const RESET_AGAIN: Duration = Duration::from_millis(10);
+
 /// What the keeper does next.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
@@ -58,6 +61,7 @@ impl Inner {
                 Step::Reset(zone) => {
                     if let Err(error) = self.reset_zone(zone).await {
                         tracing::warn!(zone = zone.0, %error, "a garbage zone could not be reset");
+                        self.rt.sleep(RESET_AGAIN).await;
                     }
                 }
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
@@ -180,7 +184,13 @@ impl Inner {
             let inner = self.clone();
             self.rt.spawn_detached(async move {
                 inner.rt.sleep(RELEASE_AGAIN).await;
-                inner.state.borrow_mut().release(zone);
+                {
+                    let state = &mut *inner.state.borrow_mut();
+                    // Unless it was reset meanwhile, and may be open for somebody else.
+                    if state.leases.is_ending(zone) {
+                        state.releasing.push(zone);
+                    }
+                }
                 inner.keeper.notify_one();
             });
             return;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use common::{Driver, Model};
 use shingle_base::{Blocks, Lba, StoreId, ZoneId};
 use shingle_chunk_store::{ChunkStore, FormatOptions, Landing, Options, Placement, PoolSizes};
-use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::{DeviceError, DeviceFuture, Geometry, MemoryDevice, Violation, ZoneInfo, ZoneOp, ZonedDevice};
 
 /// A device that counts commands which fail for a limit.
@@ -92,9 +92,10 @@ fn options(random: &mut Random, landing: bool) -> Options {
     }
 }
 
-/// A few lives of a store on a drive with those limits. Returns how many zones GC emptied.
-fn lives(seed: u64, open: Option<u32>, active: Option<u32>, landing: bool) -> u64 {
-    let context = format!("seed {seed}, open {open:?}, active {active:?}, landing {landing}");
+/// A few lives of a store on a drive with those limits, on which of commands that open, close and finish the share `failing`
+/// fails. Returns how many zones GC emptied.
+fn lives(seed: u64, open: Option<u32>, active: Option<u32>, landing: bool, failing: f64) -> u64 {
+    let context = format!("seed {seed}, open {open:?}, active {active:?}, landing {landing}, failing {failing}");
     let geometry =
         Geometry { open_zones_max: open, active_zones_max: active, ..Geometry::zns(Blocks(64), Blocks(60), 44, 0, 0) };
     let mut random = Random::new(seed);
@@ -118,11 +119,14 @@ fn lives(seed: u64, open: Option<u32>, active: Option<u32>, landing: bool) -> u6
             let (store, report) = ChunkStore::open(&rt, counting, options).await.unwrap();
             assert_eq!(report.damage, [], "{context}");
             model.settle(&store, &context).await;
+            let trigger = Trigger::Rate(CommandKind::Manage, failing);
+            device.set_faults(Faults::new([FaultRule { trigger, fault: Fault::CommandError }]));
             let (model, random) = (Rc::new(RefCell::new(model)), Rc::new(RefCell::new(random)));
             let tasks: Vec<_> = (0..4)
                 .map(|_| {
                     let (model, random) = (model.clone(), random.clone());
-                    let driver = Driver { rt: rt.clone(), store: store.clone(), model, random, ids: 40, faults: false };
+                    let driver =
+                        Driver { rt: rt.clone(), store: store.clone(), model, random, ids: 40, faults: failing > 0.0 };
                     rt.spawn(async move { driver.run(70).await })
                 })
                 .collect();
@@ -156,12 +160,26 @@ fn no_command_fails_for_a_limit_on_open_or_active_zones() {
                 [(Some(limit), None), (None, Some(limit)), (Some(limit), Some(limit)), (Some(limit), Some(limit + 3))]
             {
                 for landing in [false, true] {
-                    emptied += lives(seed + u64::from(limit), open, active, landing);
+                    emptied += lives(seed + u64::from(limit), open, active, landing, 0.0);
                 }
             }
         }
     }
     assert!(emptied > 100, "GC emptied only {emptied} zones");
+}
+
+/// LEASE-2: what the drive does not give up goes on counting, and is tried again.
+#[test]
+fn limits_are_held_where_zones_cannot_be_given_up() {
+    let mut emptied = 0;
+    for seed in seeds(2) {
+        for limit in 7..=12 {
+            for landing in [false, true] {
+                emptied += lives(seed + u64::from(limit), Some(limit), None, landing, 0.2);
+            }
+        }
+    }
+    assert!(emptied > 10, "GC emptied only {emptied} zones");
 }
 
 #[test]
