@@ -30,4 +30,4 @@ pub use device::{Command, CommandKind, Counts, Cuts, SimDevice};
 pub use executor::Sim;
 pub use faults::{Fault, FaultRule, Faults, Trigger};
 pub use medium::Medium;
-pub use seeds::{Random, seeds};
+pub use seeds::{Random, Seeds, seeds};

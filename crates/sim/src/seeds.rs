@@ -1,22 +1,64 @@
 //! Seeds of tests, and random numbers from them.
 
+use std::ops::RangeInclusive;
+
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// The seeds a test runs: `count` of them from 1, `SHINGLE_SEEDS` times as many if that is set, or only `SHINGLE_SEED`,
-/// to replay a failure.
+/// to replay a failure. A test that fails among them prints the command that replays its seed alone.
 ///
 /// # Panics
 /// If either variable is set to what is no number.
-pub fn seeds(count: u64) -> std::ops::RangeInclusive<u64> {
+pub fn seeds(count: u64) -> Seeds {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;
         Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is `{text}`, which is no number")))
     };
-    if let Some(seed) = number("SHINGLE_SEED") {
-        return seed..=seed;
+    let left = match number("SHINGLE_SEED") {
+        Some(seed) => seed..=seed,
+        None => 1..=number("SHINGLE_SEEDS").map_or(count, |factor| count.saturating_mul(factor)),
+    };
+    Seeds { left, now: None }
+}
+
+/// The seeds that are left to a test. Whoever goes through them holds it while a seed runs, so it knows which one failed.
+#[derive(Debug)]
+pub struct Seeds {
+    left: RangeInclusive<u64>,
+    now: Option<u64>,
+}
+
+impl Iterator for Seeds {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.now = self.left.next();
+        self.now
     }
-    1..=number("SHINGLE_SEEDS").map_or(count, |factor| count.saturating_mul(factor))
+}
+
+impl Drop for Seeds {
+    fn drop(&mut self) {
+        if let Some(seed) = self.now
+            && std::thread::panicking()
+        {
+            eprintln!("to replay: {}", replay(seed));
+        }
+    }
+}
+
+/// The command that runs the test of this thread with one seed.
+fn replay(seed: u64) -> String {
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let program = std::env::current_exe().unwrap_or_default();
+    // Cargo puts a hash behind the name of the test program.
+    let stem = program.file_stem().unwrap_or_default().to_string_lossy();
+    let name = stem.rsplit_once('-').map_or(&*stem, |(name, _)| name);
+    let target = if name == package.replace('-', "_") { "--lib".to_owned() } else { format!("--test {name}") };
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
+    format!("SHINGLE_SEED={seed} cargo test -p {package} {target} -- --exact {test}")
 }
 
 /// Random numbers from a seed.
@@ -55,5 +97,19 @@ impl Random {
         let mut bytes = vec![0; length];
         self.0.fill_bytes(&mut bytes);
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replay;
+
+    #[test]
+    fn a_failure_names_the_command_that_replays_it() {
+        assert_eq!(
+            replay(14),
+            "SHINGLE_SEED=14 cargo test -p shingle-sim --lib -- --exact \
+             seeds::tests::a_failure_names_the_command_that_replays_it"
+        );
     }
 }
