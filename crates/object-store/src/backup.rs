@@ -150,7 +150,7 @@ impl Core {
 
     async fn write_pieces(self: &Rc<Self>, file: &mut BackupFile) -> StoreResult<u64> {
         let client = self.drives.borrow()[file.drive].client.clone();
-        let mut view = Some(self.read(|index| Ok(index.snapshot())).await?);
+        let mut view = Some(self.read(|index| index.snapshot()).await?);
         let mut cursor = Some((0, Vec::new()));
         let (mut pieces, mut bytes, mut offset) = (0, 0, None::<u64>);
         let room = self.drives.borrow()[file.drive].room.unwrap_or(PIECE_BYTES_MAX);

@@ -43,7 +43,7 @@ use shingle_runtime::locks;
 pub use check::{CheckReport, Depth};
 pub use client::ObjectStoreClient;
 pub use engine::run::ObjectEngine;
-pub use index::{FjallIndex, Index, IndexError, MemoryIndex};
+pub use index::{FjallIndex, Index, IndexError, IndexErrorKind, MemoryIndex};
 pub use options::{BackupOptions, Drive, GcOptions, Options};
 pub use records::{FileRecord, Location, Position};
 pub use recovery::{Damage, IndexOrigin, OpenReport, Progress, ProgressFn};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shingle_object_store::{
-    Drive, FjallIndex, IndexOrigin, ObjectEngine, ObjectStoreClient, OpenReport, Options, Progress,
+    Drive, FjallIndex, IndexErrorKind, IndexOrigin, ObjectEngine, ObjectStoreClient, OpenReport, Options, Progress,
 };
 use shingle_runtime::Runtime;
 use tokio::sync::oneshot;
@@ -60,6 +60,14 @@ async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenRepor
     };
     let index = match FjallIndex::open(&index, index_cache_bytes) {
         Ok(index) => index,
+        // Only what is damaged is put aside: an index that cannot be reached now, or not for want of room, is as good as it was.
+        Err(error) if error.kind() != IndexErrorKind::Damaged => {
+            let advice = match error.kind() {
+                IndexErrorKind::Full => "make room on its file system, and start again",
+                _ => "see that it can be read and written, and start again",
+            };
+            return Err(Error::new(ErrorKind::Store, format!("{error} ({advice}; nothing is lost)")));
+        }
         Err(error) => {
             let aside = set_aside(&index).map_err(|error| failed(&error))?;
             tracing::warn!(%error, moved_to = %aside.display(), "the index is damaged; it is made again from the drives");

@@ -76,6 +76,7 @@ impl Core {
         entries: &[Sealed],
     ) -> StoreResult<Appended> {
         let length: u64 = entries.iter().map(Sealed::length).sum();
+        self.writable()?;
         let (mut last_error, mut unsure) = (None, false);
         for attempt in 0..TRIES {
             let slot = match self.reserve(stream, class, length).await {

@@ -1,19 +1,29 @@
 //! The one task that changes the index, in groups: what arrives while a group is applied joins the next.
+//!
+//! # Invariants
+//! - IDXG-1: while the index takes no changes, for want of room or because its disk fails, nothing is written to the log
+//!   either, and what can be read is read. What the log held by then is brought into the index once it takes changes
+//!   again, before anything new. `while_the_index_is_full_reads_go_on_and_writing_resumes_by_itself`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
+use futures_util::future::{Either, select};
+use shingle_runtime::TaskLost;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::Core;
 use crate::errors::unavailable;
-use crate::index::IndexResult;
+use crate::index::{IndexError, IndexErrorKind};
 use crate::indexer::{Command, Effect, Group, Indexer, Outcome};
 use crate::records::Position;
 
 /// Submissions in one group at most.
 const GROUP_MAX: usize = 256;
+/// How long an index that takes no changes is left alone before it is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 type Reply = oneshot::Sender<StoreResult<Vec<Effect>>>;
 
@@ -80,29 +90,97 @@ impl Core {
                 audience.refuse(&error);
                 continue;
             }
-            let result: IndexResult<Outcome>;
-            if self.index.blocks() {
-                let work = move || {
-                    let result = indexer.apply(group);
-                    (indexer, result)
-                };
-                match self.runtime.blocking(work).await {
-                    Ok(done) => (indexer, result) = done,
-                    Err(lost) => {
-                        self.fail("the task that writes the index was lost");
-                        return audience.refuse(&crate::errors::lost(lost));
-                    }
+            // A copy, for should the index fail.
+            let kept = group.clone();
+            let work = move || {
+                let result = indexer.apply(group);
+                (indexer, result)
+            };
+            let result = match self.on_thread(work).await {
+                Ok((back, result)) => {
+                    indexer = back;
+                    result
                 }
-            } else {
-                self.elsewhere().await;
-                result = indexer.apply(group);
-                self.elsewhere().await;
-            }
+                Err(lost) => {
+                    self.fail("the task that writes the index was lost");
+                    return audience.refuse(&crate::errors::lost(lost));
+                }
+            };
             match result {
                 Ok(outcome) => self.take_outcome(outcome, audience),
-                Err(error) => {
-                    self.fail(&error.to_string());
-                    audience.refuse(&unavailable(error.to_string()));
+                Err(error) => match self.pause(kept, audience, &error, &mut submissions).await {
+                    Some(revived) => indexer = revived,
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Runs work on the index on a thread, if it may block.
+    async fn on_thread<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, TaskLost> {
+        if self.index.blocks() {
+            return self.runtime.blocking(work).await;
+        }
+        self.elsewhere().await;
+        let result = work();
+        self.elsewhere().await;
+        Ok(result)
+    }
+
+    /// The index could not be changed: refuses what is asked of it, until it takes changes again and holds what the log
+    /// does (IDXG-1). `None` if nobody submits any more.
+    async fn pause(
+        &self,
+        mut group: Group,
+        mut audience: Audience,
+        error: &IndexError,
+        submissions: &mut mpsc::UnboundedReceiver<Submission>,
+    ) -> Option<Indexer> {
+        tracing::error!(%error, "the index cannot be changed: writes are refused, and reads go on");
+        let refusal = match error.kind() {
+            IndexErrorKind::Full => StoreError::new(
+                StoreErrorKind::NoSpace,
+                format!(
+                    "the file system of the index is full: make room there, and writing goes on by itself ({error})"
+                ),
+            ),
+            _ => unavailable(format!("the index cannot be written now; reads go on, and it is tried again ({error})")),
+        };
+        // Entries that are in the log and not in the index: whoever wrote them hears an error (APP-3).
+        self.unsure.set(true);
+        audience.answer(&unavailable(refusal.message.clone()));
+        *self.paused.borrow_mut() = Some(refusal);
+        group.commands.retain(Command::is_fact);
+        group.commands.insert(0, Command::KeepGraves);
+        loop {
+            let mut pause = Box::pin(self.runtime.sleep(PAUSE));
+            while let Either::Right((came, _)) = select(&mut pause, Box::pin(submissions.recv())).await {
+                let Submission { commands, settles, reply } = came?;
+                let _ = reply.send(self.writable().map(|()| Vec::new()));
+                group.commands.extend(commands.into_iter().filter(Command::is_fact));
+                for (file, position) in settles {
+                    audience.arriving.entry(file).or_default().insert(position);
+                }
+            }
+            (group.indexed, group.sequence) = (self.watermarks(&audience.arriving), self.sequence());
+            let (index, again) = (self.index.clone(), group.clone());
+            let work = move || {
+                index.revive()?;
+                let mut indexer = Indexer::load(index)?;
+                let outcome = indexer.apply(again)?;
+                Ok::<_, IndexError>((indexer, outcome))
+            };
+            match self.on_thread(work).await {
+                Ok(Ok((indexer, outcome))) => {
+                    tracing::info!("the index takes changes again");
+                    *self.paused.borrow_mut() = None;
+                    self.take_outcome(outcome, audience);
+                    return Some(indexer);
+                }
+                Ok(Err(error)) => tracing::debug!(%error, "the index still takes no changes"),
+                Err(_) => {
+                    self.fail("the task that writes the index was lost");
+                    return None;
                 }
             }
         }
@@ -119,11 +197,16 @@ impl Core {
                 audience.arriving.entry(file).or_default().insert(position);
             }
         }
+        group.indexed = self.watermarks(&audience.arriving);
+        (group, audience)
+    }
+
+    /// Files' watermarks once what arrives is in the index.
+    fn watermarks(&self, arriving: &BTreeMap<u64, BTreeSet<Position>>) -> Vec<(u64, Position)> {
         let files = self.files.borrow();
         let indexed =
             |(file, arriving): (&u64, &BTreeSet<Position>)| Some((*file, files.get(*file)?.indexed(arriving)));
-        group.indexed = audience.arriving.iter().filter_map(indexed).collect();
-        (group, audience)
+        arriving.iter().filter_map(indexed).collect()
     }
 
     fn take_outcome(&self, outcome: Outcome, audience: Audience) {
@@ -153,8 +236,13 @@ impl Core {
 }
 
 impl Audience {
-    fn refuse(self, error: &StoreError) {
-        for (reply, _) in self.replies {
+    fn refuse(mut self, error: &StoreError) {
+        self.answer(error);
+    }
+
+    /// Tells all who wait of an error.
+    fn answer(&mut self, error: &StoreError) {
+        for (reply, _) in self.replies.drain(..) {
             let _ = reply.send(Err(StoreError::new(StoreErrorKind::Unavailable, error.message.clone())));
         }
     }

@@ -82,6 +82,8 @@ pub(crate) struct Core {
     /// Uploads whose completion may have happened: their parts stay as they are until it is tried again, or the store
     /// is opened again.
     pub(crate) half_ended: RefCell<BTreeSet<u64>>,
+    /// Why nothing is written now: the index takes no changes. Reads go on (IDXG-1).
+    paused: RefCell<Option<StoreError>>,
     /// Why the engine no longer works.
     failed: RefCell<Option<String>>,
     pub(crate) closing: Closing,
@@ -131,6 +133,7 @@ impl Core {
             backup: RefCell::new(recovered.backup),
             unsure: Cell::new(false),
             half_ended: RefCell::default(),
+            paused: RefCell::new(None),
             failed: RefCell::new(None),
             closing: Closing::default(),
         })
@@ -161,6 +164,15 @@ impl Core {
     pub(crate) fn working(&self) -> StoreResult<()> {
         match &*self.failed.borrow() {
             Some(message) => Err(unavailable(format!("the object store has stopped working: {message}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// That something can be written now.
+    pub(crate) fn writable(&self) -> StoreResult<()> {
+        self.working()?;
+        match &*self.paused.borrow() {
+            Some(error) => Err(StoreError::new(error.kind, error.message.clone())),
             None => Ok(()),
         }
     }

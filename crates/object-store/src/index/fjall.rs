@@ -1,25 +1,45 @@
 //! The index in a directory of the local file system, kept by the LSM library fjall.
 
+//!
+//! The library takes no more writes after one that failed, for it cannot know what its files hold. They are then closed and
+//! opened again ([`Index::revive`]), once there is room for what opening writes: it stays readable until then.
+
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 use bytes::Bytes;
 
-use super::{Batch, Index, IndexError, IndexResult, Space, Step, View};
+use super::{Batch, Index, IndexError, IndexErrorKind, IndexResult, Space, Step, View};
+
+/// Room on the file system from which on an index that failed is opened again: opening writes, and must not fail half-way.
+const REVIVE_BYTES: usize = 16 << 20;
 
 type Keyspaces = BTreeMap<Space, Keyspace>;
 
 /// An index in a directory. One process at a time may have it open.
 pub struct FjallIndex {
+    directory: PathBuf,
+    cache_bytes: u64,
+    /// None if it could not be opened again.
+    opened: RwLock<Option<Arc<Opened>>>,
+    /// A write has failed since it was opened.
+    broken: AtomicBool,
+}
+
+struct Opened {
     database: Database,
     keyspaces: Keyspaces,
 }
 
 struct Moment {
     snapshot: Snapshot,
-    keyspaces: Keyspaces,
+    opened: Arc<Opened>,
 }
 
 impl FjallIndex {
@@ -27,12 +47,55 @@ impl FjallIndex {
     /// reading. Blocks.
     ///
     /// # Errors
-    /// If the directory cannot be read or written, another process has it open, or what is in it is no index or a
-    /// damaged one. Nothing is lost with it: remove it and rebuild.
+    /// `Damaged` if what is in the directory is no index or a damaged one: nothing is lost with it, remove it and rebuild.
+    /// `Full` or `Unreachable` if it cannot be read or written now, or another process has it open.
     pub fn open(directory: impl AsRef<Path>, cache_bytes: u64) -> IndexResult<Self> {
-        let directory = directory.as_ref();
-        let failed =
-            |error| IndexError::caused(format!("the index in {} cannot be opened", directory.display()), error);
+        let directory = directory.as_ref().to_owned();
+        let opened = RwLock::new(Some(Arc::new(Opened::open(&directory, cache_bytes)?)));
+        Ok(Self { directory, cache_bytes, opened, broken: AtomicBool::new(false) })
+    }
+
+    fn opened(&self) -> IndexResult<Arc<Opened>> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        opened.clone().ok_or_else(|| IndexError::new("the index could not be opened again after a write that failed"))
+    }
+
+    /// Takes note of a write that failed.
+    fn written<T>(&self, result: IndexResult<T>) -> IndexResult<T> {
+        if result.is_err() {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// As after a write that failed.
+    #[cfg(test)]
+    pub(crate) fn break_for_test(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// That the file system has room for some writes.
+    fn probe(&self) -> IndexResult<()> {
+        let path = self.directory.with_extension("probe");
+        let written = File::create(&path).and_then(|mut file| {
+            file.write_all(&vec![0x5a; REVIVE_BYTES])?;
+            file.sync_all()
+        });
+        let removed = std::fs::remove_file(&path);
+        let failed = |error: std::io::Error| {
+            let kind = of_io(&error);
+            IndexError::caused("the file system of the index takes no writes", error).of_kind(kind)
+        };
+        written.and(removed).map_err(failed)
+    }
+}
+
+impl Opened {
+    fn open(directory: &Path, cache_bytes: u64) -> IndexResult<Self> {
+        let failed = |error: ::fjall::Error| {
+            let kind = of_opening(&error);
+            IndexError::caused(format!("the index in {} cannot be opened", directory.display()), error).of_kind(kind)
+        };
         let database = Database::builder(directory).cache_size(cache_bytes).worker_threads(2).open().map_err(failed)?;
         let keyspaces = Space::ALL
             .into_iter()
@@ -43,8 +106,47 @@ impl FjallIndex {
     }
 }
 
+fn of_io(error: &std::io::Error) -> IndexErrorKind {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => IndexErrorKind::Full,
+        _ => IndexErrorKind::Unreachable,
+    }
+}
+
+fn io_of(error: &::fjall::Error) -> Option<&std::io::Error> {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if let Some(io) = error.downcast_ref() {
+            return Some(io);
+        }
+        source = error.source();
+    }
+    None
+}
+
+/// What an error at opening says of what is stored. Files that end early or are not there are damage; that they cannot be
+/// opened or read is not.
+fn of_opening(error: &::fjall::Error) -> IndexErrorKind {
+    match (io_of(error), error) {
+        (Some(io), _) => match io.kind() {
+            ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData => IndexErrorKind::Damaged,
+            _ => of_io(io),
+        },
+        (None, ::fjall::Error::Locked) => IndexErrorKind::Unreachable,
+        (None, _) => IndexErrorKind::Damaged,
+    }
+}
+
 fn failed(what: &'static str) -> impl Fn(::fjall::Error) -> IndexError {
-    move |error| IndexError::caused(format!("the index failed to {what}"), error)
+    move |error| {
+        let kind = match (io_of(&error), &error) {
+            (Some(io), _) => of_io(io),
+            // A write before it failed, most likely for want of room: whether that is so still shows when it is revived.
+            (None, ::fjall::Error::Poisoned) => IndexErrorKind::Full,
+            (None, _) => IndexErrorKind::Unreachable,
+        };
+        IndexError::caused(format!("the index failed to {what}"), error).of_kind(kind)
+    }
 }
 
 fn keyspace(keyspaces: &Keyspaces, space: Space) -> IndexResult<&Keyspace> {
@@ -76,59 +178,80 @@ fn scan(
 
 impl View for Moment {
     fn get(&self, space: Space, key: &[u8]) -> IndexResult<Option<Bytes>> {
-        let found = self.snapshot.get(keyspace(&self.keyspaces, space)?, key).map_err(failed("read"))?;
+        let found = self.snapshot.get(keyspace(&self.opened.keyspaces, space)?, key).map_err(failed("read"))?;
         Ok(found.map(Into::into))
     }
 
     fn scan(&self, space: Space, from: &[u8], visit: &mut dyn FnMut(&[u8], Bytes) -> Step) -> IndexResult<()> {
-        scan(&self.snapshot, keyspace(&self.keyspaces, space)?, from, visit)
+        scan(&self.snapshot, keyspace(&self.opened.keyspaces, space)?, from, visit)
     }
 }
 
 impl View for FjallIndex {
     fn get(&self, space: Space, key: &[u8]) -> IndexResult<Option<Bytes>> {
-        let found = keyspace(&self.keyspaces, space)?.get(key).map_err(failed("read"))?;
+        let opened = self.opened()?;
+        let found = keyspace(&opened.keyspaces, space)?.get(key).map_err(failed("read"))?;
         Ok(found.map(Into::into))
     }
 
     fn scan(&self, space: Space, from: &[u8], visit: &mut dyn FnMut(&[u8], Bytes) -> Step) -> IndexResult<()> {
-        scan(&self.database.snapshot(), keyspace(&self.keyspaces, space)?, from, visit)
+        let opened = self.opened()?;
+        scan(&opened.database.snapshot(), keyspace(&opened.keyspaces, space)?, from, visit)
     }
 }
 
 impl Index for FjallIndex {
     fn apply(&self, batch: Batch) -> IndexResult<()> {
+        let opened = self.opened()?;
         // Buffered: the journal reaches the operating system, so a killed process loses nothing; a power cut may take
         // the last batches, and they are made again from the log.
-        let mut writes = self.database.batch().durability(Some(PersistMode::Buffer));
+        let mut writes = opened.database.batch().durability(Some(PersistMode::Buffer));
         // The library gives all writes of a batch one sequence number: of two to one key the later must win here.
         let mut last = BTreeMap::new();
         for (space, key, value) in batch.changes {
             last.insert((space, key), value);
         }
         for ((space, key), value) in last {
-            let keyspace = keyspace(&self.keyspaces, space)?;
+            let keyspace = keyspace(&opened.keyspaces, space)?;
             match value {
                 Some(value) => writes.insert(keyspace, key, value),
                 None => writes.remove(keyspace, key),
             }
         }
-        writes.commit().map_err(failed("write"))
+        self.written(writes.commit().map_err(failed("write")))
     }
 
     fn persist(&self) -> IndexResult<()> {
-        self.database.persist(PersistMode::SyncAll).map_err(failed("reach its disk"))
+        self.written(self.opened()?.database.persist(PersistMode::SyncAll).map_err(failed("reach its disk")))
+    }
+
+    fn revive(&self) -> IndexResult<()> {
+        if !self.broken.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.probe()?;
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = opened.take()
+            && let Err(held) = Arc::try_unwrap(held)
+        {
+            *opened = Some(held);
+            return Err(IndexError::new("the index is being read, and is opened again when nobody does"));
+        }
+        *opened = Some(Arc::new(Opened::open(&self.directory, self.cache_bytes)?));
+        self.broken.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     fn clear(&self) -> IndexResult<()> {
-        for keyspace in self.keyspaces.values() {
-            keyspace.clear().map_err(failed("clear"))?;
+        for keyspace in self.opened()?.keyspaces.values() {
+            self.written(keyspace.clear().map_err(failed("clear")))?;
         }
         self.persist()
     }
 
-    fn snapshot(&self) -> Box<dyn View> {
-        Box::new(Moment { snapshot: self.database.snapshot(), keyspaces: self.keyspaces.clone() })
+    fn snapshot(&self) -> IndexResult<Box<dyn View>> {
+        let opened = self.opened()?;
+        Ok(Box::new(Moment { snapshot: opened.database.snapshot(), opened }))
     }
 
     fn blocks(&self) -> bool {

@@ -39,7 +39,7 @@ fn holds_the_contract(index: &dyn Index) {
     assert_eq!(index.get(Space::Buckets, b"b").unwrap().as_deref(), Some(&b"other"[..]));
     assert_eq!(index.get(Space::Buckets, b"a").unwrap(), None);
 
-    let moment = index.snapshot();
+    let moment = index.snapshot().unwrap();
     index.apply(Batch { changes: vec![remove(Space::Objects, "a"), put(Space::Objects, "d", "4")] }).unwrap();
     assert_eq!(all(moment.as_ref(), Space::Objects), pairs(&[("a", "2"), ("b", "1"), ("c", "later")]));
     assert_eq!(all(index, Space::Objects), pairs(&[("b", "1"), ("c", "later"), ("d", "4")]));
@@ -106,4 +106,40 @@ fn the_successor_of_a_prefix_is_the_first_key_without_it() {
     assert_eq!(successor(b"a\xff"), Some(b"b".to_vec()));
     assert_eq!(successor(b"\xff\xff"), None);
     assert_eq!(successor(b""), None);
+}
+
+#[test]
+fn an_index_whose_write_failed_is_opened_again_once_nobody_reads_it() {
+    let directory = std::env::temp_dir().join(format!("shingle-revive-{}", std::process::id()));
+    let index = FjallIndex::open(&directory, 1 << 20).unwrap();
+    index.apply(Batch { changes: vec![put(Space::Objects, "a", "1")] }).unwrap();
+    let moment = index.snapshot().unwrap();
+    index.break_for_test();
+    assert!(index.revive().is_err(), "a moment of it is being read");
+    assert_eq!(all(&index, Space::Objects), pairs(&[("a", "1")]), "it is read as before");
+    drop(moment);
+    index.revive().unwrap();
+    index.apply(Batch { changes: vec![put(Space::Objects, "b", "2")] }).unwrap();
+    assert_eq!(all(&index, Space::Objects), pairs(&[("a", "1"), ("b", "2")]));
+    assert!(!directory.with_extension("probe").exists());
+    drop(index);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn only_what_is_stored_wrongly_is_damage() {
+    let path = std::env::temp_dir().join(format!("shingle-index-kinds-{}", std::process::id()));
+    let index = FjallIndex::open(&path, 1 << 20).unwrap();
+    index.apply(Batch { changes: vec![put(Space::Objects, "a", "1")] }).unwrap();
+    let kind = |path: &std::path::Path| FjallIndex::open(path, 1 << 20).err().map(|error| error.kind());
+    assert_eq!(kind(&path), Some(IndexErrorKind::Unreachable), "in use");
+    drop(index);
+    assert_eq!(kind(&path), None);
+    let file = path.with_extension("file");
+    std::fs::write(&file, "not a directory").unwrap();
+    assert_eq!(kind(&file.join("index")), Some(IndexErrorKind::Unreachable), "its directory cannot be made");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(path.join("version"), "nonsense").unwrap();
+    assert_eq!(kind(&path), Some(IndexErrorKind::Damaged));
+    std::fs::remove_dir_all(&path).unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::{Batch, Index, IndexError, IndexResult, Space, Step, View};
+use super::{Batch, Index, IndexError, IndexErrorKind, IndexResult, Space, Step, View};
 
 type Key = (Space, Vec<u8>);
 type Records = BTreeMap<Key, Bytes>;
@@ -68,7 +68,10 @@ impl MemoryIndex {
 
 impl State {
     fn writable(&self) -> IndexResult<()> {
-        if self.failing { Err(IndexError::new("the index in memory was told to fail")) } else { Ok(()) }
+        if !self.failing {
+            return Ok(());
+        }
+        Err(IndexError::new("the index in memory was told to be full").of_kind(IndexErrorKind::Full))
     }
 }
 
@@ -141,6 +144,10 @@ impl Index for MemoryIndex {
         Ok(())
     }
 
+    fn revive(&self) -> IndexResult<()> {
+        self.state().writable()
+    }
+
     fn clear(&self) -> IndexResult<()> {
         let mut state = self.state();
         state.writable()?;
@@ -149,8 +156,8 @@ impl Index for MemoryIndex {
         Ok(())
     }
 
-    fn snapshot(&self) -> Box<dyn View> {
-        Box::new(Snapshot(self.state().records.clone()))
+    fn snapshot(&self) -> IndexResult<Box<dyn View>> {
+        Ok(Box::new(Snapshot(self.state().records.clone())))
     }
 
     fn blocks(&self) -> bool {

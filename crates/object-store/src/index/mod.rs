@@ -106,9 +106,23 @@ pub struct Batch {
     pub changes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
 }
 
+/// Why an index failed: what to do differs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndexErrorKind {
+    /// Its file system has no room: it can be read, and be written again once there is room.
+    Full,
+    /// What is stored is not what was written: it has to be made again from the drives.
+    Damaged,
+    /// It could not be reached, for a reason that says nothing of what is stored: permissions, limits, a disk that is gone.
+    #[default]
+    Unreachable,
+}
+
 /// The index failed: its storage is full, gone or damaged.
 #[derive(Debug)]
 pub struct IndexError {
+    kind: IndexErrorKind,
     message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -116,12 +130,22 @@ pub struct IndexError {
 impl IndexError {
     /// An error that says `message`.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), source: None }
+        Self { kind: IndexErrorKind::default(), message: message.into(), source: None }
+    }
+
+    /// The same, of another kind.
+    pub fn of_kind(self, kind: IndexErrorKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// Why it failed.
+    pub fn kind(&self) -> IndexErrorKind {
+        self.kind
     }
 
     /// As [`IndexError::new`], caused by `source`.
     pub fn caused(message: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self { message: message.into(), source: Some(Box::new(source)) }
+        Self { kind: IndexErrorKind::default(), message: message.into(), source: Some(Box::new(source)) }
     }
 }
 
@@ -155,10 +179,13 @@ pub trait Index: View + Sync {
     fn apply(&self, batch: Batch) -> IndexResult<()>;
     /// Makes all batches so far survive a power cut.
     fn persist(&self) -> IndexResult<()>;
+    /// Makes an index whose last write failed take writes again, if it can. Of the batch that failed it then holds all or
+    /// nothing. It is read as before while it fails.
+    fn revive(&self) -> IndexResult<()>;
     /// Removes everything.
     fn clear(&self) -> IndexResult<()>;
     /// This moment, unchanged by later batches.
-    fn snapshot(&self) -> Box<dyn View>;
+    fn snapshot(&self) -> IndexResult<Box<dyn View>>;
     /// Whether calls touch a disk, and so belong on another thread than the engine's.
     fn blocks(&self) -> bool;
 }

@@ -63,8 +63,15 @@ pub(crate) enum Effect {
     Refused(u64),
 }
 
+impl Command {
+    /// Whether it says what is on the drives, and so is true whenever it is applied; the others ask for something.
+    pub(crate) fn is_fact(&self) -> bool {
+        !matches!(self, Self::Judge { .. } | Self::Purge { .. } | Self::Dropping { .. })
+    }
+}
+
 /// Commands that are applied in one batch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub(crate) commands: Vec<Command>,
     /// Files' new watermarks, true once the commands are applied.
@@ -205,7 +212,7 @@ impl Indexer {
     /// Applies a group in one batch.
     ///
     /// # Errors
-    /// If the index fails. What is in memory is then ahead of it: load it again.
+    /// If the index fails. What is in memory is then ahead of it: revive it, and load it again.
     pub(crate) fn apply(&mut self, group: Group) -> IndexResult<Outcome> {
         let mut transaction = self.begin();
         let mut effects = Vec::with_capacity(group.commands.len());
