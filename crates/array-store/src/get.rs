@@ -13,6 +13,9 @@ use crate::sets::Hold;
 use crate::stats::add;
 use crate::types::{PartPlace, SetState, Version};
 
+/// Reads up to this are as on other drives also where drives drop payload: it costs little to lay zeros out.
+const SHORT: u32 = 1 << 20;
+
 /// An object, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
@@ -109,7 +112,7 @@ impl Engine {
         let source = Source { drives: &self.drives, paces: &self.paces, members: &members, place, shape };
         let mut faults = Vec::new();
         // A snapshot of the index is kept whole everywhere.
-        let found = if self.hollow && set.state.get() != SetState::Index {
+        let found = if self.hollow && set.state.get() != SetState::Index && length > SHORT {
             read_hollow(&source, from, length, &mut faults).await
         } else {
             read_part(&source, &self.coder, &self.pool, from, length, &mut faults).await

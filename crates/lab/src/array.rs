@@ -50,6 +50,8 @@ pub struct LabArray {
     pub drives: usize,
     /// Bytes of a full segment.
     pub segment_length: u32,
+    /// Data and parity fragments.
+    pub code: Code,
 }
 
 /// An array that runs, and its drives.
@@ -76,7 +78,7 @@ impl LabArray {
             Some(profile) => LabDrive::of(profile.clone()),
             None => LabDrive::new(PAPER_DRIVE)?,
         };
-        let array = Self { drive: drive.every(every), drives: DRIVES, segment_length: 20 << 20 };
+        let array = Self { drive: drive.every(every), drives: DRIVES, segment_length: 20 << 20, code: Self::code() };
         let name = &array.drive.profile.name;
         if array.drive.profile.kind == Kind::Cmr {
             return Err(LabError(format!("the drive `{name}` has no zones, and an array is made of zones")));
@@ -93,7 +95,7 @@ impl LabArray {
     pub fn sets(&self) -> u32 {
         let geometry = self.drive.geometry();
         let zones = geometry.zone_count.saturating_sub(geometry.conventional_zones + 2);
-        (zones as usize * self.drives / Self::code().width()) as u32
+        (zones as usize * self.drives / self.code.width()) as u32
     }
 
     /// Sets of the same array with all its zones: the paper's 50 TB.
@@ -101,7 +103,7 @@ impl LabArray {
         Self { drive: self.drive.clone().every(1), ..self.clone() }.sets()
     }
 
-    /// Its code.
+    /// The code of the paper's array.
     ///
     /// # Panics
     /// Never: the numbers are a code's.
@@ -146,7 +148,7 @@ impl LabArray {
         buffer: Option<BufferFiles>,
     ) -> Result<Rig, LabError> {
         let (devices, drives) = self.power_on(rt, self.media());
-        let format = FormatOptions { segment_length: self.segment_length, ..FormatOptions::new(Self::code()) };
+        let format = FormatOptions { segment_length: self.segment_length, ..FormatOptions::new(self.code) };
         shingle_array_store::format(rt, &drives, &format).await.map_err(lab_error)?;
         let opened = ArrayStore::open_with_buffer(rt, &drives, &IndexPlace::Memory, options, buffer).await;
         Ok(Rig { store: opened.map_err(lab_error)?.0, devices, array: self.clone() })

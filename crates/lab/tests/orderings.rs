@@ -51,6 +51,7 @@ fn no_experiment_is_left_out() {
         "smore-snapshot",
         "smore-recovery",
         "smore-rebuild",
+        "slow-drive",
     ];
     assert_eq!(names, tested);
 }
@@ -202,4 +203,14 @@ fn an_array_is_snapshotted_opened_and_rebuilt() {
     assert!(replaced.ours.unwrap() > 0.5 * replaced.goal.unwrap(), "{:?}", replaced.ours);
     let spread = ours(&found, "rebuild onto free zones, 9 drives");
     assert!(spread > replaced.ours.unwrap(), "all drives take part: {spread}");
+}
+
+/// A drive at a hundredth of its speed costs GETs of its array little, and those of another nothing.
+#[test]
+fn one_slow_drive_of_twelve() {
+    let found = run("slow-drive", &mut context());
+    assert_eq!(found.rows.len(), 6);
+    for row in &found.rows {
+        assert_eq!(row.verdict, Verdict::Beaten, "{}: {:?}, {}", row.id, row.ours, row.note);
+    }
 }

@@ -9,6 +9,7 @@ mod multistream;
 mod peers_replay;
 mod placement;
 mod recovery;
+mod slow_drive;
 mod smore_ingest;
 mod smore_read;
 mod smore_rebuild;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Experiment> {
         smore_snapshot::experiment(),
         smore_recovery::experiment(),
         smore_rebuild::experiment(),
+        slow_drive::experiment(),
     ]
 }
 

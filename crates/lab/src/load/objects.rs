@@ -359,7 +359,7 @@ impl Objects {
 }
 
 /// The name of an object: as the paper's ids, 256 bits in no order.
-fn name(number: u64) -> String {
+pub(crate) fn name(number: u64) -> String {
     let scattered = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     format!("{scattered:016x}{number:016x}")
 }
