@@ -202,8 +202,9 @@ impl ScanContext<'_> {
             scanner = scanner.reading(WINDOW);
         }
         let mut parts = Vec::new();
-        // What lies before this block was durable once.
-        let mut durable = found.indexed_to;
+        // What lies before this block was durable once. A scan of whole zones meets tears that earlier recoveries passed:
+        // there only the records say it.
+        let mut durable = if self.whole { 0 } else { found.indexed_to };
         let clean = loop {
             match scanner.next().await? {
                 Scanned::Record { header, bytes, intact, .. } => {
