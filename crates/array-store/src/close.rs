@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::index::Change;
+use crate::index::{Change, Moment};
 
 /// Counts tasks that have to end before the index is closed. (CLOSE-2)
 #[derive(Clone, Default)]
@@ -54,11 +54,15 @@ impl Drop for BusyTask {
 }
 
 impl Engine {
+    fn moment(&self, generation: u64) -> Moment {
+        Moment { array: self.array, generation }
+    }
+
     /// Leaves an index that was clean as clean as it was.
     fn close_as_it_was(&self) -> Result<()> {
         let Some(index) = self.take_index() else { return Err(Error::stopped()) };
         match self.opened_clean.get() {
-            Some(generation) => index.close_clean(generation).map_err(Error::index),
+            Some(generation) => index.close_clean(self.moment(generation)).map_err(Error::index),
             None => Ok(()),
         }
     }
@@ -118,7 +122,7 @@ impl Engine {
         }
         let generation = self.generation.get() + 1;
         let Some(index) = self.take_index() else { return Err(Error::stopped()) };
-        index.close_clean(generation).map_err(Error::index)?;
+        index.close_clean(self.moment(generation)).map_err(Error::index)?;
         self.write_superblock(Some(generation)).await
     }
 }

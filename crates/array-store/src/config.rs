@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use shingle_erasure::Code;
 
+use crate::types::DriveId;
+
 /// The shape of a new array; fixed from then on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
@@ -59,8 +61,16 @@ pub struct Options {
     pub buffer: Option<[PathBuf; 2]>,
     /// Bytes of the ring in each of a new buffer's files.
     pub buffer_bytes: u32,
+    /// The longest time that an object stays in the buffer alone, while the array works in the background.
+    pub buffer_time: Duration,
     /// Open the array also if its buffer, or some of it, is gone: what was acknowledged there and is nowhere else is lost.
     pub abandon_buffer: bool,
+    /// Open the array for writing also if its newest table or snapshot, or a zone set that recovery needs, cannot be read, or
+    /// more drives are missing than parity makes up for: what that costs is lost then, and objects that were deleted may be back.
+    pub accept_loss: bool,
+    /// Drives that an earlier opening gave up, and that are there, to be taken back: what of them is proven to be what the
+    /// others hold is used again; a rebuild replaces the rest.
+    pub readmit: Vec<DriveId>,
     /// Clean, snapshot and rebuild in the background.
     pub background: bool,
     /// At most so many bytes a second are written by a rebuild in the background; `None`: as many as can be.
@@ -87,7 +97,10 @@ impl Default for Options {
             cleaning: CleaningPolicy::Greedy,
             buffer: None,
             buffer_bytes: 128 << 20,
+            buffer_time: Duration::from_secs(30),
             abandon_buffer: false,
+            accept_loss: false,
+            readmit: Vec::new(),
             background: true,
             rebuild_rate: None,
             slow_for_most: Some(Duration::from_secs(10 * 60)),

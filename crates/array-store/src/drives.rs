@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZonedDevice};
 
+use crate::eviction::Score;
 use crate::format::{DriveEntry, DriveState};
 use crate::types::DriveId;
 
@@ -16,8 +17,9 @@ pub(crate) struct Drive {
     /// The device, if it is there.
     dev: Option<Rc<dyn ZonedDevice>>,
     failed: Cell<bool>,
-    /// It was away while the array was written to: a superblock says that it failed.
+    /// The next superblock says that it failed: from then on writes that miss it count. (EVICT-1)
     evicted: Cell<bool>,
+    score: Cell<Score>,
     /// It is being taken out: it is read, but gets nothing new.
     leaving: Cell<bool>,
     /// It was taken out for good.
@@ -39,6 +41,7 @@ impl Drives {
             dev,
             failed,
             evicted: Cell::new(false),
+            score: Cell::default(),
             leaving: Cell::new(false),
             removed,
         }));
@@ -53,6 +56,12 @@ impl Drives {
     pub(crate) fn usable(&self, id: DriveId) -> Option<Rc<dyn ZonedDevice>> {
         let drive = self.drive(id)?;
         if drive.failed.get() { None } else { drive.dev.clone() }
+    }
+
+    /// The entry and the device of a drive that was given up, and is there.
+    pub(crate) fn given_up(&self, id: DriveId) -> Option<(DriveEntry, Rc<dyn ZonedDevice>)> {
+        let drive = self.drive(id).filter(|drive| drive.entry.state == DriveState::Failed)?;
+        Some((drive.entry.clone(), drive.dev.clone()?))
     }
 
     /// All numbers.
@@ -113,9 +122,24 @@ impl Drives {
         self.drive(id).is_some_and(|drive| !drive.failed.replace(true))
     }
 
-    /// Drives that are away miss what is written from now on.
-    pub(crate) fn evict_absent(&self) {
-        self.0.borrow().iter().filter(|drive| drive.dev.is_none()).for_each(|drive| drive.evicted.set(true));
+    /// These drives miss what is written from now on; `absent`: also those that are only away.
+    pub(crate) fn evict(&self, ids: &[DriveId], absent: bool) {
+        let drives = ids.iter().filter_map(|id| self.drive(*id));
+        drives.filter(|drive| absent || drive.dev.is_some()).for_each(|drive| drive.evicted.set(true));
+    }
+
+    /// A write of a drive succeeded.
+    pub(crate) fn wrote(&self, id: DriveId) {
+        if let Some(drive) = self.drive(id) {
+            drive.score.set(drive.score.get().after(true));
+        }
+    }
+
+    /// A command of a drive failed; whether so many do that it is better done without.
+    pub(crate) fn erred(&self, id: DriveId) -> bool {
+        let Some(drive) = self.drive(id) else { return false };
+        drive.score.set(drive.score.get().after(false));
+        drive.score.get().is_too_much()
     }
 
     /// The drive table as a superblock has it now.
@@ -123,10 +147,7 @@ impl Drives {
         let entry = |drive: &Rc<Drive>| {
             let state = match drive.entry.state {
                 _ if drive.removed.get() => DriveState::Removed,
-                // A drive that is only away comes back as it was, until something is written that it misses.
-                DriveState::Present if drive.failed.get() && (drive.dev.is_some() || drive.evicted.get()) => {
-                    DriveState::Failed
-                }
+                DriveState::Present if drive.evicted.get() => DriveState::Failed,
                 state => state,
             };
             DriveEntry { state, ..drive.entry.clone() }

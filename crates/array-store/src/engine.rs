@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shingle_base::{BufferPool, StoreId};
 use shingle_erasure::{Code, Coder};
 use shingle_runtime::Runtime;
-use shingle_zoned::ZoneOp;
+use shingle_zoned::{DeviceError, ZoneOp};
 use tokio::sync::{Mutex, Notify};
 
 use crate::buffer::Buffer;
@@ -17,10 +17,12 @@ use crate::config::Options;
 use crate::delete::Deleting;
 use crate::drives::{Drives, is_lost};
 use crate::error::{Error, ErrorKind, Result};
+use crate::eviction::most_lacking;
 use crate::examine::Written;
 use crate::format::{DriveState, SnapshotPiece, Superblock, VERSION};
 use crate::index::Index;
 use crate::lane::{Lanes, lanes};
+use crate::loss::LOSS_NAME;
 use crate::pace::Paces;
 use crate::put::Progress;
 use crate::repair::Repairs;
@@ -45,6 +47,24 @@ pub(crate) struct Snapshot {
     /// Tombstones of versions below it are not needed.
     pub(crate) tombstone_floor: u64,
     pub(crate) pieces: Vec<SnapshotPiece>,
+}
+
+/// Whether so many zones of a set may be lost.
+///
+/// # Errors
+/// `Device`, in words.
+pub(crate) fn enough(drives: &Drives, code: Code, lacking: usize) -> Result<()> {
+    if lacking <= code.parity() {
+        return Ok(());
+    }
+    let missing: Vec<String> = drives.missing().into_iter().map(|id| drives.name(id)).collect();
+    let message = format!(
+        "{lacking} drives of some zone sets are missing; the array's parity makes up for {}. Nothing is written, nor are \
+         they given up, until enough are back and the array is opened again; what can be read still is: {}",
+        code.parity(),
+        missing.join(", ")
+    );
+    Err(Error::new(ErrorKind::Device, message))
 }
 
 /// An open array.
@@ -129,6 +149,8 @@ pub(crate) struct Engine {
     pub(crate) buffer_id: Cell<u64>,
     /// The newest tombstone of each name that recovery saw, until the buffer was read.
     pub(crate) found_tombstones: RefCell<BTreeMap<Bytes, Version>>,
+    /// When this opening lost something. (LOSS-1)
+    pub(crate) lost_before: Cell<Option<Version>>,
     /// What closing the array waits for.
     pub(crate) busy: Busy,
     /// A superblock says that the index was left clean: none may follow.
@@ -218,6 +240,7 @@ impl Engine {
             buffer: RefCell::default(),
             buffer_id: Cell::new(superblock.buffer),
             found_tombstones: RefCell::default(),
+            lost_before: Cell::new(None),
             busy: Busy::default(),
             closed: Cell::new(false),
         })
@@ -226,6 +249,13 @@ impl Engine {
     /// The index, as long as the array is open.
     pub(crate) fn index(&self) -> Result<Ref<'_, Index>> {
         Ref::filter_map(self.index.borrow(), Option::as_ref).map_err(|_| Error::stopped())
+    }
+
+    /// Objects that callers see.
+    pub(crate) fn objects(&self) -> Result<u64> {
+        let index = self.index()?;
+        let own = index.object(LOSS_NAME).map_err(Error::index)?.is_some();
+        Ok(index.objects().saturating_sub(u64::from(own)))
     }
 
     /// The index, which the array does without from then on.
@@ -267,6 +297,13 @@ impl Engine {
         if self.closed.get() {
             return Err(Error::stopped());
         }
+        while !self.try_superblock(clean, everywhere).await? {}
+        Ok(())
+    }
+
+    /// `false`: a drive was given up on the way, and it has to be written anew.
+    async fn try_superblock(&self, clean: Option<u64>, everywhere: bool) -> Result<bool> {
+        self.give_up_missing(false)?;
         self.closed.set(clean.is_some());
         self.flush_replaced().await?;
         let generation = self.generation.get() + 1;
@@ -294,10 +331,19 @@ impl Engine {
             drives,
             sets: self.sets.entries(),
         };
-        self.superblocks.write(&self.drives, &superblock, everywhere).await?;
+        let written = self.superblocks.write(&self.drives, &superblock, everywhere).await;
+        if let Err(error) = written.enough(&self.drives) {
+            // One that takes it in neither of its zones is done without, where it may be; then the others are enough.
+            let given_up = written.refused.iter().filter(|(drive, error)| self.give_up(*drive, error)).count();
+            return if given_up > 0 { Ok(false) } else { Err(error) };
+        }
+        if written.refused.iter().any(|(_, error)| is_lost(error)) {
+            // It says that they are there, and is on fewer drives than it would be for one that does not. (SB-1)
+            return Ok(false);
+        }
         self.recorded.borrow_mut().extend(failed);
         self.saved.set(replaced);
-        Ok(())
+        Ok(true)
     }
 
     /// Members that were replaced and are in no durable superblock yet.
@@ -325,17 +371,57 @@ impl Engine {
         }
     }
 
-    /// A command of `drive` failed. If that says that the drive is lost, it is marked as failed, durably: from then on
-    /// writes that miss it may be acknowledged.
-    pub(crate) async fn drive_error(&self, drive: DriveId, error: &shingle_zoned::DeviceError) -> Result<()> {
-        if !is_lost(error) {
-            return Ok(());
+    /// A command of `drive` failed. If the drive is done without from then on, it is marked as failed, durably: writes
+    /// that miss it may be acknowledged.
+    pub(crate) async fn drive_error(&self, drive: DriveId, error: &DeviceError) -> Result<()> {
+        if self.judge(drive, error) { self.record_failures().await } else { Ok(()) }
+    }
+
+    /// Whether a drive on which a command failed is done without from now on: it is lost, or answers and fails too much, as
+    /// long as parity makes up for it (EVICT-2).
+    pub(crate) fn judge(&self, drive: DriveId, error: &DeviceError) -> bool {
+        let too_much = self.drives.erred(drive);
+        (is_lost(error) || too_much) && self.give_up(drive, error)
+    }
+
+    /// Does without a drive from now on: one that is lost in any case, one that answers as long as parity makes up for it.
+    fn give_up(&self, drive: DriveId, error: &DeviceError) -> bool {
+        if !is_lost(error) && self.lacking_without(Some(drive)) > self.code.parity() {
+            return false;
         }
         if self.drives.fail(drive) {
             tracing::error!(drive = self.drives.name(drive), %error, "a drive of the array failed; going on without it");
             self.lost.notify_waiters();
         }
-        self.record_failures().await
+        true
+    }
+
+    /// How many zones some set lacks without the drives that are missing, and one more.
+    fn lacking_without(&self, more: Option<DriveId>) -> usize {
+        let sets = self.sets.one_by_one().map(|(_, set)| (set.state.get(), set.members.borrow().clone()));
+        most_lacking(sets, self.drives.missing().into_iter().chain(more))
+    }
+
+    /// Whether parity makes up for the drives that are missing.
+    ///
+    /// # Errors
+    /// `Device`, in words.
+    pub(crate) fn enough_is_there(&self) -> Result<()> {
+        enough(&self.drives, self.code, self.lacking_without(None))
+    }
+
+    /// The next superblock says that the missing drives failed; `absent`: also those that are only away.
+    ///
+    /// # Errors
+    /// `Device` where parity does not make up for all of them: nothing is written then. (EVICT-1)
+    fn give_up_missing(&self, absent: bool) -> Result<()> {
+        let missing = self.drives.missing();
+        let news = missing.iter().any(|id| !self.recorded.borrow().contains(id));
+        if news && !self.options.accept_loss {
+            self.enough_is_there()?;
+        }
+        self.drives.evict(&missing, absent);
+        Ok(())
     }
 
     /// Sees to it that a superblock names every failed drive.
@@ -347,7 +433,7 @@ impl Engine {
         if self.options.read_only || !unrecorded(self) {
             return Ok(());
         }
-        self.drives.evict_absent();
+        self.give_up_missing(true)?;
         self.write_superblock(None).await
     }
 
@@ -424,6 +510,10 @@ impl Engine {
     /// Resets every zone of `set`. A drive that is lost on the way is marked as failed.
     pub(crate) async fn reset_zones(&self, set: &ZoneSet) -> Result<()> {
         self.writable()?;
+        if self.missing(set) > 0 && self.missing(set) + self.code.parity() >= self.code.data() {
+            // Those that come back with what the others lost would be believed, with others gone by then.
+            self.record_failures().await?;
+        }
         let members = set.members.borrow().clone();
         let devs: Vec<_> =
             members.iter().filter_map(|&member| Some((member, self.drives.usable(member.drive)?))).collect();
@@ -433,7 +523,7 @@ impl Engine {
         for ((member, _), result) in devs.iter().zip(results) {
             if let Err(error) = result {
                 self.drive_error(member.drive, &error).await?;
-                if !is_lost(&error) {
+                if self.drives.usable(member.drive).is_some() {
                     failed = Some(Error::device(format!("resetting {} of {}", member.zone, member.drive), error));
                 }
             }

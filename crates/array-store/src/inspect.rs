@@ -4,8 +4,9 @@ use shingle_base::{StoreId, ZoneId};
 use shingle_erasure::Code;
 
 use crate::drives::report_all;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
+use crate::gather::{Seen, look_at};
 use crate::store::ArrayDrive;
 use crate::superblocks::{Found, newest_in, superblock_zones};
 use crate::types::{DriveId, SetId, SetState};
@@ -114,34 +115,21 @@ pub async fn array_of(drive: &ArrayDrive) -> Result<Option<StoreId>> {
 /// What the newest superblock on `drives` says. Also where too many are missing to open the array.
 ///
 /// # Errors
-/// `Format` if a drive has none; `Invalid` if they belong to different arrays; `Device`.
+/// `Format` if no drive has one; `Invalid` if they belong to different arrays; `Device`.
 pub async fn inspect(drives: &[ArrayDrive]) -> Result<Inspection> {
-    let mut found = Vec::with_capacity(drives.len());
-    for drive in drives {
-        let Some(newest) = newest_on(drive).await? else {
-            let message = format!("{} holds no array: format it with `shingle array format`", drive.name);
-            return Err(Error::new(ErrorKind::Format, message));
-        };
-        found.push(newest);
+    let Seen { superblock, drives: seen } = look_at(drives).await?;
+    let mut ids = vec![None; drives.len()];
+    for drive in seen {
+        ids[drive.given] = Some(drive.drive_id);
     }
-    let Some(newest) = found.iter().map(|found| &found.superblock).max_by_key(|superblock| superblock.generation)
-    else {
-        return Err(Error::new(ErrorKind::Invalid, "no drives were given"));
-    };
-    let strangers = found.iter().zip(drives).find(|(found, _)| found.superblock.array != newest.array);
-    if let Some((_, other)) = strangers {
-        let message = format!("{} belongs to another array than the other drives", other.name);
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    let ids: Vec<u64> = found.iter().map(|found| found.drive_id).collect();
-    Ok(told(newest, &ids))
+    Ok(told(&superblock, &ids))
 }
 
-fn told(superblock: &Superblock, given: &[u64]) -> Inspection {
+fn told(superblock: &Superblock, given: &[Option<u64>]) -> Inspection {
     let drive = |(number, entry): (usize, &DriveEntry)| DriveInspection {
         id: DriveId(number as u8),
         name: entry.name.clone(),
-        given: given.iter().position(|id| *id == entry.id),
+        given: given.iter().position(|id| *id == Some(entry.id)),
         in_use: entry.state == DriveState::Present,
         removed: entry.state == DriveState::Removed,
         zones: entry.zones,

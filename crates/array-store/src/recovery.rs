@@ -20,10 +20,11 @@ use shingle_zoned::{ZoneInfo, ZoneState};
 
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::examine::{Examined, Holds, Surveyed, Written};
 use crate::format::{Digest, DigestItem, ItemBody, Member, Tombstone};
 use crate::index::{Change, Keep, Loader, PartKey};
+use crate::readmit::Readmitted;
 use crate::segment::Shape;
 use crate::sets::{Phase, ZoneSet};
 use crate::snapshot::SNAPSHOT_NAME;
@@ -56,6 +57,8 @@ pub struct RecoveryReport {
     pub damage: Vec<String>,
     /// Files of the buffer that were not there or old, in words: what they lack came from the other.
     pub buffer: Vec<String>,
+    /// Drives that were given up, and taken back.
+    pub readmitted: Vec<Readmitted>,
     /// How long the snapshot took, the sets, and the rest.
     pub took: [Duration; 3],
 }
@@ -130,16 +133,30 @@ impl Engine {
         drop(judged);
         report.took[1] = self.rt.now().since(began);
         let began = self.rt.now();
+        self.refuse_loss(&report)?;
         self.found_tombstones.replace(scan.tombstones);
         self.reopen(scan.reopen).await;
         if !clean {
             self.settle_versions(&mut report)?;
         }
-        report.objects = self.index()?.objects();
+        report.objects = self.objects()?;
         let missing = self.drives.missing().into_iter();
         report.missing_drives = missing.map(|id| self.drives.name(id)).collect();
         report.took[2] = self.rt.now().since(began);
         Ok(report)
+    }
+
+    /// What recovery needed and could not read may come back, or speak of deletions: nothing is written until that is accepted.
+    fn refuse_loss(&self, report: &RecoveryReport) -> Result<()> {
+        if self.options.read_only || self.options.accept_loss || report.damage.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "{}. Nothing was changed. Read what can be read, and try again with all drives attached; if that is of no use, accept \
+             the loss (`shingle array snapshot --accept-loss`): objects may be gone, and others that were deleted may be back",
+            report.damage.join("; ")
+        );
+        Err(Error::new(ErrorKind::Corrupt, message))
     }
 
     /// Fills the index from the newest snapshot. `false` if it cannot be read.
@@ -200,6 +217,10 @@ impl Engine {
     fn was_emptied(&self, set: &ZoneSet, written: &Written) -> bool {
         let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
         let gone = set.members.borrow().len() - written.len();
+        if gone > self.code.parity() {
+            // What is not there is not empty.
+            return false;
+        }
         let trimmed = holds < written.len() && holds + gone < self.code.data();
         // A first write may have reached few members, too: that is judged.
         let may_be_begun = set.state.get() == SetState::Open && set.end.get() == u32::MAX;

@@ -1,30 +1,32 @@
 //! An array as its users see it.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::StoreId;
 use shingle_runtime::Runtime;
-use shingle_zoned::{ZoneInfo, ZonedDevice};
+use shingle_zoned::ZonedDevice;
 
 use crate::buffer::{Attached, BufferFiles, RING_MAX, RING_MIN, open_file, open_to_read, two_files};
 use crate::config::{FormatOptions, Options};
-use crate::drives::{Drives, report_all};
-use crate::engine::{Engine, Parts};
+use crate::drives::Drives;
+use crate::engine::{Engine, Parts, enough};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{DriveEntry, DriveState, SetEntry, Superblock, VERSION, VERSION_ENDS};
+use crate::eviction::most_lacking;
+use crate::format::{DriveState, SetEntry, Superblock, VERSION};
+use crate::gather::{Gathered, gather};
 use crate::get::{Object, Reader, not_found};
-use crate::index::Index;
+use crate::index::{Index, Moment};
 use crate::layout::form_sets;
+use crate::loss::OWN_NAMES_END;
 use crate::membership::prepare;
 use crate::put::{Put, Stored, check_name};
 use crate::rebuild::{RebuildOptions, RebuildProgress};
-use crate::recovery::{RecoveryReport, Reports};
+use crate::recovery::RecoveryReport;
 use crate::scrub::{ScrubOptions, ScrubReport};
 use crate::shelf::PutHints;
-use crate::superblocks::{Found, Superblocks, newest_in, superblock_zones};
+use crate::superblocks::Superblocks;
 use crate::types::{DriveId, SetId, SetState};
 
 /// A drive, and what its owner calls it.
@@ -131,103 +133,18 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
     if drives.iter().any(|drive| blocks > drive.dev.geometry().zone_capacity) {
         return invalid("a zone is too small for the table of zone sets: use fewer or larger zones".into());
     }
-    Superblocks::default().write(&table, &superblock, true).await?;
+    Superblocks::default().write(&table, &superblock, true).await.enough(&table)?;
     Ok(array)
-}
-
-/// What was found on the drives that were given.
-struct Gathered {
-    superblock: Superblock,
-    drives: Drives,
-    superblocks: Superblocks,
-    reports: Reports,
-}
-
-/// Reads every drive's superblocks and puts the drives in their places.
-async fn gather(drives: &[ArrayDrive]) -> Result<Gathered> {
-    let mut found: Vec<(Found, usize, Vec<ZoneInfo>, &ArrayDrive)> = Vec::new();
-    for drive in drives {
-        let zones = match report_all(&drive.dev).await {
-            Ok(zones) => zones,
-            Err(error) => {
-                tracing::warn!(drive = drive.name, %error, "a drive does not answer; it counts as missing");
-                continue;
-            }
-        };
-        let [first, second] = superblock_zones(&drive.dev).map(|zone| zones.get(zone.0 as usize));
-        let (Some(first), Some(second)) = (first, second) else {
-            return Err(no_array(drive));
-        };
-        let Some((newest, which)) = newest_in(&drive.dev, None, [first, second]).await? else {
-            return Err(no_array(drive));
-        };
-        found.push((newest, which, zones, drive));
-    }
-    let Some(newest) = found.iter().map(|(found, ..)| &found.superblock).max_by_key(|found| found.generation) else {
-        return Err(Error::new(ErrorKind::Invalid, "no drives were given"));
-    };
-    let superblock = newest.clone();
-    if superblock.version < VERSION_ENDS && superblock.clean.is_none() && superblock.opened > 0 {
-        let message = format!(
-            "the array has format version {} and was not closed in order: open and close it with the version of Shingle that \
-             wrote it",
-            superblock.version
-        );
-        return Err(Error::new(ErrorKind::Format, message));
-    }
-    if let Some((.., other)) = found.iter().find(|(found, ..)| found.superblock.array != superblock.array) {
-        let message = format!("{} belongs to another array than the other drives", other.name);
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    let table = Drives::default();
-    let superblocks = Superblocks::default();
-    let mut reports = Reports::new();
-    for (number, entry) in superblock.drives.iter().enumerate() {
-        let at = found.iter().position(|(found, ..)| found.drive_id == entry.id);
-        let Some(at) = at else {
-            table.push(entry.clone(), None);
-            continue;
-        };
-        let (_, which, zones, drive) = found.swap_remove(at);
-        let id = DriveId(number as u8);
-        table.push(DriveEntry { name: drive.name.clone(), ..entry.clone() }, Some(drive.dev.clone()));
-        if let [Some(first), Some(second)] = entry.superblock_zones.map(|zone| zones.get(zone.0 as usize)) {
-            superblocks.place(id, [first, second], which);
-        }
-        reports.insert(id, zones);
-    }
-    if let Some((.., stranger)) = found.first() {
-        let message = format!("{} was taken out of this array: format it before it is added again", stranger.name);
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    // Drives in use that are away may have the only copies of a newer superblock (SB-1); one that joined, or is left, without a
-    // zone in any set that may hold something holds no data.
-    let holding = superblock.sets.iter().flatten().filter(|set| set.state != SetState::Empty);
-    let needed: BTreeSet<DriveId> = holding.flat_map(|set| set.members.iter().map(|member| member.drive)).collect();
-    let away = table.missing();
-    let in_use = |id: &&DriveId| superblock.drives[usize::from(id.0)].state == DriveState::Present;
-    let newer = away.iter().filter(in_use).count();
-    let missing = away.iter().filter(|id| needed.contains(id)).count().max(newer);
-    if missing > superblock.code.parity() {
-        let message =
-            format!("{missing} drives of the array are missing; its parity makes up for {}", superblock.code.parity());
-        return Err(Error::new(ErrorKind::Device, message));
-    }
-    Ok(Gathered { superblock, drives: table, superblocks, reports })
-}
-
-fn no_array(drive: &ArrayDrive) -> Error {
-    let message = format!("{} holds no array: format it with `shingle array format`", drive.name);
-    Error::new(ErrorKind::Format, message)
 }
 
 impl ArrayStore {
     /// Opens an array: from its index if that was left clean, else from the newest snapshot and what was written since.
     /// Drives that are missing, as long as parity makes up for them, are done without from then on; not if it is opened
-    /// for reading only ([`Options::read_only`]), which writes nothing on the drives.
+    /// for reading only ([`Options::read_only`]), which writes nothing on the drives, and does with however few there are.
     ///
     /// # Errors
-    /// `Format`, `Invalid`, `Device`, `Index`.
+    /// `Format`, `Invalid`, `Device`, `Index`; `Corrupt` where something that recovery needs cannot be read, unless that is
+    /// accepted ([`Options::accept_loss`]).
     pub async fn open(
         rt: &Runtime,
         drives: &[ArrayDrive],
@@ -271,25 +188,53 @@ impl ArrayStore {
         if !(RING_MIN..=RING_MAX).contains(&options.buffer_bytes) {
             return Err(Error::new(ErrorKind::Invalid, "a buffer has between 32 KiB and 2 GiB"));
         }
-        let Gathered { superblock, drives, superblocks, reports } = gather(drives).await?;
+        let mut gathered = gather(drives).await?;
+        let careful = !options.read_only && !options.accept_loss;
+        let mut lacks = gathered.is_newest().err();
+        if careful && let Some(error) = lacks {
+            return Err(error);
+        }
+        let ids = if options.read_only { &[][..] } else { &options.readmit };
+        let mut readmitted = gathered.readmit(ids, || rt.random())?;
+        let Gathered { superblock, drives, superblocks, reports, .. } = gathered;
+        if readmitted.is_empty() {
+            // Before anything is touched, the index too.
+            let found = enough(&drives, superblock.code, lacking(&superblock, &drives));
+            if careful {
+                found?;
+            } else {
+                lacks = lacks.or(found.err());
+            }
+        }
         // What is read from the buffer must not stay in an index that is left as it was.
         let aside = options.read_only && superblock.buffer != 0;
         let place = if aside { &IndexPlace::Memory } else { place };
-        let (index, clean) = open_index(place, superblock.clean)?;
+        let clean = superblock.clean.map(|generation| Moment { array: superblock.array, generation });
+        let (index, clean) = open_index(place, clean)?;
         let (read_only, background) = (options.read_only, options.background);
-        let (abandon, buffer) = (options.abandon_buffer, superblock.buffer);
+        // A superblock that is not the newest may name a buffer of long ago.
+        let abandon = options.abandon_buffer || lacks.is_some();
+        let buffer = superblock.buffer;
         let (generation, ordered) = (superblock.clean.filter(|_| clean), superblock.clean.is_some());
         let parts =
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
         let engine = Engine::new(parts);
         engine.opened_clean.set(generation);
+        for drive in &mut readmitted {
+            engine.adopt(drive, &reports).await;
+        }
+        if careful {
+            engine.enough_is_there()?;
+        }
         let mut report = engine.recover(&reports, clean, ordered).await?;
+        // What is not there may be newer than what is, or a deletion.
+        report.damage.extend(lacks.map(|error| error.message));
         if read_only {
             if buffer != 0 {
                 let Attached { notes, damage, .. } = engine.attach_buffer(files, buffer, abandon).await?;
                 report.buffer = notes;
                 report.damage.extend(damage);
-                report.objects = engine.index()?.objects();
+                report.objects = engine.objects()?;
             }
             return Ok((Self(engine), report));
         }
@@ -298,13 +243,17 @@ impl ArrayStore {
         report.buffer = notes;
         let gaps = !damage.is_empty();
         report.damage.extend(damage);
-        report.objects = engine.index()?.objects();
+        report.objects = engine.objects()?;
         engine.opened.set(engine.stamps.next());
         // Of two openings neither of which saw the other's superblock, the later one's counts.
         engine.generation.set(engine.generation.get().max(engine.opened.get()));
         // From here on the index on flash is no longer that of the clean close. Nothing is appended before: where recovery ended
         // sets is durable only with this (EXAM-3).
-        engine.write_superblock(None).await?;
+        match readmitted.is_empty() {
+            true => engine.write_superblock(None).await?,
+            false => engine.write_superblock_everywhere().await?,
+        }
+        report.readmitted = readmitted;
         engine.seal_torn().await;
         // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening (BUF-3).
         engine.bury_buffered(&unsaid).await?;
@@ -312,6 +261,9 @@ impl ArrayStore {
             engine.leave_gaps().await;
         }
         engine.replenish().await?;
+        if !report.damage.is_empty() {
+            engine.remember_loss().await?;
+        }
         if background {
             rt.spawn_detached(engine.clone().keep());
             rt.spawn_detached(engine.clone().mend());
@@ -319,6 +271,7 @@ impl ArrayStore {
             if let Some(long) = engine.options.slow_for_most {
                 rt.spawn_detached(engine.clone().give_up_slow(long));
             }
+            rt.spawn_detached(engine.clone().flush_aged());
         }
         Ok((Self(engine), report))
     }
@@ -409,6 +362,8 @@ impl ArrayStore {
     /// # Errors
     /// `Index`.
     pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Object>> {
+        // What the array keeps for itself comes first, and is shown to nobody.
+        let after = after.max(prefix.is_empty().then_some(OWN_NAMES_END));
         let found = self.0.index()?.list(prefix, after, limit).map_err(Error::index)?;
         let object = |(name, object): (Bytes, crate::index::Object)| {
             let crate::index::Object { version, size, attributes } = object;
@@ -506,7 +461,7 @@ impl ArrayStore {
             repairs_waiting,
             repaired,
             slow_given_up,
-            objects: self.0.index()?.objects(),
+            objects: self.0.objects()?,
             ingested: self.0.counters.ingested.get(),
             moved: self.0.counters.moved.get(),
             reconstructed: self.0.counters.reconstructed.get(),
@@ -538,10 +493,16 @@ impl ArrayStore {
     }
 }
 
+/// How many drives some set of a superblock lacks.
+fn lacking(superblock: &Superblock, drives: &Drives) -> usize {
+    let sets = superblock.sets.iter().flatten().map(|set| (set.state, &set.members));
+    most_lacking(sets, drives.missing())
+}
+
 /// The index, and whether it is that of the clean close which the superblock names.
-fn open_index(place: &IndexPlace, clean: Option<u64>) -> Result<(Index, bool)> {
-    if let (IndexPlace::File(path), Some(generation)) = (place, clean)
-        && let Some(index) = Index::open_clean(path, generation).map_err(Error::index)?
+fn open_index(place: &IndexPlace, clean: Option<Moment>) -> Result<(Index, bool)> {
+    if let (IndexPlace::File(path), Some(moment)) = (place, clean)
+        && let Some(index) = Index::open_clean(path, moment).map_err(Error::index)?
     {
         return Ok((index, true));
     }

@@ -38,6 +38,34 @@ pub(crate) struct Superblocks {
     turn: Cell<usize>,
 }
 
+/// Where a superblock went.
+pub(crate) struct Written {
+    count: usize,
+    wanted: usize,
+    /// Drives that did not take it in either of their zones.
+    pub(crate) refused: Vec<(DriveId, DeviceError)>,
+}
+
+impl Written {
+    /// Whether it is on enough drives. (SB-1)
+    ///
+    /// # Errors
+    /// `Device`.
+    pub(crate) fn enough(&self, drives: &Drives) -> Result<()> {
+        let error = |what: &str| match self.refused.last() {
+            Some((_, error)) => Err(Error::new(ErrorKind::Device, format!("{what}: {error}"))),
+            None => Err(Error::new(ErrorKind::Device, what)),
+        };
+        match self.count {
+            0 if self.refused.is_empty() => error("no drive of the array is left"),
+            0 => error("no drive took the superblock"),
+            // Drives that are there but refused it leave too few copies.
+            count if count < self.wanted.min(drives.all_usable().len()) => error("too few drives took the superblock"),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A superblock found on a drive.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
@@ -59,9 +87,22 @@ impl Superblocks {
         self.next.borrow_mut().insert(drive, Next { zone: newest, block: zones[newest].written.0 as u32 });
     }
 
+    /// Neither zone of a drive has a superblock that can be read: they are begun anew.
+    pub(crate) fn place_anew(&self, drive: DriveId) {
+        self.next.borrow_mut().insert(drive, Next { zone: 1, block: u32::MAX });
+    }
+
+    /// A drive has another number.
+    pub(crate) fn renumber(&self, old: DriveId, new: DriveId) {
+        let mut next = self.next.borrow_mut();
+        if let Some(place) = next.remove(&old) {
+            next.insert(new, place);
+        }
+    }
+
     /// Writes `superblock` to as many drives as SB-1 says; to all, where `everywhere`. Drives that are lost on the way
     /// are marked as failed.
-    pub(crate) async fn write(&self, drives: &Drives, superblock: &Superblock, everywhere: bool) -> Result<()> {
+    pub(crate) async fn write(&self, drives: &Drives, superblock: &Superblock, everywhere: bool) -> Written {
         let payload = superblock.encode();
         let wanted = if everywhere { usize::MAX } else { COPIES_MIN.max(superblock.code.parity() + 1) };
         let mut order = drives.all_usable();
@@ -73,32 +114,61 @@ impl Superblocks {
             order.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
         }
         self.turn.set(self.turn.get() + wanted.min(order.len()));
-        let mut written = 0;
-        let mut last_error = None;
+        let mut written = Written { count: 0, wanted, refused: Vec::new() };
+        let mut again = Vec::new();
         for (id, dev) in order {
-            if written == wanted {
+            if written.count == wanted {
                 break;
             }
-            match self.write_one(drives, id, &dev, superblock, &payload).await {
-                Ok(()) => written += 1,
+            match self.write_either(drives, id, &dev, superblock, &payload, written.count > 0).await {
+                Ok(()) => written.count += 1,
+                Err(error) if is_lost(&error) => {
+                    drives.fail(id);
+                    written.refused.push((id, error));
+                }
+                Err(_) => again.push((id, dev)),
+            }
+        }
+        // Now it is elsewhere: their other zone may be reset.
+        for (id, dev) in again {
+            if written.count == wanted {
+                break;
+            }
+            match self.write_either(drives, id, &dev, superblock, &payload, written.count > 0).await {
+                Ok(()) => written.count += 1,
                 Err(error) => {
-                    if is_lost(&error) {
-                        drives.fail(id);
-                    }
-                    tracing::warn!(drive = drives.name(id), %error, "a superblock could not be written");
-                    last_error = Some(error);
+                    tracing::warn!(drive = drives.name(id), %error, "a drive takes no superblock");
+                    written.refused.push((id, error));
                 }
             }
         }
-        match last_error {
-            Some(error) if written == 0 => Err(Error::device("no drive took the superblock", error)),
-            None if written == 0 => Err(Error::new(ErrorKind::Device, "no drive of the array is left")),
-            // SB-1: drives that are there but refused it leave too few copies.
-            Some(error) if written < wanted.min(drives.all_usable().len()) => {
-                Err(Error::device("too few drives took the superblock", error))
-            }
-            _ => Ok(()),
+        written
+    }
+
+    /// Writes to the zone whose turn it is; to the drive's other one, where that fails and may be reset (SB-2): it has
+    /// older superblocks, or this one is `elsewhere` already.
+    async fn write_either(
+        &self,
+        drives: &Drives,
+        id: DriveId,
+        dev: &Rc<dyn ZonedDevice>,
+        superblock: &Superblock,
+        payload: &[u8],
+        elsewhere: bool,
+    ) -> std::result::Result<(), DeviceError> {
+        let before = self.next.borrow().get(&id).copied();
+        let failed = match self.write_one(drives, id, dev, superblock, payload).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let went_on = before.is_some_and(|before| before.block > 0 && before.block != u32::MAX);
+        let zone = self.next.borrow().get(&id).map_or(0, |next| next.zone);
+        if is_lost(&failed) || !(elsewhere || went_on && before.is_some_and(|before| before.zone == zone)) {
+            return Err(failed);
         }
+        tracing::warn!(drive = drives.name(id), error = %failed, "a superblock zone failed; going on in the drive's other one");
+        self.next.borrow_mut().insert(id, Next { zone, block: u32::MAX });
+        self.write_one(drives, id, dev, superblock, payload).await
     }
 
     async fn write_one(
@@ -113,8 +183,9 @@ impl Superblocks {
         let zones = drives.superblock_zones(id).unwrap_or_default();
         let mut next = self.next.borrow().get(&id).copied().unwrap_or(Next { zone: 0, block: 0 });
         let blocks = shingle_record::record_blocks(payload.len() as u64).0 as u32;
-        if next.block + blocks > drives.zone_capacity(id) {
+        if next.block.saturating_add(blocks) > drives.zone_capacity(id) {
             next = Next { zone: 1 - next.zone, block: 0 };
+            self.next.borrow_mut().insert(id, next);
             dev.manage(zones[next.zone], ZoneOp::Reset).await?;
         }
         let zone = zones[next.zone];

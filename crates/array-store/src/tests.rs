@@ -43,9 +43,15 @@ async fn open(rt: &Runtime, media: &[MemoryDevice]) -> (Vec<SimDevice>, ArraySto
 
 /// A fresh array of 2+1 on three drives, with segments of 20,000 bytes.
 async fn fresh(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {
-    let media: Vec<_> = (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12))).collect();
+    fresh_of(rt, Code::new(2, 1).unwrap()).await
+}
+
+/// The same of another code, on as many drives as it has fragments.
+async fn fresh_of(rt: &Runtime, code: Code) -> (Vec<SimDevice>, ArrayStore) {
+    let media: Vec<_> =
+        (0..code.data() + code.parity()).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12))).collect();
     let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(rt, medium)).collect();
-    let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+    let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(code) };
     format(rt, &named(&devices), &options).await.unwrap();
     let images: Vec<_> = devices.iter().map(SimDevice::image).collect();
     let (devices, store, _) = open(rt, &images).await;

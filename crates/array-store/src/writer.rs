@@ -31,7 +31,7 @@ use shingle_runtime::Task;
 use shingle_zoned::DeviceError;
 use tokio::sync::Notify;
 
-use crate::drives::{at, is_lost};
+use crate::drives::at;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
@@ -437,12 +437,10 @@ impl Engine {
                 Err(error) => errors.push((member.drive, error)),
             }
         }
+        done.iter().for_each(|drive| self.drives.wrote(*drive));
         errors.extend(self.drives.flush(done).await);
-        let mut lost = Vec::new();
         for (drive, error) in errors {
-            if is_lost(&error) {
-                lost.push((drive, error));
-            } else {
+            if !self.judge(drive, &error) {
                 tracing::warn!(drive = self.drives.name(drive), %error, "a zone refused a write; its set is closed");
                 set.hurt.set(true);
                 flights.failed.set(true);
@@ -450,12 +448,9 @@ impl Engine {
                 whole = false;
             }
         }
-        for (drive, error) in lost {
-            self.drive_error(drive, &error).await?;
-        }
         let missing = self.missing(set);
         if missing > 0 {
-            // A drive that failed elsewhere meanwhile may not be on record yet (WRITE-1).
+            // One that failed here or elsewhere meanwhile is on record before anybody goes on (WRITE-1).
             self.record_failures().await?;
         }
         if missing > self.code.parity() {

@@ -5,6 +5,7 @@
 //!   the server does not start unless the configuration says so.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use shingle_array_objects::{ArrayClient, ArrayEngine};
 use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, inspect};
@@ -80,7 +81,11 @@ async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path, figures: s
     // By the array's identity: another array's files are never taken for this one's.
     let index = config.index.clone().unwrap_or_else(|| folder.join(format!("{}.index", seen.array)));
     // In the background it also rebuilds what was on a lost drive, as far as others have room.
-    let options = Options { rebuild_rate: config.rebuild_rate, buffer: config.buffer.clone(), ..Options::default() };
+    let mut options =
+        Options { rebuild_rate: config.rebuild_rate, buffer: config.buffer.clone(), ..Options::default() };
+    if let Some(seconds) = config.buffer_time_s {
+        options.buffer_time = Duration::from_secs(seconds);
+    }
     let opened = ArrayStore::open(runtime, &drives, &IndexPlace::File(index), options).await;
     let (store, report) = opened.map_err(failed)?;
     for drive in &report.missing_drives {

@@ -61,6 +61,8 @@ pub struct ArrayConfig {
     /// The two files of the buffer of small objects, each on its own SSD; those that the array's file names if not given,
     /// or none.
     pub buffer: Option<[PathBuf; 2]>,
+    /// Seconds that an object may be in the buffer alone; 30 if neither this nor the array's file says.
+    pub buffer_time_s: Option<u64>,
     /// Start although drives are missing, as long as parity makes up for them. They are not used again as they are.
     #[serde(default)]
     pub degraded: bool,
@@ -86,6 +88,7 @@ struct ArrayFile {
     drives: Vec<PathBuf>,
     index: Option<PathBuf>,
     buffer: Option<[PathBuf; 2]>,
+    buffer_time_s: Option<u64>,
 }
 
 /// A drive.
@@ -313,6 +316,7 @@ impl Config {
                     array.index = index.or(said.index.map(|index| folder.join(index)));
                     let buffer = array.buffer.map(|files| files.map(|path| self.data.join(path)));
                     array.buffer = buffer.or(said.buffer.map(|files| files.map(|path| folder.join(path))));
+                    array.buffer_time_s = array.buffer_time_s.or(said.buffer_time_s);
                     array.validate_drives().map_err(|error| wrong(&error))?;
                 }
             }

@@ -43,7 +43,8 @@ impl Core {
         let (data, manifest) = match written {
             Written::Whole(pieces) => (joined(pieces), None),
             Written::Blob(writer) => {
-                let of = BlobRecord { bucket: bucket.clone(), key: key.clone(), attributes: Attributes::default() };
+                // With all that its record has, so that it can be made anew where that is lost (ORPHAN-1).
+                let of = BlobRecord { bucket: bucket.clone(), key: key.clone(), attributes: attributes.clone() };
                 let (blob, size, _) = self.finish_blob(writer, of.encode()?).await?;
                 let blobs = vec![(blob.number, blob.tag, size)];
                 (Bytes::new(), Some(Manifest { multipart: false, owner: blob.owner, blobs }))

@@ -1,48 +1,96 @@
-//! Blobs that nobody needs, left by a power cut or a failure: found after opening, and deleted.
+//! Blobs that no object names, found after opening: leftovers of a power cut or a failure, or objects that lost their records.
+//!
+//! A blob is durable before its object's record is, and goes after it. So in an array that lost nothing a blob that no record
+//! names was never acknowledged, or was deleted: it goes. Where an opening of the array lost something, a missing record proves
+//! nothing about what was written before: the blob stays, and since it names its bucket and key, it gets a record again.
+//!
+//! # Invariants
+//! - ORPHAN-1: a blob is deleted only if it was written after the last opening of the array that lost anything, or a later version
+//!   of its object is there that does not name it.
+//! - ORPHAN-2: the record that a blob gets never takes the place of one that is newer than the blob.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_array_store::Object;
+use shingle_array_store::{Object, Version};
 use shingle_store_api::{StoreResult, UploadId};
 
-use super::Core;
 use super::counting::PAGE;
+use super::{Core, size_of};
 use crate::errors::from_array;
-use crate::format::{BlobRecord, Manifest};
+use crate::format::{Attributes, BlobRecord, BucketRecord, Manifest, ObjectRecord};
 use crate::names::{self, BLOB, Blob};
 
 /// The object that blobs of an owner were looked up in.
 struct Looked {
     owner: u64,
-    /// What the object of their key consists of, if it is of theirs.
-    manifest: Option<Manifest>,
+    /// The version of their key's object, and what it consists of, if it is of theirs.
+    found: Option<(Version, Option<Manifest>)>,
 }
 
+/// What is known of a blob.
+enum Fate {
+    /// An object or an upload names it, or it cannot be told.
+    Needed,
+    /// It was replaced, or what names it was never acknowledged or was deleted.
+    Leftover,
+    /// Its record may have been lost.
+    Lost(BlobRecord),
+}
+
+/// Blobs of one key that lost their record, by owner: the newest version of each number.
+type Lost = BTreeMap<(String, String), BTreeMap<u64, BTreeMap<u16, (Object, Blob, Attributes)>>>;
+
 impl Core {
-    /// Looks at every blob that was there when the array was opened. Counts those that nobody needed.
+    /// Looks at every blob that was there when the array was opened. Deletes those that nobody needs, and gives those that lost
+    /// their records new ones.
     pub(super) async fn find_orphans(self: Rc<Self>) {
-        match self.look_for_orphans().await {
+        let mut lost = Lost::new();
+        match self.look_for_orphans(&mut lost).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "leftovers of writes that never ended are deleted"),
             Err(error) => tracing::warn!(%error, "leftovers could not be looked for; the next opening does"),
         }
+        for ((bucket, key), owners) in lost {
+            match self.salvage(&bucket, &key, owners).await {
+                Ok(true) => tracing::warn!(bucket, key, "an object whose record was lost was restored from its bytes"),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::error!(bucket, key, %error, "an object whose record was lost was not restored yet")
+                }
+            }
+        }
     }
 
-    async fn look_for_orphans(&self) -> StoreResult<u64> {
+    async fn look_for_orphans(&self, lost: &mut Lost) -> StoreResult<u64> {
         let mut after: Option<Bytes> = None;
         let mut count = 0;
+        // What was written before it may lack its record.
+        let lost_before = self.store.lost_before().map_err(from_array)?;
         while !self.closing.get() {
             let page = self.store.list(&[BLOB], after.as_deref(), PAGE).map_err(from_array)?;
             let Some(last) = page.last() else { break };
             after = Some(last.name.clone());
             let mut looked = None;
-            for object in &page {
+            for object in page {
                 // Later ones belong to calls that know what becomes of them.
-                if object.version < self.opened && !self.is_needed(object, &mut looked)? {
-                    let Some(blob) = Blob::of(&object.name) else { continue };
-                    self.condemn(std::iter::once(blob));
-                    count += 1;
+                if object.version >= self.opened {
+                    continue;
+                }
+                let Some(blob) = Blob::of(&object.name) else { continue };
+                match self.fate(&object, blob, lost_before, &mut looked)? {
+                    Fate::Needed => {}
+                    Fate::Leftover => {
+                        self.condemn(std::iter::once(blob));
+                        count += 1;
+                    }
+                    Fate::Lost(BlobRecord { bucket, key, attributes }) => {
+                        let parts = lost.entry((bucket, key)).or_default().entry(blob.owner).or_default();
+                        if parts.get(&blob.number).is_none_or(|(other, ..)| other.version < object.version) {
+                            parts.insert(blob.number, (object, blob, attributes));
+                        }
+                    }
                 }
             }
             self.rt.yield_now().await;
@@ -50,27 +98,83 @@ impl Core {
         Ok(count)
     }
 
-    /// Whether an object or an upload names that blob. It does not wait: what is found out is true at this moment, and a blob
-    /// that nobody needs is not needed later.
-    fn is_needed(&self, object: &Object, looked: &mut Option<Looked>) -> StoreResult<bool> {
-        let Some(blob) = Blob::of(&object.name) else { return Ok(true) };
+    /// What becomes of a blob. It does not wait: what is found out is true at this moment, and a blob that nobody needs is not
+    /// needed later.
+    fn fate(
+        &self,
+        object: &Object,
+        blob: Blob,
+        lost_before: Option<Version>,
+        looked: &mut Option<Looked>,
+    ) -> StoreResult<Fate> {
         // What cannot be read is better kept.
-        let Ok(BlobRecord { bucket, key, .. }) = BlobRecord::decode(&object.attributes) else { return Ok(true) };
-        let upload = names::upload(&bucket, &key, UploadId(blob.owner));
+        let Ok(record) = BlobRecord::decode(&object.attributes) else { return Ok(Fate::Needed) };
+        let (bucket, key) = (&record.bucket, &record.key);
+        let upload = names::upload(bucket, key, UploadId(blob.owner));
         if blob.number > 0 && !self.purge.has_ended(&upload) && self.find(&upload)?.is_some() {
             let rivals = self.store.list(&Blob::part_prefix(blob.owner, blob.number), None, usize::MAX);
-            return Ok(rivals.map_err(from_array)?.iter().all(|rival| rival.version <= object.version));
+            let newest = rivals.map_err(from_array)?.iter().all(|rival| rival.version <= object.version);
+            return Ok(if newest { Fate::Needed } else { Fate::Leftover });
         }
         if looked.as_ref().is_none_or(|looked| looked.owner != blob.owner) {
-            let found = match self.find_object(&bucket, &key) {
-                Ok(found) => found.and_then(|(_, record)| record.manifest),
+            let found = match self.find_object(bucket, key) {
+                Ok(found) => found.map(|(object, record)| (object.version, record.manifest)),
                 // An object whose record is spoilt may be mended by hand.
-                Err(_) => return Ok(true),
+                Err(_) => return Ok(Fate::Needed),
             };
-            *looked =
-                Some(Looked { owner: blob.owner, manifest: found.filter(|manifest| manifest.owner == blob.owner) });
+            let own = |manifest: &Manifest| manifest.owner == blob.owner;
+            let found = found.map(|(version, manifest)| (version, manifest.filter(own)));
+            *looked = Some(Looked { owner: blob.owner, found });
         }
-        let manifest = looked.as_ref().and_then(|looked| looked.manifest.as_ref());
-        Ok(manifest.is_some_and(|manifest| manifest.blobs().any(|named| named == blob)))
+        let present = looked.as_ref().and_then(|looked| looked.found.as_ref());
+        let manifest = present.and_then(|(_, manifest)| manifest.as_ref());
+        if manifest.is_some_and(|manifest| manifest.blobs().any(|named| named == blob)) {
+            return Ok(Fate::Needed);
+        }
+        let replaced = present.is_some_and(|(version, _)| *version > object.version);
+        let may_have_lost = lost_before.is_some_and(|lost| object.version < lost);
+        Ok(if may_have_lost && !replaced { Fate::Lost(record) } else { Fate::Leftover })
+    }
+
+    /// Gives a key's newest bytes a record again, and its bucket, where that was lost, too. `false` if a newer object is there by
+    /// now. Older bytes of the key stay: the newest may be of a write that was not acknowledged. (ORPHAN-2)
+    async fn salvage(
+        self: &Rc<Self>,
+        bucket: &str,
+        key: &str,
+        owners: BTreeMap<u64, BTreeMap<u16, (Object, Blob, Attributes)>>,
+    ) -> StoreResult<bool> {
+        let newest =
+            |parts: &BTreeMap<u16, (Object, Blob, Attributes)>| parts.values().map(|part| part.0.version).max();
+        let Some((owner, parts)) = owners.into_iter().max_by_key(|(_, parts)| newest(parts)) else { return Ok(false) };
+        let _gate = self.gates.exclusive(bucket.as_bytes().to_vec()).await;
+        let _turn = self.keys.exclusive(names::object(bucket, key)).await;
+        let before = self.find_object(bucket, key)?;
+        if before.as_ref().is_some_and(|(object, _)| Some(object.version) > newest(&parts)) {
+            return Ok(false);
+        }
+        if !self.buckets.borrow().contains_key(bucket) {
+            let created_unix_ns = self.now_unix_ns();
+            let record = BucketRecord { created_unix_ns }.encode();
+            self.store.put(names::bucket(bucket), Bytes::new(), record).await.map_err(from_array)?;
+            self.buckets.borrow_mut().insert(bucket.to_owned(), created_unix_ns);
+        }
+        let multipart = parts.keys().any(|number| *number > 0);
+        let blobs: Vec<_> = parts.values().map(|(object, blob, _)| (blob.number, blob.tag, object.size)).collect();
+        let mut attributes = parts.into_values().next().map(|(.., attributes)| attributes).unwrap_or_default();
+        if multipart || attributes.etag.is_empty() {
+            // What the whole had is not in its parts.
+            attributes.etag = format!("salvaged-{owner:x}-{}", blobs.len());
+        }
+        if attributes.modified_unix_ns == 0 {
+            attributes.modified_unix_ns = self.now_unix_ns();
+        }
+        let record = ObjectRecord { attributes, manifest: Some(Manifest { multipart, owner, blobs }) };
+        let name = Bytes::from(names::object(bucket, key));
+        let stored = self.store.put(name.clone(), Bytes::new(), record.encode()?).await.map_err(from_array)?;
+        let object = Object { name, version: stored.version, size: stored.size, attributes: Bytes::new() };
+        let was = before.as_ref().map(|(object, record)| size_of(object, record));
+        self.counts.change(&object.name, was, Some(size_of(&object, &record)));
+        Ok(true)
     }
 }

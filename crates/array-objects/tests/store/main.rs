@@ -2,4 +2,5 @@
 
 mod calls;
 mod crash;
+mod salvage;
 mod scene;

@@ -25,7 +25,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-fn array_options(random: &mut Random) -> shingle_array_store::Options {
+pub(crate) fn array_options(random: &mut Random) -> shingle_array_store::Options {
     shingle_array_store::Options {
         turn_segments: 1 + random.below(4) as u32,
         available_sets: 3,
@@ -37,7 +37,7 @@ fn array_options(random: &mut Random) -> shingle_array_store::Options {
     }
 }
 
-fn named(devices: &[SimDevice]) -> Vec<ArrayDrive> {
+pub(crate) fn named(devices: &[SimDevice]) -> Vec<ArrayDrive> {
     let drive =
         |(number, device): (usize, &SimDevice)| ArrayDrive { name: format!("d{number}"), dev: Rc::new(device.clone()) };
     devices.iter().enumerate().map(drive).collect()

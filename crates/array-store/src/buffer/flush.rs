@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::stream::{self, StreamExt};
@@ -18,6 +19,9 @@ use crate::writer::Item;
 
 /// Segments on their way at once: with more, what could be written over next would wait for all of them.
 const SEGMENTS: usize = 2;
+
+/// Between two looks at how long objects have been in the buffer.
+const MOMENT: Duration = Duration::from_millis(10);
 
 impl Engine {
     /// Writes until fewer than `least` bytes are left, in a task of its own, unless that is being done.
@@ -57,6 +61,22 @@ impl Engine {
             done
         });
         flushing.await.unwrap_or_else(|_| Err(crate::error::Error::stopped()))
+    }
+
+    /// Writes to segments what has been in the buffer alone for long, however little it is. (BUF-6)
+    pub(crate) async fn flush_aged(self: Rc<Self>) {
+        let Some(buffer) = self.buffer.borrow().clone() else { return };
+        let time = self.options.buffer_time;
+        while !self.stopped.get() {
+            let oldest = buffer.held.borrow().values().next().map(|held| held.since);
+            let age = oldest.map(|since| self.rt.now().since(since));
+            if age.is_some_and(|age| age >= time) && !buffer.flushing.get() {
+                self.flush_soon(&buffer, 0);
+            }
+            // At least a moment: while it is tried again in vain, too.
+            let left = age.map_or(time, |age| time.saturating_sub(age)).max(time / 8).max(MOMENT);
+            self.rt.sleep(left).await;
+        }
     }
 
     /// Writes all to segments, so that the log has no gaps any more.

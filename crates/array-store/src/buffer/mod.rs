@@ -13,6 +13,8 @@
 //! - BUF-4: the superblock names the buffer from before anything is acknowledged in it until it is known to be empty: the
 //!   array is not opened without it meanwhile. Where both files fail, everything goes to segments, in a full array into what
 //!   cleaning can spare, and the superblock names none from then on: what the files hold is not believed when they come back.
+//! - BUF-6: nothing stays in the buffer alone for much longer than [`Options::buffer_time`](crate::Options::buffer_time), so
+//!   that the loss of both files costs little.
 //! - BUF-5: there is room in the log for a deletion of each object that it has: deleting works also when neither the log nor
 //!   the drives take another object.
 
@@ -27,6 +29,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use shingle_runtime::Instant;
 use tokio::sync::{Mutex, Notify};
 
 pub use file::{BufferFile, two_files};
@@ -61,6 +64,7 @@ struct Held {
     data: Bytes,
     /// The sequence of its record.
     sequence: u64,
+    since: Instant,
 }
 
 /// A record from where the log begins on.
@@ -426,6 +430,7 @@ impl Engine {
             completion: completion.clone(),
             data: data.clone(),
             sequence,
+            since: self.rt.now(),
         };
         buffer.needed.borrow_mut().insert(sequence);
         buffer.held.borrow_mut().insert(stamp, held);

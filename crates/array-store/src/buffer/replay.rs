@@ -22,6 +22,8 @@ const ERASED: u64 = 64;
 /// Records are written to a file that joins in runs of about this length.
 const RUN: usize = 4 << 20;
 
+const ABANDONED: &str = "the buffer was abandoned: what was acknowledged in it and is nowhere else is lost";
+
 /// What taking up the buffer came to.
 #[derive(Default)]
 pub(crate) struct Attached {
@@ -61,7 +63,11 @@ impl Engine {
             Err(Error::new(ErrorKind::Format, message))
         };
         let Some(BufferFiles(files)) = files else {
-            return if id == 0 || abandon { Ok(Default::default()) } else { lost("it was not named") };
+            return match (id, abandon) {
+                (0, _) => Ok(Attached::default()),
+                (_, true) => Ok(Attached { damage: vec![ABANDONED.to_owned()], ..Attached::default() }),
+                _ => lost("it was not named"),
+            };
         };
         let mut found = Vec::new();
         for (file, which) in files.iter().zip(["first", "second"]) {
@@ -115,6 +121,9 @@ impl Engine {
             );
         }
         let mut damage = Vec::new();
+        if is_new && id != 0 {
+            damage.push(ABANDONED.to_owned());
+        }
         if log.lost > 0 {
             damage.push(format!(
                 "{} records of the buffer can be read in neither file: what they said is lost",

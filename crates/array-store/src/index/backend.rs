@@ -4,12 +4,15 @@
 //!
 //! | at | size | field        | meaning                                                       |
 //! |---:|-----:|--------------|---------------------------------------------------------------|
-//! |  0 |    8 | `magic`      | `SHGAIX01`; the digits are the format version                  |
-//! |  8 |    8 | `generation` | given by the engine: an index of another moment is not taken   |
-//! | 16 |    8 | `length`     | bytes of the index's file                                      |
-//! | 24 |    8 | `objects`    | names with a complete version                                  |
-//! | 32 |    4 | `file_crc`   | CRC-32C of the index's file                                    |
-//! | 36 |    4 | `crc`        | CRC-32C of bytes 0..36                                         |
+//! |  0 |    8 | `magic`      | `SHGAIX02`; the digits are the format version                  |
+//! |  8 |    8 | `array`      | the array's id: another array's index is not taken             |
+//! | 16 |    8 | `generation` | given by the engine: an index of another moment is not taken   |
+//! | 24 |    8 | `length`     | bytes of the index's file                                      |
+//! | 32 |    8 | `objects`    | names with a complete version                                  |
+//! | 40 |    4 | `file_crc`   | CRC-32C of the index's file                                    |
+//! | 44 |    4 | `crc`        | CRC-32C of bytes 0..44                                         |
+//!
+//! A mark of version 01, which named no array, is no mark: the index is built anew.
 //!
 //! The whole file is checked before the library sees any of it: it may panic on garbage.
 
@@ -22,10 +25,10 @@ use redb::StorageBackend;
 use rustix::fs::OFlags;
 use shingle_base::{Crc, crc32c};
 
-use super::{IndexError, IndexResult};
+use super::{IndexError, IndexResult, Moment};
 
-const MAGIC: [u8; 8] = *b"SHGAIX01";
-const MARK_LENGTH: usize = 40;
+const MAGIC: [u8; 8] = *b"SHGAIX02";
+const MARK_LENGTH: usize = 48;
 const READ_AT_ONCE: usize = 1 << 20;
 
 /// The file, locked as long as this lives.
@@ -40,6 +43,7 @@ pub(super) struct Unsynced(File);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Mark {
+    array: u64,
     generation: u64,
     length: u64,
     objects: u64,
@@ -60,10 +64,9 @@ impl IndexFile {
     }
 
     /// The file and the number of objects, if it is whole and marked so; its mark is removed.
-    pub(super) fn open_clean(path: &Path, generation: u64) -> IndexResult<Option<(Self, Unsynced, u64)>> {
-        let Some(mark) = read_mark(&mark_path(path)).filter(|mark| mark.generation == generation) else {
-            return Ok(None);
-        };
+    pub(super) fn open_clean(path: &Path, of: Moment) -> IndexResult<Option<(Self, Unsynced, u64)>> {
+        let own = |mark: &Mark| mark.array == of.array.0 && mark.generation == of.generation;
+        let Some(mark) = read_mark(&mark_path(path)).filter(own) else { return Ok(None) };
         let Ok(opened) = options().open(path) else { return Ok(None) };
         let file = Self::lock(path, opened)?;
         // Gone before anything is believed: whatever comes later, this file counts as clean no more.
@@ -110,14 +113,14 @@ impl IndexFile {
     }
 
     /// Syncs the file, then says that it is clean.
-    pub(super) fn mark_clean(self, generation: u64, objects: u64) -> IndexResult<()> {
+    pub(super) fn mark_clean(self, of: Moment, objects: u64) -> IndexResult<()> {
         let failed = |what| {
             let path = &self.path;
             move |source| IndexError::file(what, path, source)
         };
         self.file.sync_all().map_err(failed("cannot be synced"))?;
         let (length, file_crc) = checksum(&self.file).map_err(failed("cannot be read again"))?;
-        let mark = Mark { generation, length, objects, file_crc };
+        let mark = Mark { array: of.array.0, generation: of.generation, length, objects, file_crc };
         self.remove_mark()?;
         write_mark(&mark_path(&self.path), &mark).map_err(failed("cannot be marked clean"))
     }
@@ -178,7 +181,7 @@ fn checksum(file: &File) -> io::Result<(u64, u32)> {
 fn write_mark(path: &Path, mark: &Mark) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(MARK_LENGTH);
     bytes.extend(MAGIC);
-    for number in [mark.generation, mark.length, mark.objects] {
+    for number in [mark.array, mark.generation, mark.length, mark.objects] {
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend(mark.file_crc.to_le_bytes());
@@ -204,8 +207,9 @@ fn read_mark(path: &Path) -> Option<Mark> {
         return None;
     }
     let (numbers, _) = numbers.as_chunks();
-    let [generation, length, objects] = *numbers else { return None };
+    let [array, generation, length, objects] = *numbers else { return None };
     Some(Mark {
+        array: u64::from_le_bytes(array),
         generation: u64::from_le_bytes(generation),
         length: u64::from_le_bytes(length),
         objects: u64::from_le_bytes(objects),

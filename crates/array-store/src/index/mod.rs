@@ -14,8 +14,8 @@
 //! - IX-1: [`Index::apply`] is whole or absent, also for readers and snapshots. `agrees_with_a_model`.
 //! - IX-2: COMPLETE has a version exactly if PARTS has its last part. `agrees_with_a_model`.
 //! - IX-3: a [`Snapshot`] shows one moment, whatever is applied later. `a_snapshot_is_a_moment`.
-//! - IX-4: a file is taken only if it is byte for byte what [`Index::close_clean`] left, with the generation that the
-//!   engine knows, and only once. `tests/clean.rs`.
+//! - IX-4: a file is taken only if it is byte for byte what [`Index::close_clean`] left, of the array and with the
+//!   generation that the engine knows, and only once. `tests/clean.rs`.
 
 mod apply;
 mod backend;
@@ -32,6 +32,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use redb::{Builder, Database, ReadableDatabase, TableDefinition};
+
+use shingle_base::StoreId;
 
 use crate::types::{PartPlace, SetId, Version};
 
@@ -61,6 +63,13 @@ const FILE_CACHE_BYTES: usize = 256 << 20;
 
 /// Memory for pages of an index in memory, beside the pages themselves.
 const MEMORY_CACHE_BYTES: usize = 32 << 20;
+
+/// Which index of which array it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) array: StoreId,
+    pub(crate) generation: u64,
+}
 
 /// Names a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,13 +116,13 @@ impl Index {
         Self::with(database, 0, Some(file))?.emptied()
     }
 
-    /// The index in the file at `path`, if it was left by [`Index::close_clean`] with this `generation` and is whole;
+    /// The index in the file at `path`, if it was left by [`Index::close_clean`] of that moment and is whole;
     /// else nothing. Its mark is gone, for good, before this returns: a second call gives nothing (IX-4).
     ///
     /// # Errors
     /// `File`, if another process has the file, or the mark cannot be removed.
-    pub(crate) fn open_clean(path: &Path, generation: u64) -> IndexResult<Option<Self>> {
-        let Some((file, backend, objects)) = backend::IndexFile::open_clean(path, generation)? else {
+    pub(crate) fn open_clean(path: &Path, of: Moment) -> IndexResult<Option<Self>> {
+        let Some((file, backend, objects)) = backend::IndexFile::open_clean(path, of)? else {
             return Ok(None);
         };
         // The library reads what it wrote, byte for byte. Should a newer one refuse an older one's format, or a table
@@ -136,16 +145,16 @@ impl Index {
         Ok(self)
     }
 
-    /// Closes the index so that [`Index::open_clean`] takes it again with the same `generation`: syncs the file and its
+    /// Closes the index so that [`Index::open_clean`] takes it again for the same moment: syncs the file and its
     /// directory, then the mark. In memory it does nothing. Snapshots that are still there end with it.
     ///
     /// # Errors
     /// Any failure to write or sync. The index counts as not clean then.
-    pub(crate) fn close_clean(self, generation: u64) -> IndexResult<()> {
+    pub(crate) fn close_clean(self, of: Moment) -> IndexResult<()> {
         let objects = self.objects.load(Ordering::Relaxed);
         self.database.close()?;
         match self.file {
-            Some(file) => file.mark_clean(generation, objects),
+            Some(file) => file.mark_clean(of, objects),
             None => Ok(()),
         }
     }

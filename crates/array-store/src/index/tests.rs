@@ -9,11 +9,16 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use shingle_sim::{Random, seeds};
 
-use super::{Applied, Change, Index, Object, PartKey};
+use super::{Applied, Change, Index, Moment, Object, PartKey};
 use crate::types::{Completion, PartPlace, SetId, Version};
+use shingle_base::StoreId;
 
 pub(super) fn name(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
+}
+
+pub(super) fn moment(generation: u64) -> Moment {
+    Moment { array: StoreId(3), generation }
 }
 
 pub(super) fn key(text: &str, version: u64, offset: u64) -> PartKey {

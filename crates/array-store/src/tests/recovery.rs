@@ -98,7 +98,7 @@ fn only_what_was_closed_in_order_is_gone_on_with() {
 #[test]
 fn what_was_found_without_a_drive_stays_when_it_comes_back() {
     let images = Sim::new(1).run(|rt| async move {
-        let (devices, store) = fresh(&rt).await;
+        let (devices, store) = fresh_of(&rt, Code::new(3, 1).unwrap()).await;
         store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
         let mut number = 0;
         while store.0.sets.count(SetState::Closed) == 0 {
@@ -113,15 +113,15 @@ fn what_was_found_without_a_drive_stays_when_it_comes_back() {
         crash(&devices)
     });
     // The last write was on its way to one drive.
-    let (zone, end) = last_written(&images)[2];
-    images[2].truncate_zone(zone, Blocks(end - 1));
+    let (zone, end) = last_written(&images)[3];
+    images[3].truncate_zone(zone, Blocks(end - 1));
     let images = Sim::new(2).run(move |rt| async move {
-        let (devices, store, report) = open(&rt, &images[..2]).await;
+        let (devices, store, report) = open(&rt, &images[..3]).await;
         assert_eq!((report.missing_drives.len(), report.damage.len()), (1, 0));
         assert!(store.get("o").await.unwrap() == bytes(3, 19_000));
         assert_eq!(store.gc(1).await.unwrap(), 1);
         rt.sleep(Duration::from_millis(5)).await;
-        let back = SimDevice::new(&rt, &images[2]);
+        let back = SimDevice::new(&rt, &images[3]);
         crash(&[devices, vec![back]].concat())
     });
     for round in 0..2 {

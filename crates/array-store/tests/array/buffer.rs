@@ -17,7 +17,7 @@ use shingle_sim::{CommandKind, Random, Sim, SimDevice, seeds};
 use shingle_zoned::{Geometry, MemoryDevice};
 
 /// A file in memory whose power can fail.
-struct SimFile {
+pub(super) struct SimFile {
     rt: Runtime,
     durable: RefCell<Vec<u8>>,
     /// Writes that have not returned.
@@ -27,7 +27,7 @@ struct SimFile {
 }
 
 impl SimFile {
-    fn new(rt: &Runtime, bytes: Vec<u8>) -> Rc<Self> {
+    pub(super) fn new(rt: &Runtime, bytes: Vec<u8>) -> Rc<Self> {
         Rc::new(Self {
             rt: rt.clone(),
             durable: RefCell::new(bytes),
@@ -80,7 +80,7 @@ impl BufferFile for SimFile {
     }
 }
 
-fn files(files: &[Rc<SimFile>; 2]) -> BufferFiles {
+pub(super) fn files(files: &[Rc<SimFile>; 2]) -> BufferFiles {
     BufferFiles([files[0].clone(), files[1].clone()])
 }
 
@@ -103,12 +103,12 @@ fn media() -> Vec<MemoryDevice> {
 }
 
 /// What a power cut leaves of everything.
-struct Left {
-    devices: Vec<MemoryDevice>,
-    files: [Vec<u8>; 2],
+pub(super) struct Left {
+    pub(super) devices: Vec<MemoryDevice>,
+    pub(super) files: [Vec<u8>; 2],
 }
 
-fn left(devices: &[SimDevice], files: &[Rc<SimFile>; 2], seed: u64) -> Left {
+pub(super) fn left(devices: &[SimDevice], files: &[Rc<SimFile>; 2], seed: u64) -> Left {
     let image = |(at, device): (usize, &SimDevice)| device.crash_image(seed + at as u64);
     Left {
         devices: devices.iter().enumerate().map(image).collect(),
@@ -343,6 +343,31 @@ fn what_a_former_buffer_logged_does_not_come_back() {
             assert_eq!(names, ["another"][..usize::from(puts > 0)], "{puts} puts");
         });
     }
+}
+
+/// BUF-6: however little is written, it leaves the buffer.
+#[test]
+fn nothing_stays_in_the_buffer_alone_for_long() {
+    Sim::new(1).run(|rt| async move {
+        let devices = powered(&rt, &media());
+        let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
+        let options = Options { background: true, buffer_time: Duration::from_secs(5), ..plain() };
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), options).await.unwrap();
+        for number in 0..3 {
+            store.put("empty", Bytes::new(), Bytes::from_static(b"with it")).await.unwrap();
+            put(&store, "o", number).await;
+            rt.sleep(Duration::from_secs(2)).await;
+            assert_eq!(store.stats().unwrap().buffered, 3000, "not at once");
+            rt.sleep(Duration::from_secs(6)).await;
+            assert_eq!(store.stats().unwrap().buffered, 0);
+        }
+        // Without either file nothing is missed.
+        let devices = powered(&rt, &devices.iter().map(|device| device.crash_image(1)).collect::<Vec<_>>());
+        let alone = Options { abandon_buffer: true, ..plain() };
+        let (store, _) = try_open(&rt, &devices, None, alone).await.unwrap();
+        is(&store, "o", 2).await;
+        assert_eq!(&store.head(b"empty").unwrap().attributes[..], b"with it");
+    });
 }
 
 /// Where the records of some objects begin in a file: behind 51 bytes that each begins with.

@@ -124,7 +124,9 @@ fn rotten_fragments_are_computed_from_the_others() {
                 }
             }
             let devices = powered(&rt, &images);
-            let (store, _) = open(&rt, &devices, Options::default()).await;
+            // For writing it is opened only if that is accepted.
+            let accepted = Options { accept_loss: true, ..Options::default() };
+            let (store, _) = open(&rt, &devices, accepted).await;
             match store.get("o").await {
                 Err(error) => assert!(matches!(error.kind, ErrorKind::Corrupt | ErrorKind::NotFound), "{error}"),
                 // With more drives than members, the one that was spoilt may hold nothing of it.

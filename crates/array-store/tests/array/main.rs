@@ -7,6 +7,7 @@ mod common;
 mod crash;
 mod drives;
 mod hollow;
+mod members;
 mod model;
 mod promises;
 mod rebuild;

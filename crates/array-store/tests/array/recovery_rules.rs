@@ -40,11 +40,22 @@ fn recovered<F>(images: &[MemoryDevice], check: impl Fn(ArrayStore, RecoveryRepo
 where
     F: Future<Output = ()> + 'static,
 {
+    recovered_with(images, plain(), check);
+}
+
+fn recovered_with<F>(
+    images: &[MemoryDevice],
+    options: Options,
+    check: impl Fn(ArrayStore, RecoveryReport) -> F + Clone + 'static,
+) where
+    F: Future<Output = ()> + 'static,
+{
     for seed in 1..=ORDERS {
         let (images, check) = (images.iter().map(MemoryDevice::snapshot).collect::<Vec<_>>(), check.clone());
+        let options = options.clone();
         Sim::new(seed).run(move |rt| async move {
             let devices = powered(&rt, &images);
-            let (store, report) = open(&rt, &devices, plain()).await;
+            let (store, report) = open(&rt, &devices, options).await;
             check(store, report).await;
         });
     }
@@ -198,6 +209,23 @@ fn objects(count: u64) -> impl Iterator<Item = (String, u64)> {
     (0..count).map(|number| (format!("object {number}"), number))
 }
 
+/// Deletions may speak of what cannot be read: nothing is written before that is accepted, and reading goes on.
+fn refused_for_writing(images: &[MemoryDevice]) {
+    let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+    Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &images);
+        let (drives, place) = (crate::common::named(&devices), IndexPlace::Memory);
+        let before = shingle_array_store::inspect(&drives).await.unwrap();
+        let Err(error) = ArrayStore::open(&rt, &drives, &place, plain()).await else { panic!("opened for writing") };
+        assert!(error.kind == ErrorKind::Corrupt && error.message.contains("--accept-loss"), "{error}");
+        assert_eq!(shingle_array_store::inspect(&drives).await.unwrap(), before);
+        let only = Options { read_only: true, ..plain() };
+        let (store, report) = ArrayStore::open(&rt, &drives, &place, only).await.unwrap();
+        assert!(report.snapshot_lost && !report.damage.is_empty());
+        is(&store, "object 3", 3).await;
+    });
+}
+
 /// Nothing but markers and digests: everything is found. With the snapshot damaged, too.
 #[test]
 fn without_a_snapshot_everything_is_found() {
@@ -224,7 +252,10 @@ fn without_a_snapshot_everything_is_found() {
                 }
             }
         }
-        recovered(&images, move |store, report| async move {
+        if snapshot {
+            refused_for_writing(&images);
+        }
+        recovered_with(&images, Options { accept_loss: snapshot, ..plain() }, move |store, report| async move {
             assert_eq!(report.snapshot_lost, snapshot);
             for (name, key) in objects(40) {
                 is(&store, &name, key).await;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use shingle_array_store::{DriveId, RebuildOptions, RebuildProgress};
+use shingle_array_store::{DriveId, Inspection, RebuildOptions, RebuildProgress};
 use shingle_base::ByteSize;
 
-use super::place::{ArrayFile, Missing, Opened, Place, with_array};
+use super::place::{ArrayFile, Missing, Place, with_array, with_array_and};
 use super::taking::{Consent, take_drives};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
@@ -38,6 +38,26 @@ pub(crate) struct Add {
     degraded: bool,
     #[command(flatten)]
     consent: Consent,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Takes drives back.
+#[derive(Args)]
+pub(crate) struct Readmit {
+    /// The drives: their numbers, as `shingle array stat` shows them, or the names that the array's file gives them; all that
+    /// are there and out of use where absent.
+    #[arg(value_name = "DRIVE")]
+    drives: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+    /// Write at most so many bytes a second: `--rate 40MiB`.
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<ByteSize>,
+    /// Do without drives that are missing, from now on.
+    #[arg(long)]
+    degraded: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -79,6 +99,10 @@ fn tell(done: RebuildProgress, json: bool) -> Outcome {
     } else {
         say!("{} of {} zones rebuilt, {} written", done.done, done.members, ByteSize(done.bytes));
     }
+    ended(done)
+}
+
+fn ended(done: RebuildProgress) -> Outcome {
     if done.failed == 0 {
         return Ok(());
     }
@@ -94,6 +118,47 @@ impl Rebuild {
             let done = opened.store.rebuild(options(self.rate), |progress| show(&mut line, progress)).await?;
             drop(line);
             tell(done, self.json)
+        })
+    }
+}
+
+impl Readmit {
+    pub(crate) fn run(self) -> Outcome {
+        let missing = Missing::told(self.degraded);
+        let chosen = |seen: &Inspection| {
+            let out: Vec<_> = seen.drives.iter().filter(|drive| drive.given.is_some() && !drive.in_use).collect();
+            if self.drives.is_empty() && out.is_empty() {
+                return Err(Failure::new("no drive of the array is there and out of use"));
+            }
+            match &self.drives[..] {
+                [] => Ok(out.iter().map(|drive| drive.id).collect()),
+                names => names.iter().map(|name| named(seen, name).map(|(id, _)| id)).collect(),
+            }
+        };
+        with_array_and(&self.place, missing, false, chosen, |opened| async move {
+            let back = &opened.report.readmitted;
+            for drive in back.iter().filter(|_| !self.json) {
+                say!(
+                    "{} is {} of the array now: it has {} zones, and missed {}",
+                    drive.name,
+                    drive.new,
+                    drive.kept,
+                    drive.missed
+                );
+            }
+            let mut line = Progress::new();
+            let done = opened.store.rebuild(options(self.rate), |progress| show(&mut line, progress)).await?;
+            drop(line);
+            if self.json {
+                let drive = |drive: &shingle_array_store::Readmitted| json!({ "name": drive.name, "was": drive.old.0, "drive": drive.new.0, "kept": drive.kept, "missed": drive.missed });
+                let back: Vec<_> = back.iter().map(drive).collect();
+                say!(
+                    "{}",
+                    json!({ "readmitted": back, "zones": done.members, "rebuilt": done.done, "failed": done.failed, "bytes": done.bytes })
+                );
+                return ended(done);
+            }
+            tell(done, false)
         })
     }
 }
@@ -153,7 +218,7 @@ impl Remove {
     pub(crate) fn run(self) -> Outcome {
         let file = self.place.file();
         with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
-            let (id, name) = named(&opened, &self.drive)?;
+            let (id, name) = named(&opened.seen, &self.drive)?;
             let mut line = Progress::new();
             let show = |progress| show(&mut line, progress);
             let done = opened.store.remove_drive(id, options(self.rate), show).await?;
@@ -170,14 +235,14 @@ impl Remove {
 }
 
 /// The drive of that number or name.
-fn named(opened: &Opened, drive: &str) -> Outcome<(DriveId, String)> {
-    let known = opened.seen.drives.iter().filter(|known| !known.removed);
+fn named(seen: &Inspection, drive: &str) -> Outcome<(DriveId, String)> {
+    let known = seen.drives.iter().filter(|known| !known.removed);
     let number = drive.strip_prefix("drive ").unwrap_or(drive).parse::<u8>().ok();
     let found: Vec<_> = known.filter(|known| known.name == drive || number == Some(known.id.0)).collect();
     match found[..] {
         [one] => Ok((one.id, one.name.clone())),
         _ => {
-            let drives: Vec<_> = opened.seen.drives.iter().filter(|drive| !drive.removed).collect();
+            let drives: Vec<_> = seen.drives.iter().filter(|drive| !drive.removed).collect();
             let drives: Vec<_> = drives.iter().map(|drive| format!("{} {}", drive.id.0, drive.name)).collect();
             Err(Failure::new(format!("which drive is {drive}? The array has: {}", drives.join(", "))))
         }

@@ -57,7 +57,7 @@ impl Format {
             return Err(Failure::new(format!("{code} needs {width} drives, and {given} are named")));
         }
         let (index, buffer) = (self.place.index.clone(), self.place.buffer_files()?);
-        let text = ArrayFile { drives: drives.clone(), index, buffer }.text()?;
+        let text = ArrayFile { drives: drives.clone(), index, buffer, buffer_time_s: None }.text()?;
         let length = u32::try_from(self.segment.0).map_err(|_| Failure::new("a segment has at most 1 GiB"))?;
         let options = FormatOptions { segment_length: length, ..FormatOptions::new(self.code) };
         shingle_runtime::real::run(|rt| async move {

@@ -21,6 +21,7 @@ Objects are stored with parity, so that one or more of the drives can be lost. T
     drives = ["serial:ZL2AAAAA", "serial:ZL2BBBBB", "/srv/disk.shingle"]
     index = "/var/lib/shingle/array.index"   # optional, on an SSD: the array opens at once
     buffer = ["/ssd1/array.buffer", "/ssd2/array.buffer"]   # optional, on two SSDs: small objects are safe in both at once
+    buffer_time_s = 30   # optional: how long they may be there alone while a server runs
 
 Commands take the file from --array or from SHINGLE_ARRAY; or they take the drives, with --drive for each.
 
@@ -47,6 +48,8 @@ pub(crate) enum Array {
     Snapshot(upkeep::Snapshot),
     /// Replace what lost drives held, with free zones of the others or of drives that were added.
     Rebuild(drives::Rebuild),
+    /// Take back drives that were given up and are there again; what they missed is rebuilt.
+    Readmit(drives::Readmit),
     /// Add drives: `shingle array add /dev/sdx --array shelf.toml`
     Add(drives::Add),
     /// Take a drive out; what it holds goes to the others first: `shingle array remove serial:ZL2AAAAA`
@@ -71,6 +74,7 @@ impl Array {
             Self::Gc(gc) => gc.run(),
             Self::Snapshot(snapshot) => snapshot.run(),
             Self::Rebuild(rebuild) => rebuild.run(),
+            Self::Readmit(readmit) => readmit.run(),
             Self::Add(add) => add.run(),
             Self::Remove(remove) => remove.run(),
             Self::Scrub(scrub) => scrub.run(),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use shingle_array_store::{
-    ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, RecoveryReport, inspect, two_files,
+    ArrayDrive, ArrayStore, DriveId, IndexPlace, Inspection, Options, RecoveryReport, inspect, two_files,
 };
 use shingle_runtime::Runtime;
 use shingle_server::inventory::DriveName;
@@ -43,6 +43,10 @@ pub(crate) struct Place {
     /// Do without the buffer if both of its files are lost: objects that waited in them are lost.
     #[arg(long)]
     pub(crate) abandon_buffer: bool,
+    /// Write to the array also where something that opening it needs cannot be read: objects that it held are lost, and others
+    /// that were deleted may be back.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
 }
 
 /// What an array's file says. Relative paths are looked for beside it.
@@ -55,6 +59,8 @@ pub(crate) struct ArrayFile {
     pub(crate) index: Option<PathBuf>,
     /// The two files of the buffer of small objects; without them there is none.
     pub(crate) buffer: Option<[PathBuf; 2]>,
+    /// Seconds that an object may be in the buffer alone, for the server: a command empties it at its end.
+    pub(crate) buffer_time_s: Option<u64>,
 }
 
 /// The array that a command is about.
@@ -63,6 +69,7 @@ pub(crate) struct Named {
     pub(crate) index: IndexPlace,
     pub(crate) buffer: Option<[PathBuf; 2]>,
     pub(crate) abandon_buffer: bool,
+    pub(crate) accept_loss: bool,
 }
 
 impl Place {
@@ -88,7 +95,8 @@ impl Place {
         };
         let buffer = self.buffer_files()?.or(file.buffer);
         let index = self.index.clone().or(file.index).map_or(IndexPlace::Memory, IndexPlace::File);
-        Ok(Named { drives: file.drives, index, buffer, abandon_buffer: self.abandon_buffer })
+        let Self { abandon_buffer, accept_loss, .. } = *self;
+        Ok(Named { drives: file.drives, index, buffer, abandon_buffer, accept_loss })
     }
 
     /// The buffer's files that the command line names.
@@ -142,6 +150,9 @@ impl ArrayFile {
                          # buffer = [\"/ssd1/array.buffer\", \"/ssd2/array.buffer\"]\n"
             }
         }
+        if let Some(seconds) = self.buffer_time_s {
+            text += &format!("buffer_time_s = {seconds}\n");
+        }
         Ok(text)
     }
 }
@@ -193,18 +204,24 @@ impl Missing {
 }
 
 /// What an array's superblock says; refuses where a drive that the array uses is not there, if `missing` says so.
-async fn looked_at(drives: &[ArrayDrive], away: &[String], missing: Missing) -> Outcome<Inspection> {
+async fn looked_at(drives: &[ArrayDrive], away: &[String], missing: Missing, accept_loss: bool) -> Outcome<Inspection> {
     if drives.is_empty() {
         return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
     }
     let seen = inspect(drives).await?;
     let Some(absent) = seen.absent() else { return Ok(seen) };
-    if let Some(words) = absent.too_many() {
-        return Err(Failure::new(format!("{words}\nAttach what is missing and try again; nothing was changed")));
-    }
     let names = absent.names.join(", ");
-    if missing == Missing::Read {
-        note!("shingle: missing from the array, and done without: {names}");
+    match (absent.too_many(), missing) {
+        (Some(words), Missing::Read) => {
+            note!("shingle: {words}; what can be read is, and may be older than what is missing")
+        }
+        (Some(words), _) if !accept_loss => {
+            return Err(Failure::new(format!(
+                "{words}\nAttach what is missing and try again; nothing was changed. What can be read without it can be read now"
+            )));
+        }
+        (None, Missing::Read) => note!("shingle: missing from the array, and done without: {names}"),
+        _ => {}
     }
     if missing != Missing::Refuse {
         return Ok(seen);
@@ -231,13 +248,25 @@ pub(crate) fn with_array<T, F: Future<Output = Outcome<T>>>(
     background: bool,
     work: impl FnOnce(Opened) -> F,
 ) -> Outcome<T> {
+    with_array_and(place, missing, background, |_| Ok(Vec::new()), work)
+}
+
+/// The same, and drives that were given up are taken back: those that `readmit` names.
+pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
+    place: &Place,
+    missing: Missing,
+    background: bool,
+    readmit: impl FnOnce(&Inspection) -> Outcome<Vec<DriveId>>,
+    work: impl FnOnce(Opened) -> F,
+) -> Outcome<T> {
     let named = place.named()?;
     let result = shingle_runtime::real::run(|rt| async move {
         let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
-        let seen = looked_at(&drives, &away, missing).await?;
-        let read_only = missing == Missing::Read;
-        let (buffer, abandon_buffer) = (named.buffer, named.abandon_buffer);
-        let options = Options { background, read_only, buffer, abandon_buffer, ..Options::default() };
+        let Named { buffer, abandon_buffer, accept_loss, .. } = named;
+        let seen = looked_at(&drives, &away, missing, accept_loss).await?;
+        let (read_only, readmit) = (missing == Missing::Read, readmit(&seen)?);
+        let options =
+            Options { background, read_only, buffer, abandon_buffer, accept_loss, readmit, ..Options::default() };
         let (store, report) = ArrayStore::open(&rt, &drives, &named.index, options).await?;
         report.missing_drives.iter().for_each(|drive| note!("shingle: the array does without {drive}"));
         report.buffer.iter().for_each(|file| note!("shingle: {file}"));

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use shingle_sim::{Random, seeds};
 
-use super::{Folder, Model, any_change, put, put_last};
-use crate::index::{Index, IndexError};
+use super::{Folder, Model, any_change, moment, put, put_last};
+use crate::index::{Index, IndexError, Moment};
+use shingle_base::StoreId;
 
 fn filled(path: &Path, random: &mut Random) -> (Index, Model) {
     let (index, mut model) = (Index::create(path).unwrap(), Model::default());
@@ -25,19 +26,19 @@ fn a_clean_index_is_taken_once() {
     let path = folder.0.join("index");
     let (index, model) = filled(&path, &mut Random::new(1));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    index.close_clean(7).unwrap();
+    index.close_clean(moment(7)).unwrap();
     let mark = folder.0.join("index.clean");
     assert_eq!(fs::metadata(&mark).unwrap().permissions().mode() & 0o777, 0o600);
 
-    let index = Index::open_clean(&path, 7).unwrap().expect("it was left clean");
+    let index = Index::open_clean(&path, moment(7)).unwrap().expect("it was left clean");
     model.check(&index, "opened");
     assert!(!mark.exists());
     drop(index);
-    assert!(Index::open_clean(&path, 7).unwrap().is_none(), "it was not closed");
+    assert!(Index::open_clean(&path, moment(7)).unwrap().is_none(), "it was not closed");
 
     let (index, _) = filled(&path, &mut Random::new(2));
     drop(index);
-    assert!(Index::open_clean(&path, 7).unwrap().is_none(), "never marked");
+    assert!(Index::open_clean(&path, moment(7)).unwrap().is_none(), "never marked");
 }
 
 #[test]
@@ -45,18 +46,20 @@ fn another_generation_is_not_taken() {
     let folder = Folder::new("generation");
     let path = folder.0.join("index");
     let (index, model) = filled(&path, &mut Random::new(1));
-    index.close_clean(7).unwrap();
-    assert!(Index::open_clean(&path, 6).unwrap().is_none());
-    assert!(Index::open_clean(&path, 8).unwrap().is_none());
+    index.close_clean(moment(7)).unwrap();
+    assert!(Index::open_clean(&path, moment(6)).unwrap().is_none());
+    assert!(Index::open_clean(&path, moment(8)).unwrap().is_none());
+    // Of another array, which had as many superblocks.
+    assert!(Index::open_clean(&path, Moment { array: StoreId(4), ..moment(7) }).unwrap().is_none());
     // Nobody changed it, so that it is still what generation 7 left.
-    model.check(&Index::open_clean(&path, 7).unwrap().unwrap(), "generation 7");
+    model.check(&Index::open_clean(&path, moment(7)).unwrap().unwrap(), "generation 7");
 }
 
 #[test]
 fn creating_leaves_nothing_of_what_was_there() {
     let folder = Folder::new("anew");
     let path = folder.0.join("index");
-    filled(&path, &mut Random::new(1)).0.close_clean(7).unwrap();
+    filled(&path, &mut Random::new(1)).0.close_clean(moment(7)).unwrap();
     let index = Index::create(&path).unwrap();
     Model::default().check(&index, "anew");
     assert!(!folder.0.join("index.clean").exists());
@@ -85,11 +88,11 @@ fn what_is_no_plain_file_is_refused() {
     fs::write(&target, b"precious").unwrap();
     symlink(&target, &path).unwrap();
     assert!(matches!(Index::create(&path), Err(IndexError::File { .. })));
-    assert!(Index::open_clean(&path, 1).unwrap().is_none());
+    assert!(Index::open_clean(&path, moment(1)).unwrap().is_none());
     assert_eq!(fs::read(&target).unwrap(), b"precious");
     assert!(matches!(Index::create(&folder.0), Err(IndexError::File { .. })));
     assert!(matches!(Index::create(&folder.0.join("no/index")), Err(IndexError::File { .. })));
-    assert!(Index::open_clean(&folder.0.join("no/index"), 1).unwrap().is_none());
+    assert!(Index::open_clean(&folder.0.join("no/index"), moment(1)).unwrap().is_none());
 }
 
 /// Any damage to the file or its mark: nothing is taken, nothing panics.
@@ -97,9 +100,9 @@ fn what_is_no_plain_file_is_refused() {
 fn damage_is_noticed() {
     let folder = Folder::new("damage");
     let (path, mark) = (folder.0.join("index"), folder.0.join("index.clean"));
-    filled(&path, &mut Random::new(1)).0.close_clean(7).unwrap();
+    filled(&path, &mut Random::new(1)).0.close_clean(moment(7)).unwrap();
     let (good, good_mark) = (fs::read(&path).unwrap(), fs::read(&mark).unwrap());
-    assert_eq!((good_mark.len(), &good_mark[..8]), (40, &b"SHGAIX01"[..]));
+    assert_eq!((good_mark.len(), &good_mark[..8]), (48, &b"SHGAIX02"[..]));
 
     for seed in seeds(150) {
         let mut random = Random::new(seed);
@@ -116,11 +119,11 @@ fn damage_is_noticed() {
         }
         fs::write(&path, &file).unwrap();
         fs::write(&mark, &note).unwrap();
-        assert!(Index::open_clean(&path, 7).unwrap().is_none(), "seed {seed}");
+        assert!(Index::open_clean(&path, moment(7)).unwrap().is_none(), "seed {seed}");
     }
     fs::write(&path, &good).unwrap();
     fs::write(&mark, &good_mark).unwrap();
-    assert!(Index::open_clean(&path, 7).unwrap().is_some());
+    assert!(Index::open_clean(&path, moment(7)).unwrap().is_some());
 }
 
 /// Should a file that is no tree ever be marked clean, the library's refusal is taken for "not clean".
@@ -131,8 +134,8 @@ fn a_marked_file_that_is_no_tree_is_not_taken() {
     for bytes in [vec![], vec![0; 4096], b"no tree".repeat(1000)] {
         let (file, _) = crate::index::backend::IndexFile::create(&path).unwrap();
         fs::write(&path, &bytes).unwrap();
-        file.mark_clean(3, 0).unwrap();
-        assert!(Index::open_clean(&path, 3).unwrap().is_none(), "{} bytes", bytes.len());
+        file.mark_clean(moment(3), 0).unwrap();
+        assert!(Index::open_clean(&path, moment(3)).unwrap().is_none(), "{} bytes", bytes.len());
     }
 }
 
@@ -140,5 +143,5 @@ fn a_marked_file_that_is_no_tree_is_not_taken() {
 fn memory_closes_too() {
     let index = Index::memory().unwrap();
     index.apply(&[put("a", 1, 0, 1), put_last("a", 1, 10, 2)]).unwrap();
-    index.close_clean(1).unwrap();
+    index.close_clean(moment(1)).unwrap();
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shingle_sim::{Random, seeds};
 
-use super::{Folder, Model, any_change, put, put_last};
+use super::{Folder, Model, any_change, moment, put, put_last};
 use crate::index::{Change, Index, IndexError, IndexResult, Loader, PartKey, Snapshot};
 use crate::types::{Completion, PartPlace, SetId, Version};
 
@@ -57,8 +57,8 @@ fn a_loaded_index_goes_on() {
     let mut random = Random::new(4);
     let changes: Vec<_> = (300..500).map(|stamp| any_change(&mut random, stamp)).collect();
     assert_eq!(index.apply(&changes).unwrap(), model.apply(&changes));
-    index.close_clean(1).unwrap();
-    model.check(&Index::open_clean(&path, 1).unwrap().unwrap(), "closed and opened");
+    index.close_clean(moment(1)).unwrap();
+    model.check(&Index::open_clean(&path, moment(1)).unwrap().unwrap(), "closed and opened");
 }
 
 /// IX-3.

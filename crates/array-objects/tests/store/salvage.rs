@@ -1,0 +1,114 @@
+//! ORPHAN-1 and ORPHAN-2: objects outlive the loss of their records.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shingle_array_objects::{ArrayClient, ArrayEngine};
+use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, ErrorKind, IndexPlace};
+use shingle_runtime::{LocalBoxFuture, Runtime};
+use shingle_sim::clients::{bytes_of, commit, get, put};
+use shingle_sim::{Random, Sim, SimDevice};
+use shingle_store_api::{ObjectInfo, ObjectStore, StoreErrorKind};
+use shingle_zoned::MemoryDevice;
+
+use crate::calls::{multipart, named as parts};
+use crate::scene::{array_options, formatted, named, options, powered};
+
+/// A file of the buffer, in memory.
+#[derive(Default)]
+struct MemoryFile(RefCell<Vec<u8>>);
+
+impl BufferFile for MemoryFile {
+    fn read(&self) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+        Box::pin(async { Ok(self.0.borrow().clone().into()) })
+    }
+
+    fn write(&self, offset: u64, data: Bytes) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            let (mut bytes, offset) = (self.0.borrow_mut(), offset as usize);
+            let length = bytes.len().max(offset + data.len());
+            bytes.resize(length, 0);
+            bytes[offset..offset + data.len()].copy_from_slice(&data);
+            Ok(())
+        })
+    }
+}
+
+/// Opens a store on an array with a new buffer, or with none, whatever is lost with it.
+async fn open(rt: &Runtime, devices: &[SimDevice], buffered: bool) -> (ArrayEngine, ArrayClient) {
+    let files = [MemoryFile::default(), MemoryFile::default()].map(|file| Rc::new(file) as Rc<dyn BufferFile>);
+    let wanted = shingle_array_store::Options { background: false, ..array_options(&mut Random::new(2)) };
+    if !buffered {
+        let plain = ArrayStore::open(rt, &named(devices), &IndexPlace::Memory, wanted.clone()).await;
+        assert_eq!(plain.err().unwrap().kind, ErrorKind::Format, "opened without its buffer");
+    }
+    let wanted = shingle_array_store::Options { abandon_buffer: !buffered, ..wanted };
+    let files = buffered.then_some(BufferFiles(files));
+    let (array, report) =
+        ArrayStore::open_with_buffer(rt, &named(devices), &IndexPlace::Memory, wanted, files).await.unwrap();
+    assert_eq!(report.damage.is_empty(), buffered);
+    let engine = ArrayEngine::open(rt.clone(), array, options()).await.unwrap();
+    let client = engine.client();
+    (engine, client)
+}
+
+async fn found(store: &ArrayClient, key: &str) -> (ObjectInfo, Bytes) {
+    (store.head("b", key).await.unwrap(), get(store, "b", key).await.unwrap())
+}
+
+#[test]
+fn objects_whose_records_were_lost_with_the_buffer_are_restored_from_their_bytes() {
+    let large = [bytes_of(1, 40_000), bytes_of(2, 30_000), bytes_of(3, 20_000)];
+    let pieces = [bytes_of(4, 9_000), bytes_of(5, 8_000)];
+    let media = formatted(1);
+    let (written, of_parts) = (large.clone(), pieces.clone());
+    let left: Vec<MemoryDevice> = Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let (_engine, store) = open(&rt, &devices, true).await;
+        store.create_bucket("b").await.unwrap();
+        put(&store, "b", "large", &written[0], commit("e")).await.unwrap();
+        put(&store, "b", "replaced", &written[1], commit("e")).await.unwrap();
+        put(&store, "b", "replaced", &written[2], commit("f")).await.unwrap();
+        let id = multipart(&store, "parts", &of_parts).await;
+        store.complete_upload("b", "parts", id, parts(2), commit("p")).await.unwrap();
+        rt.sleep(Duration::from_secs(1)).await;
+        devices.iter().map(|device| device.crash_image(1)).collect()
+    });
+    // Both files are lost, and with them the bucket and every record; only bytes are on the drives.
+    for opened in 0..2 {
+        let (left, large, pieces) =
+            (left.iter().map(MemoryDevice::snapshot).collect::<Vec<_>>(), large.clone(), pieces.clone());
+        Sim::new(2).run(move |rt| async move {
+            let devices = powered(&rt, &left);
+            let (engine, store) = open(&rt, &devices, false).await;
+            rt.sleep(Duration::from_secs(1)).await;
+            let (engine, store) = if opened == 0 {
+                (engine, store)
+            } else {
+                // Nothing is lost this time: what is there stays, all the same.
+                engine.close().await.unwrap();
+                let devices = powered(&rt, &devices.iter().map(SimDevice::image).collect::<Vec<_>>());
+                let (engine, store) = crate::scene::open(&rt, &devices, &mut Random::new(3)).await;
+                rt.sleep(Duration::from_secs(1)).await;
+                (engine, store)
+            };
+            let (info, bytes) = found(&store, "large").await;
+            assert!(bytes == large[0] && info.etag == "e" && info.metadata == commit("e").metadata, "{info:?}");
+            let (info, bytes) = found(&store, "replaced").await;
+            assert!(bytes == large[2] && info.etag == "f", "{info:?}");
+            let (info, bytes) = found(&store, "parts").await;
+            assert!(bytes == pieces.concat() && info.part_sizes == [9_000, 8_000], "{info:?}");
+            // What is deleted from here on is: so are the bytes.
+            for key in ["large", "replaced", "parts"] {
+                assert!(store.delete("b", key).await.unwrap());
+                assert_eq!(store.head("b", key).await.unwrap_err().kind, StoreErrorKind::NoSuchKey);
+            }
+            put(&store, "b", "new", &large[0], commit("n")).await.unwrap();
+            assert!(get(&store, "b", "new").await.unwrap() == large[0]);
+            engine.close().await.unwrap();
+        });
+    }
+}

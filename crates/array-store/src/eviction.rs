@@ -1,0 +1,83 @@
+//! Which drives the array gives up: a decision from what is known, without clock or device.
+//!
+//! # Invariants
+//! - EVICT-1: no failure is recorded that leaves a set which may hold something with fewer zones than its data needs: parity
+//!   covers all that is recorded. Past that nothing is written and nothing recorded; a drive that comes back is what it was.
+//! - EVICT-2: a drive that answers is given up for its errors alone, and only within EVICT-1.
+
+use crate::format::Member;
+use crate::types::{DriveId, DriveSet, SetState};
+
+/// What a failed command adds.
+const FAILED: u32 = 4;
+
+/// What a command that succeeds takes off.
+const SUCCEEDED: u32 = 1;
+
+/// A drive with so much is given up: one on which every write fails after eight, one on which fewer than a fifth fail never.
+const TOO_MUCH: u32 = 32;
+
+/// How bad a drive's writes have been of late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Score(u32);
+
+impl Score {
+    /// The score behind one more command.
+    pub(crate) fn after(self, good: bool) -> Self {
+        match good {
+            true => Self(self.0.saturating_sub(SUCCEEDED)),
+            false => Self((self.0 + FAILED).min(TOO_MUCH)),
+        }
+    }
+
+    /// The drive is better done without.
+    pub(crate) fn is_too_much(self) -> bool {
+        self.0 >= TOO_MUCH
+    }
+}
+
+/// How many zones the set with the fewest left lacks, of those that may hold something.
+pub(crate) fn most_lacking<M: AsRef<[Member]>>(
+    sets: impl Iterator<Item = (SetState, M)>,
+    lost: impl IntoIterator<Item = DriveId>,
+) -> usize {
+    let lost: DriveSet = lost.into_iter().collect();
+    let lacking = |members: M| {
+        let drives: DriveSet = members.as_ref().iter().map(|member| member.drive).collect();
+        drives.common(&lost) as usize
+    };
+    sets.filter(|(state, _)| *state != SetState::Empty).map(|(_, members)| lacking(members)).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shingle_base::ZoneId;
+
+    fn after(commands: impl IntoIterator<Item = bool>) -> Score {
+        commands.into_iter().fold(Score::default(), Score::after)
+    }
+
+    #[test]
+    fn a_drive_on_which_all_fails_is_given_up_soon_and_one_with_a_bad_zone_never() {
+        assert!(!after([false; 7]).is_too_much());
+        assert!(after([false; 8]).is_too_much());
+        assert!(after((0..10_000).map(|number| number % 2 == 0)).is_too_much());
+        assert!(!after((0..10_000).map(|number| number % 6 != 0)).is_too_much());
+        // Many good ones before do not make up for what comes later.
+        assert!(after((0..10_000).map(|number| number < 9_990)).is_too_much());
+    }
+
+    /// EVICT-1: it counts which sets lose what, and not how many drives there are.
+    #[test]
+    fn sets_that_hold_nothing_and_drives_of_other_sets_do_not_count() {
+        let set = |state, drives: [u8; 3]| {
+            (state, drives.map(|drive| Member { drive: DriveId(drive), zone: ZoneId(3) }).to_vec())
+        };
+        let sets =
+            [set(SetState::Closed, [0, 1, 2]), set(SetState::Available, [3, 4, 5]), set(SetState::Empty, [0, 3, 4])];
+        let lacking = |lost: &[u8]| most_lacking(sets.iter().cloned(), lost.iter().copied().map(DriveId));
+        assert_eq!((lacking(&[]), lacking(&[9]), lacking(&[0])), (0, 0, 1));
+        assert_eq!((lacking(&[0, 3]), lacking(&[0, 1]), lacking(&[3, 4, 5])), (1, 2, 3));
+    }
+}

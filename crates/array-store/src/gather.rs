@@ -1,0 +1,222 @@
+//! Finding an array on drives: which of them are its own, what its newest superblock says, and where the next one goes.
+//!
+//! # Invariants
+//! - GATHER-1: a drive whose superblocks cannot be read is taken for the array's only if a zone of it says so: the head of a set
+//!   that the newest superblock has there. Its superblock zones are begun anew. Any other counts as missing, never as empty.
+//! - GATHER-2: at most two superblocks are in memory, however many drives there are: each may have many MiB.
+
+use shingle_base::Blocks;
+use shingle_record::{Expect, Header};
+use shingle_zoned::ZoneInfo;
+
+use crate::drives::{Drives, at, report_all};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{DriveEntry, DriveState, Member, SET_HEAD, SetHead, Superblock, VERSION_ENDS};
+use crate::recovery::Reports;
+use crate::store::ArrayDrive;
+use crate::superblocks::{Found, Superblocks, newest_in, superblock_zones};
+use crate::types::{DriveId, SetId};
+
+/// Zones of a drive that are asked whose it is.
+const HEADS: usize = 16;
+
+/// A drive of the array.
+pub(crate) struct SeenDrive {
+    /// Its place among those that were given.
+    pub(crate) given: usize,
+    /// Its own id.
+    pub(crate) drive_id: u64,
+    /// Which of its superblock zones has its newest superblock; `None` if neither has one that can be read.
+    pub(crate) newest: Option<usize>,
+    pub(crate) zones: Vec<ZoneInfo>,
+}
+
+/// What drives say of their array.
+pub(crate) struct Seen {
+    pub(crate) superblock: Superblock,
+    pub(crate) drives: Vec<SeenDrive>,
+}
+
+/// An array's parts, before it is opened.
+pub(crate) struct Gathered {
+    pub(crate) superblock: Superblock,
+    pub(crate) drives: Drives,
+    pub(crate) superblocks: Superblocks,
+    pub(crate) reports: Reports,
+    /// Drives in use of which no superblock was read: with more than parity makes up for, none may be the newest.
+    pub(crate) unread: usize,
+}
+
+/// Reads every drive's superblocks. A drive that does not answer counts as one that was not given.
+///
+/// # Errors
+/// `Format` if no drive has a superblock, or one of another version; `Invalid` if they belong to different arrays, or one
+/// belongs to none while none is missing.
+pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
+    let mut seen = Vec::new();
+    let mut silent = Vec::new();
+    let mut newest: Option<Superblock> = None;
+    for (given, drive) in drives.iter().enumerate() {
+        let answer = match report_all(&drive.dev).await {
+            Ok(zones) => newest_of(drive, &zones).await.map(|found| (zones, found)),
+            Err(error) => Err(Error::device(&drive.name, error)),
+        };
+        let (zones, found) = match answer {
+            Ok(answer) => answer,
+            Err(error) if error.kind == ErrorKind::Device => {
+                tracing::warn!(drive = drive.name, %error, "a drive does not answer; it counts as missing");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let Some((Found { superblock, drive_id }, which)) = found else {
+            silent.push((given, zones));
+            continue;
+        };
+        if newest.as_ref().is_some_and(|newest| newest.array != superblock.array) {
+            let message = format!("{} belongs to another array than the other drives", drive.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        seen.push(SeenDrive { given, drive_id, newest: Some(which), zones });
+        if newest.as_ref().is_none_or(|newest| newest.generation < superblock.generation) {
+            newest = Some(superblock);
+        }
+    }
+    let Some(superblock) = newest else {
+        return Err(match silent.first() {
+            Some((given, _)) => {
+                let name = &drives[*given].name;
+                let message = format!("{name} holds no array that can be read: `shingle array format` makes a new one");
+                Error::new(ErrorKind::Format, message)
+            }
+            None if drives.is_empty() => Error::new(ErrorKind::Invalid, "no drives were given"),
+            None => Error::new(ErrorKind::Device, "none of the array's drives answers"),
+        });
+    };
+    for (given, zones) in silent {
+        let drive = &drives[given];
+        let found = |entry: &DriveEntry| seen.iter().any(|seen: &SeenDrive| seen.drive_id == entry.id);
+        let missing = superblock.drives.iter().enumerate().filter(|(_, entry)| !found(entry));
+        let missing: Vec<_> = missing.filter(|(_, entry)| entry.state != DriveState::Removed).collect();
+        if missing.is_empty() {
+            let message = format!(
+                "{} is no drive of this array: take it out of its list of drives, or add it with `shingle array add`",
+                drive.name
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut own = None;
+        for (number, entry) in missing {
+            if own.is_none() && is_it(drive, &zones, &superblock, DriveId(number as u8), entry).await {
+                own = Some(entry.id);
+            }
+        }
+        match own {
+            Some(drive_id) => {
+                tracing::warn!(drive = drive.name, "a drive's superblocks cannot be read; they are written anew");
+                seen.push(SeenDrive { given, drive_id, newest: None, zones });
+            }
+            None => {
+                tracing::warn!(drive = drive.name, "nothing on a drive says that it is of this array; it is left alone")
+            }
+        }
+    }
+    Ok(Seen { superblock, drives: seen })
+}
+
+async fn newest_of(drive: &ArrayDrive, zones: &[ZoneInfo]) -> Result<Option<(Found, usize)>> {
+    let [first, second] = superblock_zones(&drive.dev).map(|zone| zones.get(zone.0 as usize));
+    let (Some(first), Some(second)) = (first, second) else { return Ok(None) };
+    newest_in(&drive.dev, None, [first, second]).await
+}
+
+/// Whether a zone of a drive says that it is that one. (GATHER-1)
+async fn is_it(
+    drive: &ArrayDrive,
+    zones: &[ZoneInfo],
+    superblock: &Superblock,
+    id: DriveId,
+    entry: &DriveEntry,
+) -> bool {
+    let geometry = drive.dev.geometry();
+    if (geometry.zone_count, geometry.zone_capacity.0) != (entry.zones, u64::from(entry.zone_capacity)) {
+        return false;
+    }
+    let sets =
+        superblock.sets.iter().enumerate().filter_map(|(number, set)| Some((SetId(number as u32), set.as_ref()?)));
+    let own = sets.flat_map(|(set, entry)| entry.members.iter().map(move |member| (set, *member)));
+    let own = own.filter(|(_, member)| member.drive == id);
+    let written = |member: &Member| zones.get(member.zone.0 as usize).is_some_and(|zone| zone.written.0 > 0);
+    for (set, member) in own.filter(|(_, member)| written(member)).take(HEADS) {
+        let expect = Expect { store: Some(superblock.array), epoch: None, at: Some((member.zone, 0)) };
+        let Ok(block) = drive.dev.read(at(&drive.dev, member.zone, 0), Blocks(1)).await else { continue };
+        let Ok(header) = Header::decode(&block, &expect) else { continue };
+        let head = SetHead::decode(&header.info).filter(|_| header.kind == SET_HEAD);
+        if head.is_some_and(|head| head.set == set && head.drive == id) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Puts drives in their places.
+///
+/// # Errors
+/// As [`look_at`].
+pub(crate) async fn gather(drives: &[ArrayDrive]) -> Result<Gathered> {
+    let Seen { superblock, drives: mut seen } = look_at(drives).await?;
+    if superblock.version < VERSION_ENDS && superblock.clean.is_none() && superblock.opened > 0 {
+        let message = format!(
+            "the array has format version {} and was not closed in order: open and close it with the version of Shingle that \
+             wrote it",
+            superblock.version
+        );
+        return Err(Error::new(ErrorKind::Format, message));
+    }
+    let table = Drives::default();
+    let superblocks = Superblocks::default();
+    let mut reports = Reports::new();
+    let mut unread = 0;
+    for (number, entry) in superblock.drives.iter().enumerate() {
+        let at = seen.iter().position(|seen| seen.drive_id == entry.id);
+        let newest = at.and_then(|at| seen[at].newest);
+        unread += usize::from(entry.state == DriveState::Present && newest.is_none());
+        let Some(at) = at else {
+            table.push(entry.clone(), None);
+            continue;
+        };
+        let SeenDrive { given, newest, zones, .. } = seen.swap_remove(at);
+        let (id, drive) = (DriveId(number as u8), &drives[given]);
+        table.push(DriveEntry { name: drive.name.clone(), ..entry.clone() }, Some(drive.dev.clone()));
+        match (newest, entry.superblock_zones.map(|zone| zones.get(zone.0 as usize))) {
+            (Some(newest), [Some(first), Some(second)]) => superblocks.place(id, [first, second], newest),
+            _ => superblocks.place_anew(id),
+        }
+        reports.insert(id, zones);
+    }
+    if let Some(stranger) = seen.first() {
+        let name = &drives[stranger.given].name;
+        let message = format!("{name} was taken out of this array: format it before it is added again");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(Gathered { superblock, drives: table, superblocks, reports, unread })
+}
+
+impl Gathered {
+    /// Whether the newest superblock is among those that were read for certain.
+    ///
+    /// # Errors
+    /// `Device`, in words.
+    pub(crate) fn is_newest(&self) -> Result<()> {
+        let parity = self.superblock.code.parity();
+        if self.unread <= parity {
+            return Ok(());
+        }
+        let message = format!(
+            "{} drives of the array are missing, or their superblocks cannot be read; its parity makes up for {parity}. \
+             Nothing was changed: what can be read can be read without them",
+            self.unread
+        );
+        Err(Error::new(ErrorKind::Device, message))
+    }
+}

@@ -1,0 +1,58 @@
+//! What the array remembers of openings that lost something.
+//!
+//! # Invariants
+//! - LOSS-1: an opening that goes on without something that was acknowledged says so in an object of the array before it is used:
+//!   what layers above find missing from before then may have been lost, and proves nothing.
+
+use bytes::Bytes;
+
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::put::{InFlight, Progress};
+use crate::store::ArrayStore;
+use crate::types::{Completion, Part, Version};
+use crate::writer::Item;
+use std::rc::Rc;
+
+/// No caller's name begins with a zero byte.
+pub(crate) const LOSS_NAME: &[u8] = b"\0lost";
+
+/// Names that callers see begin behind it.
+pub(crate) const OWN_NAMES_END: &[u8] = b"\0\xff";
+
+impl Engine {
+    /// Remembers that something was lost. (LOSS-1)
+    pub(crate) async fn remember_loss(self: &Rc<Self>) -> Result<()> {
+        let name = Bytes::from_static(LOSS_NAME);
+        let version = Version(self.stamps.next());
+        self.lost_before.set(Some(version));
+        let progress = Progress::of(self, name.clone(), version);
+        let flight = InFlight::new(&progress);
+        let completion = Some(Completion { size: 0, attributes: Bytes::new() });
+        let part = Part { name, version, offset: 0, at: 0, length: 0, completion };
+        let item = Item::Shared { parts: vec![part.clone()], data: Bytes::new(), together: false };
+        let placed = match self.append_to_spare(&item).await {
+            Err(error) if error.kind == ErrorKind::NoSpace => {
+                tracing::error!(%error, "that something was lost could not be remembered: the array is full");
+                Ok(())
+            }
+            Err(error) => Err(error),
+            Ok(placed) => self.complete_at(vec![(&progress, &part, placed.place(&part))]),
+        };
+        self.puts.borrow_mut().remove(&(progress.name().clone(), version));
+        drop(flight);
+        placed
+    }
+}
+
+impl ArrayStore {
+    /// When an opening last went on without something that had been acknowledged: of what was written before, parts may be
+    /// missing that nobody deleted. `None` if that never was.
+    ///
+    /// # Errors
+    /// `Index`, `Stopped`.
+    pub fn lost_before(&self) -> Result<Option<Version>> {
+        let found = self.engine().index()?.object(LOSS_NAME).map_err(Error::index)?;
+        Ok(found.map(|found| found.version).max(self.engine().lost_before.get()))
+    }
+}

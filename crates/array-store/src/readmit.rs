@@ -1,0 +1,126 @@
+//! Drives that were given up and are back: what they missed is rebuilt, and what they did not is used again.
+//!
+//! Done while an array is opened, when nothing changes beside it. The drive gets a new number. A zone of it takes its old place
+//! in a set under that number if it is proven to hold what the others do; what is left under the old number is what the drive
+//! missed, and is rebuilt as what a lost drive held. Its free zones serve for that.
+//!
+//! # Invariants
+//! - READMIT-1: a zone is believed only if it ends with the same digest, in the same life of the set and at the same block, as
+//!   another member's, and the last items before that verify: all others were written to the zone. Nothing else that the
+//!   drive says is.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use futures_util::stream::{self, StreamExt};
+
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{DriveEntry, DriveState, Member};
+use crate::gather::Gathered;
+use crate::recovery::{Reports, has_pointer};
+use crate::sets::ZoneSet;
+use crate::types::{DriveId, SetId, SetState};
+
+/// Sets that are looked at side by side.
+const SIDE_BY_SIDE: usize = 32;
+
+/// What became of a drive that was given up and is back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readmitted {
+    /// What its owner calls it.
+    pub name: String,
+    /// The number it had.
+    pub old: DriveId,
+    /// The number it has.
+    pub new: DriveId,
+    /// Zones that hold what they should.
+    pub kept: usize,
+    /// Zones of sets that were written or changed while it was away: they have to be rebuilt.
+    pub missed: usize,
+}
+
+impl Gathered {
+    /// Gives drives that were given up new numbers.
+    ///
+    /// # Errors
+    /// `Invalid` if one of them is in use, not there, or no drive of the array.
+    pub(crate) fn readmit(&mut self, ids: &[DriveId], random: impl Fn() -> u64) -> Result<Vec<Readmitted>> {
+        let mut readmitted = Vec::new();
+        for &old in ids {
+            let invalid = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", self.drives.name(old))));
+            let Some((entry, dev)) = self.drives.given_up(old) else {
+                return invalid("only a drive that was given up, and is there, can be taken back");
+            };
+            if self.drives.ids().len() >= usize::from(u8::MAX) {
+                return invalid("the array has had as many drives as it can have, with those that were taken out");
+            }
+            let known: BTreeSet<u64> = self.drives.entries().iter().map(|entry| entry.id).collect();
+            let id = std::iter::repeat_with(&random).find(|id| !known.contains(id)).unwrap_or_default();
+            let name = entry.name.clone();
+            let new = self.drives.push(DriveEntry { id, state: DriveState::Present, ..entry }, Some(dev));
+            self.superblocks.renumber(old, new);
+            if let Some(zones) = self.reports.remove(&old) {
+                self.reports.insert(new, zones);
+            }
+            readmitted.push(Readmitted { name, old, new, ..Readmitted::default() });
+        }
+        Ok(readmitted)
+    }
+}
+
+impl Engine {
+    /// Puts zones of a drive that is back in their places, where they hold what the others do. (READMIT-1)
+    pub(crate) async fn adopt(&self, readmitted: &mut Readmitted, reports: &Reports) {
+        let Readmitted { old, new, .. } = *readmitted;
+        let of_it = |(_, set): &(SetId, Rc<ZoneSet>)| {
+            set.state.get() != SetState::Empty && set.members.borrow().iter().any(|member| member.drive == old)
+        };
+        let sets: Vec<_> = self.sets.all().into_iter().filter(of_it).collect();
+        let mut proven = stream::iter(&sets)
+            .map(|(id, set)| async move { (set, self.still_holds(*id, set, old, new, reports).await) })
+            .buffer_unordered(SIDE_BY_SIDE);
+        while let Some((set, holds)) = proven.next().await {
+            match holds {
+                true => {
+                    let mut members = set.members.borrow_mut();
+                    members.iter_mut().filter(|member| member.drive == old).for_each(|member| member.drive = new);
+                    readmitted.kept += 1;
+                }
+                false => readmitted.missed += 1,
+            }
+        }
+    }
+
+    async fn still_holds(&self, id: SetId, set: &ZoneSet, old: DriveId, new: DriveId, reports: &Reports) -> bool {
+        let capacity = self.capacity(set);
+        let end = |member: &Member| {
+            let zone = reports.get(&member.drive)?.get(member.zone.0 as usize)?;
+            let written = (zone.written.0 as u32).min(capacity);
+            (has_pointer(zone) && written > 0).then_some(written)
+        };
+        let renumbered = |mut member: Member| {
+            member.drive = if member.drive == old { new } else { member.drive };
+            member
+        };
+        let members: Vec<Member> = set.ordered_members(id).into_iter().map(renumbered).collect();
+        let Some(own) = members.iter().find(|member| member.drive == new) else { return false };
+        let Some(length) = end(own) else { return false };
+        let Some(found) = self.read_digest(id, &members, *own, length, u32::MAX).await else { return false };
+        let mut same = false;
+        for other in members.iter().filter(|member| member.drive != new && end(member) == Some(length)) {
+            if let Some(others) = self.read_digest(id, &members, *other, length, u32::MAX).await {
+                same = others == found;
+                break;
+            }
+        }
+        // A recovery may have put the digest behind items that did not reach this zone: the last ones.
+        let Some(number) = members.iter().position(|member| member == own).filter(|_| same) else { return false };
+        for item in found.1.items.iter().rev().take(self.window.most()) {
+            if self.verify_member(id, number, *own, item).await.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+}
