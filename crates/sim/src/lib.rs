@@ -19,6 +19,7 @@ mod cut;
 mod device;
 mod executor;
 mod faults;
+pub mod lives;
 mod medium;
 mod seeds;
 mod spoil;

@@ -1,0 +1,120 @@
+//! What befalls a drive from one life of a store to the next, drawn from a seed: the faults of a life, how it ends, and what
+//! the medium suffers in between. Tests of engines run chains of such lives.
+//!
+//! **Owns** the draw. **Knows nothing of** what a store promises under it, but tells of what kind the faults are ([`Harm`]).
+
+use std::ops::Range;
+
+use shingle_base::{Blocks, ZoneId};
+use shingle_runtime::Runtime;
+use shingle_zoned::{Geometry, ZoneState};
+
+use crate::cut::Survival;
+use crate::device::{CommandKind, SimDevice};
+use crate::faults::{Fault, FaultRule, Faults, Trigger};
+use crate::medium::Medium;
+use crate::seeds::Random;
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The power fails.
+    PowerCut(Survival),
+    /// The process is killed; the power may fail in a later life, with nothing flushed in between.
+    Kill,
+}
+
+/// What the faults so far can have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Harm {
+    /// Nothing that a store may notice.
+    #[default]
+    None,
+    /// Reads failed that will do again.
+    Passing,
+    /// Bytes are lost, and that shows: blocks that cannot be read, zones that are offline.
+    Lasting,
+    /// Bytes are wrong, and the drive does not say so: at the end of what was written that is like a torn write.
+    Silent,
+}
+
+/// One life: what goes wrong in it, and how it ends.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// Faults of commands, from the first of opening on.
+    pub faults: Faults,
+    /// The command at which it ends, if it is not over before.
+    pub last_command: u64,
+    /// How it ends.
+    pub end: End,
+    /// What its faults can do to what a store holds.
+    pub harm: Harm,
+}
+
+impl Life {
+    /// A life on a drive with these zones in which faults may happen; it ends within `commands`.
+    pub fn draw(random: &mut Random, data: &Range<u32>, zones: u32, commands: u64) -> Self {
+        let spared = (0..zones).filter(|zone| !data.contains(zone)).map(ZoneId);
+        let rate = |kind, share, fault| FaultRule { trigger: Trigger::Rate(kind, share), fault };
+        let nth = |kind, number, fault| FaultRule { trigger: Trigger::Nth(kind, number), fault };
+        let (rules, harm) = match random.below(8) {
+            0 => (vec![rate(CommandKind::Write, 0.03, Fault::WriteError)], Harm::None),
+            1 => (vec![nth(CommandKind::Write, random.below(40), Fault::ZoneReadOnly)], Harm::None),
+            2 => (vec![rate(CommandKind::Read, 0.05, Fault::ReadError)], Harm::Passing),
+            3 => (vec![nth(CommandKind::Write, random.below(40), Fault::ZoneOffline)], Harm::Lasting),
+            4 => (vec![rate(CommandKind::Write, 0.02, Fault::BitFlip)], Harm::Silent),
+            _ => (Vec::new(), Harm::None),
+        };
+        let end = match random.below(4) {
+            0 => End::Kill,
+            1 => End::PowerCut(Survival::AnySubset),
+            _ => End::PowerCut(Survival::Prefix),
+        };
+        Self { faults: Faults::new(rules).sparing(spared), last_command: random.below(commands), end, harm }
+    }
+
+    /// The drive in this life.
+    pub fn begin(&self, rt: &Runtime, medium: Medium) -> SimDevice {
+        let device = SimDevice::resume(rt, medium);
+        device.set_faults(self.faults.clone());
+        device.power_off_at(self.last_command);
+        device
+    }
+
+    /// What this life leaves.
+    pub fn end(&self, device: &SimDevice, seed: u64) -> Medium {
+        match self.end {
+            End::Kill => device.kill(),
+            End::PowerCut(survival) => Medium::from(&device.crash_image_with(seed, survival)),
+        }
+    }
+}
+
+/// What the medium suffers while no store uses it, in zones of `data`: blocks that cannot be read, for a time or until all
+/// are healed; rot; a zone that turns read-only.
+pub fn wear(random: &mut Random, medium: &Medium, geometry: &Geometry, data: &Range<u32>) -> Harm {
+    let zone = ZoneId(data.start + random.below(u64::from(data.end - data.start)) as u32);
+    let written = medium.image().zone(zone).written;
+    if written == Blocks::ZERO {
+        return Harm::None;
+    }
+    let at = geometry.start_of(zone) + Blocks(random.below(written.0));
+    match random.below(12) {
+        0 => medium.fail_reads(at, Blocks(1), Some(1 + random.below(8) as u32)),
+        1 => medium.fail_reads(at, Blocks(1), None),
+        2 => {
+            medium.rot(at, random.number());
+            return Harm::Silent;
+        }
+        3 => {
+            medium.set_state(zone, ZoneState::ReadOnly);
+            return Harm::None;
+        }
+        4 => {
+            medium.heal();
+            return Harm::None;
+        }
+        _ => return Harm::None,
+    }
+    Harm::Lasting
+}
