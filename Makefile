@@ -38,6 +38,9 @@ bench: ## all benchmarks, one JSON object each
 fuzz: ## a minute of fuzzing for each parser of on-disk bytes (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz
 
+fuzz-parsers: ## ten million mutated inputs for each parser of bytes from drives, clients and files: hours
+	SHINGLE_INPUTS=$${INPUTS:-10000000} cargo test --release -p shingle-scenarios --test mutated -- --nocapture
+
 deb: ## a Debian package in target/deb
 	@scripts/setup deb
 	@packaging/deb/build
@@ -49,4 +52,4 @@ lint: ## formatting and clippy, as CI has them
 fmt: ## format the code
 	cargo fmt --all
 
-.PHONY: help serve test crash test-zoned peers bench fuzz deb lint fmt
+.PHONY: help serve test crash test-zoned peers bench fuzz fuzz-parsers deb lint fmt

@@ -32,6 +32,10 @@ pub(crate) fn check(head: &Parts) -> S3Result<()> {
             "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256 (boto3 makes presigned URLs so with Config(signature_version='s3v4'))."
         ));
     }
+    let credential = named("X-Amz-Credential").or_else(|| authorization.and_then(credential));
+    if credential.and_then(day).is_some_and(is_no_date) {
+        return Err(s3_error!(AuthorizationHeaderMalformed, "The date of the credential is none."));
+    }
     let signed = match named("X-Amz-SignedHeaders") {
         Some(names) => Some(names),
         None => authorization.and_then(signed_headers),
@@ -69,6 +73,22 @@ fn query(head: &Parts) -> impl Iterator<Item = (String, String)> {
 fn starts_with(headers: &HeaderMap, name: HeaderName, prefix: &str) -> bool {
     let values = headers.get_all(name);
     values.iter().any(|value| value.as_bytes().trim_ascii().to_ascii_lowercase().starts_with(prefix.as_bytes()))
+}
+
+/// The access key with its scope.
+fn credential(authorization: &str) -> Option<&str> {
+    let (_, from) = authorization.split_once("Credential=")?;
+    from.split(',').next().map(str::trim)
+}
+
+fn day(credential: &str) -> Option<&str> {
+    credential.split('/').nth(1)
+}
+
+/// Digits, and letters between them, are left to `s3s`, which subtracts from other bytes before it looks at them: that
+/// overflows below `0`.
+fn is_no_date(text: &str) -> bool {
+    text.bytes().any(|byte| byte < b'0')
 }
 
 fn signed_headers(authorization: &str) -> Option<&str> {
@@ -149,6 +169,22 @@ mod tests {
         assert_eq!(code("GET", "/b", &[("authorization", "Basic eDp5")]), refused);
         assert_eq!(code("GET", "/b?AWSAccessKeyId=a&Signature=s&Expires=1", &[]), refused);
         assert_eq!(code("GET", "/b?%53ignature=s", &[]), refused);
+    }
+
+    #[test]
+    fn a_date_has_digits() {
+        let malformed = Some("AuthorizationHeaderMalformed".to_owned());
+        let host = ("host", "h");
+        for day in ["2026010!", "2026 101", "-2026101"] {
+            let credential = format!("A/{day}/us-east-1/s3/aws4_request");
+            let header = format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=00");
+            assert_eq!(code("GET", "/b", &[("authorization", &header), host]), malformed, "{day}");
+            let credential = credential.replace(' ', "+");
+            let query = format!("/b?X-Amz-SignedHeaders=host&X-Amz-Credential={credential}");
+            assert_eq!(code("GET", &query, &[host]), malformed, "{day}");
+        }
+        let slashes = "/b?X-Amz-SignedHeaders=host&X-Amz-Credential=A%2F20260101%2Fus-east-1%2Fs3%2Faws4_request";
+        assert_eq!(code("GET", slashes, &[host]), None);
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod keys;
 mod metrics;
 mod multipart_checksums;
 mod options;
+pub mod parse;
 mod percent;
 pub mod reference;
 mod request_body;

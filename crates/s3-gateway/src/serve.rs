@@ -64,13 +64,8 @@ impl Gateway {
     /// # Errors
     /// `InvalidInput` where the domain is none.
     pub fn new(store: Arc<dyn ObjectStore>, options: Options) -> io::Result<Self> {
-        let mut config = S3Config::default();
-        config.xml_max_body_size = XML_BYTES_MAX;
-        // Forms are refused before; nothing of one may be collected in any case.
-        config.post_object_max_file_size = 0;
-        let mut builder = S3ServiceBuilder::new(Service::new(store, options.region, options.limits.clone()));
+        let mut builder = builder(store, options.region, options.limits.clone());
         builder.set_auth(Keys::new(options.credentials));
-        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         if let Some(domain) = options.domain {
             let host = Domain::new(&domain)
                 .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{domain} is no domain name")))?;
@@ -131,6 +126,17 @@ impl Gateway {
         connections.shutdown().await;
         Served { cut }
     }
+}
+
+/// The service, to which whoever may send requests is still to be told.
+pub(crate) fn builder(store: Arc<dyn ObjectStore>, region: String, limits: Limits) -> S3ServiceBuilder {
+    let mut config = S3Config::default();
+    config.xml_max_body_size = XML_BYTES_MAX;
+    // Forms are refused before; nothing of one may be collected in any case.
+    config.post_object_max_file_size = 0;
+    let mut builder = S3ServiceBuilder::new(Service::new(store, region, limits));
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder
 }
 
 impl Inner {

@@ -1,4 +1,4 @@
-//! Each parser of on-disk bytes as a function of arbitrary bytes. None may panic; what comes out is dropped.
+//! Each parser of on-disk bytes as a function of arbitrary bytes, which says whether they made sense. None may panic.
 
 use std::hint::black_box;
 
@@ -11,110 +11,126 @@ use shingle_record::{DataInfo, Expect, Header, SlicePlan, Superblock, extract, p
 use shingle_zoned::parse_file_device;
 
 /// A parser by name.
-pub type Parser = (&'static str, fn(&[u8]));
+pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 13] = [
+pub const ALL: [Parser; 20] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
     ("superblock", superblock),
     ("journal", journal),
     ("object_entry", object_entry),
+    ("chunk_name", chunk_name),
     ("index_backup", index_backup),
-    ("chunk_metadata", chunk_metadata),
+    ("chunk_superblock", parse::superblock),
+    ("chunk_journal_entry", parse::journal_entry),
+    ("chunk_checkpoint_part", parse::checkpoint_part),
     ("file_device", file_device),
-    ("array", array),
+    ("array_superblock", array_parse::superblock),
+    ("array_digest", array_parse::digest),
+    ("array_tombstones", array_parse::tombstones),
+    ("array_marker", array_parse::marker),
     ("array_snapshot", array_snapshot),
     ("array_buffer", array_buffer),
-    ("array_objects", array_objects),
+    ("array_attributes", shingle_array_objects::parse::attributes),
+    ("array_name", shingle_array_objects::parse::name),
 ];
 
 /// The chunk whose slices [`slices`] expects.
 pub const CHUNK: ChunkId = ChunkId([7; 24]);
 
-/// Where [`object_entry`] expects its entry.
-pub const PLACE: EntryPlace = EntryPlace { set: 1, file: 2, ordinal: 3, offset: 0 };
-
 /// A record's header, and then its payload.
-pub fn record_header(bytes: &[u8]) {
-    if let Ok(header) = Header::decode(bytes, &Expect::default()) {
-        black_box(header.blocks());
-        black_box(DataInfo::decode(&header.info));
-        black_box(header.verify_payload(bytes).is_ok());
-    }
+pub fn record_header(bytes: &[u8]) -> bool {
+    let Ok(header) = Header::decode(bytes, &Expect::default()) else { return false };
+    black_box(header.blocks());
+    black_box(DataInfo::decode(&header.info));
+    header.verify_payload(bytes).is_ok()
 }
 
 /// The record that opens a zone.
-pub fn zone_head(bytes: &[u8]) {
-    black_box(read_zone_head(bytes, None, ZoneId(1)).is_ok());
-    black_box(read_zone_head(bytes, Some(StoreId(1)), ZoneId(1)).is_ok());
+pub fn zone_head(bytes: &[u8]) -> bool {
+    read_zone_head(bytes, None, ZoneId(1)).is_ok() | read_zone_head(bytes, Some(StoreId(1)), ZoneId(1)).is_ok()
 }
 
 /// Three numbers for length and range, then the record's bytes.
-pub fn slices(bytes: &[u8]) {
-    let Some((numbers, raw)) = bytes.split_first_chunk::<12>() else { return };
+pub fn slices(bytes: &[u8]) -> bool {
+    let Some((numbers, raw)) = bytes.split_first_chunk::<12>() else { return false };
     let (numbers, _) = numbers.as_chunks::<4>();
     let number = |at: usize| numbers.get(at).map_or(0, |bytes| u32::from_le_bytes(*bytes));
     let plan = SlicePlan::new(number(0), number(1), number(2));
     let mut out = Vec::new();
-    black_box(extract(&plan, raw, CHUNK, 0, &mut out).is_ok());
+    let whole = extract(&plan, raw, CHUNK, 0, &mut out).is_ok();
     assert!(out.len() as u64 <= raw.len() as u64, "more came out than went in");
+    whole
 }
 
 /// A copy of the superblock.
-pub fn superblock(bytes: &[u8]) {
-    black_box(Superblock::parse(bytes, ZoneId(0), 0).is_ok());
+pub fn superblock(bytes: &[u8]) -> bool {
+    Superblock::parse(bytes, ZoneId(0), 0).is_ok()
 }
 
 /// The payload of a journal record, and the entries in it.
-pub fn journal(bytes: &[u8]) {
-    black_box(parse_journal(&Bytes::copy_from_slice(bytes)));
+pub fn journal(bytes: &[u8]) -> bool {
+    parse_journal(&Bytes::copy_from_slice(bytes)).is_some()
 }
 
-/// An entry of an object file: its header, then keys and metadata. Chunk names, too.
-pub fn object_entry(bytes: &[u8]) {
-    if let Ok(header) = EntryHeader::decode(bytes, PLACE) {
-        black_box(header.length());
-        black_box(header.decode_head(bytes).is_ok());
-    }
-    if let Some((id, _)) = bytes.split_first_chunk::<24>() {
-        black_box(ChunkName::parse(ChunkId(*id)));
-    }
+/// Number `N` of so many bytes at a place; zeros behind the end.
+fn at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
-/// A piece of the index's backup.
-pub fn index_backup(bytes: &[u8]) {
-    black_box(read_backup_piece(bytes, 2, 1).is_ok());
+/// An entry of an object file, at the place that it names: its header, then keys and metadata.
+pub fn object_entry(bytes: &[u8]) -> bool {
+    let place = EntryPlace {
+        set: u32::from_le_bytes(at(bytes, 28)),
+        file: u64::from_le_bytes(at(bytes, 16)),
+        ordinal: u32::from_le_bytes(at(bytes, 24)),
+        offset: u64::from_le_bytes(at(bytes, 32)),
+    };
+    let Ok(header) = EntryHeader::decode(bytes, place) else { return false };
+    black_box(header.length());
+    let head = bytes.get(56..).and_then(|rest| rest.get(..header.head as usize));
+    head.is_some_and(|head| header.decode_head(head).is_ok())
+}
+
+/// The name of a chunk of an object file.
+pub fn chunk_name(bytes: &[u8]) -> bool {
+    bytes.split_first_chunk::<24>().is_some_and(|(id, _)| ChunkName::parse(ChunkId(*id)).is_some())
+}
+
+/// A piece of the index's backup that it names.
+pub fn index_backup(bytes: &[u8]) -> bool {
+    read_backup_piece(bytes, u64::from_le_bytes(at(bytes, 8)), u32::from_le_bytes(at(bytes, 16))).is_ok()
 }
 
 /// Superblock, journal entries and checkpoint parts of the chunk store.
-pub fn chunk_metadata(bytes: &[u8]) {
-    black_box(parse::superblock(bytes) | parse::journal_entry(bytes) | parse::checkpoint_part(bytes));
+pub fn chunk_metadata(bytes: &[u8]) -> bool {
+    parse::superblock(bytes) | parse::journal_entry(bytes) | parse::checkpoint_part(bytes)
 }
 
 /// The header and the zone table of a drive's file.
-pub fn file_device(bytes: &[u8]) {
-    black_box(parse_file_device(bytes));
+pub fn file_device(bytes: &[u8]) -> bool {
+    parse_file_device(bytes)
 }
 
 /// Superblock, digest, tombstones and marker of an array.
-pub fn array(bytes: &[u8]) {
-    black_box(array_parse::superblock(bytes) | array_parse::digest(bytes));
-    black_box(array_parse::tombstones(bytes) | array_parse::marker(bytes));
+pub fn array(bytes: &[u8]) -> bool {
+    let metadata = array_parse::superblock(bytes) | array_parse::digest(bytes);
+    metadata | array_parse::tombstones(bytes) | array_parse::marker(bytes)
 }
 
 /// Chunks of the snapshot of an array's index.
-pub fn array_snapshot(bytes: &[u8]) {
-    black_box(array_parse::snapshot(bytes));
+pub fn array_snapshot(bytes: &[u8]) -> bool {
+    array_parse::snapshot(bytes)
 }
 
 /// A file of an array's buffer.
-pub fn array_buffer(bytes: &[u8]) {
-    black_box(array_parse::buffer(bytes));
+pub fn array_buffer(bytes: &[u8]) -> bool {
+    array_parse::buffer(bytes)
 }
 
 /// Attributes and names of what an array holds for buckets.
-pub fn array_objects(bytes: &[u8]) {
-    black_box(shingle_array_objects::parse::attributes(bytes) | shingle_array_objects::parse::name(bytes));
+pub fn array_objects(bytes: &[u8]) -> bool {
+    shingle_array_objects::parse::attributes(bytes) | shingle_array_objects::parse::name(bytes)
 }
