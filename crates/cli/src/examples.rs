@@ -172,6 +172,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "array readmit",
+        &[
+            ("shingle array readmit --array shelf.toml", "all that are there and out of use"),
+            ("shingle array readmit --array shelf.toml serial:ZL2AAAAA --rate 40MiB", ""),
+        ],
+    ),
+    (
         "array add",
         &[
             ("shingle array add --array shelf.toml serial:ZL2XXXXX", "the array's file names it from then on"),
