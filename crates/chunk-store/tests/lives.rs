@@ -189,7 +189,8 @@ impl Caller {
 
     async fn read(&mut self) {
         let Some((id, chunk)) = self.chunk() else { return };
-        let Some(write) = chunk.writes.iter().rfind(|write| write.acked) else { return };
+        // What opening did not find is past the end, and was reported.
+        let Some(write) = chunk.writes.iter().rfind(|write| write.acked && write.to <= chunk.end) else { return };
         let length = write.to - write.from;
         match self.store.read(id, write.from, length).await {
             Ok(bytes) => {

@@ -65,7 +65,7 @@ fn array_snapshot() -> Vec<u8> {
 /// A record of an object in an array's buffer; its checksum is another matter.
 fn buffer_record() -> Vec<u8> {
     let lengths = [&3u16.to_le_bytes()[..], &2u32.to_le_bytes(), &4u32.to_le_bytes()].concat();
-    [&[0; 12][..], &[1], &[5; 8], &lengths, b"one", b"at", b"data"].concat()
+    [&[0; 32][..], &[1], &[5; 8], &lengths, b"one", b"at", b"data"].concat()
 }
 
 /// The attributes of an object in two parts.

@@ -114,11 +114,13 @@ impl ScanContext<'_> {
         match info.state {
             ZoneState::Offline => {
                 (scan.found.status, scan.found.reusable) = (ZoneStatus::Offline, false);
-                let covered = |entry: ZoneEntry| {
-                    entry.status == ZoneStatus::Garbage
-                        || entry.status == ZoneStatus::Closed && entry.indexed_to >= entry.written
+                // Of a landing zone that was offline already, records that are still to be moved are not in the index.
+                let covered = |entry: ZoneEntry| match entry.status {
+                    ZoneStatus::Garbage => true,
+                    ZoneStatus::Offline => !entry.landing || entry.indexed_to >= entry.written,
+                    status => status == ZoneStatus::Closed && entry.indexed_to >= entry.written,
                 };
-                if known.is_some_and(|entry| entry.status != ZoneStatus::Offline && !covered(entry)) {
+                if known.is_some_and(|entry| !covered(entry)) {
                     scan.hidden = true;
                     let what = format!("the zone is offline, and records behind block {indexed_to} are lost");
                     scan.damage.push(Damage { chunk: None, zone: Some(zone), what });
