@@ -183,7 +183,7 @@ def test_a_drive_that_was_given_up_is_taken_back(array):
     array.drives[0].rename(array.drives[0].with_suffix(".away"))
     assert array.get("more") == OBJECTS["large"]
     assert "films/small" not in array.names()
-    array.refused("readmit", says=["out of use"], status=1)
+    array.refused("readmit", "--degraded", says=["out of use"], status=1)
 
 
 def test_two_missing_drives_of_5_plus_1_are_an_error_that_names_them(array):

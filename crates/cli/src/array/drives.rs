@@ -49,7 +49,7 @@ pub(crate) struct Readmit {
     /// The drives: their numbers, as `shingle array stat` shows them, or the names that the array's file gives them; all that
     /// are there and out of use where absent.
     #[arg(value_name = "DRIVE")]
-    drives: Vec<String>,
+    back: Vec<String>,
     #[command(flatten)]
     place: Place,
     /// Write at most so many bytes a second: `--rate 40MiB`.
@@ -127,10 +127,10 @@ impl Readmit {
         let missing = Missing::told(self.degraded);
         let chosen = |seen: &Inspection| {
             let out: Vec<_> = seen.drives.iter().filter(|drive| drive.given.is_some() && !drive.in_use).collect();
-            if self.drives.is_empty() && out.is_empty() {
+            if self.back.is_empty() && out.is_empty() {
                 return Err(Failure::new("no drive of the array is there and out of use"));
             }
-            match &self.drives[..] {
+            match &self.back[..] {
                 [] => Ok(out.iter().map(|drive| drive.id).collect()),
                 names => names.iter().map(|name| named(seen, name).map(|(id, _)| id)).collect(),
             }
