@@ -49,7 +49,7 @@ pub(crate) struct Snapshot {
     pub(crate) pieces: Vec<SnapshotPiece>,
 }
 
-/// Whether so many zones of a set may be lost.
+/// Checks that parity makes up for so many zones of a set.
 ///
 /// # Errors
 /// `Device`, in words.

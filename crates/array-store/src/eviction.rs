@@ -8,10 +8,10 @@
 use crate::format::Member;
 use crate::types::{DriveId, DriveSet, SetState};
 
-/// What a failed command adds.
+/// A failed command adds so much.
 const FAILED: u32 = 4;
 
-/// What a command that succeeds takes off.
+/// A command that succeeds takes off so much.
 const SUCCEEDED: u32 = 1;
 
 /// A drive with so much is given up: one on which every write fails after eight, one on which fewer than a fifth fail never.

@@ -54,7 +54,7 @@ pub(crate) enum Examined {
     Damaged(String),
 }
 
-/// What a set holds.
+/// Contents of a set.
 #[derive(Debug)]
 pub(crate) struct Holds {
     pub(crate) epoch: u64,
@@ -100,7 +100,7 @@ enum Found {
     Torn,
 }
 
-/// What going from marker to marker found.
+/// Findings on the way from marker to marker.
 #[derive(Default)]
 struct Walked {
     epoch: u64,

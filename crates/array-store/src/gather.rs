@@ -31,7 +31,7 @@ pub(crate) struct SeenDrive {
     pub(crate) zones: Vec<ZoneInfo>,
 }
 
-/// What drives say of their array.
+/// The array as its drives describe it.
 pub(crate) struct Seen {
     pub(crate) superblock: Superblock,
     pub(crate) drives: Vec<SeenDrive>,
@@ -130,7 +130,7 @@ async fn newest_of(drive: &ArrayDrive, zones: &[ZoneInfo]) -> Result<Option<(Fou
     newest_in(&drive.dev, None, [first, second]).await
 }
 
-/// Whether a zone of a drive says that it is that one. (GATHER-1)
+/// Looks for a zone that says that the drive is that one. (GATHER-1)
 async fn is_it(
     drive: &ArrayDrive,
     zones: &[ZoneInfo],

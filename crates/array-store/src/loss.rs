@@ -1,4 +1,4 @@
-//! What the array remembers of openings that lost something.
+//! The array's memory of openings that lost something.
 //!
 //! # Invariants
 //! - LOSS-1: an opening that goes on without something that was acknowledged says so in an object of the array before it is used:

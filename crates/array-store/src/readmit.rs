@@ -25,7 +25,7 @@ use crate::types::{DriveId, SetId, SetState};
 /// Sets that are looked at side by side.
 const SIDE_BY_SIDE: usize = 32;
 
-/// What became of a drive that was given up and is back.
+/// Outcome for a drive that was given up and is back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readmitted {
     /// What its owner calls it.

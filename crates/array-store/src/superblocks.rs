@@ -38,7 +38,7 @@ pub(crate) struct Superblocks {
     turn: Cell<usize>,
 }
 
-/// Where a superblock went.
+/// Drives that took a superblock, and those that did not.
 pub(crate) struct Written {
     count: usize,
     wanted: usize,

@@ -1,4 +1,4 @@
-//! What all data zones come to: sums of blocks, and closed zones in the order in which GC may want them.
+//! Totals of all data zones: sums of blocks, and closed zones in the order in which GC may want them.
 //!
 //! **Owns** what was counted of each zone.
 //! **Knows nothing of** how a zone came to be so: the zone table says which changed, and they are counted anew when somebody
@@ -61,7 +61,7 @@ impl ZoneSet {
     }
 }
 
-/// What GC may do with a zone.
+/// A zone's use to GC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     None,
@@ -71,7 +71,7 @@ enum Use {
     Retreat,
 }
 
-/// What was counted of a zone.
+/// A zone's share of the totals.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     status: ZoneStatus,

@@ -27,7 +27,7 @@ fn rate(kind: CommandKind, share: f64, fault: Fault) -> FaultRule {
     FaultRule { trigger: Trigger::Rate(kind, share), fault }
 }
 
-/// What faults may cost.
+/// The most that faults may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cost {
     /// Nothing.
@@ -115,7 +115,7 @@ fn history(seed: u64, rules: Vec<FaultRule>, cost: Cost) {
     });
 }
 
-/// What lies in zones that can be read is read, record by record; what is missing was in others.
+/// Reads every record in zones that can be read; missing ones were in others.
 async fn only_offline_zones_cost(
     rt: &Runtime,
     image: &MemoryDevice,

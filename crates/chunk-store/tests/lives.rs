@@ -41,7 +41,7 @@ struct Chunk {
     told: u64,
 }
 
-/// What was asked of the store in all lives. Ids are used once.
+/// Requests of all lives, and their answers. Ids are used once.
 #[derive(Clone, Debug, Default)]
 struct World {
     chunks: BTreeMap<ChunkId, Chunk>,

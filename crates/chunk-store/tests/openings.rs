@@ -23,7 +23,7 @@ struct Write {
     number: u64,
 }
 
-/// What a client knows of a chunk.
+/// A chunk as its client knows it.
 #[derive(Clone, Debug, Default)]
 struct Known {
     writes: Vec<Write>,
@@ -39,7 +39,7 @@ impl Known {
     }
 }
 
-/// What happened in all lives of a seed, or the test shows little.
+/// Events in all lives of a seed: without them the test shows little.
 #[derive(Debug, Default)]
 struct Met {
     short: u64,

@@ -132,7 +132,7 @@ fn what_lives_in_a_zone_that_turned_read_only_is_moved_away() {
     }
 }
 
-/// What is to be in the store near the limit: chunks, with what they hold.
+/// Expected contents of the store near the limit: chunks with their bytes.
 struct Full {
     rt: Runtime,
     store: ChunkStore,

@@ -29,7 +29,7 @@ async fn used_zones(device: &SimDevice) -> Vec<ZoneId> {
     zones.iter().filter(|zone| zone.written > Blocks(1)).map(|zone| zone.zone).collect()
 }
 
-/// What is left after a power cut, on a drive that can read all of it.
+/// The image after a power cut, on a drive that can read all of it.
 fn healed(rt: &Runtime, device: &SimDevice) -> SimDevice {
     let again = SimDevice::new(rt, &device.crash_image(1));
     again.medium().heal();
@@ -68,7 +68,7 @@ async fn holds(store: &ChunkStore, chunk: u64, at: u64, length: u64, write: u64)
     assert!(bytes == content(write, at, length), "chunk {chunk}, {at}+{length}: not the bytes of write {write}");
 }
 
-/// Whether all of a range fails, byte by byte at its ends and in its middle, with a kind that says so.
+/// Tells if all of a range fails, byte by byte at its ends and in its middle, with a kind that says so.
 async fn lost(store: &ChunkStore, chunk: u64, from: u64, to: u64) {
     for at in [from, (from + to) / 2, to - 1] {
         let error = store.read(id(chunk), at, 1).await.unwrap_err();

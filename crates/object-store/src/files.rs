@@ -27,7 +27,7 @@ pub(crate) struct Tail {
     pub(crate) rolling: bool,
 }
 
-/// Where a closed chunk ends.
+/// End of a closed chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The drive sealed it at this size.

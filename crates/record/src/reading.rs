@@ -9,7 +9,7 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZonedDevice};
 /// How often a read is tried.
 const TRIES: u32 = 3;
 
-/// Whether another try may end better.
+/// Tells if another try may end better.
 fn passing(error: &DeviceError) -> bool {
     !matches!(error.kind, DeviceErrorKind::Gone | DeviceErrorKind::ZoneOffline | DeviceErrorKind::Rule(_))
 }

@@ -53,7 +53,7 @@ impl Requests {
     }
 }
 
-/// Whether this is a body in chunks, signed or not.
+/// A body in chunks, signed or not.
 pub fn framing(bytes: &[u8]) -> bool {
     let bytes = Bytes::copy_from_slice(bytes);
     cut(Framing::new(true), &bytes).is_some() & cut(Framing::new(false), &bytes).is_some()

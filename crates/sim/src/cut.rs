@@ -1,4 +1,4 @@
-//! What a power cut leaves of effects that are not durable: a prefix of each zone's, or any mix of their blocks.
+//! Survivors of a power cut among effects that are not durable: a prefix of each zone's, or any mix of their blocks.
 
 use std::collections::BTreeMap;
 

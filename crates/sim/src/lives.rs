@@ -1,4 +1,4 @@
-//! What befalls a drive from one life of a store to the next, drawn from a seed: the faults of a life, how it ends, and what
+//! The fate of a drive from one life of a store to the next, drawn from a seed: the faults of a life, how it ends, and what
 //! the medium suffers in between. Tests of engines run chains of such lives.
 //!
 //! **Owns** the draw. **Knows nothing of** what a store promises under it, but tells of what kind the faults are ([`Harm`]).
@@ -24,7 +24,7 @@ pub enum End {
     Kill,
 }
 
-/// What the faults so far can have done.
+/// The worst that the faults so far can have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
     /// Nothing that a store may notice.
@@ -90,7 +90,7 @@ impl Life {
     }
 }
 
-/// What the medium suffers while no store uses it, in zones of `data`: blocks that cannot be read, for a time or until all
+/// Wears the medium while no store uses it, in zones of `data`: blocks that cannot be read, for a time or until all
 /// are healed; rot; a zone that turns read-only.
 pub fn wear(random: &mut Random, medium: &Medium, geometry: &Geometry, data: &Range<u32>) -> Harm {
     let zone = ZoneId(data.start + random.below(u64::from(data.end - data.start)) as u32);

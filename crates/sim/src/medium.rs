@@ -1,4 +1,4 @@
-//! What a drive holds: what commands see, what survives a power cut for certain, and what may.
+//! Contents of a drive: as commands see them, those that survive a power cut for certain, and those that may.
 //!
 //! A command takes effect in the order of calls. What is not durable yet is kept as a list of effects for each zone.
 //!

@@ -29,7 +29,7 @@ struct Looked {
     found: Option<(Version, Option<Manifest>)>,
 }
 
-/// What is known of a blob.
+/// Knowledge of a blob.
 enum Fate {
     /// An object or an upload names it, or it cannot be told.
     Needed,

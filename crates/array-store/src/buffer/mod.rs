@@ -73,7 +73,7 @@ struct Live {
     put: Option<(Bytes, Version)>,
 }
 
-/// What the log holds, beside its bytes.
+/// The log's contents, beside their bytes.
 #[derive(Default)]
 struct Records {
     live: VecDeque<Live>,
@@ -83,7 +83,7 @@ struct Records {
     owed: u64,
 }
 
-/// What became of records that were to be appended.
+/// Outcome of an append of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Appended {
     /// They are durable; the sequence of the first.

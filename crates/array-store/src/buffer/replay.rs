@@ -24,7 +24,7 @@ const RUN: usize = 4 << 20;
 
 const ABANDONED: &str = "the buffer was abandoned: what was acknowledged in it and is nowhere else is lost";
 
-/// What taking up the buffer came to.
+/// Outcome of taking up the buffer.
 #[derive(Default)]
 pub(crate) struct Attached {
     /// Files that were not there, or old, in words.

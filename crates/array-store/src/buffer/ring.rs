@@ -19,7 +19,7 @@ const MAGIC_BEFORE: [u8; 8] = *b"SHGABF01";
 const BLOCK: u64 = 4096;
 /// A head is written over the older of two.
 const HEADS: u64 = 2;
-/// Where the ring begins.
+/// First byte of the ring.
 const RING: u64 = BLOCK * HEADS;
 /// No ring is longer.
 pub(crate) const RING_MAX: u32 = 1 << 31;
@@ -51,7 +51,7 @@ const ATTRIBUTES_LENGTH: usize = 43;
 const DATA_LENGTH: usize = 47;
 const _: () = assert!(DATA_LENGTH + 4 == RECORD);
 
-/// Where a record goes.
+/// Place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
     /// Bytes from the start of the ring, as if it never came round.
@@ -121,7 +121,7 @@ impl FileHead {
     }
 }
 
-/// What a record says.
+/// Contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A version of an object, whole.
@@ -214,7 +214,7 @@ impl Lengths {
     }
 }
 
-/// What the record at the front of `bytes` says, whatever its checksum.
+/// Reads the record at the front of `bytes`, whatever its checksum.
 pub(crate) fn entry(bytes: &[u8]) -> Option<Entry> {
     let lengths = Lengths::of(bytes)?;
     let mut rest = bytes.get(RECORD..lengths.end()?)?;
@@ -295,7 +295,7 @@ pub(crate) enum Kind {
     Buffer(FileHead),
 }
 
-/// What the file is: of its two heads the newer counts.
+/// Kind of a file: of its two heads the newer counts.
 pub(crate) fn parse(file: &[u8]) -> Kind {
     let head = |number: u64| {
         let start = (number * BLOCK) as usize;
@@ -310,7 +310,7 @@ pub(crate) fn parse(file: &[u8]) -> Kind {
     }
 }
 
-/// What counts in files that hold the same: each record from any of them. (RING-1, RING-2)
+/// Reads the log off files that hold the same: each record from any of them. (RING-1, RING-2)
 pub(crate) fn walk(head: &FileHead, files: &[Bytes]) -> Log {
     let mut log = Log::empty(head);
     loop {

@@ -14,7 +14,7 @@ use crate::types::DriveId;
 /// Late answers that it takes: a drive that is hardly read is not judged.
 const LATE_LEAST: u32 = 32;
 
-/// What is known of a slow drive.
+/// A slow drive, as the policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slow {
     pub(crate) drive: DriveId,

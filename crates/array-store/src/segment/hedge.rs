@@ -35,7 +35,7 @@ struct Flight {
     answer: Answer,
 }
 
-/// What became of it.
+/// End of a flight.
 enum Landing {
     Raw(Bytes),
     Failed(Fault),
@@ -312,7 +312,7 @@ impl Source<'_> {
     }
 }
 
-/// What there is of a piece itself, where it is computed.
+/// The piece itself, beside its computation.
 enum Own {
     Failed,
     /// It was not asked for: its drive is slow.

@@ -28,7 +28,7 @@ pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
 }
 
-/// What is to be done about it.
+/// Remedy for it.
 #[derive(Clone, Debug)]
 pub(crate) enum FaultKind {
     /// Nothing: the drive is not there, or did not answer in time.

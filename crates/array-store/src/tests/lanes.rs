@@ -61,7 +61,7 @@ fn an_array_with_the_drives_of_two_sets_writes_to_two_at_once() {
     assert!(one / two > 1.8 && one / four > 3.4, "3 drives: {one}, 6: {two}, 12: {four}");
 }
 
-/// What was open when the array was closed goes on in the lane whose drives it has.
+/// A set that was open when the array was closed goes on in the lane whose drives it has.
 #[test]
 fn lanes_have_drives_of_their_own_when_the_array_is_opened_again() {
     let images = Sim::new(4).run(|rt| async move {

@@ -370,7 +370,7 @@ fn nothing_stays_in_the_buffer_alone_for_long() {
     });
 }
 
-/// Where the records of some objects begin in a file: behind 51 bytes that each begins with.
+/// Offsets of some objects' records in a file: behind 51 bytes that each begins with.
 fn record_of(file: &[u8], name: &[u8]) -> usize {
     file.windows(name.len()).position(|window| window == name).unwrap() - 51
 }

@@ -10,7 +10,7 @@ use crate::gc::{Lifetimes, slot};
 use crate::types::Stream;
 use crate::zones::ZoneTable;
 
-/// What a choice depends on, beside the zones.
+/// Inputs of a choice, beside the zones.
 pub(crate) struct Choice<'a> {
     pub(crate) policy: &'a dyn VictimPolicy,
     pub(crate) lifetimes: &'a Lifetimes,

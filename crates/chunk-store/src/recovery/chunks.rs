@@ -198,7 +198,7 @@ pub(crate) struct Chunks {
     pub(crate) since: BTreeMap<Handle, u64>,
 }
 
-/// What a chunk has lost: bytes that no record has, and bytes that records have but that fail their checks.
+/// Losses of a chunk: bytes that no record has, and bytes that records have but that fail their checks.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Lost {
     holes: Vec<(u32, u32)>,

@@ -294,7 +294,7 @@ impl ScanContext<'_> {
     }
 }
 
-/// What a zone holds, in order.
+/// Contents of a zone, in order.
 enum Part {
     /// A record; the bytes of its data that fail their checks, and whether that is because they could not be read.
     Record { header: Header, bad: Option<((u32, u32), bool)> },

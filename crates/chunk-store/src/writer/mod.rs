@@ -44,7 +44,7 @@ use crate::zones::ZoneStatus;
 /// Zones an append is tried in before the drive is taken to be unwritable.
 const TRIES_MAX: u32 = 8;
 
-/// Whether a chunk can be gone on with (APP-5).
+/// State of a chunk's first append since the opening (APP-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Resumption {
     /// It can: it was created since the store was opened, or its entry is durable.

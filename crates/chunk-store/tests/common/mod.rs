@@ -132,7 +132,7 @@ pub fn options(random: &mut Random) -> Options {
     options
 }
 
-/// What a power cut leaves of a drive like this.
+/// A power cut's survivors on a drive like this.
 pub fn survival(geometry: &Geometry) -> Survival {
     if geometry.volatile_cache { Survival::AnySubset } else { Survival::Prefix }
 }

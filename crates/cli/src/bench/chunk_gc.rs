@@ -1,4 +1,4 @@
-//! What a nearly full drive of 75,000 zones costs its one thread: an append that finds no zone, one step of GC, and `stat`.
+//! Cost of a nearly full drive of 75,000 zones to its one thread: an append that finds no zone, one step of GC, and `stat`.
 //! Beside each the same on a drive of a hundredth of the zones. A step of GC chooses among zones that are all alike, which is
 //! the worst case of the search, and moves 8 MB.
 

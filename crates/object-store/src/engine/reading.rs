@@ -19,7 +19,7 @@ use crate::keys;
 use crate::records::Location;
 use tokio::sync::mpsc;
 
-/// Where it is told what is not held any more.
+/// Takes word of places that are not held any more.
 pub(crate) type Releases = mpsc::UnboundedSender<Release>;
 
 /// An object opened for reading.
@@ -135,7 +135,7 @@ pub(crate) struct SegmentRange {
     length: u64,
 }
 
-/// Where bytes lie, as long as it is kept.
+/// Place of bytes, which stay there as long as it is kept.
 pub(crate) struct Located {
     client: ChunkClient,
     chunk: ChunkId,

@@ -124,7 +124,7 @@ fn io_of(error: &::fjall::Error) -> Option<&std::io::Error> {
     None
 }
 
-/// What an error at opening says of what is stored. Files that end early or are not there are damage; that they cannot be
+/// Meaning of an error at opening. Files that end early or are not there are damage; that they cannot be
 /// opened or read is not.
 fn of_opening(error: &::fjall::Error) -> IndexErrorKind {
     match (io_of(error), error) {

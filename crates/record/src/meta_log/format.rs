@@ -87,7 +87,7 @@ pub(crate) fn frame_log_head(place: &Place, kind: u16, opened: UnixTime, blocks:
     frame(ZONE_HEAD, place, place.epoch, info, &[])
 }
 
-/// What a checkpoint's end says: the epoch of the zone that its start lies in, and how many part records it has.
+/// Payload of a checkpoint's end: the epoch of the zone that its start lies in, and how many part records it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndMark {
     pub(crate) start_epoch: u64,
@@ -106,7 +106,7 @@ impl EndMark {
     }
 }
 
-/// What a link says: the zone that the log goes on in, and the life it begins there.
+/// Payload of a link: the zone that the log goes on in, and the life it begins there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) zone: ZoneId,

@@ -193,7 +193,7 @@ impl MetaLog {
         long || wanted || self.inner.free() <= self.inner.checkpoint_zones() + 2
     }
 
-    /// Whether a checkpoint of that many bytes fits.
+    /// Tells if a checkpoint of that many bytes fits.
     pub fn room_for_checkpoint(&self, bytes: u64) -> bool {
         room_for_checkpoint(self.inner.config.zones.len() as u64, self.inner.capacity, bytes)
     }

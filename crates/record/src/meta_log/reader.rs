@@ -29,7 +29,7 @@ pub(super) struct LogEntry {
     pub(super) payload: Bytes,
 }
 
-/// What a zone holds.
+/// Contents of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     /// Nothing was written, or nothing that says it is this log's: its first write was torn.
@@ -45,7 +45,7 @@ pub(super) enum Life {
     Unknown,
 }
 
-/// What comes next in a zone.
+/// The next thing in a zone.
 pub(super) enum Step {
     /// One write, whole.
     Write {

@@ -391,7 +391,7 @@ fn tail(
     }
 }
 
-/// What a metazone is from now on (LOG-3).
+/// Status of a metazone from now on (LOG-3).
 fn status(found: &Found, end: &EndMark) -> MetaStatus {
     match (found.info.state, found.life) {
         (ZoneState::ReadOnly | ZoneState::Offline, _) => MetaStatus::Bad,

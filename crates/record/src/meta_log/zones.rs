@@ -19,7 +19,7 @@ const TRIES: u32 = 4;
 /// The pause after the first try; the next is twice as long.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a write met that did not succeed yet.
+/// Errors that a write met before it succeeded.
 #[derive(Default)]
 pub(super) struct Trouble {
     /// Tries at one place.

@@ -32,7 +32,7 @@ pub async fn open<D: ZonedDevice + Clone + 'static>(
     MetaLog::open(rt, &device, config(), SequenceSource::default()).await
 }
 
-/// What was asked of the log, and answered.
+/// Requests to the log, and their answers.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// For every entry, in order, the life of the process that asked for it. An entry begins with its number and life,

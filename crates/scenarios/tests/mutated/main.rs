@@ -24,7 +24,7 @@ const INPUTS: u64 = 3000;
 /// Inputs for one parser before it is the next one's turn.
 const TURN: u64 = 100_000;
 
-/// What parsing may allocate in all, for each byte of the input.
+/// Allocations that parsing may make in all, for each byte of the input.
 const BYTES_PER_BYTE: usize = 128;
 
 /// And whatever the input: an index in memory, the state of a request.

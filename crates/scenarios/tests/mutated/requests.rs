@@ -1,4 +1,4 @@
-//! What clients and administrators write: S3 requests with their bodies, and configurations.
+//! Input from clients and administrators: S3 requests with their bodies, and configurations.
 
 use std::cell::RefCell;
 
