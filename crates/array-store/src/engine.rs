@@ -377,7 +377,7 @@ impl Engine {
         if self.judge(drive, error) { self.record_failures().await } else { Ok(()) }
     }
 
-    /// Whether a drive on which a command failed is done without from now on: it is lost, or answers and fails too much, as
+    /// Tells if a drive on which a command failed is done without from now on: it is lost, or answers and fails too much, as
     /// long as parity makes up for it (EVICT-2).
     pub(crate) fn judge(&self, drive: DriveId, error: &DeviceError) -> bool {
         let too_much = self.drives.erred(drive);

@@ -98,7 +98,7 @@ impl Core {
         Ok(count)
     }
 
-    /// What becomes of a blob. It does not wait: what is found out is true at this moment, and a blob that nobody needs is not
+    /// Decides on a blob. It does not wait: its findings are true at this moment, and a blob that nobody needs is not
     /// needed later.
     fn fate(
         &self,

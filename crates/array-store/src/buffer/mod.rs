@@ -101,7 +101,7 @@ pub(crate) struct Buffer {
     good: [Cell<bool>; 2],
     head: Cell<FileHead>,
     records: RefCell<Records>,
-    /// Where the next record goes.
+    /// Place of the next record.
     end: Cell<Cursor>,
     /// Objects by the stamps in their entries.
     held: RefCell<BTreeMap<u64, Held>>,
@@ -258,7 +258,7 @@ impl Buffer {
         FileHead { number: head.number + 1, ..head }
     }
 
-    /// Where each of these records would go, one behind the other, and the next one behind them; `None` where there is no room.
+    /// Places of these records, one behind the other, and of the next one behind them; `None` where there is no room.
     /// Deletions use what is kept for them, and nothing else does. (BUF-5)
     fn place(&self, entries: &[Entry]) -> Option<(Vec<Cursor>, Cursor)> {
         let (head, mut end) = (self.head.get(), self.end.get());

@@ -29,7 +29,7 @@ const ABANDONED: &str = "the buffer was abandoned: what was acknowledged in it a
 pub(crate) struct Attached {
     /// Files that were not there, or old, in words.
     pub(crate) notes: Vec<String>,
-    /// What is lost, in words.
+    /// Losses, in words.
     pub(crate) damage: Vec<String>,
     /// Deletions that the log does not know of.
     pub(crate) unsaid: Vec<Tombstone>,

@@ -93,12 +93,12 @@ pub(crate) struct FileHead {
 }
 
 impl FileHead {
-    /// Where a position lies in the file.
+    /// Offset of a position in the file.
     pub(super) fn offset(&self, position: u64) -> u64 {
         RING + position % self.ring
     }
 
-    /// Where this head lies in the file, and its bytes.
+    /// Offset of this head in the file, and its bytes.
     pub(super) fn encode(&self) -> (u64, Bytes) {
         let mut out = MAGIC.to_vec();
         let Self { array, id, generation, number, ring, first } = *self;
@@ -266,7 +266,7 @@ pub(crate) struct Logged {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     pub(super) records: Vec<Logged>,
-    /// Where the next record goes.
+    /// Place of the next record.
     pub(super) end: Cursor,
     /// Records that were durable, and are readable nowhere. (RING-2)
     pub(super) lost: u64,
