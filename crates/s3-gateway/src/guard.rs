@@ -36,6 +36,10 @@ pub(crate) fn check(head: &Parts) -> S3Result<()> {
     if credential.and_then(day).is_some_and(is_no_date) {
         return Err(s3_error!(AuthorizationHeaderMalformed, "The date of the credential is none."));
     }
+    let date = head.headers.get("x-amz-date").map(|value| String::from_utf8_lossy(value.as_bytes()));
+    if date.as_deref().is_some_and(is_no_date) || named("X-Amz-Date").is_some_and(is_no_date) {
+        return Err(s3_error!(AccessDenied, "X-Amz-Date is no date of the form 20260131T235959Z."));
+    }
     let signed = match named("X-Amz-SignedHeaders") {
         Some(names) => Some(names),
         None => authorization.and_then(signed_headers),
@@ -183,6 +187,12 @@ mod tests {
             let query = format!("/b?X-Amz-SignedHeaders=host&X-Amz-Credential={credential}");
             assert_eq!(code("GET", &query, &[host]), malformed, "{day}");
         }
+        let denied = Some("AccessDenied".to_owned());
+        for time in ["20260101T0000-1Z", "2026-101T000000Z", "20260101T 00000Z"] {
+            assert_eq!(code("GET", "/b", &[("x-amz-date", time)]), denied, "{time}");
+            assert_eq!(code("GET", &format!("/b?X-Amz-Date={}", time.replace(' ', "+")), &[]), denied, "{time}");
+        }
+        assert_eq!(code("GET", "/b?X-Amz-Date=20260101T000000Z", &[("x-amz-date", "20260101T000000Z")]), None);
         let slashes = "/b?X-Amz-SignedHeaders=host&X-Amz-Credential=A%2F20260101%2Fus-east-1%2Fs3%2Faws4_request";
         assert_eq!(code("GET", slashes, &[host]), None);
     }
