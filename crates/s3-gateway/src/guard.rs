@@ -1,7 +1,7 @@
 //! What a request is refused for before `s3s` sees it.
 //!
-//! **Owns** the part of S3-1 and S3-4 that `s3s` leaves open: older signatures, headers that nobody signed, forms, sizes,
-//! and headers that ask for what is not done here.
+//! **Owns** the part of S3-1 and S3-4 that `s3s` leaves open: older signatures, two signatures, URLs that live too long, headers
+//! that nobody signed, forms, sizes.
 
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
@@ -13,6 +13,9 @@ use crate::framing::Framing;
 use crate::options::{HEAD_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::percent;
 
+/// Seconds that a presigned URL lives at most: a week.
+const PRESIGNED_SECONDS_MAX: u32 = 604_800;
+
 /// Refuses what must not reach the service.
 ///
 /// # Errors
@@ -22,7 +25,7 @@ pub(crate) fn check(head: &Parts) -> S3Result<()> {
     if head.method == Method::POST && starts_with(&head.headers, CONTENT_TYPE, "multipart/") {
         return Err(s3_error!(NotImplemented, "uploads by HTML form are not served"));
     }
-    let query: Vec<(String, String)> = query(head).collect();
+    let query: Vec<(String, String)> = query_of(head.uri.query()).collect();
     let named = |name: &str| query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
     let authorization = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let other_mechanism = authorization.is_some_and(|value| !value.starts_with("AWS4-HMAC-SHA256"));
@@ -32,6 +35,13 @@ pub(crate) fn check(head: &Parts) -> S3Result<()> {
             "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256 (boto3 makes presigned URLs so with Config(signature_version='s3v4'))."
         ));
     }
+    if authorization.is_some() && named("X-Amz-Algorithm").is_some() {
+        return Err(s3_error!(
+            InvalidArgument,
+            "Only one auth mechanism allowed: the request has an Authorization header and a signature in its query."
+        ));
+    }
+    named("X-Amz-Expires").map_or(Ok(()), lifetime)?;
     let credential = named("X-Amz-Credential").or_else(|| authorization.and_then(credential));
     if credential.and_then(day).is_some_and(is_no_date) {
         return Err(s3_error!(AuthorizationHeaderMalformed, "The date of the credential is none."));
@@ -44,10 +54,16 @@ pub(crate) fn check(head: &Parts) -> S3Result<()> {
         Some(names) => Some(names),
         None => authorization.and_then(signed_headers),
     };
-    if let Some(names) = signed {
-        all_are_signed(&head.headers, names)?;
+    signed.map_or(Ok(()), |names| all_are_signed(&head.headers, names))
+}
+
+/// A presigned URL lives for a week at most.
+fn lifetime(seconds: &str) -> S3Result<()> {
+    if seconds.parse::<u32>().is_ok_and(|seconds| (1..=PRESIGNED_SECONDS_MAX).contains(&seconds)) {
+        return Ok(());
     }
-    unserved(&head.headers)
+    let message = format!("X-Amz-Expires must be 1 to {PRESIGNED_SECONDS_MAX} seconds (a week).");
+    Err(with_status("AuthorizationQueryParametersError", StatusCode::BAD_REQUEST, message))
 }
 
 fn sizes(head: &Parts) -> S3Result<()> {
@@ -66,8 +82,9 @@ fn sizes(head: &Parts) -> S3Result<()> {
     Ok(())
 }
 
-fn query(head: &Parts) -> impl Iterator<Item = (String, String)> {
-    let pairs = head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+/// The parameters of a query, decoded.
+pub(crate) fn query_of(query: Option<&str>) -> impl Iterator<Item = (String, String)> {
+    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         (percent::decode(name), percent::decode(value))
@@ -116,30 +133,6 @@ fn all_are_signed(headers: &HeaderMap, names: &str) -> S3Result<()> {
         }
         None => Ok(()),
     }
-}
-
-/// Headers that ask for what is not done here.
-fn unserved(headers: &HeaderMap) -> S3Result<()> {
-    for (name, value) in headers {
-        let value = value.to_str().unwrap_or_default();
-        let what = match name.as_str() {
-            name if name.starts_with("x-amz-server-side-encryption") => "server-side encryption is",
-            name if name.starts_with("x-amz-copy-source-server-side-encryption") => "server-side encryption is",
-            name if name.starts_with("x-amz-object-lock") => "object lock is",
-            "x-amz-bucket-object-lock-enabled" if !value.eq_ignore_ascii_case("false") => "object lock is",
-            name if name.starts_with("x-amz-grant-") => "grants are",
-            "x-amz-acl" if !matches!(value, "private" | "bucket-owner-full-control" | "") => {
-                "ACLs other than private are"
-            }
-            "x-amz-tagging" if !value.is_empty() => "object tags are",
-            "x-amz-website-redirect-location" => "website redirects are",
-            "x-amz-write-offset-bytes" => "appending to objects is",
-            "x-amz-expected-bucket-owner" | "x-amz-source-expected-bucket-owner" => "account ids are",
-            _ => continue,
-        };
-        return Err(s3_error!(NotImplemented, "{what} not served ({name}: {value})"));
-    }
-    Ok(())
 }
 
 /// How the body is framed beside HTTP, if it is.
@@ -212,19 +205,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_done_is_said() {
+    fn a_form_is_refused() {
         let unserved = Some("NotImplemented".to_owned());
-        for header in [
-            ("x-amz-server-side-encryption", "AES256"),
-            ("x-amz-acl", "public-read"),
-            ("x-amz-tagging", "a=b"),
-            ("x-amz-object-lock-mode", "GOVERNANCE"),
-            ("x-amz-expected-bucket-owner", "111122223333"),
-        ] {
-            assert_eq!(code("PUT", "/b/k", &[header]), unserved, "{header:?}");
-        }
-        assert_eq!(code("PUT", "/b/k", &[("x-amz-acl", "private"), ("x-amz-storage-class", "GLACIER")]), None);
         assert_eq!(code("POST", "/b", &[("content-type", "Multipart/Form-Data; boundary=x")]), unserved);
+    }
+
+    #[test]
+    fn a_presigned_url_lives_a_week_at_most_and_is_the_only_signature() {
+        let wrong = Some("AuthorizationQueryParametersError".to_owned());
+        for expires in ["604801", "31536000", "0", "-1", "", "soon"] {
+            assert_eq!(code("GET", &format!("/b/k?X-Amz-Expires={expires}"), &[]), wrong, "{expires}");
+        }
+        assert_eq!(code("GET", "/b/k?X-Amz-Expires=604800", &[]), None);
+        let both = code("GET", "/b/k?X-Amz-Algorithm=AWS4-HMAC-SHA256", &[("authorization", SIGNED)]);
+        assert_eq!(both, Some("InvalidArgument".to_owned()));
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod ingest;
 mod keys;
 mod metrics;
 mod multipart_checksums;
+mod operations;
 mod options;
 pub mod parse;
 mod percent;

@@ -27,6 +27,7 @@ use crate::guard;
 use crate::host::Domain;
 use crate::keys::Keys;
 use crate::metrics::GatewayMetrics;
+use crate::operations::Listed;
 use crate::options::{HEADERS_MAX, Limits, Options, PIECE_BYTES, XML_BYTES_MAX};
 use crate::request_body::{Fate, RequestBody};
 use crate::service::Service;
@@ -136,6 +137,7 @@ pub(crate) fn builder(store: Arc<dyn ObjectStore>, region: String, limits: Limit
     config.post_object_max_file_size = 0;
     let mut builder = S3ServiceBuilder::new(Service::new(store, region, limits));
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.set_access(Listed);
     builder
 }
 

@@ -20,7 +20,7 @@ use shingle_store_api::{Condition, ObjectStore, Place};
 use crate::options::Limits;
 
 /// The owner that listings name: whoever has the keys.
-const OWNER: &str = "shingle";
+pub(crate) const OWNER: &str = "shingle";
 
 /// The operations.
 pub(crate) struct Service {
