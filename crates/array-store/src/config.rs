@@ -6,6 +6,7 @@ use std::time::Duration;
 use shingle_erasure::Code;
 
 use crate::types::DriveId;
+use crate::watch::HUNG_AFTER;
 
 /// The shape of a new array; fixed from then on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +78,9 @@ pub struct Options {
     pub rebuild_rate: Option<u64>,
     /// A drive that has been far slower than its peers for so long is given up and rebuilt, in the background; `None`: never.
     pub slow_for_most: Option<Duration>,
+    /// A drive that leaves its commands unanswered for so long counts as gone, as long as the array can do without it; `None`: it is
+    /// waited for.
+    pub hung_after: Option<Duration>,
     /// Time between snapshots of the index; none is taken while nothing changed. (The paper: two hours.)
     pub snapshot_interval: Duration,
     /// Zone sets that are looked at side by side when an array is opened. (The paper: one.)
@@ -104,6 +108,7 @@ impl Default for Options {
             background: true,
             rebuild_rate: None,
             slow_for_most: Some(Duration::from_secs(10 * 60)),
+            hung_after: Some(HUNG_AFTER),
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
             recovery_depth: 64,
             spread_digests: true,

@@ -10,12 +10,14 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZonedDevice};
 use crate::eviction::Score;
 use crate::format::{DriveEntry, DriveState};
 use crate::types::DriveId;
+use crate::watch::{Overseer, Watch, Watches};
 
 /// A drive.
 pub(crate) struct Drive {
     pub(crate) entry: DriveEntry,
     /// The device, if it is there.
     dev: Option<Rc<dyn ZonedDevice>>,
+    watch: Option<Rc<Watch>>,
     failed: Cell<bool>,
     /// The next superblock says that it failed: from then on writes that miss it count. (EVICT-1)
     evicted: Cell<bool>,
@@ -28,28 +30,52 @@ pub(crate) struct Drive {
 
 /// The drives of an array, by number.
 #[derive(Default)]
-pub(crate) struct Drives(RefCell<Vec<Rc<Drive>>>);
+pub(crate) struct Drives {
+    all: RefCell<Vec<Rc<Drive>>>,
+    watches: Option<Rc<Watches>>,
+}
 
 impl Drives {
+    /// None yet; those that are added are watched.
+    pub(crate) fn watched_by(watches: Rc<Watches>) -> Self {
+        Self { watches: Some(watches), ..Self::default() }
+    }
+
+    /// That one decides from now on what becomes of drives that are not well.
+    pub(crate) fn oversee(&self, overseer: Rc<dyn Overseer>) {
+        if let Some(watches) = &self.watches {
+            watches.oversee(overseer);
+        }
+    }
+
     /// Adds a drive and returns its number. Without a device, or if its entry says so, it counts as failed.
     pub(crate) fn push(&self, entry: DriveEntry, dev: Option<Rc<dyn ZonedDevice>>) -> DriveId {
         let failed = Cell::new(dev.is_none() || entry.state != DriveState::Present);
         let removed = Cell::new(entry.state == DriveState::Removed);
-        let mut drives = self.0.borrow_mut();
+        let mut drives = self.all.borrow_mut();
+        let id = DriveId(drives.len() as u8);
+        let (watch, dev) = match (&self.watches, dev) {
+            (Some(watches), Some(dev)) => {
+                let (watch, dev) = watches.watch(id, dev);
+                (Some(watch), Some(dev))
+            }
+            (_, dev) => (None, dev),
+        };
         drives.push(Rc::new(Drive {
             entry,
             dev,
+            watch,
             failed,
             evicted: Cell::new(false),
             score: Cell::default(),
             leaving: Cell::new(false),
             removed,
         }));
-        DriveId((drives.len() - 1) as u8)
+        id
     }
 
     fn drive(&self, id: DriveId) -> Option<Rc<Drive>> {
-        self.0.borrow().get(usize::from(id.0)).cloned()
+        self.all.borrow().get(usize::from(id.0)).cloned()
     }
 
     /// The device of a drive that is there and did not fail.
@@ -61,12 +87,13 @@ impl Drives {
     /// The entry and the device of a drive that was given up, and is there.
     pub(crate) fn given_up(&self, id: DriveId) -> Option<(DriveEntry, Rc<dyn ZonedDevice>)> {
         let drive = self.drive(id).filter(|drive| drive.entry.state == DriveState::Failed)?;
-        Some((drive.entry.clone(), drive.dev.clone()?))
+        let dev = drive.watch.as_ref().map(|watch| watch.unwatched()).or_else(|| drive.dev.clone())?;
+        Some((drive.entry.clone(), dev))
     }
 
     /// All numbers.
     pub(crate) fn ids(&self) -> Vec<DriveId> {
-        (0..self.0.borrow().len()).map(|number| DriveId(number as u8)).collect()
+        (0..self.all.borrow().len()).map(|number| DriveId(number as u8)).collect()
     }
 
     /// The drives in use.
@@ -117,9 +144,14 @@ impl Drives {
         self.ids().into_iter().filter(|&id| self.usable(id).is_none() && !self.is_removed(id)).collect()
     }
 
-    /// Marks a drive as failed; whether it was not before.
+    /// Marks a drive as failed, so that nobody waits for it any more; whether it was not before.
     pub(crate) fn fail(&self, id: DriveId) -> bool {
-        self.drive(id).is_some_and(|drive| !drive.failed.replace(true))
+        let Some(drive) = self.drive(id) else { return false };
+        let news = !drive.failed.replace(true);
+        if let Some(watch) = &drive.watch {
+            watch.end();
+        }
+        news
     }
 
     /// These drives miss what is written from now on; `absent`: also those that are only away.
@@ -152,7 +184,7 @@ impl Drives {
             };
             DriveEntry { state, ..drive.entry.clone() }
         };
-        self.0.borrow().iter().map(entry).collect()
+        self.all.borrow().iter().map(entry).collect()
     }
 
     /// What its owner calls a drive.

@@ -138,6 +138,8 @@ pub(crate) struct Engine {
     pub(crate) lost: Notify,
     /// Failed drives that a superblock names.
     pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
+    /// The array is open for writing: drives that fail are written down.
+    pub(crate) serving: Cell<bool>,
     /// No work is begun any more.
     pub(crate) stopped: Cell<bool>,
     /// The clean close that the index is of.
@@ -234,6 +236,7 @@ impl Engine {
             unsealed: RefCell::default(),
             lost: Notify::new(),
             recorded: RefCell::new(recorded),
+            serving: Cell::new(false),
             stopped: Cell::new(false),
             opened_clean: Cell::new(None),
             held_by_tombstones: RefCell::default(),
@@ -386,18 +389,25 @@ impl Engine {
 
     /// Does without a drive from now on: one that is lost in any case, one that answers as long as parity makes up for it.
     fn give_up(&self, drive: DriveId, error: &DeviceError) -> bool {
-        if !is_lost(error) && self.lacking_without(Some(drive)) > self.code.parity() {
+        if !is_lost(error) && self.lacking_without([drive]) > self.code.parity() {
             return false;
         }
-        if self.drives.fail(drive) {
-            tracing::error!(drive = self.drives.name(drive), %error, "a drive of the array failed; going on without it");
-            self.lost.notify_waiters();
-        }
+        self.fail_drive(drive, error);
         true
     }
 
-    /// How many zones some set lacks without the drives that are missing, and one more.
-    fn lacking_without(&self, more: Option<DriveId>) -> usize {
+    /// Does without a drive from now on; whether it did not before.
+    pub(crate) fn fail_drive(&self, drive: DriveId, error: &DeviceError) -> bool {
+        let news = self.drives.fail(drive);
+        if news {
+            tracing::error!(drive = self.drives.name(drive), %error, "a drive of the array failed; going on without it");
+            self.lost.notify_waiters();
+        }
+        news
+    }
+
+    /// How many zones some set lacks without the drives that are missing, and more.
+    pub(crate) fn lacking_without(&self, more: impl IntoIterator<Item = DriveId>) -> usize {
         let sets = self.sets.one_by_one().map(|(_, set)| (set.state.get(), set.members.borrow().clone()));
         most_lacking(sets, self.drives.missing().into_iter().chain(more))
     }
@@ -407,7 +417,7 @@ impl Engine {
     /// # Errors
     /// `Device`, in words.
     pub(crate) fn enough_is_there(&self) -> Result<()> {
-        enough(&self.drives, self.code, self.lacking_without(None))
+        enough(&self.drives, self.code, self.lacking_without([]))
     }
 
     /// The next superblock says that the missing drives failed; `absent`: also those that are only away.

@@ -3,7 +3,12 @@
 //! # Invariants
 //! - EVICT-1: no failure is recorded that leaves a set which may hold something with fewer zones than its data needs: parity
 //!   covers all that is recorded. Past that nothing is written and nothing recorded; a drive that comes back is what it was.
-//! - EVICT-2: a drive that answers is given up for its errors alone, and only within EVICT-1.
+//! - EVICT-2: a drive that answers is given up for its errors alone, and only within EVICT-1. Reads that fail count as
+//!   often as places are bad, not as often as these are read: bad blocks are mended, and make no bad drive.
+
+use std::collections::VecDeque;
+
+use shingle_base::{Blocks, Lba, ZoneId};
 
 use crate::format::Member;
 use crate::types::{DriveId, DriveSet, SetState};
@@ -33,6 +38,43 @@ impl Score {
     /// The drive is better done without.
     pub(crate) fn is_too_much(self) -> bool {
         self.0 >= TOO_MUCH
+    }
+}
+
+/// Places in which reads failed that are remembered.
+const PLACES_MAX: usize = 16;
+
+/// Places in one zone that count: a zone that cannot be read any more makes no bad drive.
+const PLACES_OF_ZONE: usize = 4;
+
+/// How bad a drive's reads have been of late, and where.
+#[derive(Debug, Default)]
+pub(crate) struct ReadScore {
+    score: Score,
+    /// The zone, and the blocks of the read.
+    places: VecDeque<(ZoneId, Lba, Lba)>,
+}
+
+impl ReadScore {
+    /// One more read succeeded.
+    pub(crate) fn succeeded(&mut self) {
+        self.score = self.score.after(true);
+        if self.score == Score::default() {
+            self.places.clear();
+        }
+    }
+
+    /// One more failed; whether the drive is better done without.
+    pub(crate) fn failed(&mut self, zone: ZoneId, at: Lba, blocks: Blocks) -> bool {
+        let end = at + blocks;
+        // What overlaps may have failed for one bad block.
+        let known = self.places.iter().any(|(_, from, to)| *from < end && at < *to);
+        if !known && self.places.iter().filter(|(other, ..)| *other == zone).count() < PLACES_OF_ZONE {
+            self.places.truncate(PLACES_MAX - 1);
+            self.places.push_front((zone, at, end));
+            self.score = self.score.after(false);
+        }
+        self.score.is_too_much()
     }
 }
 
@@ -66,6 +108,27 @@ mod tests {
         assert!(!after((0..10_000).map(|number| number % 6 != 0)).is_too_much());
         // Many good ones before do not make up for what comes later.
         assert!(after((0..10_000).map(|number| number < 9_990)).is_too_much());
+    }
+
+    /// EVICT-2: reads that fail all over the drive, and reads that fail in few places, over and over.
+    #[test]
+    fn a_drive_is_given_up_for_bad_reads_in_many_places_and_not_for_bad_blocks() {
+        let read = |score: &mut ReadScore, zone: u32, at: u64| score.failed(ZoneId(zone), Lba(at), Blocks(10));
+        let mut all_over = ReadScore::default();
+        let places: Vec<bool> = (0..8).map(|number| read(&mut all_over, number / 4, u64::from(number) * 10)).collect();
+        assert_eq!(places, [false, false, false, false, false, false, false, true]);
+        // A bad block, in reads that all have it.
+        let mut block = ReadScore::default();
+        assert!((0..1000).all(|number| !read(&mut block, 7, 1000 + number % 10)));
+        // A bad zone.
+        let mut zone = ReadScore::default();
+        assert!((0..1000).all(|number| !read(&mut zone, 7, 10 * number)));
+        // Bad blocks here and there, among many that are good.
+        let mut few = ReadScore::default();
+        for number in 0..1000 {
+            assert!(!read(&mut few, number, 100 * u64::from(number)));
+            (0..5).for_each(|_| few.succeeded());
+        }
     }
 
     /// EVICT-1: it counts which sets lose what, and not how many drives there are.

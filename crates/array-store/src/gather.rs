@@ -5,8 +5,12 @@
 //!   that the newest superblock has there. Its superblock zones are begun anew. Any other counts as missing, never as empty.
 //! - GATHER-2: at most two superblocks are in memory, however many drives there are: each may have many MiB.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use shingle_base::Blocks;
 use shingle_record::{Expect, Header};
+use shingle_runtime::Runtime;
 use shingle_zoned::ZoneInfo;
 
 use crate::drives::{Drives, at, report_all};
@@ -16,6 +20,7 @@ use crate::recovery::Reports;
 use crate::store::ArrayDrive;
 use crate::superblocks::{Found, Superblocks, newest_in, superblock_zones};
 use crate::types::{DriveId, SetId};
+use crate::watch::{Watches, within};
 
 /// Zones of a drive that are asked whose it is.
 const HEADS: usize = 16;
@@ -56,8 +61,10 @@ pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
     let mut seen = Vec::new();
     let mut silent = Vec::new();
     let mut newest: Option<Superblock> = None;
-    for (given, drive) in drives.iter().enumerate() {
-        let answer = match report_all(&drive.dev).await {
+    // Side by side: drives that do not answer are waited for together.
+    let reports = join_all(drives.iter().map(|drive| report_all(&drive.dev))).await;
+    for ((given, drive), report) in drives.iter().enumerate().zip(reports) {
+        let answer = match report {
             Ok(zones) => newest_of(drive, &zones).await.map(|found| (zones, found)),
             Err(error) => Err(Error::device(&drive.name, error)),
         };
@@ -163,8 +170,8 @@ async fn is_it(
 ///
 /// # Errors
 /// As [`look_at`].
-pub(crate) async fn gather(drives: &[ArrayDrive]) -> Result<Gathered> {
-    let Seen { superblock, drives: mut seen } = look_at(drives).await?;
+pub(crate) async fn gather(rt: &Runtime, drives: &[ArrayDrive], patience: Option<Duration>) -> Result<Gathered> {
+    let Seen { superblock, drives: mut seen } = look_at(&within(rt, drives, patience)).await?;
     if superblock.version < VERSION_ENDS && superblock.clean.is_none() && superblock.opened > 0 {
         let message = format!(
             "the array has format version {} and was not closed in order: open and close it with the version of Shingle that \
@@ -173,7 +180,7 @@ pub(crate) async fn gather(drives: &[ArrayDrive]) -> Result<Gathered> {
         );
         return Err(Error::new(ErrorKind::Format, message));
     }
-    let table = Drives::default();
+    let table = Drives::watched_by(Watches::new(rt, patience));
     let superblocks = Superblocks::default();
     let mut reports = Reports::new();
     let mut unread = 0;

@@ -15,7 +15,6 @@ use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, DeviceErrorKind};
 use tokio::sync::Notify;
 
-use crate::drives::is_lost;
 use crate::engine::Engine;
 use crate::error::ErrorKind;
 use crate::pace::{Slow, too_slow};
@@ -72,12 +71,8 @@ impl Repairs {
 impl Engine {
     /// Takes note of fragments that failed a reader, who does not wait for what becomes of it.
     pub(crate) fn note_faults(self: &Rc<Self>, place: &PartPlace, faults: &[Fault]) {
-        for fault in faults.iter().filter(|fault| self.drives.usable(fault.drive).is_some()) {
-            let lost = match &fault.kind {
-                FaultKind::Away => continue,
-                FaultKind::Device(error) if is_lost(error) => Some(error.clone()),
-                FaultKind::Device(_) | FaultKind::Corrupt => None,
-            };
+        let there = |fault: &&Fault| fault.kind == FaultKind::Bad && self.drives.usable(fault.drive).is_some();
+        for fault in faults.iter().filter(there) {
             tracing::warn!(
                 set = place.set.0,
                 block = place.block,
@@ -86,19 +81,7 @@ impl Engine {
                 why = fault.why,
                 "a fragment could not be read"
             );
-            match lost {
-                Some(error) => {
-                    let (engine, drive) = (self.clone(), fault.drive);
-                    self.rt.spawn_detached(async move { engine.lost_drive(drive, &error).await });
-                }
-                None => self.repairs.want(place.set, self.rt.now()),
-            }
-        }
-    }
-
-    async fn lost_drive(&self, drive: DriveId, error: &DeviceError) {
-        if let Err(error) = self.drive_error(drive, error).await {
-            tracing::warn!(%error, "that a drive failed is written down later");
+            self.repairs.want(place.set, self.rt.now());
         }
     }
 
@@ -138,19 +121,19 @@ impl Engine {
         while !self.stopped.get() {
             let (slow, missing) = (self.slow_drives(), self.drives.missing().len());
             if let Some(drive) = too_slow(&slow, self.rt.now(), long, missing, self.code.parity()) {
-                self.give_up_for_slowness(drive, long).await;
+                self.give_up_for_slowness(drive, long);
             }
             let ended = self.lost.notified();
             let _ = select(Box::pin(ended), Box::pin(self.rt.sleep(LOOK))).await;
         }
     }
 
-    async fn give_up_for_slowness(&self, drive: DriveId, long: Duration) {
+    fn give_up_for_slowness(self: &Rc<Self>, drive: DriveId, long: Duration) {
         let name = self.drives.name(drive);
         tracing::error!(drive = name, ?long, "a drive has been far slower than its peers; going on without it");
         self.repairs.given_up.set(self.repairs.given_up.get() + 1);
         // As if it had said so itself: from here on it is treated as a drive that is gone.
         let error = DeviceError { kind: DeviceErrorKind::Gone, at: shingle_base::Lba(0), zone: None };
-        self.lost_drive(drive, &error).await;
+        self.do_without(drive, &error);
     }
 }

@@ -188,7 +188,7 @@ impl ArrayStore {
         if !(RING_MIN..=RING_MAX).contains(&options.buffer_bytes) {
             return Err(Error::new(ErrorKind::Invalid, "a buffer has between 32 KiB and 2 GiB"));
         }
-        let mut gathered = gather(drives).await?;
+        let mut gathered = gather(rt, drives, options.hung_after).await?;
         let careful = !options.read_only && !options.accept_loss;
         let mut lacks = gathered.is_newest().err();
         if careful && let Some(error) = lacks {
@@ -219,6 +219,7 @@ impl ArrayStore {
         let parts =
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
         let engine = Engine::new(parts);
+        engine.oversee_drives();
         engine.opened_clean.set(generation);
         for drive in &mut readmitted {
             engine.adopt(drive, &reports).await;
@@ -264,6 +265,7 @@ impl ArrayStore {
         if !report.damage.is_empty() {
             engine.remember_loss().await?;
         }
+        engine.serving.set(true);
         if background {
             rt.spawn_detached(engine.clone().keep());
             rt.spawn_detached(engine.clone().mend());

@@ -29,14 +29,12 @@ pub(crate) struct Fault {
 }
 
 /// Remedy for it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     /// Nothing: the drive is not there, or did not answer in time.
     Away,
-    /// The drive failed the command: count it against the drive, and write the fragment anew if that stays.
-    Device(Rc<DeviceError>),
-    /// The drive answered with other bytes than were written: write the fragment anew.
-    Corrupt,
+    /// The drive failed the command, or answered with other bytes than were written: write the fragment anew.
+    Bad,
 }
 
 /// Where a part's segment lies on the drives.
@@ -84,8 +82,7 @@ impl Source<'_> {
     }
 
     pub(super) fn device_fault(&self, fragment: usize, error: DeviceError) -> Fault {
-        let why = error.to_string();
-        self.fault(fragment, FaultKind::Device(Rc::new(error)), why)
+        self.fault(fragment, FaultKind::Bad, error.to_string())
     }
 
     /// The blocks that hold a range of a fragment's bytes, unless the last deadline passes: there are others.
@@ -124,7 +121,7 @@ impl Source<'_> {
             out.resize(start + range.len(), 0);
             return Ok(());
         }
-        Err(self.fault(fragment, FaultKind::Corrupt, error.to_string()))
+        Err(self.fault(fragment, FaultKind::Bad, error.to_string()))
     }
 
     /// A whole fragment, verified.

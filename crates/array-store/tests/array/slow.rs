@@ -16,19 +16,19 @@ use shingle_zoned::Geometry;
 use crate::common::{ArrayShape, content, formatted, open, powered};
 
 /// Objects, of these sizes in turn: in one fragment, in several, in several segments.
-const OBJECTS: u64 = 60;
+pub(crate) const OBJECTS: u64 = 60;
 const SIZES: [usize; 3] = [3_000, 30_000, 100_000];
 
 /// The longest that a reader may wait where the array has all it takes to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An array of 4+2 on six drives with [`OBJECTS`] in it, that does nothing by itself.
-async fn filled(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {
+pub(crate) async fn filled(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {
     filled_with(rt, 0, Options { background: false, ..Options::default() }).await
 }
 
 /// The same on so many more drives.
-async fn filled_with(rt: &Runtime, more: usize, options: Options) -> (Vec<SimDevice>, ArrayStore) {
+pub(crate) async fn filled_with(rt: &Runtime, more: usize, options: Options) -> (Vec<SimDevice>, ArrayStore) {
     let shape = ArrayShape {
         code: Code::new(4, 2).unwrap(),
         segment_length: 50_000,
@@ -42,20 +42,20 @@ async fn filled_with(rt: &Runtime, more: usize, options: Options) -> (Vec<SimDev
     (devices, store)
 }
 
-fn name(number: u64) -> String {
+pub(crate) fn name(number: u64) -> String {
     format!("o{number}")
 }
 
-fn object(number: u64) -> (u64, usize) {
+pub(crate) fn object(number: u64) -> (u64, usize) {
     (number, SIZES[(number % 3) as usize])
 }
 
-fn reads(fault: Fault, share: f64) -> Faults {
+pub(crate) fn reads(fault: Fault, share: f64) -> Faults {
     Faults::new([FaultRule { trigger: Trigger::Rate(CommandKind::Read, share), fault }])
 }
 
 /// Reads an object, in pieces as long as the array gives them or `step`; it must come in time and right.
-async fn read(rt: &Runtime, store: &ArrayStore, number: u64, step: u64) {
+pub(crate) async fn read(rt: &Runtime, store: &ArrayStore, number: u64, step: u64) {
     let reading = async {
         let reader = store.open_object(name(number)).unwrap();
         let mut bytes = Vec::new();
