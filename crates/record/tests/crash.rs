@@ -6,7 +6,7 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{history, holds, open, work};
+use common::{history, holds, open, survival, work};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 
 #[test]
@@ -23,8 +23,8 @@ fn cut_at_every_command() {
                 // It goes on from there, and a second opening finds what came after, too.
                 asked.reopened(end);
                 let asked = Rc::new(RefCell::new(asked));
-                work(rt.clone(), log, asked.clone(), Random::new(command), 3).await;
-                let again = SimDevice::new(&rt, &device.crash_image(seed));
+                work(rt.clone(), log, asked.clone(), Random::new(command), 3).await.unwrap();
+                let again = SimDevice::new(&rt, &device.crash_image_with(seed, survival(&device.image())));
                 let (_, recovered) =
                     open(&rt, &again).await.unwrap_or_else(|error| panic!("{context}, again: {error}"));
                 holds(&recovered, &asked.borrow(), &format!("{context}, and again"));

@@ -78,6 +78,11 @@ impl Faults {
         self
     }
 
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// What was injected so far: command number, zone, fault.
     pub fn injected(&self) -> &[(u64, Option<ZoneId>, Fault)] {
         &self.injected

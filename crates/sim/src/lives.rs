@@ -4,6 +4,7 @@
 //! **Owns** the draw. **Knows nothing of** what a store promises under it, but tells of what kind the faults are ([`Harm`]).
 
 use std::ops::Range;
+use std::time::Duration;
 
 use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::Runtime;
@@ -55,16 +56,14 @@ impl Life {
     /// A life on a drive with these zones in which faults may happen; it ends within `commands`.
     pub fn draw(random: &mut Random, data: &Range<u32>, zones: u32, commands: u64) -> Self {
         let spared = (0..zones).filter(|zone| !data.contains(zone)).map(ZoneId);
-        let rate = |kind, share, fault| FaultRule { trigger: Trigger::Rate(kind, share), fault };
-        let nth = |kind, number, fault| FaultRule { trigger: Trigger::Nth(kind, number), fault };
-        let (rules, harm) = match random.below(8) {
-            0 => (vec![rate(CommandKind::Write, 0.03, Fault::WriteError)], Harm::None),
-            1 => (vec![nth(CommandKind::Write, random.below(40), Fault::ZoneReadOnly)], Harm::None),
-            2 => (vec![rate(CommandKind::Read, 0.05, Fault::ReadError)], Harm::Passing),
-            3 => (vec![nth(CommandKind::Write, random.below(40), Fault::ZoneOffline)], Harm::Lasting),
-            4 => (vec![rate(CommandKind::Write, 0.02, Fault::BitFlip)], Harm::Silent),
-            _ => (Vec::new(), Harm::None),
-        };
+        let mut rules = Vec::new();
+        let mut harm = Harm::None;
+        // None, one or two kinds at once.
+        for _ in 0..[0, 1, 1, 2][random.below(4) as usize] {
+            let (rule, of_these) = rule_of_a_kind(random);
+            rules.push(rule);
+            harm = harm.max(of_these);
+        }
         let end = match random.below(4) {
             0 => End::Kill,
             1 => End::PowerCut(Survival::AnySubset),
@@ -73,11 +72,19 @@ impl Life {
         Self { faults: Faults::new(rules).sparing(spared), last_command: random.below(commands), end, harm }
     }
 
-    /// The drive in this life.
+    /// The drive in this life. Commands that hang complete at last.
     pub fn begin(&self, rt: &Runtime, medium: Medium) -> SimDevice {
         let device = SimDevice::resume(rt, medium);
         device.set_faults(self.faults.clone());
         device.power_off_at(self.last_command);
+        let (sleeper, hung) = (rt.clone(), device.clone());
+        // For longer than any life takes; not for ever, so that an engine that waits for ever is seen.
+        rt.spawn_detached(async move {
+            for _ in 0..10_000 {
+                sleeper.sleep(HANGS_FOR).await;
+                hung.release_hung();
+            }
+        });
         device
     }
 
@@ -90,8 +97,37 @@ impl Life {
     }
 }
 
+/// How long a command hangs.
+const HANGS_FOR: Duration = Duration::from_millis(200);
+
+/// A rule for faults of one kind, and the worst that they can do.
+fn rule_of_a_kind(random: &mut Random) -> (FaultRule, Harm) {
+    let rate = |kind, share, fault| FaultRule { trigger: Trigger::Rate(kind, share), fault };
+    let number = random.below(40);
+    let nth = |kind, fault| FaultRule { trigger: Trigger::Nth(kind, number), fault };
+    let (write, read) = (CommandKind::Write, CommandKind::Read);
+    match random.below(16) {
+        0 => (rate(write, 0.03, Fault::WriteError), Harm::None),
+        1 => (nth(write, Fault::ZoneReadOnly), Harm::None),
+        2 => (rate(CommandKind::Reset, 0.1, Fault::CommandError), Harm::None),
+        3 => (rate(CommandKind::Reset, 0.1, Fault::ZoneReadOnly), Harm::None),
+        4 => (rate(CommandKind::Manage, 0.05, Fault::CommandError), Harm::None),
+        5 => (rate(write, 0.03, Fault::CommandError), Harm::None),
+        6 => (rate(write, 0.03, Fault::Hang), Harm::None),
+        7 => (rate(read, 0.02, Fault::Hang), Harm::None),
+        8 => (rate(read, 0.05, Fault::ReadError), Harm::Passing),
+        9 => (rate(CommandKind::Report, 0.1, Fault::ReadError), Harm::Passing),
+        10 => (nth(write, Fault::ZoneOffline), Harm::Lasting),
+        11 => (nth(read, Fault::ZoneOffline), Harm::Lasting),
+        12 => (rate(write, 0.02, Fault::BitFlip), Harm::Silent),
+        13 => (nth(write, Fault::TornWrite), Harm::Silent),
+        14 => (nth(write, Fault::Misdirected), Harm::Silent),
+        _ => (rate(read, 0.02, Fault::BitFlip), Harm::Silent),
+    }
+}
+
 /// Wears the medium while no store uses it, in zones of `data`: blocks that cannot be read, for a time or until all
-/// are healed; rot; a zone that turns read-only.
+/// are healed; rot; a zone that turns read-only or goes offline.
 pub fn wear(random: &mut Random, medium: &Medium, geometry: &Geometry, data: &Range<u32>) -> Harm {
     let zone = ZoneId(data.start + random.below(u64::from(data.end - data.start)) as u32);
     let written = medium.image().zone(zone).written;
@@ -110,7 +146,8 @@ pub fn wear(random: &mut Random, medium: &Medium, geometry: &Geometry, data: &Ra
             medium.set_state(zone, ZoneState::ReadOnly);
             return Harm::None;
         }
-        4 => {
+        4 => medium.set_state(zone, ZoneState::Offline),
+        5 | 6 => {
             medium.heal();
             return Harm::None;
         }

@@ -35,7 +35,10 @@ pub(super) struct Item {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetaStatus {
     /// Holds nothing that is needed.
-    Free,
+    Free {
+        /// Its life; zero if it has none.
+        epoch: u64,
+    },
     /// Holds what recovery needs.
     Live {
         /// Its life.
@@ -106,7 +109,7 @@ pub(super) struct LogInner {
 
 impl LogInner {
     fn free(&self) -> u64 {
-        self.state.borrow().zones.iter().filter(|zone| **zone == MetaStatus::Free).count() as u64
+        self.state.borrow().zones.iter().filter(|zone| matches!(zone, MetaStatus::Free { .. })).count() as u64
     }
 
     fn checkpoint_zones(&self) -> u64 {

@@ -15,7 +15,7 @@
 //! - LOG-5: a write begins once all before it are durable. So a power cut spoils the last one alone, of which any blocks may
 //!   be lost; a write that is spoiled counts as a whole or not at all; and nothing is written behind it in its zone. The
 //!   next zone says with which position it begins: records of older zones from there on do not count.
-//! - LOG-6: a zone is left by a link to the next, or full without one. So the loss of the newest zone is noticed, and a zone
+//! - LOG-6: a zone is left by a link to the next, or full without one; the oldest is reset first. So the loss of the newest zone is noticed, and a zone
 //!   that cannot be read stops nobody if the log provably ends elsewhere.
 //! - LOG-7: any one block of a write can be lost, unreadable or rotten, head and parity included.
 

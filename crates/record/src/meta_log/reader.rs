@@ -4,6 +4,7 @@
 //! parity of a block that is lost. Where a write's first block is lost, and with it perhaps the only header, the sum of
 //! the blocks behind it becomes that very block when the parity is reached, which its checksum then says.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -88,6 +89,8 @@ pub(super) struct ZoneReader {
     /// Blocks from `next` on; `None` cannot be read.
     loaded: VecDeque<Option<Bytes>>,
     unreadable: usize,
+    /// Records before this position were durable: any header says so, also one of a write that is not whole (LOG-5).
+    durable: Cell<u64>,
     /// Blocks read from the device.
     pub(super) blocks_read: u64,
 }
@@ -96,7 +99,8 @@ impl ZoneReader {
     /// A reader of the first `written` blocks of a zone, `window` at a time.
     pub(super) fn new(dev: &Rc<dyn ZonedDevice>, store: StoreId, zone: ZoneId, written: u32, window: u32) -> Self {
         let (dev, loaded) = (dev.clone(), VecDeque::new());
-        Self { dev, store, zone, epoch: None, written, next: 0, window, loaded, unreadable: 0, blocks_read: 0 }
+        let durable = Cell::new(0);
+        Self { dev, store, zone, epoch: None, written, next: 0, window, loaded, unreadable: 0, durable, blocks_read: 0 }
     }
 
     /// From now on only records of this life count.
@@ -142,13 +146,13 @@ impl ZoneReader {
         }
         let from = self.next;
         let Some(shape) = self.shape().await? else {
-            let to = self.next_write().await?;
-            return Ok(self.lose(to));
+            let (to, torn) = self.next_write().await?;
+            return Ok(if torn { self.tear() } else { self.lose(to) });
         };
         let end = from + shape.blocks;
         self.load(end.saturating_add(1).min(self.written)).await?;
         if end > self.written {
-            return Ok(self.lose(self.written));
+            return Ok(self.tear());
         }
         let closed = end < self.written;
         let parity = if closed { self.block(end).cloned() } else { None };
@@ -158,7 +162,7 @@ impl ZoneReader {
             *slot = Some(first);
         }
         let Some((records, mended)) = self.whole(from, data, parity.as_ref(), closed) else {
-            return Ok(self.lose((end + 1).min(self.written)));
+            return Ok(if closed { self.lose(end + 1) } else { self.tear() });
         };
         let mended = if mended_first { Some(from) } else { mended.map(|block| from + block as u32) };
         self.skip((end + 1).min(self.written));
@@ -198,20 +202,32 @@ impl ZoneReader {
         Ok(None)
     }
 
-    /// Where the next write begins, behind one that cannot be made whole; the end of what was written if there is none.
-    async fn next_write(&mut self) -> Result<u32, DeviceError> {
+    /// Where the next write begins, behind one that cannot be made whole; the end of what was written if there is none. And
+    /// whether this one reaches beyond that end: the shortest has a record and its parity.
+    async fn next_write(&mut self) -> Result<(u32, bool), DeviceError> {
         let from = self.next;
+        if from + 1 == self.written {
+            return Ok((self.written, true));
+        }
         for at in from + 1..self.written {
             self.load(at + 1).await?;
             if let Some(info) = self.header(at).map(|header| LogInfo::decode(&header.info)) {
                 let next = if info.first > from { info.first.min(at) } else { from + info.blocks + 1 };
-                return Ok(next.max(from + 1).min(self.written));
+                let torn = info.first == from && next > self.written;
+                return Ok((next.max(from + 1).min(self.written), torn));
             }
             if self.unreadable > UNREADABLE_MAX {
                 break;
             }
         }
-        Ok(self.written)
+        Ok((self.written, false))
+    }
+
+    /// Gives up the last write, of which blocks were never written: so it was not acknowledged, whatever cannot be read of it.
+    fn tear(&mut self) -> Step {
+        let (from, to) = (self.next, self.written);
+        self.skip(to);
+        Step::Lost { from, to, unreadable: false }
     }
 
     /// Goes on at `to`, past blocks that are lost.
@@ -302,7 +318,14 @@ impl ZoneReader {
     }
 
     fn header(&self, block: u32) -> Option<Header> {
-        self.decode(self.block(block)?, block)
+        let header = self.decode(self.block(block)?, block)?;
+        self.durable.set(self.durable.get().max(durable_before(&header)));
+        Some(header)
+    }
+
+    /// The position before which every record was durable once, as far as headers tell that were read.
+    pub(super) fn durable(&self) -> u64 {
+        self.durable.get()
     }
 
     fn block(&self, block: u32) -> Option<&Bytes> {
@@ -333,6 +356,17 @@ impl ZoneReader {
 fn life_of(header: &Header) -> Life {
     let first = (header.kind == ZONE_HEAD).then(|| head_position(&header.info));
     Life::Live { epoch: header.place.epoch, first }
+}
+
+/// The position before which every record was durable when the write was begun that `header` is of (LOG-5).
+fn durable_before(header: &Header) -> u64 {
+    let info = LogInfo::decode(&header.info);
+    match header.kind {
+        ZONE_HEAD => head_position(&header.info),
+        LINK => info.position.saturating_add(1),
+        // Records before it in its write have a block each at least.
+        _ => info.position.saturating_sub(u64::from(header.place.block.saturating_sub(info.first))),
+    }
 }
 
 /// The parity of blocks; of all but one of a write and their parity, the one that is missing.

@@ -62,6 +62,8 @@ pub(super) struct ZoneRecords {
     pub(super) mended: Vec<(u32, u64)>,
     /// Where writes begin that cannot be made whole.
     pub(super) lost: Vec<u32>,
+    /// Records before this position were durable once.
+    durable: u64,
     blocks_read: u64,
 }
 
@@ -93,7 +95,7 @@ impl MetaLog {
                 dev.manage(ZoneId(zone), ZoneOp::Reset).await?;
             }
         }
-        let zones = vec![MetaStatus::Free; config.zones.len()];
+        let zones = vec![MetaStatus::Free { epoch: 0 }; config.zones.len()];
         let log = Self::with(rt, dev, config, sequence, zones, Tail::default(), 0);
         log.begin_checkpoint().await?.finish().await?;
         Ok(log)
@@ -235,6 +237,7 @@ async fn scan(
             recovered.sequence = recovered.sequence.max(record.header.sequence);
         }
         zone.records.retain(|record| record.info.position < limit);
+        zone.durable = zone.durable.min(limit);
         let positions = zone.records.iter().map(|record| record.info.position);
         limit = limit.min(first.or(positions.min()).unwrap_or(u64::MAX));
         if end.is_none()
@@ -296,7 +299,8 @@ pub(super) async fn read_zone(
             Step::End => break,
         }
     }
-    Ok(ZoneRecords { zone: info.zone, epoch, records, end, mended, lost, blocks_read: reader.blocks_read })
+    let (durable, blocks_read) = (reader.durable(), reader.blocks_read);
+    Ok(ZoneRecords { zone: info.zone, epoch, records, end, mended, lost, durable, blocks_read })
 }
 
 /// Blocks of journal behind a position.
@@ -335,6 +339,10 @@ fn replay(
                 let damaged = MetaLogError::Damaged { zone: Some(zone.zone), position };
                 recovered.journal.extend(parse_journal(&record.payload).ok_or(damaged)?);
             }
+        }
+        // The write that says so may be torn; what came before it, perhaps in a zone that is lost, was not.
+        if zone.durable > last + 1 {
+            return Err(MetaLogError::Damaged { zone: None, position: last + 1 });
         }
     }
     if parts != end.parts || !pieces.is_empty() {
@@ -375,7 +383,9 @@ fn tail(
                 return Err(damaged(link.zone));
             }
             let linked = (!next.is_shut()).then_some((slot, link.epoch));
-            (next.is_shut(), Tail { linked, ..Tail::default() })
+            // A read-only zone is not reset in its turn: the one that it leads to may have been used, and reset since.
+            let kept = zone.info.state == ZoneState::ReadOnly;
+            (next.is_shut() || kept, Tail { linked, ..Tail::default() })
         }
         _ if zone.is_shut() => (true, Tail::default()),
         End::Whole => {
@@ -396,6 +406,7 @@ fn status(found: &Found, end: &EndMark) -> MetaStatus {
     match (found.info.state, found.life) {
         (ZoneState::ReadOnly | ZoneState::Offline, _) => MetaStatus::Bad,
         (_, Life::Live { epoch, .. }) if epoch >= end.start_epoch => MetaStatus::Live { epoch },
-        _ => MetaStatus::Free,
+        (_, Life::Live { epoch, .. }) => MetaStatus::Free { epoch },
+        _ => MetaStatus::Free { epoch: 0 },
     }
 }

@@ -224,7 +224,7 @@ fn checkpoint_done(state: &mut LogState, checkpoint: u64, end: EndMark) {
         if let MetaStatus::Live { epoch } = *zone
             && epoch < end.start_epoch
         {
-            *zone = MetaStatus::Free;
+            *zone = MetaStatus::Free { epoch };
         }
     }
 }

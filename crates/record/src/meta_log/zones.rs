@@ -69,10 +69,7 @@ impl LogInner {
             }
         }
         let mut failure = None;
-        for slot in 0..self.config.zones.len() {
-            if self.state.borrow().zones.get(slot) != Some(&MetaStatus::Free) {
-                continue;
-            }
+        for slot in self.free_by_age() {
             let epoch = self.sequence.next();
             match self.reset(slot, epoch).await {
                 Ok(()) => return Ok((slot, epoch)),
@@ -81,6 +78,19 @@ impl LogInner {
             }
         }
         Err(failure.map_or(MetaLogError::Full, MetaLogError::from))
+    }
+
+    /// Free zones, the oldest first. So no zone outlives one that it leads to, whose reset would make it pass for the
+    /// newest (LOG-6).
+    fn free_by_age(&self) -> Vec<usize> {
+        let state = self.state.borrow();
+        let free = |(slot, zone): (usize, &MetaStatus)| match *zone {
+            MetaStatus::Free { epoch } => Some((epoch, slot)),
+            _ => None,
+        };
+        let mut slots: Vec<(u64, usize)> = state.zones.iter().enumerate().filter_map(free).collect();
+        slots.sort_unstable();
+        slots.into_iter().map(|(_, slot)| slot).collect()
     }
 
     /// Resets a zone and waits until that is durable: nothing of an earlier life can come back behind a link. A zone is

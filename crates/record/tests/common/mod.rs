@@ -10,9 +10,9 @@ use bytes::Bytes;
 use shingle_base::{Blocks, Lba, StoreId, ZoneId};
 use shingle_record::{MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource};
 use shingle_runtime::Runtime;
-use shingle_sim::{Faults, Random, Sim, SimDevice};
+use shingle_sim::{Faults, Random, Sim, SimDevice, Survival};
 use shingle_zoned::{
-    DeviceError, DeviceErrorKind, DeviceFuture, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZonedDevice,
+    DeviceError, DeviceErrorKind, DeviceFuture, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZoneState, ZonedDevice,
 };
 
 pub fn config() -> MetaLogConfig {
@@ -44,44 +44,75 @@ pub struct Asked {
     pub acked: u64,
     /// Entries that lay before the start of the newest checkpoint that was acknowledged.
     pub checkpoint: u64,
+    /// The same of the checkpoint before it.
+    pub checkpoint_before: u64,
+    /// What the present life found, until it writes: so long what it did not find may be there all the same.
+    pub found: Option<u64>,
 }
 
+/// The most entries that one write acknowledges.
+pub const ENTRIES_AT_ONCE: u64 = 4;
+
 impl Asked {
-    /// A new life that found `end` entries.
+    /// A new life that found `end` entries. That they were found makes nothing durable.
     pub fn reopened(&mut self, end: u64) {
-        self.entries.truncate(end as usize);
-        self.acked = end;
+        self.found = Some(end);
+        self.acked = self.acked.min(end);
+        self.checkpoint = self.checkpoint.min(end);
         self.life += 1;
     }
 
+    /// What may be found if the last write is lost: rot of two of its blocks looks like a power cut.
+    pub fn without_the_last_write(&self) -> Self {
+        let acked = self.acked.saturating_sub(ENTRIES_AT_ONCE);
+        Self { acked, checkpoint: self.checkpoint_before, ..self.clone() }
+    }
+
+    /// What may be found where more is lost than the log can know of: nothing that was not asked for, in order.
+    pub fn without_promises(&self) -> Self {
+        Self { acked: 0, checkpoint: 0, ..self.clone() }
+    }
+
+    /// The life begins to write: what it did not find is not there.
+    fn begin(&mut self) -> u64 {
+        if let Some(found) = self.found.take() {
+            self.entries.truncate(found as usize);
+        }
+        self.entries.len() as u64
+    }
+
     fn next(&mut self) -> u64 {
+        self.begin();
         self.entries.push(self.life);
         self.entries.len() as u64 - 1
     }
 }
 
-/// Appends entries and makes checkpoints, several things at once.
-pub async fn work(rt: Runtime, log: MetaLog, asked: Rc<RefCell<Asked>>, mut random: Random, steps: u64) {
+/// Appends entries and makes checkpoints, several things at once, until something fails.
+pub async fn work(
+    rt: Runtime,
+    log: MetaLog,
+    asked: Rc<RefCell<Asked>>,
+    mut random: Random,
+    steps: u64,
+) -> Result<(), MetaLogError> {
     let mut sequence = 1_000_000;
     for _ in 0..steps {
         if random.chance(0.15) || !log.has_journal_room() {
-            let before = asked.borrow().entries.len() as u64;
-            let begun = log.begin_checkpoint();
-            let Ok(mut writer) = begun.await else { return };
-            let mut failed = false;
+            let before = asked.borrow_mut().begin();
+            let mut writer = log.begin_checkpoint().await?;
             for part in 0..1 + random.below(3) {
                 let text = format!("{before} {part} {}", "x".repeat(random.below(500) as usize));
-                failed |= writer.part(text.into_bytes()).await.is_err();
+                writer.part(text.into_bytes()).await?;
             }
-            if failed || writer.finish().await.is_err() {
-                return;
-            }
+            writer.finish().await?;
             let mut asked = asked.borrow_mut();
+            asked.checkpoint_before = asked.checkpoint;
             asked.checkpoint = asked.checkpoint.max(before);
             continue;
         }
         let mut waiting = Vec::new();
-        for _ in 0..1 + random.below(4) {
+        for _ in 0..1 + random.below(ENTRIES_AT_ONCE) {
             let number = asked.borrow_mut().next();
             sequence += 1;
             let mut bytes = number.to_le_bytes().to_vec();
@@ -90,14 +121,13 @@ pub async fn work(rt: Runtime, log: MetaLog, asked: Rc<RefCell<Asked>>, mut rand
             waiting.push((number, log.append(bytes, sequence)));
         }
         for (number, answer) in waiting {
-            if answer.await.is_err() {
-                return;
-            }
+            answer.await?;
             let mut asked = asked.borrow_mut();
             asked.acked = asked.acked.max(number + 1);
         }
         rt.sleep(Duration::from_micros(random.below(200))).await;
     }
+    Ok(())
 }
 
 pub fn holds(recovered: &Recovered, asked: &Asked, context: &str) -> u64 {
@@ -129,6 +159,17 @@ pub fn holds(recovered: &Recovered, asked: &Asked, context: &str) -> u64 {
     end
 }
 
+/// Whether so many zones take no writes any more that the log may end.
+pub fn out_of_zones(medium: &MemoryDevice) -> bool {
+    let dead = |zone: &u32| matches!(medium.zone(ZoneId(*zone)).state, ZoneState::ReadOnly | ZoneState::Offline);
+    config().zones.filter(dead).count() >= 3
+}
+
+/// A drive with a cache is taken for a file, whose host loses any blocks.
+pub fn survival(medium: &MemoryDevice) -> Survival {
+    if medium.geometry().volatile_cache { Survival::AnySubset } else { Survival::Prefix }
+}
+
 pub fn history(seed: u64, faults: Faults, cut: bool) -> Vec<(u64, MemoryDevice, Asked)> {
     let mut random = Random::new(seed);
     let medium = medium(&mut random);
@@ -136,17 +177,22 @@ pub fn history(seed: u64, faults: Faults, cut: bool) -> Vec<(u64, MemoryDevice, 
         let device = SimDevice::new(&rt, &medium);
         let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
         let log = MetaLog::format(&rt, &shared, config(), SequenceSource::default()).await.unwrap();
+        let harmless = faults.is_empty();
         device.set_faults(faults);
         let asked = Rc::new(RefCell::new(Asked::default()));
         let cuts = Rc::new(RefCell::new(Vec::new()));
         if cut {
             let (cuts, asked) = (cuts.clone(), asked.clone());
             device.on_command(move |command, device| {
-                let image = device.crash_image(seed * 7919 + command.number);
+                let image = device.crash_image_with(seed * 7919 + command.number, survival(&device.image()));
                 cuts.borrow_mut().push((command.number, image, asked.borrow().clone()));
             });
         }
-        work(rt.clone(), log, asked.clone(), random, 40).await;
+        match work(rt.clone(), log, asked.clone(), random, 40).await {
+            Ok(()) => {}
+            Err(_) if !harmless && out_of_zones(&device.image()) => {}
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
         device.on_command(|_, _| {});
         let last = (u64::MAX, device.image(), asked.borrow().clone());
         cuts.borrow_mut().push(last);
