@@ -291,6 +291,25 @@ fn errors_that_pass_use_up_no_zones_and_errors_that_stay_stop_the_log() {
     });
 }
 
+/// Entries that join a record once counted nothing: with many in the queue a write was longer than readers take.
+#[test]
+fn thousands_of_entries_at_once_are_found_again() {
+    Sim::new(1).run(|rt| async move {
+        let medium = MemoryDevice::new(Geometry::hm_smr(Blocks(4096), 12, 0, 8));
+        let device = SimDevice::new(&rt, &medium);
+        let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+        let log = MetaLog::format(&rt, &shared, config(), SequenceSource::default()).await.unwrap();
+        let entries: Vec<Vec<u8>> = (0..30_000u64).map(|number| number.to_le_bytes().repeat(16)).collect();
+        let answers: Vec<_> = entries.iter().zip(1u64..).map(|(entry, at)| log.append(entry.clone(), at)).collect();
+        for answer in answers {
+            answer.await.unwrap();
+        }
+        let (_, recovered) = open(&rt, &SimDevice::new(&rt, &device.image())).await.unwrap();
+        let found: Vec<Vec<u8>> = recovered.journal.iter().map(|entry| entry.bytes.to_vec()).collect();
+        assert!(found == entries, "{} of {} entries", found.len(), entries.len());
+    });
+}
+
 #[test]
 fn a_part_may_be_longer_than_a_zone() {
     Sim::new(1).run(|rt| async move {

@@ -52,12 +52,10 @@ impl LogInner {
         }
     }
 
-    /// Takes what waits out of the queue, as many records as one write holds. Positions are given here, so a record
+    /// Takes what waits out of the queue, about as many records as one write holds. Positions are given here, so a record
     /// that is written a second time elsewhere keeps its own (LOG-2).
     fn draft(&self, state: &mut LogState) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::new();
-        let mut blocks = 0;
-        let limit = BATCH_BLOCKS.min(self.capacity / 2).max(1);
         let payload_max = (Blocks(u64::from((self.capacity / 8).max(1))).bytes() as usize - HEADER_SIZE).min(64 << 10);
         while let Some(item) = state.queue.pop_front() {
             if item.kind == JOURNAL
@@ -69,12 +67,10 @@ impl LogInner {
                 last.items.push(item);
                 continue;
             }
-            let need = record_blocks((item.bytes.len() + ENTRY_HEAD) as u64).0 as u32;
-            if blocks + need > limit && !drafts.is_empty() {
+            if drafts.iter().map(Draft::blocks).sum::<u32>() >= BATCH_BLOCKS {
                 state.queue.push_front(item);
                 break;
             }
-            blocks += need;
             state.position += 1;
             let (position, checkpoint, more) = (state.position, item.checkpoint, item.more);
             let info = LogInfo { position, checkpoint, more, ..LogInfo::default() };
@@ -103,7 +99,8 @@ impl LogInner {
                 Ok(active) => active,
                 Err(error) => return Err((drafts, error)),
             };
-            let mut room = self.capacity - active.next - active.overhead();
+            // Readers take no larger write.
+            let mut room = (self.capacity - active.next - active.overhead()).min(BATCH_BLOCKS);
             let fitting = drafts.iter().take_while(|draft| {
                 let left = room.checked_sub(draft.blocks());
                 room = left.unwrap_or(0);
