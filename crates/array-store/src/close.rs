@@ -91,7 +91,7 @@ impl Engine {
             if let Some(open) = open.as_ref() {
                 open.flights.drained().await;
                 // The next opening goes on there.
-                open.set.end.set(open.next.min(open.set.end.get()));
+                open.set.ends_before(open.next);
             }
         }
         self.busy.none().await;

@@ -23,9 +23,9 @@ use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tomb
 use crate::index::{Change, PartKey};
 use crate::recovery::has_pointer;
 use crate::segment::{Shape, zeros};
-use crate::sets::{Phase, ZoneSet};
+use crate::sets::ZoneSet;
 use crate::stats::add;
-use crate::types::{Part, PartPlace, SetId, SetState};
+use crate::types::{Part, PartPlace, SetId};
 use crate::writer::{Item, RESERVED, Stream};
 
 /// Free sets for each lane below which cleaning goes on in the background; fewer in small arrays. Few: the later a set is cleaned, the
@@ -34,6 +34,9 @@ const FREE_LOW: usize = 4;
 
 /// How long writers wait for the readers of a set that could be won.
 const READERS_WAIT: Duration = Duration::from_secs(10);
+
+/// Sets that are dealt with before others have their turn.
+const STEP: usize = 1024;
 
 /// Tombstones of one record.
 const TOMBSTONES_MAX: usize = 256;
@@ -109,7 +112,7 @@ impl Engine {
                     Ok(false) => {}
                     Err(error) if error.kind == ErrorKind::Corrupt => {
                         tracing::error!(set = id.0, %error, "a set is passed over by cleaning");
-                        set.stuck.set(true);
+                        set.set_stuck(true);
                     }
                     Err(error) if error.kind == ErrorKind::NoSpace && self.space_comes() => {
                         self.wait_for_space().await;
@@ -128,9 +131,8 @@ impl Engine {
     /// Sets that wait for their readers before they are reset, or end and may be collected then; not those that somebody
     /// waited for in vain: the caller may be who they wait for.
     fn coming(&self) -> Vec<Rc<ZoneSet>> {
-        let awaited = |set: &ZoneSet| set.awaited.get().is_none_or(|since| self.rt.now().since(since) < READERS_WAIT);
-        let comes = |set: &ZoneSet| (set.trimming.get() || set.phase.get() == Phase::Ending) && awaited(set);
-        self.sets.all().into_iter().map(|(_, set)| set).filter(|set| comes(set)).collect()
+        let awaited = |set: &ZoneSet| set.awaited().is_none_or(|since| self.rt.now().since(since) < READERS_WAIT);
+        self.sets.coming().into_iter().filter(|set| awaited(set)).collect()
     }
 
     pub(crate) fn space_comes(&self) -> bool {
@@ -143,8 +145,8 @@ impl Engine {
         let space = Box::pin(self.space.notified());
         let now = self.rt.now();
         let waits = self.coming().into_iter().map(|set| {
-            let since = set.awaited.get().unwrap_or(now);
-            set.awaited.set(Some(since));
+            let since = set.awaited().unwrap_or(now);
+            set.set_awaited(Some(since));
             READERS_WAIT.saturating_sub(now.since(since))
         });
         if let Some(wait) = waits.min() {
@@ -167,49 +169,30 @@ impl Engine {
             Err(error) => return Err(error),
         }
         let held = self.held_by_tombstones.take();
-        held.into_iter().filter_map(|id| self.sets.get(id)).for_each(|set| set.no_gain_at.set(u64::MAX));
+        for (number, id) in held.into_iter().enumerate() {
+            if let Some(set) = self.sets.get(id) {
+                set.set_no_gain_at(u64::MAX);
+            }
+            if number % STEP == STEP - 1 {
+                self.rt.yield_now().await;
+            }
+        }
         Ok(true)
     }
 
     /// Sets that hold nothing and can be used.
     pub(crate) fn free_sets(&self) -> usize {
-        let free = |set: &ZoneSet| matches!(set.state.get(), SetState::Empty | SetState::Available);
-        self.sets.all().iter().filter(|(_, set)| free(set) && !set.stuck.get()).count()
+        self.sets.free()
     }
 
     /// Bytes of data that a set holds if it is filled with full segments.
     pub(crate) fn set_data(&self, set: &ZoneSet) -> u64 {
-        Shape::most_data(self.code, Blocks(u64::from(self.capacity(set))))
+        set.data()
     }
 
     /// The set to collect next: those that lost a member's write first, then as the policy says.
     pub(crate) fn victim(&self) -> Option<(SetId, Rc<ZoneSet>)> {
-        let candidates = self.sets.all().into_iter().filter(|(_, set)| {
-            let ended = matches!(set.state.get(), SetState::Closed | SetState::Indexed);
-            let wins = set.live.get() < set.no_gain_at.get() && set.live.get() < self.set_data(set);
-            ended && (wins || set.live.get() == 0) && !set.trimming.get() && !set.stuck.get()
-        });
-        match self.options.cleaning {
-            CleaningPolicy::Greedy => candidates.min_by_key(|(id, set)| (!set.hurt.get(), set.live.get(), *id)),
-            CleaningPolicy::Lifetime => self.most_beneficial(candidates.collect()),
-        }
-    }
-
-    /// The set of which cleaning wins the most: space, for as long as it is likely to stay won, for what moving costs.
-    fn most_beneficial(&self, candidates: Vec<(SetId, Rc<ZoneSet>)>) -> Option<(SetId, Rc<ZoneSet>)> {
-        let live = |set: &ZoneSet| set.live.get() as f64 / (self.set_data(set) as f64).max(1.0);
-        let mean = candidates.iter().map(|(_, set)| live(set)).sum::<f64>() / candidates.len().max(1) as f64;
-        let now = self.stamps.last();
-        let benefit = |set: &ZoneSet| {
-            let age = now.saturating_sub(set.closed.get()).max(1) as f64;
-            // A set with less dead than others would cost much and win little, however old.
-            if live(set) > mean { -live(set) } else { (1.0 - live(set)) * age / (1.0 + live(set)) }
-        };
-        let key = |set: &ZoneSet| (set.hurt.get() || set.live.get() == 0, benefit(set));
-        candidates.into_iter().max_by(|(_, one), (_, other)| {
-            let (one, other) = (key(one), key(other));
-            one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
-        })
+        self.sets.victim(self.stamps.last(), |_| true)
     }
 
     /// Where a part goes that is moved.
@@ -224,11 +207,11 @@ impl Engine {
 
     /// Collects a set that the cleaner did not choose, unless that has been done.
     pub(crate) async fn collect_alone(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
-        let (engine, set, life) = (self.clone(), set.clone(), set.life.get());
+        let (engine, set, life) = (self.clone(), set.clone(), set.lives());
         // Also if the caller waits no more: copies must not come later than deletions think. (WRITE-4, SNAP-3)
         let collecting = self.rt.spawn(async move {
             let _one = engine.collecting.lock().await;
-            let collected = set.trimming.get() || set.life.get() != life;
+            let collected = set.is_leaving() || set.lives() != life;
             if collected { Ok(true) } else { engine.collect(id, &set).await }
         });
         collecting.await.unwrap_or_else(|_| Err(Error::stopped()))
@@ -240,12 +223,12 @@ impl Engine {
         let hold = self.sets.hold(id);
         let digest = self.contents(id, set).await?;
         // A set that is hurt is emptied even if that wins nothing, unless space is needed.
-        if !set.hurt.get() || self.free_sets() <= RESERVED {
+        if !set.is_hurt() || self.free_sets() <= RESERVED {
             let floor = self.durable_floor.get();
             // A set that ended early wins what was never written, too.
             let won = self.capacity(set);
             if self.blocks_to_move(id, &digest, floor)? >= won {
-                set.no_gain_at.set(set.live.get());
+                set.set_no_gain_at(set.live());
                 if self.blocks_to_move(id, &digest, u64::MAX)? < won {
                     self.held_by_tombstones.borrow_mut().insert(id);
                 }
@@ -256,21 +239,19 @@ impl Engine {
         self.copying.set(None);
         moved?;
         drop(hold);
-        if set.live.get() > 0 {
+        if set.live() > 0 {
             // Something in it could not be read, and stays where it is until it can be.
-            set.stuck.set(true);
-            tracing::error!(set = id.0, live = set.live.get(), "a set could not be emptied: run a scrub");
+            set.set_stuck(true);
+            tracing::error!(set = id.0, live = set.live(), "a set could not be emptied: run a scrub");
             return Ok(false);
         }
         add(&self.counters.cleaned, 1);
-        set.awaited.set(None);
-        set.trimming.set(true);
+        set.leave();
         let (engine, set) = (self.clone(), set.clone());
         self.rt.spawn_detached(async move {
             if let Err(error) = engine.trim(&set).await {
                 tracing::warn!(set = id.0, %error, "an empty set could not be reset; that is done before it is used");
             }
-            set.trimming.set(false);
             engine.space.notify_waiters();
         });
         self.rt.yield_now().await;
@@ -322,7 +303,7 @@ impl Engine {
             Examined::Holds(Holds { digest, lost: None, .. }) => Ok(digest),
             Examined::Empty => Ok(Digest::default()),
             Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) => {
-                set.stuck.set(true);
+                set.set_stuck(true);
                 Err(Error::new(ErrorKind::Corrupt, format!("{id} cannot be collected: {why}")))
             }
         }
@@ -330,7 +311,7 @@ impl Engine {
 
     /// How far the members of a set whose drives are there were written.
     pub(crate) async fn written(&self, set: &ZoneSet) -> Result<Vec<(crate::format::Member, u32)>> {
-        let members = set.members.borrow().clone();
+        let members = set.members();
         let capacity = self.capacity(set);
         let mut written = Vec::with_capacity(members.len());
         for member in members {
@@ -441,9 +422,9 @@ impl Engine {
     /// Cleans in the background while few sets are free, and takes snapshots from time to time.
     pub(crate) async fn keep(self: Rc<Self>) {
         let mut snapshot_at = self.rt.now() + self.options.snapshot_interval;
-        let mut ingested = 0;
+        let mut covered = 0;
         while !self.stopped.get() {
-            let low = (FREE_LOW * self.lanes.count()).min(self.sets.all().len() / 10).max(RESERVED + 1);
+            let low = (FREE_LOW * self.lanes.count()).min(self.sets.len() / 10).max(RESERVED + 1);
             if self.free_sets() < low && self.victim().is_some() {
                 match self.reclaim().await {
                     Ok(true) => continue,
@@ -457,10 +438,12 @@ impl Engine {
             let now = self.rt.now();
             if now >= snapshot_at {
                 snapshot_at = now + self.options.snapshot_interval;
-                if ingested != self.counters.ingested.get() {
-                    ingested = self.counters.ingested.get();
-                    if let Err(error) = self.take_snapshot().await {
-                        tracing::warn!(%error, "no snapshot of the index was taken");
+                // Deletions and cleaning alone, too: recovery looks at what they wrote.
+                let items = self.counters.items.get();
+                if covered != items {
+                    match self.take_snapshot().await {
+                        Ok(()) => covered = items,
+                        Err(error) => tracing::warn!(%error, "no snapshot of the index was taken"),
                     }
                 }
             }

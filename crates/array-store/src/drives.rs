@@ -28,10 +28,10 @@ pub(crate) struct Drive {
     removed: Cell<bool>,
 }
 
-/// The drives of an array, by number.
-#[derive(Default)]
+/// The drives of an array, by number. Clones are of the same drives.
+#[derive(Clone, Default)]
 pub(crate) struct Drives {
-    all: RefCell<Vec<Rc<Drive>>>,
+    all: Rc<RefCell<Vec<Rc<Drive>>>>,
     watches: Option<Rc<Watches>>,
 }
 

@@ -13,7 +13,6 @@ use crate::drives::at;
 use crate::engine::Engine;
 use crate::examine::Written;
 use crate::format::{DIGEST, Digest, Member, frame_trailer};
-use crate::sets::Phase;
 use crate::types::SetState;
 use crate::writer::{OpenSet, Writes};
 
@@ -86,13 +85,11 @@ impl Engine {
         self.lanes.closed(open.id);
         if open.next == 0 {
             // Nothing was written: it is as it was.
-            open.set.phase.set(Phase::Still);
-            open.set.state.set(SetState::Available);
+            open.set.open_no_more();
             self.space.notify_waiters();
             return;
         }
-        open.set.phase.set(Phase::Ending);
-        open.set.awaited.set(None);
+        open.set.begin_to_end();
         let (engine, busy) = (self.clone(), self.busy.begin());
         if open.flights.failed.get() {
             self.rt.spawn_detached(async move {
@@ -110,7 +107,7 @@ impl Engine {
         }
         // Zones end with their digest, so that it is found without looking; not those of a snapshot, which nobody looks for by
         // its digest: filling them up would take longer than the snapshot.
-        let index = open.set.state.get() == SetState::Index;
+        let index = open.set.state() == SetState::Index;
         let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
         let start = if index { open.next } else { end };
         let writes = self.write_digest(&open, start).await;
@@ -120,7 +117,7 @@ impl Engine {
     /// Starts the writes of a set's digest at block `start` of its zones.
     async fn write_digest(&self, open: &OpenSet, start: u32) -> Writes {
         let sequence = self.stamps.next();
-        open.set.closed.set(sequence);
+        open.set.closed_at(sequence);
         let frames = open.members.iter().map(|&member| {
             let mut pieces = Vec::new();
             if start > open.next {
@@ -130,7 +127,7 @@ impl Engine {
             pieces
         });
         let frames = frames.collect();
-        open.set.written.set(start + open.digest_blocks(0) + 1);
+        open.set.set_written(start + open.digest_blocks(0) + 1);
         self.write_members(&open.members, open.next, frames).await
     }
 
@@ -146,27 +143,21 @@ impl Engine {
         }
         errors.extend(self.drives.flush(done).await);
         if !open.flights.failed.get() {
-            self.finish_longer(&open.members, open.set.written.get()).await;
+            self.finish_longer(&open.members, open.set.written()).await;
         }
         for (drive, error) in errors {
-            open.set.hurt.set(true);
+            open.set.hurt();
             if let Err(error) = self.drive_error(drive, &error).await {
                 tracing::error!(%error, "the failure of a drive could not be recorded");
             }
         }
         open.flights.drained().await;
-        open.set.end.set(open.next.min(open.set.end.get()));
+        open.set.ends_before(open.next);
         // What is not in the index yet may wait for a caller (CLOSE-1).
         drop(busy);
         open.flights.entered(&open.set).await;
-        if open.set.state.get() == SetState::Open {
-            if open.packed {
-                // Until something in it dies, cleaning it again would win nothing, and never end. (CLEAN-3)
-                open.set.no_gain_at.set(open.set.live.get());
-            }
-            open.set.state.set(SetState::Closed);
-        }
-        open.set.phase.set(Phase::Still);
+        // Until something in it dies, cleaning what cleaning packed would win nothing, and never end. (CLEAN-3)
+        open.set.has_ended(open.next, open.packed);
         self.space.notify_waiters();
     }
 }

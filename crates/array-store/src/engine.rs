@@ -17,7 +17,6 @@ use crate::config::Options;
 use crate::delete::Deleting;
 use crate::drives::{Drives, is_lost};
 use crate::error::{Error, ErrorKind, Result};
-use crate::eviction::most_lacking;
 use crate::examine::Written;
 use crate::format::{DriveState, SnapshotPiece, Superblock, VERSION};
 use crate::index::Index;
@@ -27,7 +26,7 @@ use crate::pace::Paces;
 use crate::put::Progress;
 use crate::repair::Repairs;
 use crate::segment::Rotation;
-use crate::sets::{Hold, Phase, SetTable, ZoneSet};
+use crate::sets::{Hold, List, Phase, SetTable, ZoneSet, Zones};
 use crate::share::Sharing;
 use crate::stamps::Stamps;
 use crate::stats::Counters;
@@ -189,16 +188,16 @@ impl Engine {
             paces: Rc::new(Paces::new(&rt)),
             repairs: Repairs::default(),
             rt,
-            options,
             array: superblock.array,
             code: superblock.code,
             segment_length: superblock.segment_length,
-            sets: SetTable::from_entries(&superblock.sets),
+            sets: SetTable::from_entries(superblock.sets, &drives, superblock.code, options.cleaning),
             durable_floor: Cell::new(superblock.tombstone_floor),
             snapshot: RefCell::new(Snapshot {
                 tombstone_floor: superblock.tombstone_floor,
                 pieces: superblock.snapshot,
             }),
+            options,
             drives,
             stamps,
             index: RefCell::new(Some(index)),
@@ -408,8 +407,7 @@ impl Engine {
 
     /// How many zones some set lacks without the drives that are missing, and more.
     pub(crate) fn lacking_without(&self, more: impl IntoIterator<Item = DriveId>) -> usize {
-        let sets = self.sets.one_by_one().map(|(_, set)| (set.state.get(), set.members.borrow().clone()));
-        most_lacking(sets, self.drives.missing().into_iter().chain(more))
+        self.sets.most_lacking(self.drives.missing().into_iter().chain(more))
     }
 
     /// Whether parity makes up for the drives that are missing.
@@ -449,14 +447,12 @@ impl Engine {
 
     /// Blocks that can be used of each zone of `set`.
     pub(crate) fn capacity(&self, set: &ZoneSet) -> u32 {
-        let members = set.members.borrow();
-        let shortest = members.iter().map(|member| self.drives.zone_capacity(member.drive)).min().unwrap_or(0);
-        shortest.min(set.length.get())
+        set.capacity()
     }
 
     /// How many members of `set` are on drives that are not there.
     pub(crate) fn missing(&self, set: &ZoneSet) -> usize {
-        set.members.borrow().iter().filter(|member| self.drives.usable(member.drive).is_none()).count()
+        set.count_members(|member| self.drives.usable(member.drive).is_none())
     }
 
     /// Sets that are kept available.
@@ -484,10 +480,7 @@ impl Engine {
 
     /// Empty sets that may be made available, in order.
     pub(crate) fn usable_empty(&self) -> impl Iterator<Item = (SetId, Rc<ZoneSet>)> {
-        let usable = |set: &ZoneSet| {
-            set.state.get() == SetState::Empty && !set.stuck.get() && self.missing(set) <= self.code.parity()
-        };
-        self.sets.one_by_one().filter(move |(_, set)| usable(set))
+        self.sets.of(List::Empty).filter(move |(_, set)| self.missing(set) <= self.code.parity())
     }
 
     /// Makes empty sets available. For one caller at a time.
@@ -496,23 +489,21 @@ impl Engine {
             return Ok(());
         }
         for (id, set) in &chosen {
-            if set.unclean.get()
+            if set.is_unclean()
                 && let Err(error) = self.reset_zones(set).await
             {
                 tracing::error!(set = id.0, %error, "an empty set cannot be used");
-                set.stuck.set(true);
+                set.zones_are(Zones::Unusable);
                 continue;
             }
-            set.offered.set(true);
+            set.offer();
             // That they are empty is durable first: else recovery would find there what was deleted long ago.
-            self.unflushed.borrow_mut().extend(set.members.borrow().iter().map(|member| member.drive));
+            self.unflushed.borrow_mut().extend(set.members().iter().map(|member| member.drive));
         }
         // Nobody may open them before that is durable (SET-1).
         let written = self.write_superblock(None).await;
-        for (_, set) in &chosen {
-            if set.offered.replace(false) && written.is_ok() {
-                set.state.set(SetState::Available);
-            }
+        for (_, set) in chosen.iter().filter(|(_, set)| set.is_offered()) {
+            set.offered(written.is_ok());
         }
         written
     }
@@ -524,7 +515,7 @@ impl Engine {
             // Those that come back with what the others lost would be believed, with others gone by then.
             self.record_failures().await?;
         }
-        let members = set.members.borrow().clone();
+        let members = set.members();
         let devs: Vec<_> =
             members.iter().filter_map(|&member| Some((member, self.drives.usable(member.drive)?))).collect();
         let resets = devs.iter().map(|(member, dev)| dev.manage(member.zone, ZoneOp::Reset));
@@ -538,8 +529,6 @@ impl Engine {
                 }
             }
         }
-        set.unclean.set(failed.is_some());
-        set.written.set(0);
         failed.map_or(Ok(()), Err)
     }
 
@@ -554,7 +543,7 @@ impl Engine {
             if !self.sets.get(id).is_some_and(|current| Rc::ptr_eq(&current, set)) {
                 return Ok(None);
             }
-            match (set.phase.get(), set.state.get()) {
+            match (set.phase(), set.state()) {
                 (Phase::Still, SetState::Empty | SetState::Available) => return Ok(None),
                 (Phase::Still, _) => return Ok(self.sets.hold(id)),
                 (Phase::Filling, SetState::Open) => {
@@ -571,15 +560,16 @@ impl Engine {
     pub(crate) async fn trim(&self, set: &ZoneSet) -> Result<()> {
         loop {
             let changed = self.space.notified();
-            if set.phase.get() == Phase::Still {
+            if set.phase() == Phase::Still {
                 break;
             }
             changed.await;
         }
+        set.leave();
         self.sets.unheld(set).await;
-        set.phase.set(Phase::Resetting);
+        set.begin_to_reset();
         let result = self.reset_zones(set).await;
-        set.emptied();
+        set.emptied(if result.is_ok() { Zones::Clean } else { Zones::Unclean });
         self.space.notify_waiters();
         result
     }

@@ -130,7 +130,7 @@ impl Engine {
             return Examined::Empty;
         }
         let members = set.ordered_members(id);
-        let end = set.end.get();
+        let end = set.end();
         for (member, written) in self.in_turn(id, &holding) {
             if let Some((epoch, digest, closed)) = self.read_digest(id, &members, member, written, end).await {
                 let items: Vec<DigestItem> = digest.items.into_iter().take_while(|item| item.end() <= end).collect();

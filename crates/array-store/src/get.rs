@@ -112,7 +112,7 @@ impl Engine {
         let source = Source { drives: &self.drives, paces: &self.paces, members: &members, place, shape };
         let mut faults = Vec::new();
         // A snapshot of the index is kept whole everywhere.
-        let found = if self.hollow && set.state.get() != SetState::Index && length > SHORT {
+        let found = if self.hollow && set.state() != SetState::Index && length > SHORT {
             read_hollow(&source, from, length, &mut faults).await
         } else {
             read_part(&source, &self.coder, &self.pool, from, length, &mut faults).await

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::engine::Engine;
-use crate::sets::ZoneSet;
+use crate::sets::{List, ZoneSet};
 use crate::shelf::{Claim, PutHints, Shelf};
 use crate::turn::Turns;
-use crate::types::{DriveSet, SetId, SetState};
+use crate::types::{DriveSet, SetId};
 
 /// Sets of an array for each one that is open for clients: those that are part empty must be few.
 const SETS_A_SLOT: usize = 32;
@@ -188,14 +188,14 @@ impl Engine {
             return;
         }
         let mut groups: BTreeMap<DriveSet, (u32, u32)> = BTreeMap::new();
-        for (_, set) in self.sets.all() {
-            let (free, open) = groups.entry(set.drives()).or_default();
-            match set.state.get() {
-                SetState::Open => *open += 1,
-                SetState::Empty | SetState::Available if self.lossy(&set) == 0 && !set.stuck.get() => *free += 1,
-                _ => {}
+        let lossy = self.lossy_drives();
+        self.sets.with_groups(|all| {
+            for (drives, group) in all {
+                let count = |lists: &[List]| lists.iter().map(|list| group.list(*list).len() as u32).sum();
+                let free = if drives.meets(&lossy) { 0 } else { count(&[List::Empty, List::Offered, List::Available]) };
+                groups.insert(*drives, (free, count(&[List::Open])));
             }
-        }
+        });
         groups.retain(|_, (free, _)| *free > 0);
         let mut kept = self.lanes.homes.borrow().clone();
         kept.iter_mut().filter(|home| !groups.contains_key(*home)).for_each(|home| *home = DriveSet::default());
@@ -249,7 +249,7 @@ impl Engine {
     pub(crate) fn better_for(&self, lane: usize, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
         let mut empty: Vec<_> = self.usable_empty().collect();
         let fit = |set: &ZoneSet| (self.lossy(set), self.misfit(Some(lane), set));
-        let available = self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
+        let available = self.sets.of(List::Available);
         if let Some(best) = available.map(|(_, set)| fit(&set)).min() {
             empty.retain(|(_, set)| fit(set) < best);
         }

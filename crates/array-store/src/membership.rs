@@ -21,10 +21,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveEntry, DriveState, Member};
 use crate::layout::form_sets;
 use crate::rebuild::{RebuildOptions, RebuildProgress};
-use crate::sets::ZoneSet;
+use crate::sets::{Group, List, ZoneSet};
 use crate::store::ArrayDrive;
 use crate::superblocks::superblock_zones;
-use crate::types::{DriveId, SetId, SetState};
+use crate::types::{DriveId, DriveSet, SetId, SetState};
 use crate::writer::RESERVED;
 
 /// Sequential zones that a drive needs: two for superblocks, one for data.
@@ -36,11 +36,42 @@ pub(crate) type Spares = BTreeMap<DriveId, Vec<ZoneId>>;
 /// Who is told how far a rebuild is; closed where nobody waits for it any more.
 pub(crate) type Told<P> = mpsc::UnboundedSender<P>;
 
+/// Sets that are dealt with before others have their turn.
+const STEP: usize = 1024;
+
+/// How often it is tried to form sets, where others open those that were to be taken apart.
+const FORM_TRIES: usize = 3;
+
+/// Sets that are taken apart, and the members of those that are formed.
+#[derive(Default)]
+struct Plan {
+    apart: Vec<(SetId, Rc<ZoneSet>)>,
+    sets: Vec<Vec<Member>>,
+}
+
 /// What the zones of all drives in use are like.
 pub(crate) struct Survey {
     pub(crate) spares: Spares,
     /// Members whose zones can take no data any more.
     pub(crate) dead: BTreeSet<Member>,
+}
+
+/// Zones that are members of sets: a bit for each, since an array has millions.
+#[derive(Default)]
+struct Used(BTreeMap<DriveId, Vec<u64>>);
+
+impl Used {
+    fn insert(&mut self, Member { drive, zone }: Member) {
+        let (word, bit) = (zone.0 as usize / 64, zone.0 % 64);
+        let words = self.0.entry(drive).or_default();
+        words.resize(words.len().max(word + 1), 0);
+        words[word] |= 1 << bit;
+    }
+
+    fn contains(&self, Member { drive, zone }: Member) -> bool {
+        let word = self.0.get(&drive).and_then(|words| words.get(zone.0 as usize / 64));
+        word.is_some_and(|word| word & 1 << (zone.0 % 64) != 0)
+    }
 }
 
 /// Whether a zone can take no data any more, or never could.
@@ -96,9 +127,9 @@ impl Engine {
             self.write_superblock(None).await?;
         }
         // From here on at one moment.
-        let mut used: BTreeSet<Member> = BTreeSet::new();
+        let mut used = Used::default();
         for (_, set) in self.sets.all() {
-            used.extend(set.members.borrow().iter().copied());
+            set.members().into_iter().for_each(|member| used.insert(member));
         }
         let mut survey = Survey { spares: Spares::new(), dead: BTreeSet::new() };
         for (drive, zones) in reports {
@@ -106,7 +137,7 @@ impl Engine {
             let mut free = Vec::new();
             for zone in zones.iter().filter(|zone| !superblocks.contains(&zone.zone)) {
                 let member = Member { drive, zone: zone.zone };
-                match (is_dead(zone), used.contains(&member)) {
+                match (is_dead(zone), used.contains(member)) {
                     (true, true) => drop(survey.dead.insert(member)),
                     (false, false) => free.push(zone.zone),
                     _ => {}
@@ -121,7 +152,7 @@ impl Engine {
 
     /// How many members of `set` are on drives that are gone or about to leave.
     pub(crate) fn lossy(&self, set: &ZoneSet) -> usize {
-        set.members.borrow().iter().filter(|member| self.is_lossy(**member)).count()
+        set.count_members(|member| self.is_lossy(*member))
     }
 
     /// Whether a zone's drive is gone or about to leave.
@@ -129,65 +160,100 @@ impl Engine {
         self.drives.usable(member.drive).is_none() || self.drives.is_leaving(member.drive)
     }
 
+    /// Drives that are gone or about to leave.
+    pub(crate) fn lossy_drives(&self) -> DriveSet {
+        let lossy = |id: &DriveId| self.drives.usable(*id).is_none() || self.drives.is_leaving(*id);
+        self.drives.ids().into_iter().filter(lossy).collect()
+    }
+
     /// Makes available sets that `which` names empty ones again, so that they can be taken apart.
     fn withdraw(&self, most: usize, which: impl Fn(&ZoneSet) -> bool) {
-        let all = self.sets.all();
-        let available = all.iter().rev().filter(|(_, set)| set.state.get() == SetState::Available && which(set));
-        for (_, set) in available.take(most) {
-            set.state.set(SetState::Empty);
-            set.unclean.set(true);
-        }
+        let available = self.sets.backwards(List::Available).filter(|(_, set)| which(set));
+        available.take(most).for_each(|(_, set)| set.withdraw());
     }
 
     /// Forms sets of zones that belong to none. Empty sets are taken apart for it if that makes more, or replaces ones that
     /// lost a member. How many were formed.
     pub(crate) async fn form_anew(&self) -> Result<usize> {
-        let width = self.code.width();
-        if self.drives.all_taking().len() < width {
+        if self.drives.all_taking().len() < self.code.width() {
             // What is there is all there can be: sets without a member can still be written to.
             return Ok(0);
         }
         let _no_offers = self.replenishing.lock().await;
-        let Survey { spares: mut pool, dead } = self.survey().await?;
+        for _ in 0..FORM_TRIES {
+            let Plan { apart, sets } = self.plan().await?;
+            // Others go on meanwhile: one that was kept ready may have been opened.
+            if apart.iter().all(|(_, set)| set.idle() || set.ready()) {
+                return self.regroup(apart, sets).await;
+            }
+        }
+        Ok(0)
+    }
+
+    /// Which sets are taken apart, and which are formed. In steps.
+    async fn plan(&self) -> Result<Plan> {
+        let width = self.code.width();
+        let Survey { spares, dead } = self.survey().await?;
         // Durable with what follows: nothing is written to their zones before.
         self.withdraw(usize::MAX, |set| self.lossy(set) > 0);
-        let all = self.sets.all();
-        let mut empty: Vec<_> = all.iter().filter(|(_, set)| set.idle()).collect();
-        if pool.values().any(|zones| !zones.is_empty()) {
-            // Those that are kept ready, too, for zones that would be left over; not what cleaning needs.
-            let ready: Vec<_> = all.iter().filter(|(_, set)| set.ready()).collect();
-            empty.extend(ready.into_iter().skip(RESERVED));
+        let has_spares = spares.values().any(|zones| !zones.is_empty());
+        let lossy = self.lossy_drives();
+        let lacks = |all: &BTreeMap<DriveSet, Group>| {
+            all.iter().any(|(drives, group)| {
+                !group.list(List::Unusable).is_empty() || drives.meets(&lossy) && !group.list(List::Empty).is_empty()
+            })
+        };
+        if !has_spares && !self.sets.with_groups(lacks) {
+            return Ok(Plan::default());
         }
-        let whole = empty.iter().filter(|(_, set)| self.lossy(set) == 0 && !set.stuck.get()).count();
-        let alone = formed(&pool, width);
-        for (_, set) in &empty {
-            for member in set.members.borrow().iter().filter(|member| !dead.contains(member)) {
+        let mut empty = Vec::new();
+        let mut whole = 0;
+        let mut pool = spares.clone();
+        // Those that are kept ready, too, for zones that would be left over; not what cleaning needs.
+        let ready = self.sets.of(List::Available).filter(|(_, set)| set.ready()).skip(RESERVED);
+        let idle = self.sets.of(List::Empty).chain(self.sets.of(List::Unusable)).filter(|(_, set)| set.idle());
+        for (number, (id, set)) in idle.chain(ready.filter(|_| has_spares)).enumerate() {
+            whole += usize::from(!set.drives().meets(&lossy) && !set.is_stuck());
+            for member in set.members().into_iter().filter(|member| !dead.contains(member)) {
                 if let Some(zones) = pool.get_mut(&member.drive) {
                     zones.push(member.zone);
                 }
             }
+            empty.push((id, set));
+            self.breathe(number).await;
         }
-        pool.values_mut().for_each(|zones| zones.sort_unstable());
-        let together = formed(&pool, width);
-        let lacking = whole < empty.len();
-        let kept = whole + alone.len();
-        let (apart, sets) = if together.len() > kept || lacking && together.len() == kept {
-            (empty, together)
+        let forming = self.rt.blocking(move || {
+            pool.values_mut().for_each(|zones| zones.sort_unstable());
+            (formed(&spares, width), formed(&pool, width))
+        });
+        let (alone, together) = forming.await.map_err(|_| Error::stopped())?;
+        let (lacking, kept) = (whole < empty.len(), whole + alone.len());
+        Ok(if together.len() > kept || lacking && together.len() == kept {
+            Plan { apart: empty, sets: together }
         } else {
-            (Vec::new(), alone)
-        };
+            Plan { apart: Vec::new(), sets: alone }
+        })
+    }
+
+    /// Lets others have their turn, once in a while.
+    async fn breathe(&self, number: usize) {
+        if number % STEP == STEP - 1 {
+            self.rt.yield_now().await;
+        }
+    }
+
+    /// Takes sets apart and forms others. A superblock that is written on the way names some of either, and no zone twice.
+    async fn regroup(&self, apart: Vec<(SetId, Rc<ZoneSet>)>, sets: Vec<Vec<Member>>) -> Result<usize> {
         if apart.is_empty() && sets.is_empty() {
             return Ok(0);
         }
-        let apart: Vec<_> = apart.into_iter().filter_map(|(id, _)| Some((*id, self.sets.remove(*id)?))).collect();
-        let new: Vec<SetId> = sets
-            .into_iter()
-            .map(|members| {
-                let set = ZoneSet::new(members, SetState::Empty);
-                set.unclean.set(true);
-                self.sets.insert(set)
-            })
-            .collect();
+        // At one moment: who looks for sets to open finds none of them from here on.
+        let apart: Vec<_> = apart.into_iter().filter_map(|(id, _)| Some((id, self.sets.remove(id)?))).collect();
+        let mut new = Vec::with_capacity(sets.len());
+        for (number, members) in sets.into_iter().enumerate() {
+            new.push(self.sets.insert(members));
+            self.breathe(number).await;
+        }
         if let Err(error) = self.write_superblock(None).await {
             // As it was: a superblock that may be found names the old ones.
             new.iter().for_each(|id| drop(self.sets.remove(*id)));
@@ -202,10 +268,10 @@ impl Engine {
     /// cannibalised sets.) How many were.
     pub(crate) async fn take_apart(&self, most: usize, useful: impl Fn(DriveId) -> bool) -> Result<usize> {
         let _no_offers = self.replenishing.lock().await;
-        let has = |set: &ZoneSet| set.members.borrow().iter().any(|member| useful(member.drive));
+        let has = |set: &ZoneSet| set.has_member(|member| useful(member.drive));
         let candidates = |engine: &Self| -> Vec<(SetId, Rc<ZoneSet>)> {
-            let all = engine.sets.all().into_iter().rev();
-            all.filter(|(_, set)| set.idle() && !set.stuck.get() && has(set)).take(most).collect()
+            let empty = engine.sets.backwards(List::Empty);
+            empty.filter(|(_, set)| set.idle() && has(set)).take(most).collect()
         };
         let mut chosen = candidates(self);
         if chosen.is_empty() {
@@ -311,12 +377,9 @@ impl Engine {
 
     /// Drives that failed or leave, and of which no set has a zone any more, are taken out for good.
     pub(crate) async fn dismiss(&self) -> Result<()> {
-        let mut needed: BTreeSet<DriveId> = BTreeSet::new();
-        for (_, set) in self.sets.all().into_iter().filter(|(_, set)| set.state.get() != SetState::Empty) {
-            needed.extend(set.members.borrow().iter().map(|member| member.drive));
-        }
+        let needed = self.sets.holding_drives();
         let all = self.drives.ids().into_iter();
-        let gone = all.filter(|&id| !self.drives.is_removed(id) && !needed.contains(&id));
+        let gone = all.filter(|&id| !self.drives.is_removed(id) && !needed.has(id));
         let gone = gone.filter(|&id| self.drives.usable(id).is_none() || self.drives.is_leaving(id));
         let gone: Vec<_> = gone.map(|id| (id, self.drives.usable(id))).collect();
         if gone.is_empty() {

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker};
 use crate::lane::Misfit;
 use crate::segment::Shape;
-use crate::sets::Phase;
+use crate::sets::{List, Purpose};
 use crate::shelf::PutHints;
 use crate::types::{Part, SetId, SetState};
 use crate::writer::{CUT_MIN, Item, OpenSet, Placed, RESERVED, Room, Started, Stream};
@@ -243,7 +243,7 @@ impl Engine {
                 closed = true;
                 continue;
             }
-            let live = set.set.live.get();
+            let live = set.set.live();
             if close && emptiest.is_none_or(|(least, ..)| live < least) && self.wins_closed(set)? {
                 emptiest = Some((live, slot, set.id));
             }
@@ -261,21 +261,20 @@ impl Engine {
 
     /// Whether cleaning would win something of an open set, were it closed. What is on its way there counts as live.
     fn wins_closed(&self, open: &OpenSet) -> Result<bool> {
-        let (set, live) = (&open.set, open.set.live.get());
-        let unentered = set.unentered.borrow();
+        let (set, live) = (&open.set, open.set.live());
         // Also what small segments waste. What moves wastes up to a segment elsewhere; a look at each part is for where less
         // than that lives or is unused.
         let unused = self.set_data(set).saturating_sub(live);
-        if open.next == 0 || live >= set.no_gain_at.get() || unused < live.min(u64::from(self.segment_length)) / 2 {
+        if open.next == 0 || live >= set.no_gain_at() || unused < live.min(u64::from(self.segment_length)) / 2 {
             return Ok(false);
         }
-        let on_their_way = open.digest.items.iter().filter(|item| unentered.contains(&item.block));
+        let on_their_way = open.digest.items.iter().filter(|item| set.is_unentered(item.block));
         let on_their_way: u32 = on_their_way.map(|item| item.end() - item.block).sum();
         // A snapshot may make its tombstones superfluous.
         let moved = self.blocks_to_move(open.id, &open.digest, u64::MAX)?;
         let wins = moved.saturating_add(on_their_way) < open.capacity;
-        if !wins && unentered.is_empty() {
-            set.no_gain_at.set(live);
+        if !wins && set.all_entered() {
+            set.set_no_gain_at(live);
         }
         Ok(wins)
     }
@@ -297,7 +296,7 @@ impl Engine {
                         continue;
                     }
                 }
-                let found = self.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
+                let found = self.sets.of(List::Available);
                 let best = found.min_by_key(|(id, set)| (self.lossy(set), self.misfit(lane, set), *id));
                 let Some((id, set)) = best.filter(|(_, set)| self.missing(set) <= self.code.parity()) else {
                     let message =
@@ -318,8 +317,7 @@ impl Engine {
                     // Somebody else may have opened it meanwhile.
                     continue;
                 }
-                set.state.set(if stream == Stream::Snapshot { SetState::Index } else { SetState::Open });
-                set.phase.set(Phase::Filling);
+                set.open(if stream == Stream::Snapshot { Purpose::Index } else { Purpose::Objects });
                 return Ok(OpenSet {
                     id,
                     members: set.ordered_members(id),

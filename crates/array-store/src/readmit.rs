@@ -74,17 +74,16 @@ impl Engine {
     pub(crate) async fn adopt(&self, readmitted: &mut Readmitted, reports: &Reports) {
         let Readmitted { old, new, .. } = *readmitted;
         let of_it = |(_, set): &(SetId, Rc<ZoneSet>)| {
-            set.state.get() != SetState::Empty && set.members.borrow().iter().any(|member| member.drive == old)
+            set.state() != SetState::Empty && set.has_member(|member| member.drive == old)
         };
-        let sets: Vec<_> = self.sets.all().into_iter().filter(of_it).collect();
+        let sets: Vec<_> = self.sets.all().filter(of_it).collect();
         let mut proven = stream::iter(&sets)
             .map(|(id, set)| async move { (set, self.still_holds(*id, set, old, new, reports).await) })
             .buffer_unordered(SIDE_BY_SIDE);
         while let Some((set, holds)) = proven.next().await {
             match holds {
                 true => {
-                    let mut members = set.members.borrow_mut();
-                    members.iter_mut().filter(|member| member.drive == old).for_each(|member| member.drive = new);
+                    set.renumber(old, new);
                     readmitted.kept += 1;
                 }
                 false => readmitted.missed += 1,

@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Member;
 use crate::membership::{Spares, Survey, Told};
-use crate::sets::ZoneSet;
+use crate::sets::{Group, List, ZoneSet};
 use crate::types::{DriveId, SetId, SetState};
 
 /// Sets between two superblocks: what a power cut costs at most.
@@ -145,10 +145,10 @@ impl Engine {
     fn lost_members(&self, dead: &BTreeSet<Member>) -> Vec<Lost> {
         let mut lost = Vec::new();
         for (id, set) in self.sets.all() {
-            if matches!(set.state.get(), SetState::Empty | SetState::Available) {
+            if matches!(set.state(), SetState::Empty | SetState::Available) {
                 continue;
             }
-            for &member in set.members.borrow().iter() {
+            for member in set.members() {
                 if self.is_lossy(member) || dead.contains(&member) {
                     lost.push((id, set.clone(), member));
                 }
@@ -172,14 +172,15 @@ impl Engine {
     /// Moves what lives in a set that cannot have all its members to one that has them. `false` if there is none, or not
     /// all of it can be moved.
     pub(crate) async fn empty_lossy(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
-        let free = |set: &ZoneSet| matches!(set.state.get(), SetState::Empty | SetState::Available);
-        let whole = |set: &ZoneSet| free(set) && self.lossy(set) == 0;
-        if !self.sets.all().iter().any(|(_, set)| whole(set)) {
+        let lossy = self.lossy_drives();
+        const FREE: [List; 4] = [List::Empty, List::Unusable, List::Offered, List::Available];
+        let free = |group: &Group| FREE.into_iter().any(|list| !group.list(list).is_empty());
+        if !self.sets.with_groups(|all| all.iter().any(|(drives, group)| free(group) && !drives.meets(&lossy))) {
             return Ok(false);
         }
         // Else it might seem that nothing is won.
-        set.hurt.set(true);
-        match set.state.get() {
+        set.hurt();
+        match set.state() {
             SetState::Closed | SetState::Indexed => self.collect_alone(id, set).await,
             // A new snapshot leaves the zones of the one before.
             SetState::Index => Ok(self.take_snapshot().await.is_ok()),
@@ -195,8 +196,7 @@ impl Engine {
                 Err(error) if error.kind == ErrorKind::Stopped => return,
                 Err(error) => tracing::warn!(%error, "what a power cut tore is mended by the next scrub"),
             }
-            let stuck = |set: &ZoneSet| set.state.get() == SetState::Empty && set.stuck.get();
-            let lost = !self.drives.missing().is_empty() || self.sets.all().iter().any(|(_, set)| stuck(set));
+            let lost = !self.drives.missing().is_empty() || self.sets.listed(List::Unusable) > 0;
             if lost && self.drives.all_taking().len() >= self.code.width() {
                 let options = RebuildOptions { bytes_per_second: self.options.rebuild_rate };
                 match self.rebuild(options, |_| {}).await {
@@ -299,8 +299,8 @@ impl Rebuild<'_> {
                 continue;
             }
             let taken: BTreeSet<DriveId> =
-                set.members.borrow().iter().filter(|member| **member != lost).map(|member| member.drive).collect();
-            let needed = set.written.get();
+                set.members().iter().filter(|member| **member != lost).map(|member| member.drive).collect();
+            let needed = set.written();
             let engine = self.engine;
             let fits = |drive: DriveId| {
                 !taken.contains(&drive)
@@ -347,8 +347,8 @@ impl Rebuild<'_> {
                 return Ok(false);
             }
             let won = self.engine.reclaim().await?;
-            let useful = |set: &ZoneSet| set.members.borrow().iter().any(|member| fits(member.drive));
-            let free = || self.engine.sets.all().iter().any(|(_, set)| set.idle() && !set.stuck.get() && useful(set));
+            let useful = |set: &ZoneSet| set.has_member(|member| fits(member.drive));
+            let free = || self.engine.sets.of(List::Empty).any(|(_, set)| set.idle() && useful(&set));
             // What was won is reset when its readers are gone; not everything waits for one who is slow.
             while !free() && self.engine.space_comes() {
                 self.engine.running()?;

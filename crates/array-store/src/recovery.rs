@@ -26,7 +26,7 @@ use crate::format::{Digest, DigestItem, ItemBody, Member, Tombstone};
 use crate::index::{Change, Keep, Loader, PartKey};
 use crate::readmit::Readmitted;
 use crate::segment::Shape;
-use crate::sets::{Phase, ZoneSet};
+use crate::sets::{FoundToHold, ZoneSet, Zones};
 use crate::snapshot::SNAPSHOT_NAME;
 use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
 use crate::writer::{OpenSet, Stream};
@@ -65,6 +65,9 @@ pub struct RecoveryReport {
 
 /// What the zones of all drives hold.
 pub(crate) type Reports = BTreeMap<DriveId, Vec<ZoneInfo>>;
+
+/// Parts that are looked at before others have their turn.
+const STEP: usize = 4096;
 
 /// Sets whose ends are verified side by side: each may have several segments in memory.
 const SETS_VERIFIED: usize = 4;
@@ -137,7 +140,7 @@ impl Engine {
         self.found_tombstones.replace(scan.tombstones);
         self.reopen(scan.reopen).await;
         if !clean {
-            self.settle_versions(&mut report)?;
+            self.settle_versions(&mut report).await?;
         }
         report.objects = self.objects()?;
         let missing = self.drives.missing().into_iter();
@@ -190,22 +193,24 @@ impl Engine {
     /// Whether an entry of the snapshot counts (REC-4): if it lies below the block up to which the snapshot covers its set,
     /// and the set was not emptied since. A set that was emptied and used again is covered by nothing (SET-3).
     fn standing(&self, reports: &Reports) -> Box<Keep> {
-        let end = |(id, set): (SetId, Rc<ZoneSet>)| {
+        // By number: a part of millions asks for one.
+        let mut covered: Vec<u32> = Vec::with_capacity(self.sets.len());
+        for (SetId(number), set) in self.sets.all() {
+            covered.resize(number as usize, 0);
             let emptied = self.was_emptied(&set, &written_of(reports, self, &set));
-            (id, if emptied { 0 } else { set.covered.get() })
-        };
-        let covered: BTreeMap<SetId, u32> = self.sets.all().into_iter().map(end).collect();
+            covered.push(if emptied { 0 } else { set.covered() });
+        }
         Box::new(move |place| {
             // The block of an entry lies behind its segment's marker; of a segment without data, behind all of it.
             let end = u64::from(place.block) + u64::from(place.segment_length > 0);
-            covered.get(&place.set).is_some_and(|covered| end <= u64::from(*covered))
+            covered.get(place.set.0 as usize).is_some_and(|covered| end <= u64::from(*covered))
         })
     }
 
     /// Whether nobody knows yet what of a set counts: it received writes when the array stopped. (EXAM-3)
     fn is_open_end(&self, set: &ZoneSet, ordered: bool) -> bool {
-        let unknown = set.end.get() == u32::MAX;
-        match set.state.get() {
+        let unknown = set.end() == u32::MAX;
+        match set.state() {
             SetState::Available => true,
             SetState::Open => unknown && !ordered,
             // Closed by a version that did not write their ends: everything in them counts.
@@ -216,14 +221,14 @@ impl Engine {
     /// Whether what a set held is gone: it is empty, or its trim was interrupted, before which all that lived was moved.
     fn was_emptied(&self, set: &ZoneSet, written: &Written) -> bool {
         let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
-        let gone = set.members.borrow().len() - written.len();
+        let gone = set.width() - written.len();
         if gone > self.code.parity() {
             // What is not there is not empty.
             return false;
         }
         let trimmed = holds < written.len() && holds + gone < self.code.data();
         // A first write may have reached few members, too: that is judged.
-        let may_be_begun = set.state.get() == SetState::Open && set.end.get() == u32::MAX;
+        let may_be_begun = set.state() == SetState::Open && set.end() == u32::MAX;
         holds == 0 || trimmed && !may_be_begun
     }
 
@@ -238,31 +243,24 @@ impl Engine {
         for (id, set) in self.sets.all() {
             let written = written_of(reports, self, &set);
             let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
-            set.written.set(written.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0));
-            if set.end.get() != u32::MAX && written.iter().any(|(_, blocks)| *blocks < set.end.get()) {
+            set.set_written(most_written(&written));
+            if set.end() != u32::MAX && written.iter().any(|(_, blocks)| *blocks < set.end()) {
                 // An opening did without a drive that has come back.
                 self.suspect.borrow_mut().insert(id);
             }
-            let gone = set.members.borrow().len() - written.len();
-            match set.state.get() {
-                SetState::Empty => set.unclean.set(holds > 0 || gone > 0),
+            let gone = set.width() - written.len();
+            // Zones of drives that are away are not known to be empty.
+            let zones = if holds > 0 || gone > 0 { Zones::Unclean } else { Zones::Clean };
+            match set.state() {
+                SetState::Empty => set.zones_are(zones),
                 SetState::Index if current.contains_key(&id) => {
                     // The superblock that names a snapshot may be older than the end of its last set.
-                    set.end.set(set.end.get().min(current[&id]));
+                    set.ends_before(current[&id]);
                 }
-                _ if self.was_emptied(&set, &written) => {
-                    // Available sets stay so: a superblock says it, and that costs nothing.
-                    let available = set.state.get() == SetState::Available && holds == 0;
-                    set.emptied();
-                    if available {
-                        set.state.set(SetState::Available);
-                    }
-                    set.unclean.set(holds > 0 || gone > 0);
-                }
-                SetState::Index => {
-                    set.emptied();
-                    set.unclean.set(true);
-                }
+                // Available sets stay so: a superblock says it, and that costs nothing.
+                SetState::Available if holds == 0 && self.was_emptied(&set, &written) => {}
+                _ if self.was_emptied(&set, &written) => set.emptied(zones),
+                SetState::Index => set.emptied(Zones::Unclean),
                 SetState::Indexed if with_snapshot => {}
                 SetState::Closed if clean => {}
                 _ => to_examine.push((id, set.clone())),
@@ -285,13 +283,12 @@ impl Engine {
     ) -> Result<()> {
         let Holds { epoch, digest, end, closed, lost } = match examined {
             Examined::Empty => {
-                set.emptied();
+                set.emptied(Zones::Unclean);
                 return Ok(());
             }
             Examined::Damaged(why) => {
                 report.damage.push(format!("{id}: {why}"));
-                set.state.set(SetState::Closed);
-                set.stuck.set(true);
+                set.found_damaged();
                 return Ok(());
             }
             Examined::Holds(holds) => holds,
@@ -299,21 +296,20 @@ impl Engine {
         report.digests += usize::from(closed);
         if let Some(lost) = &lost {
             report.damage.push(format!("{id}: {lost}"));
-            set.stuck.set(true);
         }
         let of_snapshot = digest.items.iter().any(is_snapshot);
         if lost.is_none() && (of_snapshot || digest.items.is_empty())
             || judged && self.is_elsewhere(id, &digest, scan)?
         {
             // A snapshot that no superblock names, or what is not needed.
-            set.emptied();
-            set.unclean.set(true);
+            set.emptied(Zones::Unclean);
             return Ok(());
         }
         if !scan.clean {
             self.enter_items(id, set, &digest, scan)?;
         }
-        self.end_of(set, &digest);
+        let newest = digest.items.iter().map(|item| item.body.stamp()).max().unwrap_or(0);
+        self.stamps.raise(newest);
         let open = OpenSet {
             id,
             set: set.clone(),
@@ -327,13 +323,15 @@ impl Engine {
         };
         // What was closed in order can be gone on with, where nothing happened to it since.
         let all_there = written.len() == open.members.len() && written.iter().all(|(_, blocks)| *blocks == end);
-        if scan.ordered && set.state.get() == SetState::Open && set.end.get() == end && all_there && lost.is_none() {
+        if scan.ordered && set.state() == SetState::Open && set.end() == end && all_there && lost.is_none() {
+            set.closed_at(newest);
+            set.set_written(end);
             scan.reopen.push(open);
             return Ok(());
         }
-        set.state.set(if set.state.get() == SetState::Indexed { SetState::Indexed } else { SetState::Closed });
-        set.end.set(end);
-        set.hurt.set(written.iter().any(|(_, blocks)| *blocks != set.written.get()));
+        let most = most_written(&written);
+        let hurt = written.iter().any(|(_, blocks)| *blocks != most);
+        set.found_to_hold(FoundToHold { end, written: most, closed: newest, hurt, stuck: lost.is_some() });
         if !closed {
             self.unsealed.borrow_mut().push((open, written));
         }
@@ -343,10 +341,9 @@ impl Engine {
     /// Whether a place lies in a set of which it is settled what counts, and that lacks nothing: one that was being reset seems to
     /// have what the snapshot has of it, until it is looked at.
     fn stands(&self, place: &PartPlace) -> bool {
-        let ended = |set: &ZoneSet| matches!(set.state.get(), SetState::Closed | SetState::Indexed);
-        let holds = |set: &Rc<ZoneSet>| {
-            ended(set) && set.end.get() != u32::MAX && place.block < set.end.get() && !set.stuck.get()
-        };
+        let ended = |set: &ZoneSet| matches!(set.state(), SetState::Closed | SetState::Indexed);
+        let holds =
+            |set: &Rc<ZoneSet>| ended(set) && set.end() != u32::MAX && place.block < set.end() && !set.is_stuck();
         self.sets.get(place.set).is_some_and(|set| holds(&set)) && !self.suspect.borrow().contains(&place.set)
     }
 
@@ -383,17 +380,11 @@ impl Engine {
         Ok(true)
     }
 
-    fn end_of(&self, set: &ZoneSet, digest: &Digest) {
-        let newest = digest.items.iter().map(|item| item.body.stamp()).max().unwrap_or(0);
-        self.stamps.raise(newest);
-        set.closed.set(newest);
-    }
-
     /// Rules 1 and 3 of section IV-A; rule 2 follows when all is known (REC-3).
     fn enter_items(&self, id: SetId, set: &ZoneSet, digest: &Digest, scan: &mut Scan) -> Result<()> {
         let mut changes = Vec::new();
         // What the snapshot covers is in the index, or was deleted by a tombstone that may be gone (SNAP-3).
-        let covered = if scan.with_snapshot { set.covered.get() } else { 0 };
+        let covered = if scan.with_snapshot { set.covered() } else { 0 };
         for item in digest.items.iter().filter(|item| item.block >= covered) {
             match &item.body {
                 ItemBody::Tombstones { tombstones, .. } => {
@@ -439,11 +430,10 @@ impl Engine {
         let cold = (self.options.cleaning == CleaningPolicy::Lifetime).then_some(Stream::Cold);
         let mut others = [Stream::Clean].into_iter().chain(cold);
         for open in sets {
+            open.set.reopen();
             let clients = self.slot_for(&open.set).map(|slot| Stream::User(slot as u8));
             match clients.or_else(|| others.next()) {
                 Some(stream) => {
-                    open.set.phase.set(Phase::Filling);
-                    open.set.end.set(u32::MAX);
                     if let Stream::User(slot) = stream {
                         let slot = usize::from(slot);
                         self.lanes.of(slot).shelf.reopened(slot, open.id, self.data_left(&open));
@@ -455,23 +445,54 @@ impl Engine {
         }
     }
 
-    /// Drops versions that are not complete, and those that a newer complete one replaced; counts what lives.
-    fn settle_versions(&self, report: &mut RecoveryReport) -> Result<()> {
-        let mut changes = Vec::new();
-        let mut names = Names::default();
-        self.index()?
-            .for_each_part(|name, version, offset, place| names.part(name, version, offset, place, &mut changes))
-            .map_err(Error::index)?;
-        names.end_name(&mut changes);
-        // Those that an earlier opening found and counted are found again as long as their segments are there.
-        report.incomplete = names.incomplete.iter().filter(|version| version.0 > self.opened.get()).count() as u64;
-        for some in changes.chunks(4096) {
-            self.index()?.apply(some).map_err(Error::index)?;
+    /// Drops versions that are not complete, and those that a newer complete one replaced; counts what lives. In steps: neither
+    /// memory nor a step grows with the number of objects.
+    async fn settle_versions(&self, report: &mut RecoveryReport) -> Result<()> {
+        let mut names = Names { opened: self.opened.get(), ..Names::default() };
+        let mut live = Lives(vec![0; self.sets.all().last().map_or(0, |(SetId(last), _)| last as usize + 1)]);
+        let mut after = None;
+        loop {
+            let mut changes = Vec::new();
+            let visit = |name: &[u8], version, offset, place: &PartPlace| {
+                live.add(place);
+                names.part(name, version, offset, place, &mut changes);
+            };
+            after = self.index()?.for_parts_behind(after.as_ref(), STEP, visit).map_err(Error::index)?;
+            if after.is_none() {
+                names.end_name(&mut changes);
+            }
+            if !changes.is_empty() {
+                let applied = self.index()?.apply(&changes).map_err(Error::index)?;
+                applied.freed.iter().for_each(|place| live.remove(place));
+            }
+            if after.is_none() {
+                break;
+            }
+            self.rt.yield_now().await;
         }
-        self.sets.all().iter().for_each(|(_, set)| set.live.set(0));
-        self.index()?
-            .for_each_part(|_, _, _, place| self.sets.add_live(place.set, u64::from(place.length)))
-            .map_err(Error::index)
+        // Those that an earlier opening found and counted are found again as long as their segments are there.
+        report.incomplete = names.incomplete;
+        for (SetId(number), set) in self.sets.all() {
+            set.set_live(live.0[number as usize]);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that live in each set.
+struct Lives(Vec<u64>);
+
+impl Lives {
+    fn add(&mut self, place: &PartPlace) {
+        if let Some(live) = self.0.get_mut(place.set.0 as usize) {
+            *live += u64::from(place.length);
+        }
+    }
+
+    fn remove(&mut self, place: &PartPlace) {
+        if let Some(live) = self.0.get_mut(place.set.0 as usize) {
+            *live = live.saturating_sub(u64::from(place.length));
+        }
     }
 }
 
@@ -491,17 +512,21 @@ struct Names {
     /// Where the next part of the version has to begin; `None` once one is missing, or the version is complete.
     next: Option<u64>,
     complete: bool,
-    /// The name's newest complete version so far, and versions that are not complete.
+    /// The name's newest complete version so far, whether there is an older one, and versions that are not complete.
     newest: Option<Version>,
+    replaced: bool,
     torn: Vec<Version>,
-    incomplete: Vec<Version>,
+    /// How many of all those came after this stamp.
+    incomplete: u64,
+    opened: u64,
 }
 
 impl Names {
     fn part(&mut self, name: &[u8], version: Version, offset: u64, place: &PartPlace, changes: &mut Vec<Change>) {
         if self.name != name {
             self.end_name(changes);
-            self.name = name.to_vec();
+            self.name.clear();
+            self.name.extend_from_slice(name);
             self.begin_version(version);
         } else if self.version != version {
             self.end_version();
@@ -527,7 +552,7 @@ impl Names {
 
     fn end_version(&mut self) {
         if self.complete {
-            self.newest = Some(self.version);
+            self.replaced = self.newest.replace(self.version).is_some();
         } else {
             self.torn.push(self.version);
         }
@@ -539,9 +564,10 @@ impl Names {
         }
         self.end_version();
         let name = Bytes::copy_from_slice(&self.name);
-        self.incomplete.extend(&self.torn);
+        self.incomplete += self.torn.iter().filter(|version| version.0 > self.opened).count() as u64;
         changes.extend(self.torn.drain(..).map(|version| Change::RemoveVersion { name: name.clone(), version }));
-        if let Some(version) = self.newest.take() {
+        let replaced = std::mem::take(&mut self.replaced);
+        if let Some(version) = self.newest.take().filter(|_| replaced) {
             changes.push(Change::RemoveOlder { name, version });
         }
     }
@@ -550,6 +576,11 @@ impl Names {
 /// Whether a zone has a write pointer; it has none once it can no longer be written to, and counts as gone then.
 pub(crate) fn has_pointer(zone: &ZoneInfo) -> bool {
     !matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline)
+}
+
+/// How far the longest zone of a set was written.
+fn most_written(written: &Written) -> u32 {
+    written.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0)
 }
 
 /// How far the members of a set were written, whose drives are there.
@@ -561,5 +592,5 @@ fn written_of(reports: &Reports, engine: &Engine, set: &ZoneSet) -> Written {
         let zone = reports.get(&member.drive)?.get(member.zone.0 as usize)?;
         has_pointer(zone).then_some((*member, (zone.written.0 as u32).min(capacity)))
     };
-    set.members.borrow().iter().filter_map(blocks).collect()
+    set.members().iter().filter_map(blocks).collect()
 }

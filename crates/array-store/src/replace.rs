@@ -71,7 +71,7 @@ impl Engine {
         lost: Member,
     ) -> Result<Option<Contents>> {
         let Some(_hold) = self.settled(id, set).await? else { return Ok(None) };
-        let life = set.life.get();
+        let life = set.lives();
         let mut written = self.written(set).await?;
         if self.drives.usable(lost.drive).is_none() {
             written.retain(|(member, _)| *member != lost);
@@ -99,21 +99,16 @@ impl Engine {
         contents: &Contents,
     ) -> Result<Option<u64>> {
         let Some(_hold) = self.settled(id, set).await? else { return Ok(None) };
-        if set.life.get() != contents.life {
+        if set.lives() != contents.life {
             return Ok(None);
         }
         let bytes = match &contents.found {
             Some((epoch, digest)) => self.copy_member(id, set, lost, spare, (*epoch, contents.written), digest).await?,
             None => 0,
         };
-        // Other members end where the shortest did, which this may have been.
-        set.length.set(self.capacity(set));
-        let mut members = set.members.borrow_mut();
-        let Some(place) = members.iter_mut().find(|member| **member == lost) else {
+        if !set.replace_member(lost, spare) {
             return Err(Error::new(ErrorKind::Invalid, format!("{id} has no such zone any more")));
-        };
-        *place = spare;
-        drop(members);
+        }
         self.replaced.set(self.replaced.get() + 1);
         Ok(Some(bytes))
     }
@@ -187,7 +182,7 @@ impl Copy<'_> {
 
     /// Whether the set's payload is dropped by the drives: not a snapshot's.
     fn is_hollow(&self) -> bool {
-        self.engine.hollow && self.set.state.get() != SetState::Index
+        self.engine.hollow && self.set.state() != SetState::Index
     }
 
     fn place(&self, block: u32) -> Place {

@@ -60,7 +60,7 @@ struct Verified {
 }
 
 fn holds(set: &ZoneSet) -> bool {
-    !matches!(set.state.get(), SetState::Empty | SetState::Available)
+    !matches!(set.state(), SetState::Empty | SetState::Available)
 }
 
 impl Engine {
@@ -74,7 +74,7 @@ impl Engine {
             self.writable()?;
         }
         let began = self.rt.now();
-        let sets: Vec<_> = self.sets.all().into_iter().filter(|(_, set)| holds(set)).collect();
+        let sets: Vec<_> = self.sets.all().filter(|(_, set)| holds(set)).collect();
         let mut report = ScrubReport { sets: sets.len(), ..ScrubReport::default() };
         for (id, set) in sets {
             self.scrub_set(id, &set, options.read_only, &mut report).await?;
@@ -88,10 +88,9 @@ impl Engine {
     /// whose `sets` are it and those behind it. `None` behind the last one.
     pub(crate) async fn scrub_next(self: &Rc<Self>, after: Option<SetId>) -> Result<Option<(SetId, ScrubReport)>> {
         self.writable()?;
-        let left = self.sets.all().into_iter();
-        let mut left = left.filter(|(id, set)| after.is_none_or(|after| *id > after) && holds(set));
-        let Some((id, set)) = left.next() else { return Ok(None) };
-        let mut report = ScrubReport { sets: 1 + left.count(), ..ScrubReport::default() };
+        let (next, sets) = self.sets.holding_behind(after);
+        let Some((id, set)) = next else { return Ok(None) };
+        let mut report = ScrubReport { sets, ..ScrubReport::default() };
         self.scrub_set(id, &set, false, &mut report).await?;
         Ok(Some((id, report)))
     }

@@ -15,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 use crate::engine::{Engine, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::SnapshotPiece;
-use crate::sets::ZoneSet;
+use crate::sets::{List, ZoneSet};
 use crate::types::{Part, PartPlace, SetState, Version};
 use crate::writer::{Item, Room, Stream};
 
@@ -31,7 +31,7 @@ const PIECE_MAX: usize = 4 << 20;
 
 /// The block below which everything in a set is in the index now, if the set holds objects.
 fn covered_now(set: &ZoneSet) -> Option<u32> {
-    match set.state.get() {
+    match set.state() {
         SetState::Closed => Some(u32::MAX),
         SetState::Open => Some(set.entered_below()),
         _ => None,
@@ -67,12 +67,12 @@ impl Engine {
         let oldest = needed.iter().map(|deletions| deletions.oldest.0).chain(self.copying.get());
         let tombstone_floor = oldest.fold(self.buried_below(), u64::min);
         let below = |set: &Rc<ZoneSet>| {
-            let of_it = needed.iter().filter(|some| Rc::ptr_eq(&some.set, set) && some.life == set.life.get());
+            let of_it = needed.iter().filter(|some| Rc::ptr_eq(&some.set, set) && some.life == set.lives());
             Some(of_it.map(|some| some.block).fold(covered_now(set)?, u32::min))
         };
-        let sets = self.sets.all().into_iter();
+        let sets = self.sets.of(List::Open).chain(self.sets.of(List::Closed));
         let covered: Vec<(u32, u64, Rc<ZoneSet>)> =
-            sets.filter_map(|(_, set)| Some((below(&set)?, set.life.get(), set))).collect();
+            sets.filter_map(|(_, set)| Some((below(&set)?, set.lives(), set))).collect();
         let mut view = self.index()?.snapshot().map_err(Error::index)?;
         let mut pieces = Vec::new();
         let written = self.write_pieces(&mut view, room, &mut pieces).await;
@@ -87,14 +87,8 @@ impl Engine {
         self.snapshot.replace(Snapshot { tombstone_floor, pieces });
         for (block, life, set) in covered {
             // A set that was emptied meanwhile has nothing that is covered, also if it is in use again.
-            if set.life.get() != life {
-                continue;
-            }
-            if matches!(set.state.get(), SetState::Open | SetState::Closed) {
-                set.covered.set(block);
-            }
-            if set.state.get() == SetState::Closed && block == u32::MAX {
-                set.state.set(SetState::Indexed);
+            if set.lives() == life {
+                set.cover(block);
             }
         }
         self.write_superblock(None).await?;
@@ -145,10 +139,9 @@ impl Engine {
     /// Sets of snapshots that are not the newest one.
     async fn trim_old_snapshots(&self) -> Result<()> {
         let current: Vec<_> = self.snapshot.borrow().pieces.iter().map(|piece| piece.set).collect();
-        for (id, set) in self.sets.all() {
-            if set.state.get() == SetState::Index && !current.contains(&id) {
-                self.trim(&set).await?;
-            }
+        let old: Vec<_> = self.sets.of(List::Index).filter(|(id, _)| !current.contains(id)).collect();
+        for (_, set) in old {
+            self.trim(&set).await?;
         }
         Ok(())
     }

@@ -11,6 +11,8 @@ pub(crate) struct Counters {
     pub(crate) moved: Cell<u64>,
     /// Bytes of parts that were reconstructed for a reader, because a fragment failed.
     pub(crate) reconstructed: Cell<u64>,
+    /// Items that recovery looks at unless a snapshot covers them: of clients, deletions and of cleaning.
+    pub(crate) items: Cell<u64>,
     /// Sets that cleaning emptied.
     pub(crate) cleaned: Cell<u64>,
 }

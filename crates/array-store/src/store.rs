@@ -477,11 +477,8 @@ impl ArrayStore {
                 stats.drives_missing += u64::from(self.0.drives.usable(id).is_none());
             }
         }
-        for (_, set) in self.0.sets.all() {
-            stats.sets[usize::from(set.state.get().number()) - 1] += 1;
-            stats.live += set.live.get();
-            stats.capacity += self.0.set_data(&set);
-        }
+        stats.sets = self.0.sets.by_state();
+        (stats.live, stats.capacity) = self.0.sets.bytes();
         Ok(stats)
     }
 

@@ -4,6 +4,7 @@ mod lanes;
 mod openings;
 mod rebuild;
 mod recovery;
+mod scale;
 mod snapshots;
 mod space;
 
@@ -131,7 +132,7 @@ fn a_stuck_set_does_not_count_as_free() {
         let (_, store) = fresh(&rt).await;
         let free = store.0.free_sets();
         let (_, set) = store.0.sets.first(SetState::Empty).unwrap();
-        set.stuck.set(true);
+        set.set_stuck(true);
         assert_eq!(store.0.free_sets(), free - 1);
     });
 }

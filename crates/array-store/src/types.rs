@@ -90,6 +90,15 @@ impl DriveSet {
         self.common(other) > 0
     }
 
+    pub(crate) fn has(&self, drive: DriveId) -> bool {
+        self.0[usize::from(drive.0 / 64)] & 1 << (drive.0 % 64) != 0
+    }
+
+    /// The drives of both.
+    pub(crate) fn with(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at] | other.0[at]))
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|drives| drives.count_ones()).sum()
     }

@@ -40,6 +40,7 @@ use crate::format::{
 };
 use crate::segment::{FrameContext, fragment_frames};
 use crate::sets::ZoneSet;
+use crate::stats::add;
 use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
 use crate::uncovered::{Deletions, Uncovered};
 use crate::window::{Pass, Target};
@@ -159,7 +160,7 @@ pub(crate) struct Flight {
 
 impl Flight {
     fn new(uncovered: &Rc<Uncovered>, open: &OpenSet, block: u32, body: &ItemBody) -> Self {
-        open.set.unentered.borrow_mut().insert(block);
+        open.set.set_out(block);
         let stamp = body.stamp();
         uncovered.begin(stamp);
         let oldest = match body {
@@ -173,8 +174,8 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.set.unentered.borrow_mut().remove(&self.block);
-        let (set, life, block, stamp) = (self.set.clone(), self.set.life.get(), self.block, self.stamp);
+        self.set.entered(self.block);
+        let (set, life, block, stamp) = (self.set.clone(), self.set.lives(), self.block, self.stamp);
         let deletions = self.oldest.map(|oldest| Deletions { set, life, block, stamp, oldest, until: stamp });
         self.uncovered.end(stamp, deletions);
         self.flights.landed.notify_waiters();
@@ -186,7 +187,7 @@ impl Flights {
     fn refuse(&self, set: &ZoneSet, block: u32) {
         self.failed.set(true);
         self.refused.set(Some(block));
-        set.end.set(block.min(set.end.get()));
+        set.ends_before(block);
     }
 
     /// Waits until nothing is on its way.
@@ -204,7 +205,7 @@ impl Flights {
     pub(crate) async fn entered(&self, set: &ZoneSet) {
         loop {
             let landed = self.landed.notified();
-            if set.unentered.borrow().is_empty() {
+            if set.all_entered() {
                 return;
             }
             landed.await;
@@ -328,7 +329,7 @@ impl Engine {
                     block,
                     members: &members,
                     pool: &self.pool,
-                    hollow: self.hollow && open.set.state.get() != SetState::Index,
+                    hollow: self.hollow && open.set.state() != SetState::Index,
                 };
                 let frames = fragment_frames(&context, &mut self.coder.borrow_mut(), marker, data);
                 let frames = self.rotation.by_member(frames, fragments);
@@ -350,9 +351,12 @@ impl Engine {
         let from = open.next;
         let frames = if from == 0 { self.with_heads(open, frames) } else { frames };
         open.next = block + (bytes / BLOCK_SIZE) as u32;
-        open.set.written.set(open.next);
+        open.set.set_written(open.next);
         let flight = Flight::new(&self.uncovered, open, block, &body);
         open.digest.push(DigestItem { block, body });
+        if open.set.state() != SetState::Index {
+            add(&self.counters.items, 1);
+        }
         self.lanes.written(open.id, self.data_left(open));
         open.flights.unsettled.borrow_mut().insert(block);
         let writes = self.write_members(&open.members, from, frames).await;
@@ -442,7 +446,7 @@ impl Engine {
         for (drive, error) in errors {
             if !self.judge(drive, &error) {
                 tracing::warn!(drive = self.drives.name(drive), %error, "a zone refused a write; its set is closed");
-                set.hurt.set(true);
+                set.hurt();
                 flights.failed.set(true);
                 flights.landed.notify_waiters();
                 whole = false;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::{
-    COMPLETE, CompleteKey, Index, IndexResult, Object, PARTS, PLACE_LENGTH, PartsKey, newest_first, object_of,
+    COMPLETE, CompleteKey, Index, IndexResult, Object, PARTS, PLACE_LENGTH, PartKey, PartsKey, newest_first, object_of,
     place_from_bytes, version_of,
 };
 use crate::types::{PartPlace, Version};
@@ -114,6 +114,31 @@ impl Index {
             visit(name, Version(version), offset, &place_from_bytes(place.value()));
         }
         Ok(())
+    }
+
+    /// The same for at most `most` parts behind `after`; the key of the last, if there may be more.
+    pub(crate) fn for_parts_behind(
+        &self,
+        after: Option<&PartKey>,
+        most: usize,
+        mut visit: impl FnMut(&[u8], Version, u64, &PartPlace),
+    ) -> IndexResult<Option<PartKey>> {
+        let from = after.map_or(Bound::Unbounded, |PartKey { name, version, offset }| {
+            Bound::Excluded((&name[..], version.0, *offset))
+        });
+        let reader = self.reader()?;
+        let mut parts = ReadableTable::range(&reader.parts, (from, Bound::Unbounded))?;
+        for left in (0..most).rev() {
+            let Some(entry) = parts.next() else { return Ok(None) };
+            let (key, place) = entry?;
+            let (name, version, offset) = key.value();
+            visit(name, Version(version), offset, &place_from_bytes(place.value()));
+            if left == 0 {
+                let name = Bytes::copy_from_slice(name);
+                return Ok(Some(PartKey { name, version: Version(version), offset }));
+            }
+        }
+        Ok(None)
     }
 
     /// How many parts there are, of all versions.

@@ -24,7 +24,7 @@ fn drives_of_lanes(store: &ArrayStore) -> Vec<BTreeSet<DriveId>> {
     let engine = &store.0;
     let drives = |lane: usize| {
         let sets: Vec<_> = engine.lanes.get(lane).shelf.sets().filter_map(|id| engine.sets.get(id)).collect();
-        sets.iter().flat_map(|set| set.members.borrow().clone()).map(|member| member.drive).collect()
+        sets.iter().flat_map(|set| set.members()).map(|member| member.drive).collect()
     };
     (0..engine.lanes.count()).map(drives).collect()
 }
@@ -135,7 +135,7 @@ fn long_objects_go_to_a_lane_that_nobody_uses() {
 fn an_added_drive_gives_room_where_all_free_sets_are_ready() {
     Sim::new(1).run(|rt| async move {
         let (_devices, store) = fresh_on(&rt, 12).await;
-        let all = store.0.sets.all().len();
+        let all = store.0.sets.len();
         let mut number = 0;
         while store.0.sets.count(SetState::Empty) > 0 {
             number += 1;
@@ -144,7 +144,7 @@ fn an_added_drive_gives_room_where_all_free_sets_are_ready() {
         }
         let fresh = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 40, 0, 20)));
         store.add_drive(&named(&[fresh])[0]).await.unwrap();
-        assert!(store.0.sets.all().len() > all);
+        assert!(store.0.sets.len() > all);
         write(&rt, &store, 2).await;
     });
 }

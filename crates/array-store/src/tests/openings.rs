@@ -131,7 +131,7 @@ fn an_error_in_a_recent_item_costs_nothing_behind_it() {
         let set = open.set.clone();
         devices[2].set_faults(Faults::new([refuse]));
         store.0.close_set(open).await;
-        while set.phase.get() != Phase::Still {
+        while set.phase() != Phase::Still {
             rt.sleep(Duration::from_millis(1)).await;
         }
         devices[2].set_faults(Faults::default());

@@ -1,6 +1,7 @@
 //! Rebuilds beside all else that goes on.
 
 use super::*;
+use crate::format::Member;
 
 /// SET-4: a rebuild that comes to a set while its zones are being reset leaves it alone. Reset zone by zone, it seems to hold
 /// only what the last ones have.
@@ -14,15 +15,15 @@ fn a_rebuild_does_not_take_a_set_for_damaged_that_is_being_reset() {
         // All but one drive have reset their zones long before the last.
         let slow = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::Slow };
         devices[2].set_faults(Faults::new([slow]));
-        set.hurt.set(true);
+        set.hurt();
         assert!(store.0.collect(id, &set).await.unwrap());
-        while set.phase.get() != Phase::Resetting {
+        while set.phase() != Phase::Resetting {
             rt.yield_now().await;
         }
         rt.sleep(Duration::from_millis(1)).await;
-        assert_eq!(set.phase.get(), Phase::Resetting, "the case is not met");
+        assert_eq!(set.phase(), Phase::Resetting, "the case is not met");
         let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
-        assert_eq!((done.failed, set.state.get() == SetState::Closed), (0, false), "{done:?}");
+        assert_eq!((done.failed, set.state() == SetState::Closed), (0, false), "{done:?}");
         assert!(store.get("a2").await.unwrap() == bytes(2, 19_000));
     });
 }
@@ -38,22 +39,22 @@ fn a_rebuild_waits_for_the_end_of_a_snapshot() {
         }
         join(&rt, &store).await;
         // The set that the snapshot takes, and where one drive is late.
-        let available = store.0.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Available);
+        let available = store.0.sets.all().filter(|(_, set)| set.state() == SetState::Available);
         let (id, set) = available.min_by_key(|(id, _)| *id).unwrap();
-        let members = set.members.borrow().clone();
+        let members = set.members();
         let slow = FaultRule { trigger: Trigger::Zone(CommandKind::Write, members[2].zone), fault: Fault::Slow };
         devices[usize::from(members[2].drive.0)].set_faults(Faults::new([slow]));
         let snapshot = {
             let store = store.clone();
             rt.spawn(async move { store.snapshot().await })
         };
-        while set.written.get() == 0 {
+        while set.written() == 0 {
             rt.sleep(Duration::from_micros(10)).await;
         }
-        assert_eq!((set.state.get(), set.phase.get()), (SetState::Index, Phase::Filling));
+        assert_eq!((set.state(), set.phase()), (SetState::Index, Phase::Filling));
         lose(&devices, &store, usize::from(members[0].drive.0)).await;
         let Survey { spares, .. } = store.0.survey().await.unwrap();
-        assert_eq!(set.phase.get(), Phase::Filling, "the case is not met");
+        assert_eq!(set.phase(), Phase::Filling, "the case is not met");
         let lost = vec![(id, set.clone(), members[0])];
         let (told, _told) = tokio::sync::mpsc::unbounded_channel();
         let (done, why) = store.0.replace_all(lost, spares, RebuildOptions::default(), &told).await.unwrap();
@@ -61,7 +62,7 @@ fn a_rebuild_waits_for_the_end_of_a_snapshot() {
         assert_eq!((done.done, why.map(|why| why.to_string())), (1, None));
         assert!(store.0.snapshot.borrow().pieces.len() > 1, "the case is not met");
         let end = store.0.snapshot.borrow().pieces.iter().map(|piece| piece.block).max().unwrap();
-        assert!(set.end.get() > end, "the snapshot counts only in part");
+        assert!(set.end() > end, "the snapshot counts only in part");
         let scrubbed = store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
         assert_eq!((scrubbed.damaged, scrubbed.lost), (vec![], vec![]));
     });
@@ -74,12 +75,12 @@ fn a_survey_does_not_give_away_what_a_superblock_still_names() {
         let (devices, store, id) = filled(&rt).await;
         let engine = store.0.clone();
         let set = engine.sets.get(id).unwrap();
-        let member = set.members.borrow()[0];
+        let member = set.members()[0];
         let replaced = {
             let (engine, set) = (engine.clone(), set.clone());
             move || {
-                if set.members.borrow()[0] == member {
-                    set.members.borrow_mut()[0].zone = ZoneId(13);
+                if set.members()[0] == member {
+                    assert!(set.replace_member(member, Member { zone: ZoneId(13), ..member }));
                     engine.replaced.set(engine.replaced.get() + 1);
                 }
             }
@@ -90,7 +91,7 @@ fn a_survey_does_not_give_away_what_a_superblock_still_names() {
             }
         });
         let Survey { spares, .. } = engine.survey().await.unwrap();
-        assert_ne!(set.members.borrow()[0], member, "the case is not met");
+        assert_ne!(set.members()[0], member, "the case is not met");
         let given = spares[&member.drive].contains(&member.zone);
         assert!(!given || engine.unsaved() == 0, "{} is in a durable superblock still", member.zone);
     });
@@ -102,10 +103,10 @@ fn a_repair_leaves_no_zone_without_a_set() {
     let images = rotten();
     Sim::new(2).run(move |rt| async move {
         let (_, store, _) = open(&rt, &images).await;
-        let before = store.0.sets.all().len();
+        let before = store.0.sets.len();
         let scrubbed = store.scrub(ScrubOptions::default(), |_| {}).await.unwrap();
         assert_eq!((scrubbed.damaged.len(), scrubbed.repaired), (1, 1));
-        assert_eq!(store.0.sets.all().len(), before);
+        assert_eq!(store.0.sets.len(), before);
         assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
     });
 }
@@ -124,7 +125,7 @@ fn emptying_a_set_ends_without_its_caller() {
         drop(emptying);
         rt.sleep(Duration::from_secs(1)).await;
         assert_eq!((store.0.copying.get(), store.0.moving.get()), (None, None));
-        assert_eq!(set.state.get(), SetState::Empty);
+        assert_eq!(set.state(), SetState::Empty);
     });
 }
 

@@ -20,7 +20,7 @@ fn of_two_copies_the_newer_one_counts() {
         let other = Tombstone { name: Bytes::from_static(b"other"), version: Version(1) };
         let set = store.0.sets.get(old.set).unwrap();
         let mut number = 0;
-        while set.state.get() != SetState::Closed {
+        while set.state() != SetState::Closed {
             number += 1;
             let name = format!("a{number}");
             store.put(name.clone(), bytes(2, 19_000), Bytes::new()).await.unwrap();
@@ -30,7 +30,7 @@ fn of_two_copies_the_newer_one_counts() {
         // A reader keeps the old copy where it is.
         let _hold = store.0.sets.hold(old.set);
         assert!(store.0.collect(old.set, &set).await.unwrap());
-        assert!(place(&store).stamp > old.stamp && set.written.get() > 0);
+        assert!(place(&store).stamp > old.stamp && set.written() > 0);
         // With nothing but copies in it, the cleaner's set would be given up (REC-5).
         store.0.append(Stream::Clean, &Item::Tombstones(vec![other])).await.unwrap();
         (crash(&devices), old)
@@ -231,12 +231,12 @@ fn a_set_is_offered_only_when_its_resets_are_durable() {
         store.snapshot().await.unwrap();
         rt.sleep(Duration::from_millis(5)).await;
         let mut full = Vec::new();
-        for (id, set) in store.0.sets.all().into_iter().filter(|(_, set)| set.state.get() == SetState::Indexed) {
+        for (id, set) in store.0.sets.all().filter(|(_, set)| set.state() == SetState::Indexed) {
             assert!(store.0.collect(id, &set).await.unwrap());
             rt.sleep(Duration::from_millis(1)).await;
             store.0.replenish().await.unwrap();
-            assert_eq!(set.state.get(), SetState::Available);
-            let members = set.members.borrow().clone();
+            assert_eq!(set.state(), SetState::Available);
+            let members = set.members();
             let crash = |seed: u64| devices.iter().map(|device| device.crash_image(seed)).collect::<Vec<_>>();
             let holds = |images: &Vec<MemoryDevice>| {
                 members
@@ -273,8 +273,7 @@ fn closing_waits_for_digests() {
             let (store, _) = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await.unwrap();
             let slow = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 0.3), fault: Fault::Slow };
             devices[1].set_faults(Faults::new([slow]));
-            let ending =
-                |store: &ArrayStore| store.0.sets.all().iter().any(|(_, set)| set.phase.get() == Phase::Ending);
+            let ending = |store: &ArrayStore| store.0.sets.all().any(|(_, set)| set.phase() == Phase::Ending);
             for number in 0..30 {
                 store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
                 if ending(&store) {
@@ -288,7 +287,7 @@ fn closing_waits_for_digests() {
         met += usize::from(ending);
         let hurt = Sim::new(2).run(move |rt| async move {
             let (_, store, _) = open(&rt, &images).await;
-            store.0.sets.all().iter().any(|(_, set)| set.hurt.get())
+            store.0.sets.all().any(|(_, set)| set.is_hurt())
         });
         torn.extend(hurt.then_some(seed));
     }

@@ -20,17 +20,17 @@ fn a_snapshot_says_nothing_of_a_set_that_was_reset_since() {
         // The set ends, is emptied, and begins anew.
         let set = store.0.sets.get(of_it).unwrap();
         let mut number = 0;
-        while set.state.get() != SetState::Closed && set.state.get() != SetState::Indexed {
+        while set.state() != SetState::Closed && set.state() != SetState::Indexed {
             number += 1;
             store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
             rt.sleep(std::time::Duration::from_millis(1)).await;
         }
-        while set.life.get() == 0 {
+        while set.lives() == 0 {
             assert!(store.0.collect(of_it, &set).await.unwrap());
             rt.sleep(std::time::Duration::from_millis(1)).await;
         }
         orphan(&store.0, version, written, bytes(1, 10_000), Some(written + 10_000)).await;
-        while set.written.get() < 40 {
+        while set.written() < 40 {
             number += 1;
             store.put(format!("b{number}"), bytes(3, 19_000), Bytes::new()).await.unwrap();
         }
@@ -64,11 +64,11 @@ fn a_snapshot_keeps_the_deletions_of_what_it_does_not_cover() {
         store.put("o", bytes(2, 19_000), Bytes::new()).await.unwrap();
         let set = store.0.sets.get(waits.set).unwrap();
         let mut number = 0;
-        while set.phase.get() == Phase::Filling {
+        while set.phase() == Phase::Filling {
             number += 1;
             store.put(format!("a{number}"), bytes(3, 19_000), Bytes::new()).await.unwrap();
         }
-        assert_eq!((set.phase.get(), set.state.get()), (Phase::Ending, SetState::Open), "the case is not met");
+        assert_eq!((set.phase(), set.state()), (Phase::Ending, SetState::Open), "the case is not met");
         assert!(store.delete("o").await.unwrap());
         store.put("b", bytes(4, 19_000), Bytes::new()).await.unwrap();
         store.snapshot().await.unwrap();
@@ -94,14 +94,14 @@ fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
         let set = engine.sets.get(id).unwrap();
         let holds = |engine: &Engine| {
             engine.held_by_tombstones.borrow_mut().insert(id);
-            engine.sets.get(id).unwrap().no_gain_at.set(0);
+            engine.sets.get(id).unwrap().set_no_gain_at(0);
         };
         holds(&engine);
         {
             let _taken = engine.snapshotting.lock().await;
             assert!(!engine.drop_tombstones().await.unwrap());
         }
-        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at.get() == u64::MAX);
+        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at() == u64::MAX);
         // A deletion that does not end.
         holds(&engine);
         engine.burying.borrow_mut().insert(engine.stamps.version());
@@ -110,5 +110,38 @@ fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
         assert!(!engine.drop_tombstones().await.unwrap(), "a snapshot changes nothing and is taken again");
         engine.burying.borrow_mut().clear();
         assert!(engine.drop_tombstones().await.unwrap());
+    });
+}
+
+/// Deletions and cleaning alone are followed by a snapshot: else recovery would look at ever more of what they write.
+#[test]
+fn deletions_and_cleaning_alone_are_followed_by_a_snapshot() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, id) = filled(&rt).await;
+        store.close().await.unwrap();
+        let options = Options {
+            available_sets: 3,
+            snapshot_interval: Duration::from_secs(60),
+            slow_for_most: None,
+            ..Options::default()
+        };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await.unwrap();
+        let (store, engine) = (opened.0.clone(), opened.0.0.clone());
+        let taken = |engine: &Engine| engine.snapshot.borrow().pieces.clone();
+        let next = async |what: &str, more: bool| {
+            let before = taken(&engine);
+            rt.sleep(Duration::from_secs(125)).await;
+            assert_eq!(taken(&engine) != before, more, "{what}");
+        };
+        store.put("o", bytes(1, 100), Bytes::new()).await.unwrap();
+        next("a put", true).await;
+        next("nothing", false).await;
+        assert!(store.delete("a2").await.unwrap());
+        next("a deletion", true).await;
+        let set = engine.sets.get(id).unwrap();
+        assert!(engine.collect_alone(id, &set).await.unwrap());
+        next("cleaning", true).await;
+        next("nothing", false).await;
+        store.close().await.unwrap();
     });
 }

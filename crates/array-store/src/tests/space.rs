@@ -94,9 +94,9 @@ fn waits_for_readers_do_not_add_up() {
         let (id, set) = store.0.sets.first(SetState::Closed).unwrap();
         let reader = store.0.sets.hold(id);
         empty(&store, id).await;
-        assert!(store.0.collect_alone(id, &set).await.unwrap() && set.trimming.get(), "the case is not met");
+        assert!(store.0.collect_alone(id, &set).await.unwrap() && set.is_leaving(), "the case is not met");
         // The deletions may have waited for it already.
-        set.awaited.set(None);
+        set.set_awaited(None);
         let began = rt.now();
         let puts = (0..5).map(|number| {
             let store = store.clone();
@@ -104,12 +104,12 @@ fn waits_for_readers_do_not_add_up() {
         });
         let refused = join_all(puts.collect::<Vec<_>>()).await;
         assert!(refused.into_iter().all(|put| put.unwrap().is_err_and(|error| error.kind == ErrorKind::NoSpace)));
-        assert!(set.trimming.get(), "the case is not met");
+        assert!(set.is_leaving(), "the case is not met");
         let took = rt.now().since(began);
         assert!(took >= Duration::from_secs(10) && took < Duration::from_secs(20), "{took:?}");
         drop(reader);
         rt.sleep(Duration::from_millis(100)).await;
-        assert!(!set.trimming.get());
+        assert!(!set.is_leaving());
     });
 }
 
@@ -121,8 +121,8 @@ fn a_rebuild_does_not_wait_for_a_slow_reader_for_ever() {
         let (id, set) = store.0.sets.first(SetState::Closed).unwrap();
         let reader = store.0.sets.hold(id);
         empty(&store, id).await;
-        assert!(store.0.collect_alone(id, &set).await.unwrap() && set.trimming.get(), "the case is not met");
-        let members = set.members.borrow().clone();
+        assert!(store.0.collect_alone(id, &set).await.unwrap() && set.is_leaving(), "the case is not met");
+        let members = set.members();
         let away = (0..4).find(|number| members.iter().all(|member| usize::from(member.drive.0) != *number)).unwrap();
         lose(&devices, &store, away).await;
         let rebuild = Box::pin(store.rebuild(RebuildOptions::default(), |_| {}));
@@ -130,7 +130,7 @@ fn a_rebuild_does_not_wait_for_a_slow_reader_for_ever() {
         let Either::Left((done, _)) = ended else { panic!("it waits for ever") };
         let done = done.unwrap();
         assert!(done.done + done.failed == done.members && done.failed > 0, "{done:?}");
-        assert!(set.trimming.get(), "the case is not met");
+        assert!(set.is_leaving(), "the case is not met");
         drop(reader);
         rt.sleep(Duration::from_millis(100)).await;
         let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();

@@ -1,0 +1,274 @@
+//! The zone-set table: what sets are, their members, live bytes, holds. (SMORE, sections III-B and III-C.)
+//!
+//! # Invariants
+//! - SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those. When one
+//!   calls it available its zones are empty, durably.
+//! - SET-2: a set's zones are reset only when nothing live is left in it and nobody reads it.
+//! - SET-3: a set that is empty is covered by no snapshot, or recovery would pass over what comes next.
+//! - SET-4: what a set holds is read off its zones only while nothing changes them, and under a hold, which keeps it so
+//!   ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a hold: the change may wait for it.
+
+mod life;
+mod lists;
+mod victims;
+mod zone_set;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use shingle_erasure::Code;
+use tokio::sync::Notify;
+
+use crate::config::CleaningPolicy;
+use crate::drives::Drives;
+use crate::format::{Member, SetEntry};
+use crate::types::{DriveId, DriveSet, SetId, SetState};
+
+pub(crate) use life::{Phase, Purpose, Zones};
+pub(crate) use lists::{Group, List};
+pub(crate) use zone_set::{FoundToHold, ZoneSet};
+
+use life::Life;
+use lists::Lists;
+
+/// What all sets of a table share.
+pub(crate) struct Shared {
+    lists: Lists,
+    drives: Drives,
+    code: Code,
+}
+
+/// Keeps a set's zones from being reset while it lives. (The shared lock of SMORE, section III-E.)
+pub(crate) struct Hold {
+    set: Rc<ZoneSet>,
+    released: Rc<Notify>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.set.released() {
+            self.released.notify_waiters();
+        }
+    }
+}
+
+/// All sets, by number.
+pub(crate) struct SetTable {
+    sets: RefCell<Vec<Option<Rc<ZoneSet>>>>,
+    /// Numbers that no set has, of those below the last.
+    unused: RefCell<BTreeSet<SetId>>,
+    shared: Rc<Shared>,
+    /// The last hold of some set went away.
+    released: Rc<Notify>,
+}
+
+impl SetTable {
+    pub(crate) fn from_entries(
+        entries: Vec<Option<SetEntry>>,
+        drives: &Drives,
+        code: Code,
+        policy: CleaningPolicy,
+    ) -> Self {
+        let table = Self {
+            sets: RefCell::new(Vec::with_capacity(entries.len())),
+            unused: RefCell::default(),
+            shared: Rc::new(Shared { lists: Lists::new(policy), drives: drives.clone(), code }),
+            released: Rc::default(),
+        };
+        for (at, entry) in entries.into_iter().enumerate() {
+            let id = SetId(at as u32);
+            table.sets.borrow_mut().push(None);
+            match entry {
+                None => drop(table.unused.borrow_mut().insert(id)),
+                Some(entry) => {
+                    let life = Life::found(&entry);
+                    table.put_back(id, ZoneSet::new(&table.shared, entry.members, life));
+                }
+            }
+        }
+        table
+    }
+
+    /// As a superblock has it.
+    pub(crate) fn entries(&self) -> Vec<Option<SetEntry>> {
+        self.sets.borrow().iter().map(|set| set.as_ref().map(|set| set.entry())).collect()
+    }
+
+    /// How many sets there are.
+    pub(crate) fn len(&self) -> usize {
+        self.sets.borrow().len() - self.unused.borrow().len()
+    }
+
+    pub(crate) fn get(&self, id: SetId) -> Option<Rc<ZoneSet>> {
+        self.sets.borrow().get(id.0 as usize).cloned().flatten()
+    }
+
+    /// Adds an empty set, whose zones are reset before it is used, under the first number that is free.
+    pub(crate) fn insert(&self, members: Vec<Member>) -> SetId {
+        let free = self.unused.borrow().first().copied();
+        let id = free.unwrap_or_else(|| {
+            let mut sets = self.sets.borrow_mut();
+            sets.push(None);
+            SetId((sets.len() - 1) as u32)
+        });
+        self.put_back(id, ZoneSet::new(&self.shared, members, Life::Empty(Zones::Unclean)));
+        id
+    }
+
+    /// Takes a set out of the table.
+    pub(crate) fn remove(&self, id: SetId) -> Option<Rc<ZoneSet>> {
+        let set = self.sets.borrow_mut().get_mut(id.0 as usize)?.take()?;
+        set.unlist();
+        self.unused.borrow_mut().insert(id);
+        Some(set)
+    }
+
+    /// Puts a set back under its number.
+    pub(crate) fn put_back(&self, id: SetId, set: Rc<ZoneSet>) {
+        if let Some(place) = self.sets.borrow_mut().get_mut(id.0 as usize) {
+            set.list(id);
+            self.unused.borrow_mut().remove(&id);
+            *place = Some(set);
+        }
+    }
+
+    /// All sets with their numbers, in order, each as it is when its turn comes. For what is done once: at an opening, or when
+    /// drives come and go. (LIST-2)
+    pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = (SetId, Rc<ZoneSet>)> {
+        let ids = (0..self.sets.borrow().len()).map(|at| SetId(at as u32));
+        ids.filter_map(|id| {
+            let touched = &self.shared.lists.touched;
+            touched.set(touched.get() + 1);
+            Some((id, self.get(id)?))
+        })
+    }
+
+    /// The sets of a list with their numbers, in order, each as it is when its turn comes.
+    pub(crate) fn of(&self, list: List) -> impl Iterator<Item = (SetId, Rc<ZoneSet>)> {
+        let mut last = None;
+        std::iter::from_fn(move || {
+            let id = self.shared.lists.next(list, last)?;
+            last = Some(id);
+            Some((id, self.get(id)?))
+        })
+    }
+
+    /// The same from the last to the first.
+    pub(crate) fn backwards(&self, list: List) -> impl Iterator<Item = (SetId, Rc<ZoneSet>)> {
+        let mut last = None;
+        std::iter::from_fn(move || {
+            let id = self.shared.lists.back(list, last)?;
+            last = Some(id);
+            Some((id, self.get(id)?))
+        })
+    }
+
+    /// How many sets are in a list.
+    pub(crate) fn listed(&self, list: List) -> usize {
+        self.shared.lists.count(list)
+    }
+
+    /// How many sets are in that state; but for empty ones, of those that can be used.
+    pub(crate) fn count(&self, state: SetState) -> usize {
+        self.listed(List::of(state))
+    }
+
+    /// How many sets are in each state: empty, available, open, closed, indexed, index.
+    pub(crate) fn by_state(&self) -> [usize; 6] {
+        let empty = [List::Empty, List::Unusable, List::Offered].into_iter().map(|list| self.listed(list)).sum();
+        let [available, open, closed, indexed, index] =
+            [List::Available, List::Open, List::Closed, List::Indexed, List::Index].map(|list| self.listed(list));
+        [empty, available, open, closed, indexed, index]
+    }
+
+    /// The first set in that state.
+    pub(crate) fn first(&self, state: SetState) -> Option<(SetId, Rc<ZoneSet>)> {
+        self.of(List::of(state)).next()
+    }
+
+    /// Sets that hold nothing and can be used.
+    pub(crate) fn free(&self) -> usize {
+        [List::Empty, List::Offered, List::Available].into_iter().map(|list| self.listed(list)).sum()
+    }
+
+    /// The first set behind `after` that holds something, and how many there are from it on: counted without a look at them.
+    pub(crate) fn holding_behind(&self, after: Option<SetId>) -> (Option<(SetId, Rc<ZoneSet>)>, usize) {
+        const HOLDING: [List; 4] = [List::Open, List::Closed, List::Indexed, List::Index];
+        let lists = &self.shared.lists;
+        let first = HOLDING.into_iter().filter_map(|list| lists.next(list, after)).min();
+        let count = HOLDING.into_iter().map(|list| lists.count_behind(list, after)).sum();
+        (first.and_then(|id| Some((id, self.get(id)?))), count)
+    }
+
+    /// Sets that will be closed or empty by themselves.
+    pub(crate) fn coming(&self) -> Vec<Rc<ZoneSet>> {
+        self.shared.lists.coming().into_iter().filter_map(|id| self.get(id)).collect()
+    }
+
+    /// The set to clean next, of those that `may` be; `now` is a stamp.
+    pub(crate) fn victim(&self, now: u64, may: impl Fn(SetId) -> bool) -> Option<(SetId, Rc<ZoneSet>)> {
+        let id = self.shared.lists.victims.borrow().best(now, may)?;
+        Some((id, self.get(id)?))
+    }
+
+    /// The groups of drives that sets lie on: as few as the layout makes, and those that rebuilds made.
+    pub(crate) fn with_groups<T>(&self, look: impl FnOnce(&BTreeMap<DriveSet, Group>) -> T) -> T {
+        self.shared.lists.with_groups(look)
+    }
+
+    /// How many zones the set with the fewest left lacks, of those that may hold something.
+    pub(crate) fn most_lacking(&self, lost: impl IntoIterator<Item = DriveId>) -> usize {
+        self.shared.lists.most_lacking(lost)
+    }
+
+    /// Drives of sets that may hold something.
+    pub(crate) fn holding_drives(&self) -> DriveSet {
+        self.shared.lists.holding_drives()
+    }
+
+    /// Bytes that live in all sets, and bytes that they hold if they are filled.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        self.shared.lists.bytes()
+    }
+
+    /// How many sets were looked at or changed so far. (LIST-2)
+    #[cfg(test)]
+    pub(crate) fn touched(&self) -> u64 {
+        self.shared.lists.touched.get()
+    }
+
+    /// Keeps `id` from being reset. `None` if there is no such set.
+    pub(crate) fn hold(&self, id: SetId) -> Option<Hold> {
+        let set = self.get(id)?;
+        set.held();
+        Some(Hold { set, released: self.released.clone() })
+    }
+
+    /// Waits until nobody holds `set`.
+    pub(crate) async fn unheld(&self, set: &ZoneSet) {
+        loop {
+            let released = self.released.notified();
+            if !set.is_held() {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// More or fewer live bytes in a set.
+    pub(crate) fn add_live(&self, id: SetId, bytes: u64) {
+        if let Some(set) = self.get(id) {
+            set.add_live(bytes);
+        }
+    }
+
+    pub(crate) fn remove_live(&self, id: SetId, bytes: u64) {
+        if let Some(set) = self.get(id) {
+            set.remove_live(bytes);
+        }
+    }
+}
