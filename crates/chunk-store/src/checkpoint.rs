@@ -15,6 +15,7 @@ use shingle_base::ChunkId;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{ChunkPage, encode_zones};
+use crate::host_room::host_full;
 use crate::store::Inner;
 
 /// Bytes of a part, about: small enough not to hold up appends while it is put together.
@@ -47,6 +48,13 @@ impl Inner {
         state.covered(indexed);
         state.counters.checkpoints += 1;
         Ok(())
+    }
+
+    /// The checkpoint of a store that closes. It does not wait for room on the host.
+    pub(crate) async fn last_checkpoint(self: &Rc<Self>) -> Result<()> {
+        let inner = self.clone();
+        let checkpoint = Box::pin(async move { inner.checkpoint().await });
+        self.unless_stalled(checkpoint).await.unwrap_or_else(|_| Err(host_full()))
     }
 
     /// The chunks after `last`, as many as make a part; `None` after the last one.

@@ -32,6 +32,9 @@ pub enum ErrorKind {
     },
     /// No zone is free and nothing can be reclaimed. Nothing was written; delete something first.
     NoSpace,
+    /// The file system that holds the emulated drive is full. Nothing was written. Make room there: the store then takes
+    /// writes again by itself.
+    HostFull,
     /// Stored bytes failed their check. Reading again will not help: repair from another copy.
     Corrupt,
     /// The drive failed the command.

@@ -6,12 +6,14 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use shingle_base::ZoneId;
 use shingle_record::frame_zone_head;
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState};
 
 use crate::error::{ErrorKind, Result};
 use crate::format::{JournalEntry, LANDING_KIND, LANDING_STREAM, zone_kind};
+use crate::host_room::HOST_PAUSE;
 use crate::landing::LandingLog;
 use crate::leases::{Holder, Lease};
 use crate::pools::PoolId;
@@ -238,7 +240,10 @@ impl Inner {
     async fn open_for_pool(self: &Rc<Self>, lease: Lease, pool: PoolId) {
         let zone = lease.zone();
         let stream = self.state.borrow().pools.stream(pool);
-        if self.open_zone(lease, stream).await.is_err() {
+        if let Err(error) = self.open_zone(lease, stream).await {
+            if error.kind.is_host_full() {
+                self.refuse_waiting();
+            }
             return;
         }
         let mut state = self.state.borrow_mut();
@@ -297,15 +302,12 @@ impl Inner {
         // So that recovery knows whose the zone is, and in which life, whatever becomes of its head. Durable when this
         // returns, and so before anything in the zone is.
         let stopped = |_| DeviceError::new(DeviceErrorKind::Gone, self.geometry.start_of(zone), Some(zone));
-        if let Err(error) = self.journal_room().await {
-            tracing::warn!(zone = zone.0, %error, "no zone can be opened while the journal takes no entry");
-            {
-                let mut state = self.state.borrow_mut();
-                state.zones.set_status(zone, ZoneStatus::Free);
-                state.leases.ended(zone);
-                let slot = state.zones.get_mut(zone);
-                (slot.written, slot.indexed_to, slot.marked_to) = (0, 0, 0);
+        if let Err(error) = self.has_host_room().and(self.journal_room().await) {
+            self.leave_free(zone);
+            if error.kind == ErrorKind::HostFull {
+                return self.no_host_room(zone).await;
             }
+            tracing::warn!(zone = zone.0, %error, "no zone can be opened while the journal takes no entry");
             self.rt.sleep(Duration::from_millis(10)).await;
             return Err(stopped(error));
         }
@@ -316,7 +318,23 @@ impl Inner {
             self.dev.manage(zone, ZoneOp::Open).await?;
             self.dev.write(self.geometry.start_of(zone), vec![head]).await
         };
-        let (opened, journaled) = futures_util::future::join(opened, journaled).await;
+        // Side by side.
+        let (opened, journaled) = match select(Box::pin(opened), Box::pin(journaled)).await {
+            Either::Left((opened, journaled)) => {
+                if let Err(error) = &opened
+                    && self.left_untouched(zone, 0, error).await
+                    && self.dev.manage(zone, ZoneOp::Close).await.is_ok()
+                {
+                    // It is as free as it was. The entry of a life that has not begun says nothing, and may wait for room
+                    // itself.
+                    self.rt.spawn_detached(async move { drop(journaled.await) });
+                    self.leave_free(zone);
+                    return self.no_host_room(zone).await;
+                }
+                (opened, journaled.await)
+            }
+            Either::Right((journaled, opened)) => (opened.await, journaled),
+        };
         journaled.map_err(stopped)?;
         let Err(error) = opened else { return Ok(()) };
         tracing::warn!(zone = zone.0, %error, "a free zone could not be opened");
@@ -333,6 +351,22 @@ impl Inner {
         self.keeper.notify_one();
         self.rt.sleep(Duration::from_millis(10)).await;
         Err(error)
+    }
+
+    /// A zone that was to be opened stays as it was.
+    fn leave_free(&self, zone: ZoneId) {
+        let mut state = self.state.borrow_mut();
+        state.zones.set_status(zone, ZoneStatus::Free);
+        state.leases.ended(zone);
+        let slot = state.zones.get_mut(zone);
+        (slot.written, slot.indexed_to, slot.marked_to) = (0, 0, 0);
+    }
+
+    /// No zone can be opened before there is room on the host: refuses who waits for one, and rests.
+    async fn no_host_room(self: &Rc<Self>, zone: ZoneId) -> std::result::Result<(), DeviceError> {
+        self.refuse_waiting();
+        self.rt.sleep(HOST_PAUSE).await;
+        Err(self.host_full_at(zone))
     }
 
     /// What became of a zone in which a command failed.

@@ -23,6 +23,7 @@ mod error;
 mod flush;
 mod format;
 mod gc;
+mod host_room;
 mod id_order;
 mod index;
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flush::Flusher;
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry, RECORD_BYTES, zone_table_bytes};
 use crate::gc::{GcState, Throttle};
+use crate::host_room::{HOST_PAUSE, host_full};
 use crate::layout::Layout;
 use crate::memory::IndexMemory;
 use crate::state::State;
@@ -63,6 +64,9 @@ pub(crate) struct Inner {
     pub(crate) mark_wake: Notify,
     pub(crate) checkpoint_lock: tokio::sync::Mutex<()>,
     pub(crate) closing: Cell<bool>,
+    /// The file system that holds the drive was full when something was last written.
+    pub(crate) host_full: Cell<bool>,
+    pub(crate) host_wake: Notify,
 }
 
 /// What `Inner` is made of once recovery is done.
@@ -107,6 +111,8 @@ impl Inner {
             mark_wake: Notify::new(),
             checkpoint_lock: tokio::sync::Mutex::new(()),
             closing: Cell::new(false),
+            host_full: Cell::new(false),
+            host_wake: Notify::new(),
             geometry,
             rt: parts.rt,
             dev: parts.dev,
@@ -144,10 +150,22 @@ impl Inner {
     }
 
     /// Waits until the journal takes another entry. A checkpoint makes room where there is none.
+    ///
+    /// # Errors
+    /// `HostFull` where that would have to wait for room on the host; `Stopped`, `Device`.
     pub(crate) async fn journal_room(self: &Rc<Self>) -> Result<()> {
         while !self.log.has_journal_room() {
             self.state.borrow().running()?;
-            self.checkpoint().await?;
+            self.has_host_room()?;
+            let inner = self.clone();
+            // A checkpoint that was begun goes on, whoever waits.
+            let checkpoint = self
+                .rt
+                .spawn(async move { if inner.log.has_journal_room() { Ok(()) } else { inner.checkpoint().await } });
+            match self.unless_stalled(checkpoint).await {
+                Ok(done) => done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Stopped, "the store is gone")))?,
+                Err(_) => return Err(host_full()),
+            }
         }
         self.state.borrow().running()
     }
@@ -162,12 +180,14 @@ impl Inner {
         }
         self.keeper.notify_one();
         self.mover.notify_one();
+        self.host_wake.notify_one();
         self.gc_wake.notify_one();
         self.checkpoint_wake.notify_one();
         self.mark_wake.notify_one();
     }
 
     async fn create(self: &Rc<Self>, id: ChunkId, stream: Stream) -> Result<()> {
+        self.has_host_room().map_err(|error| error.of(id))?;
         self.journal_room().await?;
         let journaled = {
             let mut state = self.state.borrow_mut();
@@ -188,17 +208,48 @@ impl Inner {
             state.open_chunk(handle, stream, 0, 0, true);
             self.journal(JournalEntry::Create { id, stream }, sequence)
         };
-        journaled.await?;
+        match self.unless_stalled(Box::pin(journaled)).await {
+            Ok(done) => done?,
+            Err(journaled) => {
+                let inner = self.clone();
+                self.rt.spawn_detached(async move {
+                    if journaled.await.is_ok() {
+                        inner.undo_create(id).await;
+                    }
+                });
+                return Err(host_full().of(id));
+            }
+        }
+        self.set_creating(id, false);
+        Ok(())
+    }
+
+    fn set_creating(&self, id: ChunkId, creating: bool) {
         let mut state = self.state.borrow_mut();
         if let Some(handle) = state.chunks.find(id)
             && let Some(open) = state.open.get_mut(&handle)
         {
-            open.creating = false;
+            open.creating = creating;
         }
-        Ok(())
+    }
+
+    /// Deletes a chunk whose creation was refused while its entry waited for room on the host.
+    async fn undo_create(self: &Rc<Self>, id: ChunkId) {
+        loop {
+            self.set_creating(id, false);
+            match self.delete(id).await {
+                Err(error) if error.kind == ErrorKind::HostFull => {
+                    self.set_creating(id, true);
+                    self.rt.sleep(HOST_PAUSE).await;
+                }
+                Err(error) => return tracing::warn!(chunk = %id, %error, "a chunk that nobody has stays"),
+                Ok(()) => return,
+            }
+        }
     }
 
     async fn seal(self: &Rc<Self>, id: ChunkId) -> Result<u64> {
+        self.has_host_room().map_err(|error| error.of(id))?;
         let (handle, birth) = {
             let mut state = self.state.borrow_mut();
             state.running()?;
@@ -251,7 +302,11 @@ impl Inner {
             }
             (chunk.size, receiver)
         };
-        waiting.await.unwrap_or_else(|_| Err(absent()))?;
+        match self.unless_stalled(waiting).await {
+            Ok(sealed) => sealed.unwrap_or_else(|_| Err(absent()))?,
+            // It will be sealed once there is room.
+            Err(_) => return Err(host_full()),
+        }
         Ok(u64::from(size))
     }
 
@@ -284,6 +339,7 @@ impl Inner {
     }
 
     async fn delete(self: &Rc<Self>, id: ChunkId) -> Result<()> {
+        self.has_host_room().map_err(|error| error.of(id))?;
         let (handle, birth) = {
             let mut state = self.state.borrow_mut();
             state.running()?;
@@ -535,9 +591,11 @@ impl ChunkStore {
         for handle in handles {
             self.inner.drained(handle).await;
         }
-        let result = if self.inner.state.borrow().stopped.is_none() { self.inner.checkpoint().await } else { Ok(()) };
+        let result =
+            if self.inner.state.borrow().stopped.is_none() { self.inner.last_checkpoint().await } else { Ok(()) };
         self.inner.state.borrow_mut().stopped.get_or_insert_with(|| "it was closed".to_owned());
         self.inner.fail_all("it was closed");
+        self.inner.log.give_up_waiting();
         result
     }
 }

@@ -11,7 +11,7 @@ use crate::wire::Malformed;
 pub(crate) fn from_chunk(error: chunk::Error) -> StoreError {
     use chunk::ErrorKind;
     let kind = match error.kind {
-        ErrorKind::NoSpace => StoreErrorKind::NoSpace,
+        ErrorKind::NoSpace | ErrorKind::HostFull => StoreErrorKind::NoSpace,
         // A chunk that ought to be there and is not, or is shorter than it was.
         ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::OutOfRange { .. } => StoreErrorKind::Corrupt,
         ErrorKind::Stopped => StoreErrorKind::Unavailable,

@@ -288,6 +288,7 @@ impl SimDevice {
             Some(Fault::ZoneReadOnly) => (ZoneState::ReadOnly, DeviceErrorKind::ZoneReadOnly),
             Some(Fault::ZoneOffline) => (ZoneState::Offline, DeviceErrorKind::ZoneOffline),
             Some(Fault::CommandError) => return Err(self.error(DeviceErrorKind::WriteFailed, at)),
+            Some(Fault::HostFull) => return Err(self.error(host_full(), at)),
             _ => return Ok(()),
         };
         if let Some(zone) = zone {
@@ -320,14 +321,15 @@ impl SimDevice {
         self.wait(fault, Op::Write, at, blocks, opens).await;
         self.check_power(number, at)?;
         self.shared.medium.complete(zone, number, self.counts().commands);
-        if failed { Err(self.error(DeviceErrorKind::WriteFailed, at)) } else { Ok(at) }
+        let kind = if fault == Some(Fault::HostFullInside) { host_full() } else { DeviceErrorKind::WriteFailed };
+        if failed { Err(self.error(kind, at)) } else { Ok(at) }
     }
 
     /// What a write with a fault puts on the medium, and whether it says that it failed.
     fn spoil(&self, fault: Option<Fault>, at: Lba, data: Vec<Bytes>, blocks: Blocks) -> (Vec<Bytes>, bool) {
         let random = &mut *self.shared.random.borrow_mut();
         match fault {
-            Some(Fault::WriteError) => (prefix(&data, landed(blocks, random)), true),
+            Some(Fault::WriteError | Fault::HostFullInside) => (prefix(&data, landed(blocks, random)), true),
             Some(Fault::BitFlip) => (vec![flip_bit(&join(&data), random)], false),
             Some(Fault::TornWrite) => {
                 let good = landed(blocks, random);
@@ -397,6 +399,11 @@ impl SimDevice {
         self.fail_zone(zone, fault, at)?;
         if fault == Some(Fault::ReadError) { Err(self.error(DeviceErrorKind::ReadFailed, at)) } else { result }
     }
+}
+
+/// What a device says whose file cannot grow.
+fn host_full() -> DeviceErrorKind {
+    DeviceErrorKind::System(std::io::ErrorKind::StorageFull.into())
 }
 
 impl ZonedDevice for SimDevice {

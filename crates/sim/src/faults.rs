@@ -15,6 +15,10 @@ pub enum Fault {
     WriteError,
     /// The command fails and changes nothing.
     CommandError,
+    /// The command fails and changes nothing: the file system that holds the drive is full.
+    HostFull,
+    /// The write fails for the same reason; a random part of it, from its front, has landed.
+    HostFullInside,
     /// The write succeeds, but one bit of it is wrong on the medium; the read does, but one bit of the answer is wrong.
     BitFlip,
     /// The write succeeds, but its last blocks hold garbage.

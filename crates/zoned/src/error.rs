@@ -40,6 +40,15 @@ pub enum DeviceErrorKind {
     System(std::io::Error),
 }
 
+impl DeviceErrorKind {
+    /// Whether the file system that holds an emulated drive has no room for a write. Nothing is wrong with the drive: the
+    /// same command succeeds once there is room.
+    pub fn is_host_full(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::System(error) if matches!(error.kind(), StorageFull | QuotaExceeded))
+    }
+}
+
 /// A broken rule, with both positions where there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -10,6 +10,7 @@ use shingle_record::{Place, SlicePlan};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::{Destination, slot};
+use crate::host_room::{HOST_FULL, host_full};
 use crate::index::Located;
 use crate::leases::Holder;
 use crate::store::Inner;
@@ -75,7 +76,7 @@ impl Inner {
                 self.swap(victim, &copies);
                 Ok(())
             }
-            Err(error) => Err(Error::new(ErrorKind::Device, error.to_string())),
+            Err(error) => Err(self.write_error(&error)),
         };
         self.gc.borrow_mut().victim = None;
         drop(pin);
@@ -204,6 +205,9 @@ impl Inner {
                     (slot.written, slot.filling) = (next, true);
                     state.counters.gc_written_bytes += bytes;
                 }
+                Err(error) if self.left_untouched(destination.zone, destination.next, &error).await => {
+                    return Err(Error::new(ErrorKind::HostFull, HOST_FULL).caused_by(error));
+                }
                 Err(error) => {
                     failures += 1;
                     tracing::warn!(zone = destination.zone.0, %error, "a write of GC failed; its zone is closed");
@@ -280,7 +284,11 @@ impl Inner {
             };
             // The keeper opens zones too; whichever of the two takes a zone first marks it opened at once.
             let zone = lease.zone();
-            if self.open_zone(lease, stream).await.is_ok() {
+            let opened = self.open_zone(lease, stream).await;
+            if opened.as_ref().is_err_and(|error| error.kind.is_host_full()) {
+                return Err(host_full());
+            }
+            if opened.is_ok() {
                 self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);
                 let destination = Destination { zone, next: 1 };
                 self.gc.borrow_mut().destinations[slot(stream)] = Some(destination);

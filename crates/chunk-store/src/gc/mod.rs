@@ -25,7 +25,8 @@ pub use policy::{Candidate, CostBenefit, ExpectedDeath, Greedy, VictimPolicy};
 pub(crate) use throttle::Throttle;
 use victims::Choice;
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
+use crate::host_room::HOST_PAUSE;
 use crate::state::State;
 use crate::stats::Forecast;
 use crate::store::{ChunkStore, Inner};
@@ -208,7 +209,12 @@ impl Inner {
                 idle = self.wait_for_gc_time().await && self.activity() == before;
                 continue;
             };
-            if let Err(error) = self.empty_zone(victim).await {
+            let emptied = self.empty_zone(victim).await;
+            if emptied.as_ref().is_err_and(|error| error.kind == ErrorKind::HostFull) {
+                // Whoever waits for what GC wins would wait for room on the host.
+                self.refuse_waiting();
+                self.rt.sleep(HOST_PAUSE).await;
+            } else if let Err(error) = emptied {
                 tracing::warn!(zone = victim.0, %error, "GC could not empty a zone");
                 self.rt.sleep(Duration::from_millis(10)).await;
             }

@@ -75,6 +75,9 @@ impl Inner {
             let Some(LandingBatch { zone, choice, batch }) = self.landing_batch() else { return };
             match self.flush.write(self.start_of(&batch), batch.pieces).await {
                 Ok(()) => self.landed(zone, choice, batch.records),
+                Err(error) if self.left_untouched(zone, batch.start, &error).await => {
+                    self.take_back_landing(zone, batch.start, batch.records);
+                }
                 Err(error) => self.landing_failed(zone, batch.records, &error).await,
             }
         }
@@ -143,6 +146,7 @@ impl Inner {
 
     /// Takes durable records into their chunks' tails and answers their callers.
     fn landed(self: &Rc<Self>, zone: ZoneId, choice: Choice, records: Vec<Framed>) {
+        self.note_host_room();
         let now = self.rt.now();
         let mut state = self.state.borrow_mut();
         let mut touched = Vec::new();
@@ -211,6 +215,21 @@ impl Inner {
         state.zones.note_garbage(zone);
         state.release(zone);
         self.keeper.notify_one();
+    }
+
+    /// Nothing of a write landed, for want of room on the host: the zone goes on at `block`, and who waits is refused
+    /// (HOST-1).
+    fn take_back_landing(self: &Rc<Self>, zone: ZoneId, block: u32, records: Vec<Framed>) {
+        let mut state = self.state.borrow_mut();
+        state.counters.write_errors += 1;
+        state.zones.get_mut(zone).written = block;
+        let mut waiting: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
+        if let Some(landing) = &mut state.landing {
+            landing.zones.open.iter_mut().filter(|open| open.zone == zone).for_each(|open| open.next = block);
+            waiting.extend(landing.queue.drain(..));
+        }
+        let handles = self.unland(&mut state, waiting);
+        self.refuse_appends(&mut state, &handles);
     }
 
     /// A write to a landing zone failed: the zone takes no more, and what was on its way is tried elsewhere (APP-4).

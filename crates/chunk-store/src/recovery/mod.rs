@@ -192,6 +192,7 @@ impl Inner {
         self.flush.flush().await.map_err(|error| Error::new(ErrorKind::Device, error.to_string()).caused_by(error))?;
         self.release_left_open().await.map_err(read_error)?;
         self.rt.spawn(self.clone().keep_zones());
+        self.rt.spawn(self.clone().refuse_while_stalled());
         if self.state.borrow().landing.is_some() {
             self.rt.spawn(self.clone().move_tails());
         }

@@ -19,7 +19,8 @@ pub(crate) struct Framed {
 /// One device write.
 pub(crate) struct Batch {
     zone: ZoneId,
-    start: u32,
+    /// Where it is written.
+    pub(crate) start: u32,
     /// Where the next record goes.
     pub(crate) next: u32,
     pub(crate) pieces: Vec<Bytes>,

@@ -34,6 +34,7 @@ use tokio::sync::oneshot;
 use crate::client::Reply;
 use crate::error::{Error, ErrorKind};
 use crate::format::JournalEntry;
+use crate::host_room::HOST_PAUSE;
 use crate::landing::Tail;
 use crate::pools::PoolId;
 use crate::state::State;
@@ -232,6 +233,9 @@ impl Inner {
         if let Some(batch) = self.next_batch(zone) {
             match self.flush.write(self.start_of(&batch), batch.pieces).await {
                 Ok(()) => self.commit(zone, batch.records),
+                Err(error) if self.left_untouched(zone, batch.start, &error).await => {
+                    self.take_back(zone, batch.start, batch.records);
+                }
                 Err(error) => self.write_failed(zone, batch.records, &error).await,
             }
         }
@@ -296,6 +300,7 @@ impl Inner {
 
     /// Enters durable records into the index and answers their callers.
     fn commit(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>) {
+        self.note_host_room();
         let now = self.rt.now();
         let mut state = self.state.borrow_mut();
         let mut touched = Vec::new();
@@ -342,6 +347,21 @@ impl Inner {
         }
     }
 
+    /// Nothing of a write landed, for want of room on the host: the zone goes on at `block`, and who waits is refused
+    /// (HOST-1).
+    fn take_back(self: &Rc<Self>, zone: ZoneId, block: u32, records: Vec<Framed>) {
+        let mut state = self.state.borrow_mut();
+        state.counters.write_errors += 1;
+        let waiting = state.writers.get_mut(&zone).map(|writer| {
+            (writer.next, writer.reserved) = (block, 0);
+            std::mem::take(&mut writer.queue)
+        });
+        state.zones.get_mut(zone).written = block;
+        let records = records.into_iter().map(|framed| framed.pending).chain(waiting.unwrap_or_default());
+        let handles = requeue(&mut state, records.collect());
+        self.refuse_appends(&mut state, &handles);
+    }
+
     /// A write to `zone` failed: the zone takes no more, and what was on its way goes elsewhere (APP-4).
     async fn write_failed(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>, error: &Arc<DeviceError>) {
         tracing::warn!(zone = zone.0, %error, "a write failed; its zone is closed and the data goes elsewhere");
@@ -368,16 +388,7 @@ impl Inner {
         let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
         retries.iter_mut().for_each(|pending| pending.tries += 1);
         retries.extend(waiting);
-        let mut handles: Vec<Handle> = retries.iter().map(|pending| pending.handle).collect();
-        handles.sort_unstable();
-        handles.dedup();
-        for pending in retries.into_iter().rev() {
-            if let Some(open) = state.open.get_mut(&pending.handle) {
-                open.inflight -= 1;
-                open.sent_to = 0;
-                open.queue.push_front(pending);
-            }
-        }
+        let handles = requeue(&mut state, retries);
         if gone {
             state.stopped.get_or_insert_with(|| error.to_string());
         }
@@ -406,9 +417,11 @@ impl Inner {
         // What was to move stays where it landed, for good unless it goes anyway.
         let kept = state.open.get(&handle).is_some_and(|open| !open.deleting) && state.stopped.is_none();
         if kept {
-            self.adopt(state, handle)
+            self.adopt(state, handle);
+            // That may have made room in memory for what waits to land.
+            self.land(state);
         } else {
-            self.cancel_moves(state, handle)
+            self.cancel_moves(state, handle);
         }
         let Some(open) = state.open.get_mut(&handle) else { return };
         let failed = std::mem::take(&mut open.queue);
@@ -426,8 +439,12 @@ impl Inner {
             open.sealing = true;
             let inner = self.clone();
             self.rt.spawn(async move {
-                if let Err(error) = inner.finish_seal(handle, birth).await {
-                    tracing::warn!(%error, "a chunk whose append failed could not be sealed");
+                while let Err(error) = inner.finish_seal(handle, birth).await {
+                    if error.kind != ErrorKind::HostFull {
+                        tracing::warn!(%error, "a chunk whose append failed could not be sealed");
+                        return;
+                    }
+                    inner.rt.sleep(HOST_PAUSE).await;
                 }
             });
         }
@@ -437,7 +454,7 @@ impl Inner {
     /// Journals where a chunk goes on (APP-5), then lets its appends go their way.
     async fn resume(self: Rc<Self>, handle: Handle, birth: u64) {
         let journaled = match self.journal_room().await {
-            Ok(()) => self.journal_resumption(handle, birth),
+            Ok(()) => self.journal_resumption(handle, birth).map(Box::pin),
             Err(error) => {
                 let mut state = self.state.borrow_mut();
                 if let Some(open) = state.open.get_mut(&handle) {
@@ -448,7 +465,7 @@ impl Inner {
             }
         };
         let resumption = match journaled {
-            Some(journaled) => match journaled.await {
+            Some(journaled) => match self.journaled_resumption(handle, journaled).await {
                 Ok(()) => Resumption::Done,
                 // The store has stopped.
                 Err(_) => return,
@@ -462,6 +479,21 @@ impl Inner {
         {
             open.resumption = resumption;
             self.place(&mut state, handle);
+        }
+    }
+
+    /// Waits for a chunk's entry; its appends only while the log need not wait for room on the host.
+    async fn journaled_resumption(
+        self: &Rc<Self>,
+        handle: Handle,
+        journaled: impl Future<Output = crate::Result<()>> + Unpin,
+    ) -> crate::Result<()> {
+        match self.unless_stalled(journaled).await {
+            Ok(done) => done,
+            Err(journaled) => {
+                self.refuse_appends(&mut self.state.borrow_mut(), &[handle]);
+                journaled.await
+            }
         }
     }
 
@@ -504,4 +536,19 @@ impl Inner {
             let _ = waiting.await;
         }
     }
+}
+
+/// Puts appends that were sent to a zone back in front of their chunks' queues. Returns the chunks.
+fn requeue(state: &mut State, appends: Vec<Pending>) -> Vec<Handle> {
+    let mut handles: Vec<Handle> = appends.iter().map(|pending| pending.handle).collect();
+    handles.sort_unstable();
+    handles.dedup();
+    for pending in appends.into_iter().rev() {
+        if let Some(open) = state.open.get_mut(&pending.handle) {
+            open.inflight -= 1;
+            open.sent_to = 0;
+            open.queue.push_front(pending);
+        }
+    }
+    handles
 }

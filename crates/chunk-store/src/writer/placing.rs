@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::store::Inner;
 use crate::table::Handle;
 use crate::types::Stream;
-use crate::writer::{Pending, Waiter};
+use crate::writer::{Pending, Resumption, Waiter};
 use crate::zones::ZoneStatus;
 
 /// What became of a chunk's waiting appends.
@@ -69,6 +69,10 @@ impl Inner {
                 ErrorKind::WrongOffset { size: tail },
                 format!("append at {offset}, but the chunk ends at {tail}"),
             );
+        }
+        if open.resumption != Resumption::Done {
+            // It would wait for an entry of the journal (APP-5).
+            self.has_host_room().map_err(|error| error.of(id))?;
         }
         let length: u64 = data.iter().map(|piece| piece.len() as u64).sum();
         if length == 0 || length > self.append_max {

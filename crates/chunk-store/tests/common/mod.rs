@@ -206,7 +206,9 @@ impl Driver {
         match self.store.create(id, stream).await {
             Ok(()) => self.with(id, key, |chunk| chunk.created = true),
             Err(error) => {
-                assert!(matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Stopped), "create: {error}");
+                // Where the host is full it may be there until there is room.
+                let known = matches!(error.kind, ErrorKind::NoSpace | ErrorKind::HostFull | ErrorKind::Stopped);
+                assert!(known, "create: {error}");
                 if error.kind == ErrorKind::NoSpace {
                     self.model.borrow_mut().chunks.remove(&id);
                 }
@@ -273,6 +275,7 @@ impl Driver {
         };
         match error.kind {
             ErrorKind::NoSpace
+            | ErrorKind::HostFull
             | ErrorKind::ChunkFull
             | ErrorKind::Sealed
             | ErrorKind::NotFound
@@ -309,7 +312,10 @@ impl Driver {
                 assert!(size >= chunk.acked, "sealed at {size}, but {} bytes were acknowledged", chunk.acked);
                 chunk.sealed = true;
             }),
-            Err(error) => assert!(matches!(error.kind, ErrorKind::NotFound | ErrorKind::Stopped), "seal: {error}"),
+            Err(error) => {
+                let known = matches!(error.kind, ErrorKind::NotFound | ErrorKind::HostFull | ErrorKind::Stopped);
+                assert!(known, "seal: {error}");
+            }
         }
     }
 
@@ -322,6 +328,9 @@ impl Driver {
                 if model.chunks.get(&id).is_some_and(|now| now.key == chunk.key) {
                     model.chunks.remove(&id);
                 }
+            }
+            Err(error) if error.kind == ErrorKind::HostFull => {
+                self.with(id, chunk.key, |chunk| chunk.delete_begun = false);
             }
             Err(error) => assert!(matches!(error.kind, ErrorKind::Stopped), "delete: {error}"),
         }

@@ -106,11 +106,17 @@ impl Core {
                 let now = self.runtime.now();
                 self.drives.borrow_mut()[slot.drive].failed(now);
             }
+            let host_full = error.kind == ErrorKind::HostFull;
+            if host_full {
+                // Others may have room. Where none has the caller hears so; each write asks the drives anew.
+                let now = self.runtime.now();
+                self.drives.borrow_mut()[slot.drive].failed(now);
+            }
             let full = error.kind == ErrorKind::NoSpace;
             if full {
                 self.refresh_drive(slot.drive).await;
             }
-            let size = self.close_chunk(slot.name.file, slot.name.ordinal, !broken && !full).await;
+            let size = self.close_chunk(slot.name.file, slot.name.ordinal, !broken && !full && !host_full).await;
             // Where the drive failed in the middle the append may have landed: what is sealed into the chunk counts.
             if broken && size.is_some_and(|size| size >= slot.offset + length) {
                 self.count_append(entries.len(), length);
@@ -126,6 +132,10 @@ impl Core {
                 self.files.borrow_mut().settle(settle.0, settle.1);
             }
             last_error = Some(error);
+            let now = self.runtime.now();
+            if host_full && self.drives.borrow().iter().all(|drive| drive.is_bad(now)) {
+                break;
+            }
         }
         match last_error {
             Some(error) if !unsure => Err(from_chunk(error)),

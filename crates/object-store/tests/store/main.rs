@@ -4,6 +4,7 @@ mod chunks;
 mod crash;
 mod gc;
 mod histories;
+mod host_full;
 mod hung;
 mod reading;
 mod recovery;

@@ -29,7 +29,7 @@ fn chunk_options() -> shingle_chunk_store::Options {
     }
 }
 
-fn object_options(gc: bool) -> Options {
+pub(crate) fn object_options(gc: bool) -> Options {
     let gc = GcOptions { enabled: gc, interval: Duration::from_millis(3), ..GcOptions::default() };
     Options { segment_bytes: 16 << 10, file_bytes: Some(160 << 10), gc, ..small_options() }
 }
@@ -49,7 +49,7 @@ impl Left {
     }
 }
 
-fn formatted(seed: u64, drives: u64) -> Vec<MemoryDevice> {
+pub(crate) fn formatted(seed: u64, drives: u64) -> Vec<MemoryDevice> {
     let geometry = Geometry { volatile_cache: seed.is_multiple_of(2), ..Geometry::hm_smr(Blocks(64), 56, 0, 12) };
     let format = |drive| {
         let geometry = geometry.clone();
@@ -64,7 +64,7 @@ fn formatted(seed: u64, drives: u64) -> Vec<MemoryDevice> {
 }
 
 /// Opens everything on the devices.
-async fn open(
+pub(crate) async fn open(
     runtime: &Runtime,
     devices: &[SimDevice],
     index: MemoryIndex,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use shingle_base::{BLOCK_SIZE, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::frame::{HEADER_SIZE, RecordType, record_blocks};
 use crate::meta_log::format::{END, ENTRY_HEAD, JOURNAL, LINK_BLOCKS, PART, START};
@@ -79,6 +79,8 @@ pub(super) struct LogState {
     pub(super) queue: VecDeque<Item>,
     pub(super) writing: bool,
     pub(super) stopped: bool,
+    /// The file system that holds the drive is full: what is to be written waits (LOG-8).
+    pub(super) stalled: bool,
     /// The position of the last record, written or not.
     pub(super) position: u64,
     /// The position of the last record that is durable.
@@ -105,6 +107,8 @@ pub(super) struct LogInner {
     /// Blocks of a metazone.
     pub(super) capacity: u32,
     pub(super) state: RefCell<LogState>,
+    /// Tells that the log waits for room (LOG-8).
+    pub(super) stall: Notify,
 }
 
 impl LogInner {
@@ -131,6 +135,31 @@ impl LogInner {
 }
 
 impl MetaLog {
+    /// Whether what was given to the log waits until the file system that holds the drive has room (LOG-8).
+    pub fn is_stalled(&self) -> bool {
+        self.inner.state.borrow().stalled
+    }
+
+    /// Returns when the log waits for room on the file system that holds the drive, at once if it does already.
+    pub fn stalled(&self) -> impl Future<Output = ()> + use<> {
+        let inner = self.inner.clone();
+        async move {
+            loop {
+                let stalls = inner.stall.notified();
+                if inner.state.borrow().stalled {
+                    return;
+                }
+                stalls.await;
+            }
+        }
+    }
+
+    /// The log waits for room on the host no more: it has stopped, if it is waiting now.
+    pub fn give_up_waiting(&self) {
+        let state = &mut *self.inner.state.borrow_mut();
+        state.stopped |= state.stalled;
+    }
+
     /// Journals an entry, which takes its place at once; the future waits until it is durable (LOG-1).
     ///
     /// # Errors

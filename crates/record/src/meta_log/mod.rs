@@ -18,6 +18,8 @@
 //! - LOG-6: a zone is left by a link to the next, or full without one; the oldest is reset first. So the loss of the newest zone is noticed, and a zone
 //!   that cannot be read stops nobody if the log provably ends elsewhere.
 //! - LOG-7: any one block of a write can be lost, unreadable or rotten, head and parity included.
+//! - LOG-8: while the file system that holds an emulated drive is full the log waits, and goes on by itself: no entry is
+//!   refused that took its place, and no zone counts as bad. `a_log_waits_for_room_on_a_full_host`.
 
 mod dump;
 mod format;

@@ -10,10 +10,12 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use futures_util::stream;
 use shingle_base::ZoneId;
 use shingle_runtime::Runtime;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use tokio::sync::Notify;
 
 use crate::meta_log::format::{END, EndMark, JOURNAL, LINK, Link, PART, WRITE_BLOCKS_MAX, parse_journal};
 use crate::meta_log::log::{Active, LogInner, LogState, MetaLog, MetaStatus};
@@ -97,7 +99,15 @@ impl MetaLog {
         }
         let zones = vec![MetaStatus::Free { epoch: 0 }; config.zones.len()];
         let log = Self::with(rt, dev, config, sequence, zones, Tail::default(), 0);
-        log.begin_checkpoint().await?.finish().await?;
+        let checkpoint = Box::pin(async { log.begin_checkpoint().await?.finish().await });
+        // Nobody waits for room on a file system before there is a store.
+        match select(checkpoint, Box::pin(log.stalled())).await {
+            Either::Left((written, _)) => written?,
+            Either::Right(_) => {
+                log.inner.state.borrow_mut().stopped = true;
+                return Err(log.inner.host_full().into());
+            }
+        }
         Ok(log)
     }
 
@@ -160,6 +170,7 @@ impl MetaLog {
             queue: VecDeque::new(),
             writing: false,
             stopped: false,
+            stalled: false,
             position,
             written: position,
             starts: Vec::new(),
@@ -168,7 +179,8 @@ impl MetaLog {
         };
         let capacity = dev.geometry().zone_capacity.0 as u32;
         let (rt, dev, state) = (rt.clone(), dev.clone(), RefCell::new(state));
-        Self { inner: Rc::new(LogInner { rt, dev, config, sequence, capacity, state }) }
+        let stall = Notify::new();
+        Self { inner: Rc::new(LogInner { rt, dev, config, sequence, capacity, state, stall }) }
     }
 }
 

@@ -112,6 +112,7 @@ impl LogInner {
                 Ok(()) => {
                     let later = drafts.split_off(count);
                     self.state.borrow_mut().active = Some(Active { next: end, ..active });
+                    self.state.borrow_mut().stalled = false;
                     self.written(active.epoch, std::mem::replace(&mut drafts, later));
                     trouble = Trouble::default();
                 }

@@ -19,6 +19,9 @@ const TRIES: u32 = 4;
 /// The pause after the first try; the next is twice as long.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// How long the log waits until it tries again whether a full file system has room.
+const HOST_PAUSE: Duration = Duration::from_millis(500);
+
 /// Errors that a write met before it succeeded.
 #[derive(Default)]
 pub(super) struct Trouble {
@@ -104,6 +107,9 @@ impl LogInner {
             if self.note_if_dead(slot).await {
                 return Err(error);
             }
+            if error.kind.is_host_full() && self.wait_for_host().await.is_ok() {
+                continue;
+            }
             if tries == TRIES {
                 return Err(error);
             }
@@ -117,19 +123,31 @@ impl LogInner {
 
     /// Writes the link that leads on from a zone, and gives the zone's open (and active) resource back.
     async fn leave_linked(&self, active: &Active, link: Link) -> Result<(), MetaLogError> {
-        for tries in 1..=TRIES {
-            if active.next + LINK_BLOCKS > self.capacity {
-                break;
-            }
-            match self.write_durably(active, self.frame_link(active, link)).await {
+        let mut tries = 1;
+        while active.next + LINK_BLOCKS <= self.capacity {
+            let error = match self.write_durably(active, self.frame_link(active, link)).await {
                 Ok(()) => {
-                    self.state.borrow_mut().active = None;
+                    let mut state = self.state.borrow_mut();
+                    (state.active, state.stalled) = (None, false);
+                    drop(state);
                     self.release(active.slot).await;
                     return Ok(());
                 }
-                Err(error) if is_gone(&error) => return Err(error.into()),
-                Err(_) if tries < TRIES && self.is_untouched(active).await => self.pause(tries).await,
-                Err(_) => break,
+                Err(error) => error,
+            };
+            if is_gone(&error) {
+                return Err(error.into());
+            }
+            let host_full = error.kind.is_host_full();
+            if host_full {
+                self.wait_for_host().await?;
+            }
+            if (!host_full && tries == TRIES) || !self.is_untouched(active).await {
+                break;
+            }
+            if !host_full {
+                self.pause(tries).await;
+                tries += 1;
             }
         }
         self.leave_unlinked(active.slot).await
@@ -145,6 +163,10 @@ impl LogInner {
         let mut tries = 1;
         while !self.note_if_dead(slot).await {
             let Err(error) = self.dev.manage(self.zone(slot), ZoneOp::Finish).await else { break };
+            if error.kind.is_host_full() {
+                self.wait_for_host().await?;
+                continue;
+            }
             if is_gone(&error) || tries == TRIES {
                 return Err(error.into());
             }
@@ -174,6 +196,9 @@ impl LogInner {
             self.state.borrow_mut().active = None;
             return Ok(());
         }
+        if error.kind.is_host_full() {
+            return self.after_full_host(active).await;
+        }
         trouble.tries += 1;
         if trouble.tries < TRIES && self.is_untouched(active).await {
             self.pause(trouble.tries).await;
@@ -185,6 +210,43 @@ impl LogInner {
             return Err(error.into());
         }
         self.leave_unlinked(active.slot).await
+    }
+
+    /// Waits, and sees to it that the write can be tried again: where it was, or in another zone if a part of it landed
+    /// behind what the zone has to keep (LOG-5). A full host costs one zone at most, since a new one's first write is made
+    /// good in its place.
+    async fn after_full_host(&self, active: &Active) -> Result<(), MetaLogError> {
+        self.wait_for_host().await?;
+        if self.is_untouched(active).await {
+            return Ok(());
+        }
+        if active.next > 0 {
+            return self.leave_unlinked(active.slot).await;
+        }
+        match self.reset(active.slot, active.epoch).await {
+            Ok(()) => Ok(()),
+            Err(error) if is_gone(&error) => Err(error.into()),
+            Err(_) => self.leave_unlinked(active.slot).await,
+        }
+    }
+
+    /// The file system that holds the drive is full: the same command is tried again in a while (LOG-8).
+    ///
+    /// # Errors
+    /// `Stopped` if nobody wants the log any more.
+    async fn wait_for_host(&self) -> Result<(), MetaLogError> {
+        if !std::mem::replace(&mut self.state.borrow_mut().stalled, true) {
+            self.stall.notify_waiters();
+        }
+        self.rt.sleep(HOST_PAUSE).await;
+        if self.state.borrow().stopped { Err(MetaLogError::Stopped) } else { Ok(()) }
+    }
+
+    /// The error of a log that cannot wait for room.
+    pub(super) fn host_full(&self) -> DeviceError {
+        let full = DeviceErrorKind::System(std::io::ErrorKind::StorageFull.into());
+        let zone = self.zone(0);
+        DeviceError::new(full, self.dev.geometry().start_of(zone), Some(zone))
     }
 
     /// Whether nothing was written to a zone behind the log's own end of it.

@@ -1,0 +1,210 @@
+//! The file system under an emulated drive is full for a while: writes are refused, reads go on, and nothing has to be
+//! opened anew once there is room.
+
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{Driver, Model, formatted, geometry, options, survival};
+use futures_util::future::{Either, select};
+use shingle_base::{Blocks, ChunkId};
+use shingle_chunk_store::{ChunkStore, ErrorKind, Stream};
+use shingle_runtime::Runtime;
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
+use shingle_zoned::Geometry;
+
+fn full(trigger: Trigger) -> FaultRule {
+    FaultRule { trigger, fault: Fault::HostFull }
+}
+
+/// What comes within `limit`.
+async fn within<T>(rt: &Runtime, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    match select(Box::pin(work), Box::pin(rt.sleep(limit))).await {
+        Either::Left((done, _)) => Some(done),
+        Either::Right(_) => None,
+    }
+}
+
+/// Callers at work while write `first` and those after it find the host full: the first of them perhaps in its middle.
+/// Then there is room. Returns whether that write came.
+fn full_from(seed: u64, first: u64, inside: bool) -> bool {
+    let mut random = Random::new(seed);
+    let geometry = geometry(&mut random);
+    let survival = survival(&geometry);
+    let medium = formatted(geometry);
+    let options = options(&mut random);
+    let context = format!("seed {seed}, write {first}, inside {inside}");
+    Sim::new(seed).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = common::open(&rt, &device, options.clone()).await;
+        let begin = if inside { Fault::HostFullInside } else { Fault::HostFull };
+        let begin = FaultRule { trigger: Trigger::Nth(CommandKind::Write, first), fault: begin };
+        let length = 1 + random.below(6);
+        device.set_faults(Faults::new(
+            std::iter::once(begin).chain((1..length).map(|at| full(Trigger::Nth(CommandKind::Write, first + at)))),
+        ));
+        let model = Rc::new(RefCell::new(Model::default()));
+        let random = Rc::new(RefCell::new(random));
+        let driver = |faults| Driver {
+            rt: rt.clone(),
+            store: store.clone(),
+            model: model.clone(),
+            random: random.clone(),
+            ids: 12,
+            faults,
+        };
+        let working: Vec<_> = (0..3)
+            .map(|_| {
+                let driver = driver(inside);
+                rt.spawn(async move { driver.run(30).await })
+            })
+            .collect();
+        rt.sleep(Duration::from_millis(5)).await;
+        let mut cuts = Vec::new();
+        if !device.faults().injected().is_empty() {
+            cuts.push((device.crash_image_with(seed, survival), model.borrow().clone()));
+        }
+        for work in working {
+            within(&rt, Duration::from_secs(60), work)
+                .await
+                .unwrap_or_else(|| panic!("{context}: a caller hangs"))
+                .unwrap();
+        }
+        let hit = !device.faults().injected().is_empty();
+        device.set_faults(Faults::default());
+        // Whoever tries again is served, in the same life of the store.
+        rt.sleep(Duration::from_secs(2)).await;
+        let (id, data) = (ChunkId::from_u64(1000), Bytes::from(vec![3; 9000]));
+        let made = store.create(id, Stream::Data).await;
+        if made.as_ref().is_err_and(|error| error.kind != ErrorKind::NoSpace) {
+            panic!("{context}: {}", made.unwrap_err());
+        }
+        if made.is_ok() {
+            let appended = store.append(id, 0, vec![data.clone()]).await;
+            match appended {
+                Ok(_) => assert_eq!(store.read(id, 0, 9000).await.unwrap(), data, "{context}"),
+                Err(error) => assert_eq!(error.kind, ErrorKind::NoSpace, "{context}: {error}"),
+            }
+            store.delete(id).await.unwrap();
+        }
+        driver(false).run(10).await;
+        cuts.push((device.crash_image_with(seed + 1, survival), model.borrow().clone()));
+        for (image, mut model) in cuts {
+            let reopened = SimDevice::new(&rt, &image);
+            let (again, report) = common::open(&rt, &reopened, options.clone()).await;
+            assert_eq!(report.damage, Vec::new(), "{context}");
+            model.settle(&again, &context).await;
+            again.close().await.unwrap();
+        }
+        hit
+    })
+}
+
+/// HOST-1.
+#[test]
+fn whichever_write_finds_the_host_full_nothing_is_lost() {
+    for seed in seeds(4) {
+        for inside in [false, true] {
+            let writes = (0..).take_while(|&first| full_from(seed, first, inside)).count();
+            assert!(writes > 10, "seed {seed}: only {writes} writes");
+        }
+    }
+}
+
+fn id(number: u8) -> ChunkId {
+    ChunkId([number; 24])
+}
+
+fn data(number: u8) -> Bytes {
+    Bytes::from(vec![number; 20_000])
+}
+
+async fn soon<T>(rt: &Runtime, work: impl Future<Output = shingle_chunk_store::Result<T>>, context: &str) {
+    let answer = within(rt, Duration::from_secs(2), work).await.unwrap_or_else(|| panic!("{context}: waits"));
+    let Err(error) = answer else { panic!("{context}: there was no room") };
+    assert_eq!(error.kind, ErrorKind::HostFull, "{context}: {error}");
+}
+
+/// HOST-2, for a minute without any room.
+#[test]
+fn a_full_host_refuses_writes_and_goes_on_by_itself() {
+    for seed in seeds(20) {
+        let mut random = Random::new(seed);
+        let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+        let options = options(&mut random);
+        Sim::new(seed).run(move |rt| async move {
+            let context = format!("seed {seed}");
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = common::open(&rt, &device, options.clone()).await;
+            let mut acknowledged: Vec<u8> = (1..=1 + (seed % 4) as u8).collect();
+            for &number in &acknowledged {
+                store.create(id(number), Stream::Data).await.unwrap();
+                store.append(id(number), 0, vec![data(number)]).await.unwrap();
+            }
+            device.set_faults(Faults::new([full(Trigger::Rate(CommandKind::Write, 1.0))]));
+            for round in 0..3 {
+                let context = format!("{context}, round {round}");
+                soon(&rt, store.append(id(1), 20_000, vec![data(1)]), &context).await;
+                soon(&rt, store.create(id(100 + round), Stream::Data), &context).await;
+                soon(&rt, store.seal(id(1)), &context).await;
+                soon(&rt, store.delete(id(1)), &context).await;
+                rt.sleep(Duration::from_secs(20)).await;
+                read_all(&store, &acknowledged, &context).await;
+            }
+            device.set_faults(Faults::default());
+            rt.sleep(Duration::from_secs(1)).await;
+            // What was refused is not there, and the chunk goes on where it was.
+            store.append(id(1), 20_000, vec![data(1)]).await.unwrap();
+            assert!(store.list(None, 1000).iter().all(|stat| stat.id.0[0] < 100), "{context}");
+            for number in 50..55 {
+                store.create(id(number), Stream::Data).await.unwrap();
+                store.append(id(number), 0, vec![data(number)]).await.unwrap();
+                acknowledged.push(number);
+            }
+            read_all(&store, &acknowledged, &format!("{context}, room again")).await;
+            let again = SimDevice::new(&rt, &device.crash_image(seed));
+            let (reopened, report) = common::open(&rt, &again, options).await;
+            assert_eq!(report.damage, Vec::new(), "seed {seed}");
+            read_all(&reopened, &acknowledged, &format!("{context}, reopened")).await;
+        });
+    }
+}
+
+/// A store that closes does not wait for room, and lets go of its drive.
+#[test]
+fn a_store_on_a_full_host_can_be_closed_and_opened_for_reading() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    let mut random = Random::new(1);
+    let options = options(&mut random);
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = common::open(&rt, &device, options.clone()).await;
+        store.create(id(1), Stream::Data).await.unwrap();
+        store.append(id(1), 0, vec![data(1)]).await.unwrap();
+        device.set_faults(Faults::new([full(Trigger::Rate(CommandKind::Write, 1.0))]));
+        store.create(id(2), Stream::Data).await.unwrap_err();
+        let closed = within(&rt, Duration::from_secs(5), store.close()).await.expect("closing waits for room");
+        assert_eq!(closed.unwrap_err().kind, ErrorKind::HostFull);
+        rt.sleep(Duration::from_secs(2)).await;
+        let writes = device.counts().writes;
+        rt.sleep(Duration::from_secs(10)).await;
+        assert_eq!(device.counts().writes, writes, "a store that was closed writes");
+        let (again, _) = within(&rt, Duration::from_secs(5), common::open(&rt, &device, options)).await.unwrap();
+        read_all(&again, &[1], "opened on a full host").await;
+        soon(&rt, again.create(id(3), Stream::Data), "opened on a full host").await;
+        device.set_faults(Faults::default());
+        rt.sleep(Duration::from_secs(2)).await;
+        again.append(id(1), 20_000, vec![data(1)]).await.unwrap();
+    });
+}
+
+async fn read_all(store: &ChunkStore, numbers: &[u8], context: &str) {
+    for &number in numbers {
+        let read = store.read(id(number), 0, 20_000).await;
+        let bytes = read.unwrap_or_else(|error| panic!("{context}: chunk {number}: {error}"));
+        assert!(bytes == data(number), "{context}: chunk {number} holds something else");
+    }
+}
