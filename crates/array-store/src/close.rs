@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::format::BufferName;
 use crate::index::{Change, Moment};
 
 /// Counts tasks that have to end before the index is closed. (CLOSE-2)
@@ -117,7 +118,7 @@ impl Engine {
             self.enter(&left)?;
             // What is in its files is in segments, too, or not needed.
             if left.is_empty() {
-                self.buffer_id.set(0);
+                self.named_buffer.set(BufferName::default());
             }
         }
         let generation = self.generation.get() + 1;

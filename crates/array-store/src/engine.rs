@@ -18,7 +18,7 @@ use crate::delete::Deleting;
 use crate::drives::{Drives, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::examine::Written;
-use crate::format::{DriveState, SnapshotPiece, Superblock, VERSION};
+use crate::format::{BufferName, DriveState, SnapshotPiece, Superblock, VERSION};
 use crate::index::Index;
 use crate::lane::{Lanes, lanes};
 use crate::loss::LOSS_NAME;
@@ -147,7 +147,7 @@ pub(crate) struct Engine {
     pub(crate) held_by_tombstones: RefCell<BTreeSet<SetId>>,
     pub(crate) buffer: RefCell<Option<Rc<Buffer>>>,
     /// The buffer's id, as superblocks have it; 0 without one.
-    pub(crate) buffer_id: Cell<u64>,
+    pub(crate) named_buffer: Cell<BufferName>,
     /// The newest tombstone of each name that recovery saw, until the buffer was read.
     pub(crate) found_tombstones: RefCell<BTreeMap<Bytes, Version>>,
     /// When this opening lost something. (LOSS-1)
@@ -240,7 +240,7 @@ impl Engine {
             opened_clean: Cell::new(None),
             held_by_tombstones: RefCell::default(),
             buffer: RefCell::default(),
-            buffer_id: Cell::new(superblock.buffer),
+            named_buffer: Cell::new(superblock.buffer),
             found_tombstones: RefCell::default(),
             lost_before: Cell::new(None),
             busy: Busy::default(),
@@ -318,6 +318,7 @@ impl Engine {
             .map(|(number, _)| DriveId(number as u8))
             .collect();
         let (snapshot, replaced) = (self.snapshot.borrow().clone(), self.replaced.get());
+        let buffer = self.buffer_name();
         let superblock = Superblock {
             version: VERSION,
             array: self.array,
@@ -328,7 +329,7 @@ impl Engine {
             clean,
             tombstone_floor: snapshot.tombstone_floor,
             opened: self.opened.get(),
-            buffer: self.buffer_id.get(),
+            buffer,
             snapshot: snapshot.pieces,
             drives,
             sets: self.sets.entries(),
@@ -345,6 +346,7 @@ impl Engine {
         }
         self.recorded.borrow_mut().extend(failed);
         self.saved.set(replaced);
+        self.buffer_is_named(buffer);
         Ok(true)
     }
 

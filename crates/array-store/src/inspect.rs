@@ -151,7 +151,7 @@ fn told(superblock: &Superblock, given: &[Option<u64>]) -> Inspection {
         code: superblock.code,
         segment_length: superblock.segment_length,
         clean: superblock.clean.is_some(),
-        buffered: superblock.buffer != 0,
+        buffered: superblock.buffer.id != 0,
         snapshot_bytes: superblock.snapshot.iter().map(|piece| u64::from(piece.length)).sum(),
         drives: superblock.drives.iter().enumerate().map(drive).collect(),
         sets: superblock.sets.iter().enumerate().filter_map(set).collect(),

@@ -14,7 +14,7 @@ use crate::drives::Drives;
 use crate::engine::{Engine, Parts, enough};
 use crate::error::{Error, ErrorKind, Result};
 use crate::eviction::most_lacking;
-use crate::format::{DriveState, SetEntry, Superblock, VERSION};
+use crate::format::{BufferName, DriveState, SetEntry, Superblock, VERSION};
 use crate::gather::{Gathered, gather};
 use crate::get::{Object, Reader, not_found};
 use crate::index::{Index, Moment};
@@ -124,7 +124,7 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
         clean: None,
         tombstone_floor: 0,
         opened: 0,
-        buffer: 0,
+        buffer: BufferName::default(),
         snapshot: Vec::new(),
         drives: table.entries(),
         sets: form_sets(&free, width).into_iter().map(set).collect(),
@@ -207,7 +207,7 @@ impl ArrayStore {
             }
         }
         // What is read from the buffer must not stay in an index that is left as it was.
-        let aside = options.read_only && superblock.buffer != 0;
+        let aside = options.read_only && superblock.buffer.id != 0;
         let place = if aside { &IndexPlace::Memory } else { place };
         let clean = superblock.clean.map(|generation| Moment { array: superblock.array, generation });
         let (index, clean) = open_index(place, clean)?;
@@ -231,7 +231,7 @@ impl ArrayStore {
         // What is not there may be newer than what is, or a deletion.
         report.damage.extend(lacks.map(|error| error.message));
         if read_only {
-            if buffer != 0 {
+            if buffer.id != 0 {
                 let Attached { notes, damage, .. } = engine.attach_buffer(files, buffer, abandon).await?;
                 report.buffer = notes;
                 report.damage.extend(damage);
@@ -239,7 +239,7 @@ impl ArrayStore {
             }
             return Ok((Self(engine), report));
         }
-        engine.buffer_id.set(0);
+        engine.named_buffer.set(BufferName::default());
         let Attached { notes, damage, unsaid } = engine.attach_buffer(files, buffer, abandon).await?;
         report.buffer = notes;
         let gaps = !damage.is_empty();

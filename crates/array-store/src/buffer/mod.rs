@@ -5,12 +5,14 @@
 //! Writing it to a segment moves the entry, as cleaning does (CLEAN-1).
 //!
 //! # Invariants
-//! - BUF-1: an acknowledged object is in both files, or in the one that is left, whose generation says so; or in a segment.
+//! - BUF-1: an acknowledged object is in both files, or in the one that is left, or in a segment. Before anything is acknowledged in
+//!   one file alone, both of its heads and then a superblock name a new generation: a file of an earlier one does not count,
+//!   also where it is all that is there.
 //! - BUF-2: the ring is written over only where nothing is needed: each object there is in a segment, replaced or deleted, and
 //!   a durable head says that the log begins behind it.
 //! - BUF-3: a deletion of a name that the log has is acknowledged only when the log says so too: the tombstone may be
 //!   gone before the object's record is.
-//! - BUF-4: the superblock names the buffer from before anything is acknowledged in it until it is known to be empty: the
+//! - BUF-4: the superblock names the buffer, and the lowest generation of its files that counts, from before anything is acknowledged in it until it is known to be empty: the
 //!   array is not opened without it meanwhile. Where both files fail, everything goes to segments, in a full array into what
 //!   cleaning can spare, and the superblock names none from then on: what the files hold is not believed when they come back.
 //! - BUF-6: nothing stays in the buffer alone for much longer than [`Options::buffer_time`](crate::Options::buffer_time), so
@@ -25,6 +27,7 @@ mod ring;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -38,7 +41,7 @@ pub(crate) use replay::Attached;
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Tombstone;
+use crate::format::{BufferName, Tombstone};
 use crate::index::Change;
 use crate::put::{InFlight, Progress};
 use crate::stats::add;
@@ -100,6 +103,8 @@ pub(crate) struct Buffer {
     /// Files that are written to.
     good: [Cell<bool>; 2],
     head: Cell<FileHead>,
+    /// The generation that a durable superblock names.
+    named: Cell<u64>,
     records: RefCell<Records>,
     /// Place of the next record.
     end: Cell<Cursor>,
@@ -243,13 +248,19 @@ impl Buffer {
         let Some((file, good)) = self.files.iter().zip(&self.good).find(|(_, good)| good.get()) else {
             return Err(broken(error));
         };
-        let head = self.next_head();
-        let (offset, bytes) = FileHead { generation: head.generation + 1, ..head }.encode();
-        self.head.set(FileHead { generation: head.generation + 1, ..head });
-        file.write(offset, bytes).await.map_err(|error| {
+        self.leave_behind(file).await.map_err(|error| {
             good.set(false);
             broken(error)
         })
+    }
+
+    /// Begins a new generation in the file that is left: in both of its heads, so that losing one of them loses nothing. (BUF-1)
+    async fn leave_behind(&self, left: &Rc<dyn BufferFile>) -> io::Result<()> {
+        let head = self.head.get();
+        let before = FileHead { generation: head.generation + 1, ..head };
+        let after = write_heads(left, &before).await?;
+        self.head.set(after);
+        Ok(())
     }
 
     /// The next head, but for what it says anew.
@@ -349,10 +360,46 @@ impl Buffer {
     }
 }
 
+/// Writes both heads of a file as those behind `before`, so that no older one is there. The last.
+async fn write_heads(file: &Rc<dyn BufferFile>, before: &FileHead) -> io::Result<FileHead> {
+    let mut last = *before;
+    for _ in 0..2 {
+        last.number += 1;
+        let (offset, bytes) = last.encode();
+        file.write(offset, bytes).await?;
+    }
+    Ok(last)
+}
+
 impl Engine {
     /// The buffer, if there is one that can be written to.
     pub(crate) fn usable_buffer(&self) -> Option<Rc<Buffer>> {
         self.buffer.borrow().clone().filter(|buffer| buffer.usable())
+    }
+
+    /// What superblocks say of the buffer from now on.
+    pub(crate) fn buffer_name(&self) -> BufferName {
+        let named = self.named_buffer.get();
+        match &*self.buffer.borrow() {
+            Some(buffer) if named.id != 0 => BufferName { generation: buffer.head.get().generation, ..named },
+            _ => named,
+        }
+    }
+
+    /// A durable superblock says that.
+    pub(crate) fn buffer_is_named(&self, name: BufferName) {
+        if let Some(buffer) = &*self.buffer.borrow() {
+            buffer.named.set(name.generation);
+        }
+    }
+
+    /// Appends to the log. Where one file was left behind, a superblock says so first: it is not believed alone. (BUF-1)
+    async fn append_to_log(&self, buffer: &Rc<Buffer>, wanted: impl Fn() -> Vec<Entry>) -> Result<Appended> {
+        let appended = buffer.append(wanted).await?;
+        if buffer.named.get() < buffer.head.get().generation {
+            self.write_superblock(None).await?;
+        }
+        Ok(appended)
     }
 
     /// Takes a whole object into the buffer: it is complete. `false` if there is no room, or no file left.
@@ -405,7 +452,7 @@ impl Engine {
     ) -> Result<Appended> {
         for _ in 0..WAITS {
             let flushed = buffer.flushed.notified();
-            let appended = buffer.append(&wanted).await?;
+            let appended = self.append_to_log(buffer, &wanted).await?;
             // Of an empty log: it is longer than the ring.
             if appended != Appended::Full || buffer.is_empty() {
                 return Ok(appended);
@@ -443,7 +490,7 @@ impl Engine {
     pub(crate) async fn bury_buffered(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<()> {
         let Some(buffer) = self.buffer.borrow().clone() else { return Ok(()) };
         while !buffer.burials(tombstones).is_empty() {
-            let said = match buffer.append(|| buffer.burials(tombstones)).await {
+            let said = match self.append_to_log(&buffer, || buffer.burials(tombstones)).await {
                 // Only a log of a version that kept no room for it: with the buffer empty there is nothing to say.
                 Ok(Appended::Full) => self.flush(&buffer, 0).await,
                 said => said.map(drop),
@@ -468,7 +515,7 @@ impl Engine {
             return Ok(());
         }
         self.flush(buffer, 0).await?;
-        self.buffer_id.set(0);
+        self.named_buffer.set(BufferName::default());
         self.write_superblock(None).await?;
         // Only now: until then the next opening reads the files, should they be there again.
         buffer.records.take();

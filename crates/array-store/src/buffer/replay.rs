@@ -9,10 +9,10 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, Notify};
 
 use super::ring::{Cursor, Entry, FileHead, Kind, Log, Logged, parse, walk};
-use super::{Buffer, BufferFiles, Records};
+use super::{Buffer, BufferFiles, Records, write_heads};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Tombstone;
+use crate::format::{BufferName, Tombstone};
 use crate::index::{Change, PartKey};
 use crate::types::{Part, Version};
 
@@ -42,7 +42,7 @@ struct Found {
 }
 
 impl Engine {
-    /// Takes up the buffer that the superblock names (`id`, if not 0), or a new one, and enters what it holds. Reading only,
+    /// Takes up the buffer that the superblock names (if its id is not 0), or a new one, and enters what it holds. Reading only,
     /// what its files hold is entered and they stay as they are.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Engine {
     pub(crate) async fn attach_buffer(
         self: &Rc<Self>,
         files: Option<BufferFiles>,
-        id: u64,
+        named: BufferName,
         abandon: bool,
     ) -> Result<Attached> {
         let lost = |what: &str| {
@@ -62,6 +62,7 @@ impl Engine {
             );
             Err(Error::new(ErrorKind::Format, message))
         };
+        let BufferName { id, .. } = named;
         let Some(BufferFiles(files)) = files else {
             return match (id, abandon) {
                 (0, _) => Ok(Attached::default()),
@@ -73,9 +74,18 @@ impl Engine {
         for (file, which) in files.iter().zip(["first", "second"]) {
             found.push(self.look_at(&**file, which, id).await?);
         }
+        let is_old = |found: &Found| found.head.generation < named.generation;
+        let old = found.iter().flatten().any(is_old);
+        found.iter_mut().for_each(|found| drop(found.take_if(|found| is_old(found))));
         let newest = found.iter().flatten().max_by_key(|found| (found.head.generation, found.head.number));
         if newest.is_none() && id != 0 && !abandon {
-            return lost("neither of the files that were named holds it");
+            return lost(match old {
+                true => {
+                    "of the files that were named only an older copy is there, which lacks what was acknowledged since it failed or \
+                     was away"
+                }
+                false => "neither of the files that were named holds it",
+            });
         }
         // Of those that hold the same the newer head counts: what it leaves out is not needed, and may be written over.
         let head = newest.map_or_else(|| self.new_head(), |found| found.head);
@@ -98,6 +108,7 @@ impl Engine {
         let buffer = Buffer {
             good: [Cell::new(true), Cell::new(true)],
             head: Cell::new(head),
+            named: Cell::new(named.generation),
             records: RefCell::new(records),
             end: Cell::new(log.end),
             held: RefCell::default(),
@@ -137,7 +148,7 @@ impl Engine {
         }
         let own = [0, 1].map(|at| found[at].as_ref().filter(|found| found.head.generation == head.generation));
         buffer.bring_up_to_date(own, &log).await?;
-        self.buffer_id.set(head.id);
+        self.named_buffer.set(BufferName { id: head.id, generation: head.generation });
         let unsaid = self.replay(&buffer, &log)?;
         self.buffer.replace(Some(Rc::new(buffer)));
         Ok(Attached { notes, damage, unsaid })
@@ -251,7 +262,7 @@ impl Buffer {
         for at in if second && !first { [1, 0] } else { [0, 1] } {
             let written = self.complete(at, joins[at], &own, log).await;
             let written = match written {
-                Ok(()) if any => self.write_heads(at, &before).await,
+                Ok(()) if any => write_heads(&self.files[at], &before).await.map(drop),
                 // A power cut came between the two files' heads: what the older one counts may be written over from now on.
                 Ok(()) if own[at].is_some_and(|own| own.head != before) => {
                     let (offset, bytes) = before.encode();
@@ -275,24 +286,10 @@ impl Buffer {
                 return Err(Error::new(ErrorKind::Device, "neither file of the buffer can be written to"));
             }
         };
-        // The one that is left behind is not believed any more.
-        let head = self.next_head();
-        let head = FileHead { generation: head.generation + 1, ..head };
-        self.head.set(head);
-        let (offset, bytes) = head.encode();
-        self.files[left]
-            .write(offset, bytes)
+        // The other one is not believed any more.
+        self.leave_behind(&self.files[left])
             .await
             .map_err(|error| Error::caused(ErrorKind::Device, "neither file of the buffer can be written to", error))
-    }
-
-    /// Both heads of a file, so that no older one is there.
-    async fn write_heads(&self, file: usize, before: &FileHead) -> io::Result<()> {
-        for more in [1, 2] {
-            let (offset, bytes) = FileHead { number: before.number + more, ..*before }.encode();
-            self.files[file].write(offset, bytes).await?;
-        }
-        Ok(())
     }
 
     async fn write_run(&self, file: usize, (offset, bytes): (u64, Vec<u8>)) -> io::Result<()> {

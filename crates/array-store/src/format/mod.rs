@@ -13,19 +13,22 @@ pub(crate) use digest::{Digest, DigestItem, ITEM_FIXED, ItemBody};
 pub(crate) use marker::{
     FragmentId, Marker, Member, SetHead, Tombstone, decode_tombstones, encode_tombstones, object_bytes, part_bytes,
 };
-pub(crate) use superblock::{DriveEntry, DriveState, SetEntry, SnapshotPiece, Superblock};
+pub(crate) use superblock::{BufferName, DriveEntry, DriveState, SetEntry, SnapshotPiece, Superblock};
 pub(crate) use trailer::{Trailer, frame_trailer};
 
 use shingle_record::RecordType;
 
 /// The format's version; a superblock says it, and an array of a version that is not read is refused.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
 /// The oldest version that is read: its arrays are of this one from their first superblock on.
 pub(crate) const VERSION_MIN: u32 = 3;
 
 /// From this version on superblocks say where sets end.
 pub(crate) const VERSION_ENDS: u32 = 5;
+
+/// From this version on superblocks say which files of the buffer count.
+const VERSION_BUFFER: u32 = 6;
 
 /// The head of a zone in a set.
 pub(crate) const SET_HEAD: RecordType = RecordType(0x0300);

@@ -5,7 +5,7 @@ use shingle_erasure::Code;
 
 use super::bytes::{Reader, put_short};
 use super::marker::Member;
-use super::{VERSION, VERSION_MIN};
+use super::{VERSION, VERSION_BUFFER, VERSION_MIN};
 use crate::types::{DriveId, SetId, SetState};
 
 /// What the array thinks of a drive.
@@ -58,6 +58,15 @@ pub(crate) struct SnapshotPiece {
     pub(crate) length: u32,
 }
 
+/// The buffer of small objects without which the array must not be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BufferName {
+    /// 0: there is none.
+    pub(crate) id: u64,
+    /// A file of it whose head has a lower generation was left behind. (BUF-1)
+    pub(crate) generation: u64,
+}
+
 /// What is on three drives at least. Little-endian, field after field, in the order of this struct; lists behind
 /// their length in four bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,8 +87,7 @@ pub(crate) struct Superblock {
     pub(crate) tombstone_floor: u64,
     /// The last stamp when the array was opened last: versions up to it that are not complete were counted then.
     pub(crate) opened: u64,
-    /// The id of the buffer of small objects without which the array must not be opened; 0: there is none.
-    pub(crate) buffer: u64,
+    pub(crate) buffer: BufferName,
     pub(crate) snapshot: Vec<SnapshotPiece>,
     pub(crate) drives: Vec<DriveEntry>,
     /// By number; a number may be unused.
@@ -97,7 +105,7 @@ impl Superblock {
         out.extend_from_slice(&self.last_stamp.to_le_bytes());
         out.push(u8::from(self.clean.is_some()));
         out.extend_from_slice(&self.clean.unwrap_or(0).to_le_bytes());
-        for number in [self.tombstone_floor, self.opened, self.buffer] {
+        for number in [self.tombstone_floor, self.opened, self.buffer.id, self.buffer.generation] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&(self.snapshot.len() as u32).to_le_bytes());
@@ -155,7 +163,8 @@ impl Superblock {
         let code = Code::new(reader.u8()?, reader.u8()?).ok()?;
         let (segment_length, last_stamp) = (reader.u32()?, reader.u64()?);
         let (is_clean, clean) = (reader.u8()? == 1, reader.u64()?);
-        let (tombstone_floor, opened, buffer) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (tombstone_floor, opened, id) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let buffer = BufferName { id, generation: if version >= VERSION_BUFFER { reader.u64()? } else { 0 } };
         let list = |reader: &mut Reader<'_>, least: usize| {
             let count = reader.u32()? as usize;
             (count <= reader.0.len() / least).then_some(count)
@@ -233,19 +242,24 @@ mod tests {
             clean: None,
             tombstone_floor: 0,
             opened: 0,
-            buffer: 0,
+            buffer: BufferName { id: 11, generation: 12 },
             snapshot: Vec::new(),
             drives: Vec::new(),
             sets: Vec::new(),
         };
         let of_version = |version: u32| {
             let mut bytes = superblock.encode();
+            if version < VERSION_BUFFER {
+                assert_eq!(bytes.drain(67..75).collect::<Vec<_>>(), 12_u64.to_le_bytes());
+            }
             bytes[..4].copy_from_slice(&version.to_le_bytes());
             Superblock::decode(&bytes)
         };
         assert_eq!(of_version(VERSION), Ok(Some(superblock.clone())));
-        let before = Superblock { version: VERSION_MIN, ..superblock.clone() };
-        assert_eq!(of_version(VERSION_MIN), Ok(Some(before)));
+        for version in VERSION_MIN..VERSION_BUFFER {
+            let buffer = BufferName { id: 11, generation: 0 };
+            assert_eq!(of_version(version), Ok(Some(Superblock { version, buffer, ..superblock.clone() })));
+        }
         assert_eq!((of_version(VERSION_MIN - 1), of_version(VERSION + 1)), (Err(VERSION_MIN - 1), Err(VERSION + 1)));
     }
 }

@@ -570,6 +570,102 @@ fn a_file_that_was_away_is_not_believed_when_it_comes_back_alone() {
     }
 }
 
+/// BUF-1: a file that failed or was away while the other went on lacks what was acknowledged since: alone it counts for nothing.
+#[test]
+fn a_file_that_was_left_behind_is_refused_where_it_is_all_that_is_left() {
+    let failed = history(|_, store, buffer| async move {
+        put(&store, "before", 1).await;
+        put(&store, "deleted", 2).await;
+        buffer[1].broken.set(true);
+        put(&store, "after", 3).await;
+        assert!(store.delete("deleted").await.unwrap());
+        // As far as the drives know, its tombstone is needed no more.
+        store.snapshot().await.unwrap();
+        store.snapshot().await.unwrap();
+    });
+    let before = history(|_, store, _| async move {
+        put(&store, "before", 1).await;
+        put(&store, "deleted", 2).await;
+    });
+    let Left { devices, files: [first, stale] } = before;
+    let away = Sim::new(4).run(move |rt| async move {
+        let devices = powered(&rt, &devices);
+        let buffer = [first, Vec::new()].map(|bytes| SimFile::new(&rt, bytes));
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        put(&store, "after", 3).await;
+        let Left { devices, files: [first, _] } = left(&devices, &buffer, 1);
+        Left { devices, files: [first, stale] }
+    });
+    for Left { devices, files: [_, stale] } in [failed, away] {
+        for files in [[Vec::new(), stale.clone()], [stale.clone(), Vec::new()]] {
+            let devices: Vec<_> = devices.iter().map(MemoryDevice::snapshot).collect();
+            Sim::new(5).run(move |rt| async move {
+                let devices = powered(&rt, &devices);
+                let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+                for read_only in [true, false] {
+                    let options = Options { read_only, ..plain() };
+                    let Err(error) = try_open(&rt, &devices, Some(&buffer), options).await else {
+                        panic!("an old file was believed")
+                    };
+                    assert!(error.kind == ErrorKind::Format && error.message.contains("older"), "{error}");
+                }
+                assert!(buffer.iter().all(|file| file.next.get() == 0), "it was written to");
+                let options = Options { abandon_buffer: true, ..plain() };
+                let (store, report) = try_open(&rt, &devices, Some(&buffer), options).await.unwrap();
+                assert_eq!(report.damage.len(), 1, "{:?}", report.damage);
+                assert_eq!(store.head(b"deleted").unwrap_err().kind, ErrorKind::NotFound);
+            });
+        }
+    }
+}
+
+/// BUF-1: whenever the power fails while one file is left behind, each of them has what was acknowledged or is not believed.
+#[test]
+fn cut_while_a_file_is_left_behind() {
+    for (wait, broken) in (0..30).flat_map(|wait| [(wait, 0), (wait, 1)]) {
+        let kept = Rc::new(RefCell::new(Vec::new()));
+        let told = kept.clone();
+        let left = history(move |rt, store, buffer| async move {
+            put(&store, "before", 1).await;
+            buffer[broken].broken.set(true);
+            let puts = Box::pin(async move {
+                for number in 0..4 {
+                    let name = format!("meanwhile {number}");
+                    put(&store, &name, number).await;
+                    told.borrow_mut().push((name, number));
+                }
+            });
+            let cut = Box::pin(rt.sleep(Duration::from_micros(wait * 40)));
+            std::mem::forget(futures_util::future::select(puts, cut).await);
+        });
+        let kept = kept.take();
+        for lost in [None, Some(0), Some(1)] {
+            let mut files = left.files.clone();
+            if let Some(lost) = lost {
+                files[lost] = Vec::new();
+            }
+            let (devices, kept) = (left.devices.iter().map(MemoryDevice::snapshot).collect::<Vec<_>>(), kept.clone());
+            Sim::new(9).run(move |rt| async move {
+                let devices = powered(&rt, &devices);
+                let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+                let context = format!("{wait}: {broken} broken, {lost:?} lost, {} kept", kept.len());
+                match try_open(&rt, &devices, Some(&buffer), plain()).await {
+                    Ok((store, _)) => {
+                        is(&store, "before", 1).await;
+                        for (name, key) in &kept {
+                            assert!(store.head(name.as_bytes()).is_ok(), "{context}: {name}");
+                            is(&store, name, *key).await;
+                        }
+                    }
+                    Err(error) => {
+                        assert!(error.message.contains("older") && lost == Some(1 - broken), "{context}: {error}")
+                    }
+                }
+            });
+        }
+    }
+}
+
 /// Whoever only reads sees what is buffered, and writes neither to the drives nor to the files.
 #[test]
 fn reading_only_shows_what_is_buffered_and_changes_nothing() {
