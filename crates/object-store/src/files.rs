@@ -76,6 +76,8 @@ pub(crate) struct LogFile {
     pub(crate) collecting: bool,
     /// GC could not read all of it: it stays.
     pub(crate) damaged: bool,
+    /// It may hold entries that nobody has seen yet: it stays, and nothing is appended to it.
+    pub(crate) unseen: bool,
     /// How many files had been dropped when GC last found only graves in it that are needed.
     pub(crate) graves_seen_at: Option<u64>,
 }
@@ -93,6 +95,7 @@ impl LogFile {
             pins: 0,
             collecting: false,
             damaged: false,
+            unseen: false,
             graves_seen_at: None,
         }
     }

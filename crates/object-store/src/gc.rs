@@ -83,7 +83,7 @@ impl Core {
 
     /// Waits until GC has freed something, if it can. `false` if it cannot.
     pub(crate) async fn wait_for_gc(&self) -> bool {
-        let garbage = self.files.borrow().iter().any(|(_, file)| file.garbage() > 0 && !file.damaged);
+        let garbage = self.files.borrow().iter().any(|(_, file)| file.garbage() > 0 && !file.damaged && !file.unseen);
         if !self.options.gc.enabled || !garbage {
             return false;
         }
@@ -175,7 +175,8 @@ impl Core {
             if file.record.dropping && file.pins == 0 && !file.collecting {
                 return Some((number, GcStep::Finish));
             }
-            let idle = file.pending.is_empty() && !file.collecting && !file.damaged && !file.record.dropping;
+            let stays = file.damaged || file.unseen;
+            let idle = file.pending.is_empty() && !file.collecting && !stays && !file.record.dropping;
             if !idle {
                 continue;
             }

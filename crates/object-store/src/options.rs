@@ -12,6 +12,8 @@ pub struct Drive {
     pub client: ChunkClient,
     /// Its identity, as it was formatted.
     pub store: StoreId,
+    /// Its chunk store could not read all when it was opened: open chunks may be longer than they seem now.
+    pub hides: bool,
 }
 
 /// What can be set. The defaults suit full drives and small emulated ones.
@@ -38,7 +40,9 @@ pub struct Options {
     pub gc: GcOptions,
     /// Index backups.
     pub backup: BackupOptions,
-    /// Open although drives that the index knows are not there: their objects give errors, others work.
+    /// Drives that the store is known to be on, whatever the index knows: one that is not there is missing.
+    pub known_drives: Vec<StoreId>,
+    /// Open although drives are missing: their objects give errors, others work.
     pub allow_missing_drives: bool,
 }
 
@@ -83,6 +87,7 @@ impl Default for Options {
             persist_interval: Duration::from_secs(5),
             gc: GcOptions::default(),
             backup: BackupOptions::default(),
+            known_drives: Vec::new(),
             allow_missing_drives: false,
         }
     }

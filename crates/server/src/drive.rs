@@ -36,6 +36,8 @@ pub(crate) struct Sample {
 pub(crate) struct Drive {
     pub(crate) path: PathBuf,
     pub(crate) store: StoreId,
+    /// Its store could not read all when it was opened.
+    pub(crate) hides: bool,
     /// Dropped when the object store has it: the owner ends with its last client.
     pub(crate) client: Option<ChunkClient>,
     pub(crate) sample: Arc<Mutex<Sample>>,
@@ -46,6 +48,7 @@ pub(crate) struct Drive {
 /// What the owner says once the store is open.
 struct Opened {
     store: StoreId,
+    hides: bool,
     client: ChunkClient,
     sample: Arc<Mutex<Sample>>,
 }
@@ -67,8 +70,8 @@ pub(crate) async fn start(
     let ended = thread::start(&format!("drive-{number}"), owner)?;
     let lost =
         |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
-    let Opened { store, client, sample } = told.await.map_err(lost)??;
-    Ok(Drive { path, store, client: Some(client), sample, ended })
+    let Opened { store, hides, client, sample } = told.await.map_err(lost)??;
+    Ok(Drive { path, store, hides, client: Some(client), sample, ended })
 }
 
 async fn own(
@@ -79,13 +82,13 @@ async fn own(
     tell: oneshot::Sender<Result<Opened>>,
 ) {
     let path = config.path.clone();
-    let store = match open(&runtime, config, known, &ours).await {
-        Ok(store) => Rc::new(store),
+    let (store, hides) = match open(&runtime, config, known, &ours).await {
+        Ok((store, hides)) => (Rc::new(store), hides),
         Err(error) => return drop(tell.send(Err(error))),
     };
     let (client, requests) = ChunkClient::channel(QUEUE_DEPTH);
     let sample = Arc::new(Mutex::new(look(&store)));
-    let opened = Opened { store: store.id(), client, sample: sample.clone() };
+    let opened = Opened { store: store.id(), hides, client, sample: sample.clone() };
     if tell.send(Ok(opened)).is_err() {
         return;
     }
@@ -108,7 +111,13 @@ fn look(store: &ChunkStore) -> Sample {
     Sample { space: store.store_stat(), counters: store.counters(), gc: store.gc_status() }
 }
 
-async fn open(runtime: &Runtime, config: DriveConfig, known: Option<StoreId>, ours: &[StoreId]) -> Result<ChunkStore> {
+/// Opens a drive's store, and says whether it could not read all.
+async fn open(
+    runtime: &Runtime,
+    config: DriveConfig,
+    known: Option<StoreId>,
+    ours: &[StoreId],
+) -> Result<(ChunkStore, bool)> {
     let path = &config.path;
     let name = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
     let node = inventory::locate(runtime, &System::host(), &name).await?;
@@ -142,7 +151,7 @@ async fn open(runtime: &Runtime, config: DriveConfig, known: Option<StoreId>, ou
     for damage in &report.damage {
         tracing::error!(drive = %path.display(), chunk = ?damage.chunk, zone = ?damage.zone, "{}", damage.what);
     }
-    Ok(store)
+    Ok((store, !report.damage.is_empty()))
 }
 
 fn foreign(path: &Path, store: StoreId, chunks: u64, ours: &[StoreId]) -> Error {

@@ -117,6 +117,11 @@ pub(crate) fn log_report(report: &OpenReport) {
         let shingle_object_store::Damage { store, file, ordinal, from, to, why } = damage;
         tracing::error!(%store, file, ordinal, from, to, "damage: {why}");
     }
+    if report.incomplete {
+        tracing::warn!(
+            "not all that is on the drives could be seen: what seems left over stays until a start that sees all"
+        );
+    }
     for bucket in &report.implied_buckets {
         tracing::warn!(bucket, "the bucket's own entry was lost; it was made again because it holds objects");
     }

@@ -63,13 +63,14 @@ pub(crate) async fn open(
         drives.iter().map(|drive| KnownDrive { store: drive.store, path: drive.path.clone() }).collect();
     let object_drives = drives.iter_mut().filter_map(|drive| {
         let client = drive.client.take()?;
-        Some(ObjectDrive { client, store: drive.store })
+        Some(ObjectDrive { client, store: drive.store, hides: drive.hides })
     });
+    let known_drives = directory.drives().iter().map(|known| known.store).collect();
     let setup = Setup {
         index: directory.path().join("index"),
         index_cache_bytes: config.index_cache,
         drives: object_drives.collect(),
-        options: purpose.options(config),
+        options: ObjectOptions { known_drives, ..purpose.options(config) },
         rebuild: purpose.rebuild(),
     };
     let objects = objects::start(setup).await?;

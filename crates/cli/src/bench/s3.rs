@@ -86,7 +86,7 @@ async fn open_objects(rt: &Runtime) -> Outcome<ObjectEngine> {
         let (chunks, _) = ChunkStore::open(rt, device, Options::default()).await?;
         let (client, requests) = ChunkClient::channel(256);
         drop(rt.spawn(async move { chunks.serve(requests).await }));
-        drives.push(Drive { client, store });
+        drives.push(Drive { client, store, hides: false });
     }
     let index = Arc::new(MemoryIndex::new());
     let (engine, _) =

@@ -99,6 +99,8 @@ pub(crate) struct Recovered {
     pub(crate) buckets: BTreeMap<String, u64>,
     pub(crate) dead_blobs: BTreeSet<u64>,
     pub(crate) backup: crate::backup::BackupState,
+    /// Something that is on the drives may not have been seen (REC-4).
+    pub(crate) incomplete: bool,
 }
 
 impl Core {
@@ -131,7 +133,7 @@ impl Core {
             changed: Notify::new(),
             gc: crate::gc::GcState::default(),
             backup: RefCell::new(recovered.backup),
-            unsure: Cell::new(false),
+            unsure: Cell::new(recovered.incomplete),
             half_ended: RefCell::default(),
             paused: RefCell::new(None),
             failed: RefCell::new(None),

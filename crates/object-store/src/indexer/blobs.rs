@@ -21,9 +21,17 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Says that no part needs a blob; an object may.
+    /// Says that no part needs a blob; an object may. While there may be entries that nobody has seen, one of them may be
+    /// that object: the segments then stay until an opening that sees all (REC-4).
     fn mark_dead_part(&mut self, blob: u64) -> IndexResult<()> {
-        if self.blob(blob)? == Some(BlobState::Object) { Ok(()) } else { self.mark(blob, BlobState::Dead) }
+        match self.blob(blob)? {
+            Some(BlobState::Object) => Ok(()),
+            _ if *self.keep_graves => {
+                self.put(Space::Blobs, keys::number(blob), Some(BlobState::Dead.encode()));
+                Ok(())
+            }
+            _ => self.mark(blob, BlobState::Dead),
+        }
     }
 
     /// A segment is durable at `location`.

@@ -21,21 +21,33 @@ pub(crate) struct Finished {
     pub(crate) strays: u64,
 }
 
+/// How much recovery has done and seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// The index was made again, from a backup or from nothing.
+    pub(crate) rebuilt: bool,
+    /// There may be entries that it has not seen.
+    pub(crate) incomplete: bool,
+}
+
 /// Records handled in one batch.
 const STEP: usize = 1000;
 
 impl Indexer {
     /// Settles what single entries could not: writers died with the process, so open blobs are dead; parts without an
-    /// upload are none. After a rebuild (`all`) also what a backup knew and the files no longer say, and buckets that
-    /// only their objects remember.
+    /// upload are none. After a rebuild also what a backup knew and the files no longer say, and buckets that only their
+    /// objects remember. Where entries may be unseen nothing is taken for left over: what needs it may be among them.
     ///
     /// # Errors
     /// If the index fails.
-    pub(crate) fn finish_recovery(&mut self, all: bool) -> IndexResult<Finished> {
+    pub(crate) fn finish_recovery(&mut self, extent: Extent) -> IndexResult<Finished> {
         let mut finished = Finished::default();
-        if all {
+        if extent.rebuilt {
             finished.forgotten = self.forget_vanished()?;
-            (finished.implied_buckets, finished.strays) = self.settle_buckets()?;
+            (finished.implied_buckets, finished.strays) = self.settle_buckets(extent.incomplete)?;
+        }
+        if extent.incomplete {
+            return Ok(finished);
         }
         self.each(Space::Parts, |transaction, key, bytes| {
             let record = PartRecord::decode(bytes).map_err(spoilt)?;
@@ -145,7 +157,8 @@ impl Indexer {
 
     /// A bucket's entry lies on one drive, its objects on all: where the entry is lost, the objects say that the bucket
     /// was there. Where the bucket was deleted after they were written, they are remains of writes that failed.
-    fn settle_buckets(&mut self) -> IndexResult<(Vec<String>, u64)> {
+    /// `incomplete`, they may be an object's that is only not seen, and stay.
+    fn settle_buckets(&mut self, incomplete: bool) -> IndexResult<(Vec<String>, u64)> {
         let mut known = BTreeSet::new();
         let (mut implied, mut strays) = (Vec::new(), 0);
         self.each(Space::Objects, |transaction, key, bytes| {
@@ -161,6 +174,9 @@ impl Indexer {
             let item = Item::decode(&bytes::Bytes::copy_from_slice(bytes)).map_err(spoilt)?;
             if let Some(bytes) = transaction.get(Space::Graves, &identity.grave())? {
                 let mut grave = Item::decode(&bytes).map_err(spoilt)?;
+                if grave.version > item.version && incomplete {
+                    return Ok(());
+                }
                 if grave.version > item.version {
                     strays += 1;
                     grave.ghosts.add(item.location.file);

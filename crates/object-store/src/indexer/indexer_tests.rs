@@ -142,7 +142,7 @@ fn apply_all(indexer: &mut Indexer, entries: &[(u64, Body, Location)], group: us
 }
 
 fn finish(indexer: &mut Indexer) {
-    indexer.finish_recovery(true).unwrap();
+    indexer.finish_recovery(Extent { rebuilt: true, incomplete: false }).unwrap();
     for blob in indexer.dead_blobs().unwrap() {
         loop {
             let group = Group { commands: vec![Command::Purge { blob, limit: 2 }], ..Group::default() };

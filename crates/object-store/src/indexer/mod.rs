@@ -27,6 +27,8 @@ use crate::records::{FileRecord, Location, Position};
 use crate::wire::{Input, Malformed};
 use transaction::Transaction;
 
+pub(crate) use finish::Extent;
+
 /// One change, or one question that must see all changes before it.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
@@ -46,7 +48,7 @@ pub(crate) enum Command {
     Dropping { file: u64 },
     /// A file is gone.
     Dropped { file: u64 },
-    /// There may be entries that the index does not know: forget no grave until the next start.
+    /// There may be entries that the index does not know: forget no grave, and no segment of a part, until the next start.
     KeepGraves,
 }
 

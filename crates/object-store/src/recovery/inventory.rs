@@ -11,7 +11,7 @@ use crate::errors::from_chunk;
 use crate::files::{End, Files, LogFile, Tail};
 use crate::format::ChunkName;
 use crate::options::{Drive, Options};
-use crate::records::FileRecord;
+use crate::records::{FileRecord, Position};
 
 /// Chunks asked for at a time.
 const PAGE: usize = 1024;
@@ -22,6 +22,15 @@ pub(super) struct FoundFile {
     pub(super) drive: usize,
     pub(super) stream: Stream,
     pub(super) chunks: BTreeMap<u32, ChunkStat>,
+}
+
+impl FoundFile {
+    /// Its last chunk and that one's end, if `indexed` is behind it: in that chunk, or in one that is not there.
+    pub(super) fn short_of(&self, indexed: Position) -> Option<(u32, u64)> {
+        let (last, chunk) = self.chunks.last_key_value()?;
+        let beyond = indexed.ordinal > last + 1 || (indexed.ordinal == *last && indexed.offset > chunk.size);
+        beyond.then_some((*last, chunk.size))
+    }
 }
 
 /// What is on the drives.
@@ -85,39 +94,47 @@ impl Inventory {
         file.max(self.backups.keys().next_back().copied().unwrap_or(0))
     }
 
-    /// The engine's files, and open chunks that are not to be used any more: of damaged files, and more than the
-    /// engine keeps open.
+    /// The engine's files, and open chunks that are to be sealed: of damaged files, of an index that was made again
+    /// (REC-3), and more than the engine keeps open.
     pub(super) fn engine_files(
         &self,
         records: &FileRecords,
         drives: &[Drive],
         options: &Options,
         damage: &[Damage],
+        index_kept: bool,
     ) -> (Files, Vec<(u64, u32)>) {
         let damaged: BTreeSet<u64> = damage.iter().map(|damage| damage.file).collect();
         let mut files = Files::default();
         let mut open: BTreeMap<(usize, Stream), usize> = BTreeMap::new();
         let mut to_close = Vec::new();
         for (number, found) in &self.files {
-            let store = drives.get(found.drive).map_or(0, |drive| drive.store.0);
-            let record = records.get(number).copied().unwrap_or(FileRecord { store, ..FileRecord::default() });
+            let Some(drive) = drives.get(found.drive) else { continue };
+            let record =
+                records.get(number).copied().unwrap_or(FileRecord { store: drive.store.0, ..FileRecord::default() });
             let mut file = LogFile::new(Some(found.drive), found.stream, record);
             let last = found.chunks.keys().next_back().copied();
             file.damaged = damaged.contains(number);
             for (ordinal, chunk) in &found.chunks {
-                if Some(*ordinal) == last && !chunk.sealed {
+                if Some(*ordinal) != last || chunk.sealed {
+                    file.closed.insert(*ordinal, End::Sealed(chunk.size));
+                } else if drive.hides {
+                    // It may be longer: what it holds is seen by a later opening if nobody writes to it (REC-4).
+                    file.closed.insert(*ordinal, End::Within(chunk.size));
+                    file.unseen = true;
+                } else {
                     let used = open.entry((found.drive, found.stream)).or_default();
                     *used += 1;
-                    // A watermark beyond it is of a life in which it could not be sealed: what would be appended now would
-                    // lie before the watermark, where nobody looks after a crash.
+                    // A watermark beyond it is of a life in which it could not be sealed, or was longer: what would be
+                    // appended now would lie before the watermark, where nobody looks after a crash.
                     let passed = record.indexed.ordinal > *ordinal;
-                    if file.damaged || record.dropping || passed || *used > options.files_open_max {
+                    // Empty ones stay: they tell how far numbers have gone, should nothing else be left on the drives.
+                    let foreign = !index_kept && chunk.size > 0;
+                    if foreign || file.damaged || record.dropping || passed || *used > options.files_open_max {
                         to_close.push((*number, *ordinal));
                     }
                     let tail = Tail { ordinal: *ordinal, next: chunk.size, room: chunk.room, rolling: false };
                     file.tail = Some(tail);
-                } else {
-                    file.closed.insert(*ordinal, End::Sealed(chunk.size));
                 }
             }
             files.insert(*number, file);

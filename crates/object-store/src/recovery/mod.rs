@@ -3,6 +3,12 @@
 //! # Invariants
 //! - REC-1: every entry on the drives is in the index when the store opens, so every acknowledged write is found.
 //! - REC-2: the drives decide. An index that does not fit them is rebuilt, or refused where it is another store's.
+//! - REC-3: a chunk is appended to only from the end that the index knows, and only by an index that was there when it was
+//!   written to. What the index knows behind a chunk's end gives errors, never bytes of something newer.
+//!   `an_end_that_the_index_knows_and_the_drive_lost_is_neither_served_nor_used_again`.
+//! - REC-4: an opening that may not have seen all, since a drive is missing or could not be read, takes nothing for left over
+//!   and no key for free: blobs, parts and graves stay, and chunks that may be longer are neither appended to nor sealed.
+//!   `what_one_opening_cannot_see_is_there_when_the_next_can`.
 
 mod inventory;
 mod scan;
@@ -20,7 +26,7 @@ use crate::drives::DriveState;
 use crate::engine::Recovered;
 use crate::errors::{from_index, invalid, lost};
 use crate::index::{Batch, Index, IndexResult, Space, Step};
-use crate::indexer::{Command, Group, Indexer, Owner, spoilt};
+use crate::indexer::{Command, Extent, Group, Indexer, Owner, spoilt};
 use crate::options::{Drive, Options};
 use crate::records::{BucketRecord, FileRecord, Item};
 use inventory::Inventory;
@@ -84,6 +90,8 @@ pub struct OpenReport {
     pub missing_drives: Vec<StoreId>,
     /// Places that could not be read.
     pub damage: Vec<Damage>,
+    /// Something that is on the drives may not have been seen: graves and what seems left over stay (REC-4).
+    pub incomplete: bool,
     /// Large objects that were being written when the store stopped, and whose segments are now garbage.
     pub abandoned_writes: u64,
     /// Buckets whose own entries are lost and that were made again because they hold objects.
@@ -162,9 +170,11 @@ pub(crate) async fn open(
     }
     let inventory = Inventory::take(&drives).await?;
     let owner = with_index(runtime, &index, |index| Ok(Owner::of(index.as_ref()))).await?;
-    let verdict = trust::judge(&inventory, &owner, &stores, options, rebuild.is_some())?;
+    let verdict = trust::judge(&inventory, &owner, &stores, rebuild.is_some())?;
     let set = verdict.set.unwrap_or_else(|| (runtime.random() as u32).max(1));
-    let mut missing = verdict.missing;
+    let known = options.known_drives.iter().map(|store| store.0).chain(verdict.stores);
+    let mut missing: BTreeSet<u64> = known.filter(|store| !stores.contains(store)).collect();
+    refuse_missing(&missing, options)?;
     let mut refused = verdict.refused;
     let mut trusted = verdict.trust == Trust::Keep;
     let indexer = if trusted {
@@ -197,33 +207,34 @@ pub(crate) async fn open(
             loaded
         }
     };
-    if !missing.is_empty() && !options.allow_missing_drives {
-        let names: Vec<_> = missing.iter().map(|store| StoreId(*store).to_string()).collect();
-        return Err(StoreError::new(
-            StoreErrorKind::Device,
-            format!("drives that hold a part of the store are missing: {}", names.join(", ")),
-        ));
-    }
+    refuse_missing(&missing, options)?;
     let mut all = stores.clone();
     all.extend(&missing);
-    let (indexer, ()) = scan::match_files(runtime, &index, indexer, &inventory, &stores, &drives).await?;
-    let (indexer, found) = scan::tails(runtime, &index, indexer, &inventory, &drives, set, &mut progress).await?;
-    let unknown = !missing.is_empty() || !found.damage.is_empty();
-    let group = Group { commands: unknown.then_some(Command::KeepGraves).into_iter().collect(), ..Group::default() };
+    let (indexer, short) = scan::match_files(runtime, &index, indexer, &inventory, &stores, &drives).await?;
+    let (indexer, mut found) = scan::tails(runtime, &index, indexer, &inventory, &drives, set, &mut progress).await?;
+    let incomplete = !missing.is_empty() || !found.damage.is_empty() || drives.iter().any(|drive| drive.hides);
+    let keep = if incomplete { vec![Command::KeepGraves] } else { Vec::new() };
+    let group = Group { commands: keep, ..Group::default() };
     let (indexer, _) = with_indexer(runtime, &index, indexer, move |indexer| indexer.apply(group)).await?;
+    let extent = Extent { rebuilt: !trusted, incomplete };
     let (indexer, finished) =
-        with_indexer(runtime, &index, indexer, move |indexer| indexer.finish_recovery(!trusted)).await?;
-    let (indexer, dead) = with_indexer(runtime, &index, indexer, |indexer| indexer.dead_blobs()).await?;
+        with_indexer(runtime, &index, indexer, move |indexer| indexer.finish_recovery(extent)).await?;
+    let (indexer, mut dead) = with_indexer(runtime, &index, indexer, |indexer| indexer.dead_blobs()).await?;
+    if incomplete {
+        // The commit that needs one may be among what was not seen.
+        dead.clear();
+    }
     // Last of all: an index without an owner is one whose making was interrupted, and is made again.
     let owner = Owner { set, stores: all.into_iter().collect() };
     let (indexer, ()) = with_indexer(runtime, &index, indexer, move |indexer| indexer.set_owner(&owner)).await?;
     let buckets = with_index(runtime, &index, |index| buckets(index.as_ref())).await?;
 
     let highest = found.highest.max(inventory.highest_file()).max(indexer.totals().sequence);
-    let jump = if trusted && missing.is_empty() { JUMP } else { JUMP_FAR };
+    let jump = if trusted && !incomplete { JUMP } else { JUMP_FAR };
     let states: Vec<DriveState> =
         drives.iter().map(|drive| DriveState::new(drive.client.clone(), drive.store, options.reserve_bytes)).collect();
-    let (files, to_close) = inventory.engine_files(indexer.files(), &drives, options, &found.damage);
+    let (files, to_close) = inventory.engine_files(indexer.files(), &drives, options, &found.damage, trusted);
+    found.damage.extend(short);
     let mut backup = BackupState::default();
     for file in inventory.backups.values() {
         let whole = crate::backup::pieces_of(&drives[file.drive].client, file, set).await.is_some();
@@ -240,6 +251,7 @@ pub(crate) async fn open(
         bytes: found.bytes,
         missing_drives: missing.into_iter().map(StoreId).collect(),
         damage: found.damage,
+        incomplete,
         abandoned_writes: finished.orphan_blobs,
         implied_buckets: finished.implied_buckets,
     };
@@ -252,6 +264,7 @@ pub(crate) async fn open(
         buckets,
         dead_blobs: dead.into_iter().collect(),
         backup,
+        incomplete,
     };
     Ok(Opened { recovered, indexer, report, to_close })
 }
@@ -262,6 +275,16 @@ fn empty(index: &dyn Index) -> IndexResult<()> {
     index.apply(Batch { changes })?;
     index.persist()?;
     index.clear()
+}
+
+/// That no drive is missing, or may be.
+fn refuse_missing(missing: &BTreeSet<u64>, options: &Options) -> StoreResult<()> {
+    if missing.is_empty() || options.allow_missing_drives {
+        return Ok(());
+    }
+    let names: Vec<_> = missing.iter().map(|store| StoreId(*store).to_string()).collect();
+    let text = format!("drives that hold a part of the store are missing: {}", names.join(", "));
+    Err(StoreError::new(StoreErrorKind::Device, text))
 }
 
 /// How an index is rebuilt.

@@ -43,7 +43,11 @@ struct Finding {
     file_done: bool,
 }
 
-/// Tells the indexer of files it does not know, and of those that are gone.
+/// Tells the indexer of files it does not know, and of those that are gone. Returns the ends of chunks that the index knows
+/// and the drives do not have (REC-3).
+///
+/// Where the drive could be read, such an end is lost: that is told once, and nothing is looked for behind it any more.
+/// Where it could not, the index goes on to know of it, for a later opening may see it.
 pub(super) async fn match_files(
     runtime: &Runtime,
     index: &Arc<dyn Index>,
@@ -51,13 +55,24 @@ pub(super) async fn match_files(
     inventory: &Inventory,
     stores: &BTreeSet<u64>,
     drives: &[Drive],
-) -> StoreResult<(Indexer, ())> {
-    let mut commands = Vec::new();
+) -> StoreResult<(Indexer, Vec<Damage>)> {
+    let (mut commands, mut indexed, mut short) = (Vec::new(), Vec::new(), Vec::new());
     for (number, found) in &inventory.files {
+        let record = indexer.files().get(number).filter(|record| !record.dropping);
+        let Some(drive) = drives.get(found.drive) else { continue };
+        if let Some((ordinal, size)) = record.and_then(|record| found.short_of(record.indexed)) {
+            let known = record
+                .map_or(size, |record| if record.indexed.ordinal == ordinal { record.indexed.offset } else { size });
+            let why = "the chunk ends before what the index knows of it".to_owned();
+            tracing::warn!(file = number, ordinal, from = size, to = known, why);
+            short.push(Damage { store: drive.store, file: *number, ordinal, from: size, to: known, why });
+            if !drive.hides {
+                indexed.push((*number, Position { ordinal: ordinal + 1, offset: 0 }));
+            }
+        }
         let first = found.chunks.keys().next().copied().unwrap_or(0);
         if indexer.files().get(number).is_none_or(|record| record.first < first) {
-            let store = drives.get(found.drive).map_or(0, |drive| drive.store.0);
-            commands.push(Command::AddFile { file: *number, store, first });
+            commands.push(Command::AddFile { file: *number, store: drive.store.0, first });
         }
     }
     for (number, record) in indexer.files() {
@@ -65,9 +80,9 @@ pub(super) async fn match_files(
             commands.push(Command::Dropped { file: *number });
         }
     }
-    let group = Group { commands, ..Group::default() };
+    let group = Group { commands, indexed, ..Group::default() };
     let (indexer, _) = with_indexer(runtime, index, indexer, move |indexer| indexer.apply(group)).await?;
-    Ok((indexer, ()))
+    Ok((indexer, short))
 }
 
 /// Scans every file from where the index knows it, all drives at once.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use shingle_base::StoreId;
 use shingle_store_api::StoreResult;
 
 use super::FileRecords;
@@ -10,7 +9,6 @@ use super::inventory::Inventory;
 use crate::errors::invalid;
 use crate::index::IndexResult;
 use crate::indexer::Owner;
-use crate::options::Options;
 
 /// What to do with the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +21,8 @@ pub(super) struct Verdict {
     pub(super) trust: Trust,
     /// The store set; none if neither drives nor index name one.
     pub(super) set: Option<u32>,
-    /// Stores the index knows that are not there.
-    pub(super) missing: BTreeSet<u64>,
+    /// Stores of the drives that the index knows.
+    pub(super) stores: Vec<u64>,
     /// Why an index that was there is not kept.
     pub(super) refused: Option<String>,
 }
@@ -37,7 +35,6 @@ pub(super) fn judge(
     inventory: &Inventory,
     owner: &IndexResult<Option<Owner>>,
     stores: &BTreeSet<u64>,
-    options: &Options,
     rebuild: bool,
 ) -> StoreResult<Verdict> {
     if inventory.sets.len() > 1 {
@@ -47,7 +44,7 @@ pub(super) fn judge(
         return Err(invalid(format!("file {file} is on two drives: one is a copy of the other; name only one")));
     }
     let set = inventory.sets.keys().next().copied();
-    let verdict = |trust, set, refused| Verdict { trust, set, missing: BTreeSet::new(), refused };
+    let verdict = |trust, set, refused| Verdict { trust, set, stores: Vec::new(), refused };
     let owner = match owner {
         _ if rebuild => return Ok(verdict(Trust::Rebuild, set, None)),
         Err(error) => return Ok(verdict(Trust::Rebuild, set, Some(error.to_string()))),
@@ -60,22 +57,14 @@ pub(super) fn judge(
             "the index belongs to another object store; name its own directory, or rebuild the index in an empty one",
         ));
     }
-    let missing: BTreeSet<u64> = owner.stores.iter().copied().filter(|store| !stores.contains(store)).collect();
-    if !missing.is_empty() && !options.allow_missing_drives {
-        let names: Vec<_> = missing.iter().map(|store| StoreId(*store).to_string()).collect();
-        return Err(shingle_store_api::StoreError::new(
-            shingle_store_api::StoreErrorKind::Device,
-            format!("drives that hold a part of the store are missing: {}", names.join(", ")),
-        ));
-    }
-    Ok(Verdict { trust: Trust::Keep, set: Some(owner.set), missing, refused: None })
+    Ok(Verdict { trust: Trust::Keep, set: Some(owner.set), stores: owner.stores.clone(), refused: None })
 }
 
 /// Compares the files the index knows with those that are there.
 ///
-/// An index may be older than the drives: what it lacks is scanned. But it never knows of more than was on them, since
-/// entries are indexed once they are durable and files deleted once the index, durably, does not need them. One that
-/// does has lost its end, or the drives have lost theirs; in either case the drives decide.
+/// An index may be older than the drives: what it lacks is scanned. But it never needs a file that is gone, since files are
+/// deleted once the index, durably, does not need them. One that does is older than that, or the drives are; in either
+/// case the drives decide. Ends of chunks that the index knows and the drive does not are another matter (REC-3).
 pub(super) fn compare(inventory: &Inventory, records: &FileRecords, stores: &BTreeSet<u64>) -> Result<(), String> {
     for (number, record) in records.iter().filter(|(_, record)| stores.contains(&record.store)) {
         let Some(found) = inventory.files.get(number) else {
@@ -84,20 +73,9 @@ pub(super) fn compare(inventory: &Inventory, records: &FileRecords, stores: &BTr
             }
             return Err(format!("the index needs file {number}, which is not on its drive"));
         };
-        let (Some((first, _)), Some((last, chunk))) = (found.chunks.first_key_value(), found.chunks.last_key_value())
-        else {
-            continue;
-        };
+        let Some((first, _)) = found.chunks.first_key_value() else { continue };
         if *first > record.first && !record.dropping {
             return Err(format!("the index needs chunk {} of file {number}, which is not on its drive", record.first));
-        }
-        let at = record.indexed;
-        let beyond = at.ordinal > last + 1 || (at.ordinal == *last && at.offset > chunk.size);
-        if beyond && !record.dropping {
-            return Err(format!(
-                "the index knows file {number} up to {}:{}, its drive holds it up to {last}:{}",
-                at.ordinal, at.offset, chunk.size
-            ));
         }
     }
     Ok(())

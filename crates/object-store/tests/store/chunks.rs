@@ -95,6 +95,8 @@ pub(crate) struct MemoryChunks {
     disk: Rc<RefCell<Disk>>,
     power: Rc<Power>,
     hung: Rc<RefCell<Hung>>,
+    /// Ends of chunks that cannot be seen now.
+    hidden: Rc<RefCell<BTreeMap<ChunkId, (u64, BytesMut)>>>,
 }
 
 /// Requests that take effect and are not answered, while a drive hangs.
@@ -108,7 +110,35 @@ impl MemoryChunks {
     pub(crate) fn new(seed: u64, capacity: u64, limit: u64, power: Rc<Power>) -> Self {
         let (chunks, random, faults) = (BTreeMap::new(), Random::new(seed), Faults::default());
         let disk = Disk { chunks, capacity, limit, random, faults, deletes_of_nothing: 0 };
-        Self { disk: Rc::new(RefCell::new(disk)), power, hung: Rc::default() }
+        Self { disk: Rc::new(RefCell::new(disk)), power, hung: Rc::default(), hidden: Rc::default() }
+    }
+
+    /// Whether the next opening says that it could not read all.
+    pub(crate) fn hides(&self) -> bool {
+        !self.hidden.borrow().is_empty()
+    }
+
+    /// Takes a chunk's end away for good, as rot of the last write does.
+    pub(crate) fn truncate(&self, id: ChunkId, size: u64) -> BytesMut {
+        self.disk.borrow_mut().chunks.get_mut(&id).expect("a chunk to cut").data.split_off(size as usize)
+    }
+
+    /// Hides all bytes from `size` on: they cannot be read at the next opening.
+    pub(crate) fn hide(&self, id: ChunkId, size: u64) {
+        let end = self.truncate(id, size);
+        self.hidden.borrow_mut().insert(id, (size, end));
+    }
+
+    /// Hidden bytes can be read again, but for those of chunks that were gone on with, sealed or deleted meanwhile.
+    pub(crate) fn show(&self) {
+        for (id, (size, end)) in std::mem::take(&mut *self.hidden.borrow_mut()) {
+            if let Some(chunk) = self.disk.borrow_mut().chunks.get_mut(&id)
+                && !chunk.sealed
+                && chunk.data.len() as u64 == size
+            {
+                chunk.data.extend_from_slice(&end);
+            }
+        }
     }
 
     /// From now on such requests are not answered.
@@ -123,7 +153,12 @@ impl MemoryChunks {
 
     /// A copy that shares nothing with this one.
     pub(crate) fn fork(&self, power: Rc<Power>) -> Self {
-        Self { disk: Rc::new(RefCell::new(self.disk.borrow().clone())), power, hung: Rc::default() }
+        Self {
+            disk: Rc::new(RefCell::new(self.disk.borrow().clone())),
+            power,
+            hung: Rc::default(),
+            hidden: Rc::new(RefCell::new(self.hidden.borrow().clone())),
+        }
     }
 
     pub(crate) fn set_faults(&self, faults: Faults) {

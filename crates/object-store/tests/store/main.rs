@@ -9,5 +9,6 @@ mod hung;
 mod reading;
 mod recovery;
 mod space;
+mod unseen;
 mod world;
 mod zones;

@@ -17,14 +17,14 @@ use crate::world::{World, bytes_of, commit, get, put};
 
 const BUCKET: &str = "bucket";
 
-async fn fill(store: &ObjectStoreClient, from: u64, count: u64) {
+pub(crate) async fn fill(store: &ObjectStoreClient, from: u64, count: u64) {
     for number in from..from + count {
         let size = if number.is_multiple_of(7) { 30_000 } else { 2000 };
         put(store, BUCKET, &format!("k{number}"), &bytes_of(number, size), commit("e")).await.unwrap();
     }
 }
 
-async fn find(store: &ObjectStoreClient, from: u64, count: u64) {
+pub(crate) async fn find(store: &ObjectStoreClient, from: u64, count: u64) {
     for number in from..from + count {
         let size = if number.is_multiple_of(7) { 30_000 } else { 2000 };
         assert_eq!(get(store, BUCKET, &format!("k{number}")).await.unwrap(), bytes_of(number, size), "k{number}");
@@ -32,7 +32,7 @@ async fn find(store: &ObjectStoreClient, from: u64, count: u64) {
 }
 
 /// Runs `main` in a simulation with an open store, and closes it.
-fn with_store<F: Future<Output = ()> + 'static>(
+pub(crate) fn with_store<F: Future<Output = ()> + 'static>(
     world: &World,
     main: impl FnOnce(ObjectStoreClient, Runtime) -> F + 'static,
 ) -> shingle_object_store::OpenReport {
@@ -45,7 +45,7 @@ fn with_store<F: Future<Output = ()> + 'static>(
     })
 }
 
-fn open_error(world: &World) -> (StoreErrorKind, String) {
+pub(crate) fn open_error(world: &World) -> (StoreErrorKind, String) {
     let world = world.clone();
     Sim::new(1).run(move |runtime| async move {
         let error = world.try_open(&runtime).await.err().expect("the store must not open");
@@ -53,7 +53,7 @@ fn open_error(world: &World) -> (StoreErrorKind, String) {
     })
 }
 
-fn filled(drives: usize, count: u64) -> World {
+pub(crate) fn filled(drives: usize, count: u64) -> World {
     let world = World::new(1, drives, 8 << 20, 40 << 10);
     let report = with_store(&world, move |store, _| async move {
         store.create_bucket(BUCKET).await.unwrap();

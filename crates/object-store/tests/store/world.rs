@@ -21,6 +21,8 @@ pub(crate) struct World {
     pub(crate) index: MemoryIndex,
     pub(crate) options: Options,
     pub(crate) power: Rc<Power>,
+    /// The drive that is not there.
+    pub(crate) away: Option<usize>,
 }
 
 impl World {
@@ -29,22 +31,23 @@ impl World {
         let drives = (0..drives)
             .map(|drive| MemoryChunks::new(seed * 31 + drive as u64, capacity, chunk_limit, power.clone()))
             .collect();
-        Self { drives, index: MemoryIndex::new(), options: small_options(), power }
+        Self { drives, index: MemoryIndex::new(), options: small_options(), power, away: None }
     }
 
     /// A copy that shares nothing with this one.
     pub(crate) fn fork(&self) -> Self {
         let power = Rc::<Power>::default();
         let drives = self.drives.iter().map(|drive| drive.fork(power.clone())).collect();
-        Self { drives, index: self.index.fork(), options: self.options.clone(), power }
+        Self { drives, index: self.index.fork(), options: self.options.clone(), power, away: self.away }
     }
 
     pub(crate) fn served(&self, runtime: &Runtime) -> Vec<Drive> {
         let serve = |(number, drive): (usize, &MemoryChunks)| Drive {
             client: drive.serve(runtime),
             store: StoreId(0xd0 + number as u64),
+            hides: drive.hides(),
         };
-        self.drives.iter().enumerate().map(serve).collect()
+        self.drives.iter().enumerate().filter(|(number, _)| Some(*number) != self.away).map(serve).collect()
     }
 
     pub(crate) async fn try_open(&self, runtime: &Runtime) -> StoreResult<(ObjectEngine, OpenReport)> {
@@ -72,6 +75,7 @@ pub(crate) fn small_options() -> Options {
         persist_interval: Duration::from_secs(3600),
         gc: GcOptions { enabled: false, interval: Duration::from_millis(1), ..GcOptions::default() },
         backup: BackupOptions { enabled: false, ..BackupOptions::default() },
+        known_drives: Vec::new(),
         allow_missing_drives: false,
     }
 }

@@ -72,11 +72,11 @@ pub(crate) async fn open(
 ) -> (ObjectEngine, ObjectStoreClient, shingle_object_store::OpenReport) {
     let mut drives = Vec::new();
     for device in devices {
-        let (chunks, _) = ChunkStore::open(runtime, Rc::new(device.clone()), chunk_options()).await.unwrap();
+        let (chunks, report) = ChunkStore::open(runtime, Rc::new(device.clone()), chunk_options()).await.unwrap();
         let store = chunks.id();
         let (client, requests) = ChunkClient::channel(16);
         drop(runtime.spawn(async move { chunks.serve(requests).await }));
-        drives.push(Drive { client, store });
+        drives.push(Drive { client, store, hides: !report.damage.is_empty() });
     }
     let opened = ObjectEngine::open(runtime.clone(), drives, Arc::new(index), options, None).await;
     let (engine, report) = opened.unwrap();
