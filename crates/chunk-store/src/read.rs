@@ -4,6 +4,8 @@
 //! - READ-1: every byte returned lay in a slice whose checksum, chunk and offset were verified, or is still in memory
 //!   from the append that brought it.
 //! - READ-3: a read that touches a hole fails (IDX-6); it never returns fewer bytes than were asked for.
+//! - READ-4: a read ends when its caller goes away, and its pins with it. What the drive has begun it ends by itself.
+//!   `reads_of_callers_who_left_pin_nothing`.
 //! - READ-2: a zone is not reset while a read of it is under way (a pin).
 
 use std::rc::Rc;

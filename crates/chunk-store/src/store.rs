@@ -5,13 +5,14 @@ use std::future::Future;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use shingle_base::{BLOCK_SIZE, Blocks, BufferPool, ChunkId, StoreId, ZoneId};
 use shingle_record::{MetaLog, SequenceSource};
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZonedDevice};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::client::Request;
+use crate::client::{Reply, Request};
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flush::Flusher;
@@ -551,6 +552,19 @@ impl ChunkStore {
         self.close().await
     }
 
+    /// Reads for a caller that may go away at any time: then nothing more is read (READ-4).
+    async fn read_for(&self, mut reply: Reply<Bytes>, id: ChunkId, offset: u64, length: u64) {
+        if reply.is_closed() {
+            return;
+        }
+        let read = Box::pin(self.read(id, offset, length));
+        let read = match select(read, Box::pin(reply.closed())).await {
+            Either::Left((read, _)) => read,
+            Either::Right(_) => return,
+        };
+        let _ = reply.send(read);
+    }
+
     /// Begins to answer one request.
     fn answer(&self, request: Request) {
         let store = self.clone();
@@ -564,7 +578,7 @@ impl ChunkStore {
                 self.inner.rt.spawn(async move { drop(reply.send(store.create(id, stream).await)) });
             }
             Request::Read { id, offset, length, reply } => {
-                self.inner.rt.spawn(async move { drop(reply.send(store.read(id, offset, length).await)) });
+                self.inner.rt.spawn_detached(async move { store.read_for(reply, id, offset, length).await });
             }
             Request::Seal { id, reply } => {
                 self.inner.rt.spawn(async move { drop(reply.send(store.seal(id).await)) });

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{content, formatted, open};
 use shingle_base::{Blocks, ChunkId};
-use shingle_chunk_store::{ChunkStore, Landing, Options, Stream};
+use shingle_chunk_store::{ChunkClient, ChunkStore, Landing, Options, Stream};
 use shingle_runtime::Runtime;
-use shingle_sim::{Sim, SimDevice};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
 use shingle_zoned::{Geometry, MemoryDevice};
 
 fn drive() -> MemoryDevice {
@@ -225,4 +225,46 @@ fn nobody_waits_for_a_drive_that_is_gone() {
             }
         });
     }
+}
+
+/// READ-4: reads that the drive does not answer hold their zones for as long as their callers wait, and no longer.
+#[test]
+fn reads_of_callers_who_left_pin_nothing() {
+    let medium = drive();
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options { landing: None, ..Options::default() }).await;
+        let (client, requests) = ChunkClient::channel(16);
+        let serving = store.clone();
+        drop(rt.spawn(async move { serving.serve(requests).await }));
+        let mut chunks = Vec::new();
+        loop {
+            let id = ChunkId::from_u64(chunks.len() as u64);
+            store.create(id, Stream::Data).await.unwrap();
+            if append(&store, id, 0, 100_000).await.is_err() {
+                store.delete(id).await.unwrap();
+                break;
+            }
+            store.seal(id).await.unwrap();
+            chunks.push(id);
+        }
+        assert!(chunks.len() > 100, "{} chunks fill the drive", chunks.len());
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]));
+        for &id in &chunks {
+            let read = Box::pin(client.read(id, 0, 100_000));
+            let leaves = Box::pin(rt.sleep(Duration::from_millis(10)));
+            let answered =
+                matches!(futures_util::future::select(read, leaves).await, futures_util::future::Either::Left(_));
+            assert!(!answered, "a read was answered that hangs");
+        }
+        assert_eq!(device.hung(), chunks.len());
+        for &id in &chunks {
+            store.delete(id).await.unwrap();
+        }
+        for &id in &chunks {
+            in_time(&rt, "a create", store.create(id, Stream::Data)).await.unwrap();
+            in_time(&rt, "an append", append(&store, id, 0, 100_000)).await.unwrap();
+        }
+    });
 }

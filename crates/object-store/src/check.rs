@@ -60,6 +60,8 @@ impl Core {
     /// Compares index and drives.
     pub(crate) async fn check(self: &Rc<Self>, depth: Depth) -> StoreResult<CheckReport> {
         self.working()?;
+        // What dead blobs leave would be there for one part of the check and gone for the next.
+        self.purge_all().await;
         let mut check = Check { core: self.clone(), report: CheckReport::default(), live: BTreeMap::new() };
         check.records().await?;
         check.manifests().await?;

@@ -34,6 +34,9 @@ pub(crate) struct DriveState {
     pub(crate) room: Option<u64>,
     /// It failed: others are preferred before this.
     bad_until: Option<Instant>,
+    /// Calls that were given up and are not answered yet (PAT-2).
+    silent: u32,
+    last_answer: Instant,
     /// Files being created, by stream.
     creating: [u32; 3],
     reserve: Option<u64>,
@@ -50,6 +53,8 @@ impl DriveState {
             since: 0,
             room: None,
             bad_until: None,
+            silent: 0,
+            last_answer: Instant::default(),
             creating: [0; 3],
             reserve,
         }
@@ -109,8 +114,31 @@ impl DriveState {
         self.bad_until = Some(now + COOL_DOWN);
     }
 
+    /// Whether others are preferred before it: it failed a while ago, or does not answer.
     pub(crate) fn is_bad(&self, now: Instant) -> bool {
-        self.bad_until.is_some_and(|until| now < until)
+        self.is_silent() || self.bad_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether it is set aside until it answers (PAT-2).
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent > 0
+    }
+
+    pub(crate) fn begin_silence(&mut self) {
+        self.silent += 1;
+    }
+
+    pub(crate) fn end_silence(&mut self) {
+        self.silent = self.silent.saturating_sub(1);
+    }
+
+    pub(crate) fn answered(&mut self, now: Instant) {
+        self.last_answer = now;
+    }
+
+    /// When it last answered a call that reaches its medium.
+    pub(crate) fn last_answer(&self) -> Instant {
+        self.last_answer
     }
 
     pub(crate) fn creating(&mut self, stream: Stream) -> &mut u32 {

@@ -14,6 +14,31 @@ use shingle_chunk_store::Stream;
 
 use crate::records::{FileRecord, Position};
 
+/// Whose entries a file takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    /// Those of clients.
+    Clients,
+    /// The copies of one collector: each has files of its own (OGC-5).
+    Collector(u64),
+}
+
+impl Log {
+    pub(crate) fn stream(self) -> Stream {
+        match self {
+            Self::Clients => Stream::Data,
+            Self::Collector(_) => Stream::Gc,
+        }
+    }
+
+    pub(crate) fn collector(self) -> Option<u64> {
+        match self {
+            Self::Clients => None,
+            Self::Collector(number) => Some(number),
+        }
+    }
+}
+
 /// Where a file is appended to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail {
@@ -74,6 +99,8 @@ pub(crate) struct LogFile {
     pub(crate) pins: u32,
     /// GC is at work on it.
     pub(crate) collecting: bool,
+    /// The collector that writes copies to it; none for what clients write, and for files of earlier lives (OGC-5).
+    pub(crate) collector: Option<u64>,
     /// GC could not read all of it: it stays.
     pub(crate) damaged: bool,
     /// It may hold entries that nobody has seen yet: it stays, and nothing is appended to it.
@@ -94,6 +121,7 @@ impl LogFile {
             record,
             pins: 0,
             collecting: false,
+            collector: None,
             damaged: false,
             unseen: false,
             graves_seen_at: None,
@@ -174,10 +202,17 @@ impl Files {
         }
     }
 
-    /// Files of `stream` on `drive` with an open chunk.
-    pub(crate) fn open(&self, drive: usize, stream: Stream) -> impl Iterator<Item = (u64, &LogFile)> {
-        let numbers = self.open.get(&(drive, stream)).into_iter().flatten();
-        numbers.filter_map(|number| Some((*number, self.map.get(number)?)))
+    /// Files on `drive` with an open chunk to which `log` is written.
+    pub(crate) fn open(&self, drive: usize, log: Log) -> impl Iterator<Item = (u64, &LogFile)> {
+        let numbers = self.open.get(&(drive, log.stream())).into_iter().flatten();
+        let files = numbers.filter_map(|number| Some((*number, self.map.get(number)?)));
+        files.filter(move |(_, file)| file.collector.is_none() || file.collector == log.collector())
+    }
+
+    /// Open files to which that collector writes.
+    pub(crate) fn of_collector(&self, collector: u64) -> Vec<u64> {
+        let open = self.open.values().flatten().copied();
+        open.filter(|number| self.map.get(number).is_some_and(|file| file.collector == Some(collector))).collect()
     }
 
     /// Keeps a file's chunks until [`Files::unpin`]; `false` if it is gone or going.

@@ -7,6 +7,11 @@
 //! - OGC-4: a file has one collector at a time ([`Claim`]), from the moment it is picked. Were there two, one could drop the
 //!   file, and so have a grave forgotten, while the other still appends a copy of what the grave buries.
 //!   `two_collectors_never_take_one_file_and_nothing_deleted_comes_back`.
+//! - OGC-5: a collector writes its copies to files of its own. It copies an object before a grave of it only: what it copies is
+//!   judged, appended and indexed before it goes on to another file, and the file of a grave that came since is another one.
+//!   So no file that GC writes has a grave in front of what it buries, and OGC-2 holds for it. In a file that two
+//!   wrote one could append an object that it judged before the grave came, behind the other's copy of that grave.
+//!   `collectors_do_not_share_a_file`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,14 +20,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::select;
-use shingle_chunk_store::{ErrorKind, Stream};
+use shingle_chunk_store::ErrorKind;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::Notify;
 
-use crate::drives::Class;
+use crate::drives::{Class, DriveState};
 use crate::engine::Core;
 use crate::errors::from_chunk;
-use crate::files::LogFile;
+use crate::files::{Log, LogFile};
 use crate::format::{ChunkName, Entry, Sealed};
 use crate::indexer::{Command, Effect};
 use crate::records::Location;
@@ -47,6 +52,8 @@ pub(crate) struct GcState {
     /// Writers wait for space.
     waiting: Cell<u32>,
     wanted: Notify,
+    /// Collectors beside those of the drives, so far.
+    collectors: Cell<u64>,
 }
 
 /// How hard a pass tries.
@@ -66,7 +73,7 @@ impl Core {
             if self.closing.get() || self.working().is_err() {
                 return;
             }
-            if let Err(error) = self.gc_round(drive, Effort::Background).await {
+            if let Err(error) = self.gc_round(drive, drive as u64, Effort::Background).await {
                 tracing::warn!(%error, "object GC could not go on; it will try again");
             }
             *self.gc.rounds.borrow_mut().entry(drive).or_default() += 1;
@@ -106,22 +113,41 @@ impl Core {
         came
     }
 
-    /// Whether every drive has had so many more passes since there were `before`.
+    /// Whether every drive that answers has had so many more passes since there were `before` (PAT-2).
     fn rounds_since(&self, before: &BTreeMap<usize, u64>, count: u64) -> bool {
         let rounds = self.gc.rounds.borrow();
         let of = |rounds: &BTreeMap<usize, u64>, drive| rounds.get(&drive).copied().unwrap_or(0);
-        (0..self.drives.borrow().len()).all(|drive| of(&rounds, drive) >= of(before, drive) + count)
+        let drives = self.drives.borrow();
+        let passed = |(number, drive): (usize, &DriveState)| {
+            drive.is_silent() || of(&rounds, number) >= of(before, number) + count
+        };
+        drives.iter().enumerate().all(passed)
     }
 
     /// Collects on all drives until nothing more can be gained. Returns the bytes of files deleted.
     pub(crate) async fn collect_all(self: &Rc<Self>) -> StoreResult<u64> {
+        let drives = self.drives.borrow().len() as u64;
+        let collector = drives + self.gc.collectors.replace(self.gc.collectors.get() + 1);
+        let freed = self.collect_all_as(collector).await;
+        // Nobody else goes on with them (OGC-5).
+        let left = self.files.borrow().of_collector(collector);
+        for number in left {
+            let open = self.files.borrow().get(number).and_then(|file| file.tail).map(|tail| tail.ordinal);
+            if let Some(ordinal) = open {
+                self.close_chunk(number, ordinal, false).await;
+            }
+        }
+        freed
+    }
+
+    async fn collect_all_as(self: &Rc<Self>, collector: u64) -> StoreResult<u64> {
         let before = self.gc.freed.get();
         loop {
             let at = self.gc.freed.get();
             while self.purge_all().await {}
             let drives = self.drives.borrow().len();
             for drive in 0..drives {
-                self.gc_round(drive, Effort::Full).await?;
+                self.gc_round(drive, collector, Effort::Full).await?;
             }
             // Deleting files makes graves in others needless.
             if self.gc.freed.get() == at {
@@ -131,7 +157,7 @@ impl Core {
     }
 
     /// One pass over a drive's files: the one with most garbage first, until none is worth it.
-    async fn gc_round(self: &Rc<Self>, drive: usize, effort: Effort) -> StoreResult<()> {
+    async fn gc_round(self: &Rc<Self>, drive: usize, collector: u64, effort: Effort) -> StoreResult<()> {
         match effort {
             Effort::Full => self.refresh_drives().await,
             Effort::Background => self.refresh_ahead(),
@@ -144,7 +170,7 @@ impl Core {
             let fraction = self.worthwhile(drive, effort);
             // No await in between (OGC-4).
             let Some((file, step)) = self.pick(drive, fraction, effort) else { return Ok(()) };
-            let claim = Claim::new(self, file);
+            let claim = Claim::new(self, file, collector);
             match step {
                 GcStep::Finish => self.finish_drop(&claim).await?,
                 GcStep::Graves => self.judge_graves(&claim).await?,
@@ -213,7 +239,7 @@ impl Core {
     /// Forgets graves in a file that bury nothing any more, without rewriting it.
     async fn judge_graves(self: &Rc<Self>, claim: &Claim<'_>) -> StoreResult<()> {
         let dropped = self.gc.dropped.get();
-        let result = self.walk(claim.file, Effort::Full, false).await;
+        let result = self.walk(claim, Effort::Full, false).await;
         self.with_file(claim.file, |file| file.graves_seen_at = Some(dropped));
         result.map(drop)
     }
@@ -229,7 +255,7 @@ impl Core {
         if !self.files.borrow().get(number).is_some_and(idle) {
             return Ok(());
         }
-        let whole = self.walk(number, effort, true).await?;
+        let whole = self.walk(claim, effort, true).await?;
         self.stats.borrow_mut().gc_files += 1;
         let effects = self.submit(vec![Command::Dropping { file: number }]).await?;
         if let Some(Effect::Refused(live)) = effects.first() {
@@ -252,7 +278,8 @@ impl Core {
     }
 
     /// Goes through a file's entries, and copies those that are needed if `copy`. Whether all could be read.
-    async fn walk(self: &Rc<Self>, number: u64, effort: Effort, copy: bool) -> StoreResult<bool> {
+    async fn walk(self: &Rc<Self>, claim: &Claim<'_>, effort: Effort, copy: bool) -> StoreResult<bool> {
+        let number = claim.file;
         let chunks: Vec<u32> = match self.files.borrow().get(number) {
             Some(file) => file.closed.keys().copied().chain(file.tail.map(|tail| tail.ordinal)).collect(),
             None => return Ok(true),
@@ -264,13 +291,19 @@ impl Core {
         }
         let mut whole = true;
         for ordinal in chunks {
-            whole &= self.walk_chunk(number, ordinal, effort, copy).await?;
+            whole &= self.walk_chunk(claim, ordinal, effort, copy).await?;
         }
         Ok(whole)
     }
 
-    async fn walk_chunk(self: &Rc<Self>, number: u64, ordinal: u32, effort: Effort, copy: bool) -> StoreResult<bool> {
-        let Some((client, name)) = self.chunk_of(number, ordinal) else { return Ok(false) };
+    async fn walk_chunk(
+        self: &Rc<Self>,
+        claim: &Claim<'_>,
+        ordinal: u32,
+        effort: Effort,
+        copy: bool,
+    ) -> StoreResult<bool> {
+        let Some((client, name)) = self.chunk_of(claim.file, ordinal) else { return Ok(false) };
         let size = match client.stat(name.id()).await {
             Ok(stat) => stat.size,
             Err(error) if error.kind == ErrorKind::NotFound => return Ok(false),
@@ -278,7 +311,7 @@ impl Core {
         };
         let mut scanner = Scanner::new(client, name, 0, size);
         let (mut whole, mut ended) = (true, false);
-        let mut copies = Copies::default();
+        let mut copies = Copies::of(claim.collector);
         while !ended {
             let began = (self.runtime.now(), scanner.read, copies.total);
             let mut found: Vec<(Scanned, Option<Bytes>)> = Vec::new();
@@ -358,12 +391,12 @@ impl Core {
 
     /// Appends the copies, and has the index point to them.
     async fn flush(self: &Rc<Self>, copies: &mut Copies) -> StoreResult<()> {
-        let Copies { entries, from, bytes, total } = std::mem::take(copies);
-        copies.total = total + bytes;
+        let rest = Copies { total: copies.total + copies.bytes, ..Copies::of(copies.collector) };
+        let Copies { collector, entries, from, bytes, .. } = std::mem::replace(copies, rest);
         if entries.is_empty() {
             return Ok(());
         }
-        let appended = self.append(Stream::Gc, Class::System, &entries).await?;
+        let appended = self.append(Log::Collector(collector), Class::System, &entries).await?;
         let moves = entries.into_iter().zip(from).zip(appended.locations).map(|((sealed, from), to)| Command::Move {
             version: sealed.entry.version,
             body: sealed.entry.body,
@@ -418,16 +451,17 @@ impl Core {
 struct Claim<'a> {
     core: &'a Core,
     file: u64,
+    collector: u64,
 }
 
 impl<'a> Claim<'a> {
     /// Claims a file that nobody collects.
-    fn new(core: &'a Core, file: u64) -> Self {
+    fn new(core: &'a Core, file: u64, collector: u64) -> Self {
         core.with_file(file, |found| {
             debug_assert!(!found.collecting, "OGC-4: file {file} has a collector");
             found.collecting = true;
         });
-        Self { core, file }
+        Self { core, file, collector }
     }
 }
 
@@ -448,11 +482,17 @@ enum GcStep {
 }
 
 /// Entries for the next append.
-#[derive(Default)]
 struct Copies {
+    collector: u64,
     entries: Vec<Sealed>,
     from: Vec<Location>,
     bytes: u64,
     /// Bytes of all appends so far.
     total: u64,
+}
+
+impl Copies {
+    fn of(collector: u64) -> Self {
+        Self { collector, entries: Vec::new(), from: Vec::new(), bytes: 0, total: 0 }
+    }
 }

@@ -154,6 +154,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// Whether it is a bucket's without an entry of its own: it stands on an object's, of whose version nothing follows.
+    pub(crate) fn is_implied(&self) -> bool {
+        self.location.length() == 0
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.payload.len());
         out.put_u64_le(self.version);

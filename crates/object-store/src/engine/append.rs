@@ -18,7 +18,7 @@ use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use crate::drives::Class;
 use crate::engine::Core;
 use crate::errors::from_chunk;
-use crate::files::{End, LogFile, Tail};
+use crate::files::{End, Log, LogFile, Tail};
 use crate::format::{ChunkName, Place, Sealed};
 use crate::indexer::Command;
 use crate::records::{FileRecord, Location, Position};
@@ -64,22 +64,17 @@ enum Reserved {
 }
 
 impl Core {
-    /// Appends `entries`, in one piece, to a file of `stream`. They are durable when it returns.
+    /// Appends `entries`, in one piece, to a file of `log`. They are durable when it returns.
     ///
     /// # Errors
     /// `NoSpace` if no drive takes them; `Device` or `Unavailable` if no drive works; `TooLarge` if no chunk takes them.
     /// Nothing was acknowledged; a drive that failed in the middle may hold them all the same.
-    pub(crate) async fn append(
-        self: &Rc<Self>,
-        stream: Stream,
-        class: Class,
-        entries: &[Sealed],
-    ) -> StoreResult<Appended> {
+    pub(crate) async fn append(self: &Rc<Self>, log: Log, class: Class, entries: &[Sealed]) -> StoreResult<Appended> {
         let length: u64 = entries.iter().map(Sealed::length).sum();
         self.writable()?;
         let (mut last_error, mut unsure) = (None, false);
         for attempt in 0..TRIES {
-            let slot = match self.reserve(stream, class, length).await {
+            let slot = match self.reserve(log, class, length).await {
                 Ok(slot) => slot,
                 Err(error) if unsure => {
                     return Err(StoreError::caused(StoreErrorKind::Device, "a drive failed in the middle", error));
@@ -89,7 +84,8 @@ impl Core {
             // No await up to the append's own (APP-1).
             let (locations, pieces) = self.place(&slot, entries);
             let id = slot.name.id();
-            let answer = slot.client.append(id, slot.offset, pieces).await;
+            let (client, offset) = (slot.client.clone(), slot.offset);
+            let answer = self.answer(slot.drive, async move { client.append(id, offset, pieces).await }).await;
             let settle = (slot.name.file, Position { ordinal: slot.name.ordinal, offset: slot.offset });
             self.answered(&slot);
             let error = match answer {
@@ -169,17 +165,17 @@ impl Core {
     }
 
     /// Reserves a place for `length` bytes, creating and closing files as needed.
-    async fn reserve(self: &Rc<Self>, stream: Stream, class: Class, length: u64) -> StoreResult<Slot> {
+    async fn reserve(self: &Rc<Self>, log: Log, class: Class, length: u64) -> StoreResult<Slot> {
         self.refresh_ahead();
         let (mut refreshed, mut failures) = (false, 0);
         loop {
             self.working()?;
             // Registered before looking, so that a change in between is not missed.
             let changed = self.changed.notified();
-            match self.try_reserve(stream, class, length) {
+            match self.try_reserve(log, class, length) {
                 Reserved::Slot(slot) => return Ok(slot),
                 Reserved::Create(drive) => {
-                    if let Err(error) = self.create_file(drive, stream).await {
+                    if let Err(error) = self.create_file(drive, log).await {
                         failures += 1;
                         if failures > 2 * self.drives.borrow().len() + 4 {
                             return Err(from_chunk(error));
@@ -212,7 +208,7 @@ impl Core {
     }
 
     /// Looks for a file that takes `length` bytes: the one with least to do, on a drive that has not just failed.
-    fn try_reserve(self: &Rc<Self>, stream: Stream, class: Class, length: u64) -> Reserved {
+    fn try_reserve(self: &Rc<Self>, log: Log, class: Class, length: u64) -> Reserved {
         let now = self.runtime.now();
         let drives = self.drives.borrow();
         let all_bad = drives.iter().all(|drive| drive.is_bad(now));
@@ -228,9 +224,9 @@ impl Core {
                 continue;
             }
             let limit = self.file_bytes(drive.stat().capacity_bytes, drive.room);
-            let mut open = drive.is_creating(stream) as usize;
+            let mut open = drive.is_creating(log.stream()) as usize;
             let mut idle = open == 0;
-            for (file_number, file) in files.open(number, stream) {
+            for (file_number, file) in files.open(number, log) {
                 let Some(tail) = file.appendable() else {
                     idle = false;
                     continue;
@@ -256,13 +252,13 @@ impl Core {
         }
         drop((files, drives));
         if let Some((outstanding, number)) = best
-            && let Some(slot) = self.take_slot(number, length)
+            && let Some(slot) = self.take_slot(log, number, length)
         {
             if let (true, Some((_, _, drive))) = (outstanding > BUSY_BYTES, create) {
                 // Counted at once, so that those who come next do not open one more each.
-                self.announce(drive, stream);
+                self.announce(drive, log.stream());
                 let core = self.clone();
-                let open = async move { core.create_announced(drive, stream).await.is_ok() };
+                let open = async move { core.create_announced(drive, log).await.is_ok() };
                 drop(self.runtime.spawn(open));
             }
             return Reserved::Slot(slot);
@@ -277,10 +273,13 @@ impl Core {
         }
     }
 
-    fn take_slot(&self, number: u64, length: u64) -> Option<Slot> {
+    fn take_slot(&self, log: Log, number: u64, length: u64) -> Option<Slot> {
         let mut files = self.files.borrow_mut();
         let file = files.get_mut(number)?;
         let (drive, stream) = (file.drive?, file.stream);
+        debug_assert!(file.collector.is_none() || file.collector == log.collector(), "OGC-5: file {number}");
+        // One of an earlier life is the collector's that comes first.
+        file.collector = log.collector();
         let tail = file.tail.as_mut()?;
         let name = ChunkName { file: number, ordinal: tail.ordinal, stream, set: self.set };
         let offset = tail.next;
@@ -308,17 +307,17 @@ impl Core {
     }
 
     /// Begins a file on `drive`.
-    pub(crate) async fn create_file(&self, drive: usize, stream: Stream) -> shingle_chunk_store::Result<()> {
-        self.announce(drive, stream);
-        self.create_announced(drive, stream).await
+    pub(crate) async fn create_file(self: &Rc<Self>, drive: usize, log: Log) -> shingle_chunk_store::Result<()> {
+        self.announce(drive, log.stream());
+        self.create_announced(drive, log).await
     }
 
     fn announce(&self, drive: usize, stream: Stream) {
         *self.drives.borrow_mut()[drive].creating(stream) += 1;
     }
 
-    async fn create_announced(&self, drive: usize, stream: Stream) -> shingle_chunk_store::Result<()> {
-        let number = self.next_number();
+    async fn create_announced(self: &Rc<Self>, drive: usize, log: Log) -> shingle_chunk_store::Result<()> {
+        let (number, stream) = (self.next_number(), log.stream());
         let name = ChunkName { file: number, ordinal: 0, stream, set: self.set };
         let created = self.create_chunk(drive, name).await;
         *self.drives.borrow_mut()[drive].creating(stream) -= 1;
@@ -326,6 +325,7 @@ impl Core {
             let store = self.drives.borrow()[drive].store.0;
             let record = FileRecord { store, ..FileRecord::default() };
             let mut file = LogFile::new(Some(drive), stream, record);
+            file.collector = log.collector();
             file.tail = Some(Tail { ordinal: 0, next: 0, room, rolling: false });
             self.files.borrow_mut().insert(number, file);
             self.submit_ahead(vec![Command::AddFile { file: number, store, first: 0 }]);
@@ -335,13 +335,17 @@ impl Core {
     }
 
     /// Creates a chunk, and returns what it takes.
-    pub(crate) async fn create_chunk(&self, drive: usize, name: ChunkName) -> shingle_chunk_store::Result<u64> {
+    pub(crate) async fn create_chunk(
+        self: &Rc<Self>,
+        drive: usize,
+        name: ChunkName,
+    ) -> shingle_chunk_store::Result<u64> {
         let client = self.drives.borrow()[drive].client.clone();
-        let made = async {
+        let made = async move {
             client.create(name.id(), name.stream).await?;
             Ok(client.stat(name.id()).await?.room)
         };
-        let made: shingle_chunk_store::Result<u64> = made.await;
+        let made: shingle_chunk_store::Result<u64> = self.answer(drive, made).await;
         let mut drives = self.drives.borrow_mut();
         match &made {
             // Metadata chunks have a limit of their own, and hold no entries.
@@ -357,7 +361,7 @@ impl Core {
 
     /// Closes a chunk of a file, once, however many ask; the file goes on in a new chunk if `go_on`. Returns the
     /// chunk's final size, if the drive told it.
-    pub(crate) async fn close_chunk(&self, number: u64, ordinal: u32, go_on: bool) -> Option<u64> {
+    pub(crate) async fn close_chunk(self: &Rc<Self>, number: u64, ordinal: u32, go_on: bool) -> Option<u64> {
         let (drive, stream, before) = loop {
             let changed = self.changed.notified();
             {
@@ -378,7 +382,7 @@ impl Core {
         };
         let name = ChunkName { file: number, ordinal, stream, set: self.set };
         let client = self.drives.borrow()[drive].client.clone();
-        let sealed = client.seal(name.id()).await;
+        let sealed = self.answer(drive, async move { client.seal(name.id()).await }).await;
         if let Err(error) = &sealed {
             tracing::warn!(%error, "a chunk could not be sealed; nothing more is written to it");
         }

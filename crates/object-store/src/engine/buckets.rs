@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use shingle_chunk_store::Stream;
 use shingle_store_api::{BucketInfo, StoreError, StoreErrorKind, StoreResult};
 
 use crate::drives::Class;
 use crate::engine::{Core, check_names};
 use crate::errors::invalid;
+use crate::files::Log;
 use crate::format::{Body, Entry, Sealed};
 use crate::index::{Space, scan_prefix};
 use crate::indexer::Command;
@@ -29,12 +29,12 @@ impl Core {
             .map(|(version, body)| Sealed::new(Entry { version, body }, Vec::new()))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| invalid(error.to_string()))?;
-        self.write(Stream::Data, class, sealed).await
+        self.write(class, sealed).await
     }
 
     /// Appends entries and brings them into the index.
-    pub(crate) async fn write(self: &Rc<Self>, stream: Stream, class: Class, sealed: Vec<Sealed>) -> StoreResult<()> {
-        let appended = self.append(stream, class, &sealed).await?;
+    pub(crate) async fn write(self: &Rc<Self>, class: Class, sealed: Vec<Sealed>) -> StoreResult<()> {
+        let appended = self.append(Log::Clients, class, &sealed).await?;
         let commands = sealed.into_iter().zip(appended.locations).map(|(sealed, location)| Command::Entry {
             version: sealed.entry.version,
             body: sealed.entry.body,
@@ -79,9 +79,13 @@ impl Core {
             let message = format!("bucket `{bucket}` holds objects or uploads");
             return Err(StoreError::new(StoreErrorKind::BucketNotEmpty, message));
         }
-        self.log(Class::System, self.next_number(), Body::BucketDelete { bucket: bucket.clone() }).await?;
-        self.buckets.borrow_mut().remove(&bucket);
-        Ok(())
+        let deleted = self.log(Class::System, self.next_number(), Body::BucketDelete { bucket: bucket.clone() }).await;
+        // Where that failed it may have landed. Nothing more is written to the bucket then, for the next start may find that
+        // it is gone; whoever wants it creates it anew.
+        if !deleted.as_ref().is_err_and(|error| error.kind == StoreErrorKind::NoSpace) {
+            self.buckets.borrow_mut().remove(&bucket);
+        }
+        deleted
     }
 
     pub(crate) fn bucket(&self, bucket: &str) -> StoreResult<BucketInfo> {

@@ -9,6 +9,7 @@ mod buckets;
 pub(crate) mod indexing;
 mod listing;
 pub(crate) mod objects;
+mod patience;
 pub(crate) mod purge;
 pub(crate) mod reading;
 pub(crate) mod run;

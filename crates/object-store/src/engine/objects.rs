@@ -9,6 +9,7 @@ use shingle_store_api::{Commit, Condition, ObjectInfo, StoreError, StoreResult};
 use crate::drives::Class;
 use crate::engine::{Core, check_attributes, check_names, object_info};
 use crate::errors::{from_record, invalid};
+use crate::files::Log;
 use crate::format::{Attributes, BlobRef, Body, Entry, HEADER_SIZE, Manifest, Sealed};
 use crate::index::Space;
 use crate::keys;
@@ -59,7 +60,7 @@ pub(crate) fn sealed(version: u64, body: Body, data: Vec<Bytes>) -> StoreResult<
 
 impl Core {
     /// What an object or part in `bucket` needs to be written.
-    pub(crate) async fn begin_put(&self, bucket: &str, key: &str) -> StoreResult<Begun> {
+    pub(crate) async fn begin_put(self: &Rc<Self>, bucket: &str, key: &str) -> StoreResult<Begun> {
         self.working()?;
         check_names(bucket, key)?;
         self.require_bucket(bucket)?;
@@ -67,7 +68,7 @@ impl Core {
     }
 
     /// What a blob needs to be written.
-    pub(crate) async fn begin_blob(&self) -> Begun {
+    pub(crate) async fn begin_blob(self: &Rc<Self>) -> Begun {
         self.learn_room().await;
         // A segment must fit the chunks of every drive, with the entry's header and head before it and, at the end of
         // an object, the commit behind it: GC may carry it to any of them.
@@ -81,7 +82,7 @@ impl Core {
     pub(crate) async fn put_segment(self: &Rc<Self>, blob: u64, index: u32, data: Vec<Bytes>) -> StoreResult<()> {
         let bytes: usize = data.iter().map(Bytes::len).sum();
         let sealed = sealed(blob, Body::Segment { blob, index }, data)?;
-        let result = self.write(Stream::Data, Class::User, vec![sealed]).await;
+        let result = self.write(Class::User, vec![sealed]).await;
         self.segment_ended(blob);
         self.stats.borrow_mut().put_bytes += bytes as u64;
         result
@@ -119,13 +120,13 @@ impl Core {
             let commit = sealed(version, Body::Commit { bucket, key, attributes, manifest }, Vec::new())?;
             match last {
                 Some(last) if self.fits(last.length() + commit.length()) => entries.push(last),
-                Some(last) => self.write(Stream::Data, Class::User, vec![last]).await?,
+                Some(last) => self.write(Class::User, vec![last]).await?,
                 None => {}
             }
             entries.push(commit);
             entries
         };
-        self.write(Stream::Data, Class::User, entries).await?;
+        self.write(Class::User, entries).await?;
         self.writer_done(written.begun.blob);
         let mut stats = self.stats.borrow_mut();
         stats.puts += 1;
@@ -134,7 +135,7 @@ impl Core {
     }
 
     /// Begins a file on each drive of which it is not known yet how long an append its chunks take.
-    async fn learn_room(&self) {
+    async fn learn_room(self: &Rc<Self>) {
         let unknown: Vec<usize> = {
             let drives = self.drives.borrow();
             let unknown = |(_, drive): &(usize, &crate::drives::DriveState)| {
@@ -144,7 +145,7 @@ impl Core {
         };
         for number in unknown {
             // A drive that fails now may work later; its files then show what they take.
-            let _ = self.create_file(number, Stream::Data).await;
+            let _ = self.create_file(number, Log::Clients).await;
         }
     }
 

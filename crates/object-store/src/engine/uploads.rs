@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use shingle_chunk_store::Stream;
 use shingle_store_api::{
     Commit, CompletedPart, Metadata, ObjectInfo, PartInfo, StoreError, StoreErrorKind, StoreResult, UploadId,
     UploadInfo, UploadListing,
@@ -69,7 +68,13 @@ impl Core {
         Ok(upload_info(id.0, self.require_upload(bucket, key, id).await?))
     }
 
-    pub(crate) async fn begin_part(&self, bucket: &str, key: &str, id: UploadId, number: u32) -> StoreResult<Begun> {
+    pub(crate) async fn begin_part(
+        self: &Rc<Self>,
+        bucket: &str,
+        key: &str,
+        id: UploadId,
+        number: u32,
+    ) -> StoreResult<Begun> {
         self.working()?;
         if number == 0 || number > PARTS_MAX {
             return Err(invalid(format!("part numbers go from 1 to {PARTS_MAX}")));
@@ -102,13 +107,13 @@ impl Core {
         let commit = sealed(version, Body::PartCommit { upload: id.0, part, attributes }, Vec::new())?;
         match last {
             Some(last) if self.fits(last.length() + commit.length()) => {
-                self.write(Stream::Data, Class::User, vec![last, commit]).await?;
+                self.write(Class::User, vec![last, commit]).await?;
             }
             Some(last) => {
-                self.write(Stream::Data, Class::User, vec![last]).await?;
-                self.write(Stream::Data, Class::User, vec![commit]).await?;
+                self.write(Class::User, vec![last]).await?;
+                self.write(Class::User, vec![commit]).await?;
             }
-            None => self.write(Stream::Data, Class::User, vec![commit]).await?,
+            None => self.write(Class::User, vec![commit]).await?,
         }
         self.writer_done(written.begun.blob);
         self.stats.borrow_mut().put_bytes += rest as u64;

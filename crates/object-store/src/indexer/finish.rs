@@ -49,6 +49,9 @@ impl Indexer {
         if extent.incomplete {
             return Ok(finished);
         }
+        for bucket in self.made.take().unwrap_or_default() {
+            finished.strays += self.drop_strays(&bucket)?;
+        }
         self.each(Space::Parts, |transaction, key, bytes| {
             let record = PartRecord::decode(bytes).map_err(spoilt)?;
             let upload = keys::split_part(key).map(|(upload, _)| Identity::Upload(upload).key()).unwrap_or_default();
@@ -87,8 +90,18 @@ impl Indexer {
         space: Space,
         mut visit: impl FnMut(&mut Transaction<'_>, &[u8], &[u8]) -> IndexResult<()>,
     ) -> IndexResult<()> {
-        let mut from = Vec::new();
-        loop {
+        self.each_from(space, b"", |transaction, key, value| visit(transaction, key, value).map(|()| true))
+    }
+
+    /// The same of those from a key on, until `visit` says that it was the last.
+    fn each_from(
+        &mut self,
+        space: Space,
+        from: &[u8],
+        mut visit: impl FnMut(&mut Transaction<'_>, &[u8], &[u8]) -> IndexResult<bool>,
+    ) -> IndexResult<()> {
+        let (mut from, mut more) = (from.to_vec(), true);
+        while more {
             let mut records = Vec::new();
             self.index.scan(space, &from, &mut |key, value| {
                 records.push((key.to_vec(), value));
@@ -98,13 +111,17 @@ impl Indexer {
             from = [last.as_slice(), &[0]].concat();
             let mut transaction = self.begin();
             for (key, value) in &records {
-                visit(&mut transaction, key, value)?;
+                more = visit(&mut transaction, key, value)?;
+                if !more {
+                    break;
+                }
             }
             let (batch, _, _) = transaction.finish();
             if !batch.changes.is_empty() {
                 self.index.apply(batch)?;
             }
         }
+        Ok(())
     }
 
     /// Removes records of entries in files that are gone.
@@ -153,6 +170,36 @@ impl Indexer {
             Ok(())
         })?;
         Ok(forgotten)
+    }
+
+    /// Drops objects and uploads that are older than their bucket (INX-5): its entry was found after theirs.
+    fn drop_strays(&mut self, bucket: &str) -> IndexResult<u64> {
+        let mut strays = 0;
+        self.each_from(Space::Objects, &keys::object(bucket, ""), |transaction, key, bytes| {
+            let Some((of, name)) = keys::split_object(key).filter(|(of, _)| *of == bucket) else { return Ok(false) };
+            let item = Item::decode(&bytes::Bytes::copy_from_slice(bytes)).map_err(spoilt)?;
+            if transaction.is_of_an_earlier_bucket(bucket, item.version, item.location)? {
+                strays += 1;
+                transaction.retire(&Identity::Object(of.to_owned(), name.to_owned()), &item, false)?;
+            }
+            Ok(true)
+        })?;
+        self.each_from(Space::UploadNames, &keys::upload_name_prefix(bucket, ""), |transaction, name, _| {
+            let Some(upload) = keys::upload_of_name(name).filter(|_| name.starts_with(&keys::object(bucket, "")))
+            else {
+                return Ok(false);
+            };
+            let identity = Identity::Upload(upload);
+            let Some(bytes) = transaction.get(Space::Uploads, &identity.key())? else { return Ok(true) };
+            let item = Item::decode(&bytes).map_err(spoilt)?;
+            if transaction.is_of_an_earlier_bucket(bucket, item.version, item.location)? {
+                strays += 1;
+                transaction.retire(&identity, &item, false)?;
+                transaction.drop_parts(upload)?;
+            }
+            Ok(true)
+        })?;
+        Ok(strays)
     }
 
     /// A bucket's entry lies on one drive, its objects on all: where the entry is lost, the objects say that the bucket

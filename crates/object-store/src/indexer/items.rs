@@ -31,6 +31,12 @@ impl Transaction<'_> {
     /// An entry is durable at `location`.
     pub(super) fn entry(&mut self, version: u64, body: Body, location: Location) -> IndexResult<()> {
         let item = |payload: Bytes| Item { version, location, ghosts: Ghosts::default(), payload };
+        if let Body::Put { bucket, .. } | Body::Commit { bucket, .. } | Body::UploadBegin { bucket, .. } = &body
+            && self.is_of_an_earlier_bucket(bucket, version, location)?
+        {
+            let Body::Commit { manifest, .. } = &body else { return Ok(()) };
+            return manifest.blobs.iter().try_for_each(|blob| self.mark(blob.blob, BlobState::Dead));
+        }
         match body {
             Body::Put { bucket, key, attributes } => {
                 let record = ObjectRecord { size: u64::from(location.data), large: false, attributes };
@@ -57,6 +63,24 @@ impl Transaction<'_> {
             }
             Body::Segment { blob, index } => self.segment(blob, index, location),
         }
+    }
+
+    /// Whether the entry of that version is older than its bucket, or than its bucket's grave (INX-5). The bucket's record
+    /// then remembers the entry's file: its grave stays as long as that.
+    pub(super) fn is_of_an_earlier_bucket(
+        &mut self,
+        bucket: &str,
+        version: u64,
+        location: Location,
+    ) -> IndexResult<bool> {
+        let identity = Identity::Bucket(bucket.to_owned());
+        let Some((mut present, grave)) = self.current(&identity)? else { return Ok(false) };
+        if present.version < version || (!grave && present.is_implied()) {
+            return Ok(false);
+        }
+        present.ghosts.add(location.file);
+        self.write(&identity, &present, grave);
+        Ok(true)
     }
 
     /// The newest entry of a key, and whether it is a grave.

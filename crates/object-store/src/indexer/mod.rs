@@ -8,6 +8,9 @@
 //!   newest version of a key wins. Recovery relies on it.
 //! - INX-2: a file's watermark is written in one batch with what is before it, so an index is never behind it.
 //! - INX-3: a file's live bytes are the lengths of the entries that records point to.
+//! - INX-5: of a bucket counts only what is newer than its creation, or than its deletion if it is gone: what a write that
+//!   failed left in an earlier bucket of that name never shows in a later one.
+//!   `what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name`.
 //! - INX-4: a grave stays while a file may hold an older entry of its key ([`Ghosts`](crate::records::Ghosts)).
 
 mod blobs;
@@ -15,7 +18,7 @@ mod finish;
 mod items;
 mod transaction;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::BufMut;
@@ -175,6 +178,9 @@ pub(crate) struct Indexer {
     files: BTreeMap<u64, FileRecord>,
     totals: Totals,
     keep_graves: bool,
+    /// Buckets that were created or deleted by what was applied since it was loaded: until recovery is finished the index may
+    /// hold what is older (INX-5). None once it is.
+    made: Option<BTreeSet<String>>,
 }
 
 impl Indexer {
@@ -195,7 +201,7 @@ impl Indexer {
         }
         let totals = index.get(Space::About, keys::ABOUT_TOTALS)?;
         let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose().map_err(spoilt)?.unwrap_or_default();
-        Ok(Self { index, files, totals, keep_graves: false })
+        Ok(Self { index, files, totals, keep_graves: false, made: Some(BTreeSet::new()) })
     }
 
     /// The files the index knows.
@@ -218,6 +224,13 @@ impl Indexer {
     pub(crate) fn apply(&mut self, group: Group) -> IndexResult<Outcome> {
         let mut transaction = self.begin();
         let mut effects = Vec::with_capacity(group.commands.len());
+        let of_bucket = |command: &Command| match command {
+            Command::Entry { body: Body::BucketCreate { bucket, .. } | Body::BucketDelete { bucket }, .. } => {
+                Some(bucket.clone())
+            }
+            _ => None,
+        };
+        let made: Vec<String> = group.commands.iter().filter_map(of_bucket).collect();
         for command in group.commands {
             effects.push(transaction.run(command)?);
         }
@@ -228,6 +241,9 @@ impl Indexer {
         let (batch, files, dead) = transaction.finish();
         if !batch.changes.is_empty() {
             self.index.apply(batch)?;
+        }
+        if let Some(all) = &mut self.made {
+            all.extend(made);
         }
         Ok(Outcome { effects, files, dead, totals: self.totals })
     }

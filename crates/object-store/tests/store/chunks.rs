@@ -171,6 +171,12 @@ impl MemoryChunks {
         disk.chunks.iter().filter(|(_, chunk)| chunk.stream == stream).map(|(id, _)| *id).collect()
     }
 
+    /// Chunks of a stream that are not sealed.
+    pub(crate) fn open_chunks(&self, stream: Stream) -> usize {
+        let disk = self.disk.borrow();
+        disk.chunks.values().filter(|chunk| chunk.stream == stream && !chunk.sealed).count()
+    }
+
     /// How often a chunk was to be deleted that was not there.
     pub(crate) fn deletes_of_nothing(&self) -> u64 {
         self.disk.borrow().deletes_of_nothing

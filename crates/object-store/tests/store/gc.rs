@@ -2,7 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
+use shingle_chunk_store::Stream;
 use shingle_object_store::{Depth, Index};
 use shingle_sim::clients::{BUCKET, Client, Sizes};
 use shingle_sim::{Sim, seeds};
@@ -101,4 +103,38 @@ fn two_collectors_never_take_one_file_and_nothing_deleted_comes_back() {
         });
     }
     assert!(collected > 100, "GC has collected only {collected} files");
+}
+
+/// OGC-5: where a store has one file open for each purpose, two collectors at work have one each.
+#[test]
+fn collectors_do_not_share_a_file() {
+    for seed in seeds(5) {
+        let mut world = World::new(seed, 1, 8 << 20, 40 << 10);
+        world.options.files_open_max = 1;
+        Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            for number in 0..225 {
+                // Half of each file is garbage.
+                let key = format!("k{}", if number < 150 { number } else { (number - 150) * 2 });
+                put(&store, BUCKET, &key, &bytes_of(number, 2000), commit("e")).await.unwrap();
+            }
+            let left = Rc::new(Cell::new(2));
+            for _ in 0..2 {
+                let (store, left) = (store.clone(), left.clone());
+                runtime.spawn_detached(async move {
+                    store.collect_garbage().await.unwrap();
+                    left.set(left.get() - 1);
+                });
+            }
+            let mut most = 0;
+            while left.get() > 0 {
+                most = most.max(world.drives[0].open_chunks(Stream::Gc));
+                runtime.sleep(Duration::from_micros(5)).await;
+            }
+            assert_eq!(most, 2, "seed {seed}: files of collectors");
+            assert_eq!(world.drives[0].open_chunks(Stream::Gc), 0, "seed {seed}: files that nobody goes on with");
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+        });
+    }
 }

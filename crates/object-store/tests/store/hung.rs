@@ -1,16 +1,19 @@
 //! One drive of several that hangs: what lies on it waits, and nothing else does.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
 use shingle_chunk_store::Request;
+use shingle_object_store::{Depth, Index, MemoryIndex, ObjectStoreClient};
 use shingle_runtime::Runtime;
-use shingle_sim::{Sim, seeds};
-use shingle_store_api::{ListRequest, ObjectStore};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
+use shingle_store_api::{ListRequest, ObjectStore, StoreErrorKind};
 
-use crate::world::{World, bytes_of, commit, put};
+use crate::world::{World, bytes_of, commit, get, put};
+use crate::zones::{formatted, object_options, open};
 
 const BUCKET: &str = "bucket";
 /// Far more than what can wait in a queue of the store.
@@ -19,6 +22,10 @@ const OBJECTS: u64 = 120;
 const SIZE: u64 = 20_000;
 /// How long a reader waits before it leaves.
 const STAYS: Duration = Duration::from_secs(100);
+
+fn listing() -> ListRequest {
+    ListRequest { limit: 1000, ..ListRequest::default() }
+}
 
 async fn in_time<T>(rt: &Runtime, what: &str, work: impl Future<Output = T>) -> T {
     match select(Box::pin(work), Box::pin(rt.sleep(Duration::from_secs(60)))).await {
@@ -57,7 +64,7 @@ fn readers_of_a_drive_that_hangs_hold_up_no_others() {
             rt.sleep(STAYS / 2).await;
             let held = world.drives[0].held();
             assert!(held > 16, "seed {seed}: the case is not met: {held} reads are held");
-            in_time(&rt, "a listing", store.list(BUCKET, ListRequest::default())).await.unwrap();
+            in_time(&rt, "a listing", store.list(BUCKET, listing())).await.unwrap();
             for number in OBJECTS..OBJECTS + 20 {
                 let name = number.to_string();
                 let data = bytes_of(number, 3000);
@@ -73,5 +80,90 @@ fn readers_of_a_drive_that_hangs_hold_up_no_others() {
             let stats = store.stats().await.unwrap();
             assert!(stats.file_bytes < 1000, "seed {seed}: readers that left hold files: {stats:?}");
         });
+    }
+}
+
+/// PAT-1 and PAT-2: a drive's medium answers no write and no read. Puts, overwrites, deletes and lists go on with the others,
+/// and so do gets of what lies there. Once the drive answers again, and after a power cut, all agrees with what was
+/// acknowledged: no late write brings anything back.
+#[test]
+fn while_a_drive_hangs_the_others_take_all_writes() {
+    for seed in seeds(8) {
+        let media = formatted(seed, 3);
+        let (images, index, known) = Sim::new(seed).run(move |rt| async move {
+            let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+            let index = MemoryIndex::new();
+            let (_engine, store, _) = open(&rt, &devices, index.clone(), object_options(true)).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let mut known: BTreeMap<u64, Option<u64>> = BTreeMap::new();
+            for number in 0..30 {
+                put(&store, BUCKET, &number.to_string(), &bytes_of(number, 3000), commit("e")).await.unwrap();
+                known.insert(number, Some(number));
+            }
+            let hung = &devices[seed as usize % 3];
+            let never = |kind| FaultRule { trigger: Trigger::Rate(kind, 1.0), fault: Fault::Hang };
+            hung.set_faults(Faults::new([never(CommandKind::Write), never(CommandKind::Read)]));
+            let (mut slow, mut gone) = (0, 0);
+            for round in 0..40 {
+                let (number, content) = (round % 35, 100 + round);
+                let (key, data, began) = (number.to_string(), bytes_of(content, 3000), rt.now());
+                in_time(&rt, "a put", put(&store, BUCKET, &key, &data, commit("e"))).await.unwrap();
+                known.insert(number, Some(content));
+                slow += u32::from(rt.now().since(began) > Duration::from_secs(3));
+                if round % 4 == 0 {
+                    let key = (round % 31).to_string();
+                    in_time(&rt, "a delete", store.delete(BUCKET, &key)).await.unwrap();
+                    known.insert(round % 31, None);
+                    gone += 1;
+                }
+                in_time(&rt, "a listing", store.list(BUCKET, listing())).await.unwrap();
+                rt.sleep(Duration::from_millis(300)).await;
+            }
+            assert!(gone > 5 && slow < 6, "seed {seed}: {slow} puts waited for the drive");
+            assert!(hung.hung() > 0, "seed {seed}: the case is not met");
+            // What was written since lies on others.
+            for (&number, &content) in known.iter().filter(|(_, content)| content.is_some_and(|content| content > 110))
+            {
+                let found = in_time(&rt, "a get", get(&store, BUCKET, &number.to_string())).await.unwrap();
+                assert!(
+                    Some(&found) == content.map(|content| bytes_of(content, 3000)).as_ref(),
+                    "seed {seed}: {number}"
+                );
+            }
+            hung.set_faults(Faults::default());
+            hung.release_hung();
+            rt.sleep(Duration::from_secs(15)).await;
+            for number in 50..80 {
+                let data = bytes_of(number, 3000);
+                in_time(&rt, "a put", put(&store, BUCKET, &number.to_string(), &data, commit("e"))).await.unwrap();
+                known.insert(number, Some(number));
+            }
+            holds(&store, &known, &format!("seed {seed}, answering again")).await;
+            store.collect_garbage().await.unwrap();
+            holds(&store, &known, &format!("seed {seed}, collected")).await;
+            let images: Vec<_> = devices.iter().map(|device| device.crash_image(seed)).collect();
+            (images, index, known)
+        });
+        Sim::new(seed).run(move |rt| async move {
+            if seed % 2 == 0 {
+                Index::clear(&index).unwrap();
+            }
+            let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+            let (engine, store, report) = open(&rt, &devices, index, object_options(false)).await;
+            assert_eq!(report.damage, Vec::new(), "seed {seed}");
+            holds(&store, &known, &format!("seed {seed}, opened again")).await;
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+            engine.close().await;
+        });
+    }
+}
+
+async fn holds(store: &ObjectStoreClient, known: &BTreeMap<u64, Option<u64>>, context: &str) {
+    for (number, content) in known {
+        let found = get(store, BUCKET, &number.to_string()).await;
+        match content {
+            Some(content) => assert!(found.unwrap() == bytes_of(*content, 3000), "{context}: {number}"),
+            None => assert_eq!(found.unwrap_err().kind, StoreErrorKind::NoSuchKey, "{context}: {number} is back"),
+        }
     }
 }

@@ -10,7 +10,7 @@ use shingle_chunk_store::Stream;
 use shingle_object_store::{Depth, FjallIndex, Index, IndexOrigin, MemoryIndex, ObjectEngine, ObjectStoreClient};
 use shingle_runtime::Runtime;
 use shingle_sim::Sim;
-use shingle_store_api::{CompletedPart, ObjectStore, StoreErrorKind};
+use shingle_store_api::{CompletedPart, ListRequest, ObjectStore, StoreErrorKind};
 
 use crate::chunks::Faults;
 use crate::world::{World, bytes_of, commit, get, put};
@@ -626,4 +626,62 @@ fn appends_that_all_fail_are_not_taken_for_landed() {
         });
     }
     assert!(refused > 30, "the drive stopped too late in most runs: {refused} were refused");
+}
+
+/// INX-5: a put and an upload failed and have landed. Their bucket is deleted, and later there is another of its name.
+#[test]
+fn what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name() {
+    for (case, index_lost) in (0..3).flat_map(|case| [(case, false), (case, true)]) {
+        let context = format!("case {case}, index lost {index_lost}");
+        let world = filled(1, 3);
+        let drive = world.drives[0].clone();
+        with_store(&world, move |store, _| async move {
+            store.create_bucket("again").await.unwrap();
+            drive.set_faults(Faults { mute: true, ..Faults::default() });
+            put(&store, "again", "small", &bytes_of(9, 500), commit("e")).await.unwrap_err();
+            store.begin_upload("again", "upload", Default::default()).await.unwrap_err();
+            drive.set_faults(Faults::default());
+            store.delete_bucket("again").await.unwrap();
+            if case < 2 {
+                store.create_bucket("again").await.unwrap();
+            }
+            if case == 0 {
+                put(&store, "again", "newer", &bytes_of(10, 500), commit("e")).await.unwrap();
+            }
+        });
+        let holds = move |store: ObjectStoreClient, what: String| async move {
+            assert_eq!(get(&store, "again", "small").await.unwrap_err().kind, StoreErrorKind::NoSuchKey, "{what}");
+            let all = ListRequest { limit: 10, ..ListRequest::default() };
+            let listed = store.list("again", all).await.unwrap();
+            assert_eq!(listed.objects.len(), usize::from(case == 0), "{what}");
+            assert!(store.list_uploads("again", "", None, 10).await.unwrap().uploads.is_empty(), "{what}");
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "{what}");
+        };
+        for life in 0..3 {
+            if index_lost || life > 1 {
+                world.index.clear().unwrap();
+            }
+            let what = format!("{context}, life {life}");
+            with_store(&world, move |store, _| async move {
+                if case == 2 && life == 0 {
+                    store.create_bucket("again").await.unwrap();
+                }
+                holds(store.clone(), what.clone()).await;
+                store.collect_garbage().await.unwrap();
+                holds(store.clone(), what.clone()).await;
+            });
+        }
+        with_store(&world, move |store, _| async move {
+            if case == 0 {
+                assert!(store.delete("again", "newer").await.unwrap());
+            }
+            store.delete_bucket("again").await.unwrap();
+            store.collect_garbage().await.unwrap();
+            find(&store, 0, 3).await;
+        });
+        world.index.clear().unwrap();
+        with_store(&world, move |store, _| async move {
+            assert_eq!(store.list_buckets().await.unwrap().len(), 1, "{context}: only the first bucket is there");
+        });
+    }
 }
