@@ -302,7 +302,7 @@ impl Engine {
         match self.examine(id, set, &written).await {
             Examined::Holds(Holds { digest, lost: None, .. }) => Ok(digest),
             Examined::Empty => Ok(Digest::default()),
-            Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) => {
+            Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) | Examined::Unread(why) => {
                 set.set_stuck(true);
                 Err(Error::new(ErrorKind::Corrupt, format!("{id} cannot be collected: {why}")))
             }

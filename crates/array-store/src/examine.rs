@@ -8,38 +8,34 @@
 //! # Invariants
 //! - EXAM-1: judging takes an item only if every member whose drive is there was written up to its end: where one was not, the
 //!   item was never acknowledged (WRITE-1).
-//! - EXAM-2: of what a power cut may have torn (the last items that were launched, in sets without a digest) judging takes
-//!   everything up to the last item of which enough fragments verify: zones keep what is written in order, so one before it
-//!   that does not verify is damaged, not torn. Where not all fragments verify, the others are written anew: what they
+//! - EXAM-2: of what a power cut may have torn (the last items that were launched) judging takes what lies before the first item
+//!   that is torn, and verifies each of them, also where a digest names them: a host that loses power leaves any of the blocks
+//!   that were on their way, and a digest is written behind items that still are. Items of a set are settled in order (WRITE-3),
+//!   so nothing behind a torn one was acknowledged. Where not all fragments verify, the others are written anew: what they
 //!   replaced is gone.
 //! - EXAM-3: a set is judged once. What was not taken is void for every later opening, whichever drives that finds; what was
 //!   taken counts, and may be all that is left.
+//! - EXAM-4: an item is torn only where too few fragments verify and those that cannot be read, or are away, would not make up for
+//!   it. Where they might, nobody judges: the opening is refused, and nothing is written (PROBE-1).
+//! - EXAM-5: the newest life that a head tells of is the set's. A member of an older one was away when the set was reset: it holds
+//!   nothing of the set. A set of which no member has a head never had its first write acknowledged.
+//! - EXAM-6: a closed set without any head is damaged, unless more of its heads than parity makes up for are holes: then it was
+//!   being reset, before which all that lived in it was moved.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
-use shingle_base::{Blocks, ZoneId};
-use shingle_record::{Expect, HEADER_SIZE, Header};
-use shingle_zoned::ZonedDevice;
 
-use crate::drives::at;
 use crate::engine::Engine;
-use crate::format::{
-    DIGEST, Digest, DigestItem, FRAGMENT, ItemBody, MARKER, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Trailer,
-    decode_tombstones,
-};
+use crate::format::{Digest, DigestItem, ItemBody, Member};
+use crate::probe::{Look, Unread};
 use crate::sets::ZoneSet;
 use crate::types::SetId;
 
 /// Of those, so many are read at once: each may have several MiB on every drive.
 const VERIFIED_AT_ONCE: usize = 4;
-
-/// Blocks read at the end of a zone, in which most digests lie whole.
-const TAIL: u32 = 16;
 
 /// How far each live member was written.
 pub(crate) type Written = Vec<(Member, u32)>;
@@ -50,8 +46,10 @@ pub(crate) enum Examined {
     /// No member holds anything.
     Empty,
     Holds(Holds),
-    /// Too much of it is unreadable to say.
+    /// Too much of it is damaged to say.
     Damaged(String),
+    /// Too much of it could not be read to say: it may be readable later. (EXAM-4)
+    Unread(String),
 }
 
 /// Contents of a set.
@@ -65,6 +63,8 @@ pub(crate) struct Holds {
     pub(crate) closed: bool,
     /// Items below the end that no member has any more, in words.
     pub(crate) lost: Option<String>,
+    /// What could not be read of the item at the end, which may count, in words. (EXAM-4)
+    pub(crate) unread: Option<String>,
 }
 
 /// What a look at a set came to, before anything in it was verified that may be torn.
@@ -79,9 +79,13 @@ pub(crate) struct Doubtful {
     /// It ends with a digest, written behind items that were still on their way.
     closed: bool,
     members: Vec<Member>,
-    /// Those that hold anything.
+    /// Those whose drives are there.
+    there: usize,
+    /// Those that hold anything of this life.
     holding: Written,
     items: Vec<DigestItem>,
+    /// As in [`Holds`].
+    unread: Option<String>,
 }
 
 impl Doubtful {
@@ -97,13 +101,15 @@ enum Found {
     Whole,
     /// Enough, and not all.
     Degraded,
+    /// Too little, whatever the others hold.
     Torn,
+    /// Nobody knows: too few members can be read.
+    Unread,
 }
 
 /// Findings on the way from marker to marker.
 #[derive(Default)]
 struct Walked {
-    epoch: u64,
     items: Vec<DigestItem>,
     /// The first block at which no record was found where one could be.
     unread: Option<u32>,
@@ -116,12 +122,6 @@ fn end_of(items: &[DigestItem]) -> u32 {
     items.last().map_or(1, DigestItem::end)
 }
 
-/// A record with its payload.
-struct Record {
-    header: Header,
-    payload: Bytes,
-}
-
 impl Engine {
     /// Reads what a set holds of which it is certain what counts; `written` has its members whose drives are there.
     pub(crate) async fn examine(&self, id: SetId, set: &ZoneSet, written: &Written) -> Examined {
@@ -132,25 +132,30 @@ impl Engine {
         let members = set.ordered_members(id);
         let end = set.end();
         for (member, written) in self.in_turn(id, &holding) {
-            if let Some((epoch, digest, closed)) = self.read_digest(id, &members, member, written, end).await {
+            if let Ok(Some((epoch, digest, closed))) = self.read_digest(id, &members, member, written, end).await {
                 let items: Vec<DigestItem> = digest.items.into_iter().take_while(|item| item.end() <= end).collect();
                 let reached = end_of(&items);
                 if end == u32::MAX || reached == end {
                     let digest = Digest::of(items);
-                    return Examined::Holds(Holds { epoch, digest, end: reached, closed, lost: None });
+                    return Examined::Holds(Holds { epoch, digest, end: reached, closed, lost: None, unread: None });
                 }
             }
         }
         let most = holding.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0).min(end);
-        let walked = match self.walk(id, &members, &holding, written, most, true).await {
-            Ok(walked) => walked,
-            Err(why) => return Examined::Damaged(why),
+        let (epoch, holding, _) = self.newest_life(id, &members, holding).await;
+        let Some(epoch) = epoch else {
+            return match self.is_punched(&holding).await {
+                true => Examined::Empty,
+                false => Examined::Damaged("no member has a readable head".into()),
+            };
         };
+        let walked = self.walk(&members, &holding, epoch, most, true).await;
         let reached = end_of(&walked.items);
         let short = (end != u32::MAX && reached != end).then_some(reached);
         let lost = walked.hole.or(short).map(|block| format!("block {block} can be read on no drive"));
         let end = if end == u32::MAX { reached } else { end };
-        Examined::Holds(Holds { epoch: walked.epoch, digest: Digest::of(walked.items), end, closed: false, lost })
+        let digest = Digest::of(walked.items);
+        Examined::Holds(Holds { epoch, digest, end, closed: false, lost, unread: None })
     }
 
     /// Looks at a set that received writes when the array stopped. (EXAM-1)
@@ -160,24 +165,53 @@ impl Engine {
             return Surveyed::Certain(Examined::Empty);
         }
         let members = set.ordered_members(id);
-        let limit = written.iter().map(|(_, end)| *end).min().unwrap_or(0);
+        let (epoch, holding, heads) = self.newest_life(id, &members, holding).await;
+        let unread = heads.iter().filter(|head| head.is_err()).count();
+        let known = heads.iter().filter(|head| matches!(head, Ok(Some(_)))).count();
+        if unread > 0 && known < self.code.data().min(self.code.parity() + 1) {
+            // At most as many missed a reset as parity makes up for: one more that is known is of the newest life.
+            return Surveyed::Certain(Examined::Unread(format!("{unread} of its heads cannot be read")));
+        }
+        let there = written.len();
+        let all =
+            written.iter().filter(|(member, blocks)| *blocks == 0 || holding.iter().any(|(own, _)| own == member));
+        let limit = all.map(|(_, end)| *end).min().unwrap_or(0);
+        let doubtful = |epoch, closed, holding, items, unread| {
+            Surveyed::Doubtful(Doubtful { epoch, closed, members: members.clone(), there, holding, items, unread })
+        };
+        let Some(epoch) = epoch else { return doubtful(0, false, holding, Vec::new(), None) };
         for (member, end) in self.in_turn(id, &holding) {
-            if let Some((epoch, digest, _)) = self.read_digest(id, &members, member, end, u32::MAX).await {
-                if written.iter().all(|(_, blocks)| *blocks == end) {
-                    let end = end_of(&digest.items);
-                    return Surveyed::Certain(Examined::Holds(Holds { epoch, digest, end, closed: true, lost: None }));
-                }
-                // Digests are written behind items that are still on their way: what they say is not all there yet.
+            if let Ok(Some((life, digest, _))) = self.read_digest(id, &members, member, end, u32::MAX).await
+                && life == epoch
+            {
                 let items = digest.items.into_iter().take_while(|item| item.end() <= limit).collect();
-                return Surveyed::Doubtful(Doubtful { epoch, closed: true, members, holding, items });
+                return doubtful(epoch, true, holding, items, None);
             }
         }
-        match self.walk(id, &members, &holding, written, limit, false).await {
-            Ok(Walked { epoch, items, .. }) => {
-                Surveyed::Doubtful(Doubtful { epoch, closed: false, members, holding, items })
-            }
-            Err(why) => Surveyed::Certain(Examined::Damaged(why)),
-        }
+        let Walked { items, unread, .. } = self.walk(&members, &holding, epoch, limit, false).await;
+        let unread = unread.map(|block| format!("block {block} cannot be read, and may count"));
+        doubtful(epoch, false, holding, items, unread)
+    }
+
+    /// Whether the set was being reset when a host lost power: of more zones than parity makes up for the bytes are gone already,
+    /// and their states in the drives' files not yet. (EXAM-6)
+    async fn is_punched(&self, holding: &Written) -> bool {
+        let heads = join_all(holding.iter().map(|(member, _)| self.is_hole(*member, 0))).await;
+        heads.iter().filter(|head| matches!(head, Ok(Some(())))).count() > self.code.parity()
+    }
+
+    /// The newest life that heads of members tell of, the members that may be of it, and all heads. (EXAM-5)
+    async fn newest_life(
+        &self,
+        id: SetId,
+        members: &[Member],
+        mut holding: Written,
+    ) -> (Option<u64>, Written, Vec<Look<u64>>) {
+        let heads = join_all(holding.iter().map(|(member, _)| self.read_life(id, members, *member))).await;
+        let newest = heads.iter().flatten().flatten().copied().max();
+        let mut is_older = heads.iter().map(|head| matches!(head, Ok(Some(epoch)) if Some(*epoch) < newest));
+        holding.retain(|_| !is_older.next().unwrap_or(false));
+        (newest, holding, heads)
     }
 
     /// Members in the order in which their digests are looked for: for different sets off different drives, so that all drives
@@ -189,178 +223,62 @@ impl Engine {
 
     /// What counts of a set that was surveyed, of which items from the stamp `torn_from` on may be torn. (EXAM-2)
     pub(crate) async fn judged(&self, id: SetId, doubtful: Doubtful, torn_from: u64) -> Examined {
-        let Doubtful { epoch, closed, members, holding, mut items } = doubtful;
+        let Doubtful { epoch, closed, members, there, holding, mut items, mut unread } = doubtful;
         let certain = items.partition_point(|item| item.body.stamp() < torn_from);
         let certain = certain.max(items.len().saturating_sub(self.window.most()));
-        let found = stream::iter(&items[certain..])
-            .map(|item| self.verify_item(id, &members, &holding, item))
+        let mut checks = stream::iter(&items[certain..])
+            .map(|item| self.verify_item(&members, there, &holding, item))
             .buffered(VERIFIED_AT_ONCE);
-        let found: Vec<Found> = found.collect().await;
-        let good = found.iter().rposition(|found| *found != Found::Torn).map_or(0, |last| last + 1);
-        items.truncate(certain + good);
-        if found[..good].iter().any(|found| *found != Found::Whole) {
+        let (mut good, mut degraded) = (certain, false);
+        while let Some(found) = checks.next().await {
+            match found {
+                Found::Whole => {}
+                Found::Degraded => degraded = true,
+                Found::Torn => {
+                    unread = None;
+                    break;
+                }
+                Found::Unread => {
+                    unread = Some("too little of an item can be read that may count".into());
+                    break;
+                }
+            }
+            good += 1;
+        }
+        drop(checks);
+        if degraded {
             self.suspect.borrow_mut().insert(id);
         }
+        items.truncate(good);
         let end = end_of(&items);
-        Examined::Holds(Holds { epoch, digest: Digest::of(items), end, closed, lost: None })
-    }
-
-    /// The set's life and its digest, off a member that was `written` so far, of a set whose items are known to end at `end`; and
-    /// whether the zone ends with it.
-    pub(crate) async fn read_digest(
-        &self,
-        id: SetId,
-        members: &[Member],
-        member: Member,
-        written: u32,
-        end: u32,
-    ) -> Option<(u64, Digest, bool)> {
-        let dev = self.drives.usable(member.drive)?;
-        let (header, payload, closed) = match self.read_tail(&dev, member.zone, written).await {
-            Some((header, payload)) => (header, payload, true),
-            // A set that ended early has it behind its last item, and its zone may have been finished.
-            None if end < written => {
-                let record = self.read_record(&dev, member.zone, end, None).await?;
-                (record.header, record.payload, false)
-            }
-            None => return None,
-        };
-        let digest = Digest::decode(&payload).filter(|_| header.kind == DIGEST)?;
-        // A zone that came back from another life, or was put in another's place, has another head.
-        let head = self.read_record(&dev, member.zone, 0, Some(header.place.epoch)).await?;
-        let own = SetHead::decode(&head.header.info).filter(|_| head.header.kind == SET_HEAD)?;
-        let number = members.iter().position(|other| *other == member)?;
-        (own.set == id && usize::from(own.member) == number).then_some((header.place.epoch, digest, closed))
-    }
-
-    /// The digest that the trailer in a zone's last block names: its header and payload.
-    async fn read_tail(&self, dev: &Rc<dyn ZonedDevice>, zone: ZoneId, end: u32) -> Option<(Header, Bytes)> {
-        let from = end.saturating_sub(TAIL);
-        let tail = dev.read(at(dev, zone, from), Blocks(u64::from(end - from))).await.ok()?;
-        let last = tail.get(tail.len().checked_sub(shingle_base::BLOCK_SIZE)?..)?;
-        let trailer = Header::decode(last, &self.expect(zone, end - 1, None)).ok()?;
-        let start = Trailer::decode(&trailer)?.start;
-        let bytes = match start.checked_sub(from) {
-            Some(skipped) => tail.slice(Blocks(u64::from(skipped)).bytes() as usize..),
-            None => dev.read(at(dev, zone, start), Blocks(u64::from((end - 1).checked_sub(start)?))).await.ok()?,
-        };
-        let header = Header::decode(&bytes, &self.expect(zone, start, Some(trailer.place.epoch))).ok()?;
-        header.verify_payload(&bytes).ok()?;
-        let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize)?;
-        let payload = bytes.slice_ref(payload);
-        Some((header, payload))
-    }
-
-    fn expect(&self, zone: ZoneId, block: u32, epoch: Option<u64>) -> Expect {
-        Expect { store: Some(self.array), epoch, at: Some((zone, block)) }
-    }
-
-    /// The record at a block, verified. Not for fragments, whose payload stays where it is.
-    async fn read_record(
-        &self,
-        dev: &Rc<dyn ZonedDevice>,
-        zone: ZoneId,
-        block: u32,
-        epoch: Option<u64>,
-    ) -> Option<Record> {
-        let first = dev.read(at(dev, zone, block), Blocks(1)).await.ok()?;
-        let header = Header::decode(&first, &self.expect(zone, block, epoch)).ok()?;
-        if header.kind == FRAGMENT || header.sliced {
-            return None;
-        }
-        let bytes = match header.blocks() {
-            Blocks(1) => first,
-            blocks => dev.read(at(dev, zone, block), blocks).await.ok()?,
-        };
-        header.verify_payload(&bytes).ok()?;
-        let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize)?;
-        Some(Record { header, payload: bytes.slice_ref(payload) })
-    }
-
-    /// The record at a block of the first member that has a good one.
-    async fn read_any(
-        &self,
-        members: &[Member],
-        holding: &Written,
-        block: u32,
-        epoch: Option<u64>,
-    ) -> Option<(Record, u8)> {
-        for (number, member) in members.iter().enumerate() {
-            let within = holding.iter().any(|(other, end)| other == member && block < *end);
-            let Some(dev) = self.drives.usable(member.drive).filter(|_| within) else { continue };
-            if let Some(record) = self.read_record(&dev, member.zone, block, epoch).await {
-                return Some((record, number as u8));
-            }
-        }
-        None
-    }
-
-    /// The records at a block, and at those where others are if all are as long as `step`: each off another member, since all
-    /// have it, and the reads take turns of the drives where one after the other would wait for each.
-    async fn read_ahead(
-        &self,
-        members: &[Member],
-        holding: &Written,
-        block: u32,
-        step: Option<u32>,
-        epoch: u64,
-    ) -> VecDeque<(u32, Option<(Record, u8)>)> {
-        let count = if step.is_some() { holding.len() as u32 } else { 1 };
-        let reads = (0..count).map_while(|nth| {
-            let block = block.checked_add(nth.checked_mul(step.unwrap_or(0))?)?;
-            let mut turned = holding.iter().cycle().skip(nth as usize).take(holding.len());
-            let (member, _) = turned.find(|(_, end)| block < *end)?;
-            let number = members.iter().position(|other| other == member)?;
-            let dev = self.drives.usable(member.drive)?;
-            Some(async move {
-                let record = self.read_record(&dev, member.zone, block, Some(epoch)).await;
-                (block, record.map(|record| (record, number as u8)))
-            })
-        });
-        join_all(reads).await.into()
+        Examined::Holds(Holds { epoch, digest: Digest::of(items), end, closed, lost: None, unread })
     }
 
     /// Goes from marker to marker, up to the block `limit`; over those that no member has any more, too, where it is certain
     /// that something was there.
-    async fn walk(
-        &self,
-        id: SetId,
-        members: &[Member],
-        holding: &Written,
-        written: &Written,
-        limit: u32,
-        past_holes: bool,
-    ) -> std::result::Result<Walked, String> {
-        let Some((head, number)) = self.read_any(members, holding, 0, None).await else {
-            if holding.len() < written.len() && !past_holes {
-                // Its very first write was torn: nothing in it was acknowledged (EXAM-1).
-                return Ok(Walked::default());
-            }
-            return Err("no member has a readable head".into());
-        };
-        let own = SetHead::decode(&head.header.info).filter(|_| head.header.kind == SET_HEAD);
-        if own.is_none_or(|own| own.set != id || own.member != number) {
-            return Err("its zones belong to another set".into());
-        }
-        let mut walked = Walked { epoch: head.header.place.epoch, ..Walked::default() };
+    async fn walk(&self, members: &[Member], holding: &Written, epoch: u64, limit: u32, past_holes: bool) -> Walked {
+        let mut walked = Walked::default();
         let mut next = 1;
         let (mut ahead, mut step) = (VecDeque::new(), None);
         while next < limit {
             if ahead.front().is_none_or(|(block, _)| *block != next) {
-                ahead = self.read_ahead(members, holding, next, step, walked.epoch).await;
+                ahead = self.read_ahead(members, holding, next, step, epoch).await;
             }
-            let read = match ahead.pop_front() {
-                Some((_, Some(read))) => Some(read),
-                _ => self.read_any(members, holding, next, Some(walked.epoch)).await,
+            let found = match ahead.pop_front() {
+                Some((_, Some(found))) => Ok(Some(found)),
+                _ => self.read_item(members, holding, next, epoch).await,
             };
-            let found = read.and_then(|(record, number)| self.item(&record, number, next));
-            let Some((body, blocks)) = found else {
-                if !past_holes {
-                    break;
+            let (body, blocks) = match found {
+                Ok(Some(found)) => found,
+                Ok(None) if !past_holes => break,
+                Ok(None) | Err(Unread) => {
+                    walked.unread.get_or_insert(next);
+                    if !past_holes {
+                        break;
+                    }
+                    (next, step) = (next + 1, None);
+                    continue;
                 }
-                walked.unread.get_or_insert(next);
-                (next, step) = (next + 1, None);
-                continue;
             };
             if next + blocks > limit {
                 break;
@@ -371,76 +289,31 @@ impl Engine {
             next += blocks;
             step = Some(blocks);
         }
-        Ok(walked)
+        walked
     }
 
-    /// What a member's record at a block says, and how many blocks it takes with what follows it.
-    fn item(&self, record: &Record, number: u8, block: u32) -> Option<(ItemBody, u32)> {
-        let own = record.header.blocks();
-        match record.header.kind {
-            MARKER => {
-                let (marker, fragment) = Marker::decode(&record.header.info, &record.payload)?;
-                let own_fragment = self.rotation.fragment_of(usize::from(number), block.checked_add(own.0 as u32)?);
-                if usize::from(fragment) != own_fragment || marker.shape.code() != self.code {
-                    return None;
-                }
-                let blocks = own + marker.shape.fragment_blocks();
-                Some((ItemBody::Segment(marker), blocks.0 as u32))
-            }
-            TOMBSTONES => {
-                let tombstones = decode_tombstones(&record.payload)?;
-                Some((ItemBody::Tombstones { stamp: record.header.sequence, tombstones }, own.0 as u32))
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether enough members hold the item whole.
-    async fn verify_item(&self, id: SetId, members: &[Member], holding: &Written, item: &DigestItem) -> Found {
+    /// Whether enough members hold the item whole, of those of which so many drives are `there`. (EXAM-4)
+    async fn verify_item(&self, members: &[Member], there: usize, holding: &Written, item: &DigestItem) -> Found {
         let enough = match &item.body {
             ItemBody::Segment(_) => self.code.data(),
             // Replicated: one would do, were there not those that the drive may yet lose.
             ItemBody::Tombstones { .. } => 1,
         };
-        let checks = members.iter().enumerate().map(|(number, member)| async move {
-            if !holding.iter().any(|(other, _)| other == member) {
-                return false;
-            }
-            self.verify_member(id, number, *member, item).await.is_some()
-        });
-        match join_all(checks).await.into_iter().filter(|good| *good).count() {
-            count if count < enough => Found::Torn,
-            count if count < holding.len() => Found::Degraded,
-            _ => Found::Whole,
+        let numbered = members.iter().enumerate();
+        let held = numbered.filter(|(_, member)| holding.iter().any(|(other, _)| other == *member));
+        let checks = held.map(|(number, member)| self.verify_member(number, *member, item));
+        let found = join_all(checks).await;
+        let good = found.iter().filter(|found| matches!(found, Ok(Some(())))).count();
+        let unread = found.iter().filter(|found| found.is_err()).count();
+        // One that was given up missed it.
+        let recorded = self.recorded.borrow();
+        let given_up = members.iter().filter(|member| recorded.contains(&member.drive)).count();
+        let away = members.len().saturating_sub(there + given_up);
+        match good {
+            good if good >= enough && good < there => Found::Degraded,
+            good if good >= enough => Found::Whole,
+            good if unread > 0 && good + unread + away >= enough => Found::Unread,
+            _ => Found::Torn,
         }
-    }
-
-    /// Whether a member holds its marker and fragment (or tombstones) whole.
-    pub(crate) async fn verify_member(
-        &self,
-        _id: SetId,
-        number: usize,
-        member: Member,
-        item: &DigestItem,
-    ) -> Option<()> {
-        let dev = self.drives.usable(member.drive)?;
-        let record = self.read_record(&dev, member.zone, item.block, None).await?;
-        let (body, _) = self.item(&record, number as u8, item.block)?;
-        if body != item.body {
-            return None;
-        }
-        let ItemBody::Segment(marker) = &item.body else { return Some(()) };
-        let blocks = marker.shape.fragment_blocks();
-        if blocks == Blocks::ZERO {
-            return Some(());
-        }
-        let block = item.block + record.header.blocks().0 as u32;
-        let bytes = dev.read(at(&dev, member.zone, block), blocks).await.ok()?;
-        if !dev.geometry().keeps_payload {
-            return Some(());
-        }
-        let header = Header::decode(&bytes, &self.expect(member.zone, block, Some(record.header.place.epoch))).ok()?;
-        (header.kind == FRAGMENT && header.sequence == marker.stamp).then_some(())?;
-        header.verify_payload(&bytes).ok()
     }
 }

@@ -36,6 +36,7 @@ mod oversight;
 mod pace;
 pub mod parse;
 mod placing;
+mod probe;
 mod put;
 mod readmit;
 mod rebuild;

@@ -105,10 +105,10 @@ impl Engine {
         let members: Vec<Member> = set.ordered_members(id).into_iter().map(renumbered).collect();
         let Some(own) = members.iter().find(|member| member.drive == new) else { return false };
         let Some(length) = end(own) else { return false };
-        let Some(found) = self.read_digest(id, &members, *own, length, u32::MAX).await else { return false };
+        let Ok(Some(found)) = self.read_digest(id, &members, *own, length, u32::MAX).await else { return false };
         let mut same = false;
         for other in members.iter().filter(|member| member.drive != new && end(member) == Some(length)) {
-            if let Some(others) = self.read_digest(id, &members, *other, length, u32::MAX).await {
+            if let Ok(Some(others)) = self.read_digest(id, &members, *other, length, u32::MAX).await {
                 same = others == found;
                 break;
             }
@@ -116,7 +116,7 @@ impl Engine {
         // A recovery may have put the digest behind items that did not reach this zone: the last ones.
         let Some(number) = members.iter().position(|member| member == own).filter(|_| same) else { return false };
         for item in found.1.items.iter().rev().take(self.window.most()) {
-            if self.verify_member(id, number, *own, item).await.is_none() {
+            if !matches!(self.verify_member(number, *own, item).await, Ok(Some(()))) {
                 return false;
             }
         }

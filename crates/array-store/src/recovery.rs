@@ -8,6 +8,8 @@
 //! - REC-5: opening wins no room and loses none: of a set that was open, whose items are all copies of what is still where cleaning
 //!   took it from, the copies are given up, and the set is empty. So an array that is cleaned when it stops, again and again,
 //!   does not run out of sets to clean into.
+//! - REC-6: what an opening found is durable before it answers, and before a superblock says that it counts: the process before may
+//!   have been killed with all of it in caches.
 //! - REC-3: a version counts as complete only if all its parts are there; only then do older ones go. (PUT-1)
 
 use std::collections::BTreeMap;
@@ -79,6 +81,8 @@ struct Scan {
     clean: bool,
     /// The array was closed in order.
     ordered: bool,
+    /// Something could not be read that may count: nobody decides about it. (EXAM-4)
+    unread: bool,
     tombstones: BTreeMap<Bytes, Version>,
     reopen: Vec<OpenSet>,
 }
@@ -98,7 +102,8 @@ impl Engine {
         report.took[0] = self.rt.now().since(began);
         let to_examine = self.settle_states(reports, clean, with_snapshot);
         let began = self.rt.now();
-        let mut scan = Scan { with_snapshot, clean, ordered, tombstones: BTreeMap::new(), reopen: Vec::new() };
+        let mut scan =
+            Scan { with_snapshot, clean, ordered, unread: false, tombstones: BTreeMap::new(), reopen: Vec::new() };
         report.sets_examined = to_examine.len();
         let mut found = stream::iter(to_examine)
             .map(|(id, set)| async move {
@@ -136,7 +141,7 @@ impl Engine {
         drop(judged);
         report.took[1] = self.rt.now().since(began);
         let began = self.rt.now();
-        self.refuse_loss(&report)?;
+        self.refuse_loss(&report, scan.unread)?;
         self.found_tombstones.replace(scan.tombstones);
         self.reopen(scan.reopen).await;
         if !clean {
@@ -150,7 +155,7 @@ impl Engine {
     }
 
     /// What recovery needed and could not read may come back, or speak of deletions: nothing is written until that is accepted.
-    fn refuse_loss(&self, report: &RecoveryReport) -> Result<()> {
+    fn refuse_loss(&self, report: &RecoveryReport, unread: bool) -> Result<()> {
         if self.options.read_only || self.options.accept_loss || report.damage.is_empty() {
             return Ok(());
         }
@@ -159,7 +164,8 @@ impl Engine {
              the loss (`shingle array snapshot --accept-loss`): objects may be gone, and others that were deleted may be back",
             report.damage.join("; ")
         );
-        Err(Error::new(ErrorKind::Corrupt, message))
+        let kind = if unread { ErrorKind::Device } else { ErrorKind::Corrupt };
+        Err(Error::new(kind, message))
     }
 
     /// Fills the index from the newest snapshot. `false` if it cannot be read.
@@ -281,12 +287,15 @@ impl Engine {
         scan: &mut Scan,
         report: &mut RecoveryReport,
     ) -> Result<()> {
-        let Holds { epoch, digest, end, closed, lost } = match examined {
+        if matches!(&examined, Examined::Unread(_) | Examined::Holds(Holds { unread: Some(_), .. })) {
+            scan.unread = true;
+        }
+        let Holds { epoch, digest, end, closed, lost, unread } = match examined {
             Examined::Empty => {
                 set.emptied(Zones::Unclean);
                 return Ok(());
             }
-            Examined::Damaged(why) => {
+            Examined::Damaged(why) | Examined::Unread(why) => {
                 report.damage.push(format!("{id}: {why}"));
                 set.found_damaged();
                 return Ok(());
@@ -294,11 +303,13 @@ impl Engine {
             Examined::Holds(holds) => holds,
         };
         report.digests += usize::from(closed);
+        let is_known = unread.is_none();
+        report.damage.extend(unread.map(|why| format!("{id}: {why}")));
         if let Some(lost) = &lost {
             report.damage.push(format!("{id}: {lost}"));
         }
         let of_snapshot = digest.items.iter().any(is_snapshot);
-        if lost.is_none() && (of_snapshot || digest.items.is_empty())
+        if lost.is_none() && is_known && (of_snapshot || digest.items.is_empty())
             || judged && self.is_elsewhere(id, &digest, scan)?
         {
             // A snapshot that no superblock names, or what is not needed.

@@ -79,7 +79,9 @@ impl Engine {
         let damaged = |why| Err(Error::new(ErrorKind::Corrupt, format!("{id}: {why}")));
         let (found, closed) = match self.examine(id, set, &written).await {
             Examined::Empty => (None, false),
-            Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) => return damaged(why),
+            Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) | Examined::Unread(why) => {
+                return damaged(why);
+            }
             Examined::Holds(Holds { epoch, digest, closed, .. }) => (Some((epoch, digest)), closed),
         };
         let others = || written.iter().filter(|(member, _)| *member != lost).map(|(_, blocks)| *blocks);

@@ -165,7 +165,7 @@ impl Engine {
                         digest.items
                     }
                     Examined::Empty => Vec::new(),
-                    Examined::Damaged(why) => {
+                    Examined::Damaged(why) | Examined::Unread(why) => {
                         verified.lost.push(format!("{id}: {why}"));
                         return Ok(verified);
                     }
@@ -175,7 +175,7 @@ impl Engine {
         };
         let members = set.ordered_members(id);
         let mut checks =
-            stream::iter(items.iter().map(|item| self.verify_everywhere(id, &members, item))).buffered(SIDE_BY_SIDE);
+            stream::iter(items.iter().map(|item| self.verify_everywhere(&members, item))).buffered(SIDE_BY_SIDE);
         for item in &items {
             let Some(good) = checks.next().await else { break };
             let count = good.iter().filter(|good| **good).count();
@@ -209,16 +209,16 @@ impl Engine {
     /// Members that are there and do not end with a digest as they should.
     async fn members_without_digest(&self, id: SetId, members: &[Member], written: &[(Member, u32)]) -> Vec<Member> {
         let ends = written.iter().map(|&(member, end)| async move {
-            let good = end > 0 && self.read_digest(id, members, member, end, u32::MAX).await.is_some();
+            let good = end > 0 && matches!(self.read_digest(id, members, member, end, u32::MAX).await, Ok(Some(_)));
             (!good).then_some(member)
         });
         join_all(ends).await.into_iter().flatten().collect()
     }
 
-    async fn verify_everywhere(&self, id: SetId, members: &[Member], item: &DigestItem) -> Vec<bool> {
+    async fn verify_everywhere(&self, members: &[Member], item: &DigestItem) -> Vec<bool> {
         let checks = members.iter().enumerate();
-        let checks = checks.map(|(number, member)| self.verify_member(id, number, *member, item));
-        join_all(checks).await.into_iter().map(|good| good.is_some()).collect()
+        let checks = checks.map(|(number, member)| self.verify_member(number, *member, item));
+        join_all(checks).await.into_iter().map(|found| matches!(found, Ok(Some(())))).collect()
     }
 
     /// The objects that lose something with an item.

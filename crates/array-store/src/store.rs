@@ -248,6 +248,12 @@ impl ArrayStore {
         engine.opened.set(engine.stamps.next());
         // Of two openings neither of which saw the other's superblock, the later one's counts.
         engine.generation.set(engine.generation.get().max(engine.opened.get()));
+        if !ordered {
+            // The process before may have been killed with all of it in caches: what was found is durable before it is shown, and
+            // before a superblock counts on it. (REC-6)
+            let usable = engine.drives.all_usable();
+            engine.unflushed.borrow_mut().extend(usable.iter().map(|(id, _)| *id));
+        }
         // From here on the index on flash is no longer that of the clean close. Nothing is appended before: where recovery ended
         // sets is durable only with this (EXAM-3).
         match readmitted.is_empty() {

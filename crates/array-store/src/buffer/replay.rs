@@ -268,7 +268,9 @@ impl Buffer {
                     let (offset, bytes) = before.encode();
                     self.files[at].write(offset, bytes).await
                 }
-                written => written,
+                // The process before may have been killed with its last write in a cache: this one is for what comes with it. (REC-6)
+                Ok(()) => self.files[at].write(0, Bytes::new()).await,
+                Err(error) => Err(error),
             };
             if let Err(error) = written {
                 tracing::error!(%error, "a file of the buffer cannot be written to; going on with the other");

@@ -4,17 +4,40 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::common::{Driver, Model, formatted, open, options, powered, shape};
-use shingle_sim::{Random, Sim, SimDevice, seeds};
-use shingle_zoned::MemoryDevice;
+use shingle_runtime::Runtime;
+use shingle_sim::{Medium, Random, Sim, SimDevice, Survival, seeds};
 
-/// A power cut: the command before which it came, the drives then, and what had to be there.
+/// The end of a process: the command before which it came, the drives then, and what had to be there.
 struct Cut {
     command: u64,
-    images: Vec<MemoryDevice>,
+    end: End,
+    media: Vec<Medium>,
     model: Model,
 }
 
-/// Runs a random history and cuts the power of all drives at commands of it, each with a chance.
+/// What ends a process, and what of its writes it leaves.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Power(Survival),
+    /// All of them; what was not durable still is not.
+    Kill,
+}
+
+impl End {
+    fn of(random: &mut Random) -> Self {
+        [Self::Power(Survival::Prefix), Self::Power(Survival::AnySubset), Self::Kill][random.below(3) as usize]
+    }
+
+    fn leaves(self, devices: &[SimDevice], seed: u64) -> Vec<Medium> {
+        let left = |(at, device): (usize, &SimDevice)| match self {
+            Self::Power(survival) => Medium::from(&device.crash_image_with(seed + at as u64, survival)),
+            Self::Kill => device.kill(),
+        };
+        devices.iter().enumerate().map(left).collect()
+    }
+}
+
+/// Runs a random history and ends it, on all drives, at commands of it, each with a chance.
 fn cuts(seed: u64) -> Vec<Cut> {
     let mut random = Random::new(seed);
     let media = formatted(&shape(&mut random));
@@ -36,11 +59,9 @@ fn cuts(seed: u64) -> Vec<Cut> {
                 if !random.chance(share) {
                     return;
                 }
-                let image = |(at, device): (usize, &SimDevice)| {
-                    device.crash_image(seed * 1_000_003 + *command * 31 + at as u64)
-                };
-                let images = all.iter().enumerate().map(image).collect();
-                found.borrow_mut().push(Cut { command: *command, images, model: model.borrow().clone() });
+                let end = End::of(random);
+                let media = end.leaves(&all, seed * 1_000_003 + *command * 31);
+                found.borrow_mut().push(Cut { command: *command, end, media, model: model.borrow().clone() });
             });
         }
         let drivers: Vec<_> = (0..callers)
@@ -63,16 +84,26 @@ fn cuts(seed: u64) -> Vec<Cut> {
     })
 }
 
-/// Opens what a power cut left, holds it against the model, works on with it, and opens it once more.
+/// Opens what was left, holds it against the model, perhaps cuts the power there and then, works on with it, and opens it once
+/// more.
 fn recover(seed: u64, cut: Cut) {
-    let Cut { command, images, mut model } = cut;
-    let context = format!("seed {seed}, cut at command {command}");
+    let Cut { command, end, media, mut model } = cut;
+    let context = format!("seed {seed}, {end:?} at command {command}");
     let mut random = Random::new(seed ^ command << 20);
     Sim::new(seed ^ command).run(move |rt| async move {
-        let devices = powered(&rt, &images);
-        let (store, report) = open(&rt, &devices, options(&mut random)).await;
+        let mut devices = resumed(&rt, media);
+        let (mut store, report) = open(&rt, &devices, options(&mut random)).await;
         assert_eq!(report.damage, Vec::<String>::new(), "{context}: damage");
         model.settle(&store, &context).await;
+        if matches!(end, End::Kill) || random.chance(0.3) {
+            // What an opening found was shown: it stays.
+            let survival = [Survival::Prefix, Survival::AnySubset][random.below(2) as usize];
+            devices = resumed(&rt, End::Power(survival).leaves(&devices, command));
+            let report;
+            (store, report) = open(&rt, &devices, options(&mut random)).await;
+            assert_eq!(report.damage, Vec::<String>::new(), "{context}: damage behind the opening");
+            model.settle(&store, &format!("{context}, and {survival:?} behind the opening")).await;
+        }
         let model = Rc::new(RefCell::new(model));
         let driver = Driver {
             rt: rt.clone(),
@@ -84,14 +115,17 @@ fn recover(seed: u64, cut: Cut) {
             size_max: 60_000,
         };
         driver.run(3).await;
-        let images: Vec<MemoryDevice> =
-            devices.iter().enumerate().map(|(at, device)| device.crash_image(command + at as u64)).collect();
-        let devices = powered(&rt, &images);
+        let again = End::of(&mut random);
+        let devices = resumed(&rt, again.leaves(&devices, command));
         let (store, report) = open(&rt, &devices, options(&mut Random::new(seed))).await;
-        assert_eq!(report.damage, Vec::<String>::new(), "{context}: damage after a second cut");
+        assert_eq!(report.damage, Vec::<String>::new(), "{context}: damage after a second {again:?}");
         let mut model = model.borrow().clone();
-        model.settle(&store, &format!("{context}, and again")).await;
+        model.settle(&store, &format!("{context}, and {again:?} again")).await;
     });
+}
+
+fn resumed(rt: &Runtime, media: Vec<Medium>) -> Vec<SimDevice> {
+    media.into_iter().map(|medium| SimDevice::resume(rt, medium)).collect()
 }
 
 #[test]

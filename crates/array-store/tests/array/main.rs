@@ -9,6 +9,7 @@ mod drives;
 mod failing;
 mod hollow;
 mod hung;
+mod judging;
 mod members;
 mod model;
 mod promises;

@@ -1,0 +1,257 @@
+//! EXAM: what an opening makes of bytes that are not there, or cannot be read.
+
+use crate::common::{ArrayShape, content, formatted, named, powered};
+use bytes::Bytes;
+use shingle_array_store::{ArrayStore, ErrorKind, IndexPlace, Options, RecoveryReport, Result, inspect};
+use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
+use shingle_erasure::Code;
+use shingle_runtime::Runtime;
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
+use shingle_zoned::{Geometry, MemoryDevice};
+
+/// Objects of one segment.
+const SIZE: usize = 19_000;
+const ZONES: u32 = 14;
+
+fn plain() -> Options {
+    Options { background: false, coalesce: false, ..Options::default() }
+}
+
+async fn open(rt: &Runtime, devices: &[SimDevice]) -> Result<(ArrayStore, RecoveryReport)> {
+    ArrayStore::open(rt, &named(devices), &IndexPlace::Memory, plain()).await
+}
+
+async fn put(store: &ArrayStore, name: &str, key: u64) {
+    store.put(name.to_owned(), content((key, SIZE)), Bytes::new()).await.unwrap();
+}
+
+async fn is(store: &ArrayStore, name: &str, key: u64) {
+    assert!(store.get(name.to_owned()).await.unwrap() == content((key, SIZE)), "{name} has other bytes");
+}
+
+/// Runs a history on three fresh drives, 2+1; what a power cut at its end leaves.
+fn history<F>(test: impl FnOnce(Runtime, ArrayStore) -> F + 'static) -> Vec<MemoryDevice>
+where
+    F: Future<Output = ()> + 'static,
+{
+    let drives = vec![Geometry::hm_smr(Blocks(60), ZONES, 0, 12); 3];
+    let media = formatted(&ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 20_000, drives });
+    Sim::new(3).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let (store, _) = open(&rt, &devices).await.unwrap();
+        test(rt, store).await;
+        devices.iter().map(|device| device.crash_image(1)).collect()
+    })
+}
+
+/// Two versions of an object, both acknowledged.
+fn two_versions() -> Vec<MemoryDevice> {
+    history(|_, store| async move {
+        put(&store, "o", 1).await;
+        put(&store, "o", 2).await;
+    })
+}
+
+/// The zones of a drive with sets in them, and how far they were written.
+fn written(image: &MemoryDevice) -> impl Iterator<Item = (ZoneId, u64)> {
+    let zones = (2..ZONES).map(|zone| (ZoneId(zone), image.zone(ZoneId(zone)).written.0));
+    zones.filter(|(_, written)| *written > 0)
+}
+
+/// The zone of each drive that is not full, of which there is one, and where it ends.
+fn last_written(images: &[MemoryDevice]) -> Vec<(ZoneId, u64)> {
+    images.iter().map(|image| written(image).find(|(_, end)| *end < 60).unwrap()).collect()
+}
+
+/// What a host that lost power leaves of blocks that never reached its disk.
+fn lose(image: &MemoryDevice, zone: ZoneId, blocks: std::ops::Range<u64>) {
+    let start = image.zone(zone).start;
+    blocks.for_each(|block| image.corrupt(start + Blocks(block), |bytes| bytes.copy_from_slice(&[0; BLOCK_SIZE])));
+}
+
+/// EXAM-4, PROBE-1: more drives than parity makes up for cannot be read while the end of a set is verified. Nothing is decided or
+/// written; once they can be read all is there.
+#[test]
+fn what_cannot_be_read_is_not_torn() {
+    let images = two_versions();
+    for (bad, away) in [(vec![0, 1], None), (vec![1, 2], None), (vec![0, 1, 2], None), (vec![0], Some(2))] {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(4).run(move |rt| async move {
+            let mut devices = powered(&rt, &images);
+            let all = devices.clone();
+            devices.truncate(away.unwrap_or(3));
+            let before = inspect(&named(&all)).await.unwrap();
+            for &number in &bad {
+                let fails = (2..ZONES).map(|zone| FaultRule {
+                    trigger: Trigger::Zone(CommandKind::Read, ZoneId(zone)),
+                    fault: Fault::ReadError,
+                });
+                all[number].set_faults(Faults::new(fails));
+            }
+            let Err(error) = open(&rt, &devices).await else { panic!("opened with {bad:?} unreadable") };
+            assert!(error.kind == ErrorKind::Device && error.message.contains("Nothing was changed"), "{error}");
+            all.iter().for_each(|device| device.set_faults(Faults::default()));
+            assert_eq!(inspect(&named(&all)).await.unwrap(), before);
+            let (store, report) = open(&rt, &all).await.unwrap();
+            assert_eq!(report.damage, Vec::<String>::new());
+            is(&store, "o", 2).await;
+        });
+    }
+}
+
+/// EXAM-4: a drive that is lost while an opening verifies is no proof either.
+#[test]
+fn drives_that_blink_while_an_opening_verifies_tear_nothing() {
+    let images = two_versions();
+    for after in 0..60 {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(after).run(move |rt| async move {
+            let devices = powered(&rt, &images);
+            devices[..2].iter().for_each(|device| device.power_off_at(after));
+            let opened = open(&rt, &devices).await;
+            let kinds = [ErrorKind::Device, ErrorKind::Corrupt];
+            assert!(opened.as_ref().err().is_none_or(|error| kinds.contains(&error.kind)), "after {after} commands");
+            if let Ok((store, _)) = opened {
+                drop(store);
+            }
+            let images: Vec<_> = devices.iter().map(|device| device.crash_image(1)).collect();
+            let (store, report) = open(&rt, &powered(&rt, &images)).await.unwrap();
+            assert_eq!(report.damage, Vec::<String>::new(), "after {after} commands");
+            is(&store, "o", 2).await;
+        });
+    }
+}
+
+/// PROBE-1: with as many drives away as may be, reads that fail twice.
+#[test]
+fn a_read_that_fails_twice_tears_nothing() {
+    let images = two_versions();
+    Sim::new(4).run(move |rt| async move {
+        let devices = powered(&rt, &images[..2]);
+        for (device, (zone, end)) in devices.iter().zip(last_written(&images)) {
+            device.medium().fail_reads(images[0].zone(zone).start + Blocks(end - 1), Blocks(1), Some(2));
+        }
+        let (store, report) = open(&rt, &devices).await.unwrap();
+        assert_eq!(report.damage, Vec::<String>::new());
+        is(&store, "o", 2).await;
+    });
+}
+
+/// EXAM-2: of two writes that were on their way, the first is lost on more drives than parity makes up for, and the second is
+/// whole: neither was acknowledged, and what the first would have replaced stays.
+#[test]
+fn a_torn_item_before_a_whole_one_replaces_nothing() {
+    for closed in [false, true] {
+        let before = history(|_, store| async move { put(&store, "o", 1).await });
+        let images = history(move |rt, store| async move {
+            put(&store, "o", 1).await;
+            put(&store, "o", 2).await;
+            put(&store, "p", 3).await;
+            let mut number = 0;
+            while closed && store.stats().unwrap().sets[3] == 0 {
+                number += 1;
+                put(&store, &format!("a{number}"), number).await;
+                rt.sleep(std::time::Duration::from_millis(1)).await;
+            }
+        });
+        for (number, (zone, end)) in last_written(&before).into_iter().enumerate().take(2) {
+            lose(&images[number], zone, end..2 * end - 1);
+        }
+        Sim::new(4).run(move |rt| async move {
+            let devices = powered(&rt, &images);
+            let (store, report) = open(&rt, &devices).await.unwrap();
+            assert_eq!(report.damage, Vec::<String>::new());
+            is(&store, "o", 1).await;
+            let images: Vec<_> = devices.iter().map(|device| device.crash_image(1)).collect();
+            let (store, _) = open(&rt, &powered(&rt, &images)).await.unwrap();
+            is(&store, "o", 1).await;
+        });
+    }
+}
+
+/// EXAM-5: all heads of a set that had just been opened are lost, and the write pointers are there.
+#[test]
+fn a_set_without_heads_holds_nothing() {
+    let images = history(|_, store| async move { put(&store, "o", 1).await });
+    for (image, (zone, end)) in images.iter().zip(last_written(&images)) {
+        lose(image, zone, 0..end);
+    }
+    Sim::new(4).run(move |rt| async move {
+        let (store, report) = open(&rt, &powered(&rt, &images)).await.unwrap();
+        assert_eq!((report.damage, report.objects), (vec![], 0));
+        put(&store, "o", 2).await;
+        is(&store, "o", 2).await;
+    });
+}
+
+/// EXAM-6: a closed set was being reset when a host lost power: its zones are holes already, and are not empty yet by their states.
+#[test]
+fn a_set_whose_zones_are_holes_was_being_reset() {
+    let images = history(move |rt, store| async move {
+        let mut number = 0;
+        while store.stats().unwrap().sets[3] == 0 {
+            number += 1;
+            put(&store, &format!("a{number}"), number).await;
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        for number in 1..=number {
+            assert!(store.delete(format!("a{number}")).await.unwrap());
+        }
+        put(&store, "o", 1).await;
+        // A superblock says that it is closed.
+        store.snapshot().await.unwrap();
+    });
+    for holes in 2..=3 {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        for image in images.iter().take(holes) {
+            let (zone, end) = written(image).find(|(_, end)| *end == 60).unwrap();
+            lose(image, zone, 0..end);
+        }
+        Sim::new(4).run(move |rt| async move {
+            let (store, report) = open(&rt, &powered(&rt, &images)).await.unwrap();
+            assert_eq!((report.damage, report.objects), (vec![], 1));
+            is(&store, "o", 1).await;
+        });
+    }
+}
+
+/// REC-6: a process was killed, with all that it wrote in the drives' caches. What the next one shows survives a power cut, also where
+/// it was never acknowledged.
+#[test]
+fn what_an_opening_showed_survives_a_power_cut() {
+    let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(60), ZONES, 0, 12) };
+    let media =
+        formatted(&ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 20_000, drives: vec![geometry; 3] });
+    Sim::new(3).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let (store, _) = open(&rt, &devices).await.unwrap();
+        put(&store, "o", 1).await;
+        let written = |devices: &[SimDevice]| -> u64 {
+            devices.iter().map(|device| written(&device.image()).map(|(_, end)| end).sum::<u64>()).sum()
+        };
+        let before = written(&devices);
+        let all = devices.clone();
+        // All writes are done, and the first flush has not begun.
+        let left = std::rc::Rc::new(std::cell::RefCell::new(None));
+        for device in &devices {
+            let (all, left) = (all.clone(), left.clone());
+            device.on_command(move |command, _| {
+                if command.kind == CommandKind::Flush && left.borrow().is_none() {
+                    left.replace(Some(all.iter().map(SimDevice::kill).collect::<Vec<_>>()));
+                }
+            });
+        }
+        put(&store, "o", 2).await;
+        let killed = left.take().expect("it is flushed");
+        let devices: Vec<_> = killed.into_iter().map(|medium| SimDevice::resume(&rt, medium)).collect();
+        assert_eq!(written(&devices), before * 2 - 3, "the case is not met");
+        let (store, _) = open(&rt, &devices).await.unwrap();
+        is(&store, "o", 2).await;
+        for seed in 0..20 {
+            let images: Vec<_> = devices.iter().map(|device| device.crash_image(seed)).collect();
+            let (store, report) = open(&rt, &powered(&rt, &images)).await.unwrap();
+            assert_eq!(report.damage, Vec::<String>::new(), "seed {seed}");
+            is(&store, "o", 2).await;
+        }
+    });
+}
