@@ -236,6 +236,41 @@ fn cut_again_and_again(context: &str, mut write: Rc<Unflushed>, seed: u64) {
     }
 }
 
+/// Lives that are cut in one of their first writes, among them those of the checkpoint that would win zones back.
+#[test]
+fn no_chain_of_power_cuts_uses_up_the_zones() {
+    for seed in seeds(12) {
+        let mut random = Random::new(seed);
+        let mut image = MemoryDevice::new(Geometry::hm_smr(Blocks(16 + seed % 20), 12, 0, 8));
+        let formatted = image.snapshot();
+        image = Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &formatted);
+            let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+            MetaLog::format(&rt, &shared, config(), SequenceSource::default()).await.unwrap();
+            device.image()
+        });
+        let mut asked = Asked::default();
+        for life in 0..40 {
+            let (before, mut known, which, rest) = (image.snapshot(), asked.clone(), random.below(3), random.clone());
+            let write = Sim::new(seed).run(move |rt| async move {
+                let device = SimDevice::new(&rt, &before);
+                let context = format!("seed {seed}, life {life}");
+                let (log, recovered) = open(&rt, &device).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+                let end = holds(&recovered, &known, &context);
+                known.reopened(end);
+                let known = Rc::new(RefCell::new(known));
+                let writes = unflushed(&device, &known);
+                work(rt.clone(), log, known, rest, 3).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+                let writes = writes.take();
+                writes[which as usize % writes.len()].clone()
+            });
+            image = write.image.snapshot();
+            spoil_last_write(&image, write.at, write.blocks, &mut random);
+            asked = write.asked.clone();
+        }
+    }
+}
+
 #[test]
 fn reads_that_fail_now_and_then_never_make_the_log_shorter() {
     let (mut opened, mut refused) = (0, 0);

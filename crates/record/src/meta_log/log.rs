@@ -74,6 +74,8 @@ pub(super) struct LogState {
     pub(super) linked: Option<(usize, u64)>,
     /// A zone that has to be made full before another is written, because no link leads on from it (LOG-6).
     pub(super) unlinked: Option<usize>,
+    /// Zones to reset before another is begun, the newest last (LOG-9).
+    pub(super) unneeded: Vec<usize>,
     /// Whether what the log held when it was opened is durable (LOG-5).
     pub(super) settled: bool,
     pub(super) queue: VecDeque<Item>,

@@ -77,6 +77,8 @@ struct Tail {
     linked: Option<(usize, u64)>,
     /// The newest zone, if it can neither go on nor be linked.
     unlinked: Option<usize>,
+    /// Zones behind the last one that is needed (LOG-9), the newest last.
+    unneeded: Vec<usize>,
 }
 
 impl MetaLog {
@@ -128,19 +130,23 @@ impl MetaLog {
         recovered.zones = found.iter().filter(|found| found.info.written.0 > 0).count() as u64;
         recovered.find_time = rt.now().since(began);
         let loading = rt.now();
-        let Scanned { zones: scanned, end, checkpoint } = scan(dev, &config, &found, &mut recovered).await?;
+        let Scanned { zones: mut scanned, end, checkpoint } = scan(dev, &config, &found, &mut recovered).await?;
+        let unneeded = take_unneeded(&mut scanned, &found, &config);
         let newest = scanned.last().map(|newest| (newest.zone, newest.epoch, newest.end));
         let journal_blocks = scanned.iter().map(|zone| journal_blocks(zone, checkpoint)).sum();
         let position = replay(scanned, &end, checkpoint, &mut recovered)?;
         let tail = match newest {
-            Some((zone, epoch, ending)) => tail(&found, &config, zone, epoch, ending, position)?,
+            Some((zone, epoch, ending)) => tail(&found, &config, zone, epoch, ending, position, unneeded)?,
             None => Tail::default(),
         };
         if let Some((_, epoch)) = tail.linked {
             recovered.sequence = recovered.sequence.max(epoch);
         }
         sequence.raise(recovered.sequence);
-        let zones = found.iter().map(|found| status(found, &end)).collect();
+        let mut zones: Vec<MetaStatus> = found.iter().map(|found| status(found, &end)).collect();
+        for &slot in &tail.unneeded {
+            zones[slot] = MetaStatus::Free { epoch: 0 };
+        }
         let log = Self::with(rt, dev, config, sequence, zones, tail, position);
         {
             let mut state = log.inner.state.borrow_mut();
@@ -166,6 +172,7 @@ impl MetaLog {
             active: tail.active,
             linked: tail.linked,
             unlinked: tail.unlinked,
+            unneeded: tail.unneeded,
             settled: false,
             queue: VecDeque::new(),
             writing: false,
@@ -272,6 +279,27 @@ async fn scan(
             None => Err(MetaLogError::NoCheckpoint),
         },
     }
+}
+
+/// Takes the zones at the log's end that hold neither journal nor the end of a checkpoint: what a power cut left of one that
+/// was never complete, or of a write that does not count. They are to be reset before the log goes on, the newest first, so
+/// that at each step those that are left are the log's end (LOG-9). None where that might hide a loss.
+fn take_unneeded(zones: &mut Vec<ZoneRecords>, found: &[Found], config: &MetaLogConfig) -> Vec<usize> {
+    let is_needed = |zone: &ZoneRecords| zone.records.iter().any(|record| matches!(record.header.kind, JOURNAL | END));
+    let kept = zones.iter().rposition(is_needed).map_or(0, |last| last + 1);
+    let slot = |zone: &ZoneRecords| (zone.zone.0 - config.zones.start) as usize;
+    let is_shut = |slot: usize| found.get(slot).is_some_and(Found::is_shut);
+    let is_sound = |zone: &ZoneRecords| {
+        let resettable = |found: &Found| !matches!(found.info.state, ZoneState::ReadOnly | ZoneState::Offline);
+        let torn_at_most = zone.lost.len() <= 1 && zone.end != End::Damaged;
+        torn_at_most && found.get(slot(zone)).is_some_and(resettable)
+    };
+    let leads_on = |before: &ZoneRecords| matches!(before.end, End::Linked(_)) || is_shut(slot(before));
+    let (before, behind) = zones.split_at(kept);
+    if !before.last().is_some_and(leads_on) || !behind.iter().all(is_sound) {
+        return Vec::new();
+    }
+    zones.split_off(kept).iter().map(slot).collect()
 }
 
 /// Reads one zone from end to end.
@@ -381,6 +409,7 @@ fn tail(
     epoch: u64,
     end: End,
     last: u64,
+    unneeded: Vec<usize>,
 ) -> Result<Tail, MetaLogError> {
     let damaged = |zone| MetaLogError::Damaged { zone: Some(zone), position: last + 1 };
     let slot = |zone: ZoneId| zone.0.checked_sub(config.zones.start).map(|slot| slot as usize);
@@ -409,7 +438,7 @@ fn tail(
     match found.iter().find(|found| found.life == Life::Unknown) {
         // A zone that was left without a link: the next one may be this.
         Some(unknown) if left => Err(damaged(unknown.info.zone)),
-        _ => Ok(tail),
+        _ => Ok(Tail { unneeded, ..tail }),
     }
 }
 

@@ -63,6 +63,7 @@ impl LogInner {
     /// Resets the zone that the log goes on in, durably, and gives it a life. A link's zone and life come first: a zone
     /// that lies elsewhere could be lost without anybody missing it.
     async fn prepare_zone(&self) -> Result<(usize, u64), MetaLogError> {
+        self.reset_unneeded().await?;
         let linked = self.state.borrow_mut().linked.take();
         if let Some((slot, epoch)) = linked {
             match self.reset(slot, epoch).await {
@@ -81,6 +82,17 @@ impl LogInner {
             }
         }
         Err(failure.map_or(MetaLogError::Full, MetaLogError::from))
+    }
+
+    /// Resets what an opening left to be reset (LOG-9), each durably before the one that leads to it.
+    async fn reset_unneeded(&self) -> Result<(), MetaLogError> {
+        loop {
+            let Some(slot) = self.state.borrow().unneeded.last().copied() else { return Ok(()) };
+            self.reset(slot, 0).await?;
+            let mut state = self.state.borrow_mut();
+            state.unneeded.pop();
+            state.zones[slot] = MetaStatus::Free { epoch: 0 };
+        }
     }
 
     /// Free zones, the oldest first. So no zone outlives one that it leads to, whose reset would make it pass for the
