@@ -28,4 +28,5 @@ mod writer;
 
 pub use client::ArrayClient;
 pub use engine::run::ArrayEngine;
+pub use engine::salvage::{Salvage, Salvaged, salvage};
 pub use options::{ArrayFigures, Options};

@@ -237,6 +237,10 @@ impl ArrayStore {
                 report.damage.extend(damage);
                 report.objects = engine.objects()?;
             }
+            if !report.damage.is_empty() {
+                // Not to be remembered, and true all the same. (LOSS-1)
+                engine.lost_before.set(Some(engine.stamps.version()));
+            }
             return Ok((Self(engine), report));
         }
         engine.named_buffer.set(BufferName::default());

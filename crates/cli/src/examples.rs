@@ -194,6 +194,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("shingle array check --array shelf.toml --quick --json", ""),
         ],
     ),
+    (
+        "array salvage",
+        &[
+            ("shingle array salvage --array shelf.toml", "shows what would come back; changes nothing"),
+            ("shingle array salvage --array shelf.toml --abandon-buffer --yes", "both files of the buffer are lost"),
+        ],
+    ),
     ("array snapshot", &[("shingle array snapshot --array shelf.toml", "")]),
     (
         "array dump",

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use shingle_array_objects::{ArrayClient, ArrayEngine};
-use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, inspect};
+use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, inspect, patient};
 use shingle_runtime::Runtime;
 use shingle_zoned_linux::{OpenOptions, System};
 use tokio::sync::oneshot;
@@ -75,7 +75,7 @@ async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path, figures: s
         let message = format!("none of its drives is there: {}", away.join(", "));
         return Err(Error::new(ErrorKind::Drive, message));
     }
-    let seen = inspect(&drives).await.map_err(failed)?;
+    let seen = inspect(&patient(runtime, &drives)).await.map_err(failed)?;
     check_missing(&seen, config.degraded)?;
     std::fs::create_dir_all(folder).map_err(|error| Error::system(folder.display(), error))?;
     // By the array's identity: another array's files are never taken for this one's.

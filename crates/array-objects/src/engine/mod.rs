@@ -12,6 +12,7 @@ mod orphans;
 pub(crate) mod purge;
 pub(crate) mod reading;
 pub(crate) mod run;
+pub(crate) mod salvage;
 mod uploads;
 pub(crate) mod writing;
 

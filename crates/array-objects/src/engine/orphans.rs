@@ -39,21 +39,82 @@ enum Fate {
     Lost(BlobRecord),
 }
 
-/// Blobs of one key that lost their record, by owner: the newest version of each number.
-type Lost = BTreeMap<(String, String), BTreeMap<u64, BTreeMap<u16, (Object, Blob, Attributes)>>>;
+/// Blobs that an object consists of, by number: the newest version of each.
+type Parts = BTreeMap<u16, (Object, Blob, Attributes)>;
+
+/// Blobs that lost their record, by bucket and key, and by owner.
+pub(super) type Lost = BTreeMap<(String, String), Owners>;
+
+/// Blobs of one key, by owner.
+pub(super) type Owners = BTreeMap<u64, Parts>;
+
+/// What a look at all blobs comes upon.
+pub(super) enum Seen {
+    /// Nobody needs it.
+    Leftover(Blob),
+    /// So many more were looked at.
+    Looked(usize),
+}
+
+/// The bytes that a key's record is made of again.
+pub(super) struct Chosen {
+    owner: u64,
+    parts: Parts,
+}
+
+impl Chosen {
+    /// The newest bytes of a key. Older ones stay: the newest may be of a write that was not acknowledged.
+    pub(super) fn of(owners: Owners) -> Option<Self> {
+        let newest = |parts: &Parts| parts.values().map(|part| part.0.version).max();
+        let (owner, parts) = owners.into_iter().max_by_key(|(_, parts)| newest(parts))?;
+        Some(Self { owner, parts })
+    }
+
+    fn newest(&self) -> Option<Version> {
+        self.parts.values().map(|(object, ..)| object.version).max()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.values().map(|(object, ..)| object.size).sum()
+    }
+
+    /// The record that was lost, as far as the blobs tell.
+    fn record(self, now_unix_ns: u64) -> ObjectRecord {
+        let multipart = self.parts.keys().any(|number| *number > 0);
+        let blobs: Vec<_> = self.parts.values().map(|(object, blob, _)| (blob.number, blob.tag, object.size)).collect();
+        let mut attributes = self.parts.into_values().next().map(|(.., attributes)| attributes).unwrap_or_default();
+        if multipart || attributes.etag.is_empty() {
+            // What the whole had is not in its parts.
+            attributes.etag = format!("salvaged-{:x}-{}", self.owner, blobs.len());
+        }
+        if attributes.modified_unix_ns == 0 {
+            attributes.modified_unix_ns = now_unix_ns;
+        }
+        ObjectRecord { attributes, manifest: Some(Manifest { multipart, owner: self.owner, blobs }) }
+    }
+}
 
 impl Core {
     /// Looks at every blob that was there when the array was opened. Deletes those that nobody needs, and gives those that lost
     /// their records new ones.
     pub(super) async fn find_orphans(self: Rc<Self>) {
         let mut lost = Lost::new();
-        match self.look_for_orphans(&mut lost).await {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(count, "leftovers of writes that never ended are deleted"),
-            Err(error) => tracing::warn!(%error, "leftovers could not be looked for; the next opening does"),
+        let mut count = 0;
+        let leftover = |seen| {
+            if let Seen::Leftover(blob) = seen {
+                self.condemn(std::iter::once(blob));
+                count += 1;
+            }
+        };
+        if let Err(error) = self.look_for_orphans(&mut lost, leftover).await {
+            tracing::warn!(%error, "leftovers could not be looked for; the next opening does");
+        }
+        if count > 0 {
+            tracing::info!(count, "leftovers of writes that never ended are deleted");
         }
         for ((bucket, key), owners) in lost {
-            match self.salvage(&bucket, &key, owners).await {
+            let Some(chosen) = Chosen::of(owners) else { continue };
+            match self.restore(&bucket, &key, chosen).await {
                 Ok(true) => tracing::warn!(bucket, key, "an object whose record was lost was restored from its bytes"),
                 Ok(false) => {}
                 Err(error) => {
@@ -63,9 +124,9 @@ impl Core {
         }
     }
 
-    async fn look_for_orphans(&self, lost: &mut Lost) -> StoreResult<u64> {
+    /// Looks at every blob that was there when the array was opened: which of them lost their records, and which nobody needs.
+    pub(super) async fn look_for_orphans(&self, lost: &mut Lost, mut tell: impl FnMut(Seen)) -> StoreResult<()> {
         let mut after: Option<Bytes> = None;
-        let mut count = 0;
         // What was written before it may lack its record.
         let lost_before = self.store.lost_before().map_err(from_array)?;
         while !self.closing.get() {
@@ -73,6 +134,7 @@ impl Core {
             let Some(last) = page.last() else { break };
             after = Some(last.name.clone());
             let mut looked = None;
+            tell(Seen::Looked(page.len()));
             for object in page {
                 // Later ones belong to calls that know what becomes of them.
                 if object.version >= self.opened {
@@ -81,10 +143,7 @@ impl Core {
                 let Some(blob) = Blob::of(&object.name) else { continue };
                 match self.fate(&object, blob, lost_before, &mut looked)? {
                     Fate::Needed => {}
-                    Fate::Leftover => {
-                        self.condemn(std::iter::once(blob));
-                        count += 1;
-                    }
+                    Fate::Leftover => tell(Seen::Leftover(blob)),
                     Fate::Lost(BlobRecord { bucket, key, attributes }) => {
                         let parts = lost.entry((bucket, key)).or_default().entry(blob.owner).or_default();
                         if parts.get(&blob.number).is_none_or(|(other, ..)| other.version < object.version) {
@@ -95,7 +154,7 @@ impl Core {
             }
             self.rt.yield_now().await;
         }
-        Ok(count)
+        Ok(())
     }
 
     /// Decides on a blob. It does not wait: its findings are true at this moment, and a blob that nobody needs is not
@@ -136,21 +195,19 @@ impl Core {
         Ok(if may_have_lost && !replaced { Fate::Lost(record) } else { Fate::Leftover })
     }
 
-    /// Gives a key's newest bytes a record again, and its bucket, where that was lost, too. `false` if a newer object is there by
-    /// now. Older bytes of the key stay: the newest may be of a write that was not acknowledged. (ORPHAN-2)
-    async fn salvage(
-        self: &Rc<Self>,
-        bucket: &str,
-        key: &str,
-        owners: BTreeMap<u64, BTreeMap<u16, (Object, Blob, Attributes)>>,
-    ) -> StoreResult<bool> {
-        let newest =
-            |parts: &BTreeMap<u16, (Object, Blob, Attributes)>| parts.values().map(|part| part.0.version).max();
-        let Some((owner, parts)) = owners.into_iter().max_by_key(|(_, parts)| newest(parts)) else { return Ok(false) };
+    /// Whether a newer object of that name is there.
+    pub(super) fn is_replaced(&self, bucket: &str, key: &str, chosen: &Chosen) -> StoreResult<bool> {
+        let present = self.find(&names::object(bucket, key))?;
+        Ok(present.is_some_and(|object| Some(object.version) > chosen.newest()))
+    }
+
+    /// Gives a key's bytes a record again, and its bucket, where that was lost, too. `false` if a newer object is there by now.
+    /// (ORPHAN-2)
+    pub(super) async fn restore(self: &Rc<Self>, bucket: &str, key: &str, chosen: Chosen) -> StoreResult<bool> {
         let _gate = self.gates.exclusive(bucket.as_bytes().to_vec()).await;
         let _turn = self.keys.exclusive(names::object(bucket, key)).await;
         let before = self.find_object(bucket, key)?;
-        if before.as_ref().is_some_and(|(object, _)| Some(object.version) > newest(&parts)) {
+        if self.is_replaced(bucket, key, &chosen)? {
             return Ok(false);
         }
         if !self.buckets.borrow().contains_key(bucket) {
@@ -159,17 +216,7 @@ impl Core {
             self.store.put(names::bucket(bucket), Bytes::new(), record).await.map_err(from_array)?;
             self.buckets.borrow_mut().insert(bucket.to_owned(), created_unix_ns);
         }
-        let multipart = parts.keys().any(|number| *number > 0);
-        let blobs: Vec<_> = parts.values().map(|(object, blob, _)| (blob.number, blob.tag, object.size)).collect();
-        let mut attributes = parts.into_values().next().map(|(.., attributes)| attributes).unwrap_or_default();
-        if multipart || attributes.etag.is_empty() {
-            // What the whole had is not in its parts.
-            attributes.etag = format!("salvaged-{owner:x}-{}", blobs.len());
-        }
-        if attributes.modified_unix_ns == 0 {
-            attributes.modified_unix_ns = self.now_unix_ns();
-        }
-        let record = ObjectRecord { attributes, manifest: Some(Manifest { multipart, owner, blobs }) };
+        let record = chosen.record(self.now_unix_ns());
         let name = Bytes::from(names::object(bucket, key));
         let stored = self.store.put(name.clone(), Bytes::new(), record.encode()?).await.map_err(from_array)?;
         let object = Object { name, version: stored.version, size: stored.size, attributes: Bytes::new() };

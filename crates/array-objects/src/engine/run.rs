@@ -120,7 +120,7 @@ async fn run_notices(core: Rc<Core>, mut noticed: mpsc::UnboundedReceiver<Notice
 }
 
 /// An array that `shingle array put` wrote to is not one of buckets: its objects would never be seen.
-fn refuse_strangers(store: &ArrayStore) -> StoreResult<()> {
+pub(super) fn refuse_strangers(store: &ArrayStore) -> StoreResult<()> {
     let mut after: Option<Bytes> = None;
     loop {
         let found = store.list(b"", after.as_deref(), 1).map_err(from_array)?;
@@ -143,7 +143,7 @@ fn stranger(name: &[u8]) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, message)
 }
 
-async fn load_buckets(rt: &Runtime, store: &ArrayStore) -> StoreResult<BTreeMap<String, u64>> {
+pub(super) async fn load_buckets(rt: &Runtime, store: &ArrayStore) -> StoreResult<BTreeMap<String, u64>> {
     let mut buckets = BTreeMap::new();
     let mut after: Option<Bytes> = None;
     loop {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use shingle_array_objects::{ArrayClient, ArrayEngine};
+use shingle_array_objects::{ArrayClient, ArrayEngine, Salvage, salvage};
 use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, ErrorKind, IndexPlace};
 use shingle_runtime::{LocalBoxFuture, Runtime};
 use shingle_sim::clients::{bytes_of, commit, get, put};
@@ -59,25 +59,74 @@ async fn found(store: &ArrayClient, key: &str) -> (ObjectInfo, Bytes) {
     (store.head("b", key).await.unwrap(), get(store, "b", key).await.unwrap())
 }
 
-#[test]
-fn objects_whose_records_were_lost_with_the_buffer_are_restored_from_their_bytes() {
+/// What [`lost_with_the_buffer`] wrote: large objects, and an object in parts.
+fn written() -> ([Bytes; 3], [Bytes; 2]) {
     let large = [bytes_of(1, 40_000), bytes_of(2, 30_000), bytes_of(3, 20_000)];
-    let pieces = [bytes_of(4, 9_000), bytes_of(5, 8_000)];
+    (large, [bytes_of(4, 9_000), bytes_of(5, 8_000)])
+}
+
+/// Drives of an array of which a power cut took both files of the buffer: the bucket and every record; only bytes are there.
+fn lost_with_the_buffer() -> Vec<MemoryDevice> {
     let media = formatted(1);
-    let (written, of_parts) = (large.clone(), pieces.clone());
-    let left: Vec<MemoryDevice> = Sim::new(1).run(move |rt| async move {
+    Sim::new(1).run(move |rt| async move {
+        let (large, pieces) = written();
         let devices = powered(&rt, &media);
         let (_engine, store) = open(&rt, &devices, true).await;
         store.create_bucket("b").await.unwrap();
-        put(&store, "b", "large", &written[0], commit("e")).await.unwrap();
-        put(&store, "b", "replaced", &written[1], commit("e")).await.unwrap();
-        put(&store, "b", "replaced", &written[2], commit("f")).await.unwrap();
-        let id = multipart(&store, "parts", &of_parts).await;
+        put(&store, "b", "large", &large[0], commit("e")).await.unwrap();
+        put(&store, "b", "replaced", &large[1], commit("e")).await.unwrap();
+        put(&store, "b", "replaced", &large[2], commit("f")).await.unwrap();
+        let id = multipart(&store, "parts", &pieces).await;
         store.complete_upload("b", "parts", id, parts(2), commit("p")).await.unwrap();
         rt.sleep(Duration::from_secs(1)).await;
         devices.iter().map(|device| device.crash_image(1)).collect()
+    })
+}
+
+/// ORPHAN-1 by hand: a look changes nothing and says what would come back; told to, it does come back, without a server.
+#[test]
+fn lost_records_are_listed_and_restored_by_hand() {
+    let left = lost_with_the_buffer();
+    Sim::new(2).run(move |rt| async move {
+        let plain = array_options(&mut Random::new(2));
+        let wanted =
+            shingle_array_store::Options { background: false, abandon_buffer: true, buffer: None, ..plain.clone() };
+        let devices = powered(&rt, &left);
+        let before: Vec<_> = devices.iter().map(|device| device.counts().writes).collect();
+        let looking = shingle_array_store::Options { read_only: true, ..wanted.clone() };
+        let (array, _) = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, looking).await.unwrap();
+        let seen = salvage(&rt, array.clone(), false, |_| {}).await.unwrap();
+        array.close().await.unwrap();
+        assert_eq!(devices.iter().map(|device| device.counts().writes).collect::<Vec<_>>(), before);
+        let told = |salvage: &Salvage| -> Vec<_> {
+            salvage.found.iter().map(|found| (found.key.clone(), found.bytes, found.restored)).collect()
+        };
+        let expected = |restored| {
+            [("large", 40_000, restored), ("parts", 17_000, restored), ("replaced", 20_000, restored)]
+                .map(|(key, bytes, restored)| (key.to_owned(), bytes, restored))
+        };
+        assert_eq!(told(&seen), expected(false));
+        assert!(seen.found.iter().all(|found| found.bucket == "b"), "{seen:?}");
+        let (array, _) = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, wanted).await.unwrap();
+        let restored = salvage(&rt, array.clone(), true, |_| {}).await.unwrap();
+        assert_eq!(told(&restored), expected(true));
+        // Nothing is left to do.
+        assert_eq!(told(&salvage(&rt, array.clone(), true, |_| {}).await.unwrap()), []);
+        array.close().await.unwrap();
+        let devices = powered(&rt, &devices.iter().map(SimDevice::image).collect::<Vec<_>>());
+        let (engine, store) = crate::scene::open(&rt, &devices, &mut Random::new(3)).await;
+        let (large, pieces) = written();
+        let (info, bytes) = found(&store, "large").await;
+        assert!(bytes == large[0] && info.etag == "e" && info.metadata == commit("e").metadata, "{info:?}");
+        assert!(found(&store, "replaced").await.1 == large[2]);
+        assert!(found(&store, "parts").await.1 == pieces.concat());
+        engine.close().await.unwrap();
     });
-    // Both files are lost, and with them the bucket and every record; only bytes are on the drives.
+}
+
+#[test]
+fn objects_whose_records_were_lost_with_the_buffer_are_restored_from_their_bytes() {
+    let (left, (large, pieces)) = (lost_with_the_buffer(), written());
     for opened in 0..2 {
         let (left, large, pieces) =
             (left.iter().map(MemoryDevice::snapshot).collect::<Vec<_>>(), large.clone(), pieces.clone());

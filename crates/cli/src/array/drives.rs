@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::json;
-use shingle_array_store::{DriveId, Inspection, RebuildOptions, RebuildProgress};
+use serde_json::{Map, Value, json};
+use shingle_array_store::{ArrayStore, DriveId, Inspection, Readmitted, RebuildOptions, RebuildProgress};
 use shingle_base::ByteSize;
 
-use super::place::{ArrayFile, Missing, Place, with_array, with_array_and};
+use super::place::{ArrayFile, Missing, Place, with_array};
 use super::taking::{Consent, take_drives};
+use super::telling::Change;
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 
@@ -17,9 +18,8 @@ use crate::output::Progress;
 pub(crate) struct Rebuild {
     #[command(flatten)]
     place: Place,
-    /// Write at most so many bytes a second to each array: `--rate 40MiB`.
-    #[arg(long, value_name = "SIZE")]
-    rate: Option<ByteSize>,
+    #[command(flatten)]
+    pace: Pace,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -32,15 +32,9 @@ pub(crate) struct Add {
     #[arg(value_name = "NEW", required = true)]
     new: Vec<PathBuf>,
     #[command(flatten)]
-    place: Place,
-    /// Do without drives that are missing, from now on.
-    #[arg(long)]
-    degraded: bool,
+    change: Change,
     #[command(flatten)]
     consent: Consent,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Takes drives back.
@@ -51,16 +45,9 @@ pub(crate) struct Readmit {
     #[arg(value_name = "DRIVE")]
     back: Vec<String>,
     #[command(flatten)]
-    place: Place,
-    /// Write at most so many bytes a second: `--rate 40MiB`.
-    #[arg(long, value_name = "SIZE")]
-    rate: Option<ByteSize>,
-    /// Do without drives that are missing, from now on.
-    #[arg(long)]
-    degraded: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    pace: Pace,
+    #[command(flatten)]
+    change: Change,
 }
 
 /// Takes a drive out.
@@ -69,20 +56,29 @@ pub(crate) struct Remove {
     /// The drive: its number, as `shingle array stat` shows it, or the name that the array's file gives it.
     drive: String,
     #[command(flatten)]
-    place: Place,
+    pace: Pace,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// How fast zones are written anew.
+#[derive(Args, Clone, Copy)]
+struct Pace {
     /// Write at most so many bytes a second: `--rate 40MiB`.
     #[arg(long, value_name = "SIZE")]
     rate: Option<ByteSize>,
-    /// Do without drives that are missing, from now on.
-    #[arg(long)]
-    degraded: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
-fn options(rate: Option<ByteSize>) -> RebuildOptions {
-    RebuildOptions { bytes_per_second: rate.map(|rate| rate.0) }
+impl Pace {
+    fn options(self) -> RebuildOptions {
+        RebuildOptions { bytes_per_second: self.rate.map(|rate| rate.0) }
+    }
+}
+
+/// Rebuilds what is lost of an open array, and shows how far it is.
+async fn rebuild(store: &ArrayStore, pace: Pace) -> Outcome<RebuildProgress> {
+    let mut line = Progress::new();
+    Ok(store.rebuild(pace.options(), |progress| show(&mut line, progress)).await?)
 }
 
 fn show(line: &mut Progress, progress: RebuildProgress) {
@@ -91,18 +87,19 @@ fn show(line: &mut Progress, progress: RebuildProgress) {
     line.show(&format!("{done} of {all} zones rebuilt{failed}, {} written", ByteSize(progress.bytes)));
 }
 
-fn tell(done: RebuildProgress, json: bool) -> Outcome {
+/// Says what came of it; in JSON together with `more`.
+fn tell(done: RebuildProgress, json: bool, more: Map<String, Value>) -> Outcome {
     if json {
-        say!("{}", json!({ "zones": done.members, "rebuilt": done.done, "failed": done.failed, "bytes": done.bytes }));
+        let mut told = more;
+        let figures = [("zones", done.members), ("rebuilt", done.done), ("failed", done.failed)];
+        told.extend(figures.map(|(name, zones)| (name.to_owned(), zones.into())));
+        told.insert("bytes".into(), done.bytes.into());
+        say!("{}", Value::Object(told));
     } else if done.members == 0 {
         say!("nothing to rebuild: no zone is lost");
     } else {
         say!("{} of {} zones rebuilt, {} written", done.done, done.members, ByteSize(done.bytes));
     }
-    ended(done)
-}
-
-fn ended(done: RebuildProgress) -> Outcome {
     if done.failed == 0 {
         return Ok(());
     }
@@ -114,17 +111,13 @@ impl Rebuild {
     pub(crate) fn run(self) -> Outcome {
         // A drive that is missing is what this is for.
         with_array(&self.place, Missing::GoOn, false, |opened| async move {
-            let mut line = Progress::new();
-            let done = opened.store.rebuild(options(self.rate), |progress| show(&mut line, progress)).await?;
-            drop(line);
-            tell(done, self.json)
+            tell(rebuild(&opened.store, self.pace).await?, self.json, Map::new())
         })
     }
 }
 
 impl Readmit {
     pub(crate) fn run(self) -> Outcome {
-        let missing = Missing::told(self.degraded);
         let chosen = |seen: &Inspection| {
             let out: Vec<_> = seen.drives.iter().filter(|drive| drive.given.is_some() && !drive.in_use).collect();
             if self.back.is_empty() && out.is_empty() {
@@ -135,53 +128,42 @@ impl Readmit {
                 names => names.iter().map(|name| named(seen, name).map(|(id, _)| id)).collect(),
             }
         };
-        with_array_and(&self.place, missing, false, chosen, |opened| async move {
+        self.change.run_with(chosen, |opened| async move {
             let back = &opened.report.readmitted;
-            for drive in back.iter().filter(|_| !self.json) {
-                say!(
-                    "{} is {} of the array now: it has {} zones, and missed {}",
-                    drive.name,
-                    drive.new,
-                    drive.kept,
-                    drive.missed
-                );
+            for drive in back.iter().filter(|_| !self.change.json) {
+                let Readmitted { name, new, kept, missed, .. } = drive;
+                say!("{name} is {new} of the array now: it has {kept} zones, and missed {missed}");
             }
-            let mut line = Progress::new();
-            let done = opened.store.rebuild(options(self.rate), |progress| show(&mut line, progress)).await?;
-            drop(line);
-            if self.json {
-                let drive = |drive: &shingle_array_store::Readmitted| json!({ "name": drive.name, "was": drive.old.0, "drive": drive.new.0, "kept": drive.kept, "missed": drive.missed });
-                let back: Vec<_> = back.iter().map(drive).collect();
-                say!(
-                    "{}",
-                    json!({ "readmitted": back, "zones": done.members, "rebuilt": done.done, "failed": done.failed, "bytes": done.bytes })
-                );
-                return ended(done);
-            }
-            tell(done, false)
+            let told = |drive: &Readmitted| {
+                json!({ "name": drive.name, "was": drive.old.0, "drive": drive.new.0, "kept": drive.kept,
+                        "missed": drive.missed })
+            };
+            let readmitted = Value::Array(back.iter().map(told).collect());
+            let done = rebuild(&opened.store, self.pace).await?;
+            tell(done, self.change.json, Map::from_iter([("readmitted".to_owned(), readmitted)]))
         })
     }
 }
 
 impl Add {
     pub(crate) fn run(self) -> Outcome {
-        let file = self.place.file();
-        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+        let file = self.change.place.file();
+        self.change.run(|opened| async move {
             let drives = take_drives(&self.new, &opened.rt, self.consent).await?;
             let mut added = Vec::new();
             for drive in &drives {
                 let id = opened.store.add_drive(drive).await?;
                 added.push(json!({ "drive": id.0, "name": drive.name }));
-                if !self.json {
+                if !self.change.json {
                     say!("{} is {id} of the array", drive.name);
                 }
             }
-            if self.json {
+            if self.change.json {
                 say!("{}", json!({ "added": added }));
             }
             match file {
                 Some(file) => renamed(&file, |drives| drives.extend(self.new.iter().cloned())),
-                None if self.json => Ok(()),
+                None if self.change.json => Ok(()),
                 None => {
                     say!("name it with --drive from now on, beside the others");
                     Ok(())
@@ -216,20 +198,20 @@ fn renamed(file: &Path, change: impl FnOnce(&mut Vec<PathBuf>)) -> Outcome {
 
 impl Remove {
     pub(crate) fn run(self) -> Outcome {
-        let file = self.place.file();
-        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+        let file = self.change.place.file();
+        self.change.run(|opened| async move {
             let (id, name) = named(&opened.seen, &self.drive)?;
             let mut line = Progress::new();
             let show = |progress| show(&mut line, progress);
-            let done = opened.store.remove_drive(id, options(self.rate), show).await?;
+            let done = opened.store.remove_drive(id, self.pace.options(), show).await?;
             drop(line);
-            if !self.json {
+            if !self.change.json {
                 say!("{id} ({name}) is no part of the array any more");
             }
             if let Some(file) = file {
                 renamed(&file, |drives| drives.retain(|drive| drive.display().to_string() != name))?;
             }
-            tell(done, self.json)
+            tell(done, self.change.json, Map::new())
         })
     }
 }

@@ -4,7 +4,9 @@ mod drives;
 mod format;
 mod look;
 mod place;
+mod salvage;
 mod taking;
+mod telling;
 mod transfer;
 mod upkeep;
 mod verify;
@@ -56,6 +58,8 @@ pub(crate) enum Array {
     Remove(drives::Remove),
     /// Read and verify everything, and replace damaged zones.
     Scrub(verify::Scrub),
+    /// List objects of a server whose records were lost, or restore them from their bytes: `shingle array salvage --yes`
+    Salvage(salvage::Salvage),
     /// Read and verify everything, and change nothing. Status 0: clean, 4: damaged, 8: could not run.
     Check(verify::Check),
     /// Print what the array knows of its drives and zones; changes nothing, also where drives are missing.
@@ -78,6 +82,7 @@ impl Array {
             Self::Add(add) => add.run(),
             Self::Remove(remove) => remove.run(),
             Self::Scrub(scrub) => scrub.run(),
+            Self::Salvage(salvage) => salvage.run(),
             Self::Check(check) => check.run(),
             Self::Dump(dump) => dump.run(),
         }

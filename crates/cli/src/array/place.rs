@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use shingle_array_store::{
-    ArrayDrive, ArrayStore, DriveId, IndexPlace, Inspection, Options, RecoveryReport, inspect, two_files,
+    ArrayDrive, ArrayStore, DriveId, IndexPlace, Inspection, Options, RecoveryReport, inspect, patient, two_files,
 };
 use shingle_runtime::Runtime;
 use shingle_server::inventory::DriveName;
@@ -204,11 +204,17 @@ impl Missing {
 }
 
 /// What an array's superblock says; refuses where a drive that the array uses is not there, if `missing` says so.
-async fn looked_at(drives: &[ArrayDrive], away: &[String], missing: Missing, accept_loss: bool) -> Outcome<Inspection> {
+async fn looked_at(
+    rt: &Runtime,
+    drives: &[ArrayDrive],
+    away: &[String],
+    missing: Missing,
+    accept_loss: bool,
+) -> Outcome<Inspection> {
     if drives.is_empty() {
         return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
     }
-    let seen = inspect(drives).await?;
+    let seen = inspect(&patient(rt, drives)).await?;
     let Some(absent) = seen.absent() else { return Ok(seen) };
     let names = absent.names.join(", ");
     match (absent.too_many(), missing) {
@@ -263,7 +269,7 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
     let result = shingle_runtime::real::run(|rt| async move {
         let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
         let Named { buffer, abandon_buffer, accept_loss, .. } = named;
-        let seen = looked_at(&drives, &away, missing, accept_loss).await?;
+        let seen = looked_at(&rt, &drives, &away, missing, accept_loss).await?;
         let (read_only, readmit) = (missing == Missing::Read, readmit(&seen)?);
         let options =
             Options { background, read_only, buffer, abandon_buffer, accept_loss, readmit, ..Options::default() };
@@ -299,6 +305,6 @@ pub(crate) fn look(place: &Place) -> Outcome<(Inspection, Vec<String>)> {
         if drives.is_empty() {
             return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
         }
-        Ok((inspect(&drives).await?, away))
+        Ok((inspect(&patient(&rt, &drives)).await?, away))
     })?
 }

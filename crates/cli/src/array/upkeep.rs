@@ -4,8 +4,8 @@ use clap::Args;
 use serde_json::json;
 use shingle_base::ByteSize;
 
-use super::place::{Missing, Place, with_array};
 use super::shown;
+use super::telling::Change;
 use crate::failure::{Failure, Outcome};
 use crate::output::Progress;
 
@@ -16,53 +16,35 @@ pub(crate) struct Rm {
     #[arg(required = true)]
     names: Vec<String>,
     #[command(flatten)]
-    place: Place,
-    /// Do without drives that are missing, from now on.
-    #[arg(long)]
-    degraded: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    change: Change,
 }
 
 /// Wins back space.
 #[derive(Args)]
 pub(crate) struct Gc {
     #[command(flatten)]
-    place: Place,
-    /// Do without drives that are missing, from now on.
-    #[arg(long)]
-    degraded: bool,
+    change: Change,
     /// How many zone sets to empty at most; all that are worth it where absent.
     #[arg(long)]
     sets: Option<usize>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Saves the index on the drives.
 #[derive(Args)]
 pub(crate) struct Snapshot {
     #[command(flatten)]
-    place: Place,
-    /// Do without drives that are missing, from now on.
-    #[arg(long)]
-    degraded: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    change: Change,
 }
 
 impl Rm {
     pub(crate) fn run(self) -> Outcome {
-        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+        self.change.run(|opened| async move {
             let (mut deleted, mut absent) = (Vec::new(), Vec::new());
             for name in self.names {
                 let found = opened.store.delete(name.clone()).await?;
                 if found { deleted.push(name) } else { absent.push(name) }
             }
-            if self.json {
+            if self.change.json {
                 say!("{}", json!({ "deleted": deleted, "absent": absent }));
             }
             if absent.is_empty() {
@@ -77,8 +59,8 @@ impl Rm {
 
 impl Gc {
     pub(crate) fn run(self) -> Outcome {
-        let json = self.json;
-        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+        let json = self.change.json;
+        self.change.run(|opened| async move {
             let store = &opened.store;
             // More than there are would mean that cleaning comes back to what it wrote.
             let most = self.sets.unwrap_or(store.stats()?.sets.iter().sum());
@@ -102,10 +84,10 @@ impl Gc {
 
 impl Snapshot {
     pub(crate) fn run(self) -> Outcome {
-        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+        self.change.run(|opened| async move {
             opened.store.snapshot().await?;
             let objects = opened.store.stats()?.objects;
-            if self.json {
+            if self.change.json {
                 say!("{}", json!({ "objects": objects }));
             } else {
                 say!("the index of {objects} objects is saved on the drives");

@@ -6,7 +6,8 @@ use shingle_array_store::{CheckOptions, ScrubOptions, ScrubReport, check};
 use shingle_base::ByteSize;
 use shingle_zoned_linux::OpenOptions;
 
-use super::place::{Missing, Place, open_drives, with_array};
+use super::place::{Place, open_drives};
+use super::telling::Change;
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 
@@ -14,16 +15,10 @@ use crate::output::Progress;
 #[derive(Args)]
 pub(crate) struct Scrub {
     #[command(flatten)]
-    place: Place,
+    change: Change,
     /// Read at most so many bytes a second: `--rate 200MiB`.
     #[arg(long, value_name = "SIZE")]
     rate: Option<ByteSize>,
-    /// Do without drives that are missing, from now on.
-    #[arg(long)]
-    degraded: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Reads everything and changes nothing.
@@ -46,7 +41,7 @@ fn show(line: &mut Progress, report: &ScrubReport) {
 
 impl Scrub {
     pub(crate) fn run(self) -> Outcome {
-        with_array(&self.place, Missing::told(self.degraded), false, |opened| async move {
+        self.change.run(|opened| async move {
             let options = ScrubOptions { bytes_per_second: self.rate.map(|rate| rate.0), read_only: false };
             let mut line = Progress::new();
             let report = opened.store.scrub(options, |report| show(&mut line, report)).await?;
@@ -54,7 +49,7 @@ impl Scrub {
             let left = report.damaged.len().saturating_sub(report.repaired);
             let damage: Vec<&String> =
                 if left > 0 { report.damaged.iter() } else { [].iter() }.chain(&report.lost).collect();
-            if self.json {
+            if self.change.json {
                 say!(
                     "{}",
                     json!({ "clean": report.damaged.is_empty() && report.lost.is_empty(), "repaired": report.repaired,

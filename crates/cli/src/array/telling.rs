@@ -1,0 +1,38 @@
+//! Arguments of commands that change an array.
+
+use std::future::Future;
+
+use clap::Args;
+use shingle_array_store::{DriveId, Inspection};
+
+use super::place::{Missing, Opened, Place, with_array, with_array_and};
+use crate::failure::Outcome;
+
+/// The array that is changed, what if drives are missing, and how the outcome is told.
+#[derive(Args)]
+pub(super) struct Change {
+    #[command(flatten)]
+    pub(super) place: Place,
+    /// Do without drives that are missing, from now on.
+    #[arg(long)]
+    degraded: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Change {
+    /// Runs `work` with the array open, and closes it.
+    pub(super) fn run<T, F: Future<Output = Outcome<T>>>(&self, work: impl FnOnce(Opened) -> F) -> Outcome<T> {
+        with_array(&self.place, Missing::told(self.degraded), false, work)
+    }
+
+    /// The same, and drives that were given up are taken back: those that `readmit` names.
+    pub(super) fn run_with<T, F: Future<Output = Outcome<T>>>(
+        &self,
+        readmit: impl FnOnce(&Inspection) -> Outcome<Vec<DriveId>>,
+        work: impl FnOnce(Opened) -> F,
+    ) -> Outcome<T> {
+        with_array_and(&self.place, Missing::told(self.degraded), false, readmit, work)
+    }
+}
