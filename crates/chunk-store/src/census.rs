@@ -7,7 +7,7 @@
 //! # Invariants
 //! - CENSUS-1: whoever asks is told what a count of all zones would say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::gc::slot;
 use crate::zones::{Zone, ZoneStatus};
@@ -65,8 +65,8 @@ impl ZoneSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     None,
-    /// It is closed and may be emptied to win it.
-    Victim(u8),
+    /// It is closed, and emptying it wins so many blocks at least; its longest record has so many.
+    Victim(u8, u32, u32),
     /// It can be read only: what lives in it is to be moved.
     Retreat,
 }
@@ -83,16 +83,23 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(zone: &Zone) -> Self {
+    fn new(zone: &Zone, room: u32) -> Self {
         let movable = !zone.damaged && zone.landed == 0;
+        let gain = gain(zone, room);
         let of = match zone.status {
-            ZoneStatus::Closed if movable => Use::Victim(slot(zone.stream) as u8),
+            ZoneStatus::Closed if movable && gain > 0 => Use::Victim(slot(zone.stream) as u8, gain, zone.longest),
             ZoneStatus::ReadOnly if movable && !zone.groups.is_empty() => Use::Retreat,
             _ => Use::None,
         };
         let Zone { status, written, live, last_write, .. } = *zone;
         Self { status, of, written, live, garbage: zone.garbage(), last_write }
     }
+}
+
+/// Blocks that emptying a zone wins at least: its garbage, without what may stay free at the end of the zone that its
+/// records fill, which is less than the longest of them.
+pub(crate) fn gain(zone: &Zone, room: u32) -> u32 {
+    room.saturating_sub(zone.live).saturating_sub(zone.longest)
 }
 
 /// Sums over zones, in blocks.
@@ -115,18 +122,27 @@ pub(crate) struct Census {
     sums: Sums,
     /// Zones that may be emptied, by stream and what lives in them: live blocks, number.
     victims: [BTreeSet<(u32, u32)>; 3],
+    /// Blocks that emptying all of them wins at least, by stream.
+    gains: [u64; 3],
+    /// How many of them have a longest record of so many blocks, by stream.
+    lengths: [BTreeMap<u32, u32>; 3],
+    /// Blocks of records that a zone holds.
+    room: u32,
     /// The same by when they were last written.
     ages: [BTreeSet<(u64, u32)>; 3],
     retreats: BTreeSet<u32>,
 }
 
 impl Census {
-    pub(crate) fn new(count: u32) -> Self {
+    pub(crate) fn new(count: u32, room: u32) -> Self {
         let counted = vec![None; count as usize];
         Self {
             counted,
             sums: Sums::default(),
             victims: Default::default(),
+            gains: [0; 3],
+            lengths: Default::default(),
+            room,
             ages: Default::default(),
             retreats: BTreeSet::new(),
         }
@@ -134,12 +150,20 @@ impl Census {
 
     /// Counts a zone anew.
     pub(crate) fn count(&mut self, at: u32, zone: &Zone) {
-        let new = Counted::new(zone);
+        let new = Counted::new(zone, self.room);
         if let Some(old) = self.counted[at as usize].replace(new) {
             self.add(old, false);
             match old.of {
                 Use::None => {}
-                Use::Victim(stream) => {
+                Use::Victim(stream, gain, longest) => {
+                    self.gains[usize::from(stream)] -= u64::from(gain);
+                    let lengths = &mut self.lengths[usize::from(stream)];
+                    if let Some(zones) = lengths.get_mut(&longest) {
+                        *zones -= 1;
+                        if *zones == 0 {
+                            lengths.remove(&longest);
+                        }
+                    }
                     self.victims[usize::from(stream)].remove(&(old.live, at));
                     self.ages[usize::from(stream)].remove(&(old.last_write, at));
                 }
@@ -149,7 +173,9 @@ impl Census {
         self.add(new, true);
         match new.of {
             Use::None => {}
-            Use::Victim(stream) => {
+            Use::Victim(stream, gain, longest) => {
+                self.gains[usize::from(stream)] += u64::from(gain);
+                *self.lengths[usize::from(stream)].entry(longest).or_default() += 1;
                 self.victims[usize::from(stream)].insert((new.live, at));
                 self.ages[usize::from(stream)].insert((new.last_write, at));
             }
@@ -177,7 +203,17 @@ impl Census {
         self.sums
     }
 
-    /// Closed zones of a stream that may be emptied, those with fewest live blocks first: live blocks, number.
+    /// Blocks that emptying all victims of a stream wins at least.
+    pub(crate) fn gains(&self, stream: usize) -> u64 {
+        self.gains[stream]
+    }
+
+    /// Blocks of the longest record of the victim of a stream of which that is shortest.
+    pub(crate) fn shortest(&self, stream: usize) -> u32 {
+        self.lengths[stream].first_key_value().map_or(0, |(&longest, _)| longest)
+    }
+
+    /// Closed zones of a stream that may be emptied and win something, those with fewest live blocks first: live blocks, number.
     pub(crate) fn victims(&self, stream: usize) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.victims[stream].iter().copied()
     }

@@ -297,7 +297,11 @@ fn encode_zone(bytes: &mut Vec<u8>, id: ZoneId, zone: &Zone) {
     bytes.push(zone.status as u8);
     bytes.push(stream_number(zone.stream) | if zone.landing { LANDING_BIT } else { 0 });
     bytes.extend(zone.epoch.to_le_bytes());
-    bytes.extend(zone.written.to_le_bytes());
+    // ZONE-5: of a zone that went offline while the store ran the index has all that was acknowledged, but for what has
+    // landed there and is still to be moved.
+    let whole = zone.status == ZoneStatus::Offline && !zone.lost && zone.landed == 0;
+    let written = if whole { zone.written.min(zone.indexed_to) } else { zone.written };
+    bytes.extend(written.to_le_bytes());
     bytes.extend(zone.indexed_to.to_le_bytes());
 }
 
@@ -480,7 +484,7 @@ mod tests {
 
     #[test]
     fn checkpoint_parts_come_back_as_they_were() {
-        let mut zones = ZoneTable::new(10, 4);
+        let mut zones = ZoneTable::new(10, 4, 64);
         zones.set_status(ZoneId(11), ZoneStatus::Closed);
         let zone = zones.get_mut(ZoneId(11));
         (zone.epoch, zone.written, zone.indexed_to, zone.stream) = (77, 60, 50, Stream::Gc);
@@ -524,7 +528,7 @@ mod tests {
 
     #[test]
     fn a_part_of_chunks_has_its_golden_bytes() {
-        let mut zones = ZoneTable::new(10, 4);
+        let mut zones = ZoneTable::new(10, 4, 64);
         zones.get_mut(ZoneId(11)).epoch = 0x77;
         let mut chunk = Chunk::new(id(), Stream::Gc, 5);
         // Two equal records and a shorter one, one of another length; one in another zone.
@@ -561,7 +565,7 @@ mod tests {
 
     #[test]
     fn a_chunk_that_was_gone_on_with_says_since_when() {
-        let zones = ZoneTable::new(10, 4);
+        let zones = ZoneTable::new(10, 4, 64);
         let mut chunk = Chunk::new(id(), Stream::Meta, 5);
         chunk.size = 7;
         chunk.groups.push(Located { zone: ZoneId(11), block: 1, offset: 0, length: 7 });

@@ -401,7 +401,7 @@ impl Inner {
         }
         state.zones.set_status(zone, status);
         let slot = state.zones.get_mut(zone);
-        (slot.written, slot.indexed_to, slot.marked_to, slot.live) = (0, 0, 0, 0);
+        (slot.written, slot.indexed_to, slot.marked_to, slot.live, slot.longest) = (0, 0, 0, 0, 0);
         state.counters.resets += 1;
         reset.map_err(crate::read::read_error)
     }

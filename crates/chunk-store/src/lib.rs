@@ -39,7 +39,6 @@ pub mod parse;
 mod payload;
 mod pools;
 mod read;
-mod record_sizes;
 mod recovery;
 mod residents;
 mod runs;

@@ -11,7 +11,6 @@ use crate::landing::LandingLog;
 use crate::leases::Leases;
 use crate::mark::Unmarked;
 use crate::pools::Pools;
-use crate::record_sizes::RecordSizes;
 use crate::stats::Counters;
 use crate::table::{Chunk, ChunkTable, Handle};
 use crate::turns::Turns;
@@ -47,8 +46,6 @@ pub(crate) struct State {
     pub(crate) lifetimes: Lifetimes,
     /// Records in the index.
     pub(crate) records: u64,
-    /// How long they are, by the stream of their zones.
-    pub(crate) sizes: RecordSizes,
     pub(crate) unmarked: Unmarked,
 }
 
@@ -79,7 +76,7 @@ impl State {
         }
         chunk.size = chunk.size.max(record.end());
         self.zones.add_live(record.zone, record.blocks());
-        self.sizes.add(self.zones.get(record.zone).stream, record.blocks().0 as u32, 1);
+        self.zones.note_length(record.zone, record.blocks());
         self.records += 1;
     }
 
@@ -108,7 +105,6 @@ impl State {
         for group in chunk.groups.iter() {
             self.records -= group.len() as u64;
             let zone = self.zones.get(group.zone);
-            self.sizes.remove_group(zone.stream, group);
             self.lifetimes.died(zone.stream, now.saturating_sub(zone.last_write), group.blocks().0);
             self.zones.remove_group(group.zone, handle, group.blocks());
         }

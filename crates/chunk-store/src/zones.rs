@@ -10,6 +10,9 @@
 //! - ZONE-1: a closed zone is not written again before it is reset.
 //! - ZONE-2: a zone is reset only when no chunk has a record in it, no reader uses it, and the reset is journaled.
 //! - ZONE-3: all records before `indexed_to` are in the index or dead, so recovery scans from there.
+//! - ZONE-5: a zone that went offline with records that were acknowledged is told of by every opening and check. In the table
+//!   of the checkpoint it has more blocks than are indexed; any other offline zone has as many.
+//!   `a_loss_in_an_offline_zone_is_told_by_every_later_opening`.
 //! - ZONE-4: a zone of which recovery could not read all that it had to is not reset: a later opening may read it.
 
 use shingle_base::{Blocks, ZoneId};
@@ -64,6 +67,8 @@ pub(crate) struct Zone {
     pub(crate) marked_to: u32,
     /// Blocks of records that live.
     pub(crate) live: u32,
+    /// Blocks of the longest record that the index has had in it since it was reset.
+    pub(crate) longest: u32,
     /// When (by sequence number) a record was last written: how old its data is.
     pub(crate) last_write: u64,
     /// The chunk of each group that lies here (SMRstore: "live index groups").
@@ -74,6 +79,8 @@ pub(crate) struct Zone {
     pub(crate) damaged: bool,
     /// Recovery could not read all of it, so that it may hold what nobody knows of: it is not reset (ZONE-4).
     pub(crate) suspect: bool,
+    /// It is offline, and an opening found that it had records that are not in the index (ZONE-5).
+    pub(crate) lost: bool,
     /// Holds copies that GC has not swapped in yet: it is no garbage, even if nothing else lives in it (GC-5).
     pub(crate) filling: bool,
 }
@@ -90,11 +97,13 @@ impl Zone {
             indexed_to: 0,
             marked_to: 0,
             live: 0,
+            longest: 0,
             last_write: 0,
             groups: Residents::default(),
             pins: 0,
             damaged: false,
             suspect: false,
+            lost: false,
             filling: false,
         }
     }
@@ -121,8 +130,8 @@ pub(crate) struct ZoneTable {
 }
 
 impl ZoneTable {
-    /// `count` free zones from `first`.
-    pub(crate) fn new(first: u32, count: u32) -> Self {
+    /// `count` free zones from `first`, each with room for that many blocks of records.
+    pub(crate) fn new(first: u32, count: u32, room: u32) -> Self {
         let mut counts = [0; ZoneStatus::ALL.len()];
         counts[ZoneStatus::Free as usize] = count;
         let mut sets: [ZoneSet; ZoneStatus::ALL.len()] = std::array::from_fn(|_| ZoneSet::new(count));
@@ -130,7 +139,7 @@ impl ZoneTable {
             sets[ZoneStatus::Free as usize].insert(at);
         });
         let zones = (0..count).map(|_| Zone::new()).collect();
-        let (census, is_changed) = (Census::new(count), ZoneSet::new(count));
+        let (census, is_changed) = (Census::new(count, room), ZoneSet::new(count));
         Self { first, zones, counts, sets, census, changed: Vec::new(), is_changed, groups: 0 }
     }
 
@@ -243,6 +252,12 @@ impl ZoneTable {
     pub(crate) fn remove_groups(&mut self, zone: ZoneId, chunks: &[Handle]) {
         let removed = self.get_mut(zone).groups.remove_all(chunks);
         self.groups -= removed as u64;
+    }
+
+    /// A record of that many blocks is in `zone`, or was.
+    pub(crate) fn note_length(&mut self, zone: ZoneId, blocks: Blocks) {
+        let slot = self.get_mut(zone);
+        slot.longest = slot.longest.max(blocks.0 as u32);
     }
 
     /// `blocks` in `zone` live no more.

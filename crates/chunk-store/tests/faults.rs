@@ -334,3 +334,33 @@ fn an_offline_zone_leaves_other_chunks_alone() {
         store.delete(lost).await.unwrap();
     });
 }
+
+/// ZONE-5: the opening that finds the zone offline is not the only one to say what went with it.
+#[test]
+fn a_loss_in_an_offline_zone_is_told_by_every_later_opening() {
+    let medium = formatted(drive());
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let store = filled(&rt, &device, ChunkId::from_u64(1), 60_000).await;
+        let [zone] = used_zones(&device).await[..] else { panic!("one chunk of data lies in one zone") };
+        let mut image = device.image();
+        drop(store);
+        image.set_state(zone, ZoneState::Offline);
+        for opening in 0..4 {
+            let device = SimDevice::new(&rt, &image);
+            let (store, report) = open(&rt, &device, Options::default()).await;
+            let told = report.damage.iter().any(|damage| damage.zone == Some(zone));
+            assert!(told, "opening {opening}: {:?}", report.damage);
+            // Other zones are used, and checkpoints made, meanwhile.
+            let id = ChunkId::from_u64(10 + opening);
+            store.create(id, Stream::Data).await.unwrap();
+            store.append(id, 0, vec![Bytes::from(content(5, 0, 9000))]).await.unwrap();
+            if opening % 2 == 0 {
+                store.close().await.unwrap();
+            } else {
+                store.checkpoint().await.unwrap();
+            }
+            image = device.image();
+        }
+    });
+}

@@ -360,6 +360,7 @@ impl Inner {
             state.zones.note_garbage(zone);
         }
         for copied in copies {
+            state.zones.note_length(copied.copy.zone, copied.copy.blocks());
             self.note_unmarked(&mut state, copied.copy.zone, copied.copy.blocks().0);
         }
     }

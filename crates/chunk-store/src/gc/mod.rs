@@ -111,7 +111,6 @@ impl Inner {
             horizon: self.horizon(state),
             zone_room: self.zone_room,
             room: self.destination_room(state),
-            longest: state.sizes.longest(),
             full: state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage) == 0,
             least: if urgent { 1 } else { self.zone_room.div_ceil(16) },
             lifetimes: &state.lifetimes,

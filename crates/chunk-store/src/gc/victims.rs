@@ -2,6 +2,10 @@
 //!
 //! # Invariants
 //! - VICTIM-1: the choice is that of a look at every zone; those are passed over that cannot score higher.
+//! - VICTIM-2: a choice looks at [`LOOK_MAX`] zones of a stream at most, those in which least lives. On a drive with more victims
+//!   of which none can be passed over it is the best of these. `a_choice_among_75_000_zones_looks_at_few`.
+//! - VICTIM-3: a zone is a victim if emptying it wins something whatever records it holds ([`gain`](crate::census::gain)); the
+//!   records of other zones do not count. `one_long_record_keeps_no_other_zone_from_being_emptied`.
 
 use shingle_base::ZoneId;
 
@@ -9,6 +13,9 @@ use crate::gc::policy::{Candidate, VictimPolicy};
 use crate::gc::{Lifetimes, slot};
 use crate::types::Stream;
 use crate::zones::ZoneTable;
+
+/// The most zones of a stream that one choice looks at.
+pub(crate) const LOOK_MAX: usize = 2048;
 
 /// Inputs of a choice, beside the zones.
 pub(crate) struct Choice<'a> {
@@ -22,8 +29,6 @@ pub(crate) struct Choice<'a> {
     pub(crate) zone_room: u32,
     /// Blocks left in destinations, by stream.
     pub(crate) room: [u64; 3],
-    /// Blocks of the longest record, by stream.
-    pub(crate) longest: [u32; 3],
     /// No zone is left to move to but destinations.
     pub(crate) full: bool,
     /// The least garbage that is worth the work.
@@ -33,9 +38,10 @@ pub(crate) struct Choice<'a> {
 impl Choice<'_> {
     /// The best zone to empty, if emptying zones of its stream is sure to win a whole one.
     ///
-    /// Where records do not fit together, a zone they are moved to keeps room for up to the longest record of the
-    /// stream, W. So n zones with garbage g each need at most ceil(sum(room - g) / (room - W)) others, which is fewer
-    /// than n if sum(g - W) >= room - W. Zones with no more garbage than W never count, so GC cannot go in circles.
+    /// Where records do not fit together, a zone they are moved to keeps less room than the longest record of the zone that is
+    /// being emptied then, L. If n zones with garbage g filled n others, n - 1 of these would have been left, so
+    /// (n - 1) room <= sum(room - g + L) - min(L), which sum(g - L) >= room - min(L) excludes. Zones with no more garbage
+    /// than L never count, so GC cannot go in circles.
     ///
     /// Where no zone is left to move to, only what fits behind earlier moves can go.
     pub(crate) fn of(&self, zones: &mut ZoneTable) -> Option<ZoneId> {
@@ -50,14 +56,13 @@ impl Choice<'_> {
     fn best_of(&self, zones: &ZoneTable, stream: Stream, best: &mut Option<(f64, ZoneId)>) {
         let at = slot(stream);
         let census = zones.census();
-        let waste = self.longest[at].min(self.zone_room);
         let oldest = self.now.saturating_sub(census.oldest(at).unwrap_or(self.now));
-        let wins = !self.full && self.wins(zones, at, waste);
-        for (live, number) in census.victims(at) {
+        let wins = !self.full && self.wins(zones, at);
+        for (live, number) in census.victims(at).take(LOOK_MAX) {
             let garbage = self.zone_room.saturating_sub(live);
             let fits = u64::from(live) <= self.room[at];
             // None behind it has less that lives.
-            if garbage <= waste || garbage < self.least || !(fits || wins) {
+            if garbage < self.least || !(fits || wins) {
                 return;
             }
             if best.is_some_and(|(score, _)| self.policy.score_max(live, garbage, oldest) < score) {
@@ -79,22 +84,16 @@ impl Choice<'_> {
     }
 
     /// Whether zones of a stream hold so much garbage that a whole zone can be won.
-    fn wins(&self, zones: &ZoneTable, at: usize, waste: u32) -> bool {
-        let need = u64::from(self.zone_room - waste);
-        let mut gain = self.room[at];
-        for (live, _) in zones.census().victims(at) {
-            let garbage = self.zone_room.saturating_sub(live);
-            if gain >= need || garbage <= waste {
-                break;
-            }
-            gain += u64::from(garbage - waste);
-        }
-        gain >= need
+    fn wins(&self, zones: &ZoneTable, at: usize) -> bool {
+        let need = self.zone_room.saturating_sub(zones.census().shortest(at));
+        self.room[at] + zones.census().gains(at) >= u64::from(need)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::gc::{CostBenefit, ExpectedDeath, Greedy};
     use crate::zones::ZoneStatus;
@@ -103,18 +102,18 @@ mod tests {
 
     /// A look at every zone.
     fn full_scan(choice: &Choice<'_>, zones: &ZoneTable) -> Option<ZoneId> {
-        let mut gain = choice.room;
-        let longest = |stream: Stream| choice.longest[slot(stream)].min(choice.zone_room);
+        let (mut gains, mut shortest) = (choice.room, [u32::MAX; 3]);
         let candidates: Vec<(Stream, Candidate)> = zones
             .iter()
             .filter(|(_, zone)| zone.status == ZoneStatus::Closed && !zone.damaged && zone.landed == 0)
             .filter_map(|(id, zone)| {
                 let garbage = choice.zone_room.saturating_sub(zone.live);
-                let waste = longest(zone.stream);
-                if garbage <= waste {
+                if garbage <= zone.longest {
                     return None;
                 }
-                gain[slot(zone.stream)] += u64::from(garbage - waste);
+                gains[slot(zone.stream)] += u64::from(garbage - zone.longest);
+                let least = &mut shortest[slot(zone.stream)];
+                *least = zone.longest.min(*least);
                 let age = choice.now.saturating_sub(zone.last_write);
                 let survival = choice.lifetimes.survival(zone.stream, age, choice.horizon);
                 Some((zone.stream, Candidate { zone: id, live: zone.live, garbage, age, survival }))
@@ -124,7 +123,8 @@ mod tests {
             .into_iter()
             .filter(|(stream, candidate)| {
                 let fits = choice.room[slot(*stream)] >= u64::from(candidate.live);
-                let wins = gain[slot(*stream)] >= u64::from(choice.zone_room - longest(*stream));
+                let need = choice.zone_room.saturating_sub(shortest[slot(*stream)]);
+                let wins = gains[slot(*stream)] >= u64::from(need);
                 (fits || wins && !choice.full) && candidate.garbage >= choice.least
             })
             .map(|(_, candidate)| (choice.policy.score(&candidate), candidate.zone))
@@ -153,14 +153,14 @@ mod tests {
             let mut random = Random::new(seed);
             let first = random.below(20) as u32;
             let count = 1 + random.below(120) as u32;
-            let mut zones = ZoneTable::new(first, count);
+            let mut zones = ZoneTable::new(first, count, ROOM);
             let lifetimes = lifetimes(&mut random);
             for _ in 0..400 {
                 let zone = ZoneId(first + random.below(u64::from(count)) as u32);
                 let slot = zones.get_mut(zone);
                 match random.below(5) {
                     0 => slot.stream = Stream::ALL[random.below(3) as usize],
-                    1 => slot.last_write = random.below(5000),
+                    1 => (slot.last_write, slot.longest) = (random.below(5000), random.below(20) as u32),
                     2 => (slot.damaged, slot.landed) = (random.chance(0.1), u32::from(random.chance(0.1))),
                     3 => {
                         slot.written = 1 + random.below(u64::from(ROOM) + 1) as u32;
@@ -189,7 +189,6 @@ mod tests {
                     horizon: random.below(10_000),
                     zone_room: ROOM,
                     room: [(); 3].map(|()| random.below(80)),
-                    longest: [(); 3].map(|()| random.below(20) as u32),
                     full: random.chance(0.2),
                     least: 1 + random.below(10) as u32,
                 };
@@ -208,5 +207,63 @@ mod tests {
             }
         }
         assert!(found > 500 && asked > found, "{found} of {asked}");
+    }
+
+    /// Counts how often it is asked.
+    struct Counting(Cell<usize>);
+
+    impl VictimPolicy for Counting {
+        fn name(&self) -> &'static str {
+            "counting"
+        }
+
+        fn score(&self, candidate: &Candidate) -> f64 {
+            self.0.set(self.0.get() + 1);
+            ExpectedDeath.score(candidate)
+        }
+
+        fn score_max(&self, live: u32, garbage: u32, age: u64) -> f64 {
+            ExpectedDeath.score_max(live, garbage, age)
+        }
+    }
+
+    /// A table of closed zones, of which `describe` says what lives and how long the longest record is.
+    fn closed(count: u32, room: u32, describe: impl Fn(u32) -> (u32, u32)) -> ZoneTable {
+        let mut zones = ZoneTable::new(0, count, room);
+        for zone in (0..count).map(ZoneId) {
+            zones.set_status(zone, ZoneStatus::Closed);
+            let slot = zones.get_mut(zone);
+            (slot.live, slot.longest) = describe(zone.0);
+            (slot.written, slot.last_write) = (room + 1, 1);
+        }
+        zones
+    }
+
+    fn choice<'a>(policy: &'a dyn VictimPolicy, lifetimes: &'a Lifetimes, zone_room: u32) -> Choice<'a> {
+        let (room, full, least) = ([0; 3], false, 1);
+        Choice { policy, lifetimes, now: 1000, horizon: 1_000_000, zone_room, room, full, least }
+    }
+
+    /// VICTIM-2: all alike, and most of what lives is expected to die, so that no bound passes any of them over.
+    #[test]
+    fn a_choice_among_75_000_zones_looks_at_few() {
+        let mut lifetimes = Lifetimes::new(0);
+        lifetimes.expose(1, [(Stream::Data, 900, 1_000_000)].into_iter());
+        lifetimes.died(Stream::Data, 900, 900_000);
+        let mut zones = closed(75_000, 4095, |_| (2000, 10));
+        let counting = Counting(Cell::new(0));
+        assert!(choice(&counting, &lifetimes, 4095).of(&mut zones).is_some());
+        assert_eq!(counting.0.get(), LOOK_MAX);
+    }
+
+    /// VICTIM-3: one zone holds a record of half a zone; all others have a third of garbage and short records.
+    #[test]
+    fn one_long_record_keeps_no_other_zone_from_being_emptied() {
+        let lifetimes = Lifetimes::new(0);
+        let mut zones = closed(100, 60, |zone| if zone == 7 { (40, 30) } else { (40, 3) });
+        let chosen = choice(&Greedy, &lifetimes, 60).of(&mut zones);
+        assert!(chosen.is_some_and(|zone| zone != ZoneId(7)), "{chosen:?}");
+        let mut long = closed(100, 60, |_| (40, 30));
+        assert_eq!(choice(&Greedy, &lifetimes, 60).of(&mut long), None, "two of these fit in no zone");
     }
 }

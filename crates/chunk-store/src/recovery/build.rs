@@ -13,14 +13,12 @@ use crate::layout::Layout;
 use crate::leases::{Holder, Leases};
 use crate::mark::Unmarked;
 use crate::pools::Pools;
-use crate::record_sizes::RecordSizes;
 use crate::recovery::chunks::Chunks;
 use crate::recovery::report::Damage;
 use crate::recovery::scan::FoundZone;
 use crate::state::State;
 use crate::stats::Counters;
 use crate::turns::Turns;
-use crate::types::Stream;
 use crate::writer::{OpenChunk, Resumption, ZoneWriter};
 use crate::zones::{ZoneStatus, ZoneTable};
 
@@ -75,15 +73,13 @@ pub(super) fn state(
     damage: &mut Vec<Damage>,
 ) -> (State, GcState) {
     let capacity = geometry.zone_capacity;
-    let mut zones = ZoneTable::new(layout.data_zones.start, layout.data_zones.len() as u32);
+    let mut zones = ZoneTable::new(layout.data_zones.start, layout.data_zones.len() as u32, (capacity.0 - 1) as u32);
     let landing_zones = options.landing.map_or(0, |landing| landing.zones);
     let mut leases = Leases::new(geometry, Pools::count(options.placement));
     let data_zones = layout.data_zones.len() as u32;
     let mut pools = Pools::new(options.placement, options.pools, landing_zones, leases.callers(), data_zones);
     let mut open = BTreeMap::new();
     let mut records = 0;
-    let mut sizes = RecordSizes::default();
-    let streams: BTreeMap<ZoneId, Stream> = found.iter().map(|zone| (zone.zone, zone.stream)).collect();
     for (handle, chunk) in chunks.after(None) {
         let mut footprint = Blocks::ZERO;
         for group in chunk.groups.iter() {
@@ -91,7 +87,8 @@ pub(super) fn state(
             zones.add_live(group.zone, group.blocks());
             footprint += group.blocks();
             records += group.len() as u64;
-            sizes.add_group(streams.get(&group.zone).copied().unwrap_or(chunk.stream), group);
+            // The first of a run is as long as any of it.
+            group.runs().for_each(|run| zones.note_length(group.zone, run.record(0).blocks()));
         }
         if !chunk.sealed {
             let pool = pools.of(chunk.stream);
@@ -110,6 +107,7 @@ pub(super) fn state(
         let slot = zones.get_mut(zone.zone);
         (slot.stream, slot.epoch, slot.last_write) = (zone.stream, zone.epoch, zone.last_write);
         (slot.landing, slot.suspect, slot.damaged) = (zone.landing, zone.suspect, zone.suspect);
+        slot.lost = zone.lost;
         (slot.written, slot.indexed_to, slot.marked_to) = (zone.written, zone.indexed_to, zone.marked_to);
         if zone.marked_to < zone.indexed_to && !zone.landing {
             unmarked.note(zone.zone, 0);
@@ -154,7 +152,6 @@ pub(super) fn state(
         counters: Counters::default(),
         lifetimes: Lifetimes::new(now),
         records,
-        sizes,
         unmarked,
     };
     (state, GcState { destinations, ..GcState::default() })

@@ -33,6 +33,8 @@ pub(crate) struct FoundZone {
     pub(crate) reusable: bool,
     /// ZONE-4.
     pub(crate) suspect: bool,
+    /// It is offline, with records that were acknowledged (ZONE-5).
+    pub(crate) lost: bool,
     /// The drive counts it against its limits.
     pub(crate) active: bool,
 }
@@ -107,6 +109,7 @@ impl ScanContext<'_> {
             last_write: known.map_or(0, |entry| entry.epoch),
             reusable: true,
             suspect: false,
+            lost: false,
             active: info.state.is_active(),
         };
         let (records, damage) = (Vec::new(), Vec::new());
@@ -114,14 +117,16 @@ impl ScanContext<'_> {
         match info.state {
             ZoneState::Offline => {
                 (scan.found.status, scan.found.reusable) = (ZoneStatus::Offline, false);
-                // Of a landing zone that was offline already, records that are still to be moved are not in the index.
+                // Of one that was offline already the zone table says whether something was lost (ZONE-5).
                 let covered = |entry: ZoneEntry| match entry.status {
                     ZoneStatus::Garbage => true,
-                    ZoneStatus::Offline => !entry.landing || entry.indexed_to >= entry.written,
-                    status => status == ZoneStatus::Closed && entry.indexed_to >= entry.written,
+                    status => {
+                        matches!(status, ZoneStatus::Closed | ZoneStatus::Offline) && entry.indexed_to >= entry.written
+                    }
                 };
-                if known.is_some_and(|entry| !covered(entry)) {
+                if let Some(entry) = known.filter(|entry| !covered(*entry)) {
                     scan.hidden = true;
+                    (scan.found.lost, scan.found.written) = (true, entry.written.max(indexed_to + 1));
                     let what = format!("the zone is offline, and records behind block {indexed_to} are lost");
                     scan.damage.push(Damage { chunk: None, zone: Some(zone), what });
                 }
