@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveEntry, DriveState, Member, SET_HEAD, SetHead, Superblock, VERSION_ENDS};
 use crate::recovery::Reports;
 use crate::store::ArrayDrive;
-use crate::superblocks::{Found, Superblocks, newest_in, superblock_zones};
+use crate::superblocks::{Found, Newest, Superblocks, newest_in, superblock_zones};
 use crate::types::{DriveId, SetId};
 use crate::watch::{Watches, within};
 
@@ -33,6 +33,8 @@ pub(crate) struct SeenDrive {
     pub(crate) drive_id: u64,
     /// Which of its superblock zones has its newest superblock; `None` if neither has one that can be read.
     pub(crate) newest: Option<usize>,
+    /// That is its newest one. (SB-3)
+    pub(crate) sure: bool,
     pub(crate) zones: Vec<ZoneInfo>,
 }
 
@@ -68,7 +70,7 @@ pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
             Ok(zones) => newest_of(drive, &zones).await.map(|found| (zones, found)),
             Err(error) => Err(Error::device(&drive.name, error)),
         };
-        let (zones, found) = match answer {
+        let (zones, Newest { found, sure }) = match answer {
             Ok(answer) => answer,
             Err(error) if error.kind == ErrorKind::Device => {
                 tracing::warn!(drive = drive.name, %error, "a drive does not answer; it counts as missing");
@@ -84,7 +86,7 @@ pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
             let message = format!("{} belongs to another array than the other drives", drive.name);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        seen.push(SeenDrive { given, drive_id, newest: Some(which), zones });
+        seen.push(SeenDrive { given, drive_id, newest: Some(which), sure, zones });
         if newest.as_ref().is_none_or(|newest| newest.generation < superblock.generation) {
             newest = Some(superblock);
         }
@@ -121,7 +123,7 @@ pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
         match own {
             Some(drive_id) => {
                 tracing::warn!(drive = drive.name, "a drive's superblocks cannot be read; they are written anew");
-                seen.push(SeenDrive { given, drive_id, newest: None, zones });
+                seen.push(SeenDrive { given, drive_id, newest: None, sure: false, zones });
             }
             None => {
                 tracing::warn!(drive = drive.name, "nothing on a drive says that it is of this array; it is left alone")
@@ -131,9 +133,9 @@ pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
     Ok(Seen { superblock, drives: seen })
 }
 
-async fn newest_of(drive: &ArrayDrive, zones: &[ZoneInfo]) -> Result<Option<(Found, usize)>> {
+async fn newest_of(drive: &ArrayDrive, zones: &[ZoneInfo]) -> Result<Newest> {
     let [first, second] = superblock_zones(&drive.dev).map(|zone| zones.get(zone.0 as usize));
-    let (Some(first), Some(second)) = (first, second) else { return Ok(None) };
+    let (Some(first), Some(second)) = (first, second) else { return Ok(Newest { found: None, sure: true }) };
     newest_in(&drive.dev, None, [first, second]).await
 }
 
@@ -186,8 +188,8 @@ pub(crate) async fn gather(rt: &Runtime, drives: &[ArrayDrive], patience: Option
     let mut unread = 0;
     for (number, entry) in superblock.drives.iter().enumerate() {
         let at = seen.iter().position(|seen| seen.drive_id == entry.id);
-        let newest = at.and_then(|at| seen[at].newest);
-        unread += usize::from(entry.state == DriveState::Present && newest.is_none());
+        let is_read = at.is_some_and(|at| seen[at].newest.is_some() && seen[at].sure);
+        unread += usize::from(entry.state == DriveState::Present && !is_read);
         let Some(at) = at else {
             table.push(entry.clone(), None);
             continue;

@@ -162,7 +162,7 @@ async fn newest_on(drive: &ArrayDrive) -> Result<Option<Found>> {
     let zones = report_all(&drive.dev).await.map_err(|error| Error::device(&drive.name, error))?;
     let [first, second] = superblock_zones(&drive.dev).map(|zone| zones.get(zone.0 as usize));
     let (Some(first), Some(second)) = (first, second) else { return Ok(None) };
-    Ok(newest_in(&drive.dev, None, [first, second]).await?.map(|(found, _)| found))
+    Ok(newest_in(&drive.dev, None, [first, second]).await?.found.map(|(found, _)| found))
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@
 //!   takes it for bytes that are not what they should be.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use shingle_base::{Blocks, ZoneId};
+use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_record::{Expect, HEADER_SIZE, Header};
-use shingle_zoned::DeviceErrorKind;
+use shingle_zoned::{DeviceErrorKind, DeviceResult, ZonedDevice};
 
 use crate::drives::{at, is_lost};
 use crate::engine::Engine;
@@ -42,23 +43,31 @@ pub(crate) struct Record {
     payload: Bytes,
 }
 
+/// Reads blocks, with as many tries as a failed read gets. (PROBE-1)
+pub(crate) async fn read_patiently(dev: &Rc<dyn ZonedDevice>, at: Lba, blocks: Blocks) -> DeviceResult<Bytes> {
+    let mut tries = 0;
+    loop {
+        let error = match dev.read(at, blocks).await {
+            Ok(bytes) => return Ok(bytes),
+            Err(error) => error,
+        };
+        tries += 1;
+        if tries == TRIES || is_lost(&error) || matches!(error.kind, DeviceErrorKind::Rule(_)) {
+            return Err(error);
+        }
+    }
+}
+
 impl Engine {
     /// Blocks of a member's zone. `None` behind what was written to it. (PROBE-1)
     async fn read_blocks(&self, member: Member, block: u32, blocks: Blocks) -> Look<Bytes> {
         let Some(dev) = self.drives.usable(member.drive) else { return Err(Unread) };
-        let mut tries = 0;
-        loop {
-            let error = match dev.read(at(&dev, member.zone, block), blocks).await {
-                Ok(bytes) => return Ok(Some(bytes)),
-                Err(error) => error,
-            };
-            if matches!(error.kind, DeviceErrorKind::Rule(_)) {
-                return Ok(None);
-            }
-            tries += 1;
-            if tries == TRIES || is_lost(&error) {
+        match read_patiently(&dev, at(&dev, member.zone, block), blocks).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if matches!(error.kind, DeviceErrorKind::Rule(_)) => Ok(None),
+            Err(error) => {
                 tracing::warn!(drive = self.drives.name(member.drive), zone = member.zone.0, block, %error, "unreadable");
-                return Err(Unread);
+                Err(Unread)
             }
         }
     }

@@ -6,7 +6,7 @@
 //! - REC-4: an entry of the snapshot counts only if its set still is what the snapshot covers: not if the set was
 //!   reset since, whatever it holds now. What lived in it then is found where it was moved to.
 //! - REC-5: opening wins no room and loses none: of a set that was open, whose items are all copies of what is still where cleaning
-//!   took it from, the copies are given up, and the set is empty. So an array that is cleaned when it stops, again and again,
+//!   took it from, on every drive that was not given up, the copies are given up, and the set is empty. So an array that is cleaned when it stops, again and again,
 //!   does not run out of sets to clean into.
 //! - REC-6: what an opening found is durable before it answers, and before a superblock says that it counts: the process before may
 //!   have been killed with all of it in caches.
@@ -355,7 +355,11 @@ impl Engine {
         let ended = |set: &ZoneSet| matches!(set.state(), SetState::Closed | SetState::Indexed);
         let holds =
             |set: &Rc<ZoneSet>| ended(set) && set.end() != u32::MAX && place.block < set.end() && !set.is_stuck();
-        self.sets.get(place.set).is_some_and(|set| holds(&set)) && !self.suspect.borrow().contains(&place.set)
+        // A drive that is away may have reset its zone: with it back, and another one away, too little would be left.
+        let recorded = self.recorded.borrow();
+        let is_away = |member: &Member| self.drives.usable(member.drive).is_none() && !recorded.contains(&member.drive);
+        self.sets.get(place.set).is_some_and(|set| holds(&set) && !set.has_member(is_away))
+            && !self.suspect.borrow().contains(&place.set)
     }
 
     /// Whether all that a set holds is also elsewhere, whole, and known already: in the sets where cleaning copied it from. (REC-5)

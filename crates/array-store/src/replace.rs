@@ -3,6 +3,8 @@
 //! # Invariants
 //! - REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts, and
 //!   the digest, durably before a superblock says so; and it ends where the others end.
+//! - REPLACE-3: zeros stand only for what nothing gives back: every other member was read, and holds too little. While one is away
+//!   or cannot be read, the zone is not replaced.
 //! - REPLACE-2: what is written was verified, or computed from fragments that were.
 
 use std::collections::VecDeque;
@@ -323,13 +325,24 @@ impl Reader {
             return Ok(Fragment::Whole(pool.share(bytes)));
         }
         let error = self.engine.unreadable(&place, &faults);
-        let may_come_back = |(number, member): (usize, &Member)| {
-            number != self.number && self.engine.drives.usable(member.drive).is_none()
-        };
-        if self.members.iter().enumerate().any(may_come_back) {
+        if self.may_come_back(item).await {
             return Err(error);
         }
         tracing::error!(%error, "a segment is lost; what else its zone set holds is kept");
         Ok(Fragment::Lost(length))
+    }
+
+    /// Whether some member may give back later what it does not give now: it is away, or cannot be read. (REPLACE-3)
+    async fn may_come_back(&self, item: &DigestItem) -> bool {
+        let engine = &self.engine;
+        for (number, member) in self.members.iter().enumerate() {
+            let is_there = engine.drives.usable(member.drive).is_some();
+            // What was lost for good, and is replaced for that, does not come back.
+            let counts = number != self.number || is_there;
+            if counts && (!is_there || engine.verify_member(number, *member, item).await.is_err()) {
+                return true;
+            }
+        }
+        false
     }
 }

@@ -3,6 +3,8 @@
 //! # Invariants
 //! - SB-1: a superblock is on one more drive than may be lost, and on three at least, when [`Superblocks::write`]
 //!   returns; or on all drives that are left, if they are fewer.
+//! - SB-3: a drive of which something could not be read where a newer superblock may lie than the newest that was found, does not count
+//!   as one whose superblocks were read.
 //! - SB-2: a superblock zone is reset only when a more recent superblock is elsewhere.
 
 use std::cell::{Cell, RefCell};
@@ -17,6 +19,7 @@ use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
 use crate::drives::{Drives, at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{SUPERBLOCK, Superblock, VERSION_MIN};
+use crate::probe::{Look, Unread, read_patiently};
 use crate::types::DriveId;
 
 /// Copies of a superblock where codes need no more. (The paper's number.)
@@ -206,7 +209,15 @@ impl Superblocks {
     }
 }
 
-/// The newest superblock in `zones` of a drive and which zone it is in, if there is one.
+/// Superblocks of a drive.
+pub(crate) struct Newest {
+    /// The newest that is whole, and which of the drive's zones it is in; `None` if there is none.
+    pub(crate) found: Option<(Found, usize)>,
+    /// Nothing that could not be read lies where a newer one would. (SB-3)
+    pub(crate) sure: bool,
+}
+
+/// The newest superblock in `zones` of a drive.
 ///
 /// # Errors
 /// `Format` for a version that is not read; or the loss of the drive.
@@ -214,50 +225,61 @@ pub(crate) async fn newest_in(
     dev: &Rc<dyn ZonedDevice>,
     array: Option<StoreId>,
     zones: [&ZoneInfo; 2],
-) -> Result<Option<(Found, usize)>> {
-    let mut newest: Option<(Found, usize)> = None;
+) -> Result<Newest> {
+    let mut newest = Newest { found: None, sure: true };
     for (which, zone) in zones.iter().enumerate() {
         let mut headers = headers_in(dev, array, zone).await?;
         // The newest that is whole; what is torn lies behind it.
         while let Some(header) = headers.pop() {
-            if newest.as_ref().is_some_and(|(found, _)| found.superblock.generation >= header.sequence) {
+            let Some(header) = header else {
+                newest.sure = false;
+                continue;
+            };
+            if newest.found.as_ref().is_some_and(|(found, _)| found.superblock.generation >= header.sequence) {
                 break;
             }
-            if let Some(found) = read_one(dev, &header).await? {
-                newest = Some((found, which));
-                break;
+            match read_one(dev, &header).await? {
+                Ok(Some(found)) => {
+                    newest.found = Some((found, which));
+                    break;
+                }
+                Ok(None) => {}
+                Err(Unread) => newest.sure = false,
             }
         }
     }
     Ok(newest)
 }
 
-/// The headers of superblocks in a zone, in order.
-async fn headers_in(dev: &Rc<dyn ZonedDevice>, array: Option<StoreId>, zone: &ZoneInfo) -> Result<Vec<Header>> {
+/// The headers of superblocks in a zone, in order; `None` where a block could not be read.
+async fn headers_in(dev: &Rc<dyn ZonedDevice>, array: Option<StoreId>, zone: &ZoneInfo) -> Result<Vec<Option<Header>>> {
     let mut headers = Vec::new();
     let mut block = 0;
     while u64::from(block) < zone.written.0 {
         let expect = Expect { store: array, epoch: Some(0), at: Some((zone.zone, block)) };
-        let header = match dev.read(at(dev, zone.zone, block), Blocks(1)).await {
+        let header = match read_patiently(dev, at(dev, zone.zone, block), Blocks(1)).await {
             Ok(bytes) => Header::decode(&bytes, &expect).ok().filter(|header| header.kind == SUPERBLOCK),
             Err(error) if is_lost(&error) => return Err(Error::device("reading superblocks", error)),
-            Err(_) => None,
+            Err(_) => {
+                headers.push(None);
+                None
+            }
         };
         block += header.map_or(1, |header| header.blocks().0 as u32);
-        headers.extend(header.filter(|_| u64::from(block) <= zone.written.0));
+        headers.extend(header.filter(|_| u64::from(block) <= zone.written.0).map(Some));
     }
     Ok(headers)
 }
 
-async fn read_one(dev: &Rc<dyn ZonedDevice>, header: &Header) -> Result<Option<Found>> {
+async fn read_one(dev: &Rc<dyn ZonedDevice>, header: &Header) -> Result<Look<Found>> {
     let place = header.place;
-    let bytes: Bytes = match dev.read(at(dev, place.zone, place.block), header.blocks()).await {
+    let bytes: Bytes = match read_patiently(dev, at(dev, place.zone, place.block), header.blocks()).await {
         Ok(bytes) => bytes,
         Err(error) if is_lost(&error) => return Err(Error::device("reading superblocks", error)),
-        Err(_) => return Ok(None),
+        Err(_) => return Ok(Err(Unread)),
     };
     if header.verify_payload(&bytes).is_err() {
-        return Ok(None);
+        return Ok(Ok(None));
     }
     let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize).unwrap_or_default();
     let superblock = Superblock::decode(payload).map_err(|version| {
@@ -278,7 +300,7 @@ async fn read_one(dev: &Rc<dyn ZonedDevice>, header: &Header) -> Result<Option<F
             && superblock.generation == header.sequence
             && superblock.drives.get(usize::from(number)).is_some_and(|entry| entry.id == drive_id)
     };
-    Ok(superblock.filter(fits).map(|superblock| Found { superblock, drive_id }))
+    Ok(Ok(superblock.filter(fits).map(|superblock| Found { superblock, drive_id })))
 }
 
 /// The two superblock zones of a drive: its first sequential ones.

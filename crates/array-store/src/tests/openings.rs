@@ -161,3 +161,48 @@ fn an_error_in_a_recent_item_costs_nothing_behind_it() {
         is_there(&store).await;
     });
 }
+
+/// REC-5: copies are given up only for an original that is whole on every drive. One that is away may have reset its zone.
+#[test]
+fn copies_stay_while_a_drive_of_the_original_is_away() {
+    let (images, zone) = Sim::new(1).run(|rt| async move {
+        let (devices, store) = four_drives(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        let place = || {
+            let version = store.head(b"o").unwrap().version;
+            store.0.index().unwrap().part(b"o", version, 0).unwrap().unwrap()
+        };
+        let old = place();
+        let set = store.0.sets.get(old.set).unwrap();
+        while set.state() != SetState::Closed {
+            store.put("other", bytes(2, 19_000), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        store.delete("other").await.unwrap();
+        // A superblock says where it ends.
+        store.0.write_superblock(None).await.unwrap();
+        // It is copied, and not reset yet.
+        let _hold = store.0.sets.hold(old.set);
+        assert!(store.0.collect(old.set, &set).await.unwrap());
+        assert!(place().set != old.set, "the case is not met");
+        let members = set.members();
+        let zone = members.iter().find(|member| member.drive == DriveId(0)).unwrap().zone;
+        (crash(&devices), zone)
+    });
+    // The reset reached one drive.
+    images[0].truncate_zone(zone, Blocks(0));
+    let images = Sim::new(2).run(move |rt| async move {
+        rt.sleep(Duration::from_secs(3600)).await;
+        let (devices, store, report) = open(&rt, &images[1..]).await;
+        assert_eq!((report.missing_drives.len(), report.damage.len()), (1, 0));
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+        crash(&[vec![SimDevice::new(&rt, &images[0])], devices].concat())
+    });
+    Sim::new(3).run(move |rt| async move {
+        rt.sleep(Duration::from_secs(7200)).await;
+        let there = [0, 2, 3].map(|number: usize| images[number].snapshot());
+        let (_, store, report) = open(&rt, &there).await;
+        assert_eq!(report.missing_drives.len(), 1);
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+    });
+}

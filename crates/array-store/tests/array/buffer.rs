@@ -13,7 +13,7 @@ use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, ErrorKind, IndexP
 use shingle_base::{Blocks, crc32c};
 use shingle_erasure::Code;
 use shingle_runtime::{LocalBoxFuture, Runtime};
-use shingle_sim::{CommandKind, Random, Sim, SimDevice, seeds};
+use shingle_sim::{CommandKind, Random, Sim, SimDevice, Survival, seeds};
 use shingle_zoned::{Geometry, MemoryDevice};
 
 /// A file in memory whose power can fail.
@@ -109,7 +109,8 @@ pub(super) struct Left {
 }
 
 pub(super) fn left(devices: &[SimDevice], files: &[Rc<SimFile>; 2], seed: u64) -> Left {
-    let image = |(at, device): (usize, &SimDevice)| device.crash_image(seed + at as u64);
+    let survival = if seed.is_multiple_of(2) { Survival::AnySubset } else { Survival::Prefix };
+    let image = |(at, device): (usize, &SimDevice)| device.crash_image_with(seed + at as u64, survival);
     Left {
         devices: devices.iter().enumerate().map(image).collect(),
         files: [files[0].image(seed), files[1].image(seed + 1)],

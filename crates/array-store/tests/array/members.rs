@@ -243,6 +243,41 @@ fn a_drive_whose_superblocks_cannot_be_read_is_known_by_its_zones_and_gets_new_o
     });
 }
 
+/// SB-3: an older superblock does not count in the place of newer ones that cannot be read: it does not know of a drive that was given
+/// up since.
+#[test]
+fn an_older_superblock_does_not_count_while_newer_ones_cannot_be_read() {
+    for times in [Some(2), None] {
+        let left = Sim::new(1).run(|rt| async move {
+            let devices = powered(&rt, &fresh(3));
+            let (store, _) = open(&rt, &named(&devices), plain()).await.unwrap();
+            put(&store, "o", 1).await;
+            off(&devices[2]);
+            put(&store, "o", 2).await;
+            assert_eq!(store.stats().unwrap().drives_missing, 1);
+            images(&devices)
+        });
+        Sim::new(2).run(move |rt| async move {
+            let devices = powered(&rt, &left);
+            for (device, image) in devices.iter().zip(&left).take(2) {
+                let [log, other] = [0, 1].map(|zone| image.zone(ZoneId(zone)));
+                assert_eq!(other.written, Blocks(0), "the newest is in the first zone");
+                device.medium().fail_reads(log.start + Blocks(log.written.0 - 1), Blocks(1), times);
+            }
+            let mut opened = open(&rt, &named(&devices), plain()).await;
+            if times.is_none() {
+                let error = opened.err().expect("the newest superblock was not read");
+                assert_eq!(error.kind, ErrorKind::Device, "{error}");
+                devices.iter().for_each(|device| device.medium().heal());
+                opened = open(&rt, &named(&devices), plain()).await;
+            }
+            let (store, report) = opened.unwrap();
+            assert_eq!((report.missing_drives.len(), report.damage), (1, vec![]));
+            is(&store, "o", 2).await;
+        });
+    }
+}
+
 /// A superblock zone that takes no writes any more: the drive's other one does.
 #[test]
 fn a_superblock_zone_that_fails_is_done_without() {

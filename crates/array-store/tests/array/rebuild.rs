@@ -11,7 +11,7 @@ use shingle_array_store::{
 };
 use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 /// What the power left.
@@ -267,6 +267,38 @@ fn drives_that_are_added_give_room() {
         let after = store.stats().unwrap().capacity;
         assert!(after >= before * 2 - before / 4, "three more drives: {before} bytes, then {after}");
         assert!(store.get("o").await.unwrap() == content((1, 300_000)));
+    });
+}
+
+/// REPLACE-3: while a drive cannot be read, no zone takes a member's place with zeros for what that drive has.
+#[test]
+fn a_rebuild_waits_for_what_cannot_be_read_for_a_moment() {
+    let geometry = Geometry::hm_smr(Blocks(50), 14, 0, 12);
+    let media = formatted(&ArrayShape {
+        code: shingle_erasure::Code::new(2, 1).unwrap(),
+        segment_length: 20_000,
+        drives: vec![geometry.clone(); 3],
+    });
+    Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let (store, _) = open(&rt, &devices, Options { background: false, ..Options::default() }).await;
+        store.put("o", content((1, 100_000)), Bytes::new()).await.unwrap();
+        devices[1].power_off_at(0);
+        store.put("p", content((2, 100_000)), Bytes::new()).await.unwrap();
+        store.add_drive(&drive(3, &SimDevice::new(&rt, &MemoryDevice::new(geometry)))).await.unwrap();
+        let fails = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::ReadError };
+        devices[2].set_faults(Faults::new([fails]));
+        let done = store.rebuild(RebuildOptions::default(), |_| {}).await;
+        assert!(done.is_err() || done.is_ok_and(|done| done.failed > 0), "it was rebuilt of one drive of three");
+        devices[2].set_faults(Faults::default());
+        let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
+        assert!(done.failed == 0 && done.done > 0, "{done:?}");
+        let found = store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
+        assert_eq!((found.damaged, found.lost), (vec![], vec![]));
+        // Another one may be lost.
+        devices[0].power_off_at(0);
+        assert!(store.get("o").await.unwrap() == content((1, 100_000)));
+        assert!(store.get("p").await.unwrap() == content((2, 100_000)));
     });
 }
 
