@@ -31,7 +31,7 @@ fn full_from(seed: u64, first: u64, inside: bool) -> bool {
         let hit = !device.faults().injected().is_empty();
         assert_eq!(log.is_stalled(), hit, "{context}");
         let cut = (device.crash_image(seed), asked.borrow().clone());
-        working.await.unwrap();
+        working.await.unwrap().unwrap();
         assert!(!log.is_stalled(), "{context}");
         let done = (device.crash_image(seed), asked.borrow().clone());
         let entries = done.1.entries.len() as u64;

@@ -136,12 +136,16 @@ impl LogInner {
     /// Writes the link that leads on from a zone, and gives the zone's open (and active) resource back.
     async fn leave_linked(&self, active: &Active, link: Link) -> Result<(), MetaLogError> {
         let mut tries = 1;
-        while active.next + LINK_BLOCKS <= self.capacity {
+        loop {
+            if active.next + LINK_BLOCKS > self.capacity {
+                break;
+            }
             let error = match self.write_durably(active, self.frame_link(active, link)).await {
                 Ok(()) => {
-                    let mut state = self.state.borrow_mut();
-                    (state.active, state.stalled) = (None, false);
-                    drop(state);
+                    {
+                        let mut state = self.state.borrow_mut();
+                        (state.active, state.stalled) = (None, false);
+                    }
                     self.release(active.slot).await;
                     return Ok(());
                 }
