@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use shingle_chunk_store::{ChunkClient, ErrorKind, Result as ChunkResult, Stream};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
@@ -131,7 +132,14 @@ impl Core {
         let number = self.next_number();
         let entry_bytes = self.stats.borrow().entry_bytes;
         let mut file = BackupFile { number, drive, chunks: Vec::new() };
-        let written = self.write_pieces(&mut file).await;
+        let written = {
+            // What it has of the index would keep that from being opened anew.
+            let writing = select(Box::pin(self.write_pieces(&mut file)), Box::pin(self.unwritable()));
+            match writing.await {
+                Either::Left((written, _)) => written,
+                Either::Right((error, _)) => Err(error),
+            }
+        };
         let mut state = self.backup.borrow_mut();
         match written {
             Ok(bytes) => {
@@ -146,6 +154,17 @@ impl Core {
                 state.broken.push(file);
                 Err(error)
             }
+        }
+    }
+
+    /// Completes, with the reason, when nothing can be written.
+    async fn unwritable(&self) -> StoreError {
+        loop {
+            let changed = self.changed.notified();
+            if let Err(error) = self.writable() {
+                return error;
+            }
+            changed.await;
         }
     }
 

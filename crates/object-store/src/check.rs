@@ -119,7 +119,7 @@ impl Core {
                             location.head,
                             location.data
                         )),
-                        Next::Damage { from, to, why } => line(format!("  {ordinal}:{from} damage to {to}: {why}")),
+                        Next::Damage { from, to, why, .. } => line(format!("  {ordinal}:{from} damage to {to}: {why}")),
                         Next::End => break,
                     }
                 }
@@ -279,7 +279,7 @@ impl Check {
             loop {
                 match scanner.next().await.map_err(from_chunk)? {
                     Next::End => break,
-                    Next::Damage { from, to, why } => {
+                    Next::Damage { from, to, why, .. } => {
                         self.damage(format!("file {number}: chunk {ordinal}: bytes {from} to {to}: {why}"));
                     }
                     Next::Entry(scanned) => {

@@ -160,6 +160,8 @@ impl LogFile {
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     map: BTreeMap<u64, LogFile>,
+    /// Files by drive.
+    placed: BTreeMap<usize, BTreeSet<u64>>,
     /// Files with an open chunk, by drive and stream.
     open: BTreeMap<(usize, Stream), BTreeSet<u64>>,
 }
@@ -177,7 +179,16 @@ impl Files {
         self.map.iter().map(|(number, file)| (*number, file))
     }
 
+    /// Files on a drive.
+    pub(crate) fn of_drive(&self, drive: usize) -> impl Iterator<Item = (u64, &LogFile)> {
+        let numbers = self.placed.get(&drive).into_iter().flatten();
+        numbers.filter_map(|number| Some((*number, self.map.get(number)?)))
+    }
+
     pub(crate) fn insert(&mut self, number: u64, file: LogFile) {
+        if let Some(drive) = file.drive {
+            self.placed.entry(drive).or_default().insert(number);
+        }
         if let (Some(drive), Some(_)) = (file.drive, file.tail) {
             self.open.entry((drive, file.stream)).or_default().insert(number);
         }
@@ -189,6 +200,7 @@ impl Files {
             && let Some(drive) = file.drive
         {
             self.open.entry((drive, file.stream)).or_default().remove(&number);
+            self.placed.entry(drive).or_default().remove(&number);
         }
     }
 

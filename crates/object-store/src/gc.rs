@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //! - OGC-1: a file is deleted only once the index, durably, needs nothing in it and no reader has it pinned.
+//!   `a_file_is_deleted_only_once_the_index_durably_needs_nothing_in_it`.
 //! - OGC-2: its chunks go in order, oldest first: a grave is never gone before what it buries.
 //! - OGC-3: the foreground never waits for GC unless the drives are full.
 //! - OGC-4: a file has one collector at a time ([`Claim`]), from the moment it is picked. Were there two, one could drop the
@@ -197,7 +198,7 @@ impl Core {
         let files = self.files.borrow();
         let hurry = effort == Effort::Full || self.gc.waiting.get() > 0;
         let mut best: Option<(f64, u64, GcStep)> = None;
-        for (number, file) in files.iter().filter(|(_, file)| file.drive == Some(drive)) {
+        for (number, file) in files.of_drive(drive) {
             if file.record.dropping && file.pins == 0 && !file.collecting {
                 return Some((number, GcStep::Finish));
             }
@@ -265,7 +266,6 @@ impl Core {
             self.stats.borrow_mut().gc_damaged_files += 1;
             return Ok(());
         }
-        self.persist().await?;
         let pinned = self.files.borrow().get(number).is_some_and(|file| file.pins > 0);
         // A pinned file is left to a later pass.
         if pinned { Ok(()) } else { self.finish_drop(claim).await }
@@ -321,7 +321,7 @@ impl Core {
                         let data = scanner.buffered(&scanned.location);
                         found.push((scanned, data));
                     }
-                    Next::Damage { from, to, why } => {
+                    Next::Damage { from, to, why, .. } => {
                         tracing::warn!(chunk = %name.id(), from, to, why, "GC cannot read a part of a chunk");
                         whole = false;
                     }
@@ -422,13 +422,16 @@ impl Core {
         }
     }
 
-    /// Deletes the chunks of a file that the index, durably, does not need (OGC-1), oldest first (OGC-2).
+    /// Deletes the chunks of a file that the index does not need, once it is durable that it does not (OGC-1), oldest first
+    /// (OGC-2).
     async fn finish_drop(&self, claim: &Claim<'_>) -> StoreResult<()> {
         let number = claim.file;
         let (chunks, size): (Vec<u32>, u64) = match self.files.borrow().get(number) {
             Some(file) => (file.closed.keys().copied().collect(), file.size()),
             None => return Ok(()),
         };
+        // Here, and not where the deletion is begun: that may have failed after it.
+        self.persist().await?;
         for ordinal in chunks {
             let Some((client, name)) = self.chunk_of(number, ordinal) else { return Ok(()) };
             match client.delete(name.id()).await {

@@ -115,15 +115,15 @@ impl Ghosts {
         }
     }
 
-    /// Whether a file other than `except` may hold a replaced entry. `files` are the files there are.
+    /// Whether a file other than `except` may hold a replaced entry. `files` are the files there are, in order.
     pub(crate) fn haunt<'a>(
         &self,
-        mut files: impl Iterator<Item = &'a u64>,
+        files: impl Iterator<Item = &'a u64>,
         except: u64,
         exists: impl Fn(u64) -> bool,
     ) -> bool {
         self.files.iter().any(|file| *file != except && exists(*file))
-            || (self.upto > 0 && files.any(|file| *file != except && *file <= self.upto))
+            || (self.upto > 0 && files.take_while(|file| **file <= self.upto).any(|file| *file != except))
     }
 
     fn put(&self, out: &mut Vec<u8>) {

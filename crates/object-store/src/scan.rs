@@ -32,6 +32,8 @@ pub(crate) enum Next {
         from: u64,
         to: u64,
         why: String,
+        /// The drive did not give all of them: another time it may.
+        again: bool,
     },
     End,
 }
@@ -45,6 +47,8 @@ pub(crate) struct Scanner {
     window: Bytes,
     window_at: u64,
     window_bytes: u64,
+    /// A read failed that may succeed another time, since the last entry.
+    again: bool,
     /// Bytes read so far.
     pub(crate) read: u64,
 }
@@ -53,7 +57,7 @@ impl Scanner {
     /// A pass over `size` bytes of a chunk, from `offset`, which is a border between entries.
     pub(crate) fn new(client: ChunkClient, name: ChunkName, offset: u64, size: u64) -> Self {
         let window_bytes = WINDOW_MIN;
-        Self { client, name, size, offset, window: Bytes::new(), window_at: 0, window_bytes, read: 0 }
+        Self { client, name, size, offset, window: Bytes::new(), window_at: 0, window_bytes, again: false, read: 0 }
     }
 
     /// The next entry. A drive that no longer answers is an error; single unreadable places are not.
@@ -62,6 +66,7 @@ impl Scanner {
             return Ok(Next::End);
         }
         let from = self.offset;
+        self.again = false;
         let why = match self.entry_at(from).await? {
             Ok(scanned) => {
                 self.offset = scanned.location.end();
@@ -70,7 +75,7 @@ impl Scanner {
             Err(why) => why,
         };
         self.offset = self.resync(from + 1).await?;
-        Ok(Next::Damage { from, to: self.offset, why })
+        Ok(Next::Damage { from, to: self.offset, why, again: self.again })
     }
 
     /// The bytes of an entry's data.
@@ -175,7 +180,10 @@ impl Scanner {
                 }
                 Err(error) if error.kind == ErrorKind::Stopped => return Err(error),
                 // A wide read may fail for what lies beyond; only what is needed counts.
-                Err(error) if want == length => return Ok(Err(error.to_string())),
+                Err(error) if want == length => {
+                    self.again |= error.kind != ErrorKind::Corrupt;
+                    return Ok(Err(error.to_string()));
+                }
                 Err(_) => {}
             }
         }

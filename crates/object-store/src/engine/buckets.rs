@@ -47,10 +47,10 @@ impl Core {
     pub(crate) async fn create_bucket(self: &Rc<Self>, bucket: String) -> StoreResult<BucketInfo> {
         self.working()?;
         check_names(&bucket, "")?;
+        // Before the gate, too: whoever waits for it holds up all who come later, and itself waits for every write under way.
+        self.require_no_bucket(&bucket)?;
         let _gate = self.gates.exclusive(bucket.clone().into_bytes()).await;
-        if self.buckets.borrow().contains_key(&bucket) {
-            return Err(StoreError::new(StoreErrorKind::BucketExists, format!("there is a bucket `{bucket}`")));
-        }
+        self.require_no_bucket(&bucket)?;
         let created_unix_ns = self.now_unix_ns();
         let body = Body::BucketCreate { bucket: bucket.clone(), created_unix_ns };
         self.log(Class::System, self.next_number(), body).await?;
@@ -58,11 +58,17 @@ impl Core {
         Ok(BucketInfo { name: bucket, created_unix_s: created_unix_ns / SECOND, location: None })
     }
 
-    pub(crate) async fn delete_bucket(self: &Rc<Self>, bucket: String) -> StoreResult<()> {
-        self.working()?;
-        let _gate = self.gates.exclusive(bucket.clone().into_bytes()).await;
-        self.require_bucket(&bucket)?;
-        let prefix = keys::object(&bucket, "");
+    fn require_no_bucket(&self, bucket: &str) -> StoreResult<()> {
+        if self.buckets.borrow().contains_key(bucket) {
+            return Err(StoreError::new(StoreErrorKind::BucketExists, format!("there is a bucket `{bucket}`")));
+        }
+        Ok(())
+    }
+
+    /// That the bucket is there and holds nothing.
+    async fn require_empty(&self, bucket: &str) -> StoreResult<()> {
+        self.require_bucket(bucket)?;
+        let prefix = keys::object(bucket, "");
         let used = self
             .read(move |index| {
                 let mut used = false;
@@ -79,6 +85,15 @@ impl Core {
             let message = format!("bucket `{bucket}` holds objects or uploads");
             return Err(StoreError::new(StoreErrorKind::BucketNotEmpty, message));
         }
+        Ok(())
+    }
+
+    pub(crate) async fn delete_bucket(self: &Rc<Self>, bucket: String) -> StoreResult<()> {
+        self.working()?;
+        // Before the gate, too, as when one is created.
+        self.require_empty(&bucket).await?;
+        let _gate = self.gates.exclusive(bucket.clone().into_bytes()).await;
+        self.require_empty(&bucket).await?;
         let deleted = self.log(Class::System, self.next_number(), Body::BucketDelete { bucket: bucket.clone() }).await;
         // Where that failed it may have landed. Nothing more is written to the bucket then, for the next start may find that
         // it is gone; whoever wants it creates it anew.

@@ -150,13 +150,21 @@ impl Core {
         self.unsure.set(true);
         audience.answer(&unavailable(refusal.message.clone()));
         *self.paused.borrow_mut() = Some(refusal);
+        self.changed.notify_waiters();
         group.commands.retain(Command::is_fact);
         group.commands.insert(0, Command::KeepGraves);
         loop {
             let mut pause = Box::pin(self.runtime.sleep(PAUSE));
             while let Either::Right((came, _)) = select(&mut pause, Box::pin(submissions.recv())).await {
                 let Submission { commands, settles, reply } = came?;
-                let _ = reply.send(self.writable().map(|()| Vec::new()));
+                // Entries that are in the log already will be there once the index takes changes.
+                let answer = match commands.iter().any(Command::is_fact) {
+                    true => {
+                        Err(unavailable("what was written is in the log, and appears once the index takes changes"))
+                    }
+                    false => self.writable().map(|()| Vec::new()),
+                };
+                let _ = reply.send(answer);
                 group.commands.extend(commands.into_iter().filter(Command::is_fact));
                 for (file, position) in settles {
                     audience.arriving.entry(file).or_default().insert(position);
@@ -174,6 +182,7 @@ impl Core {
                 Ok(Ok((indexer, outcome))) => {
                     tracing::info!("the index takes changes again");
                     *self.paused.borrow_mut() = None;
+                    self.purge_wanted.notify_one();
                     self.take_outcome(outcome, audience);
                     return Some(indexer);
                 }
@@ -216,6 +225,8 @@ impl Core {
         for (number, record) in outcome.files {
             if let (Some(file), Some(record)) = (files.get_mut(number), record) {
                 file.record = record;
+                // What could not be read in it is needed by nothing any more.
+                file.damaged &= record.live_bytes > 0;
             }
         }
         // With the records, so that whoever finds nothing pending finds all counted (FIL-1).

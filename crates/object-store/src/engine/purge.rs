@@ -117,7 +117,7 @@ impl Core {
         }
     }
 
-    /// Forgets the segments of all dead blobs that no reader has open; whether there were any.
+    /// Forgets the segments of all dead blobs that no reader has open; whether it forgot any.
     pub(crate) async fn purge_all(&self) -> bool {
         let dead: Vec<u64> = {
             let pins = self.blob_pins.borrow();
@@ -125,9 +125,9 @@ impl Core {
         };
         let mut any = false;
         for blob in dead {
-            any = true;
             // A reader may open it between two steps only if it was opened before: dead blobs are not found any more.
             while let Ok(effects) = self.submit(vec![Command::Purge { blob, limit: STEP }]).await {
+                any = true;
                 if effects.first() != Some(&Effect::More(true)) {
                     self.dead_blobs.borrow_mut().remove(&blob);
                     break;

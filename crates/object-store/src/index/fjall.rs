@@ -149,6 +149,17 @@ fn failed(what: &'static str) -> impl Fn(::fjall::Error) -> IndexError {
     }
 }
 
+/// As [`failed`], for reads: what the library does not understand is damage.
+fn unread(what: &'static str) -> impl Fn(::fjall::Error) -> IndexError {
+    move |error| {
+        let kind = match &error {
+            ::fjall::Error::Poisoned => IndexErrorKind::Full,
+            _ => of_opening(&error),
+        };
+        IndexError::caused(format!("the index failed to {what}"), error).of_kind(kind)
+    }
+}
+
 fn keyspace(keyspaces: &Keyspaces, space: Space) -> IndexResult<&Keyspace> {
     keyspaces.get(&space).ok_or_else(|| IndexError::new("the index lacks a keyspace"))
 }
@@ -162,7 +173,7 @@ fn scan(
     let mut start = from.to_vec();
     'seek: loop {
         for record in snapshot.range::<&[u8], _>(keyspace, (Bound::Included(start.as_slice()), Bound::Unbounded)) {
-            let (key, value) = record.into_inner().map_err(failed("scan"))?;
+            let (key, value) = record.into_inner().map_err(unread("scan"))?;
             match visit(&key, value.into()) {
                 Step::Next => {}
                 Step::Seek(to) => {
@@ -178,7 +189,7 @@ fn scan(
 
 impl View for Moment {
     fn get(&self, space: Space, key: &[u8]) -> IndexResult<Option<Bytes>> {
-        let found = self.snapshot.get(keyspace(&self.opened.keyspaces, space)?, key).map_err(failed("read"))?;
+        let found = self.snapshot.get(keyspace(&self.opened.keyspaces, space)?, key).map_err(unread("read"))?;
         Ok(found.map(Into::into))
     }
 
@@ -190,7 +201,7 @@ impl View for Moment {
 impl View for FjallIndex {
     fn get(&self, space: Space, key: &[u8]) -> IndexResult<Option<Bytes>> {
         let opened = self.opened()?;
-        let found = keyspace(&opened.keyspaces, space)?.get(key).map_err(failed("read"))?;
+        let found = keyspace(&opened.keyspaces, space)?.get(key).map_err(unread("read"))?;
         Ok(found.map(Into::into))
     }
 

@@ -16,6 +16,8 @@ struct State {
     /// What undoes each batch since the last persist, oldest first.
     undo: Vec<Vec<(Key, Option<Bytes>)>>,
     failing: bool,
+    unreadable: bool,
+    unpersistable: bool,
 }
 
 /// An index in memory. Clones are the same index.
@@ -53,12 +55,26 @@ impl MemoryIndex {
     /// A copy that shares nothing with this one.
     pub fn fork(&self) -> Self {
         let state = self.state();
-        Self(Arc::new(Mutex::new(State { records: state.records.clone(), undo: state.undo.clone(), failing: false })))
+        Self(Arc::new(Mutex::new(State {
+            records: state.records.clone(),
+            undo: state.undo.clone(),
+            ..State::default()
+        })))
     }
 
     /// From now on every write fails, as on a full or broken disk; or works again.
     pub fn fail(&self, failing: bool) {
         self.state().failing = failing;
+    }
+
+    /// From now on nothing can be read, as from a disk that does not answer; or it can again.
+    pub fn fail_reads(&self, failing: bool) {
+        self.state().unreadable = failing;
+    }
+
+    /// From now on it cannot be made durable; or it can again.
+    pub fn fail_persists(&self, failing: bool) {
+        self.state().unpersistable = failing;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -72,6 +88,13 @@ impl State {
             return Ok(());
         }
         Err(IndexError::new("the index in memory was told to be full").of_kind(IndexErrorKind::Full))
+    }
+
+    fn readable(&self) -> IndexResult<()> {
+        if !self.unreadable {
+            return Ok(());
+        }
+        Err(IndexError::new("the index in memory was told not to be read"))
     }
 }
 
@@ -109,11 +132,17 @@ impl View for Snapshot {
 
 impl View for MemoryIndex {
     fn get(&self, space: Space, key: &[u8]) -> IndexResult<Option<Bytes>> {
-        Ok(self.state().records.get(&(space, key.to_vec())).cloned())
+        let state = self.state();
+        state.readable()?;
+        Ok(state.records.get(&(space, key.to_vec())).cloned())
     }
 
     fn scan(&self, space: Space, from: &[u8], visit: &mut dyn FnMut(&[u8], Bytes) -> Step) -> IndexResult<()> {
-        let records = self.state().records.clone();
+        let records = {
+            let state = self.state();
+            state.readable()?;
+            state.records.clone()
+        };
         scan(&records, space, from, visit);
         Ok(())
     }
@@ -140,6 +169,9 @@ impl Index for MemoryIndex {
     fn persist(&self) -> IndexResult<()> {
         let mut state = self.state();
         state.writable()?;
+        if state.unpersistable {
+            return Err(IndexError::new("the index in memory was told not to be durable"));
+        }
         state.undo.clear();
         Ok(())
     }

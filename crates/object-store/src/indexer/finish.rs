@@ -46,11 +46,11 @@ impl Indexer {
             finished.forgotten = self.forget_vanished()?;
             (finished.implied_buckets, finished.strays) = self.settle_buckets(extent.incomplete)?;
         }
-        if extent.incomplete {
-            return Ok(finished);
-        }
         for bucket in self.made.take().unwrap_or_default() {
             finished.strays += self.drop_strays(&bucket)?;
+        }
+        if extent.incomplete {
+            return Ok(finished);
         }
         self.each(Space::Parts, |transaction, key, bytes| {
             let record = PartRecord::decode(bytes).map_err(spoilt)?;

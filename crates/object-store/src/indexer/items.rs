@@ -250,6 +250,7 @@ impl Transaction<'_> {
         } else {
             present.ghosts.add(to.file);
         }
+        self.prune(&mut present.ghosts);
         self.write(&identity, &present, present_grave);
         Ok(())
     }

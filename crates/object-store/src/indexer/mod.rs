@@ -24,7 +24,7 @@ use std::sync::Arc;
 use bytes::BufMut;
 
 use crate::format::Body;
-use crate::index::{Index, IndexError, IndexResult, Space};
+use crate::index::{Index, IndexError, IndexErrorKind, IndexResult, Space};
 use crate::keys;
 use crate::records::{FileRecord, Location, Position};
 use crate::wire::{Input, Malformed};
@@ -170,6 +170,7 @@ impl Owner {
 /// An index whose records are not what they should be.
 pub(crate) fn spoilt(malformed: Malformed) -> IndexError {
     IndexError::caused("a record of the index is damaged; rebuild the index", malformed)
+        .of_kind(IndexErrorKind::Damaged)
 }
 
 /// Applies entries to the index.

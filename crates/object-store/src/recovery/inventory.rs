@@ -94,7 +94,7 @@ impl Inventory {
         file.max(self.backups.keys().next_back().copied().unwrap_or(0))
     }
 
-    /// The engine's files, and open chunks that are to be sealed: of damaged files, of an index that was made again
+    /// The engine's files, and open chunks that are to be sealed: of files that could not all be read, of an index that was made again
     /// (REC-3), and more than the engine keeps open.
     pub(super) fn engine_files(
         &self,
@@ -104,7 +104,7 @@ impl Inventory {
         damage: &[Damage],
         index_kept: bool,
     ) -> (Files, Vec<(u64, u32)>) {
-        let damaged: BTreeSet<u64> = damage.iter().map(|damage| damage.file).collect();
+        let unseen: BTreeSet<u64> = damage.iter().filter(|damage| damage.again).map(|damage| damage.file).collect();
         let mut files = Files::default();
         let mut open: BTreeMap<(usize, Stream), usize> = BTreeMap::new();
         let mut to_close = Vec::new();
@@ -114,7 +114,7 @@ impl Inventory {
                 records.get(number).copied().unwrap_or(FileRecord { store: drive.store.0, ..FileRecord::default() });
             let mut file = LogFile::new(Some(found.drive), found.stream, record);
             let last = found.chunks.keys().next_back().copied();
-            file.damaged = damaged.contains(number);
+            file.unseen = unseen.contains(number);
             for (ordinal, chunk) in &found.chunks {
                 if Some(*ordinal) != last || chunk.sealed {
                     file.closed.insert(*ordinal, End::Sealed(chunk.size));
@@ -130,7 +130,7 @@ impl Inventory {
                     let passed = record.indexed.ordinal > *ordinal;
                     // Empty ones stay: they tell how far numbers have gone, should nothing else be left on the drives.
                     let foreign = !index_kept && chunk.size > 0;
-                    if foreign || file.damaged || record.dropping || passed || *used > options.files_open_max {
+                    if foreign || file.unseen || record.dropping || passed || *used > options.files_open_max {
                         to_close.push((*number, *ordinal));
                     }
                     let tail = Tail { ordinal: *ordinal, next: chunk.size, room: chunk.room, rolling: false };

@@ -65,6 +65,8 @@ pub struct Damage {
     pub to: u64,
     /// What is wrong.
     pub why: String,
+    /// The drive did not give it, and may another time: every opening looks there again. Else it is told once.
+    pub again: bool,
 }
 
 /// What opening a store found and did.
@@ -212,7 +214,8 @@ pub(crate) async fn open(
     all.extend(&missing);
     let (indexer, short) = scan::match_files(runtime, &index, indexer, &inventory, &stores, &drives).await?;
     let (indexer, mut found) = scan::tails(runtime, &index, indexer, &inventory, &drives, set, &mut progress).await?;
-    let incomplete = !missing.is_empty() || !found.damage.is_empty() || drives.iter().any(|drive| drive.hides);
+    let again = found.damage.iter().any(|damage| damage.again);
+    let incomplete = !missing.is_empty() || again || drives.iter().any(|drive| drive.hides);
     let keep = if incomplete { vec![Command::KeepGraves] } else { Vec::new() };
     let group = Group { commands: keep, ..Group::default() };
     let (indexer, _) = with_indexer(runtime, &index, indexer, move |indexer| indexer.apply(group)).await?;

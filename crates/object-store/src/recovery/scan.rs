@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use shingle_chunk_store::ChunkClient;
 use shingle_runtime::Runtime;
 use shingle_store_api::{StoreErrorKind, StoreResult};
 use tokio::sync::mpsc;
@@ -65,7 +64,15 @@ pub(super) async fn match_files(
                 .map_or(size, |record| if record.indexed.ordinal == ordinal { record.indexed.offset } else { size });
             let why = "the chunk ends before what the index knows of it".to_owned();
             tracing::warn!(file = number, ordinal, from = size, to = known, why);
-            short.push(Damage { store: drive.store, file: *number, ordinal, from: size, to: known, why });
+            short.push(Damage {
+                store: drive.store,
+                file: *number,
+                ordinal,
+                from: size,
+                to: known,
+                why,
+                again: drive.hides,
+            });
             if !drive.hides {
                 indexed.push((*number, Position { ordinal: ordinal + 1, offset: 0 }));
             }
@@ -109,10 +116,10 @@ pub(super) async fn tails(
                 work.push((*file, found.clone(), record.indexed));
             }
         }
-        let (client, store, sender) = (drive.client.clone(), drive.store, sender.clone());
+        let (drive, sender) = (drive.clone(), sender.clone());
         findings.push(runtime.spawn(async move {
             for (file, found, from) in work {
-                scan_file(&client, store, set, file, &found, from, &sender).await?;
+                scan_file(&drive, set, file, &found, from, &sender).await?;
             }
             Ok(())
         }));
@@ -154,8 +161,7 @@ fn beyond(found: &FoundFile, from: Position) -> u64 {
 }
 
 async fn scan_file(
-    client: &ChunkClient,
-    store: shingle_base::StoreId,
+    drive: &Drive,
     set: u32,
     file: u64,
     found: &FoundFile,
@@ -163,13 +169,13 @@ async fn scan_file(
     sender: &mpsc::Sender<Finding>,
 ) -> StoreResult<()> {
     let gone = |_| shingle_store_api::StoreError::new(StoreErrorKind::Unavailable, "recovery was given up");
-    // What could not be read may hold entries nobody else has: the watermark stays before it, so that every later start
-    // looks again.
+    // What the drive did not give may hold entries nobody else has: the watermark stays before it, so that every later
+    // start looks again. What is there and makes no sense is told once: no start will find more.
     let mut whole = true;
     for (ordinal, chunk) in found.chunks.range(from.ordinal..) {
         let name = ChunkName { file, ordinal: *ordinal, stream: found.stream, set };
         let begin = if *ordinal == from.ordinal { from.offset } else { 0 };
-        let mut scanner = Scanner::new(client.clone(), name, begin, chunk.size);
+        let mut scanner = Scanner::new(drive.client.clone(), name, begin, chunk.size);
         let (mut passed, mut read) = (begin, 0);
         loop {
             let mut finding = Finding::default();
@@ -187,10 +193,13 @@ async fn scan_file(
                             location: scanned.location,
                         });
                     }
-                    Next::Damage { from, to, why } => {
+                    Next::Damage { from, to, why, again } => {
                         tracing::warn!(chunk = %name.id(), from, to, why, "a part of a chunk cannot be read");
-                        whole = false;
-                        finding.damage.push(Damage { store, file, ordinal: *ordinal, from, to, why });
+                        // A hole in a chunk of a store that hides something may be filled later.
+                        let again = again || drive.hides;
+                        whole &= !again;
+                        let store = drive.store;
+                        finding.damage.push(Damage { store, file, ordinal: *ordinal, from, to, why, again });
                     }
                     Next::End => {
                         ended = true;

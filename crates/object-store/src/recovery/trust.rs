@@ -6,8 +6,8 @@ use shingle_store_api::StoreResult;
 
 use super::FileRecords;
 use super::inventory::Inventory;
-use crate::errors::invalid;
-use crate::index::IndexResult;
+use crate::errors::{invalid, unavailable};
+use crate::index::{IndexErrorKind, IndexResult};
 use crate::indexer::Owner;
 
 /// What to do with the index.
@@ -30,7 +30,8 @@ pub(super) struct Verdict {
 /// Compares whose the index is with whose the drives are.
 ///
 /// # Errors
-/// `Invalid` if drives of different stores were mixed, or the index is another store's.
+/// `Invalid` if drives of different stores were mixed, or the index is another store's; `Unavailable` if it cannot be read
+/// now.
 pub(super) fn judge(
     inventory: &Inventory,
     owner: &IndexResult<Option<Owner>>,
@@ -47,7 +48,11 @@ pub(super) fn judge(
     let verdict = |trust, set, refused| Verdict { trust, set, stores: Vec::new(), refused };
     let owner = match owner {
         _ if rebuild => return Ok(verdict(Trust::Rebuild, set, None)),
-        Err(error) => return Ok(verdict(Trust::Rebuild, set, Some(error.to_string()))),
+        Err(error) if error.kind() == IndexErrorKind::Damaged => {
+            return Ok(verdict(Trust::Rebuild, set, Some(error.to_string())));
+        }
+        // It may be as good as it was, and knows what the drives do not.
+        Err(error) => return Err(unavailable(format!("the index cannot be read now: {error}"))),
         Ok(None) => return Ok(verdict(Trust::Rebuild, set, None)),
         Ok(Some(owner)) => owner,
     };

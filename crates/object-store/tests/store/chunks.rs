@@ -22,7 +22,7 @@ struct Chunk {
     data: BytesMut,
     sealed: bool,
     /// Ranges that cannot be read.
-    corrupt: Vec<(u64, u64)>,
+    corrupt: Vec<(u64, u64, ErrorKind)>,
 }
 
 /// What goes wrong with appends, as probabilities.
@@ -182,9 +182,18 @@ impl MemoryChunks {
         self.disk.borrow().deletes_of_nothing
     }
 
-    /// Makes a part of a chunk unreadable.
+    /// Makes a part of a chunk unreadable, for good.
     pub(crate) fn corrupt(&self, id: ChunkId, from: u64, to: u64) {
-        self.disk.borrow_mut().chunks.get_mut(&id).expect("a chunk to spoil").corrupt.push((from, to));
+        self.spoil(id, (from, to, ErrorKind::Corrupt));
+    }
+
+    /// Makes a part of a chunk unreadable for now.
+    pub(crate) fn fail_reads(&self, id: ChunkId, from: u64, to: u64) {
+        self.spoil(id, (from, to, ErrorKind::Device));
+    }
+
+    fn spoil(&self, id: ChunkId, range: (u64, u64, ErrorKind)) {
+        self.disk.borrow_mut().chunks.get_mut(&id).expect("a chunk to spoil").corrupt.push(range);
     }
 
     /// Changes a byte behind the checksums' back.
@@ -302,8 +311,8 @@ impl Disk {
         if offset + length > size {
             return error(ErrorKind::OutOfRange { size });
         }
-        if chunk.corrupt.iter().any(|(from, to)| offset < *to && *from < offset + length) {
-            return error(ErrorKind::Corrupt);
+        if let Some((_, _, kind)) = chunk.corrupt.iter().find(|(from, to, _)| offset < *to && *from < offset + length) {
+            return error(*kind);
         }
         Ok(Bytes::copy_from_slice(&chunk.data[offset as usize..(offset + length) as usize]))
     }

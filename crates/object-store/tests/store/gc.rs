@@ -138,3 +138,30 @@ fn collectors_do_not_share_a_file() {
         });
     }
 }
+
+/// OGC-1: the index could not be made durable when a file was to be deleted. The next pass does not delete the file until
+/// it is: an index that a power cut set back still finds what it needs.
+#[test]
+fn a_file_is_deleted_only_once_the_index_durably_needs_nothing_in_it() {
+    let world = crate::recovery::filled(1, 20);
+    let index = world.index.clone();
+    let (moved, heard) = (index.clone(), std::rc::Rc::new(std::cell::RefCell::new(None)));
+    let left = heard.clone();
+    crate::recovery::with_store(&world, move |store, _| async move {
+        for number in 0..10 {
+            store.delete("bucket", &format!("k{number}")).await.unwrap();
+        }
+        moved.fail_persists(true);
+        store.collect_garbage().await.unwrap_err();
+        moved.fail_persists(false);
+        store.collect_garbage().await.unwrap();
+        let after_a_cut = moved.fork();
+        after_a_cut.crash(usize::MAX);
+        *left.borrow_mut() = Some(after_a_cut);
+    });
+    let world = crate::world::World { index: heard.take().unwrap(), ..world };
+    let report = crate::recovery::with_store(&world, |store, _| async move {
+        crate::recovery::find(&store, 10, 10).await;
+    });
+    assert_eq!(report.index_refused, None);
+}

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
-use shingle_chunk_store::Request;
+use shingle_chunk_store::{Request, Stream};
 use shingle_object_store::{Depth, Index, MemoryIndex, ObjectStoreClient};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
@@ -166,4 +166,49 @@ async fn holds(store: &ObjectStoreClient, known: &BTreeMap<u64, Option<u64>>, co
             None => assert_eq!(found.unwrap_err().kind, StoreErrorKind::NoSuchKey, "{context}: {number} is back"),
         }
     }
+}
+
+/// A write that hangs holds up neither who asks for a bucket that is there, or to delete one that is in use, nor whoever
+/// comes after them.
+#[test]
+fn who_cannot_have_a_bucket_made_or_deleted_does_not_wait_for_its_writers() {
+    let world = World::new(1, 1, 16 << 20, 40 << 10);
+    Sim::new(1).run(move |rt| async move {
+        let (_engine, store, _) = world.open(&rt).await;
+        store.create_bucket(BUCKET).await.unwrap();
+        put(&store, BUCKET, "there", &bytes_of(1, 100), commit("e")).await.unwrap();
+        world.drives[0].hang(|request| matches!(request, Request::Append { .. }));
+        let writer = store.clone();
+        drop(rt.spawn(async move { put(&writer, BUCKET, "hangs", &bytes_of(2, 100), commit("e")).await.is_ok() }));
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.drives[0].held(), 1, "the case is not met");
+        let error = in_time(&rt, "a creation", store.create_bucket(BUCKET)).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::BucketExists);
+        let error = in_time(&rt, "a deletion", store.delete_bucket(BUCKET)).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::BucketNotEmpty);
+    });
+}
+
+/// A backup on a drive that hangs lets the index go when that takes no changes: else it could not be opened anew.
+#[test]
+fn a_backup_that_hangs_ends_when_the_index_fails() {
+    let world = World::new(1, 1, 16 << 20, 40 << 10);
+    Sim::new(1).run(move |rt| async move {
+        let (_engine, store, _) = world.open(&rt).await;
+        store.create_bucket(BUCKET).await.unwrap();
+        put(&store, BUCKET, "there", &bytes_of(1, 100), commit("e")).await.unwrap();
+        world.drives[0].hang(|request| matches!(request, Request::Create { stream: Stream::Meta, .. }));
+        let backing = {
+            let store = store.clone();
+            rt.spawn(async move { store.back_up_index().await.map(drop) })
+        };
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.drives[0].held(), 1, "the case is not met");
+        world.index.fail(true);
+        put(&store, BUCKET, "refused", &bytes_of(2, 100), commit("e")).await.unwrap_err();
+        in_time(&rt, "a backup", backing).await.unwrap().unwrap_err();
+        world.index.fail(false);
+        rt.sleep(Duration::from_secs(3)).await;
+        put(&store, BUCKET, "taken", &bytes_of(2, 100), commit("e")).await.unwrap();
+    });
 }
