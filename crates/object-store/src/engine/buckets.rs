@@ -6,12 +6,13 @@ use shingle_store_api::{BucketInfo, StoreError, StoreErrorKind, StoreResult};
 
 use crate::drives::Class;
 use crate::engine::{Core, check_names};
-use crate::errors::invalid;
+use crate::errors::{from_record, invalid};
 use crate::files::Log;
 use crate::format::{Body, Entry, Sealed};
 use crate::index::{Space, scan_prefix};
 use crate::indexer::Command;
 use crate::keys;
+use crate::records::Item;
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
@@ -56,6 +57,14 @@ impl Core {
         self.log(Class::System, self.next_number(), body).await?;
         self.buckets.borrow_mut().insert(bucket.clone(), created_unix_ns);
         Ok(BucketInfo { name: bucket, created_unix_s: created_unix_ns / SECOND, location: None })
+    }
+
+    /// The version of a bucket's record; 0 if it has none.
+    pub(crate) async fn bucket_version(&self, bucket: &str) -> StoreResult<u64> {
+        let key = bucket.as_bytes().to_vec();
+        let found = self.read(move |index| index.get(Space::Buckets, &key)).await?;
+        let item = found.map(|bytes| Item::decode(&bytes).map_err(from_record)).transpose()?;
+        Ok(item.map_or(0, |item| item.version))
     }
 
     fn require_no_bucket(&self, bucket: &str) -> StoreResult<()> {

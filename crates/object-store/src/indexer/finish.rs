@@ -219,6 +219,8 @@ impl Indexer {
                 return Ok(());
             }
             let item = Item::decode(&bytes::Bytes::copy_from_slice(bytes)).map_err(spoilt)?;
+            // Older than all that was ever in the bucket, for what is older than a bucket's creation does not count (INX-5).
+            let mut version = 0;
             if let Some(bytes) = transaction.get(Space::Graves, &identity.grave())? {
                 let mut grave = Item::decode(&bytes).map_err(spoilt)?;
                 if grave.version > item.version && incomplete {
@@ -231,6 +233,7 @@ impl Indexer {
                     transaction.put(Space::Graves, identity.grave(), Some(grave.encode()));
                     return transaction.retire(&Identity::Object(bucket.to_owned(), name.to_owned()), &item, false);
                 }
+                version = grave.version;
                 transaction.retire(&identity, &grave, true)?;
             }
             implied.push(bucket.to_owned());
@@ -238,7 +241,7 @@ impl Indexer {
             let payload = BucketRecord { created_unix_ns: record.attributes.modified_unix_ns }.encode();
             // It has no entry of its own: it stands on an object's, whose length it must not count a second time.
             let location = Location { head: 0, data: 0, ..item.location };
-            let made = Item { version: item.version, location, ghosts: Ghosts::default(), payload };
+            let made = Item { version, location, ghosts: Ghosts::default(), payload };
             transaction.put(Space::Buckets, identity.key(), Some(made.encode()));
             Ok(())
         })?;
