@@ -40,8 +40,22 @@ enum Cost {
     Bytes,
 }
 
+/// Zones of which a write succeeded and put other bytes there.
+fn spoiled_zones(device: &SimDevice) -> Vec<ZoneId> {
+    let silent = [Fault::BitFlip, Fault::TornWrite, Fault::Misdirected];
+    let faults = device.faults();
+    let spoiled = faults.injected().iter().filter(|(.., fault)| silent.contains(fault));
+    spoiled.filter_map(|(_, zone, _)| *zone).collect()
+}
+
 /// Holds a store against the model: what is missing is named by a report, and what is there is right.
-async fn examine(store: &ChunkStore, model: &Model, report: Option<&RecoveryReport>, cost: Cost, context: &str) {
+async fn examine(
+    store: &ChunkStore,
+    model: &Model,
+    report: Option<&RecoveryReport>,
+    (cost, spoiled): (Cost, &[ZoneId]),
+    context: &str,
+) {
     let reads_fail = cost != Cost::Nothing;
     for (&id, chunk) in model.chunks.iter().filter(|(_, chunk)| chunk.created && !chunk.delete_begun) {
         let context = format!("{context}: chunk {id}");
@@ -50,8 +64,8 @@ async fn examine(store: &ChunkStore, model: &Model, report: Option<&RecoveryRepo
             // Which chunk a zone's lost records were part of is not always known.
             let damage = report.map(|report| report.damage.as_slice()).unwrap_or_default();
             let told = damage.iter().any(|damage| damage.chunk == Some(id) || damage.chunk.is_none());
-            // Wrong bytes in the last write of a zone cannot be told from a tear.
-            let told = told || cost == Cost::Bytes && report.is_some_and(|report| report.torn > 0);
+            // Wrong bytes in the last write of a zone cannot be told from a tear: of a zone that had a faulty write.
+            let told = told || report.is_some_and(|report| report.torn.iter().any(|zone| spoiled.contains(zone)));
             assert!(reads_fail && told, "{context}: {size} of {} bytes, without a word", chunk.acked);
         }
         for write in chunk.writes.iter().filter(|write| write.to <= size.min(chunk.acked)) {
@@ -96,18 +110,21 @@ fn history(seed: u64, rules: Vec<FaultRule>, cost: Cost) {
         for (&id, chunk) in model.chunks.iter().filter(|(_, chunk)| chunk.created && !chunk.delete_begun) {
             assert!(store.stat(id).unwrap().size >= chunk.acked, "{context}: {id} has shrunk");
         }
-        examine(&store, &model, None, cost, &format!("{context}, running")).await;
+        // A short chunk is none of a zone's that no write spoiled.
+        let mut spoiled = spoiled_zones(&device);
+        examine(&store, &model, None, (cost, &spoiled), &format!("{context}, running")).await;
         let left = SimDevice::new(&rt, &device.crash_image(seed));
         left.set_faults(faults);
         let (store, report) = open(&rt, &left, options.clone()).await;
-        examine(&store, &model, Some(&report), cost, &format!("{context}, opened with faults")).await;
+        examine(&store, &model, Some(&report), (cost, &spoiled), &format!("{context}, opened with faults")).await;
         let image = left.crash_image(seed);
+        spoiled.extend(spoiled_zones(&left));
         // Marks name what lies in zones that are offline now; nothing else does.
         let options = Options { scan_whole_zones: false, ..options };
         let (store, report) = open(&rt, &SimDevice::new(&rt, &image), options).await;
         let lasting = matches!(cost, Cost::OfflineZones | Cost::Bytes);
         let cost_now = if lasting { cost } else { Cost::Nothing };
-        examine(&store, &model, Some(&report), cost_now, &format!("{context}, opened without")).await;
+        examine(&store, &model, Some(&report), (cost_now, &spoiled), &format!("{context}, opened without")).await;
         assert!(lasting || report.damage.is_empty(), "{context}: {:?}", report.damage);
         if cost == Cost::OfflineZones {
             only_offline_zones_cost(&rt, &image, &store, &model, &report, &context).await;

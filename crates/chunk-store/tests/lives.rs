@@ -224,24 +224,31 @@ async fn live(rt: &Runtime, store: ChunkStore, world: Rc<RefCell<World>>, random
     }
 }
 
-fn chain(seed: u64) {
+/// How many openings succeeded.
+fn chain(seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let geometry = geometry(&mut random);
     let mut medium = Medium::from(&formatted(geometry.clone()));
     let world = Rc::new(RefCell::new(World::default()));
-    // Superblock and log lie in front; the log's own tests break them.
-    let data = 7 + geometry.conventional_zones..geometry.zone_count;
+    // Superblock and log lie in front. A third of all chains have faults there, too, but none that the log cannot see: of these it
+    // has tests of its own.
+    let meta = seed.is_multiple_of(3);
+    let (front, most) = if meta { (0, Harm::Lasting) } else { (7, Harm::Silent) };
+    let data = front + geometry.conventional_zones..geometry.zone_count;
+    let mut opened_at_all = 0;
     for number in 0..6 {
-        let life = Life::draw(&mut random, &data, geometry.zone_count, 900);
+        let life = Life::draw_up_to(most, &mut random, &data, geometry.zone_count, 900);
         let context = format!("seed {seed}, life {number}, {:?} at {}", life.end, life.last_command);
         let (asked, mut of_life, given) = (world.clone(), random.clone(), life.clone());
         let before = world.borrow().harm;
-        medium = Sim::new(seed * 100 + number).run(move |rt| async move {
+        let is_open;
+        (medium, is_open) = Sim::new(seed * 100 + number).run(move |rt| async move {
             let device = given.begin(&rt, medium);
             let lasting = before.max(given.harm);
             asked.borrow_mut().harm = lasting;
             let opened = ChunkStore::open(&rt, Rc::new(device.clone()), options(&mut of_life)).await;
             let ended = |device: &SimDevice| device.counts().commands > given.last_command;
+            let is_open = opened.is_ok();
             match opened {
                 Ok((store, report)) if !ended(&device) => {
                     // What is looked at does not count as a command of the life, so that it cannot end within.
@@ -254,25 +261,32 @@ fn chain(seed: u64) {
                 }
                 Ok(_) => {}
                 Err(error) => assert!(
-                    ended(&device) || lasting > Harm::None && error.kind == ErrorKind::Device,
+                    ended(&device)
+                        || lasting > Harm::None
+                            && (error.kind == ErrorKind::Device || meta && error.kind == ErrorKind::Corrupt),
                     "{context}: the store does not open: {error}"
                 ),
             }
             if lasting == Harm::Passing {
                 asked.borrow_mut().harm = Harm::None;
             }
-            given.end(&device, seed * 31 + number)
+            (given.end(&device, seed * 31 + number), is_open)
         });
+        opened_at_all += u64::from(is_open);
         random.number();
         let harm = wear(&mut random, &medium, &geometry, &data);
         let mut world = world.borrow_mut();
         world.harm = world.harm.max(harm);
     }
+    opened_at_all
 }
 
 #[test]
 fn what_was_acknowledged_is_there_or_reported_through_chains_of_lives() {
+    let (mut opened, mut lives) = (0, 0);
     for seed in seeds(60) {
-        chain(seed);
+        opened += chain(seed);
+        lives += 6;
     }
+    assert!(lives < 100 || opened > lives / 2, "only {opened} of {lives} openings succeeded");
 }

@@ -242,7 +242,7 @@ fn rot_in_the_last_record_is_a_tear() {
         let (medium, zone) = left(&rt, drive()).await;
         rot(&medium, zone, 1 + 27);
         let (store, report) = opened(&rt, &SimDevice::new(&rt, &medium)).await;
-        assert_eq!((report.damage, report.torn), (vec![], 1));
+        assert_eq!((report.damage, report.torn.len()), (vec![], 1));
         assert_eq!(store.stat(id(1)).unwrap().size, 90_000);
     });
 }
@@ -269,8 +269,11 @@ fn what_an_opening_found_survives_a_power_cut() {
         let device = SimDevice::resume(&rt, killed.take().unwrap());
         let (again, _) = opened(&rt, &device).await;
         assert_eq!(again.stat(id(1)).unwrap().size, 10_000, "the kernel had it");
-        for seed in 0..20 {
-            let (after, _) = opened(&rt, &SimDevice::new(&rt, &device.crash_image(seed))).await;
+        // In the moment of the answer: the store that opened has done nothing else yet.
+        let image = |seed| device.crash_image_with(seed, [Survival::Prefix, Survival::AnySubset][seed as usize % 2]);
+        let images: Vec<_> = (0..40).map(image).collect();
+        for (seed, image) in images.iter().enumerate() {
+            let (after, _) = opened(&rt, &SimDevice::new(&rt, image)).await;
             assert_eq!(after.stat(id(1)).unwrap().size, 10_000, "seed {seed}");
             holds(&after, 1, 5000, 5000, 2).await;
         }
@@ -427,7 +430,7 @@ fn a_write_of_which_any_blocks_survive_is_torn_and_not_damaged() {
             rot(&image, zone, 3);
             let (_, rotten) = opened(&rt, &SimDevice::new(&rt, &image)).await;
             assert!(!rotten.damage.is_empty(), "seed {seed}: the second chunk's first record was acknowledged");
-            report.torn
+            report.torn.len()
         });
     }
     assert!(torn > 10, "only {torn} writes were torn");

@@ -55,12 +55,22 @@ pub struct Life {
 impl Life {
     /// A life on a drive with these zones in which faults may happen; it ends within `commands`.
     pub fn draw(random: &mut Random, data: &Range<u32>, zones: u32, commands: u64) -> Self {
+        Self::draw_up_to(Harm::Silent, random, data, zones, commands)
+    }
+
+    /// As [`draw`](Self::draw), with faults that do no worse than `most`.
+    pub fn draw_up_to(most: Harm, random: &mut Random, data: &Range<u32>, zones: u32, commands: u64) -> Self {
         let spared = (0..zones).filter(|zone| !data.contains(zone)).map(ZoneId);
         let mut rules = Vec::new();
         let mut harm = Harm::None;
         // None, one or two kinds at once.
         for _ in 0..[0, 1, 1, 2][random.below(4) as usize] {
-            let (rule, of_these) = rule_of_a_kind(random);
+            let (rule, of_these) = loop {
+                let drawn = rule_of_a_kind(random);
+                if drawn.1 <= most {
+                    break drawn;
+                }
+            };
             rules.push(rule);
             harm = harm.max(of_these);
         }

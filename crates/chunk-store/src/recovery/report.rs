@@ -59,7 +59,7 @@ pub struct RecoveryReport {
     /// Chunks there are now.
     pub chunks: u64,
     /// Zones whose last record was torn by the power cut; what was torn had not been acknowledged.
-    pub torn: u64,
+    pub torn: Vec<ZoneId>,
     /// Bad blocks of superblock and metadata log that others make up for: nothing is lost.
     pub mended: Vec<Damage>,
     /// What is lost.
@@ -84,6 +84,6 @@ impl fmt::Display for RecoveryReport {
                 step.found,
             )?;
         }
-        write!(f, "{} chunks, {} torn zones, {} damaged places", self.chunks, self.torn, self.damage.len())
+        write!(f, "{} chunks, {} torn zones, {} damaged places", self.chunks, self.torn.len(), self.damage.len())
     }
 }

@@ -64,7 +64,7 @@ pub(crate) struct ZoneScan {
     records: Vec<(ChunkId, Found)>,
     /// Only what the scan adds.
     step: StepReport,
-    torn: u64,
+    torn: bool,
     /// There may be records in it that were not found.
     hidden: bool,
     damage: Vec<Damage>,
@@ -79,7 +79,7 @@ impl ZoneScan {
         report.scan.zones += self.step.zones;
         report.scan.read_bytes += self.step.read_bytes;
         report.scan.found += self.step.found;
-        report.torn += self.torn;
+        report.torn.extend(self.torn.then_some(self.found.zone));
         report.damage.extend(self.damage);
         loading.hidden |= self.hidden;
         self.found
@@ -113,7 +113,7 @@ impl ScanContext<'_> {
             active: info.state.is_active(),
         };
         let (records, damage) = (Vec::new(), Vec::new());
-        let mut scan = ZoneScan { found, records, step: StepReport::default(), torn: 0, hidden: false, damage };
+        let mut scan = ZoneScan { found, records, step: StepReport::default(), torn: false, hidden: false, damage };
         match info.state {
             ZoneState::Offline => {
                 (scan.found.status, scan.found.reusable) = (ZoneStatus::Offline, false);
@@ -295,7 +295,7 @@ impl ScanContext<'_> {
                 Part::Record { .. } => {}
             }
         }
-        scan.torn += u64::from(torn);
+        scan.torn = torn;
     }
 }
 
