@@ -85,6 +85,9 @@ pub struct Options {
     pub snapshot_interval: Duration,
     /// Zone sets that are looked at side by side when an array is opened. (The paper: one.)
     pub recovery_depth: usize,
+    /// A table of zone sets with up to so many bytes is in every superblock; of a larger one a few drives have it whole, and behind that
+    /// what changed.
+    pub whole_table: usize,
     /// Whether different sets' digests are read off different drives, and not all off the first. (The paper: off one.)
     pub spread_digests: bool,
 }
@@ -111,6 +114,7 @@ impl Default for Options {
             hung_after: Some(HUNG_AFTER),
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
             recovery_depth: 64,
+            whole_table: 64 << 10,
             spread_digests: true,
         }
     }

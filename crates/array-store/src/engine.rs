@@ -31,7 +31,7 @@ use crate::share::Sharing;
 use crate::stamps::Stamps;
 use crate::stats::Counters;
 use crate::store::IndexPlace;
-use crate::superblocks::Superblocks;
+use crate::superblocks::{Source, Superblocks};
 use crate::types::{DriveId, SetId, SetState, Version};
 use crate::uncovered::Uncovered;
 use crate::window::Window;
@@ -180,6 +180,7 @@ impl Engine {
         let hollow = drives.all_usable().iter().any(|(_, dev)| !dev.geometry().keeps_payload);
         let sets = superblock.sets.iter().flatten().count();
         let (width, open_sets) = (superblock.code.width(), options.open_sets);
+        superblocks.whole_most.set(options.whole_table);
         let (lanes, slots) = lanes(drives.all_taking().len(), width, open_sets, sets, drives.open_zones_max());
         // Numbers of drives are never used again: whoever wrote before had no more lanes than this.
         let side_by_side = drives.ids().len() / width;
@@ -307,34 +308,9 @@ impl Engine {
     async fn try_superblock(&self, clean: Option<u64>, everywhere: bool) -> Result<bool> {
         self.give_up_missing(false)?;
         self.closed.set(clean.is_some());
-        self.flush_replaced().await?;
-        let generation = self.generation.get() + 1;
-        self.generation.set(generation);
-        let drives = self.drives.entries();
-        let failed: Vec<DriveId> = drives
-            .iter()
-            .enumerate()
-            .filter(|(_, drive)| drive.state != DriveState::Present)
-            .map(|(number, _)| DriveId(number as u8))
-            .collect();
-        let (snapshot, replaced) = (self.snapshot.borrow().clone(), self.replaced.get());
-        let buffer = self.buffer_name();
-        let superblock = Superblock {
-            version: VERSION,
-            array: self.array,
-            generation,
-            code: self.code,
-            segment_length: self.segment_length,
-            last_stamp: self.stamps.last(),
-            clean,
-            tombstone_floor: snapshot.tombstone_floor,
-            opened: self.opened.get(),
-            buffer,
-            snapshot: snapshot.pieces,
-            drives,
-            sets: self.sets.entries(),
-        };
-        let written = self.superblocks.write(&self.drives, &superblock, everywhere).await;
+        let saying =
+            Saying { engine: self, clean, failed: RefCell::default(), replaced: Cell::new(0), buffer: Cell::default() };
+        let written = self.superblocks.write(&saying, clean.is_some(), everywhere).await?;
         if let Err(error) = written.enough(&self.drives) {
             // One that takes it in neither of its zones is done without, where it may be; then the others are enough.
             let given_up = written.refused.iter().filter(|(drive, error)| self.give_up(*drive, error)).count();
@@ -344,9 +320,9 @@ impl Engine {
             // It says that they are there, and is on fewer drives than it would be for one that does not. (SB-1)
             return Ok(false);
         }
-        self.recorded.borrow_mut().extend(failed);
-        self.saved.set(replaced);
-        self.buffer_is_named(buffer);
+        self.recorded.borrow_mut().extend(saying.failed.take());
+        self.saved.set(saying.replaced.get());
+        self.buffer_is_named(saying.buffer.get());
         Ok(true)
     }
 
@@ -578,5 +554,73 @@ impl Engine {
 
     pub(crate) fn no_space(&self) -> Error {
         Error::new(ErrorKind::NoSpace, "the array is full: delete objects or add drives; nothing was stored")
+    }
+}
+
+/// What superblocks say of an open array.
+struct Saying<'a> {
+    engine: &'a Engine,
+    clean: Option<u64>,
+    /// Of the last one: the drives that it calls failed, how many replaced members it has, and the buffer that it names.
+    failed: RefCell<Vec<DriveId>>,
+    replaced: Cell<u64>,
+    buffer: Cell<BufferName>,
+}
+
+impl Source for Saying<'_> {
+    fn drives(&self) -> &Drives {
+        &self.engine.drives
+    }
+
+    fn sets(&self) -> &SetTable {
+        &self.engine.sets
+    }
+
+    fn array(&self) -> StoreId {
+        self.engine.array
+    }
+
+    fn width(&self) -> (usize, usize) {
+        (self.engine.code.width(), self.engine.code.parity())
+    }
+
+    fn next_generation(&self) -> u64 {
+        let generation = self.engine.generation.get() + 1;
+        self.engine.generation.set(generation);
+        generation
+    }
+
+    fn fields(&self) -> Superblock {
+        let engine = self.engine;
+        let drives = engine.drives.entries();
+        let failed = drives.iter().enumerate().filter(|(_, drive)| drive.state != DriveState::Present);
+        self.failed.replace(failed.map(|(number, _)| DriveId(number as u8)).collect());
+        self.replaced.set(engine.replaced.get());
+        self.buffer.set(engine.buffer_name());
+        let snapshot = engine.snapshot.borrow().clone();
+        Superblock {
+            version: VERSION,
+            array: engine.array,
+            generation: self.next_generation(),
+            code: engine.code,
+            segment_length: engine.segment_length,
+            last_stamp: engine.stamps.last(),
+            clean: self.clean,
+            tombstone_floor: snapshot.tombstone_floor,
+            opened: engine.opened.get(),
+            buffer: self.buffer.get(),
+            snapshot: snapshot.pieces,
+            drives,
+            sets: Vec::new(),
+        }
+    }
+
+    async fn settle(&self) -> Result<()> {
+        self.engine.give_up_missing(false)?;
+        self.engine.flush_replaced().await
+    }
+
+    async fn breathe(&self) {
+        self.engine.rt.yield_now().await;
     }
 }

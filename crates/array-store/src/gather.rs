@@ -3,12 +3,14 @@
 //! # Invariants
 //! - GATHER-1: a drive whose superblocks cannot be read is taken for the array's only if a zone of it says so: the head of a set
 //!   that the newest superblock has there. Its superblock zones are begun anew. Any other counts as missing, never as empty.
-//! - GATHER-2: at most two superblocks are in memory, however many drives there are: each may have many MiB.
+//! - GATHER-2: one table of sets is in memory, however many drives there are: it may have a hundred MiB.
+//! - GATHER-3: a drive that shows a superblock of which something cannot be read, newer than the newest that can be, does not count
+//!   as one that was read: with more such drives than parity, the newest may not be among those that were.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use shingle_base::Blocks;
+use shingle_base::{Blocks, StoreId};
 use shingle_record::{Expect, Header};
 use shingle_runtime::Runtime;
 use shingle_zoned::ZoneInfo;
@@ -18,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveEntry, DriveState, Member, SET_HEAD, SetHead, Superblock, VERSION_ENDS};
 use crate::recovery::Reports;
 use crate::store::ArrayDrive;
-use crate::superblocks::{Found, Newest, Superblocks, newest_in, superblock_zones};
+use crate::superblocks::{Superblocks, Tip, Tips, load, superblock_zones, tips_of};
 use crate::types::{DriveId, SetId};
 use crate::watch::{Watches, within};
 
@@ -33,8 +35,8 @@ pub(crate) struct SeenDrive {
     pub(crate) drive_id: u64,
     /// Which of its superblock zones has its newest superblock; `None` if neither has one that can be read.
     pub(crate) newest: Option<usize>,
-    /// That is its newest one. (SB-3)
-    pub(crate) sure: bool,
+    /// It may have a superblock that is newer than any that was read: one of which something cannot be read.
+    pub(crate) hidden: bool,
     pub(crate) zones: Vec<ZoneInfo>,
 }
 
@@ -50,47 +52,50 @@ pub(crate) struct Gathered {
     pub(crate) drives: Drives,
     pub(crate) superblocks: Superblocks,
     pub(crate) reports: Reports,
-    /// Drives in use of which no superblock was read: with more than parity makes up for, none may be the newest.
+    /// Drives in use of which the newest superblock was not read: with more than parity makes up for, none may be the newest.
     pub(crate) unread: usize,
 }
 
-/// Reads every drive's superblocks. A drive that does not answer counts as one that was not given.
+/// What a drive answered.
+struct Answer {
+    given: usize,
+    zones: Vec<ZoneInfo>,
+    tips: Tips,
+}
+
+/// Reads every drive's newest superblock, and of the newest of all what it builds on. A drive that does not answer counts as one
+/// that was not given.
 ///
 /// # Errors
 /// `Format` if no drive has a superblock, or one of another version; `Invalid` if they belong to different arrays, or one
 /// belongs to none while none is missing.
 pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
-    let mut seen = Vec::new();
+    let mut answers = Vec::new();
     let mut silent = Vec::new();
-    let mut newest: Option<Superblock> = None;
-    // Side by side: drives that do not answer are waited for together.
-    let reports = join_all(drives.iter().map(|drive| report_all(&drive.dev))).await;
-    for ((given, drive), report) in drives.iter().enumerate().zip(reports) {
-        let answer = match report {
-            Ok(zones) => newest_of(drive, &zones).await.map(|found| (zones, found)),
-            Err(error) => Err(Error::device(&drive.name, error)),
-        };
-        let (zones, Newest { found, sure }) = match answer {
-            Ok(answer) => answer,
+    // All at once: one after the other, the drives of a large array would take minutes.
+    let asked = join_all(drives.iter().map(|drive| answer_of(drive, false))).await;
+    for (given, answer) in asked.into_iter().enumerate() {
+        match answer {
+            Ok((zones, tips)) if tips.found.is_empty() => silent.push((given, zones)),
+            Ok((zones, tips)) => answers.push(Answer { given, zones, tips }),
             Err(error) if error.kind == ErrorKind::Device => {
-                tracing::warn!(drive = drive.name, %error, "a drive does not answer; it counts as missing");
-                continue;
+                tracing::warn!(drive = drives[given].name, %error, "a drive does not answer; it counts as missing");
             }
             Err(error) => return Err(error),
-        };
-        let Some((Found { superblock, drive_id }, which)) = found else {
-            silent.push((given, zones));
-            continue;
-        };
-        if newest.as_ref().is_some_and(|newest| newest.array != superblock.array) {
-            let message = format!("{} belongs to another array than the other drives", drive.name);
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        seen.push(SeenDrive { given, drive_id, newest: Some(which), sure, zones });
-        if newest.as_ref().is_none_or(|newest| newest.generation < superblock.generation) {
-            newest = Some(superblock);
         }
     }
+    let array = |answer: &Answer| answer.tips.found.last().map(|tip| tip.array);
+    if let Some(other) = answers.iter().find(|answer| array(answer) != answers.first().and_then(array)) {
+        let message = format!("{} belongs to another array than the other drives", drives[other.given].name);
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let newest = newest_of(drives, &mut answers).await?;
+    let seen = answers.into_iter().filter_map(|Answer { given, zones, tips }| {
+        let tip = tips.found.last()?;
+        let hidden = tips.hidden || newest.as_ref().is_some_and(|newest| newest.generation < tip.generation);
+        Some(SeenDrive { given, drive_id: tip.drive_id, newest: Some(tip.which), hidden, zones })
+    });
+    let mut seen: Vec<SeenDrive> = seen.collect();
     let Some(superblock) = newest else {
         return Err(match silent.first() {
             Some((given, _)) => {
@@ -123,7 +128,7 @@ pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
         match own {
             Some(drive_id) => {
                 tracing::warn!(drive = drive.name, "a drive's superblocks cannot be read; they are written anew");
-                seen.push(SeenDrive { given, drive_id, newest: None, sure: false, zones });
+                seen.push(SeenDrive { given, drive_id, newest: None, hidden: false, zones });
             }
             None => {
                 tracing::warn!(drive = drive.name, "nothing on a drive says that it is of this array; it is left alone")
@@ -133,10 +138,55 @@ pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
     Ok(Seen { superblock, drives: seen })
 }
 
-async fn newest_of(drive: &ArrayDrive, zones: &[ZoneInfo]) -> Result<Newest> {
+/// What the zones of a drive hold, and its superblocks; `all` of them, or the newest.
+async fn answer_of(drive: &ArrayDrive, all: bool) -> Result<(Vec<ZoneInfo>, Tips)> {
+    let zones = report_all(&drive.dev).await.map_err(|error| Error::device(&drive.name, error))?;
+    let tips = superblocks_of(drive, &zones, all).await?;
+    Ok((zones, tips))
+}
+
+async fn superblocks_of(drive: &ArrayDrive, zones: &[ZoneInfo], all: bool) -> Result<Tips> {
     let [first, second] = superblock_zones(&drive.dev).map(|zone| zones.get(zone.0 as usize));
-    let (Some(first), Some(second)) = (first, second) else { return Ok(Newest { found: None, sure: true }) };
-    newest_in(&drive.dev, None, [first, second]).await
+    let (Some(first), Some(second)) = (first, second) else { return Ok(Tips::default()) };
+    tips_of(&drive.dev, [first, second], all).await
+}
+
+/// The newest superblock of all drives of which all that it builds on can be read: of one drive after the other, the newest first.
+async fn newest_of(drives: &[ArrayDrive], answers: &mut Vec<Answer>) -> Result<Option<Superblock>> {
+    let mut left: Vec<(usize, Tip, bool)> =
+        answers.iter().filter_map(|answer| Some((answer.given, *answer.tips.found.last()?, false))).collect();
+    loop {
+        // Of as new ones the first drive's.
+        let Some(at) = (0..left.len()).rev().max_by_key(|&at| left[at].1.generation) else { return Ok(None) };
+        let (given, tip, looked_behind) = left.swap_remove(at);
+        let drive = &drives[given];
+        match load(&drive.dev, &tip).await {
+            Ok(Some(superblock)) => return Ok(Some(superblock)),
+            Ok(None) => {
+                tracing::warn!(
+                    drive = drive.name,
+                    "what a superblock builds on cannot be read; other drives are asked"
+                );
+                if !looked_behind && let Some(answer) = answers.iter().find(|answer| answer.given == given) {
+                    let older = superblocks_of(drive, &answer.zones, true).await?.found;
+                    let older = older.into_iter().filter(|older| older.generation < tip.generation);
+                    left.extend(older.map(|older| (given, older, true)));
+                }
+            }
+            Err(error) if error.kind == ErrorKind::Device => {
+                tracing::warn!(drive = drive.name, %error, "a drive does not answer; it counts as missing");
+                answers.retain(|answer| answer.given != given);
+                left.retain(|(other, ..)| *other != given);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The array that the newest superblock on a drive is of.
+pub(crate) async fn array_on(drive: &ArrayDrive) -> Result<Option<StoreId>> {
+    let (_, tips) = answer_of(drive, false).await?;
+    Ok(tips.found.last().map(|tip| tip.array))
 }
 
 /// Looks for a zone that says that the drive is that one. (GATHER-1)
@@ -188,8 +238,9 @@ pub(crate) async fn gather(rt: &Runtime, drives: &[ArrayDrive], patience: Option
     let mut unread = 0;
     for (number, entry) in superblock.drives.iter().enumerate() {
         let at = seen.iter().position(|seen| seen.drive_id == entry.id);
-        let is_read = at.is_some_and(|at| seen[at].newest.is_some() && seen[at].sure);
-        unread += usize::from(entry.state == DriveState::Present && !is_read);
+        let newest = at.and_then(|at| seen[at].newest);
+        let testifies = newest.is_some() && at.is_some_and(|at| !seen[at].hidden);
+        unread += usize::from(entry.state == DriveState::Present && !testifies);
         let Some(at) = at else {
             table.push(entry.clone(), None);
             continue;

@@ -3,12 +3,10 @@
 use shingle_base::{StoreId, ZoneId};
 use shingle_erasure::Code;
 
-use crate::drives::report_all;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
-use crate::gather::{Seen, look_at};
+use crate::gather::{Seen, array_on, look_at};
 use crate::store::ArrayDrive;
-use crate::superblocks::{Found, newest_in, superblock_zones};
 use crate::types::{DriveId, SetId, SetState};
 
 /// What the newest superblock of an array says.
@@ -109,7 +107,7 @@ impl Inspection {
 /// # Errors
 /// `Device`; `Format` if another version of Shingle made it.
 pub async fn array_of(drive: &ArrayDrive) -> Result<Option<StoreId>> {
-    Ok(newest_on(drive).await?.map(|found| found.superblock.array))
+    array_on(drive).await
 }
 
 /// What the newest superblock on `drives` says. Also where too many are missing to open the array.
@@ -156,13 +154,6 @@ fn told(superblock: &Superblock, given: &[Option<u64>]) -> Inspection {
         drives: superblock.drives.iter().enumerate().map(drive).collect(),
         sets: superblock.sets.iter().enumerate().filter_map(set).collect(),
     }
-}
-
-async fn newest_on(drive: &ArrayDrive) -> Result<Option<Found>> {
-    let zones = report_all(&drive.dev).await.map_err(|error| Error::device(&drive.name, error))?;
-    let [first, second] = superblock_zones(&drive.dev).map(|zone| zones.get(zone.0 as usize));
-    let (Some(first), Some(second)) = (first, second) else { return Ok(None) };
-    Ok(newest_in(&drive.dev, None, [first, second]).await?.found.map(|(found, _)| found))
 }
 
 #[cfg(test)]

@@ -4,12 +4,43 @@ use bytes::Bytes;
 use shingle_record::INFO_SIZE;
 
 use crate::buffer;
-use crate::format::{Digest, Marker, SetHead, Superblock, decode_tombstones};
+use crate::format::{Assembly, Digest, Marker, SetHead, Update, decode_tombstones};
 use crate::index::{Index, Loader};
 
-/// The payload of a superblock.
+/// The payload of a superblock that builds on no other.
 pub fn superblock(bytes: &[u8]) -> bool {
-    matches!(Superblock::decode(bytes), Ok(Some(_)))
+    let Ok(Some(update)) = Update::decode(bytes) else { return false };
+    let mut assembly = Assembly::of(None);
+    assembly.update(update).and_then(|()| assembly.end()).is_some()
+}
+
+/// The number (4) and payload of a base's pieces and the payloads of superblocks behind it, each behind its length (4) and what
+/// it is (1: 0 a piece of base 1, else a superblock).
+pub fn superblock_chain(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    let mut records = Vec::new();
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let Some((record, left)) = behind.split_at_checked(u32::from_le_bytes(*length) as usize) else { return false };
+        records.push(record);
+        rest = left;
+    }
+    let update = |record: &[u8]| match record {
+        [0, ..] => None,
+        [_, payload @ ..] => Update::decode(payload).ok().flatten(),
+        [] => None,
+    };
+    let Some(last) = records.last().and_then(|record| update(record)) else { return false };
+    let mut assembly = Assembly::of(last.base);
+    for record in records {
+        let taken = match record {
+            [0, n0, n1, n2, n3, payload @ ..] => assembly.piece(1, u32::from_le_bytes([*n0, *n1, *n2, *n3]), payload),
+            record => update(record).and_then(|update| assembly.update(update)),
+        };
+        if taken.is_none() {
+            return false;
+        }
+    }
+    assembly.end().is_some()
 }
 
 /// The payload of a zone set's digest.

@@ -1,5 +1,6 @@
 //! An array as its users see it.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -9,7 +10,7 @@ use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
 
 use crate::buffer::{Attached, BufferFiles, RING_MAX, RING_MIN, open_file, open_to_read, two_files};
-use crate::config::{FormatOptions, Options};
+use crate::config::{CleaningPolicy, FormatOptions, Options};
 use crate::drives::Drives;
 use crate::engine::{Engine, Parts, enough};
 use crate::error::{Error, ErrorKind, Result};
@@ -25,8 +26,9 @@ use crate::put::{Put, Stored, check_name};
 use crate::rebuild::{RebuildOptions, RebuildProgress};
 use crate::recovery::RecoveryReport;
 use crate::scrub::{ScrubOptions, ScrubReport};
+use crate::sets::SetTable;
 use crate::shelf::PutHints;
-use crate::superblocks::Superblocks;
+use crate::superblocks::{Source, Superblocks, blocks_needed};
 use crate::types::{DriveId, SetId, SetState};
 
 /// A drive, and what its owner calls it.
@@ -114,7 +116,7 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
     let set = |members| {
         Some(SetEntry { state: SetState::Empty, members, live: 0, covered: 0, end: u32::MAX, length: u32::MAX })
     };
-    let superblock = Superblock {
+    let mut superblock = Superblock {
         version: VERSION,
         array,
         generation: 1,
@@ -129,12 +131,59 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
         drives: table.entries(),
         sets: form_sets(&free, width).into_iter().map(set).collect(),
     };
-    let blocks = shingle_record::record_blocks(superblock.encode().len() as u64);
-    if drives.iter().any(|drive| blocks > drive.dev.geometry().zone_capacity) {
+    let blocks = blocks_needed(superblock.sets.len(), width, superblock.encode(None, &[]).len());
+    if drives.iter().any(|drive| blocks > drive.dev.geometry().zone_capacity.0) {
         return invalid("a zone is too small for the table of zone sets: use fewer or larger zones".into());
     }
-    Superblocks::default().write(&table, &superblock, true).await.enough(&table)?;
+    let Superblock { sets, .. } = &mut superblock;
+    let sets = SetTable::from_entries(std::mem::take(sets), &table, options.code, CleaningPolicy::Greedy);
+    let first = First { rt, sets, drives: table, superblock, generation: Cell::new(0) };
+    Superblocks::default().write(&first, false, true).await?.enough(&first.drives)?;
     Ok(array)
+}
+
+/// What the first superblock of an array says.
+struct First<'a> {
+    rt: &'a Runtime,
+    sets: SetTable,
+    drives: Drives,
+    superblock: Superblock,
+    generation: Cell<u64>,
+}
+
+impl Source for First<'_> {
+    fn drives(&self) -> &Drives {
+        &self.drives
+    }
+
+    fn sets(&self) -> &SetTable {
+        &self.sets
+    }
+
+    fn array(&self) -> StoreId {
+        self.superblock.array
+    }
+
+    fn width(&self) -> (usize, usize) {
+        (self.superblock.code.width(), self.superblock.code.parity())
+    }
+
+    fn next_generation(&self) -> u64 {
+        self.generation.set(self.generation.get() + 1);
+        self.generation.get()
+    }
+
+    fn fields(&self) -> Superblock {
+        Superblock { generation: self.next_generation(), ..self.superblock.clone() }
+    }
+
+    async fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn breathe(&self) {
+        self.rt.yield_now().await;
+    }
 }
 
 impl ArrayStore {

@@ -7,7 +7,9 @@ mod recovery;
 mod scale;
 mod snapshots;
 mod space;
+mod superblocks;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 

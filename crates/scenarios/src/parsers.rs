@@ -14,7 +14,7 @@ use shingle_zoned::parse_file_device;
 pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 20] = [
+pub const ALL: [Parser; 21] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
@@ -28,6 +28,7 @@ pub const ALL: [Parser; 20] = [
     ("chunk_checkpoint_part", parse::checkpoint_part),
     ("file_device", file_device),
     ("array_superblock", array_parse::superblock),
+    ("array_superblock_chain", array_parse::superblock_chain),
     ("array_digest", array_parse::digest),
     ("array_tombstones", array_parse::tombstones),
     ("array_marker", array_parse::marker),
@@ -114,10 +115,10 @@ pub fn file_device(bytes: &[u8]) -> bool {
     parse_file_device(bytes)
 }
 
-/// Superblock, digest, tombstones and marker of an array.
+/// Superblock, what one builds on, digest, tombstones and marker of an array.
 pub fn array(bytes: &[u8]) -> bool {
-    let metadata = array_parse::superblock(bytes) | array_parse::digest(bytes);
-    metadata | array_parse::tombstones(bytes) | array_parse::marker(bytes)
+    let superblock = array_parse::superblock(bytes) | array_parse::superblock_chain(bytes);
+    superblock | array_parse::digest(bytes) | array_parse::tombstones(bytes) | array_parse::marker(bytes)
 }
 
 /// Chunks of the snapshot of an array's index.

@@ -1,11 +1,13 @@
 //! The superblock: the drives, the zone-set table, and where the snapshot lies. (SMORE, section III-B.)
+//!
+//! Its record has all but the sets, and of those what changed. The sets of large arrays are in pieces before it.
 
 use shingle_base::{StoreId, ZoneId};
 use shingle_erasure::Code;
 
 use super::bytes::{Reader, put_short};
 use super::marker::Member;
-use super::{VERSION, VERSION_BUFFER, VERSION_MIN};
+use super::{VERSION, VERSION_BUFFER, VERSION_CHANGES, VERSION_MIN};
 use crate::types::{DriveId, SetId, SetState};
 
 /// What the array thinks of a drive.
@@ -67,8 +69,7 @@ pub(crate) struct BufferName {
     pub(crate) generation: u64,
 }
 
-/// What is on three drives at least. Little-endian, field after field, in the order of this struct; lists behind
-/// their length in four bytes.
+/// The state of an array. Little-endian, field after field, in the order of this struct; lists behind their length in four bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     /// As it was read; it is always written as the newest.
@@ -90,13 +91,42 @@ pub(crate) struct Superblock {
     pub(crate) buffer: BufferName,
     pub(crate) snapshot: Vec<SnapshotPiece>,
     pub(crate) drives: Vec<DriveEntry>,
-    /// By number; a number may be unused.
+    /// By number; a number may be unused. Not in a record as such: see [`Update`].
     pub(crate) sets: Vec<Option<SetEntry>>,
 }
 
+/// The sets that a superblock does not name itself: those of pieces, and of superblocks behind these, in the same zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Base {
+    /// The number that its pieces have.
+    pub(crate) id: u64,
+    /// The block at which the first of them begins.
+    pub(crate) block: u32,
+    pub(crate) pieces: u32,
+    /// The generation of the superblock before this one; 0 for the first behind the pieces.
+    pub(crate) follows: u64,
+}
+
+/// Sets that changed, by number; `None`: there is no such set any more.
+pub(crate) type Changes = Vec<(SetId, Option<SetEntry>)>;
+
+/// The record of a superblock: all but the sets, and of those what changed since the record that it follows; all of them where it
+/// follows none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Update {
+    /// Without sets; with all of them where a version before 7 wrote it.
+    pub(crate) superblock: Superblock,
+    pub(crate) base: Option<Base>,
+    pub(crate) changes: Changes,
+}
+
+/// Bytes of a set's entry in a superblock.
+pub(crate) fn set_bytes(width: usize) -> usize {
+    4 + 22 + 5 * width
+}
+
 impl Superblock {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + self.sets.len() * (10 + self.code.width() * 5));
+    fn encode_fields(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.array.0.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
@@ -126,36 +156,25 @@ impl Superblock {
             out.extend_from_slice(&drive.zones.to_le_bytes());
             out.extend_from_slice(&drive.zone_capacity.to_le_bytes());
             drive.superblock_zones.iter().for_each(|zone| out.extend_from_slice(&zone.0.to_le_bytes()));
-            put_short(&mut out, drive.name.as_bytes());
+            put_short(out, drive.name.as_bytes());
         }
-        out.extend_from_slice(&(self.sets.len() as u32).to_le_bytes());
-        for set in &self.sets {
-            let Some(set) = set else {
-                out.push(0);
-                continue;
-            };
-            out.push(set.state.number());
-            out.push(set.members.len() as u8);
-            out.extend_from_slice(&set.live.to_le_bytes());
-            out.extend_from_slice(&set.covered.to_le_bytes());
-            out.extend_from_slice(&set.end.to_le_bytes());
-            out.extend_from_slice(&set.length.to_le_bytes());
-            for member in &set.members {
-                out.push(member.drive.0);
-                out.extend_from_slice(&member.zone.0.to_le_bytes());
-            }
-        }
-        out
     }
 
-    /// `Err` with a version that this code does not read.
-    pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, u32> {
-        let mut reader = Reader(payload);
-        match reader.u32() {
-            Some(version @ VERSION_MIN..=VERSION) => Ok(Self::fields(&mut reader, version)),
-            Some(version) => Err(version),
-            None => Ok(None),
+    /// Its record's payload; its own sets are left out, `changes` are in.
+    pub(crate) fn encode(&self, base: Option<Base>, changes: &[(SetId, Option<SetEntry>)]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4096 + changes.len() * set_bytes(self.code.width()));
+        self.encode_fields(&mut out);
+        let base = base.unwrap_or(Base { id: 0, block: 0, pieces: 0, follows: 0 });
+        out.extend_from_slice(&base.id.to_le_bytes());
+        out.extend_from_slice(&base.block.to_le_bytes());
+        out.extend_from_slice(&base.pieces.to_le_bytes());
+        out.extend_from_slice(&base.follows.to_le_bytes());
+        out.extend_from_slice(&(changes.len() as u32).to_le_bytes());
+        for (id, set) in changes {
+            out.extend_from_slice(&id.0.to_le_bytes());
+            put_set(&mut out, set.as_ref());
         }
+        out
     }
 
     fn fields(reader: &mut Reader<'_>, version: u32) -> Option<Self> {
@@ -165,10 +184,6 @@ impl Superblock {
         let (is_clean, clean) = (reader.u8()? == 1, reader.u64()?);
         let (tombstone_floor, opened, id) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let buffer = BufferName { id, generation: if version >= VERSION_BUFFER { reader.u64()? } else { 0 } };
-        let list = |reader: &mut Reader<'_>, least: usize| {
-            let count = reader.u32()? as usize;
-            (count <= reader.0.len() / least).then_some(count)
-        };
         let snapshot = (0..list(reader, 20)?)
             .map(|_| {
                 let (set, block) = (SetId(reader.u32()?), reader.u32()?);
@@ -176,8 +191,6 @@ impl Superblock {
             })
             .collect::<Option<_>>()?;
         let drives = (0..list(reader, 27)?).map(|_| drive(reader)).collect::<Option<Vec<_>>>()?;
-        let sets = (0..list(reader, 1)?).map(|_| set(reader, drives.len())).collect::<Option<_>>()?;
-        reader.end()?;
         Some(Self {
             version,
             array,
@@ -191,8 +204,147 @@ impl Superblock {
             buffer,
             snapshot,
             drives,
-            sets,
+            sets: Vec::new(),
         })
+    }
+}
+
+/// The length of a list, each entry of which has so many bytes at least.
+fn list(reader: &mut Reader<'_>, least: usize) -> Option<usize> {
+    let count = reader.u32()? as usize;
+    (count <= reader.0.len() / least).then_some(count)
+}
+
+impl Update {
+    /// Reads the payload of a superblock's record. `Err` with a version that this code does not read.
+    pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, u32> {
+        let mut reader = Reader(payload);
+        match reader.u32() {
+            Some(version @ VERSION_CHANGES..=VERSION) => Ok(Self::rest(&mut reader, version)),
+            Some(version @ VERSION_MIN..VERSION_CHANGES) => Ok(Self::whole(&mut reader, version)),
+            Some(version) => Err(version),
+            None => Ok(None),
+        }
+    }
+
+    /// Versions before 7: all sets, in order.
+    fn whole(reader: &mut Reader<'_>, version: u32) -> Option<Self> {
+        let superblock = Superblock::fields(reader, version)?;
+        let sets = (0..list(reader, 1)?).map(|_| set(reader)).collect::<Option<_>>()?;
+        reader.end()?;
+        Some(Self { superblock: Superblock { sets, ..superblock }, base: None, changes: Changes::new() })
+    }
+
+    fn rest(reader: &mut Reader<'_>, version: u32) -> Option<Self> {
+        let superblock = Superblock::fields(reader, version)?;
+        let base = Base { id: reader.u64()?, block: reader.u32()?, pieces: reader.u32()?, follows: reader.u64()? };
+        let changes = (0..list(reader, 5)?).map(|_| Some((SetId(reader.u32()?), set(reader)?)));
+        let changes = changes.collect::<Option<_>>()?;
+        reader.end()?;
+        Some(Self { superblock, base: (base.id != 0).then_some(base), changes })
+    }
+}
+
+/// The payload of a piece: sets in order, from number `first` on.
+pub(crate) fn encode_piece(first: SetId, sets: &[Option<SetEntry>], width: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(12 + sets.len() * set_bytes(width));
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&first.0.to_le_bytes());
+    out.extend_from_slice(&(sets.len() as u32).to_le_bytes());
+    sets.iter().for_each(|set| put_set(&mut out, set.as_ref()));
+    out
+}
+
+/// Puts a state together of what a zone has, in the order in which that was written. A record that is missing, or not the
+/// next one, is noticed: what has a gap is no state. (SB-3)
+pub(crate) struct Assembly {
+    base: Option<Base>,
+    pieces: u32,
+    sets: Vec<Option<SetEntry>>,
+    last: Option<Superblock>,
+}
+
+impl Assembly {
+    /// Of what the last record to come says that it builds on.
+    pub(crate) fn of(base: Option<Base>) -> Self {
+        Self { base, pieces: 0, sets: Vec::new(), last: None }
+    }
+
+    /// Whether all pieces are there.
+    pub(crate) fn has_pieces(&self) -> bool {
+        self.base.is_none_or(|base| self.pieces == base.pieces)
+    }
+
+    /// Takes the next piece, whose record says that it is that one of a base.
+    pub(crate) fn piece(&mut self, base: u64, number: u32, payload: &[u8]) -> Option<()> {
+        if self.base?.id != base || number != self.pieces || self.has_pieces() {
+            return None;
+        }
+        let mut reader = Reader(payload);
+        let (version, first) = (reader.u32()?, reader.u32()?);
+        if !(VERSION_CHANGES..=VERSION).contains(&version) || first as usize != self.sets.len() {
+            return None;
+        }
+        for _ in 0..list(&mut reader, 1)? {
+            self.sets.push(set(&mut reader)?);
+        }
+        reader.end()?;
+        self.pieces += 1;
+        Some(())
+    }
+
+    /// Takes the next superblock.
+    pub(crate) fn update(&mut self, Update { mut superblock, base, changes }: Update) -> Option<()> {
+        let follows = self.last.as_ref().map_or(0, |last| last.generation);
+        let of_it = match (self.base, base) {
+            (None, None) => self.last.is_none(),
+            (Some(own), Some(base)) => own.id == base.id && own.pieces == base.pieces && base.follows == follows,
+            _ => false,
+        };
+        let rises = self.last.as_ref().is_none_or(|last| {
+            last.generation < superblock.generation && (last.array, last.code) == (superblock.array, superblock.code)
+        });
+        if !of_it || !rises || !self.has_pieces() {
+            return None;
+        }
+        if self.last.is_none() && base.is_none() {
+            self.sets = std::mem::take(&mut superblock.sets);
+        }
+        for (SetId(number), set) in changes {
+            // New numbers come one after the other: none makes room for millions.
+            if number as usize == self.sets.len() {
+                self.sets.push(None);
+            }
+            *self.sets.get_mut(number as usize)? = set;
+        }
+        self.last = Some(superblock);
+        Some(())
+    }
+
+    /// The state that the last one left.
+    pub(crate) fn end(self) -> Option<Superblock> {
+        let superblock = self.last?;
+        let drives = superblock.drives.len();
+        let known = |set: &SetEntry| set.members.iter().all(|member| usize::from(member.drive.0) < drives);
+        let fits = self.sets.iter().flatten().all(known);
+        fits.then_some(Superblock { sets: self.sets, ..superblock })
+    }
+}
+
+fn put_set(out: &mut Vec<u8>, set: Option<&SetEntry>) {
+    let Some(set) = set else {
+        out.push(0);
+        return;
+    };
+    out.push(set.state.number());
+    out.push(set.members.len() as u8);
+    out.extend_from_slice(&set.live.to_le_bytes());
+    out.extend_from_slice(&set.covered.to_le_bytes());
+    out.extend_from_slice(&set.end.to_le_bytes());
+    out.extend_from_slice(&set.length.to_le_bytes());
+    for member in &set.members {
+        out.push(member.drive.0);
+        out.extend_from_slice(&member.zone.0.to_le_bytes());
     }
 }
 
@@ -210,7 +362,7 @@ fn drive(reader: &mut Reader<'_>) -> Option<DriveEntry> {
     Some(DriveEntry { id, state, zones, zone_capacity, superblock_zones, name })
 }
 
-fn set(reader: &mut Reader<'_>, drives: usize) -> Option<Option<SetEntry>> {
+fn set(reader: &mut Reader<'_>) -> Option<Option<SetEntry>> {
     let number = reader.u8()?;
     if number == 0 {
         return Some(None);
@@ -218,10 +370,7 @@ fn set(reader: &mut Reader<'_>, drives: usize) -> Option<Option<SetEntry>> {
     let state = SetState::from_number(number)?;
     let (count, live, covered) = (reader.u8()?, reader.u64()?, reader.u32()?);
     let (end, length) = (reader.u32()?, reader.u32()?);
-    let member = |reader: &mut Reader<'_>| {
-        let (drive, zone) = (DriveId(reader.u8()?), ZoneId(reader.u32()?));
-        (usize::from(drive.0) < drives).then_some(Member { drive, zone })
-    };
+    let member = |reader: &mut Reader<'_>| Some(Member { drive: DriveId(reader.u8()?), zone: ZoneId(reader.u32()?) });
     let members = (0..count).map(|_| member(reader)).collect::<Option<_>>()?;
     Some(Some(SetEntry { state, members, live, covered, end, length }))
 }
@@ -230,12 +379,19 @@ fn set(reader: &mut Reader<'_>, drives: usize) -> Option<Option<SetEntry>> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_version_before_is_read_and_others_are_refused() {
-        let superblock = Superblock {
+    fn superblock(generation: u64, drives: u8) -> Superblock {
+        let drive = |number: u8| DriveEntry {
+            id: u64::from(number) + 9,
+            state: DriveState::Present,
+            zones: 12,
+            zone_capacity: 60,
+            superblock_zones: [ZoneId(0), ZoneId(1)],
+            name: format!("d{number}"),
+        };
+        Superblock {
             version: VERSION,
             array: StoreId(7),
-            generation: 3,
+            generation,
             code: Code::new(2, 1).unwrap(),
             segment_length: 20_000,
             last_stamp: 9,
@@ -244,22 +400,90 @@ mod tests {
             opened: 0,
             buffer: BufferName { id: 11, generation: 12 },
             snapshot: Vec::new(),
-            drives: Vec::new(),
+            drives: (0..drives).map(drive).collect(),
             sets: Vec::new(),
-        };
+        }
+    }
+
+    fn entry(zone: u32) -> Option<SetEntry> {
+        let members = (0..3).map(|drive| Member { drive: DriveId(drive), zone: ZoneId(zone) }).collect();
+        Some(SetEntry { state: SetState::Closed, members, live: 5, covered: 6, end: 7, length: u32::MAX })
+    }
+
+    #[test]
+    fn versions_before_are_read_and_others_are_refused() {
         let of_version = |version: u32| {
-            let mut bytes = superblock.encode();
+            let mut bytes = Vec::new();
+            superblock(3, 3).encode_fields(&mut bytes);
             if version < VERSION_BUFFER {
                 assert_eq!(bytes.drain(67..75).collect::<Vec<_>>(), 12_u64.to_le_bytes());
             }
+            if version >= VERSION_CHANGES {
+                bytes.extend_from_slice(&[0; 24]);
+            }
+            // One set, which before version 7 had no number of its own.
+            bytes.extend_from_slice(&1u32.to_le_bytes());
+            if version >= VERSION_CHANGES {
+                bytes.extend_from_slice(&[0; 4]);
+            }
+            put_set(&mut bytes, entry(4).as_ref());
             bytes[..4].copy_from_slice(&version.to_le_bytes());
-            Superblock::decode(&bytes)
+            Update::decode(&bytes)
         };
-        assert_eq!(of_version(VERSION), Ok(Some(superblock.clone())));
-        for version in VERSION_MIN..VERSION_BUFFER {
-            let buffer = BufferName { id: 11, generation: 0 };
-            assert_eq!(of_version(version), Ok(Some(Superblock { version, buffer, ..superblock.clone() })));
+        for version in VERSION_MIN..=VERSION {
+            let update = of_version(version).unwrap().unwrap();
+            let mut assembly = Assembly::of(update.base);
+            assembly.update(update).unwrap();
+            let buffer = BufferName { id: 11, generation: if version < VERSION_BUFFER { 0 } else { 12 } };
+            let whole = Superblock { version, buffer, sets: vec![entry(4)], ..superblock(3, 3) };
+            assert_eq!(assembly.end(), Some(whole), "version {version}");
         }
         assert_eq!((of_version(VERSION_MIN - 1), of_version(VERSION + 1)), (Err(VERSION_MIN - 1), Err(VERSION + 1)));
+    }
+
+    /// What a base of two pieces and two superblocks behind it come to, where `leave_out` says what is not read, of these four.
+    fn assembled(leave_out: usize) -> Option<Superblock> {
+        let base = |follows| Some(Base { id: 40, block: 3, pieces: 2, follows });
+        let mut assembly = Assembly::of(base(41));
+        let pieces = [(0, [entry(2), None]), (2, [entry(3), entry(4)])];
+        for (number, (first, sets)) in pieces.into_iter().enumerate() {
+            if leave_out != number {
+                assembly.piece(40, number as u32, &encode_piece(SetId(first), &sets, 3))?;
+            }
+        }
+        let first = superblock(41, 3).encode(base(0), &[(SetId(1), entry(5))]);
+        let second = superblock(42, 3).encode(base(41), &[(SetId(0), None), (SetId(4), entry(6))]);
+        for (number, payload) in [first, second].iter().enumerate() {
+            if leave_out != 2 + number {
+                assembly.update(Update::decode(payload).unwrap()?)?;
+            }
+        }
+        assembly.end()
+    }
+
+    /// SB-3
+    #[test]
+    fn a_chain_with_a_gap_is_no_state() {
+        let whole = assembled(usize::MAX).unwrap();
+        let sets = vec![None, entry(5), entry(3), entry(4), entry(6)];
+        assert_eq!(whole, Superblock { sets, ..superblock(42, 3) });
+        assert_eq!((assembled(0), assembled(1), assembled(2)), (None, None, None));
+        // Without its last one it is the state before.
+        assert_eq!(assembled(3).unwrap().generation, 41);
+    }
+
+    #[test]
+    fn a_number_far_behind_the_last_makes_no_room() {
+        let far = superblock(3, 3).encode(None, &[(SetId(u32::MAX), None)]);
+        let update = Update::decode(&far).unwrap().unwrap();
+        assert_eq!(Assembly::of(None).update(update), None);
+    }
+
+    #[test]
+    fn sets_on_drives_that_there_are_none_of_are_refused() {
+        let update = Update::decode(&superblock(3, 2).encode(None, &[(SetId(0), entry(2))])).unwrap().unwrap();
+        let mut assembly = Assembly::of(None);
+        assembly.update(update).unwrap();
+        assert_eq!(assembly.end(), None);
     }
 }

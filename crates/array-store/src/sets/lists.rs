@@ -9,6 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::changes::{ChangeLog, Said};
 use super::victims::{Candidate, Victims};
 use crate::config::CleaningPolicy;
 use crate::types::{DriveId, DriveSet, SetId, SetState};
@@ -57,6 +58,8 @@ pub(super) struct Mark {
     pub(super) live: u64,
     /// Bytes of data that it holds if it is filled.
     pub(super) data: u64,
+    /// What superblocks say of it beside its live bytes.
+    pub(super) said: Said,
     /// It may be cleaned.
     pub(super) candidate: Option<Candidate>,
 }
@@ -86,6 +89,7 @@ pub(crate) struct Lists {
     groups: RefCell<BTreeMap<DriveSet, Group>>,
     coming: RefCell<BTreeSet<SetId>>,
     pub(super) victims: RefCell<Victims>,
+    pub(super) changes: RefCell<ChangeLog>,
     live: Cell<u64>,
     data: Cell<u64>,
     /// Sets that were looked at. (LIST-2)
@@ -99,6 +103,7 @@ impl Lists {
             groups: RefCell::default(),
             coming: RefCell::default(),
             victims: RefCell::new(Victims::new(policy)),
+            changes: RefCell::default(),
             live: Cell::new(0),
             data: Cell::new(0),
             touched: Cell::new(0),
@@ -117,6 +122,9 @@ impl Lists {
         };
         figure(&self.live, |mark| mark.live);
         figure(&self.data, |mark| mark.data);
+        let said = |mark: &Option<Mark>| mark.map(|mark| mark.said);
+        let live = |mark: &Option<Mark>| mark.map(|mark| mark.live);
+        self.changes.borrow_mut().changed(id, said(&from) != said(&to), live(&from) != live(&to));
         let place = |mark: &Option<Mark>| mark.map(|mark| (mark.list, mark.drives));
         if place(&from) != place(&to) {
             self.relist(id, place(&from), place(&to));

@@ -8,6 +8,7 @@
 //! - SET-4: what a set holds is read off its zones only while nothing changes them, and under a hold, which keeps it so
 //!   ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a hold: the change may wait for it.
 
+mod changes;
 mod life;
 mod lists;
 mod victims;
@@ -18,6 +19,7 @@ mod tests;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use shingle_erasure::Code;
@@ -25,7 +27,7 @@ use tokio::sync::Notify;
 
 use crate::config::CleaningPolicy;
 use crate::drives::Drives;
-use crate::format::{Member, SetEntry};
+use crate::format::{Changes, Member, SetEntry};
 use crate::types::{DriveId, DriveSet, SetId, SetState};
 
 pub(crate) use life::{Phase, Purpose, Zones};
@@ -93,9 +95,39 @@ impl SetTable {
         table
     }
 
-    /// As a superblock has it.
-    pub(crate) fn entries(&self) -> Vec<Option<SetEntry>> {
-        self.sets.borrow().iter().map(|set| set.as_ref().map(|set| set.entry())).collect()
+    /// Numbers that were ever given: no set has a higher one.
+    pub(crate) fn numbers(&self) -> usize {
+        self.sets.borrow().len()
+    }
+
+    /// All sets as a superblock has them, numbers without one too.
+    pub(crate) fn entries(&self) -> Changes {
+        let all = self.entries_of(0..self.numbers()).into_iter().enumerate();
+        all.map(|(at, entry)| (SetId(at as u32), entry)).collect()
+    }
+
+    /// The same of some numbers.
+    pub(crate) fn entries_of(&self, numbers: Range<usize>) -> Vec<Option<SetEntry>> {
+        let sets = self.sets.borrow();
+        sets.get(numbers).unwrap_or_default().iter().map(|set| set.as_ref().map(|set| set.entry())).collect()
+    }
+
+    /// A number for this moment: what changes from now on has it, or a higher one. From here on it is kept what changes.
+    pub(crate) fn changes_so_far(&self) -> u64 {
+        self.shared.lists.changes.borrow_mut().now()
+    }
+
+    /// What superblocks say of sets that changed since that moment; `live`: also of those of which only live bytes changed since
+    /// that one.
+    pub(crate) fn changes(&self, since: u64, live: Option<u64>) -> Changes {
+        let changed = self.shared.lists.changes.borrow().since(since, live);
+        let entry = |id: SetId| (id, self.get(id).map(|set| set.entry()));
+        changed.into_iter().map(entry).collect()
+    }
+
+    /// Nobody asks for changes before that moment any more, or for those of live bytes before the other.
+    pub(crate) fn forget_changes(&self, since: u64, live: u64) {
+        self.shared.lists.changes.borrow_mut().forget(since, live);
     }
 
     /// How many sets there are.

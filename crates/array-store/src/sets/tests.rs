@@ -136,8 +136,15 @@ fn lists_agree_with_a_scan_of_all_sets() {
         });
         let entries: Vec<_> = entries.collect();
         let table = SetTable::from_entries(entries.clone(), &drives, code, CleaningPolicy::Greedy);
-        assert_eq!(table.entries().iter().flatten().count(), entries.iter().flatten().count(), "seed {seed}");
+        assert_eq!(
+            table.entries().iter().filter(|(_, entry)| entry.is_some()).count(),
+            entries.iter().flatten().count(),
+            "seed {seed}"
+        );
         let mut out: Option<(SetId, Rc<ZoneSet>)> = None;
+        // A copy that learns of changes only. (SB-4)
+        let mut copy: Vec<_> = table.entries().into_iter().map(|(_, entry)| entry).collect();
+        let mut since = table.changes_so_far();
         for step in 0..400 {
             match random.below(20) {
                 0 => drop(table.insert(members(&mut random, 9))),
@@ -158,6 +165,16 @@ fn lists_agree_with_a_scan_of_all_sets() {
                     }
                 }
             }
+            for (SetId(number), entry) in table.changes(since, Some(since)) {
+                copy.resize(copy.len().max(number as usize + 1), None);
+                copy[number as usize] = entry;
+            }
+            since = table.changes_so_far();
+            table.forget_changes(since, since);
+            assert!(
+                table.entries().into_iter().map(|(_, entry)| entry).eq(copy.iter().cloned()),
+                "seed {seed}, {step}"
+            );
             let lost = [DriveId(random.below(9) as u8), DriveId(random.below(9) as u8)];
             check(&table, &lost, &format!("seed {seed}, step {step}"));
         }

@@ -10,6 +10,7 @@ use shingle_base::Blocks;
 use shingle_runtime::Instant;
 
 use super::Shared;
+use super::changes::Said;
 use super::life::{Ended, Filling, Full, Held, Life, Phase, Purpose, Zones};
 use super::lists::{List, Mark};
 use super::victims::Candidate;
@@ -24,6 +25,8 @@ pub(crate) struct ZoneSet {
     /// Its number, while it is in the table.
     listed: Cell<Option<SetId>>,
     members: RefCell<Box<[Member]>>,
+    /// Counts how often they changed.
+    membership: Cell<u32>,
     drives: Cell<DriveSet>,
     /// Blocks of its shortest zone, and bytes of data that the set holds if it is filled with full segments.
     shortest: Cell<u32>,
@@ -67,6 +70,7 @@ impl ZoneSet {
             life: RefCell::new(life),
             listed: Cell::new(None),
             members: RefCell::new(Box::default()),
+            membership: Cell::new(0),
             drives: Cell::default(),
             shortest: Cell::new(0),
             data: Cell::new(0),
@@ -82,6 +86,7 @@ impl ZoneSet {
         self.shortest.set(members.iter().map(capacity).min().unwrap_or(0));
         self.drives.set(members.iter().map(|member| member.drive).collect());
         self.members.replace(members);
+        self.membership.set(self.membership.get().wrapping_add(1));
         self.measure();
     }
 
@@ -277,7 +282,16 @@ impl ZoneSet {
             _ => None,
         };
         let comes = life.coming().is_some();
-        Mark { list, comes, drives: self.drives.get(), live, data: self.data.get(), candidate }
+        let state = if matches!(*life, Life::Offered) { SetState::Available } else { life.state() };
+        let of_held = |of: fn(&Held) -> u32, none: u32| life.held().map_or(none, of);
+        let said = Said {
+            state,
+            covered: of_held(|held| held.covered, 0),
+            end: of_held(|held| held.end, u32::MAX),
+            length: of_held(|held| held.length, u32::MAX),
+            membership: self.membership.get(),
+        };
+        Mark { said, list, comes, drives: self.drives.get(), live, data: self.data.get(), candidate }
     }
 
     /// It is in the table from now on.

@@ -281,9 +281,15 @@ fn an_older_superblock_does_not_count_while_newer_ones_cannot_be_read() {
 /// A superblock zone that takes no writes any more: the drive's other one does.
 #[test]
 fn a_superblock_zone_that_fails_is_done_without() {
-    Sim::new(1).run(|rt| async move {
+    for whole_table in [64 << 10, 0] {
+        superblock_zones_fail(whole_table);
+    }
+}
+
+fn superblock_zones_fail(whole_table: usize) {
+    Sim::new(1).run(move |rt| async move {
         let devices = powered(&rt, &fresh(3));
-        let (store, _) = open(&rt, &named(&devices), plain()).await.unwrap();
+        let (store, _) = open(&rt, &named(&devices), Options { whole_table, ..plain() }).await.unwrap();
         put(&store, "o", 1).await;
         for device in &devices {
             let fails = FaultRule { trigger: Trigger::Zone(CommandKind::Write, ZoneId(0)), fault: Fault::CommandError };

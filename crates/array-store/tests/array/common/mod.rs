@@ -79,6 +79,8 @@ pub(crate) fn options(random: &mut Random) -> Options {
         background: random.chance(0.5),
         snapshot_interval: Duration::from_millis(5 + random.below(100)),
         rebuild_rate: None,
+        // The sets of these arrays are few: in half of them superblocks are written as if they were many.
+        whole_table: if random.chance(0.5) { 0 } else { 64 << 10 },
         ..Options::default()
     }
 }

@@ -1,0 +1,304 @@
+//! The log of superblocks: each on several drives, the newest counts. (SMORE, section III-B.)
+//!
+//! A small table of sets is in each superblock, and drives take turns with them. A large one is not written anew for each
+//! change: a few drives, the keepers, have a base (all sets, in pieces) and behind it superblocks with what changed.
+//!
+//! # Invariants
+//! - SB-1: a superblock, with all that it builds on, is on one more drive than may be lost, and on three at least, when
+//!   [`Superblocks::write`] returns; or on all drives that are left, if they are fewer.
+//! - SB-2: a superblock zone is reset only when a more recent superblock is elsewhere.
+//! - SB-3: what a superblock builds on lies before it in its zone, each record naming the one before. Where one cannot be
+//!   read, what lies behind is not believed on that drive, and known to be there: other drives' copies count.
+//! - SB-4: a base is encoded piece by piece while sets change. It counts only with a superblock behind it, which has every
+//!   set that changed since the base was begun, so together they are of one moment.
+
+mod chain;
+mod read;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{BLOCK_SIZE, StoreId, ZoneId};
+use shingle_record::{INFO_SIZE, Place, frame};
+use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
+
+use crate::drives::{Drives, at, is_lost};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{SUPERBLOCK, SetEntry, Superblock, frame_trailer, set_bytes};
+use crate::sets::SetTable;
+use crate::types::{DriveId, SetId};
+use chain::Keeper;
+
+pub(crate) use chain::blocks_needed;
+pub(crate) use read::{Tip, Tips, load, tips_of};
+
+/// Copies of a superblock where codes need no more. (The paper's number.)
+const COPIES_MIN: usize = 3;
+
+/// A table of sets with up to so many bytes is in the first superblock of an array, and in those that are large themselves.
+const WHOLE_MOST: usize = 64 << 10;
+
+/// Where the next superblock of a drive goes.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    /// Which of its two zones.
+    zone: usize,
+    block: u32,
+    /// No superblock is in that zone that can be read by itself: the drive's newest is in the other one.
+    fresh: bool,
+}
+
+impl Next {
+    /// The zone that is begun anew where there is no room in this one: the other one, unless it has the drive's newest. (SB-2)
+    fn other(&self) -> usize {
+        if self.fresh { self.zone } else { 1 - self.zone }
+    }
+}
+
+/// The places of the next superblocks.
+pub(crate) struct Superblocks {
+    next: RefCell<BTreeMap<DriveId, Next>>,
+    /// The drive that has the next turn.
+    turn: Cell<usize>,
+    keepers: RefCell<BTreeMap<DriveId, Keeper>>,
+    /// A table of sets with up to so many bytes is in each superblock.
+    pub(crate) whole_most: Cell<usize>,
+}
+
+impl Default for Superblocks {
+    fn default() -> Self {
+        Self {
+            next: RefCell::default(),
+            turn: Cell::new(0),
+            keepers: RefCell::default(),
+            whole_most: Cell::new(WHOLE_MOST),
+        }
+    }
+}
+
+/// What superblocks are made of.
+pub(crate) trait Source {
+    fn drives(&self) -> &Drives;
+
+    fn sets(&self) -> &SetTable;
+
+    fn array(&self) -> StoreId;
+
+    /// Data and parity fragments, and parity fragments of them.
+    fn width(&self) -> (usize, usize);
+
+    /// A number above all generations so far.
+    fn next_generation(&self) -> u64;
+
+    /// All but the sets, as things are now, under the next generation.
+    fn fields(&self) -> Superblock;
+
+    /// Makes durable what the next superblock relies on. Nothing is awaited between this and [`Source::fields`].
+    async fn settle(&self) -> Result<()>;
+
+    /// Lets others have their turn.
+    async fn breathe(&self);
+}
+
+/// Drives that took a superblock, and those that did not.
+pub(crate) struct Written {
+    count: usize,
+    wanted: usize,
+    /// Drives that did not take it in either of their zones.
+    pub(crate) refused: Vec<(DriveId, DeviceError)>,
+}
+
+impl Written {
+    /// Whether it is on enough drives. (SB-1)
+    ///
+    /// # Errors
+    /// `Device`.
+    pub(crate) fn enough(&self, drives: &Drives) -> Result<()> {
+        let error = |what: &str| match self.refused.last() {
+            Some((_, error)) => Err(Error::new(ErrorKind::Device, format!("{what}: {error}"))),
+            None => Err(Error::new(ErrorKind::Device, what)),
+        };
+        match self.count {
+            0 if self.refused.is_empty() => error("no drive of the array is left"),
+            0 => error("no drive took the superblock"),
+            // Drives that are there but refused it leave too few copies.
+            count if count < self.wanted.min(drives.all_usable().len()) => error("too few drives took the superblock"),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn info(drive: DriveId, drive_id: u64) -> [u8; INFO_SIZE] {
+    let mut info = [0; INFO_SIZE];
+    info[..8].copy_from_slice(&drive_id.to_le_bytes());
+    info[8] = drive.0;
+    info
+}
+
+/// The record of a superblock at `place`, and the trailer behind it.
+fn frames(place: &Place, superblock: &Superblock, drive: DriveId, payload: &[u8]) -> Vec<Bytes> {
+    let entry_id = superblock.drives.get(usize::from(drive.0)).map_or(0, |entry| entry.id);
+    let record = frame(SUPERBLOCK, place, superblock.generation, info(drive, entry_id), &[payload]);
+    let behind = place.block + (record.len() / BLOCK_SIZE) as u32;
+    let trailer = frame_trailer(&Place { block: behind, ..*place }, superblock.generation, place.block);
+    vec![record, trailer]
+}
+
+/// Blocks of a superblock's record and trailer.
+fn blocks_of(payload: &[u8]) -> u32 {
+    shingle_record::record_blocks(payload.len() as u64).0 as u32 + 1
+}
+
+impl Superblocks {
+    /// Says where the zones of a drive end, as its report has it; the fuller one that is not full is gone on with.
+    pub(crate) fn place(&self, drive: DriveId, zones: [&ZoneInfo; 2], newest: usize) {
+        let block = zones[newest].written.0 as u32;
+        self.next.borrow_mut().insert(drive, Next { zone: newest, block, fresh: false });
+    }
+
+    /// Neither zone of a drive has a superblock that can be read: they are begun anew.
+    pub(crate) fn place_anew(&self, drive: DriveId) {
+        self.next.borrow_mut().insert(drive, Next { zone: 1, block: u32::MAX, fresh: false });
+    }
+
+    /// A drive has another number.
+    pub(crate) fn renumber(&self, old: DriveId, new: DriveId) {
+        let mut next = self.next.borrow_mut();
+        if let Some(place) = next.remove(&old) {
+            next.insert(new, place);
+        }
+    }
+
+    /// Writes a superblock to as many drives as SB-1 says; to all, where `everywhere`. Drives that are lost on the way
+    /// are marked as failed. One that says that the array was closed has the live bytes of all sets.
+    ///
+    /// # Errors
+    /// Those of [`Source::settle`]; which drives did not take it is in the answer.
+    pub(crate) async fn write(&self, source: &impl Source, closed: bool, everywhere: bool) -> Result<Written> {
+        let (width, parity) = source.width();
+        let wanted = if everywhere { usize::MAX } else { COPIES_MIN.max(parity + 1) };
+        if source.sets().numbers() * set_bytes(width) > self.whole_most.get() {
+            return self.write_chained(source, closed, wanted).await;
+        }
+        self.keepers.borrow_mut().clear();
+        source.settle().await?;
+        let superblock = source.fields();
+        let all: Vec<(SetId, Option<SetEntry>)> = source.sets().entries();
+        let payload = superblock.encode(None, &all);
+        source.sets().forget_changes(u64::MAX, u64::MAX);
+        Ok(self.write_whole(source.drives(), &superblock, &payload, wanted).await)
+    }
+
+    async fn write_whole(&self, drives: &Drives, superblock: &Superblock, payload: &[u8], wanted: usize) -> Written {
+        let everywhere = wanted == usize::MAX;
+        let mut order = self.in_turn(drives, wanted);
+        if everywhere {
+            // A drive that joins first: were it named elsewhere before it has a superblock, it would be missed after a power cut,
+            // and is not known as a part of the array.
+            order.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+        }
+        let mut written = Written { count: 0, wanted, refused: Vec::new() };
+        let mut again = Vec::new();
+        for (id, dev) in order {
+            if written.count == wanted {
+                break;
+            }
+            match self.write_either(drives, id, &dev, superblock, payload, written.count > 0).await {
+                Ok(()) => written.count += 1,
+                Err(error) if is_lost(&error) => {
+                    drives.fail(id);
+                    written.refused.push((id, error));
+                }
+                Err(_) => again.push((id, dev)),
+            }
+        }
+        // Now it is elsewhere: their other zone may be reset.
+        for (id, dev) in again {
+            if written.count == wanted {
+                break;
+            }
+            match self.write_either(drives, id, &dev, superblock, payload, written.count > 0).await {
+                Ok(()) => written.count += 1,
+                Err(error) => {
+                    tracing::warn!(drive = drives.name(id), %error, "a drive takes no superblock");
+                    written.refused.push((id, error));
+                }
+            }
+        }
+        written
+    }
+
+    /// The drives in use, from the one whose turn it is; the turn goes on by `wanted`.
+    fn in_turn(&self, drives: &Drives, wanted: usize) -> Vec<(DriveId, Rc<dyn ZonedDevice>)> {
+        let mut order = drives.all_usable();
+        let turn = self.turn.get() % order.len().max(1);
+        order.rotate_left(turn);
+        self.turn.set(turn + wanted.min(order.len()));
+        order
+    }
+
+    /// Writes to the zone whose turn it is; to the drive's other one, where that fails and may be reset (SB-2): it has
+    /// older superblocks, or this one is `elsewhere` already.
+    async fn write_either(
+        &self,
+        drives: &Drives,
+        id: DriveId,
+        dev: &Rc<dyn ZonedDevice>,
+        superblock: &Superblock,
+        payload: &[u8],
+        elsewhere: bool,
+    ) -> std::result::Result<(), DeviceError> {
+        let before = self.next.borrow().get(&id).copied();
+        let failed = match self.write_one(drives, id, dev, superblock, payload).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let went_on = before.is_some_and(|before| before.block > 0 && before.block != u32::MAX && !before.fresh);
+        let zone = self.next.borrow().get(&id).map_or(0, |next| next.zone);
+        if is_lost(&failed) || !(elsewhere || went_on && before.is_some_and(|before| before.zone == zone)) {
+            return Err(failed);
+        }
+        tracing::warn!(drive = drives.name(id), error = %failed, "a superblock zone failed; going on in the drive's other one");
+        self.next.borrow_mut().insert(id, Next { zone, block: u32::MAX, fresh: false });
+        self.write_one(drives, id, dev, superblock, payload).await
+    }
+
+    async fn write_one(
+        &self,
+        drives: &Drives,
+        id: DriveId,
+        dev: &Rc<dyn ZonedDevice>,
+        superblock: &Superblock,
+        payload: &[u8],
+    ) -> std::result::Result<(), DeviceError> {
+        let zones = drives.superblock_zones(id).unwrap_or_default();
+        let mut next = self.next.borrow().get(&id).copied().unwrap_or(Next { zone: 0, block: 0, fresh: true });
+        if next.block.saturating_add(blocks_of(payload)) > drives.zone_capacity(id) {
+            next = Next { zone: next.other(), block: 0, fresh: true };
+            self.next.borrow_mut().insert(id, next);
+            dev.manage(zones[next.zone], ZoneOp::Reset).await?;
+        }
+        let zone = zones[next.zone];
+        let place = Place { store: superblock.array, epoch: 0, zone, block: next.block };
+        let written = dev.write(at(dev, zone, next.block), frames(&place, superblock, id, payload)).await;
+        // After a failed write nobody knows where the write pointer is: ask.
+        let block = match &written {
+            Ok(()) => next.block + blocks_of(payload),
+            Err(_) => dev.report(zone, 1).await?.first().map_or(u32::MAX, |zone| zone.written.0 as u32),
+        };
+        self.next.borrow_mut().insert(id, Next { block, fresh: next.fresh && written.is_err(), ..next });
+        written?;
+        if dev.geometry().volatile_cache {
+            dev.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The two superblock zones of a drive: its first sequential ones.
+pub(crate) fn superblock_zones(dev: &Rc<dyn ZonedDevice>) -> [ZoneId; 2] {
+    let first = dev.geometry().conventional_zones;
+    [ZoneId(first), ZoneId(first + 1)]
+}

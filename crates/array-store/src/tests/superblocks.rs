@@ -1,0 +1,180 @@
+//! Superblocks that say what changed.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use shingle_sim::{Random, Survival, seeds};
+
+use super::*;
+use crate::format::{BufferName, SetEntry};
+use crate::gather::look_at;
+use crate::sets::List;
+
+/// What a table was when a superblock was written, by a number that the superblock has.
+type Said = BTreeMap<u64, Vec<Option<SetEntry>>>;
+
+fn table(engine: &Engine) -> Vec<Option<SetEntry>> {
+    engine.sets.entries().into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// The field by which superblocks are told apart here.
+fn named_by(id: u64) -> BufferName {
+    BufferName { id, generation: 0 }
+}
+
+async fn open_small(rt: &Runtime, devices: &[SimDevice]) -> ArrayStore {
+    let options = Options { background: false, available_sets: 3, whole_table: 0, ..Options::default() };
+    ArrayStore::open(rt, &named(devices), &IndexPlace::Memory, options).await.unwrap().0
+}
+
+/// Four drives of 2+1, and devices over them.
+async fn four(rt: &Runtime, volatile_cache: bool) -> Vec<SimDevice> {
+    let geometry = Geometry { volatile_cache, ..Geometry::hm_smr(Blocks(60), 14, 0, 12) };
+    let media: Vec<_> = (0..4).map(|_| MemoryDevice::new(geometry.clone())).collect();
+    let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(rt, medium)).collect();
+    let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+    format(rt, &named(&devices), &options).await.unwrap();
+    devices
+}
+
+/// Changes some sets.
+fn change(engine: &Engine, random: &mut Random) {
+    for _ in 0..=random.below(3) {
+        let list = if random.chance(0.5) { List::Empty } else { List::Available };
+        let Some((id, set)) = engine.sets.of(list).nth(random.below(3) as usize) else { continue };
+        match (list, random.below(4)) {
+            (List::Empty, 0) => drop(engine.sets.remove(id)),
+            (List::Empty, 1) => drop(engine.sets.insert(set.members())),
+            (List::Empty, _) => {
+                set.offer();
+                set.offered(true);
+            }
+            _ => set.withdraw(),
+        }
+    }
+}
+
+/// Writes superblocks while the table changes, also while a base is on its way, and cuts the power at every command.
+/// The images of all drives, the number that was acknowledged by then, and what tables were.
+fn cuts(seed: u64, survival: Survival) -> (Vec<(Vec<MemoryDevice>, u64)>, Said) {
+    Sim::new(seed).run(move |rt| async move {
+        let devices = four(&rt, seed % 2 == 0).await;
+        let store = open_small(&rt, &devices).await;
+        let engine = store.0.clone();
+        engine.named_buffer.set(named_by(1));
+        engine.write_superblock(None).await.unwrap();
+        let acknowledged = Rc::new(Cell::new(1));
+        let said = Rc::new(RefCell::new(Said::from([(1, table(&engine))])));
+        let found = Rc::new(RefCell::new(Vec::new()));
+        let random = Rc::new(RefCell::new(Random::new(seed)));
+        for device in &devices {
+            let (all, found, acknowledged) = (devices.clone(), found.clone(), acknowledged.clone());
+            let (engine, said, random) = (engine.clone(), said.clone(), random.clone());
+            let mut number = 0;
+            device.on_command(move |command, _| {
+                number += 1;
+                let image = |device: &SimDevice| device.crash_image_with(seed * 1_000_003 + number, survival);
+                found.borrow_mut().push((all.iter().map(image).collect(), acknowledged.get()));
+                // A piece of a base has one block here, a superblock has more. What changes now is in the superblock behind it.
+                if command.kind == CommandKind::Write && command.blocks == Blocks(1) {
+                    change(&engine, &mut random.borrow_mut());
+                    said.borrow_mut().insert(engine.named_buffer.get().id, table(&engine));
+                }
+            });
+        }
+        for number in 2..=60 {
+            change(&engine, &mut random.borrow_mut());
+            engine.named_buffer.set(named_by(number));
+            said.borrow_mut().insert(number, table(&engine));
+            engine.write_superblock(None).await.unwrap();
+            acknowledged.set(number);
+        }
+        devices.iter().for_each(|device| device.on_command(|_, _| {}));
+        let said = said.borrow().clone();
+        (found.take(), said)
+    })
+}
+
+/// SB-1, SB-3, SB-4: wherever the power fails while superblocks are written, the one that was acknowledged last is found, or the one
+/// that was on its way, with the table as it was then; also with a drive away.
+#[test]
+fn the_newest_superblock_is_found_wherever_the_power_fails() {
+    for seed in seeds(4) {
+        for survival in [Survival::Prefix, Survival::AnySubset] {
+            let (cuts, said) = cuts(seed, survival);
+            assert!(cuts.len() > 150, "{} cuts", cuts.len());
+            for (number, (images, acknowledged)) in cuts.into_iter().enumerate() {
+                let about = format!("seed {seed}, {survival:?}, cut {number}");
+                let said = said.clone();
+                Sim::new(seed).run(move |rt| async move {
+                    let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+                    let mut drives = named(&devices);
+                    for away in 0..=1 {
+                        if away == 1 {
+                            drives.remove(number % 4);
+                        }
+                        let found = look_at(&drives).await.unwrap().superblock;
+                        let on_its_way = found.buffer.id == acknowledged + 1;
+                        assert!(on_its_way || found.buffer.id == acknowledged, "{about}: {} is there", found.buffer.id);
+                        assert!(found.sets == said[&found.buffer.id], "{about}: the table of {}", found.buffer.id);
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// The devices, with superblock zones that a chain is in, and the number of the newest superblock.
+async fn chained(rt: &Runtime) -> (Vec<SimDevice>, u64) {
+    let devices = four(rt, false).await;
+    let store = open_small(rt, &devices).await;
+    let engine = store.0.clone();
+    for number in 1..=5 {
+        change(&engine, &mut Random::new(number));
+        engine.named_buffer.set(named_by(number));
+        engine.write_superblock(None).await.unwrap();
+    }
+    (devices, 5)
+}
+
+/// SB-3, GATHER-3: where a block of a chain cannot be read, or is rotten, another drive's counts; where none is left that can be
+/// read, that is said, and nothing older is taken for the newest.
+#[test]
+fn a_chain_with_a_gap_is_noticed_and_another_one_read() {
+    for rotten in [false, true] {
+        Sim::new(1).run(move |rt| async move {
+            let (devices, newest) = chained(&rt).await;
+            let images: Vec<_> = devices.iter().map(SimDevice::image).collect();
+            let mut spoilt = Vec::new();
+            for (number, image) in images.iter().enumerate() {
+                // The fourth block from the end is the superblock before the last one: each has one, and a trailer.
+                let zones = [ZoneId(0), ZoneId(1)].map(|zone| image.zone(zone));
+                let zone = zones.iter().max_by_key(|zone| zone.written).unwrap();
+                if zone.written.0 < 8 {
+                    continue;
+                }
+                let block = zone.start + Blocks(zone.written.0 - 4);
+                spoilt.push((number, block));
+                if rotten {
+                    image.corrupt(block, |bytes| bytes[150] ^= 1);
+                }
+                let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+                for (number, block) in spoilt.iter().filter(|_| !rotten) {
+                    devices[*number].medium().fail_reads(*block, Blocks(1), None);
+                }
+                let found = look_at(&named(&devices)).await.unwrap();
+                if spoilt.len() < 3 {
+                    assert_eq!(found.superblock.buffer.id, newest, "another drive has it");
+                    continue;
+                }
+                assert!(found.superblock.buffer.id < newest, "the case is not met");
+                assert_eq!(found.drives.iter().filter(|drive| drive.hidden).count(), 3);
+                let options = Options { background: false, ..Options::default() };
+                let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+                let error = opened.map(drop).unwrap_err();
+                assert_eq!(error.kind, ErrorKind::Device, "{error}");
+            }
+            assert_eq!(spoilt.len(), 3, "the case is not met");
+        });
+    }
+}
