@@ -85,21 +85,18 @@ impl Engine {
         }
         // From here on nothing starts. No lock is kept while another is waited for: whoever holds one ends soon.
         self.stopped.set(true);
-        self.lanes.end();
+        self.allocator.end();
         self.space.notify_waiters();
-        for stream in &self.streams {
-            let open = stream.lock().await;
-            if let Some(open) = open.as_ref() {
-                open.flights.drained().await;
-                // The next opening goes on there.
-                open.set.ends_before(open.next);
-            }
+        for flights in self.allocator.look(|open| open.flights.clone()) {
+            flights.drained().await;
         }
         self.busy.none().await;
         drop(self.collecting.lock().await);
         drop(self.snapshotting.lock().await);
         // Either may have closed a set.
         self.busy.none().await;
+        // The next opening goes on there.
+        self.allocator.look(|open| open.set.ends_before(open.next));
         self.lost.notify_waiters();
         let given_up: Vec<Change> = self
             .puts

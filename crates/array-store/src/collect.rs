@@ -424,7 +424,7 @@ impl Engine {
         let mut snapshot_at = self.rt.now() + self.options.snapshot_interval;
         let mut covered = 0;
         while !self.stopped.get() {
-            let low = (FREE_LOW * self.lanes.count()).min(self.sets.len() / 10).max(RESERVED + 1);
+            let low = (FREE_LOW * self.allocator.groups()).min(self.sets.len() / 10).max(RESERVED + 1);
             if self.free_sets() < low && self.victim().is_some() {
                 match self.reclaim().await {
                     Ok(true) => continue,

@@ -81,8 +81,8 @@ impl Engine {
     }
 
     /// Writes the digest behind what is on its way and leaves the set to end on its own.
-    pub(crate) async fn close_set(self: &Rc<Self>, mut open: OpenSet) {
-        self.lanes.closed(open.id);
+    pub(crate) fn close_set(self: &Rc<Self>, mut open: OpenSet) {
+        self.allocator.closed(open.id);
         if open.next == 0 {
             // Nothing was written: it is as it was.
             open.set.open_no_more();
@@ -100,7 +100,7 @@ impl Engine {
                     open.digest = Digest::of(items.into_iter().filter(|item| item.end() <= end).collect());
                 }
                 let start = open.next;
-                let writes = engine.write_digest(&open, start).await;
+                let writes = engine.write_digest(&open, start);
                 engine.end_set(open, writes, busy).await;
             });
             return;
@@ -110,12 +110,12 @@ impl Engine {
         let index = open.set.state() == SetState::Index;
         let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
         let start = if index { open.next } else { end };
-        let writes = self.write_digest(&open, start).await;
+        let writes = self.write_digest(&open, start);
         self.rt.spawn_detached(async move { engine.end_set(open, writes, busy).await });
     }
 
     /// Starts the writes of a set's digest at block `start` of its zones.
-    async fn write_digest(&self, open: &OpenSet, start: u32) -> Writes {
+    fn write_digest(&self, open: &OpenSet, start: u32) -> Writes {
         let sequence = self.stamps.next();
         open.set.closed_at(sequence);
         let frames = open.members.iter().map(|&member| {
@@ -128,7 +128,7 @@ impl Engine {
         });
         let frames = frames.collect();
         open.set.set_written(start + open.digest_blocks(0) + 1);
-        self.write_members(&open.members, open.next, frames).await
+        self.write_members(&open.members, open.next, frames)
     }
 
     /// Waits for a set's digest, and until everything in the set is in the index: then it is closed (WRITE-2).

@@ -11,6 +11,7 @@ use shingle_runtime::Runtime;
 use shingle_zoned::{DeviceError, ZoneOp};
 use tokio::sync::{Mutex, Notify};
 
+use crate::allocator::{Allocator, Layout, shape};
 use crate::buffer::Buffer;
 use crate::close::Busy;
 use crate::config::Options;
@@ -20,7 +21,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::examine::Written;
 use crate::format::{BufferName, DriveState, SnapshotPiece, Superblock, VERSION};
 use crate::index::Index;
-use crate::lane::{Lanes, lanes};
 use crate::loss::LOSS_NAME;
 use crate::pace::Paces;
 use crate::put::Progress;
@@ -34,8 +34,7 @@ use crate::store::IndexPlace;
 use crate::superblocks::{Source, Superblocks};
 use crate::types::{DriveId, SetId, SetState, Version};
 use crate::uncovered::Uncovered;
-use crate::window::Window;
-use crate::writer::{OTHERS, OpenSet};
+use crate::writer::OpenSet;
 
 /// Bytes of frame buffers that are kept for reuse.
 const POOL_BYTES: usize = 128 << 20;
@@ -85,11 +84,8 @@ pub(crate) struct Engine {
     pub(crate) pool: BufferPool,
     /// Some drive drops payload: segments of objects are neither encoded nor copied. The index's snapshots are.
     pub(crate) hollow: bool,
-    /// The open set of each stream.
-    pub(crate) streams: Vec<Mutex<Option<OpenSet>>>,
-    /// Which of clients' open sets has room for what, and who writes there.
-    pub(crate) lanes: Lanes,
-    pub(crate) window: Rc<Window>,
+    /// Open sets, and who writes where.
+    pub(crate) allocator: Rc<Allocator>,
     pub(crate) uncovered: Rc<Uncovered>,
     pub(crate) rotation: Rotation,
     pub(crate) sharing: Sharing,
@@ -181,10 +177,15 @@ impl Engine {
         let sets = superblock.sets.iter().flatten().count();
         let (width, open_sets) = (superblock.code.width(), options.open_sets);
         superblocks.whole_most.set(options.whole_table);
-        let (lanes, slots) = lanes(drives.all_taking().len(), width, open_sets, sets, drives.open_zones_max());
-        // Numbers of drives are never used again: whoever wrote before had no more lanes than this.
-        let side_by_side = drives.ids().len() / width;
-        let turn_segments = options.turn_segments;
+        let (groups, slots) = shape(drives.all_taking().len(), width, open_sets, sets, drives.open_zones_max());
+        let allocator = Allocator::new(&Layout {
+            groups,
+            slots,
+            // Numbers of drives are never used again: whoever wrote before had no more groups than this.
+            side_by_side: drives.ids().len() / width,
+            segment: superblock.segment_length,
+            turn_segments: options.turn_segments,
+        });
         Rc::new(Self {
             paces: Rc::new(Paces::new(&rt)),
             repairs: Repairs::default(),
@@ -206,9 +207,7 @@ impl Engine {
             coder: RefCell::new(Coder::new(superblock.code)),
             pool: BufferPool::new(POOL_BYTES),
             hollow,
-            streams: (0..OTHERS + lanes * slots).map(|_| Mutex::default()).collect(),
-            lanes: Lanes::new(lanes, slots, superblock.segment_length, turn_segments),
-            window: Window::new(side_by_side),
+            allocator,
             uncovered: Rc::default(),
             rotation: Rotation::new(superblock.code, superblock.segment_length),
             sharing: Sharing::default(),
@@ -435,24 +434,24 @@ impl Engine {
 
     /// Sets that are kept available.
     pub(crate) fn available_sets(&self) -> usize {
-        self.options.available_sets * self.lanes.count()
+        self.options.available_sets * self.allocator.groups()
     }
 
     /// Makes empty sets available until there are as many as the pool holds. (SMORE, section III-C.)
     pub(crate) async fn replenish(&self) -> Result<()> {
         let _one = self.replenishing.lock().await;
         let wanted = self.available_sets().saturating_sub(self.sets.count(SetState::Available));
-        let chosen = self.for_lanes(wanted);
+        let chosen = self.for_groups(wanted);
         self.offer(chosen).await
     }
 
-    /// Makes empty sets available that fit a lane better than any that is.
-    pub(crate) async fn replenish_lane(&self, lane: usize) -> Result<()> {
+    /// Makes empty sets available that fit a group better than any that is.
+    pub(crate) async fn replenish_group(&self, group: usize) -> Result<()> {
         let _one = self.replenishing.lock().await;
         if self.sets.count(SetState::Available) >= 2 * self.available_sets() {
             return Ok(());
         }
-        let chosen = self.better_for(lane, self.options.available_sets);
+        let chosen = self.better_for(group, self.options.available_sets);
         self.offer(chosen).await
     }
 

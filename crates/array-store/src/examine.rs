@@ -225,7 +225,7 @@ impl Engine {
     pub(crate) async fn judged(&self, id: SetId, doubtful: Doubtful, torn_from: u64) -> Examined {
         let Doubtful { epoch, closed, members, there, holding, mut items, mut unread } = doubtful;
         let certain = items.partition_point(|item| item.body.stamp() < torn_from);
-        let certain = certain.max(items.len().saturating_sub(self.window.most()));
+        let certain = certain.max(items.len().saturating_sub(self.allocator.most()));
         let mut checks = stream::iter(&items[certain..])
             .map(|item| self.verify_item(&members, there, &holding, item))
             .buffered(VERIFIED_AT_ONCE);

@@ -1,9 +1,14 @@
-//! Which zones form sets. (SMORE, section III-B.)
+//! Which zones form sets, and which drives form groups. (SMORE, section III-B; `docs/decisions/0038-groups.md`.)
+
+use std::cmp::Reverse;
 
 use shingle_base::ZoneId;
 
 use crate::format::Member;
-use crate::types::DriveId;
+use crate::types::{DriveId, DriveSet};
+
+/// Groups of drives that are tried as the first one when groups are chosen.
+const BEGINNINGS: usize = 64;
 
 /// Forms as many sets of `width` zones as the free zones allow, each of `width` different drives; lists are in
 /// ascending order of zones. Zones are taken from the start of a drive first, so that a set's zones are about equally
@@ -38,6 +43,46 @@ pub(crate) fn form_sets(free: &[(DriveId, Vec<ZoneId>)], width: usize) -> Vec<Ve
         order.iter().for_each(|&at| taken[at] += 1);
         sets.push(members);
     }
+}
+
+/// Drives that sets lie on, and how many of those are free and open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) free: u32,
+    pub(crate) open: u32,
+    pub(crate) drives: DriveSet,
+}
+
+/// Drives for as many groups as `kept` has, of places with free sets: disjoint, as many as can be, with many free sets each. Groups
+/// keep those that they have where sets are free, unless more groups could have some. What is left over has none.
+pub(crate) fn choose_groups(mut places: Vec<Place>, mut kept: Vec<DriveSet>) -> Vec<DriveSet> {
+    places.sort_unstable_by_key(|&place| Reverse(place));
+    let free = |home: &DriveSet| places.iter().any(|place| place.drives == *home);
+    kept.iter_mut().filter(|home| !free(home)).for_each(|home| *home = DriveSet::EMPTY);
+    let beginnings = (0..places.len().min(BEGINNINGS)).map(|first| disjoint(&places, first, kept.len()));
+    let best = beginnings.max_by_key(|found| (found.len(), found.iter().map(|place| place.free).min()));
+    let best = best.unwrap_or_default();
+    if best.len() <= kept.iter().filter(|home| **home != DriveSet::EMPTY).count() {
+        return kept;
+    }
+    let mut homes: Vec<DriveSet> = best.into_iter().map(|place| place.drives).collect();
+    homes.sort_unstable();
+    homes.resize(kept.len(), DriveSet::EMPTY);
+    homes
+}
+
+/// Places that share no drive, at most `most`: that one, and of the others always the first that does.
+fn disjoint(places: &[Place], first: usize, most: usize) -> Vec<Place> {
+    let mut found = vec![places[first]];
+    for place in places {
+        if found.len() == most {
+            break;
+        }
+        if found.iter().all(|other| !other.drives.meets(&place.drives)) {
+            found.push(*place);
+        }
+    }
+    found
 }
 
 fn coprime(one: usize, other: usize) -> bool {
@@ -81,6 +126,39 @@ mod tests {
                 let stay = groups.iter().zip(&groups[drives / width..]).filter(|(one, next)| one == next).count();
                 assert!(stay > sets.len() * 9 / 10 - 2 * drives, "{drives} drives: {stay} of {} sets stay", sets.len());
             }
+        }
+    }
+
+    /// Where sets are free, as [`form_sets`] made them, and `used` of the first ones are not.
+    fn places(drives: usize, width: usize, used: usize) -> Vec<Place> {
+        let mut places: std::collections::BTreeMap<DriveSet, u32> = Default::default();
+        for set in &form_sets(&free(&vec![240; drives]), width)[used..] {
+            *places.entry(set.iter().map(|member| member.drive).collect()).or_default() += 1;
+        }
+        places.into_iter().map(|(drives, free)| Place { free, open: 0, drives }).collect()
+    }
+
+    /// As an array fills, all of its groups have drives of their own that sets are free on, and they change seldom.
+    #[test]
+    fn as_many_groups_as_sets_side_by_side_have_drives_until_the_array_is_full() {
+        for (drives, width) in [(12, 6), (24, 6), (24, 12), (60, 12)] {
+            let side_by_side = drives / width;
+            let all = 240 * side_by_side;
+            let mut groups = vec![DriveSet::EMPTY; side_by_side];
+            let mut changes = 0;
+            for used in (0..all - side_by_side).step_by(side_by_side) {
+                let next = choose_groups(places(drives, width, used), groups.clone());
+                assert!(
+                    next.iter().all(|home| home.count() as usize == width),
+                    "{drives} drives, {used} used: {next:?}"
+                );
+                for (at, home) in next.iter().enumerate() {
+                    assert!(next[..at].iter().all(|other| !other.meets(home)), "{drives} drives, {used} used");
+                }
+                changes += usize::from(next != groups);
+                groups = next;
+            }
+            assert!(changes <= 2 * width, "{drives} drives: groups change {changes} times");
         }
     }
 

@@ -7,10 +7,11 @@
 //!
 //! **Owns** the drives it was given, and its index file. **Knows nothing of** buckets, S3, or who asks.
 //!
-//! A reader of the code begins with `store` (the calls), `put`, `get` and `delete` (what they do), `placing` and `writer`
-//! (how things reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won),
+//! A reader of the code begins with `store` (the calls), `put`, `get` and `delete` (what they do), `allocator` (where things
+//! go), `writer` and `ending` (how they reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won),
 //! `membership` and `rebuild` (how drives come and go).
 
+mod allocator;
 mod buffer;
 mod check;
 mod close;
@@ -28,14 +29,12 @@ mod gather;
 mod get;
 mod index;
 mod inspect;
-mod lane;
 mod layout;
 mod loss;
 mod membership;
 mod oversight;
 mod pace;
 pub mod parse;
-mod placing;
 mod probe;
 mod put;
 mod readmit;
@@ -47,7 +46,6 @@ mod scrub;
 mod segment;
 mod sets;
 mod share;
-mod shelf;
 mod snapshot;
 mod stamps;
 mod stats;
@@ -55,13 +53,12 @@ mod store;
 mod superblocks;
 #[cfg(test)]
 mod tests;
-mod turn;
 mod types;
 mod uncovered;
 mod watch;
-mod window;
 mod writer;
 
+pub use allocator::PutHints;
 pub use buffer::{BufferFile, BufferFiles, two_files};
 pub use check::{CheckOptions, CheckReport, check};
 pub use config::{CleaningPolicy, FormatOptions, Options};
@@ -73,7 +70,6 @@ pub use readmit::Readmitted;
 pub use rebuild::{RebuildOptions, RebuildProgress};
 pub use recovery::RecoveryReport;
 pub use scrub::{ScrubOptions, ScrubReport};
-pub use shelf::PutHints;
 pub use store::{ArrayDrive, ArrayStore, IndexPlace, Stats, format};
 pub use types::{ATTRIBUTES_MAX, Completion, DriveId, NAME_MAX, Part, PartPlace, SetId, SetState, Version};
 pub use watch::patient;

@@ -10,18 +10,17 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
+use crate::allocator::{PutHints, Seat, SeatId, Want, Who};
 use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Change, PartKey};
 use crate::segment::zeros;
-use crate::shelf::{Claim, PutHints};
 use crate::stats::add;
-use crate::turn::Turn;
 use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Part, PartPlace, Version};
-use crate::writer::{Item, Placed, Started};
+use crate::writer::{Item, Placed, Room, Started};
 
 /// Objects up to this share of a segment share segments with others.
 const SMALL: u32 = 4;
@@ -36,8 +35,6 @@ pub struct Put {
     /// Bytes that went into segments.
     issued: u64,
     hints: PutHints,
-    /// Room for what comes next.
-    claim: Option<Claim>,
     /// A call that was not waited for may have left the bytes with a gap.
     torn: bool,
 }
@@ -51,7 +48,8 @@ pub(crate) struct Progress {
     error: RefCell<Option<Error>>,
     /// The last part, which enters the index when all others have.
     last: RefCell<Option<Placed>>,
-    turn: RefCell<Option<Turn>>,
+    /// Room for what comes next, and the turn.
+    seat: RefCell<Option<Seat>>,
     /// More segments are ready: the turn is kept while earlier ones land.
     ready: Cell<bool>,
     /// Some of it was given to a segment: it may be on the drives.
@@ -81,7 +79,7 @@ impl Progress {
             landed: Notify::new(),
             error: RefCell::new(None),
             last: RefCell::new(None),
-            turn: RefCell::new(None),
+            seat: RefCell::new(None),
             ready: Cell::new(false),
             launched: Cell::new(false),
             begun: Cell::new(false),
@@ -131,7 +129,7 @@ impl Put {
         let progress = Progress::of(engine, name.clone(), engine.stamps.version());
         let engine = engine.clone();
         let queue = VecDeque::new();
-        Ok(Self { engine, name, progress, queue, queued: 0, issued: 0, hints, claim: None, torn: false })
+        Ok(Self { engine, name, progress, queue, queued: 0, issued: 0, hints, torn: false })
     }
 
     /// The version that this will be.
@@ -215,8 +213,7 @@ impl Put {
         }
         // The next one's segments are there when the drives come to the end of these.
         self.progress.ready.set(false);
-        self.progress.turn.borrow_mut().take();
-        self.claim = None;
+        self.progress.stand_up();
         self.landed(0).await?;
         if self.progress.overtaken.get() {
             return Ok(stored);
@@ -269,91 +266,54 @@ impl Put {
         if hollow { zeros(length) } else { whole.freeze() }
     }
 
-    /// The slot that the next segment goes to, and its bytes at most.
-    fn room(&mut self) -> (usize, u64) {
-        if let Some(claim) = self.claim.as_ref().filter(|claim| claim.limit() > 0) {
-            return (claim.slot(), claim.limit());
-        }
-        // The old one first: its room may be what is needed.
-        self.claim = None;
-        let left = self.hints.length.and_then(|length| length.checked_sub(self.issued));
-        let length = left.map(|left| left.max(self.queued as u64));
-        let lane = self.progress.turn.borrow().as_ref().map(Turn::lane);
-        let claim = self.engine.lanes.claim(PutHints { length, ..self.hints }, lane);
-        let room = (claim.slot(), claim.limit().max(1));
-        self.claim = Some(claim);
-        room
-    }
-
-    /// Waits for a turn where the next segment goes; that slot, and the segment's bytes at most.
-    async fn turn(&mut self) -> Result<(usize, u64)> {
-        loop {
-            let room = self.room();
-            let lane = self.engine.lanes.lane_of(room.0);
-            if self.progress.turn.borrow().as_ref().is_some_and(|turn| turn.lane() == lane) {
-                return Ok(room);
-            }
-            self.progress.turn.borrow_mut().take();
-            let turn = self.engine.lanes.get(lane).turns.take(room.0).await?;
-            *self.progress.turn.borrow_mut() = Some(turn);
-        }
-    }
-
-    /// Starts the next segment, or what of it fits in the open set.
+    /// Starts the next segment, or what of it fits where it goes.
     async fn issue(&mut self, completion: Option<&Completion>) -> Result<()> {
         self.progress.ready.set(true);
         let most = self.engine.options.in_flight.max(1) - 1;
         self.landed(most).await?;
-        let (slot, most) = self.turn().await?;
-        let length = self.queued.min(self.engine.segment_length as usize);
-        let data = self.take(usize::try_from(most).map_or(length, |most| length.min(most)));
-        let completion = completion.filter(|_| self.queued == 0);
-        let item = Item::Run {
-            name: self.name.clone(),
-            version: self.progress.version,
-            offset: self.issued,
-            data: data.clone(),
-            completion: completion.cloned(),
-        };
+        let left = self.hints.length.and_then(|length| length.checked_sub(self.issued));
+        let length = left.map(|left| left.max(self.queued as u64));
+        let data = self.take(self.queued.min(self.engine.segment_length as usize));
         if self.progress.overtaken.get() {
             // Nobody will see it, and what is not written cannot come back (SNAP-3).
             self.issued += data.len() as u64;
             return Ok(());
         }
-        let in_flight = InFlight::new(&self.progress);
-        let started = match self.engine.start_user(slot, &item).await {
-            Ok(started) => started,
-            Err(error) => {
-                self.claim = None;
-                self.progress.turn.borrow_mut().take();
-                return Err(error);
-            }
-        };
-        let consumed = started.consumed;
-        if consumed < data.len() {
-            self.queued += data.len() - consumed;
-            self.queue.push_front(data.slice(consumed..));
-            self.claim = None;
-        }
-        if let Some(claim) = &mut self.claim {
-            claim.spend(consumed as u64);
-        }
-        let offset = self.issued;
-        self.issued += consumed as u64;
-        let over = self.progress.turn.borrow_mut().as_mut().is_some_and(|turn| !turn.spend(slot));
-        if over {
-            self.progress.turn.borrow_mut().take();
-        }
-        let run =
-            Run { offset, data: data.slice(..consumed), completion: completion.filter(|_| self.queued == 0).cloned() };
-        let (engine, progress) = (self.engine.clone(), self.progress.clone());
+        let completion = completion.filter(|_| self.queued == 0).cloned();
+        let run = Run { offset: self.issued, data: data.clone(), completion };
+        let (engine, progress, in_flight) = (self.engine.clone(), self.progress.clone(), InFlight::new(&self.progress));
+        let who = Who::Client(self.progress.sit_down(&engine), Want::Turn(PutHints { length, ..self.hints }));
+        let (tell, consumed) = oneshot::channel();
         self.engine.rt.spawn_detached(async move {
-            if let Err(error) = engine.land(&progress, started, run).await {
+            let started = engine.start(who, Room::PLAIN, run.behind(&progress, 0)).await;
+            let consumed = started.as_ref().map_or(0, |started| started.consumed);
+            let (told, started) = match started {
+                Ok(started) => (Ok(consumed), Some(started)),
+                Err(error) => (Err(error), None),
+            };
+            // A caller that went away does not need to know.
+            let _ = tell.send(told);
+            if let Some(started) = started
+                && let Err(error) = engine.land(&progress, started, run.up_to(consumed)).await
+            {
                 progress.error.borrow_mut().get_or_insert(error);
             }
             drop(in_flight);
         });
-        Ok(())
+        match consumed.await.unwrap_or_else(|_| Err(Error::stopped())) {
+            Ok(consumed) => {
+                self.issued += consumed as u64;
+                if consumed < data.len() {
+                    self.queued += data.len() - consumed;
+                    self.queue.push_front(data.slice(consumed..));
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.progress.stand_up();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -372,7 +332,7 @@ impl Drop for Put {
             });
         }
         self.progress.last.borrow_mut().take();
-        self.progress.turn.borrow_mut().take();
+        self.progress.stand_up();
         if !self.progress.overtaken.replace(true) && self.progress.has_begun() {
             self.engine.forget(&self.progress);
         }
@@ -380,10 +340,23 @@ impl Drop for Put {
 }
 
 impl Progress {
+    /// The seat that its segments are written from.
+    fn sit_down(&self, engine: &Engine) -> SeatId {
+        self.seat.borrow_mut().get_or_insert_with(|| engine.allocator.seat()).id
+    }
+
+    /// Gives back what room is left, and the turn.
+    fn stand_up(&self) {
+        drop(self.seat.take());
+    }
+
     /// Gives the turn back if nothing is ready and nothing on its way: the drives would wait.
     fn rest(&self) {
-        if !self.ready.get() && self.in_flight.get() == 0 {
-            self.turn.borrow_mut().take();
+        if !self.ready.get()
+            && self.in_flight.get() == 0
+            && let Some(seat) = &*self.seat.borrow()
+        {
+            seat.rest();
         }
     }
 }
@@ -424,6 +397,25 @@ struct Run {
     completion: Option<Completion>,
 }
 
+impl Run {
+    /// What is to be appended of it, without so many bytes at its beginning.
+    fn behind(&self, progress: &Progress, done: usize) -> Item {
+        Item::Run {
+            name: progress.name.clone(),
+            version: progress.version,
+            offset: self.offset + done as u64,
+            data: self.data.slice(done..),
+            completion: self.completion.clone(),
+        }
+    }
+
+    /// So many bytes of it.
+    fn up_to(self, length: usize) -> Self {
+        let whole = length == self.data.len();
+        Self { data: self.data.slice(..length), completion: self.completion.filter(|_| whole), ..self }
+    }
+}
+
 impl Engine {
     /// Waits for a segment and enters it in the index; places it anew where a member failed.
     async fn land(self: &Rc<Self>, progress: &Progress, started: Started, run: Run) -> Result<()> {
@@ -437,14 +429,7 @@ impl Engine {
                     return Ok(());
                 }
             }
-            let item = Item::Run {
-                name: progress.name.clone(),
-                version: progress.version,
-                offset: run.offset + done as u64,
-                data: run.data.slice(done..),
-                completion: run.completion.clone(),
-            };
-            placed = Some(self.append_user(&item).await?.0);
+            placed = Some(self.append_user(&run.behind(progress, done)).await?.0);
         }
     }
 

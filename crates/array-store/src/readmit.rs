@@ -115,7 +115,7 @@ impl Engine {
         }
         // A recovery may have put the digest behind items that did not reach this zone: the last ones.
         let Some(number) = members.iter().position(|member| member == own).filter(|_| same) else { return false };
-        for item in found.1.items.iter().rev().take(self.window.most()) {
+        for item in found.1.items.iter().rev().take(self.allocator.most()) {
             if !matches!(self.verify_member(number, *own, item).await, Ok(Some(()))) {
                 return false;
             }

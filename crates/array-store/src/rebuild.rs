@@ -159,13 +159,8 @@ impl Engine {
 
     /// Ends open sets that lose a member: their streams go on in others.
     async fn close_lossy(self: &Rc<Self>) {
-        for stream in &self.streams {
-            let mut open = stream.lock().await;
-            if open.as_ref().is_some_and(|open| self.lossy(&open.set) > 0)
-                && let Some(open) = open.take()
-            {
-                self.close_set(open).await;
-            }
+        for open in self.allocator.take_all(|open| self.lossy(&open.set) > 0) {
+            self.close_set(open);
         }
     }
 

@@ -126,8 +126,8 @@ impl Engine {
         }
         drop(found);
         // Only now is it known what was launched last. (WINDOW-1)
-        let most = self.window.most();
-        let torn_from = self.window.torn_from(doubtful.iter().flat_map(|(.., items)| items.stamps(most)).collect());
+        let most = self.allocator.most();
+        let torn_from = self.allocator.torn_from(doubtful.iter().flat_map(|(.., items)| items.stamps(most)).collect());
         let mut judged = stream::iter(doubtful)
             .map(|(id, set, written, items)| async move {
                 let examined = self.judged(id, items, torn_from).await;
@@ -143,7 +143,7 @@ impl Engine {
         let began = self.rt.now();
         self.refuse_loss(&report, scan.unread)?;
         self.found_tombstones.replace(scan.tombstones);
-        self.reopen(scan.reopen).await;
+        self.reopen(scan.reopen);
         if !clean {
             self.settle_versions(&mut report).await?;
         }
@@ -437,7 +437,7 @@ impl Engine {
     }
 
     /// Goes on in sets that were open when the array was closed; those that no stream needs are closed.
-    async fn reopen(self: &Rc<Self>, sets: Vec<OpenSet>) {
+    fn reopen(self: &Rc<Self>, sets: Vec<OpenSet>) {
         if self.options.read_only {
             return;
         }
@@ -446,16 +446,10 @@ impl Engine {
         let mut others = [Stream::Clean].into_iter().chain(cold);
         for open in sets {
             open.set.reopen();
-            let clients = self.slot_for(&open.set).map(|slot| Stream::User(slot as u8));
-            match clients.or_else(|| others.next()) {
-                Some(stream) => {
-                    if let Stream::User(slot) = stream {
-                        let slot = usize::from(slot);
-                        self.lanes.of(slot).shelf.reopened(slot, open.id, self.data_left(&open));
-                    }
-                    *self.streams[stream.number()].lock().await = Some(open);
-                }
-                None => self.close_set(open).await,
+            let Some(open) = self.go_on_in(open) else { continue };
+            match others.next() {
+                Some(stream) => self.allocator.put(stream, open),
+                None => self.close_set(open),
             }
         }
     }

@@ -250,7 +250,7 @@ impl Copy<'_> {
         let blocks = pieces.iter().map(|piece| piece.len() / BLOCK_SIZE).sum::<usize>() as u32;
         let (dev, lba) = (self.dev.clone(), at(&self.dev, self.spare.zone, self.next));
         self.next += blocks;
-        let write = start_now(Box::pin(async move { dev.write(lba, pieces).await })).await;
+        let write = start_now(Box::pin(async move { dev.write(lba, pieces).await }));
         self.writes.push_back(write);
         Ok(())
     }

@@ -195,15 +195,12 @@ impl Engine {
 
     /// The items of a set that is being written to, as far as they are in the index, and a hold of it.
     async fn items_of(&self, id: SetId) -> Option<(Option<Hold>, Vec<DigestItem>)> {
-        for stream in &self.streams {
-            let open = stream.lock().await;
-            if let Some(open) = open.as_ref().filter(|open| open.id == id) {
-                let end = open.set.entered_below();
-                let items = open.digest.items.iter().filter(|item| item.block < end).cloned().collect();
-                return Some((self.sets.hold(id), items));
-            }
-        }
-        None
+        let items = self.allocator.look(|open| {
+            let end = open.set.entered_below();
+            let entered = open.digest.items.iter().filter(|item| item.block < end);
+            (open.id == id).then(|| entered.cloned().collect())
+        });
+        Some((self.sets.hold(id), items.into_iter().flatten().next()?))
     }
 
     /// Members that are there and do not end with a digest as they should.
@@ -266,13 +263,8 @@ impl Engine {
     }
 
     async fn close_if_open(self: &Rc<Self>, id: SetId) {
-        for stream in &self.streams {
-            let mut open = stream.lock().await;
-            if open.as_ref().is_some_and(|open| open.id == id)
-                && let Some(open) = open.take()
-            {
-                self.close_set(open).await;
-            }
+        for open in self.allocator.take_all(|open| open.id == id) {
+            self.close_set(open);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
 
+use crate::allocator::SeatId;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::object_bytes;
@@ -27,7 +28,7 @@ pub(crate) struct Sharing {
     writers: Cell<usize>,
 }
 
-/// Segments of small objects on their way at once, for each lane. More than one only where they are full: one that waits grows.
+/// Segments of small objects on their way at once, for each group. More than one only where they are full: one that waits grows.
 const WRITERS: usize = 4;
 
 /// What a segment's marker may say of its objects, as a share of its data.
@@ -104,14 +105,15 @@ impl Engine {
     /// Whether so many tasks have something to write.
     fn are_needed(&self, writers: usize) -> bool {
         writers <= 1
-            || (writers <= WRITERS * self.lanes.count() && self.sharing.bytes.get() >= self.segment_length as usize)
+            || (writers <= WRITERS * self.allocator.groups()
+                && self.sharing.bytes.get() >= self.segment_length as usize)
     }
 
     /// Writes what waits, segment after segment.
     async fn write_shared(self: &Rc<Self>) {
         while self.are_needed(self.sharing.writers.get()) {
-            let lane = self.lanes.least_busy();
-            if self.lanes.get(lane).turns.take_small().await.is_err() {
+            let seat = self.allocator.seat();
+            if seat.small_turn(|| self.running()).await.is_err() {
                 // Closed: who waits learns it from the end of its channel.
                 self.sharing.waiting.borrow_mut().clear();
                 self.sharing.bytes.set(0);
@@ -121,7 +123,7 @@ impl Engine {
             if batch.is_empty() {
                 return;
             }
-            self.write_batch(lane, batch).await;
+            self.write_batch(seat.id, batch).await;
         }
     }
 
@@ -148,10 +150,10 @@ impl Engine {
     }
 
     /// Writes objects in one segment; where there is no room for that, in several smaller ones, as far as they fit.
-    async fn write_batch(self: &Rc<Self>, lane: usize, batch: Vec<Small>) {
+    async fn write_batch(self: &Rc<Self>, seat: SeatId, batch: Vec<Small>) {
         let mut left = vec![batch];
         while let Some(mut batch) = left.pop() {
-            let placed = self.append_batch(lane, &batch).await;
+            let placed = self.append_batch(seat, &batch).await;
             let first = match &placed {
                 Ok(placed) => placed.parts.len(),
                 Err(error) if error.kind == ErrorKind::NoSpace && batch.len() > 1 => {
@@ -169,7 +171,7 @@ impl Engine {
     }
 
     /// Writes as many of them as go into one segment, where a set ends not all.
-    async fn append_batch(self: &Rc<Self>, lane: usize, batch: &[Small]) -> Result<Placed> {
+    async fn append_batch(self: &Rc<Self>, seat: SeatId, batch: &[Small]) -> Result<Placed> {
         let mut data = BytesMut::new();
         let mut length = 0;
         let mut parts = Vec::with_capacity(batch.len());
@@ -188,7 +190,7 @@ impl Engine {
             }
         }
         let data = if self.hollow { zeros(length) } else { data.freeze() };
-        Ok(self.append_in_lane(lane, &Item::Shared { parts, data, together: false }).await?.0)
+        Ok(self.append_from(seat, &Item::Shared { parts, data, together: false }).await?.0)
     }
 
     /// Completes objects that were placed, and says so to those who wait for it.

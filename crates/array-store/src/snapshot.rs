@@ -77,8 +77,8 @@ impl Engine {
         let mut pieces = Vec::new();
         let written = self.write_pieces(&mut view, room, &mut pieces).await;
         // The set is left: the next snapshot has its own, so that this one's can be trimmed whole.
-        if let Some(open) = self.streams[Stream::Snapshot.number()].lock().await.take() {
-            self.close_set(open).await;
+        if let Some(open) = self.allocator.take(Stream::Snapshot) {
+            self.close_set(open);
         }
         if let Err(error) = written {
             self.trim_old_snapshots().await?;

@@ -9,6 +9,7 @@ use shingle_base::StoreId;
 use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
 
+use crate::allocator::PutHints;
 use crate::buffer::{Attached, BufferFiles, RING_MAX, RING_MIN, open_file, open_to_read, two_files};
 use crate::config::{CleaningPolicy, FormatOptions, Options};
 use crate::drives::Drives;
@@ -27,7 +28,6 @@ use crate::rebuild::{RebuildOptions, RebuildProgress};
 use crate::recovery::RecoveryReport;
 use crate::scrub::{ScrubOptions, ScrubReport};
 use crate::sets::SetTable;
-use crate::shelf::PutHints;
 use crate::superblocks::{Source, Superblocks, blocks_needed};
 use crate::types::{DriveId, SetId, SetState};
 
@@ -359,7 +359,7 @@ impl ArrayStore {
 
     /// No more objects of a [group](PutHints::group) come.
     pub fn end_group(&self, group: u64) {
-        self.0.lanes.end_group(group);
+        self.0.allocator.end_group(group);
     }
 
     /// Writes an object that is in memory.

@@ -85,6 +85,8 @@ impl fmt::Display for DriveId {
 pub(crate) struct DriveSet([u64; 4]);
 
 impl DriveSet {
+    pub(crate) const EMPTY: Self = Self([0; 4]);
+
     /// Whether some drive is in both.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.common(other) > 0

@@ -1,7 +1,7 @@
 //! Appending to open sets: framing, writing, settling. (SMORE, sections III-B and III-C; for which set it is see
-//! [`crate::placing`], for their end [`crate::ending`].)
+//! [`crate::allocator`], for their end [`crate::ending`].)
 //!
-//! Each stream has one open set, and clients have several ([`crate::shelf`]). What is appended lies behind what came before,
+//! Each stream has one open set, and clients have several. What is appended lies behind what came before,
 //! and its writes are started in that order in every zone, so that write pointers advance together and several segments can
 //! be on their way.
 //!
@@ -19,9 +19,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, join_all};
@@ -31,6 +30,7 @@ use shingle_runtime::Task;
 use shingle_zoned::DeviceError;
 use tokio::sync::Notify;
 
+use crate::allocator::Pass;
 use crate::drives::at;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -43,7 +43,6 @@ use crate::sets::ZoneSet;
 use crate::stats::add;
 use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
 use crate::uncovered::{Deletions, Uncovered};
-use crate::window::{Pass, Target};
 
 /// Streams with a set of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -265,12 +264,6 @@ impl OpenSet {
         record_blocks((self.digest.encoded().len() + more) as u64).0 as u32
     }
 
-    /// What an item that goes there asks the window for.
-    pub(crate) fn target(&self, item: &Item) -> Target {
-        let drives = self.members.iter().map(|member| member.drive).collect();
-        Target { set: self.id, drives, segment: item.data().is_some() }
-    }
-
     /// Blocks that an item may take whose digest entry takes `entry` bytes.
     pub(crate) fn room(&self, entry: usize) -> u32 {
         self.capacity.saturating_sub(self.next + self.digest_blocks(entry) + 1)
@@ -308,7 +301,7 @@ impl Item {
 
 impl Engine {
     /// Frames `body` for every member at the set's end and starts the writes, in order.
-    pub(crate) async fn launch(
+    pub(crate) fn launch(
         self: &Rc<Self>,
         open: &mut OpenSet,
         (mut body, data): (ItemBody, Bytes),
@@ -357,9 +350,9 @@ impl Engine {
         if open.set.state() != SetState::Index {
             add(&self.counters.items, 1);
         }
-        self.lanes.written(open.id, self.data_left(open));
+        self.allocator.written(open.id, self.data_left(open));
         open.flights.unsettled.borrow_mut().insert(block);
-        let writes = self.write_members(&open.members, from, frames).await;
+        let writes = self.write_members(&open.members, from, frames);
         let placed = Placed { set: open.id, block: fragments_at, stamp, parts, segment_length, _flight: flight };
         let (engine, set, flights) = (self.clone(), open.set.clone(), open.flights.clone());
         let outcome = self.rt.spawn(async move {
@@ -384,7 +377,7 @@ impl Engine {
     }
 
     /// Starts a write of each member that is there.
-    pub(crate) async fn write_members(&self, members: &[Member], block: u32, frames: Vec<Vec<Bytes>>) -> Writes {
+    pub(crate) fn write_members(&self, members: &[Member], block: u32, frames: Vec<Vec<Bytes>>) -> Writes {
         let writes: Vec<_> = members
             .iter()
             .zip(frames)
@@ -393,7 +386,7 @@ impl Engine {
                 Some(async move { (member, dev.write(at(&dev, member.zone, block), pieces).await) })
             })
             .collect();
-        start_now(Box::pin(join_all(writes))).await
+        start_now(Box::pin(join_all(writes)))
     }
 
     /// Waits until a started item is durable. `None`: a member failed, and the item has to be placed anew.
@@ -466,17 +459,10 @@ impl Engine {
 }
 
 /// Polls a future once, so that the commands in it have started, in the order of such calls.
-pub(crate) async fn start_now<T: 'static>(mut future: Pin<Box<dyn Future<Output = T>>>) -> LocalBoxFuture<'static, T> {
-    let mut done = None;
-    std::future::poll_fn(|context| {
-        if let Poll::Ready(output) = future.as_mut().poll(context) {
-            done = Some(output);
-        }
-        Poll::Ready(())
-    })
-    .await;
-    match done {
-        Some(output) => Box::pin(std::future::ready(output)),
-        None => future,
+pub(crate) fn start_now<T: 'static>(mut future: LocalBoxFuture<'static, T>) -> LocalBoxFuture<'static, T> {
+    // Whoever awaits it polls it again first, and is woken from then on.
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Box::pin(std::future::ready(output)),
+        Poll::Pending => future,
     }
 }

@@ -22,11 +22,11 @@ async fn open_on(rt: &Runtime, devices: &[SimDevice]) -> ArrayStore {
 /// The drives that each lane's open sets have.
 fn drives_of_lanes(store: &ArrayStore) -> Vec<BTreeSet<DriveId>> {
     let engine = &store.0;
-    let drives = |lane: usize| {
-        let sets: Vec<_> = engine.lanes.get(lane).shelf.sets().filter_map(|id| engine.sets.get(id)).collect();
+    let drives = |group: usize| {
+        let sets: Vec<_> = engine.allocator.sets_of(group).filter_map(|id| engine.sets.get(id)).collect();
         sets.iter().flat_map(|set| set.members()).map(|member| member.drive).collect()
     };
-    (0..engine.lanes.count()).map(drives).collect()
+    (0..engine.allocator.groups()).map(drives).collect()
 }
 
 /// Writes objects with eight writers; how long that takes.

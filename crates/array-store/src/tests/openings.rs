@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use shingle_sim::seeds;
 
 use super::*;
-use crate::writer::OTHERS;
+use crate::writer::Stream;
 
 /// Takes the last item away from all drives but the first; `before` is what they held without it.
 fn torn_to_one_drive(images: &[MemoryDevice], before: &[MemoryDevice]) {
@@ -127,10 +127,10 @@ fn an_error_in_a_recent_item_costs_nothing_behind_it() {
         let place = store.0.index().unwrap().part(b"o2", version, 0).unwrap().unwrap();
         // One drive refuses the digest: it ends before the others.
         let refuse = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::CommandError };
-        let open = store.0.streams[OTHERS].lock().await.take().unwrap();
+        let open = store.0.allocator.take(Stream::User(0)).unwrap();
         let set = open.set.clone();
         devices[2].set_faults(Faults::new([refuse]));
-        store.0.close_set(open).await;
+        store.0.close_set(open);
         while set.phase() != Phase::Still {
             rt.sleep(Duration::from_millis(1)).await;
         }

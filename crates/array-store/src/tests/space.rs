@@ -5,7 +5,7 @@ use shingle_sim::{Random, seeds};
 use super::*;
 use crate::format::ItemBody;
 use crate::types::Part;
-use crate::writer::{OTHERS, OpenSet};
+use crate::writer::{OpenSet, Stream};
 
 const SEGMENT: u32 = 160_000;
 
@@ -32,16 +32,18 @@ async fn full(rt: &Runtime, seed: u64, drives: usize) -> (Vec<SimDevice>, ArrayS
 }
 
 /// How many of clients' open sets would take a small object of that size; and how many there are.
-async fn takers(engine: &Engine, size: usize) -> (usize, usize) {
+fn takers(engine: &Engine, size: usize) -> (usize, usize) {
     let completion = Some(Completion { size: size as u64, attributes: Bytes::new() });
     let name = Bytes::from_static(b"s1");
     let part = Part { name, version: Version(1), offset: 0, at: 0, length: size as u32, completion };
     let item = Item::Shared { parts: vec![part], data: bytes(1, size), together: false };
     let (mut takers, mut open) = (0, 0);
-    for stream in &engine.streams[OTHERS..] {
-        let stream = stream.lock().await;
-        takers += stream.iter().filter(|set| engine.fit(set, &item, item.entry_bytes()).is_some()).count();
-        open += stream.iter().count();
+    for slot in 0..engine.allocator.slots() {
+        let stream = Stream::User(slot as u8);
+        let Some(set) = engine.allocator.take(stream) else { continue };
+        takers += usize::from(engine.fit(&set, &item, item.entry_bytes()).is_some());
+        open += 1;
+        engine.allocator.put(stream, set);
     }
     (takers, open)
 }
@@ -64,7 +66,7 @@ fn what_fits_of_a_batch_is_stored() {
     for seed in seeds(20) {
         let (stored, refused) = Sim::new(seed).run(move |rt| async move {
             let (_devices, store) = full(&rt, seed, 3).await;
-            let ((_, open), cleaned) = (takers(&store.0, 1).await, store.stats().unwrap().cleaned);
+            let ((_, open), cleaned) = (takers(&store.0, 1), store.stats().unwrap().cleaned);
             // None of them is cut; the first has a segment for itself, the others share one.
             let size = 5_000;
             let puts = (0..9).map(|number| store.put(format!("s{number}"), bytes(2, size), Bytes::new()));
@@ -73,7 +75,7 @@ fn what_fits_of_a_batch_is_stored() {
             for (number, result) in results.iter().enumerate().filter(|(_, result)| result.is_ok()) {
                 assert!(store.get(format!("s{number}")).await.unwrap() == bytes(2, size), "{result:?}");
             }
-            let (still, open_still) = takers(&store.0, size).await;
+            let (still, open_still) = takers(&store.0, size);
             assert!(stored == 9 || still == 0, "seed {seed}: {stored} stored, and {still} sets have room for more");
             // Of what was given up half-way something may have been won.
             let won = (store.stats().unwrap().cleaned - cleaned) as usize;
@@ -145,8 +147,8 @@ fn what_shares_a_segment_is_cut_between_two_objects() {
         let (_devices, store) = fresh(&rt).await;
         store.put("o", bytes(1, 100), Bytes::new()).await.unwrap();
         let engine = &store.0;
-        let mut stream = engine.streams[OTHERS].lock().await;
-        let set = stream.as_mut().unwrap();
+        let mut open = engine.allocator.take(Stream::User(0)).unwrap();
+        let set = &mut open;
         let part = |number: u32| Part {
             name: format!("s{number}").into(),
             version: Version(1),
@@ -173,5 +175,6 @@ fn what_shares_a_segment_is_cut_between_two_objects() {
         }
         assert!(cut.contains(&3) && cut.contains(&1) && cut.is_sorted_by(|a, b| a >= b), "{cut:?}");
         set.next = 1;
+        engine.allocator.put(Stream::User(0), open);
     });
 }

@@ -1,0 +1,144 @@
+//! The next open set of a stream.
+
+use std::rc::Rc;
+
+use super::groups::Misfit;
+use super::{Allocator, Stream};
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Digest;
+use crate::sets::{List, Purpose};
+use crate::types::SetState;
+use crate::writer::OpenSet;
+
+/// A set is being opened for a stream, until this is dropped: who needs one there waits.
+struct Opening {
+    allocator: Rc<Allocator>,
+    stream: Stream,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.allocator.opening.borrow_mut().remove(&self.stream);
+        self.allocator.changed.notify_waiters();
+    }
+}
+
+impl Allocator {
+    pub(super) fn is_opening(&self, stream: Stream) -> bool {
+        self.opening.borrow().contains(&stream)
+    }
+
+    /// Whether a stream's set is full as far as claims go.
+    pub(super) fn is_spent(&self, stream: Stream) -> bool {
+        let Stream::User(slot) = stream else { return false };
+        self.plan(|plan| {
+            let (slots, own) = plan.slots_of(slot.into());
+            slots.is_spent(own)
+        })
+    }
+
+    /// Gives a slot a set with room for so much data, from its start or where it ended before.
+    pub(crate) fn fill(&self, slot: u8, open: OpenSet, free: u64) {
+        let (id, fresh) = (open.id, open.next == 0);
+        self.plan(|plan| {
+            let (slots, own) = plan.slots_of(slot.into());
+            if fresh { slots.opened(own, id, free) } else { slots.reopened(own, id, free) }
+        });
+        self.put(Stream::User(slot), open);
+    }
+}
+
+impl Engine {
+    /// Opens the next set of a stream in place of the one that it has, unless somebody else is doing that.
+    pub(super) async fn open_next(self: &Rc<Self>, stream: Stream, reserved: usize) -> Result<()> {
+        let allocator = &self.allocator;
+        if !allocator.opening.borrow_mut().insert(stream) {
+            return Ok(());
+        }
+        let _opening = Opening { allocator: allocator.clone(), stream };
+        let _busy = self.busy.begin();
+        // What is left of a client's set is room for smaller items until there is another one (SHELF-2).
+        if let Some(open) = allocator.take(stream) {
+            match matches!(stream, Stream::User(_)) && !open.flights.failed.get() {
+                true => allocator.put(stream, open),
+                false => self.close_set(open),
+            }
+        }
+        let next = self.open_set(stream, reserved).await?;
+        if let Some(full) = allocator.take(stream) {
+            self.close_set(full);
+        }
+        if let Err(stopped) = self.writable() {
+            self.close_set(next);
+            return Err(stopped);
+        }
+        let free = self.data_left(&next);
+        match stream {
+            Stream::User(slot) => allocator.fill(slot, next, free),
+            Stream::Clean | Stream::Snapshot | Stream::Cold => allocator.put(stream, next),
+        }
+        Ok(())
+    }
+
+    /// Opens the next available set for `stream`, but for those that are reserved; none is won for it.
+    async fn open_set(self: &Rc<Self>, stream: Stream, reserved: usize) -> Result<OpenSet> {
+        let group = match stream {
+            Stream::User(slot) => Some(self.allocator.plan(|plan| plan.group_of(slot.into()))),
+            Stream::Clean | Stream::Snapshot | Stream::Cold => None,
+        };
+        let mut steps = 0;
+        loop {
+            self.running()?;
+            let available = self.sets.count(SetState::Available);
+            if available > reserved {
+                if available <= self.available_sets() / 2 && self.sets.first(SetState::Empty).is_some() {
+                    self.replenish().await?;
+                    if self.sets.count(SetState::Available) <= reserved {
+                        continue;
+                    }
+                }
+                let found = self.sets.of(List::Available);
+                let best = found.min_by_key(|(id, set)| (self.lossy(set), self.misfit(group, set), *id));
+                let Some((id, set)) = best.filter(|(_, set)| self.missing(set) <= self.code.parity()) else {
+                    let message =
+                        "too many drives are gone for any zone set to be written to: put them back or rebuild";
+                    return Err(Error::new(ErrorKind::Device, message));
+                };
+                if let Some(group) = group
+                    && steps < 3
+                    && self.misfit(Some(group), &set) > Misfit::default()
+                {
+                    // Sets on the group's drives are looked for, then drives for all groups, and then sets on those.
+                    if steps == 1 {
+                        self.settle_groups();
+                    } else if let Err(error) = self.replenish_group(group).await {
+                        tracing::warn!(%error, "a zone set on other drives is opened");
+                    }
+                    steps += 1;
+                    // Somebody else may have opened it meanwhile.
+                    continue;
+                }
+                set.open(if stream == Stream::Snapshot { Purpose::Index } else { Purpose::Objects });
+                return Ok(OpenSet {
+                    id,
+                    members: set.ordered_members(id),
+                    capacity: self.capacity(&set),
+                    set,
+                    epoch: self.stamps.next(),
+                    next: 0,
+                    digest: Digest::default(),
+                    flights: Rc::default(),
+                    packed: matches!(stream, Stream::Clean | Stream::Cold),
+                });
+            }
+            if self.sets.first(SetState::Empty).is_some() {
+                self.replenish().await?;
+                if self.sets.count(SetState::Available) > available {
+                    continue;
+                }
+            }
+            return Err(self.no_space());
+        }
+    }
+}

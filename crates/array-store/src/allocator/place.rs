@@ -1,0 +1,316 @@
+//! The one wait of an append: until the plan says that the item may go, and where to.
+
+use std::rc::Rc;
+
+use super::{Allocator, Pass, SeatId, Target, Want};
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::writer::{Item, OpenSet, Placed, Room, Started, Stream};
+
+/// Who appends.
+#[derive(Clone, Copy)]
+pub(crate) enum Who {
+    /// Somebody who writes for clients, from a seat.
+    Client(SeatId, Want),
+    /// Another stream, which has a set of its own.
+    Other(Stream),
+}
+
+/// One who asks for a place, until it has one or goes away. (ALLOC-1)
+struct Asking<'a> {
+    engine: &'a Rc<Engine>,
+    who: Who,
+    /// What is to go there, from when that is known.
+    item: Item,
+    /// The stream, once it is the asker's turn there.
+    chosen: Option<Stream>,
+    /// Its number among those who wait for drives.
+    number: Option<u64>,
+}
+
+/// What came of asking once.
+enum Answer {
+    Started(Started),
+    Wait,
+    /// The stream's set has no room for the item, or there is none.
+    Open(Stream),
+}
+
+/// What came of looking for room in any set.
+enum Anywhere {
+    Started(Started),
+    /// A set was closed of which cleaning wins something.
+    Closed,
+    Full,
+}
+
+impl Engine {
+    /// Appends an item, durably: tries again elsewhere if a member of its set fails.
+    pub(crate) async fn append(self: &Rc<Self>, stream: Stream, item: &Item) -> Result<(Placed, usize)> {
+        self.append_with(stream, stream.room(), item).await
+    }
+
+    /// The same, where sets may be taken that others may not.
+    pub(crate) async fn append_with(
+        self: &Rc<Self>,
+        stream: Stream,
+        room: Room,
+        item: &Item,
+    ) -> Result<(Placed, usize)> {
+        self.append_as(Who::Other(stream), room, item).await
+    }
+
+    /// Appends what clients write, wherever there is room for it.
+    pub(crate) async fn append_user(self: &Rc<Self>, item: &Item) -> Result<(Placed, usize)> {
+        let seat = self.allocator.seat();
+        self.append_from(seat.id, item).await
+    }
+
+    /// The same, in the group of that seat as long as it has room. It waits for no turn.
+    pub(crate) async fn append_from(self: &Rc<Self>, seat: SeatId, item: &Item) -> Result<(Placed, usize)> {
+        let length = item.length() as u64;
+        let want = if matches!(item, Item::Run { .. }) { Want::Again(length) } else { Want::Small(length) };
+        self.append_as(Who::Client(seat, want), Room::PLAIN, item).await
+    }
+
+    async fn append_as(self: &Rc<Self>, who: Who, room: Room, item: &Item) -> Result<(Placed, usize)> {
+        loop {
+            let (engine, item) = (self.clone(), item.clone());
+            // Also if the caller waits no more. (WRITE-4)
+            let starting = self.rt.spawn(async move { engine.start(who, room, item).await });
+            let started = starting.await.unwrap_or_else(|_| Err(Error::stopped()))?;
+            let consumed = started.consumed;
+            if let Some(placed) = self.finish(started).await? {
+                return Ok((placed, consumed));
+            }
+        }
+    }
+
+    /// Finds a place for an item and starts its writes. The caller is a task that ends whoever waits for it. (WRITE-4, SHELF-2)
+    pub(crate) async fn start(self: &Rc<Self>, who: Who, room: Room, item: Item) -> Result<Started> {
+        let client = matches!(who, Who::Client(..));
+        let small = client && !matches!(item, Item::Run { .. });
+        let mut asking = Asking { engine: self, who, item, chosen: None, number: None };
+        loop {
+            // What is small goes to any set that is open before another one is won for it.
+            if small {
+                match asking.placed(room.reserved).await {
+                    Err(error) if error.kind == ErrorKind::NoSpace => {}
+                    started => return started,
+                }
+                if let Anywhere::Started(started) = asking.anywhere(false).await? {
+                    return Ok(started);
+                }
+            }
+            let full = loop {
+                match asking.placed(room.reserved).await {
+                    // Nothing is kept from others meanwhile: what is small may fit in the open set.
+                    Err(error) if error.kind == ErrorKind::NoSpace => {
+                        if !room.reclaim || !self.reclaim().await? {
+                            break error;
+                        }
+                    }
+                    started => return started,
+                }
+            };
+            if !client {
+                return Err(full);
+            }
+            match asking.anywhere(true).await? {
+                Anywhere::Started(started) => return Ok(started),
+                Anywhere::Closed => {}
+                Anywhere::Full => return Err(full),
+            }
+        }
+    }
+}
+
+impl Asking<'_> {
+    /// Waits until the item is on its way: in the open set of its stream, or in the next one.
+    async fn placed(&mut self, reserved: usize) -> Result<Started> {
+        let engine = self.engine.clone();
+        loop {
+            let changed = engine.allocator.changed.notified();
+            match self.ask()? {
+                Answer::Started(started) => return Ok(started),
+                Answer::Wait => changed.await,
+                Answer::Open(stream) => {
+                    self.leave();
+                    engine.open_next(stream, reserved).await?;
+                }
+            }
+        }
+    }
+
+    /// The same, in any set that is open for clients and has room for it. Where none has, the emptiest of those may be
+    /// closed of which cleaning wins something; the others keep what room they have, for smaller items.
+    async fn anywhere(&mut self, close: bool) -> Result<Anywhere> {
+        let engine = self.engine.clone();
+        loop {
+            let changed = engine.allocator.changed.notified();
+            if let Some(found) = self.ask_anywhere(close)? {
+                self.leave();
+                return Ok(found);
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether the item may go now, and where to; if so, it is launched.
+    fn ask(&mut self) -> Result<Answer> {
+        self.is_wanted()?;
+        let stream = match (self.chosen, self.who) {
+            (Some(stream), _) | (None, Who::Other(stream)) => stream,
+            (None, Who::Client(seat, want)) => {
+                let Some((slot, most)) = self.allocator().plan(|plan| plan.next(seat, want)) else {
+                    return Ok(Answer::Wait);
+                };
+                self.item.cut_to(most);
+                Stream::User(slot as u8)
+            }
+        };
+        self.chosen = Some(stream);
+        if self.allocator().is_opening(stream) {
+            self.leave();
+            return Ok(Answer::Wait);
+        }
+        let Some(open) = self.allocator().take(stream) else { return Ok(Answer::Open(stream)) };
+        if self.allocator().is_spent(stream) || open.flights.failed.get() {
+            self.allocator().put(stream, open);
+            return Ok(Answer::Open(stream));
+        }
+        let Some(pass) = self.pass(open.target(&self.item)) else {
+            self.allocator().put(stream, open);
+            return Ok(Answer::Wait);
+        };
+        let (open, started) = self.launch(stream, open, pass);
+        match started {
+            // Drives are there: to come back for the digest would be a seek of all.
+            Some(started) if matches!(stream, Stream::User(_)) && self.engine.is_full(&open) => {
+                self.engine.close_set(open);
+                Ok(Answer::Started(started))
+            }
+            started => {
+                let fresh = open.next == 0;
+                self.allocator().put(stream, open);
+                match started {
+                    Some(started) => Ok(Answer::Started(started)),
+                    None if fresh => {
+                        Err(Error::new(ErrorKind::Invalid, "a record is larger than a zone set of this array"))
+                    }
+                    None => Ok(Answer::Open(stream)),
+                }
+            }
+        }
+    }
+
+    /// Looks for a set that has room for the item; `None`: drives have to land something first.
+    fn ask_anywhere(&mut self, close: bool) -> Result<Option<Anywhere>> {
+        self.is_wanted()?;
+        let entry = self.item.entry_bytes();
+        let mut closed = false;
+        let mut full = Vec::new();
+        for slot in self.allocator().plan(|plan| plan.roomy()) {
+            let stream = Stream::User(slot as u8);
+            let Some(open) = self.allocator().take(stream) else { continue };
+            if open.flights.failed.get() {
+                // It takes nothing any more.
+                self.engine.close_set(open);
+                closed = true;
+            } else if self.engine.fit(&open, &self.item, entry).is_some() {
+                let Some(pass) = self.pass(open.target(&self.item)) else {
+                    self.allocator().put(stream, open);
+                    return Ok(None);
+                };
+                let (open, started) = self.launch(stream, open, pass);
+                self.allocator().put(stream, open);
+                return Ok(started.map(Anywhere::Started));
+            } else {
+                self.allocator().put(stream, open);
+                full.push(stream);
+            }
+        }
+        if closed {
+            return Ok(Some(Anywhere::Closed));
+        }
+        let emptiest = if close { self.emptiest(full)? } else { None };
+        match emptiest.and_then(|stream| self.allocator().take(stream)) {
+            Some(open) => {
+                self.engine.close_set(open);
+                Ok(Some(Anywhere::Closed))
+            }
+            None => Ok(Some(Anywhere::Full)),
+        }
+    }
+
+    /// Of these streams the one with the least that lives in its set, of those of which cleaning would win something.
+    fn emptiest(&self, streams: Vec<Stream>) -> Result<Option<Stream>> {
+        let mut emptiest: Option<(u64, Stream)> = None;
+        for stream in streams {
+            let Some(open) = self.allocator().take(stream) else { continue };
+            let live = open.set.live();
+            let wins = emptiest.is_none_or(|(least, _)| live < least).then(|| self.engine.wins_closed(&open));
+            self.allocator().put(stream, open);
+            if wins.transpose()? == Some(true) {
+                emptiest = Some((live, stream));
+            }
+        }
+        Ok(emptiest.map(|(_, stream)| stream))
+    }
+
+    /// Launches what of an item fits in a set; nothing if that is hardly anything.
+    fn launch(&self, stream: Stream, mut open: OpenSet, pass: Pass) -> (OpenSet, Option<Started>) {
+        let item = &self.item;
+        let Some(body) = self.engine.fit(&open, item, item.entry_bytes()) else { return (open, None) };
+        let started = self.engine.launch(&mut open, body, pass);
+        if let (Stream::User(slot), Who::Client(seat, _)) = (stream, self.who) {
+            let (bytes, whole) = (started.consumed as u64, started.consumed == item.length());
+            self.allocator().plan(|plan| plan.launched(seat, slot.into(), bytes, whole));
+        }
+        (open, Some(started))
+    }
+
+    /// Whether the array is open, and the writer there.
+    fn is_wanted(&self) -> Result<()> {
+        self.engine.writable()?;
+        let gone = |seat| !self.allocator().plan(|plan| plan.is_seated(seat));
+        match self.who {
+            Who::Client(seat, _) if gone(seat) => Err(Error::stopped()),
+            _ => Ok(()),
+        }
+    }
+
+    fn allocator(&self) -> &Rc<Allocator> {
+        &self.engine.allocator
+    }
+
+    /// A place on the way to the drives, if they are free for that set; nothing may be awaited before the launch.
+    fn pass(&mut self, target: Target) -> Option<Pass> {
+        let before = self.number;
+        let (number, launch) = self.allocator().plan(|plan| {
+            let number = plan.flow.ask(before, target);
+            let launch = plan.flow.launch(number);
+            // Those behind it have one less before them.
+            plan.moved |= launch.is_some() || before.is_some_and(|before| before != number);
+            (number, launch)
+        });
+        self.number = Some(number).filter(|_| launch.is_none());
+        launch.map(|launch| Pass { allocator: self.allocator().clone(), launch })
+    }
+
+    /// Waits for drives no more.
+    fn leave(&mut self) {
+        if let Some(number) = self.number.take() {
+            self.allocator().plan(|plan| {
+                plan.flow.leave(number);
+                plan.moved = true;
+            });
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
