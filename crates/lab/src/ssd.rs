@@ -23,7 +23,7 @@ pub fn buffer(rt: &Runtime) -> BufferFiles {
 }
 
 impl BufferFile for Ssd {
-    fn read(&self) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+    fn read(&self, _offset: u64, _length: usize) -> LocalBoxFuture<'_, io::Result<Bytes>> {
         Box::pin(async { Ok(Bytes::new()) })
     }
 

@@ -22,8 +22,12 @@ use crate::scene::{array_options, formatted, named, options, powered};
 struct MemoryFile(RefCell<Vec<u8>>);
 
 impl BufferFile for MemoryFile {
-    fn read(&self) -> LocalBoxFuture<'_, io::Result<Bytes>> {
-        Box::pin(async { Ok(self.0.borrow().clone().into()) })
+    fn read(&self, offset: u64, length: usize) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+        Box::pin(async move {
+            let bytes = self.0.borrow();
+            let rest = bytes.get(offset as usize..).unwrap_or_default();
+            Ok(Bytes::copy_from_slice(&rest[..length.min(rest.len())]))
+        })
     }
 
     fn write(&self, offset: u64, data: Bytes) -> LocalBoxFuture<'_, io::Result<()>> {

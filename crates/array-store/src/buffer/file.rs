@@ -15,8 +15,8 @@ use crate::error::{Error, ErrorKind};
 
 /// A file that keeps what was written through power cuts.
 pub trait BufferFile {
-    /// All it holds; empty if it is new.
-    fn read(&self) -> LocalBoxFuture<'_, io::Result<Bytes>>;
+    /// The bytes from `offset` on, `length` of them or those up to its end; a new file has none.
+    fn read(&self, offset: u64, length: usize) -> LocalBoxFuture<'_, io::Result<Bytes>>;
     /// Writes `data` at `offset`; durable when it returns. A power cut may leave any part of a write that has not returned.
     fn write(&self, offset: u64, data: Bytes) -> LocalBoxFuture<'_, io::Result<()>>;
 }
@@ -130,11 +130,12 @@ impl RealFile {
 }
 
 impl BufferFile for RealFile {
-    fn read(&self) -> LocalBoxFuture<'_, io::Result<Bytes>> {
-        Box::pin(self.blocking(|place| {
+    fn read(&self, offset: u64, length: usize) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+        Box::pin(self.blocking(move |place| {
             let Some(file) = place.there() else { return Ok(Bytes::new()) };
-            let mut bytes = vec![0; file.metadata()?.len().min(super::ring::FILE_MAX) as usize];
-            file.read_exact_at(&mut bytes, 0)?;
+            let rest = file.metadata()?.len().saturating_sub(offset);
+            let mut bytes = vec![0; rest.min(length as u64) as usize];
+            file.read_exact_at(&mut bytes, offset)?;
             Ok(bytes.into())
         }))
     }
@@ -155,7 +156,7 @@ impl NoFile {
 }
 
 impl BufferFile for NoFile {
-    fn read(&self) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+    fn read(&self, _offset: u64, _length: usize) -> LocalBoxFuture<'_, io::Result<Bytes>> {
         Box::pin(async { Err(self.error()) })
     }
 

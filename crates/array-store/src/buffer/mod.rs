@@ -22,6 +22,7 @@
 
 mod file;
 mod flush;
+mod reading;
 mod replay;
 mod ring;
 

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use tokio::sync::{Mutex, Notify};
 
+use super::reading::{Contents, contents};
 use super::ring::{Cursor, Entry, FileHead, Kind, Log, Logged, parse, walk};
 use super::{Buffer, BufferFiles, Records, write_heads};
 use crate::engine::Engine;
@@ -37,7 +38,7 @@ pub(crate) struct Attached {
 
 /// A file as it was found.
 struct Found {
-    raw: Bytes,
+    contents: Contents,
     head: FileHead,
 }
 
@@ -91,9 +92,13 @@ impl Engine {
         let head = newest.map_or_else(|| self.new_head(), |found| found.head);
         let raw = |found: &Option<Found>| {
             let found = found.as_ref().filter(|found| found.head.generation == head.generation);
-            found.map(|found| found.raw.clone()).unwrap_or_default()
+            found.map(|found| found.contents.raw.clone()).unwrap_or_default()
         };
-        let log = if newest.is_none() { Log::empty(&head) } else { walk(&head, &[raw(&found[0]), raw(&found[1])]) };
+        let mut log = if newest.is_none() { Log::empty(&head) } else { walk(&head, &[raw(&found[0]), raw(&found[1])]) };
+        let mut counted = found.iter().flatten().filter(|found| found.head.generation == head.generation).peekable();
+        if counted.peek().is_some() && counted.all(|found| found.contents.hides(&head, &log.end)) {
+            log.lost += 1;
+        }
         if log.lost > 0 && !abandon && !self.options.read_only {
             return lost(&format!("{} of its records can be read in neither file", log.lost));
         }
@@ -127,9 +132,9 @@ impl Engine {
         if !is_new {
             let old = found.iter().zip(["first", "second"]).filter(|(found, _)| !current(found));
             let how = if self.options.read_only { "the other is read" } else { "it gets what the other holds" };
-            notes.extend(
-                old.map(|(_, which)| format!("the buffer's {which} file was not there, or not up to date: {how}")),
-            );
+            notes.extend(old.map(|(_, which)| {
+                format!("the buffer's {which} file was not there, cannot be read, or is not up to date: {how}")
+            }));
         }
         let mut damage = Vec::new();
         if is_new && id != 0 {
@@ -167,8 +172,8 @@ impl Engine {
     }
 
     async fn look_at(&self, file: &dyn super::BufferFile, which: &str, id: u64) -> Result<Option<Found>> {
-        let raw = match file.read().await {
-            Ok(raw) => raw,
+        let contents = match contents(file).await {
+            Ok(contents) => contents,
             Err(error) => {
                 tracing::warn!(%error, "a file of the buffer cannot be read");
                 return Ok(None);
@@ -181,7 +186,7 @@ impl Engine {
             );
             Err(Error::new(ErrorKind::Format, message))
         };
-        match parse(&raw) {
+        match parse(&contents.raw) {
             Kind::None => Ok(None),
             Kind::Before(array) if array != self.array => foreign(array),
             Kind::Before(_) if id == 0 => Ok(None),
@@ -194,10 +199,10 @@ impl Engine {
                 Err(Error::new(ErrorKind::Format, message))
             }
             Kind::Buffer(head) if head.array != self.array => {
-                let log = walk(&head, std::slice::from_ref(&raw));
+                let log = walk(&head, std::slice::from_ref(&contents.raw));
                 if log.records.is_empty() { Ok(None) } else { foreign(head.array) }
             }
-            Kind::Buffer(head) => Ok((id != 0 && head.id == id).then_some(Found { raw, head })),
+            Kind::Buffer(head) => Ok((id != 0 && head.id == id).then_some(Found { contents, head })),
         }
     }
 
@@ -305,7 +310,7 @@ impl Buffer {
         for logged in log.records.iter().filter(|logged| !logged.files.contains(&file)) {
             let (start, length) = (head.offset(logged.at.position), logged.entry.length());
             let range = start as usize..(start + length) as usize;
-            let raw = logged.files.iter().find_map(|from| own[*from]?.raw.get(range.clone()));
+            let raw = logged.files.iter().find_map(|from| own[*from]?.contents.raw.get(range.clone()));
             let Some(raw) = raw else { continue };
             if run.0 + run.1.len() as u64 != start || run.1.len() >= RUN {
                 self.write_run(file, std::mem::replace(&mut run, (start, Vec::new()))).await?;

@@ -7,6 +7,9 @@
 //!   to have been there and is not readable in either file is lost, which is told, and costs no other record.
 //! - RING-3: what counts begins where the newer of two heads says; no bytes behind that are written over before it is durable.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use bytes::Bytes;
 use shingle_base::{StoreId, crc32c};
 
@@ -16,17 +19,15 @@ use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Version};
 const MAGIC: [u8; 8] = *b"SHGABF02";
 /// Of two halves instead of a ring: a record of a former buffer in the same file could count there.
 const MAGIC_BEFORE: [u8; 8] = *b"SHGABF01";
-const BLOCK: u64 = 4096;
+pub(super) const BLOCK: u64 = 4096;
 /// A head is written over the older of two.
 const HEADS: u64 = 2;
 /// First byte of the ring.
-const RING: u64 = BLOCK * HEADS;
+pub(super) const RING: u64 = BLOCK * HEADS;
 /// No ring is longer.
 pub(crate) const RING_MAX: u32 = 1 << 31;
 /// No ring is shorter.
 pub(crate) const RING_MIN: u32 = 1 << 15;
-/// No file is longer.
-pub(super) const FILE_MAX: u64 = RING + RING_MAX as u64;
 
 /// Nothing that is counted gets there; no sum of two overflows.
 const COUNT_MAX: u64 = 1 << 62;
@@ -327,13 +328,26 @@ pub(crate) fn walk(head: &FileHead, files: &[Bytes]) -> Log {
     }
 }
 
-/// The bytes of a file from that position to the ring's end, or to where the log began.
-fn from<'a>(head: &FileHead, file: &'a [u8], position: u64) -> &'a [u8] {
+/// Bytes from that position to the ring's end, or to where the log began.
+fn room(head: &FileHead, position: u64) -> u64 {
     let room = (head.first.position + head.ring).saturating_sub(position);
-    let length = room.min(head.ring - position % head.ring);
+    room.min(head.ring - position % head.ring)
+}
+
+/// The bytes of a file from that position on, as far as there is room.
+fn from<'a>(head: &FileHead, file: &'a [u8], position: u64) -> &'a [u8] {
     let start = head.offset(position) as usize;
     let rest = file.get(start..).unwrap_or_default();
-    &rest[..rest.len().min(length as usize)]
+    &rest[..rest.len().min(room(head, position) as usize)]
+}
+
+/// Bytes of the file that a record at that place has: all of it, where its front is that of the next one; else as many as any has.
+pub(super) fn extent(head: &FileHead, file: &[u8], at: &Cursor) -> Range<u64> {
+    let bytes = from(head, file, at.position);
+    let is_next = long(bytes, ID) == Some(head.id) && long(bytes, SEQUENCE) == Some(at.sequence);
+    let length = Lengths::of(bytes).filter(|_| is_next).and_then(|lengths| lengths.end()).unwrap_or(RECORD);
+    let start = head.offset(at.position);
+    start..start + (length as u64).min(room(head, at.position))
 }
 
 /// The record that is the next one there, and its checksum.
@@ -350,26 +364,31 @@ fn taken(head: &FileHead, files: &[Bytes], at: Cursor) -> Option<(Logged, u32)> 
     Some((Logged { entry, at, files }, crc))
 }
 
-/// Of the records behind `end` the first that was written when what is missing there was durable. One that a torn write
-/// left behind its gap says no such thing.
+/// Of the records behind `end` the first that was durable: one that was written when what is missing there was says so, and all that it
+/// follows on were durable before it. One that a torn write left behind its gap says no such thing.
 fn behind_a_gap(head: &FileHead, files: &[Bytes], end: &Cursor) -> Option<(Logged, u32)> {
     let id = head.id.to_le_bytes();
-    let mut first: Option<Cursor> = None;
+    // By sequence and checksum, with their batches.
+    let mut behind: BTreeMap<(u64, u32), (Cursor, u64)> = BTreeMap::new();
     for file in files {
         for position in [end.position, end.at_the_start(head.ring).position] {
             let bytes = from(head, file, position);
             for (at, _) in bytes.windows(8).enumerate().filter(|(_, window)| *window == id) {
                 let Some(start) = at.checked_sub(ID) else { continue };
                 let Some(found) = Checked::at(&bytes[start..], head.id) else { continue };
-                let proof = found.sequence > end.sequence && found.batch > end.sequence;
-                if proof && first.is_none_or(|first| found.sequence < first.sequence) {
+                if found.sequence > end.sequence {
                     let (position, previous) = (position + start as u64, found.previous);
-                    first = Some(Cursor { position, sequence: found.sequence, previous });
+                    let at = Cursor { position, sequence: found.sequence, previous };
+                    behind.insert((found.sequence, found.crc), (at, found.batch));
                 }
             }
         }
     }
-    taken(head, files, first?)
+    let (mut first, _) = *behind.values().find(|(_, batch)| *batch > end.sequence)?;
+    while let Some((before, _)) = behind.get(&(first.sequence - 1, first.previous)) {
+        first = *before;
+    }
+    taken(head, files, first)
 }
 
 #[cfg(test)]
@@ -513,6 +532,27 @@ mod tests {
             let both = walk(&head(), &[bytes.into(), second.into()]);
             assert_eq!((said(&both), both.lost), (entries().to_vec(), 0), "bit {bit}");
             assert_eq!((&both.records[which].files[..], &both.records[other].files[..]), (&[1][..], &[0][..]));
+        }
+    }
+
+    /// RING-2: a later write proves that all of the one before was durable, also what lies behind its rotten record.
+    #[test]
+    fn what_was_written_together_with_a_record_that_rots_still_counts() {
+        let all = entries();
+        let mut bytes = Vec::new();
+        let end = write(&mut bytes, ID, head().first, &all[..3], true);
+        write(&mut bytes, ID, end, &all[3..], true);
+        let whole = found(&bytes);
+        assert_eq!((said(&whole), whole.lost), (all.to_vec(), 0));
+        for rotten in 0..3 {
+            let mut bytes = bytes.clone();
+            bytes[(head().offset(whole.records[rotten].at.position) + whole.records[rotten].entry.length())
+                as usize
+                - 1] ^= 1;
+            let log = found(&bytes);
+            let mut left = all.to_vec();
+            left.remove(rotten);
+            assert_eq!((said(&log), log.lost), (left, 1), "record {rotten}");
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct SimFile {
     pending: RefCell<BTreeMap<u64, (u64, Bytes)>>,
     next: Cell<u64>,
     broken: Cell<bool>,
+    /// Blocks that cannot be read until they are written again, by number.
+    unreadable: RefCell<Vec<u64>>,
 }
 
 impl SimFile {
@@ -34,6 +36,7 @@ impl SimFile {
             pending: RefCell::default(),
             next: Cell::default(),
             broken: Cell::default(),
+            unreadable: RefCell::default(),
         })
     }
 
@@ -59,9 +62,15 @@ fn put_at(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
 }
 
 impl BufferFile for SimFile {
-    fn read(&self) -> LocalBoxFuture<'_, io::Result<Bytes>> {
-        Box::pin(async {
-            if self.broken.get() { Err(io::Error::other("broken")) } else { Ok(self.durable.borrow().clone().into()) }
+    fn read(&self, offset: u64, length: usize) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+        Box::pin(async move {
+            let blocks = offset / 4096..(offset + length as u64).div_ceil(4096);
+            if self.broken.get() || self.unreadable.borrow().iter().any(|block| blocks.contains(block)) {
+                return Err(io::Error::other("broken"));
+            }
+            let durable = self.durable.borrow();
+            let rest = durable.get(offset as usize..).unwrap_or_default();
+            Ok(Bytes::copy_from_slice(&rest[..length.min(rest.len())]))
         })
     }
 
@@ -75,6 +84,8 @@ impl BufferFile for SimFile {
                 return Err(io::Error::other("broken"));
             }
             put_at(&mut self.durable.borrow_mut(), offset as usize, &data);
+            let written = offset / 4096..(offset + data.len() as u64).div_ceil(4096);
+            self.unreadable.borrow_mut().retain(|block| !written.contains(block));
             Ok(())
         })
     }
@@ -428,6 +439,63 @@ fn rot_in_the_log_is_made_up_for_by_the_other_file_or_told() {
         is(&store, "first", 1).await;
         is(&store, "third", 1).await;
     });
+}
+
+/// BUF-7: blocks that cannot be read, of both files or of the only one: what no file has is told, the last record too, and all else
+/// is there.
+#[test]
+fn a_block_that_cannot_be_read_costs_what_it_holds_or_is_told() {
+    // Records of three to two blocks, from the third block on.
+    let names = ["first", "second", "third", "fourth"];
+    let left = history(move |_, store, _| async move {
+        for name in names {
+            put(&store, name, 1).await;
+        }
+    });
+    let block_of = |file: &[u8], name: &str| record_of(file, name.as_bytes()) as u64 / 4096;
+    let [second, last] = ["second", "fourth"].map(|name| block_of(&left.files[0], name));
+    let none = Vec::new;
+    // Blocks of the first file, of the second; the second is lost; how many records are.
+    let cases = [
+        (vec![0, second], vec![1, last], false, 0),
+        (vec![0, 1], none(), false, 0),
+        (vec![last], none(), false, 0),
+        (vec![last], vec![last], false, 1),
+        (vec![last], none(), true, 1),
+        (vec![2], vec![2], false, 1),
+    ];
+    for (number, (first, other, alone, lost)) in cases.into_iter().enumerate() {
+        let media: Vec<_> = left.devices.iter().map(MemoryDevice::snapshot).collect();
+        let mut files = left.files.clone();
+        if alone {
+            files[1] = Vec::new();
+        }
+        Sim::new(9).run(move |rt| async move {
+            let devices = powered(&rt, &media);
+            let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+            buffer[0].unreadable.replace(first);
+            buffer[1].unreadable.replace(other);
+            match try_open(&rt, &devices, Some(&buffer), plain()).await {
+                Ok((store, report)) => {
+                    assert_eq!((lost, report.damage), (0, Vec::<String>::new()), "case {number}");
+                    for name in names {
+                        is(&store, name, 1).await;
+                    }
+                    // Behind the end of the log may be zeros.
+                    let records = |file: &SimFile| {
+                        let durable = file.durable.borrow();
+                        let end = durable.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+                        durable[8192..=end].to_vec()
+                    };
+                    assert!(records(&buffer[0]) == records(&buffer[1]), "case {number}: each was mended");
+                }
+                Err(error) => {
+                    assert!(lost > 0 && error.message.contains("of its records"), "case {number}: {error}");
+                    assert!(buffer.iter().all(|file| file.next.get() == 0), "case {number}: it was written to");
+                }
+            }
+        });
+    }
 }
 
 #[test]
