@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Tombstone;
 use crate::index::Change;
-use crate::put::{Progress, check_name};
+use crate::put::Progress;
 use crate::writer::{Item, Placed, Room, Stream};
 
 /// Tombstones of one record at most.
@@ -41,7 +41,6 @@ impl Engine {
     /// Deletes every version of an object that began before now. Whether there was one.
     pub(crate) async fn delete(self: &Rc<Self>, name: Bytes) -> Result<bool> {
         self.writable()?;
-        check_name(&name)?;
         let version = self.stamps.version();
         let found = !self.index()?.versions(&name).map_err(Error::index)?.is_empty();
         if !found && !self.may_come_back(&name, version) {

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - LOSS-1: an opening that goes on without something that was acknowledged says so in an object of the array before it is used:
-//!   what layers above find missing from before then may have been lost, and proves nothing.
+//!   what layers above find missing from before then may have been lost, and proves nothing, until they have seen to all that
+//!   is left of it.
 
 use bytes::Bytes;
 
@@ -46,6 +47,17 @@ impl Engine {
 }
 
 impl ArrayStore {
+    /// All that was left of what was lost is seen to: from now on what is missing was deleted.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete).
+    pub async fn settle_loss(&self) -> Result<()> {
+        let engine = self.engine();
+        engine.delete(Bytes::from_static(LOSS_NAME)).await?;
+        engine.lost_before.set(None);
+        Ok(())
+    }
+
     /// When an opening last went on without something that had been acknowledged: of what was written before, parts may be
     /// missing that nobody deleted. `None` if that never was.
     ///

@@ -415,7 +415,9 @@ impl ArrayStore {
     /// # Errors
     /// `Device`, `NoSpace` if not even room for a tombstone can be won.
     pub async fn delete(&self, name: impl Into<Bytes>) -> Result<bool> {
-        self.0.delete(name.into()).await
+        let name = name.into();
+        check_name(&name)?;
+        self.0.delete(name).await
     }
 
     /// Objects whose names begin with `prefix`, after the name `after`, by name, at most `limit`.

@@ -17,7 +17,7 @@ mod uploads;
 pub(crate) mod writing;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -50,6 +50,8 @@ pub(crate) struct Core {
     pub(crate) writers: writing::Writers,
     pub(crate) readers: reading::Readers,
     pub(crate) purge: purge::Purge,
+    /// Names of objects that were deleted while records are restored: none of them is. (ORPHAN-3)
+    deleted: RefCell<Option<BTreeSet<Vec<u8>>>>,
     counts: counting::Counts,
     /// Blobs of this version and later ones were begun by calls that are remembered; older ones may be orphans.
     opened: Version,
@@ -78,6 +80,7 @@ impl Core {
             writers: writing::Writers::default(),
             readers: reading::Readers::default(),
             purge: purge::Purge::default(),
+            deleted: RefCell::new(Some(BTreeSet::new())),
             counts: counting::Counts::default(),
             opened,
             next: Cell::new(1),

@@ -115,6 +115,9 @@ impl Core {
         self.require_bucket(&bucket)?;
         let name = names::object(&bucket, &key);
         let _turn = self.keys.exclusive(name.clone()).await;
+        if let Some(deleted) = &mut *self.deleted.borrow_mut() {
+            deleted.insert(name.clone());
+        }
         let Some(object) = self.find(&name)? else { return Ok(false) };
         // An object whose record is spoilt can be deleted all the same; its blobs are found when the array is opened.
         let record = ObjectRecord::decode(&object.attributes).ok();

@@ -2,12 +2,16 @@
 //!
 //! A blob is durable before its object's record is, and goes after it. So in an array that lost nothing a blob that no record
 //! names was never acknowledged, or was deleted: it goes. Where an opening of the array lost something, a missing record proves
-//! nothing about what was written before: the blob stays, and since it names its bucket and key, it gets a record again.
+//! nothing about what was written before: the blob stays, and since it names its bucket and key, it gets a record again. With that done
+//! for all of them the loss is settled.
 //!
 //! # Invariants
 //! - ORPHAN-1: a blob is deleted only if it was written after the last opening of the array that lost anything, or a later version
 //!   of its object is there that does not name it.
-//! - ORPHAN-2: the record that a blob gets never takes the place of one that is newer than the blob.
+//! - ORPHAN-2: the record that a blob gets never takes the place of one that is newer than the blob, and a part's never that of an
+//!   object: nobody knows if its upload was completed. The upload is there again instead.
+//! - ORPHAN-3: what a client deletes while records are restored gets none, and from when the loss is settled no blob does: what was
+//!   deleted by an acknowledged call then does not come back, however long its bytes take to go and whenever the power fails.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,7 +23,7 @@ use shingle_store_api::{StoreResult, UploadId};
 use super::counting::PAGE;
 use super::{Core, size_of};
 use crate::errors::from_array;
-use crate::format::{Attributes, BlobRecord, BucketRecord, Manifest, ObjectRecord};
+use crate::format::{Attributes, BlobRecord, BucketRecord, Manifest, ObjectRecord, UploadRecord};
 use crate::names::{self, BLOB, Blob};
 
 /// The object that blobs of an owner were looked up in.
@@ -56,42 +60,35 @@ pub(super) enum Seen {
     Looked(usize),
 }
 
-/// The bytes that a key's record is made of again.
-pub(super) struct Chosen {
-    owner: u64,
-    parts: Parts,
+fn newest(parts: &Parts) -> Option<Version> {
+    parts.values().map(|part| part.0.version).max()
 }
 
-impl Chosen {
-    /// The newest bytes of a key. Older ones stay: the newest may be of a write that was not acknowledged.
-    pub(super) fn of(owners: Owners) -> Option<Self> {
-        let newest = |parts: &Parts| parts.values().map(|part| part.0.version).max();
-        let (owner, parts) = owners.into_iter().max_by_key(|(_, parts)| newest(parts))?;
-        Some(Self { owner, parts })
-    }
+/// They were uploaded in parts.
+fn is_upload(parts: &Parts) -> bool {
+    parts.keys().any(|number| *number > 0)
+}
 
-    fn newest(&self) -> Option<Version> {
-        self.parts.values().map(|(object, ..)| object.version).max()
-    }
+/// What a key's records are made of again, in order: the newest bytes that came whole, then uploads. Older bytes are replaced by these.
+fn in_order(owners: Owners) -> impl Iterator<Item = (u64, Parts)> {
+    let (uploads, wholes): (Vec<_>, Vec<_>) = owners.into_iter().partition(|(_, parts)| is_upload(parts));
+    let whole = wholes.into_iter().max_by_key(|(_, parts)| newest(parts));
+    whole.into_iter().chain(uploads.into_iter().rev())
+}
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.parts.values().map(|(object, ..)| object.size).sum()
+/// The object's record that was lost, as far as its blobs tell.
+fn record_of(owner: u64, parts: Parts, now_unix_ns: u64) -> ObjectRecord {
+    let multipart = is_upload(&parts);
+    let blobs: Vec<_> = parts.values().map(|(object, blob, _)| (blob.number, blob.tag, object.size)).collect();
+    let mut attributes = parts.into_values().next().map(|(.., attributes)| attributes).unwrap_or_default();
+    if multipart || attributes.etag.is_empty() {
+        // What the whole had is not in its parts.
+        attributes.etag = format!("salvaged-{owner:x}-{}", blobs.len());
     }
-
-    /// The record that was lost, as far as the blobs tell.
-    fn record(self, now_unix_ns: u64) -> ObjectRecord {
-        let multipart = self.parts.keys().any(|number| *number > 0);
-        let blobs: Vec<_> = self.parts.values().map(|(object, blob, _)| (blob.number, blob.tag, object.size)).collect();
-        let mut attributes = self.parts.into_values().next().map(|(.., attributes)| attributes).unwrap_or_default();
-        if multipart || attributes.etag.is_empty() {
-            // What the whole had is not in its parts.
-            attributes.etag = format!("salvaged-{:x}-{}", self.owner, blobs.len());
-        }
-        if attributes.modified_unix_ns == 0 {
-            attributes.modified_unix_ns = now_unix_ns;
-        }
-        ObjectRecord { attributes, manifest: Some(Manifest { multipart, owner: self.owner, blobs }) }
+    if attributes.modified_unix_ns == 0 {
+        attributes.modified_unix_ns = now_unix_ns;
     }
+    ObjectRecord { attributes, manifest: Some(Manifest { multipart, owner, blobs }) }
 }
 
 impl Core {
@@ -106,32 +103,43 @@ impl Core {
                 count += 1;
             }
         };
-        if let Err(error) = self.look_for_orphans(&mut lost, leftover).await {
+        let looked = self.look_for_orphans(&mut lost, leftover).await;
+        if let Err(error) = &looked {
             tracing::warn!(%error, "leftovers could not be looked for; the next opening does");
         }
+        let mut settled = looked.unwrap_or(false);
         if count > 0 {
             tracing::info!(count, "leftovers of writes that never ended are deleted");
         }
         for ((bucket, key), owners) in lost {
-            let Some(chosen) = Chosen::of(owners) else { continue };
-            match self.restore(&bucket, &key, chosen).await {
-                Ok(true) => tracing::warn!(bucket, key, "an object whose record was lost was restored from its bytes"),
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::error!(bucket, key, %error, "an object whose record was lost was not restored yet")
-                }
+            if let Err(error) = self.restore(&bucket, &key, owners).await {
+                tracing::error!(bucket, key, %error, "an object whose record was lost was not restored yet");
+                settled = false;
             }
+        }
+        self.deleted.take();
+        if settled && let Err(error) = self.settle_loss().await {
+            tracing::warn!(%error, "that a loss is settled could not be written down; the next opening looks again");
+        }
+    }
+
+    /// (ORPHAN-3)
+    async fn settle_loss(&self) -> StoreResult<()> {
+        match self.store.lost_before().map_err(from_array)? {
+            Some(_) => self.store.settle_loss().await.map_err(from_array),
+            None => Ok(()),
         }
     }
 
     /// Looks at every blob that was there when the array was opened: which of them lost their records, and which nobody needs.
-    pub(super) async fn look_for_orphans(&self, lost: &mut Lost, mut tell: impl FnMut(Seen)) -> StoreResult<()> {
+    /// `false` if the store is closed before the last.
+    pub(super) async fn look_for_orphans(&self, lost: &mut Lost, mut tell: impl FnMut(Seen)) -> StoreResult<bool> {
         let mut after: Option<Bytes> = None;
         // What was written before it may lack its record.
         let lost_before = self.store.lost_before().map_err(from_array)?;
         while !self.closing.get() {
             let page = self.store.list(&[BLOB], after.as_deref(), PAGE).map_err(from_array)?;
-            let Some(last) = page.last() else { break };
+            let Some(last) = page.last() else { return Ok(true) };
             after = Some(last.name.clone());
             let mut looked = None;
             tell(Seen::Looked(page.len()));
@@ -154,7 +162,7 @@ impl Core {
             }
             self.rt.yield_now().await;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Decides on a blob. It does not wait: its findings are true at this moment, and a blob that nobody needs is not
@@ -195,33 +203,85 @@ impl Core {
         Ok(if may_have_lost && !replaced { Fate::Lost(record) } else { Fate::Leftover })
     }
 
-    /// Whether a newer object of that name is there.
-    pub(super) fn is_replaced(&self, bucket: &str, key: &str, chosen: &Chosen) -> StoreResult<bool> {
-        let present = self.find(&names::object(bucket, key))?;
-        Ok(present.is_some_and(|object| Some(object.version) > chosen.newest()))
+    /// Bytes that get a record again.
+    pub(super) fn restorable(&self, bucket: &str, key: &str, owners: Owners) -> StoreResult<u64> {
+        let present = self.find(&names::object(bucket, key))?.map(|object| object.version);
+        let counts = in_order(owners).filter(|(_, parts)| is_upload(parts) || present < newest(parts));
+        Ok(counts.flat_map(|(_, parts)| parts.into_values()).map(|(object, ..)| object.size).sum())
     }
 
-    /// Gives a key's bytes a record again, and its bucket, where that was lost, too. `false` if a newer object is there by now.
-    /// (ORPHAN-2)
-    pub(super) async fn restore(self: &Rc<Self>, bucket: &str, key: &str, chosen: Chosen) -> StoreResult<bool> {
+    /// Gives a key's newest bytes a record again, and its bucket, where that was lost, too; parts that of an object only where nothing else
+    /// is there. How many bytes have one again. (ORPHAN-2)
+    pub(super) async fn restore(self: &Rc<Self>, bucket: &str, key: &str, owners: Owners) -> StoreResult<u64> {
+        let name = names::object(bucket, key);
         let _gate = self.gates.exclusive(bucket.as_bytes().to_vec()).await;
-        let _turn = self.keys.exclusive(names::object(bucket, key)).await;
-        let before = self.find_object(bucket, key)?;
-        if self.is_replaced(bucket, key, &chosen)? {
-            return Ok(false);
+        let _turn = self.keys.exclusive(name.clone()).await;
+        if self.deleted.borrow().as_ref().is_some_and(|deleted| deleted.contains(&name)) {
+            return Ok(0);
         }
+        let mut present = self.find_object(bucket, key)?;
+        let mut restored = 0;
+        for (owner, mut parts) in in_order(owners) {
+            let _end = self.uploads.exclusive(owner.to_be_bytes().to_vec()).await;
+            // What was deleted while others were looked at. (ORPHAN-3)
+            let mut gone = Vec::new();
+            for (number, (object, blob, _)) in &parts {
+                if self.purge.is_going(blob) || self.find(&object.name)?.is_none() {
+                    gone.push(*number);
+                }
+            }
+            gone.iter().for_each(|number| drop(parts.remove(number)));
+            if parts.is_empty() || self.find(&names::upload(bucket, key, UploadId(owner)))?.is_some() {
+                continue;
+            }
+            let bytes: u64 = parts.values().map(|(object, ..)| object.size).sum();
+            match &present {
+                Some(_) if is_upload(&parts) => self.restore_upload(bucket, key, owner, &parts).await?,
+                Some((object, _)) if Some(object.version) > newest(&parts) => continue,
+                _ => present = Some(self.restore_object(bucket, key, (owner, parts), present.take()).await?),
+            }
+            restored += bytes;
+        }
+        Ok(restored)
+    }
+
+    async fn restore_bucket(&self, bucket: &str) -> StoreResult<()> {
         if !self.buckets.borrow().contains_key(bucket) {
             let created_unix_ns = self.now_unix_ns();
             let record = BucketRecord { created_unix_ns }.encode();
             self.store.put(names::bucket(bucket), Bytes::new(), record).await.map_err(from_array)?;
             self.buckets.borrow_mut().insert(bucket.to_owned(), created_unix_ns);
         }
-        let record = chosen.record(self.now_unix_ns());
+        Ok(())
+    }
+
+    /// Parts are those of an upload in progress again: it can be completed or aborted.
+    async fn restore_upload(&self, bucket: &str, key: &str, owner: u64, parts: &Parts) -> StoreResult<()> {
+        self.restore_bucket(bucket).await?;
+        let began = parts.values().map(|(.., attributes)| attributes.modified_unix_ns).min().unwrap_or(0);
+        let attributes = Attributes { modified_unix_ns: began, ..Attributes::default() };
+        let name = names::upload(bucket, key, UploadId(owner));
+        let record = UploadRecord { attributes }.encode()?;
+        self.store.put(name, Bytes::new(), record).await.map_err(from_array)?;
+        tracing::warn!(bucket, key, upload = owner, "an upload whose record was lost is in progress again");
+        Ok(())
+    }
+
+    async fn restore_object(
+        &self,
+        bucket: &str,
+        key: &str,
+        (owner, parts): (u64, Parts),
+        before: Option<(Object, ObjectRecord)>,
+    ) -> StoreResult<(Object, ObjectRecord)> {
+        self.restore_bucket(bucket).await?;
+        let record = record_of(owner, parts, self.now_unix_ns());
         let name = Bytes::from(names::object(bucket, key));
         let stored = self.store.put(name.clone(), Bytes::new(), record.encode()?).await.map_err(from_array)?;
         let object = Object { name, version: stored.version, size: stored.size, attributes: Bytes::new() };
         let was = before.as_ref().map(|(object, record)| size_of(object, record));
         self.counts.change(&object.name, was, Some(size_of(&object, &record)));
-        Ok(true)
+        tracing::warn!(bucket, key, "an object whose record was lost was restored from its bytes");
+        Ok((object, record))
     }
 }

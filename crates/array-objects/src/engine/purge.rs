@@ -3,7 +3,8 @@
 //! What is still to be deleted when the owner ends is found again when the array is opened (`orphans`).
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -22,7 +23,10 @@ const BATCH: usize = 128;
 /// What is to go, and what must not yet.
 #[derive(Default)]
 pub(crate) struct Purge {
-    doomed: RefCell<VecDeque<Bytes>>,
+    /// Names that are deleted as soon as may be. They stay here until they have gone.
+    doomed: RefCell<BTreeSet<Bytes>>,
+    /// The last of them that was tried.
+    tried: RefCell<Bytes>,
     /// Blobs that readers have open.
     pins: RefCell<BTreeMap<Blob, u32>>,
     /// Pinned ones that are to go.
@@ -48,8 +52,22 @@ impl Purge {
     }
 
     fn doom(&self, name: Bytes) {
-        self.doomed.borrow_mut().push_back(name);
+        self.doomed.borrow_mut().insert(name);
         self.wanted.notify_one();
+    }
+
+    /// Somebody deleted it, and it has not gone yet.
+    pub(super) fn is_going(&self, blob: &Blob) -> bool {
+        self.condemned.borrow().contains(blob) || self.doomed.borrow().contains(&blob.name())
+    }
+
+    /// The next names in turn.
+    fn batch(&self) -> Vec<Bytes> {
+        let (doomed, mut tried) = (self.doomed.borrow(), self.tried.borrow_mut());
+        let behind = doomed.range((Excluded(tried.clone()), Unbounded));
+        let batch: Vec<_> = behind.chain(doomed.range(..=tried.clone())).take(BATCH).cloned().collect();
+        *tried = batch.last().cloned().unwrap_or_default();
+        batch
     }
 
     pub(super) fn wake(&self) {
@@ -109,11 +127,7 @@ impl Core {
             if self.closing.get() {
                 return;
             }
-            let batch: Vec<Bytes> = {
-                let mut doomed = self.purge.doomed.borrow_mut();
-                let count = doomed.len().min(BATCH);
-                doomed.drain(..count).collect()
-            };
+            let batch = self.purge.batch();
             if batch.is_empty() {
                 wanted.await;
                 continue;
@@ -122,13 +136,15 @@ impl Core {
             let mut failed = false;
             for (name, result) in batch.into_iter().zip(results) {
                 match result {
-                    Ok(_) => drop(self.purge.ended.borrow_mut().remove(&name[..])),
+                    Ok(_) => {
+                        self.purge.doomed.borrow_mut().remove(&name);
+                        self.purge.ended.borrow_mut().remove(&name[..]);
+                    }
                     Err(error) => {
                         if !failed {
                             tracing::warn!(%error, "what nobody needs could not be deleted; it is tried again");
                         }
                         failed = true;
-                        self.purge.doomed.borrow_mut().push_back(name);
                     }
                 }
             }

@@ -7,7 +7,7 @@ use shingle_array_store::{ArrayStore, Version};
 use shingle_runtime::Runtime;
 use shingle_store_api::StoreResult;
 
-use super::orphans::{Chosen, Lost, Seen};
+use super::orphans::{Lost, Seen};
 use super::run::{load_buckets, refuse_strangers};
 use super::{Core, fresh_version};
 use crate::options::Options;
@@ -66,13 +66,11 @@ pub async fn salvage(
     });
     look.await?;
     for ((bucket, key), owners) in lost {
-        let Some(chosen) = Chosen::of(owners) else { continue };
-        let bytes = chosen.bytes();
-        let there = match restored {
-            true => core.restore(&bucket, &key, chosen).await?,
-            false => !core.is_replaced(&bucket, &key, &chosen)?,
+        let bytes = match restored {
+            true => core.restore(&bucket, &key, owners).await?,
+            false => core.restorable(&bucket, &key, owners)?,
         };
-        if there {
+        if bytes > 0 {
             report.found.push(Salvaged { bucket, key, bytes, restored });
             progress(&report);
         }

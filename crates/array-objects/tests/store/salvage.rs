@@ -1,4 +1,4 @@
-//! ORPHAN-1 and ORPHAN-2: objects outlive the loss of their records.
+//! ORPHAN-1 to ORPHAN-3: objects outlive the loss of their records.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,7 +15,7 @@ use shingle_store_api::{ObjectInfo, ObjectStore, StoreErrorKind};
 use shingle_zoned::MemoryDevice;
 
 use crate::calls::{multipart, named as parts};
-use crate::scene::{array_options, formatted, named, options, powered};
+use crate::scene::{array_options, assert_no_leftovers, formatted, named, options, powered};
 
 /// A file of the buffer, in memory.
 #[derive(Default)]
@@ -164,4 +164,146 @@ fn objects_whose_records_were_lost_with_the_buffer_are_restored_from_their_bytes
             engine.close().await.unwrap();
         });
     }
+}
+
+/// What becomes of the drives when a store did that, with a new buffer, and the power failed.
+fn history<F>(
+    left: &[MemoryDevice],
+    test: impl FnOnce(Runtime, ArrayEngine, ArrayClient) -> F + 'static,
+) -> Vec<MemoryDevice>
+where
+    F: Future<Output = ()> + 'static,
+{
+    let media: Vec<_> = left.iter().map(MemoryDevice::snapshot).collect();
+    Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let (engine, store) = open(&rt, &devices, true).await;
+        test(rt.clone(), engine, store).await;
+        devices.iter().map(|device| device.crash_image(1)).collect()
+    })
+}
+
+/// The same where the buffer was lost before.
+fn history_of_loss<F>(
+    left: &[MemoryDevice],
+    test: impl FnOnce(Runtime, ArrayEngine, ArrayClient) -> F + 'static,
+) -> Vec<MemoryDevice>
+where
+    F: Future<Output = ()> + 'static,
+{
+    let media: Vec<_> = left.iter().map(MemoryDevice::snapshot).collect();
+    Sim::new(2).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let (engine, store) = open(&rt, &devices, false).await;
+        rt.sleep(Duration::from_secs(1)).await;
+        test(rt.clone(), engine, store).await;
+        devices.iter().map(|device| device.crash_image(1)).collect()
+    })
+}
+
+/// ORPHAN-3: with all that was left of it restored, a loss is over: of what is deleted later the bytes are leftovers, whenever the power
+/// fails, as in an array that lost nothing.
+#[test]
+fn what_is_deleted_once_a_loss_is_settled_stays_deleted() {
+    let pieces = [bytes_of(4, 9_000), bytes_of(5, 8_000), bytes_of(6, 7_000)];
+    let left = history(&formatted(1), move |_, _, store| async move {
+        store.create_bucket("b").await.unwrap();
+        put(&store, "b", "kept", &bytes_of(1, 40_000), commit("k")).await.unwrap();
+        put(&store, "b", "large", &bytes_of(2, 40_000), commit("e")).await.unwrap();
+        let id = multipart(&store, "parts", &pieces).await;
+        store.complete_upload("b", "parts", id, parts(3), commit("p")).await.unwrap();
+    });
+    let left = history_of_loss(&left, |_, _, store| async move {
+        for key in ["kept", "large", "parts"] {
+            store.head("b", key).await.unwrap();
+        }
+        let id = multipart(&store, "aborted", &[bytes_of(7, 9_000)]).await;
+        store.abort_upload("b", "aborted", id).await.unwrap();
+        // The power fails as soon as these are acknowledged.
+        for key in ["large", "parts"] {
+            assert!(store.delete("b", key).await.unwrap());
+        }
+    });
+    for _ in 0..2 {
+        let media: Vec<_> = left.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(3).run(move |rt| async move {
+            let devices = powered(&rt, &media);
+            let (engine, store) = crate::scene::open(&rt, &devices, &mut Random::new(3)).await;
+            rt.sleep(Duration::from_secs(1)).await;
+            for key in ["large", "parts", "aborted"] {
+                assert_eq!(store.head("b", key).await.unwrap_err().kind, StoreErrorKind::NoSuchKey, "{key} is back");
+            }
+            assert!(get(&store, "b", "kept").await.unwrap() == bytes_of(1, 40_000));
+            assert_no_leftovers(&rt, &store, "after a deletion").await;
+            engine.close().await.unwrap();
+        });
+    }
+}
+
+/// ORPHAN-2: parts of an upload whose record was lost take nothing's place: the object stays, and the upload is in progress again.
+#[test]
+fn an_object_outlives_the_loss_of_the_record_of_an_upload_in_progress() {
+    for size in [1000, 40_000] {
+        let old = bytes_of(1, size);
+        let written = old.clone();
+        let left = history(&formatted(1), move |_, engine, store| async move {
+            store.create_bucket("b").await.unwrap();
+            put(&store, "b", "k", &written, commit("old")).await.unwrap();
+            engine.close().await.unwrap();
+        });
+        let left = history(&left, |_, _, store| async move {
+            multipart(&store, "k", &[bytes_of(2, 9_000), bytes_of(3, 8_000)]).await;
+        });
+        let there = old.clone();
+        let left = history_of_loss(&left, move |_, _, store| async move {
+            assert!(found(&store, "k").await.1 == there, "the object was replaced");
+        });
+        for completed in [true, false] {
+            let media: Vec<_> = left.iter().map(MemoryDevice::snapshot).collect();
+            let old = old.clone();
+            Sim::new(3).run(move |rt| async move {
+                let devices = powered(&rt, &media);
+                let (engine, store) = crate::scene::open(&rt, &devices, &mut Random::new(3)).await;
+                rt.sleep(Duration::from_secs(1)).await;
+                assert!(found(&store, "k").await.1 == old, "the object was deleted");
+                let [upload] = &store.list_uploads("b", "", None, 9).await.unwrap().uploads[..] else {
+                    panic!("no upload")
+                };
+                if completed {
+                    store.complete_upload("b", "k", upload.id, parts(2), commit("new")).await.unwrap();
+                    assert!(found(&store, "k").await.1 == [bytes_of(2, 9_000), bytes_of(3, 8_000)].concat());
+                } else {
+                    store.abort_upload("b", "k", upload.id).await.unwrap();
+                    assert!(found(&store, "k").await.1 == old);
+                }
+                assert_no_leftovers(&rt, &store, "in the end").await;
+                engine.close().await.unwrap();
+            });
+        }
+    }
+}
+
+/// ORPHAN-3: a key that is deleted before its turn to be restored comes is deleted.
+#[test]
+fn what_is_deleted_while_records_are_restored_stays_deleted() {
+    let keys = || (0..12).map(|number| format!("k{number:02}"));
+    let left = history(&formatted(1), move |_, engine, store| async move {
+        store.create_bucket("b").await.unwrap();
+        engine.close().await.unwrap();
+    });
+    let left = history(&left, move |_, _, store| async move {
+        for key in keys() {
+            put(&store, "b", &key, &bytes_of(1, 9_000), commit("e")).await.unwrap();
+        }
+    });
+    Sim::new(3).run(move |rt| async move {
+        let devices = powered(&rt, &left);
+        let (engine, store) = open(&rt, &devices, false).await;
+        store.delete("b", "k11").await.unwrap();
+        assert_eq!(store.head("b", "k11").await.unwrap_err().kind, StoreErrorKind::NoSuchKey);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(store.head("b", "k11").await.unwrap_err().kind, StoreErrorKind::NoSuchKey);
+        store.head("b", "k10").await.unwrap();
+        engine.close().await.unwrap();
+    });
 }
