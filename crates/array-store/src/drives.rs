@@ -28,6 +28,24 @@ pub(crate) struct Drive {
     removed: Cell<bool>,
 }
 
+/// The id of a number whose drive was taken back under another one.
+const NO_DRIVE: u64 = 0;
+
+impl Drive {
+    fn new(entry: DriveEntry, dev: Option<Rc<dyn ZonedDevice>>, watch: Option<Rc<Watch>>) -> Self {
+        Self {
+            failed: Cell::new(dev.is_none() || entry.state != DriveState::Present),
+            removed: Cell::new(entry.state == DriveState::Removed),
+            entry,
+            dev,
+            watch,
+            evicted: Cell::new(false),
+            score: Cell::default(),
+            leaving: Cell::new(false),
+        }
+    }
+}
+
 /// The drives of an array, by number. Clones are of the same drives.
 #[derive(Clone, Default)]
 pub(crate) struct Drives {
@@ -50,8 +68,6 @@ impl Drives {
 
     /// Adds a drive and returns its number. Without a device, or if its entry says so, it counts as failed.
     pub(crate) fn push(&self, entry: DriveEntry, dev: Option<Rc<dyn ZonedDevice>>) -> DriveId {
-        let failed = Cell::new(dev.is_none() || entry.state != DriveState::Present);
-        let removed = Cell::new(entry.state == DriveState::Removed);
         let mut drives = self.all.borrow_mut();
         let id = DriveId(drives.len() as u8);
         let (watch, dev) = match (&self.watches, dev) {
@@ -61,16 +77,7 @@ impl Drives {
             }
             (_, dev) => (None, dev),
         };
-        drives.push(Rc::new(Drive {
-            entry,
-            dev,
-            watch,
-            failed,
-            evicted: Cell::new(false),
-            score: Cell::default(),
-            leaving: Cell::new(false),
-            removed,
-        }));
+        drives.push(Rc::new(Drive::new(entry, dev, watch)));
         id
     }
 
@@ -84,11 +91,16 @@ impl Drives {
         if drive.failed.get() { None } else { drive.dev.clone() }
     }
 
-    /// The entry and the device of a drive that was given up, and is there.
-    pub(crate) fn given_up(&self, id: DriveId) -> Option<(DriveEntry, Rc<dyn ZonedDevice>)> {
-        let drive = self.drive(id).filter(|drive| drive.entry.state == DriveState::Failed)?;
+    /// A drive that was given up, and is there, goes on under a new number, with its id; the old number has neither from then on.
+    /// The new one and its owner's name for it, or `None`. (READMIT-2)
+    pub(crate) fn take_back(&self, old: DriveId) -> Option<(DriveId, String)> {
+        let drive = self.drive(old).filter(|drive| drive.entry.state == DriveState::Failed)?;
         let dev = drive.watch.as_ref().map(|watch| watch.unwatched()).or_else(|| drive.dev.clone())?;
-        Some((drive.entry.clone(), dev))
+        let entry = drive.entry.clone();
+        let left = Drive::new(DriveEntry { id: NO_DRIVE, ..entry.clone() }, None, None);
+        *self.all.borrow_mut().get_mut(usize::from(old.0))? = Rc::new(left);
+        let name = entry.name.clone();
+        Some((self.push(DriveEntry { state: DriveState::Present, ..entry }, Some(dev)), name))
     }
 
     /// All numbers.

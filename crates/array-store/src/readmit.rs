@@ -8,15 +8,16 @@
 //! - READMIT-1: a zone is believed only if it ends with the same digest, in the same life of the set and at the same block, as
 //!   another member's, and the last items before that verify: all others were written to the zone. Nothing else that the
 //!   drive says is.
+//! - READMIT-2: a drive keeps its id, which goes over to the new number: whatever superblock a power cut left on which drives, each drive
+//!   is known by the newest one that is found.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures_util::stream::{self, StreamExt};
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{DriveEntry, DriveState, Member};
+use crate::format::Member;
 use crate::gather::Gathered;
 use crate::recovery::{Reports, has_pointer};
 use crate::sets::ZoneSet;
@@ -45,20 +46,16 @@ impl Gathered {
     ///
     /// # Errors
     /// `Invalid` if one of them is in use, not there, or no drive of the array.
-    pub(crate) fn readmit(&mut self, ids: &[DriveId], random: impl Fn() -> u64) -> Result<Vec<Readmitted>> {
+    pub(crate) fn readmit(&mut self, ids: &[DriveId]) -> Result<Vec<Readmitted>> {
         let mut readmitted = Vec::new();
         for &old in ids {
             let invalid = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", self.drives.name(old))));
-            let Some((entry, dev)) = self.drives.given_up(old) else {
-                return invalid("only a drive that was given up, and is there, can be taken back");
-            };
             if self.drives.ids().len() >= usize::from(u8::MAX) {
                 return invalid("the array has had as many drives as it can have, with those that were taken out");
             }
-            let known: BTreeSet<u64> = self.drives.entries().iter().map(|entry| entry.id).collect();
-            let id = std::iter::repeat_with(&random).find(|id| !known.contains(id)).unwrap_or_default();
-            let name = entry.name.clone();
-            let new = self.drives.push(DriveEntry { id, state: DriveState::Present, ..entry }, Some(dev));
+            let Some((new, name)) = self.drives.take_back(old) else {
+                return invalid("only a drive that was given up, and is there, can be taken back");
+            };
             self.superblocks.renumber(old, new);
             if let Some(zones) = self.reports.remove(&old) {
                 self.reports.insert(new, zones);

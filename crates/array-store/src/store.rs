@@ -244,7 +244,7 @@ impl ArrayStore {
             return Err(error);
         }
         let ids = if options.read_only { &[][..] } else { &options.readmit };
-        let mut readmitted = gathered.readmit(ids, || rt.random())?;
+        let mut readmitted = gathered.readmit(ids)?;
         let Gathered { superblock, drives, superblocks, reports, .. } = gathered;
         if readmitted.is_empty() {
             // Before anything is touched, the index too.

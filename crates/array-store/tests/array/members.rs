@@ -201,6 +201,78 @@ fn a_drive_that_fails_all_writes_is_given_up() {
     }
 }
 
+/// READMIT-2: the power fails at any command of the opening that takes drives back, and the next openings have only some of the
+/// drives: each is known by its id afterwards, and can be taken back again.
+#[test]
+fn cut_while_drives_are_taken_back() {
+    let names = || (0..6).map(|number| format!("o{number}"));
+    let left = Rc::new(Sim::new(1).run(move |rt| async move {
+        let drives = vec![Geometry::hm_smr(Blocks(60), 16, 0, 12); 5];
+        let media = formatted(&ArrayShape { code: Code::new(3, 2).unwrap(), segment_length: 20_000, drives });
+        let devices = powered(&rt, &media);
+        let (store, _) = open(&rt, &named(&devices), plain()).await.unwrap();
+        for (number, name) in names().enumerate() {
+            put(&store, &name, number as u64).await;
+        }
+        store.close().await.unwrap();
+        let (store, _) = open(&rt, &named(&devices)[..3], plain()).await.unwrap();
+        put(&store, "o5", 5).await;
+        images(&devices)
+    }));
+    let copy = |media: &[MemoryDevice]| media.iter().map(MemoryDevice::snapshot).collect::<Vec<_>>();
+    for cut in 0.. {
+        let before = copy(&left);
+        let cut_there = Sim::new(2).run(move |rt| async move {
+            let devices = powered(&rt, &before);
+            let found = Rc::new(RefCell::new(None));
+            let count = Rc::new(std::cell::Cell::new(0));
+            for device in &devices {
+                let (all, found, count) = (devices.clone(), found.clone(), count.clone());
+                device.on_command(move |command, _| {
+                    if command.kind == CommandKind::Write {
+                        count.set(count.get() + 1);
+                        if count.get() == cut + 1 {
+                            *found.borrow_mut() = Some(images(&all));
+                        }
+                    }
+                });
+            }
+            let readmit = vec![DriveId(3), DriveId(4)];
+            let (_store, _) = open(&rt, &named(&devices), Options { readmit, ..plain() }).await.unwrap();
+            devices.iter().for_each(|device| device.on_command(|_, _| {}));
+            found.take()
+        });
+        let Some(cut_there) = cut_there else { break };
+        for away in [None, Some(3), Some(4)] {
+            let media = copy(&cut_there);
+            Sim::new(3).run(move |rt| async move {
+                let context = format!("cut {cut}, {away:?} away");
+                let devices = powered(&rt, &media);
+                let mut there = named(&devices);
+                away.map(|away| there.remove(away));
+                let (store, _) = open(&rt, &there, plain()).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+                put(&store, "later", 9).await;
+                drop(store);
+                // All are back: whatever was given up can be taken back.
+                let devices = powered(&rt, &images(&devices));
+                let seen = inspect(&named(&devices)).await.unwrap();
+                let given_up =
+                    seen.drives.iter().filter(|drive| !drive.in_use && !drive.removed && drive.given.is_some());
+                let readmit: Vec<_> = given_up.map(|drive| drive.id).collect();
+                let opened = open(&rt, &named(&devices), Options { readmit, ..plain() }).await;
+                let (store, report) = opened.unwrap_or_else(|error| panic!("{context}, all back: {error}"));
+                assert_eq!(report.damage, Vec::<String>::new(), "{context}");
+                store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
+                assert_eq!(store.stats().unwrap().drives_missing, 0, "{context}");
+                for (number, name) in (0..6).map(|number| (number, format!("o{number}"))) {
+                    is(&store, &name, number).await;
+                }
+                is(&store, "later", 9).await;
+            });
+        }
+    }
+}
+
 fn spoil(image: &MemoryDevice, zone: ZoneId) {
     let info = image.zone(zone);
     (0..info.written.0).for_each(|block| image.corrupt(info.start + Blocks(block), |bytes| bytes[5] ^= 1));
