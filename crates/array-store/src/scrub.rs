@@ -95,15 +95,24 @@ impl Engine {
         Ok(Some((id, report)))
     }
 
-    /// Verifies and mends the sets that recovery found short of something. (EXAM-2)
+    /// Verifies and mends the sets that recovery found short of something. One that fails stays, and holds up no other. (EXAM-2)
     pub(crate) async fn scrub_suspects(self: &Rc<Self>) -> Result<()> {
-        for id in self.suspect.take() {
-            let Some(set) = self.sets.get(id).filter(|set| holds(set)) else { continue };
+        let mut failed = None;
+        let suspects = self.suspect.borrow().clone();
+        for id in suspects {
             let mut report = ScrubReport::default();
-            self.scrub_set(id, &set, false, &mut report).await?;
+            let scrubbed = match self.sets.get(id) {
+                Some(set) => self.scrub_set(id, &set, false, &mut report).await,
+                None => Ok(()),
+            };
+            if let Err(error) = scrubbed {
+                failed.get_or_insert(error);
+                continue;
+            }
+            self.suspect.borrow_mut().remove(&id);
             tracing::info!(set = id.0, repaired = report.repaired, "what a power cut tore was looked at");
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Verifies a set, and mends it unless it is only to be looked at.

@@ -294,3 +294,30 @@ fn closing_waits_for_digests() {
     assert!(met > 0, "the case is not met");
     assert_eq!(torn, Vec::<u64>::new(), "seeds where a set is torn after an orderly end");
 }
+
+/// EXAM-2: what cannot be mended now is not forgotten: neither the set that fails nor those behind it.
+#[test]
+fn suspects_that_an_error_left_are_looked_at_again() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, _) = filled(&rt).await;
+        let engine = &store.0;
+        let closed = || engine.sets.all().into_iter().filter(|(_, set)| set.state() == SetState::Closed);
+        let suspects: Vec<_> = closed().take(2).collect();
+        for (_, set) in &suspects {
+            let member = set.members().iter().find(|member| member.drive == DriveId(0)).copied().unwrap();
+            let start = devices[0].image().zone(member.zone).start;
+            devices[0].medium().fail_reads(start + Blocks(8), Blocks(1), None);
+        }
+        engine.suspect.borrow_mut().extend(suspects.iter().map(|(id, _)| *id));
+        let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::CommandError };
+        devices.iter().for_each(|device| device.set_faults(Faults::new([rule])));
+        assert!(engine.scrub_suspects().await.is_err());
+        assert_eq!(engine.suspect.borrow().len(), 2);
+        devices.iter().for_each(|device| device.set_faults(Faults::default()));
+        engine.scrub_suspects().await.unwrap();
+        assert!(engine.suspect.borrow().is_empty());
+        let wanted = ScrubOptions { read_only: true, ..ScrubOptions::default() };
+        let found = store.scrub(wanted, |_| {}).await.unwrap();
+        assert_eq!((found.damaged, found.lost), (vec![], vec![]));
+    });
+}
