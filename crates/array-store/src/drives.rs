@@ -186,6 +186,12 @@ impl Drives {
         drive.score.get().is_too_much()
     }
 
+    /// Drives in use whose score says that.
+    pub(crate) fn scored(&self, bad: impl Fn(Score) -> bool) -> Vec<DriveId> {
+        let of = |id: &DriveId| self.drive(*id).is_some_and(|drive| !drive.failed.get() && bad(drive.score.get()));
+        self.ids().into_iter().filter(of).collect()
+    }
+
     /// The drive table as a superblock has it now.
     pub(crate) fn entries(&self) -> Vec<DriveEntry> {
         let entry = |drive: &Rc<Drive>| {

@@ -18,6 +18,7 @@ use crate::config::Options;
 use crate::delete::Deleting;
 use crate::drives::{Drives, is_lost};
 use crate::error::{Error, ErrorKind, Result};
+use crate::eviction::Score;
 use crate::examine::Written;
 use crate::format::{BufferName, DriveState, SnapshotPiece, Superblock, VERSION};
 use crate::index::Index;
@@ -311,8 +312,12 @@ impl Engine {
             Saying { engine: self, clean, failed: RefCell::default(), replaced: Cell::new(0), buffer: Cell::default() };
         let written = self.superblocks.write(&saying, clean.is_some(), everywhere).await?;
         if let Err(error) = written.enough(&self.drives) {
-            // One that takes it in neither of its zones is done without, where it may be; then the others are enough.
-            let given_up = written.refused.iter().filter(|(drive, error)| self.give_up(*drive, error)).count();
+            // Those that take it in neither of their zones are done without, where all of them may be; then the others are enough.
+            let refused = || written.refused.iter().filter(|(_, error)| !is_lost(error)).map(|(drive, _)| *drive);
+            let common = written.is_nowhere() || self.lacking_without(refused()) > self.code.parity();
+            let may_go = |error: &DeviceError| is_lost(error) || !common && !error.kind.is_host_full();
+            let may_go = written.refused.iter().filter(|(_, error)| may_go(error));
+            let given_up = may_go.filter(|(drive, error)| self.give_up(*drive, error)).count();
             return if given_up > 0 { Ok(false) } else { Err(error) };
         }
         if written.refused.iter().any(|(_, error)| is_lost(error)) {
@@ -359,8 +364,17 @@ impl Engine {
     /// Tells if a drive on which a command failed is done without from now on: it is lost, or answers and fails too much, as
     /// long as parity makes up for it (EVICT-2).
     pub(crate) fn judge(&self, drive: DriveId, error: &DeviceError) -> bool {
+        // The drive can do nothing for it.
+        if error.kind.is_host_full() {
+            return false;
+        }
         let too_much = self.drives.erred(drive);
-        (is_lost(error) || too_much) && self.give_up(drive, error)
+        (is_lost(error) || too_much && !self.many_fail(Score::is_bad)) && self.give_up(drive, error)
+    }
+
+    /// More drives than parity makes up for have such a score, with those that are missing. (EVICT-3)
+    pub(crate) fn many_fail(&self, bad: impl Fn(Score) -> bool) -> bool {
+        self.lacking_without(self.drives.scored(bad)) > self.code.parity()
     }
 
     /// Does without a drive from now on: one that is lost in any case, one that answers as long as parity makes up for it.

@@ -5,6 +5,8 @@
 //!   covers all that is recorded. Past that nothing is written and nothing recorded; a drive that comes back is what it was.
 //! - EVICT-2: a drive that answers is given up for its errors alone, and only within EVICT-1. Reads that fail count as
 //!   often as places are bad, not as often as these are read: bad blocks are mended, and make no bad drive.
+//! - EVICT-3: where more drives fail their writes than parity makes up for, the cause is common to them, and none is given up; nothing is
+//!   written then, and whoever writes is told.
 
 use std::collections::VecDeque;
 
@@ -38,6 +40,11 @@ impl Score {
     /// The drive is better done without.
     pub(crate) fn is_too_much(self) -> bool {
         self.0 >= TOO_MUCH
+    }
+
+    /// It fails often, if not yet too often: what it has in common with others shows before the first is given up.
+    pub(crate) fn is_bad(self) -> bool {
+        self.0 >= TOO_MUCH / 2
     }
 }
 

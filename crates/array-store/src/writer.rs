@@ -34,6 +34,7 @@ use crate::allocator::Pass;
 use crate::drives::at;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::eviction::Score;
 use crate::format::{
     Digest, DigestItem, ITEM_FIXED, ItemBody, Member, SET_HEAD, SetHead, TOMBSTONES, Tombstone, encode_tombstones,
     part_bytes,
@@ -436,8 +437,15 @@ impl Engine {
         }
         done.iter().for_each(|drive| self.drives.wrote(*drive));
         errors.extend(self.drives.flush(done).await);
+        let mut common = None;
         for (drive, error) in errors {
             if !self.judge(drive, &error) {
+                // Elsewhere it would be the same. (EVICT-3)
+                if error.kind.is_host_full() || self.many_fail(Score::is_too_much) {
+                    common.get_or_insert_with(|| {
+                        format!("the array's drives fail their writes: {}: {error}", self.drives.name(drive))
+                    });
+                }
                 tracing::warn!(drive = self.drives.name(drive), %error, "a zone refused a write; its set is closed");
                 set.hurt();
                 flights.failed.set(true);
@@ -454,7 +462,10 @@ impl Engine {
             let message = format!("{missing} drives of a zone set are gone: {} may be", self.code.parity());
             return Err(Error::new(ErrorKind::Device, message));
         }
-        Ok(whole)
+        match common {
+            Some(message) => Err(Error::new(ErrorKind::Device, message)),
+            None => Ok(whole),
+        }
     }
 }
 

@@ -111,6 +111,11 @@ pub(crate) struct Written {
 }
 
 impl Written {
+    /// No drive took it.
+    pub(crate) fn is_nowhere(&self) -> bool {
+        self.count == 0
+    }
+
     /// Whether it is on enough drives. (SB-1)
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::buffer::{Left, SimFile, files, left};
 use crate::common::{ArrayShape, Content, Model, ModelObject, content, formatted, named, options, powered, shape};
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use shingle_array_store::{
     ArrayDrive, ArrayStore, DriveId, ErrorKind, IndexPlace, Options, RebuildOptions, ScrubOptions, inspect,
 };
@@ -196,6 +196,61 @@ fn a_drive_that_fails_all_writes_is_given_up() {
             assert_eq!(store.stats().unwrap().drives_missing, 1);
             for number in 40..60 {
                 is(&store, &format!("o{}", number % 20), number).await;
+            }
+        });
+    }
+}
+
+/// EVICT-3: what fails the writes of more drives than parity makes up for is no fault of a drive: puts end with an error, none is
+/// given up, and all is well once the cause is gone.
+#[test]
+fn what_fails_the_writes_of_many_drives_costs_none_of_them() {
+    let many = [(3, 3, true), (3, 3, false), (3, 2, false), (6, 6, true), (6, 5, false)]
+        .map(|case| (case, Fault::CommandError));
+    // A full host is no fault of a drive either where it is only one.
+    let full = [(3, 3, true), (3, 1, true), (6, 1, false), (6, 6, false)].map(|case| (case, Fault::HostFull));
+    for ((drives, failing, superblocks), fault) in many.into_iter().chain(full) {
+        let context = format!("{failing} of {drives} fail with {fault:?}, superblocks {superblocks}");
+        let left = Sim::new(drives as u64).run(move |rt| async move {
+            let devices = powered(&rt, &fresh(drives));
+            let (store, _) = open(&rt, &named(&devices), plain()).await.unwrap();
+            for number in 0..10 {
+                put(&store, &format!("before{number}"), number).await;
+            }
+            let fails = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault };
+            let spared = if superblocks { vec![] } else { vec![ZoneId(0), ZoneId(1)] };
+            for device in &devices[..failing] {
+                device.set_faults(Faults::new([fails]).sparing(spared.clone()));
+            }
+            for number in 0..20 {
+                let name = format!("refused{number}");
+                let tried = Box::pin(store.put(name, content((number, 15_000)), Bytes::new()));
+                let put = select(tried, Box::pin(rt.sleep(Duration::from_secs(60)))).await;
+                let Either::Left((put, _)) = put else { panic!("{context}: a put never ends") };
+                match put {
+                    Err(error) => assert_eq!(error.kind, ErrorKind::Device, "{context}: {error}"),
+                    Ok(_) => assert!(failing < drives, "{context}: a put was acknowledged"),
+                }
+            }
+            let stats = store.stats().unwrap();
+            assert_eq!(stats.drives_missing, 0, "{context}");
+            for number in 0..10 {
+                is(&store, &format!("before{number}"), number).await;
+            }
+            devices.iter().for_each(|device| device.set_faults(Faults::default()));
+            for number in 0..10 {
+                put(&store, &format!("after{number}"), number).await;
+            }
+            images(&devices)
+        });
+        Sim::new(2).run(move |rt| async move {
+            let devices = powered(&rt, &left);
+            let (store, report) = open(&rt, &named(&devices), plain()).await.unwrap();
+            assert_eq!(report.damage, Vec::<String>::new());
+            assert_eq!(store.stats().unwrap().drives_missing, 0);
+            for number in 0..10 {
+                is(&store, &format!("before{number}"), number).await;
+                is(&store, &format!("after{number}"), number).await;
             }
         });
     }
