@@ -301,7 +301,7 @@ fn suspects_that_an_error_left_are_looked_at_again() {
     Sim::new(1).run(|rt| async move {
         let (devices, store, _) = filled(&rt).await;
         let engine = &store.0;
-        let closed = || engine.sets.all().into_iter().filter(|(_, set)| set.state() == SetState::Closed);
+        let closed = || engine.sets.all().filter(|(_, set)| set.state() == SetState::Closed);
         let suspects: Vec<_> = closed().take(2).collect();
         for (_, set) in &suspects {
             let member = set.members().iter().find(|member| member.drive == DriveId(0)).copied().unwrap();
