@@ -58,7 +58,7 @@ fn change(engine: &Engine, random: &mut Random) {
 /// The images of all drives, the number that was acknowledged by then, and what tables were.
 fn cuts(seed: u64, survival: Survival) -> (Vec<(Vec<MemoryDevice>, u64)>, Said) {
     Sim::new(seed).run(move |rt| async move {
-        let devices = four(&rt, seed % 2 == 0).await;
+        let devices = four(&rt, seed.is_multiple_of(2)).await;
         let store = open_small(&rt, &devices).await;
         let engine = store.0.clone();
         engine.named_buffer.set(named_by(1));
