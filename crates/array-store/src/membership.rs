@@ -25,6 +25,7 @@ use crate::sets::{Group, List, ZoneSet};
 use crate::store::ArrayDrive;
 use crate::superblocks::superblock_zones;
 use crate::types::{DriveId, DriveSet, SetId, SetState};
+use crate::watch::within;
 use crate::writer::RESERVED;
 
 /// Sequential zones that a drive needs: two for superblocks, one for data.
@@ -322,7 +323,10 @@ impl Engine {
         // Two drives with one id would be taken for one.
         let known: BTreeSet<u64> = self.drives.entries().iter().map(|entry| entry.id).collect();
         let id = std::iter::repeat_with(|| self.rt.random()).find(|id| !known.contains(id)).unwrap_or_default();
-        let (entry, _) = prepare(drive, id).await?;
+        // Others wait for this one to end: it does, also where the drive hangs.
+        let patient = within(&self.rt, std::slice::from_ref(drive), self.options.hung_after);
+        let Some(watched) = patient.first() else { return Err(Error::stopped()) };
+        let (entry, _) = prepare(watched, id).await?;
         let id = self.drives.push(entry, Some(drive.dev.clone()));
         if let Err(error) = self.write_superblock_everywhere().await {
             self.drives.remove(id);

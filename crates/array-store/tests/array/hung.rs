@@ -1,12 +1,17 @@
 //! Drives that stop to answer: whatever the array is doing, it ends without them. (HANG-1, HANG-2)
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use shingle_array_store::{ArrayStore, ErrorKind, IndexPlace, Options, RebuildOptions, RecoveryReport, ScrubOptions};
+use shingle_array_store::{
+    ArrayDrive, ArrayStore, ErrorKind, IndexPlace, Options, RebuildOptions, RecoveryReport, ScrubOptions,
+};
+use shingle_base::Blocks;
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
+use shingle_zoned::{Geometry, MemoryDevice};
 
 use crate::common::{content, named, open, powered};
 use crate::slow::{OBJECTS, filled, filled_with, name, object, read};
@@ -179,4 +184,19 @@ fn an_opening_without_too_many_drives_that_hang_is_refused() {
             });
         }
     }
+}
+
+/// A drive that hangs while it is added is refused; rebuilds and repairs would wait for that.
+#[test]
+fn a_new_drive_that_hangs_holds_up_no_rebuild() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = filled(&rt).await;
+        let new = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(200), 14, 0, 12)));
+        hang(&new, &EVERYTHING);
+        let drive = ArrayDrive { name: "new".into(), dev: Rc::new(new) };
+        let error = ended(&rt, "adding a drive", store.add_drive(&drive)).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Device, "{error}");
+        ended(&rt, "a rebuild", store.rebuild(RebuildOptions::default(), |_| {})).await.unwrap();
+        all_is_there(&rt, &store).await;
+    });
 }
