@@ -112,7 +112,7 @@ impl Engine {
                     Ok(false) => {}
                     Err(error) if error.kind == ErrorKind::Corrupt => {
                         tracing::error!(set = id.0, %error, "a set is passed over by cleaning");
-                        set.set_stuck(true);
+                        self.pass_over(id, &set);
                     }
                     Err(error) if error.kind == ErrorKind::NoSpace && self.space_comes() => {
                         self.wait_for_space().await;
@@ -122,7 +122,7 @@ impl Engine {
                 }
             } else if self.space_comes() {
                 self.wait_for_space().await;
-            } else if !self.drop_tombstones().await? {
+            } else if !self.retry_stuck() && !self.drop_tombstones().await? {
                 return Ok(false);
             }
         }
@@ -241,8 +241,12 @@ impl Engine {
         drop(hold);
         if set.live() > 0 {
             // Something in it could not be read, and stays where it is until it can be.
-            set.set_stuck(true);
-            tracing::error!(set = id.0, live = set.live(), "a set could not be emptied: run a scrub");
+            self.pass_over(id, set);
+            tracing::error!(
+                set = id.0,
+                live = set.live(),
+                "a set could not be emptied; it is tried again later: run a scrub"
+            );
             return Ok(false);
         }
         add(&self.counters.cleaned, 1);
@@ -303,7 +307,7 @@ impl Engine {
             Examined::Holds(Holds { digest, lost: None, .. }) => Ok(digest),
             Examined::Empty => Ok(Digest::default()),
             Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) | Examined::Unread(why) => {
-                set.set_stuck(true);
+                self.pass_over(id, set);
                 Err(Error::new(ErrorKind::Corrupt, format!("{id} cannot be collected: {why}")))
             }
         }
@@ -424,6 +428,7 @@ impl Engine {
         let mut snapshot_at = self.rt.now() + self.options.snapshot_interval;
         let mut covered = 0;
         while !self.stopped.get() {
+            self.retry_stuck();
             let low = (FREE_LOW * self.allocator.groups()).min(self.sets.len() / 10).max(RESERVED + 1);
             if self.free_sets() < low && self.victim().is_some() {
                 match self.reclaim().await {

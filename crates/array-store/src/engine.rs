@@ -32,6 +32,7 @@ use crate::share::Sharing;
 use crate::stamps::Stamps;
 use crate::stats::Counters;
 use crate::store::IndexPlace;
+use crate::stuck::Stuck;
 use crate::superblocks::{Source, Superblocks};
 use crate::types::{DriveId, SetId, SetState, Version};
 use crate::uncovered::Uncovered;
@@ -77,6 +78,7 @@ pub(crate) struct Engine {
     /// How fast they answer.
     pub(crate) paces: Rc<Paces>,
     pub(crate) repairs: Repairs,
+    pub(crate) stuck: Stuck,
     pub(crate) sets: SetTable,
     pub(crate) stamps: Stamps,
     index: RefCell<Option<Index>>,
@@ -190,6 +192,7 @@ impl Engine {
         Rc::new(Self {
             paces: Rc::new(Paces::new(&rt)),
             repairs: Repairs::default(),
+            stuck: Stuck::default(),
             rt,
             array: superblock.array,
             code: superblock.code,
@@ -484,7 +487,7 @@ impl Engine {
                 && let Err(error) = self.reset_zones(set).await
             {
                 tracing::error!(set = id.0, %error, "an empty set cannot be used");
-                set.zones_are(Zones::Unusable);
+                self.pass_over(*id, set);
                 continue;
             }
             set.offer();

@@ -50,6 +50,7 @@ mod snapshot;
 mod stamps;
 mod stats;
 mod store;
+mod stuck;
 mod superblocks;
 #[cfg(test)]
 mod tests;

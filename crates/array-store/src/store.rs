@@ -448,6 +448,7 @@ impl ArrayStore {
     /// # Errors
     /// `Device`, `Corrupt`.
     pub async fn gc(&self, sets: usize) -> Result<usize> {
+        self.0.retry_stuck();
         for done in 0..sets {
             if self.0.victim().is_none() || !self.0.reclaim().await? {
                 return Ok(done);

@@ -17,3 +17,4 @@ mod rebuild;
 mod recovery_rules;
 mod rules;
 mod slow;
+mod stuck;
