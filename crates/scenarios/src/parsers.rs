@@ -135,3 +135,20 @@ pub fn array_buffer(bytes: &[u8]) -> bool {
 pub fn array_objects(bytes: &[u8]) -> bool {
     shingle_array_objects::parse::attributes(bytes) | shingle_array_objects::parse::name(bytes)
 }
+
+/// What `array_superblock_chain` reads, by hand: a piece of a base with one set, and the superblock behind it, which changes that set.
+pub fn array_chain() -> Vec<u8> {
+    let set =
+        [&[4, 1][..], &5u64.to_le_bytes(), &6u32.to_le_bytes(), &7u32.to_le_bytes(), &[0xff; 4], &[0, 3, 0, 0, 0]]
+            .concat();
+    let piece = [&[0; 5][..], &7u32.to_le_bytes(), &[0; 4], &1u32.to_le_bytes(), &set].concat();
+    let fields =
+        [&[1][..], &7u32.to_le_bytes(), &7u64.to_le_bytes(), &8u64.to_le_bytes(), &[2, 1], &[9; 4], &[0; 49], &[0; 4]]
+            .concat();
+    let drive = [&1u32.to_le_bytes()[..], &[1; 8], &[0], &[4; 16], &1u16.to_le_bytes(), b"d"].concat();
+    let base = [&1u64.to_le_bytes()[..], &0u32.to_le_bytes(), &1u32.to_le_bytes(), &0u64.to_le_bytes()].concat();
+    let changes = [&1u32.to_le_bytes()[..], &0u32.to_le_bytes(), &set].concat();
+    let update = [fields, drive, base, changes].concat();
+    let framed = |record: Vec<u8>| [&(record.len() as u32).to_le_bytes()[..], &record].concat();
+    [framed(piece), framed(update)].concat()
+}

@@ -10,7 +10,7 @@ use shingle_record::{
     INFO_SIZE, Place, RecordType, SUPERBLOCK, Superblock, ZONE_HEAD, frame, frame_sliced, frame_zone_head,
 };
 use shingle_runtime::UnixTime;
-use shingle_scenarios::parsers::{ALL, CHUNK, Parser};
+use shingle_scenarios::parsers::{ALL, CHUNK, Parser, array_chain};
 
 /// Inputs of each kind for each parser.
 const INPUTS: u64 = 4000;
@@ -37,6 +37,7 @@ fn specimens() -> Vec<Vec<u8>> {
         sliced.to_vec(),
         journal,
         array_digest(),
+        array_chain(),
         array_snapshot(),
         buffer_record(),
         manifest(),
@@ -129,6 +130,7 @@ fn what_is_whole_is_read() {
     );
     assert_ne!(SUPERBLOCK, ZONE_HEAD);
     use shingle_array_store::parse;
+    assert!(parse::superblock_chain(&array_chain()));
     assert!(parse::digest(&array_digest()) && parse::snapshot(&array_snapshot()) && parse::buffer(&buffer_record()));
     assert!(shingle_array_objects::parse::attributes(&manifest()));
 }

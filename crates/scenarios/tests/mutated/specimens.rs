@@ -11,7 +11,7 @@ use shingle_chunk_store::{ChunkStore, Stream};
 use shingle_erasure::Code;
 use shingle_record::{Expect, Header, Place, RecordType, frame_sliced, parse_journal};
 use shingle_runtime::{LocalBoxFuture, Runtime};
-use shingle_scenarios::parsers::CHUNK;
+use shingle_scenarios::parsers::{CHUNK, array_chain};
 use shingle_sim::{Sim, SimDevice};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
@@ -176,6 +176,7 @@ fn hand_made() -> Vec<Vec<u8>> {
     let mut found: Vec<Vec<u8>> = golden.into_iter().map(hex).collect();
     found.push([range, sliced.to_vec()].concat());
     found.push([&manifest[..], &part].concat());
+    found.push(array_chain());
     found.extend([b"obucket\0key".to_vec(), b"bbucket".to_vec(), b"ubucket\0key\0\0\0\0\0\0\0\0\x01".to_vec()]);
     found.push([b"d".as_slice(), &[1; 18]].concat());
     // A snapshot of nothing.
