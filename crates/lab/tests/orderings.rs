@@ -105,8 +105,12 @@ fn streams_deletion_and_gc() {
     assert!(ours(&found, "multi-stream, 80 % full: write amplification of GC") < 1.05);
     assert!(ours(&found, "multi-stream, over CS-F2FS") > 1.9);
 
-    let found = run("placement", &mut context);
-    let over_none = |name: &str| paper(&found, &format!("placement, {name} over none"));
+    // At this scale a seed moves each of these by as much as S3 alone is worth.
+    let found = [1, 2, 3].map(|seed| run("placement", &mut Context::new(seed, Scale::Quick, Rc::new(|_, _| {}))));
+    let over_none = |name: &str| {
+        let id = format!("placement, {name} over none");
+        found.iter().map(|found| paper(found, &id)).sum::<f64>() / found.len() as f64
+    };
     assert!((0.9..1.4).contains(&over_none("S1")), "S1 alone is close to none: {}", over_none("S1"));
     assert!(over_none("S1") < over_none("S1+S2") && over_none("S1+S2") < over_none("S1+S2+S3"));
     assert!(over_none("S1") < over_none("S1+S3") && over_none("S1+S3") < over_none("S1+S2+S3"));
