@@ -196,13 +196,17 @@ impl World {
     /// Drops all tasks; their destructors may spawn or wake others.
     fn shut_down(&self) {
         loop {
-            let tasks = std::mem::take(&mut self.tasks.borrow_mut().slots);
+            let tasks = {
+                let mut tasks = self.tasks.borrow_mut();
+                // No slot is left, so none is free for what destructors spawn.
+                tasks.free.clear();
+                std::mem::take(&mut tasks.slots)
+            };
             if tasks.is_empty() {
                 break;
             }
             drop(tasks);
         }
-        self.tasks.borrow_mut().free.clear();
         self.timers.clear();
         self.ready.tasks.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -279,6 +283,26 @@ mod tests {
         assert_eq!(trace(1), trace(1));
         assert_ne!(trace(1), trace(2));
         assert!(trace(3).is_sorted_by_key(|entry| entry.0), "time never goes back");
+    }
+
+    #[test]
+    fn a_task_that_is_dropped_at_the_end_may_spawn_another() {
+        struct Spawns(Runtime);
+        impl Drop for Spawns {
+            fn drop(&mut self) {
+                self.0.spawn_detached(async {});
+            }
+        }
+        Sim::new(1).run(|rt| async move {
+            // Its slot is free at the end.
+            let other = rt.spawn(async {});
+            let last = Spawns(rt.clone());
+            drop(rt.spawn(async move {
+                let _last = last;
+                std::future::pending::<()>().await;
+            }));
+            other.await.unwrap();
+        });
     }
 
     #[test]
