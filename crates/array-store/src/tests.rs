@@ -4,6 +4,7 @@ mod lanes;
 mod openings;
 mod rebuild;
 mod recovery;
+mod refusals;
 mod scale;
 mod snapshots;
 mod space;

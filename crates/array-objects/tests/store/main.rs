@@ -2,5 +2,6 @@
 
 mod calls;
 mod crash;
+mod lives;
 mod salvage;
 mod scene;

@@ -10,6 +10,7 @@ mod failing;
 mod hollow;
 mod hung;
 mod judging;
+mod lives;
 mod members;
 mod model;
 mod promises;
