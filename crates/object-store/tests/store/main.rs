@@ -6,6 +6,7 @@ mod gc;
 mod histories;
 mod host_full;
 mod hung;
+mod lives;
 mod reading;
 mod recovery;
 mod space;

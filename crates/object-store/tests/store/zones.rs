@@ -10,14 +10,14 @@ use shingle_base::{Blocks, StoreId};
 use shingle_chunk_store::{ChunkClient, ChunkStore, FormatOptions, PoolSizes};
 use shingle_object_store::{Depth, Drive, GcOptions, Index, MemoryIndex, ObjectEngine, ObjectStoreClient, Options};
 use shingle_runtime::Runtime;
-use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_sim::{Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::ObjectStore;
-use shingle_zoned::{Geometry, MemoryDevice};
+use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 use crate::world::small_options;
 use shingle_sim::clients::{BUCKET, Client, Sizes};
 
-const SIZES: Sizes = Sizes { small: 5 << 10, large: 40 << 10 };
+pub(crate) const SIZES: Sizes = Sizes { small: 5 << 10, large: 40 << 10 };
 
 fn chunk_options() -> shingle_chunk_store::Options {
     shingle_chunk_store::Options {
@@ -73,15 +73,22 @@ pub(crate) async fn open(
     let mut drives = Vec::new();
     for device in devices {
         let (chunks, report) = ChunkStore::open(runtime, Rc::new(device.clone()), chunk_options()).await.unwrap();
+        assert!(report.damage.is_empty(), "a chunk store reports damage");
         let store = chunks.id();
         let (client, requests) = ChunkClient::channel(16);
         drop(runtime.spawn(async move { chunks.serve(requests).await }));
-        drives.push(Drive { client, store, hides: !report.damage.is_empty() });
+        drives.push(Drive { client, store, hides: false });
     }
     let opened = ObjectEngine::open(runtime.clone(), drives, Arc::new(index), options, None).await;
     let (engine, report) = opened.unwrap();
     let store = engine.client();
     (engine, store, report)
+}
+
+/// What a power cut leaves of a drive: one with a cache may be a file, whose host loses any blocks of it.
+fn cut_image(device: &SimDevice, seed: u64) -> MemoryDevice {
+    let survival = if device.geometry().volatile_cache { Survival::AnySubset } else { Survival::Prefix };
+    device.crash_image_with(seed, survival)
 }
 
 /// A cut: the number of the command before which the power fails, and what it leaves.
@@ -106,7 +113,7 @@ fn life(seed: u64, before: &Left, steps: usize, every: u64) -> (Vec<Cut>, Left) 
                 if number % every != seed % every {
                     return;
                 }
-                let media = devices.iter().map(|device| device.crash_image(seed ^ number)).collect();
+                let media = devices.iter().map(|device| cut_image(device, seed ^ number)).collect();
                 let clients = clients.borrow().iter().map(Client::fork).collect();
                 cuts.borrow_mut().push((number, Left { media, index: index.fork(), clients }));
             });

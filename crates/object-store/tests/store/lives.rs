@@ -1,0 +1,118 @@
+//! Chains of lives of objects on zones, under all faults that cost no bytes: what was acknowledged is there, and nothing else is.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use shingle_object_store::{Index, MemoryIndex};
+use shingle_runtime::Runtime;
+use shingle_sim::clients::{BUCKET, Client};
+use shingle_sim::lives::{Harm, Life};
+use shingle_sim::{Medium, Random, Sim, SimDevice, Survival, seeds};
+use shingle_store_api::ObjectStore;
+use shingle_zoned::ZonedDevice;
+
+use crate::zones::{SIZES, formatted, object_options, open};
+
+/// Superblock and metazones of a chunk store lie in front; `record` has their own lives.
+const META_ZONES: u32 = 7;
+
+/// Opens the store, verifies everything, and works until the life ends.
+async fn live(
+    rt: Runtime,
+    devices: Vec<SimDevice>,
+    index: MemoryIndex,
+    clients: Rc<RefCell<Vec<Client>>>,
+    what: String,
+) {
+    let (engine, store, report) = open(&rt, &devices, index, object_options(true)).await;
+    assert_eq!(report.damage, Vec::new(), "{what}");
+    let mut verified: Vec<Client> = clients.borrow().iter().map(Client::fork).collect();
+    for client in &mut verified {
+        client.verify(&store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+    }
+    *clients.borrow_mut() = verified;
+    let mut tasks: Vec<_> = Vec::new();
+    for number in 0..clients.borrow().len() {
+        let (store, clients, what) = (store.clone(), clients.clone(), what.clone());
+        tasks.push(rt.spawn(async move {
+            for _ in 0..25 {
+                let mut client = clients.borrow()[number].clone();
+                client.work(&store, 1).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+                clients.borrow_mut()[number] = client;
+            }
+        }));
+    }
+    tasks.push(rt.spawn(async move {
+        store.collect_garbage().await.unwrap();
+        store.persist_index().await.unwrap();
+        store.back_up_index().await.unwrap();
+    }));
+    for task in tasks {
+        task.await.unwrap();
+    }
+    engine.close().await;
+}
+
+fn chain(seed: u64) {
+    let mut random = Random::new(seed);
+    let mut media: Vec<Medium> = formatted(seed, 1 + seed % 2).iter().map(Medium::from).collect();
+    let geometry = media[0].image().geometry().clone();
+    let data = META_ZONES..geometry.zone_count;
+    let mut index = MemoryIndex::new();
+    let clients = (0..3).map(|number| Client::new(&format!("c{number}"), seed * 10 + number, 8, SIZES)).collect();
+    let clients: Rc<RefCell<Vec<Client>>> = Rc::new(RefCell::new(clients));
+    let begun = index.clone();
+    media = Sim::new(seed).run(move |rt| async move {
+        let devices: Vec<SimDevice> = media.into_iter().map(|medium| SimDevice::resume(&rt, medium)).collect();
+        let (engine, store, _) = open(&rt, &devices, begun, object_options(false)).await;
+        store.create_bucket(BUCKET).await.unwrap();
+        engine.close().await;
+        devices.iter().map(SimDevice::kill).collect()
+    });
+    for number in 0..5 {
+        let drawn: Vec<Life> = (0..media.len())
+            .map(|_| Life::draw_up_to(Harm::None, &mut random, &data, geometry.zone_count, 1))
+            .collect();
+        let killed = random.chance(0.4);
+        let last = Duration::from_micros(random.below(500_000));
+        let what = format!("seed {seed}, life {number}, killed {killed} after {last:?}");
+        let (moved, known, drawn_cut) = (index.clone(), clients.clone(), random.number());
+        (media, index) = Sim::new(seed * 100 + number).run(move |rt| async move {
+            let begin = |(medium, life): (Medium, &Life)| {
+                let device = life.begin(&rt, medium);
+                device.power_off_at(u64::MAX);
+                device
+            };
+            let devices: Vec<SimDevice> = media.into_iter().zip(&drawn).map(begin).collect();
+            let life = rt.spawn(live(rt.clone(), devices.clone(), moved.clone(), known.clone(), what));
+            if let Either::Left((life, _)) = select(Box::pin(life), Box::pin(rt.sleep(last))).await {
+                life.unwrap();
+            }
+            // All of it in this one moment; what goes on afterwards is nobody's business.
+            let frozen = known.borrow().iter().map(Client::fork).collect();
+            known.replace(frozen);
+            let leave = |device: &SimDevice| match killed {
+                true => device.kill(),
+                false if device.geometry().volatile_cache => {
+                    Medium::from(&device.crash_image_with(drawn_cut, Survival::AnySubset))
+                }
+                false => Medium::from(&device.crash_image(drawn_cut)),
+            };
+            (devices.iter().map(leave).collect(), moved.fork())
+        });
+        match random.below(4) {
+            0 => index.clear().unwrap(),
+            1 if !killed => index.crash(random.below(index.unpersisted() as u64 + 1) as usize),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_through_chains_of_lives() {
+    for seed in seeds(150) {
+        chain(seed);
+    }
+}
