@@ -236,6 +236,47 @@ fn cut_again_and_again(context: &str, mut write: Rc<Unflushed>, seed: u64) {
     }
 }
 
+/// LOG-6 and LOG-9: an entry that was acknowledged in the middle of a checkpoint which was never complete, with zones before and
+/// behind it that hold nothing but parts.
+#[test]
+fn a_lost_zone_between_parts_of_a_checkpoint_is_missed() {
+    let (mut opened, mut refused) = (0, 0);
+    for (before, behind) in (0..30).flat_map(|before| (0..30).map(move |behind| (before, behind))) {
+        let image = Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(16), 40, 0, 8)));
+            let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+            let config = shingle_record::MetaLogConfig { zones: 2..30, ..config() };
+            let log = MetaLog::format(&rt, &shared, config, SequenceSource::default()).await.unwrap();
+            let mut writer = log.begin_checkpoint().await.unwrap();
+            for _ in 0..before {
+                writer.part(vec![1; 3000]).await.unwrap();
+            }
+            log.append(b"acknowledged".to_vec(), 1_000).await.unwrap();
+            for _ in 0..behind {
+                writer.part(vec![2; 3000]).await.unwrap();
+            }
+            device.image()
+        });
+        for zone in (2..30).map(ZoneId).filter(|&zone| image.zone(zone).written > Blocks(0)) {
+            let offline = image.snapshot();
+            offline.set_state(zone, ZoneState::Offline);
+            let found = Sim::new(1).run(move |rt| async move {
+                let shared: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &offline));
+                let config = shingle_record::MetaLogConfig { zones: 2..30, ..config() };
+                MetaLog::open(&rt, &shared, config, SequenceSource::default()).await.map(|(_, recovered)| recovered)
+            });
+            match found {
+                Ok(found) => {
+                    assert_eq!(found.journal.len(), 1, "{before} parts, the entry, {behind} parts, {zone} lost");
+                    opened += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 500, "{opened} opened, {refused} refused");
+}
+
 /// Lives that are cut in one of their first writes, among them those of the checkpoint that would win zones back.
 #[test]
 fn no_chain_of_power_cuts_uses_up_the_zones() {

@@ -130,15 +130,21 @@ impl MetaLog {
         recovered.zones = found.iter().filter(|found| found.info.written.0 > 0).count() as u64;
         recovered.find_time = rt.now().since(began);
         let loading = rt.now();
-        let Scanned { zones: mut scanned, end, checkpoint } = scan(dev, &config, &found, &mut recovered).await?;
-        let unneeded = take_unneeded(&mut scanned, &found, &config);
+        let Scanned { zones: scanned, end, checkpoint } = scan(dev, &config, &found, &mut recovered).await?;
+        let before_unneeded = before_unneeded(&scanned, &found, &config);
         let newest = scanned.last().map(|newest| (newest.zone, newest.epoch, newest.end));
         let journal_blocks = scanned.iter().map(|zone| journal_blocks(zone, checkpoint)).sum();
-        let position = replay(scanned, &end, checkpoint, &mut recovered)?;
-        let tail = match newest {
-            Some((zone, epoch, ending)) => tail(&found, &config, zone, epoch, ending, position, unneeded)?,
+        // All of the log is looked at before any of it is given up: of what is missing, some may be needed.
+        let mut position = replay(scanned, &end, checkpoint, &mut recovered)?;
+        let mut end_of_log = match newest {
+            Some((zone, epoch, ending)) => tail(&found, &config, zone, epoch, ending, position, Vec::new())?,
             None => Tail::default(),
         };
+        if let Some(Kept { zone, epoch, end, last, unneeded }) = before_unneeded {
+            position = last;
+            end_of_log = tail(&found, &config, zone, epoch, end, position, unneeded)?;
+        }
+        let tail = end_of_log;
         if let Some((_, epoch)) = tail.linked {
             recovered.sequence = recovered.sequence.max(epoch);
         }
@@ -281,25 +287,36 @@ async fn scan(
     }
 }
 
-/// Takes the zones at the log's end that hold neither journal nor the end of a checkpoint: what a power cut left of one that
+/// The last zone that is needed, and those behind it, which are not.
+struct Kept {
+    zone: ZoneId,
+    epoch: u64,
+    end: End,
+    /// The position of its last record.
+    last: u64,
+    unneeded: Vec<usize>,
+}
+
+/// Finds zones at the log's end that hold neither journal nor the end of a checkpoint: what a power cut left of one that
 /// was never complete, or of a write that does not count. They are to be reset before the log goes on, the newest first, so
-/// that at each step those that are left are the log's end (LOG-9). None where that might hide a loss.
-fn take_unneeded(zones: &mut Vec<ZoneRecords>, found: &[Found], config: &MetaLogConfig) -> Vec<usize> {
+/// that at each step those that are left are the log's end (LOG-9). `None` where there are none, or they hide blocks that are lost.
+fn before_unneeded(zones: &[ZoneRecords], found: &[Found], config: &MetaLogConfig) -> Option<Kept> {
     let is_needed = |zone: &ZoneRecords| zone.records.iter().any(|record| matches!(record.header.kind, JOURNAL | END));
-    let kept = zones.iter().rposition(is_needed).map_or(0, |last| last + 1);
     let slot = |zone: &ZoneRecords| (zone.zone.0 - config.zones.start) as usize;
-    let is_shut = |slot: usize| found.get(slot).is_some_and(Found::is_shut);
     let is_sound = |zone: &ZoneRecords| {
         let resettable = |found: &Found| !matches!(found.info.state, ZoneState::ReadOnly | ZoneState::Offline);
         let torn_at_most = zone.lost.len() <= 1 && zone.end != End::Damaged;
         torn_at_most && found.get(slot(zone)).is_some_and(resettable)
     };
-    let leads_on = |before: &ZoneRecords| matches!(before.end, End::Linked(_)) || is_shut(slot(before));
-    let (before, behind) = zones.split_at(kept);
-    if !before.last().is_some_and(leads_on) || !behind.iter().all(is_sound) {
-        return Vec::new();
+    let (kept, behind) = zones.split_at(zones.iter().rposition(is_needed)? + 1);
+    let before = kept.last()?;
+    let leads_on = matches!(before.end, End::Linked(_)) || found.get(slot(before)).is_some_and(Found::is_shut);
+    if behind.is_empty() || !leads_on || !behind.iter().all(is_sound) {
+        return None;
     }
-    zones.split_off(kept).iter().map(slot).collect()
+    let last = kept.iter().flat_map(|zone| &zone.records).map(|record| record.info.position).max()?;
+    let unneeded = behind.iter().map(slot).collect();
+    Some(Kept { zone: before.zone, epoch: before.epoch, end: before.end, last, unneeded })
 }
 
 /// Reads one zone from end to end.
