@@ -52,7 +52,7 @@ pub(super) type Lost = BTreeMap<(String, String), Owners>;
 /// Blobs of one key, by owner.
 pub(super) type Owners = BTreeMap<u64, Parts>;
 
-/// What a look at all blobs comes upon.
+/// Findings of a look at all blobs.
 pub(super) enum Seen {
     /// Nobody needs it.
     Leftover(Blob),
@@ -69,7 +69,7 @@ fn is_upload(parts: &Parts) -> bool {
     parts.keys().any(|number| *number > 0)
 }
 
-/// What a key's records are made of again, in order: the newest bytes that came whole, then uploads. Older bytes are replaced by these.
+/// The sources of a key's new records, in order: the newest bytes that came whole, then uploads. Older bytes are replaced by these.
 fn in_order(owners: Owners) -> impl Iterator<Item = (u64, Parts)> {
     let (uploads, wholes): (Vec<_>, Vec<_>) = owners.into_iter().partition(|(_, parts)| is_upload(parts));
     let whole = wholes.into_iter().max_by_key(|(_, parts)| newest(parts));

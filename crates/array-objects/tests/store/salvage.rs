@@ -63,7 +63,7 @@ async fn found(store: &ArrayClient, key: &str) -> (ObjectInfo, Bytes) {
     (store.head("b", key).await.unwrap(), get(store, "b", key).await.unwrap())
 }
 
-/// What [`lost_with_the_buffer`] wrote: large objects, and an object in parts.
+/// The objects that [`lost_with_the_buffer`] wrote: large ones, and one in parts.
 fn written() -> ([Bytes; 3], [Bytes; 2]) {
     let large = [bytes_of(1, 40_000), bytes_of(2, 30_000), bytes_of(3, 20_000)];
     (large, [bytes_of(4, 9_000), bytes_of(5, 8_000)])
@@ -166,7 +166,7 @@ fn objects_whose_records_were_lost_with_the_buffer_are_restored_from_their_bytes
     }
 }
 
-/// What becomes of the drives when a store did that, with a new buffer, and the power failed.
+/// The drives after a store did that, with a new buffer, and the power failed.
 fn history<F>(
     left: &[MemoryDevice],
     test: impl FnOnce(Runtime, ArrayEngine, ArrayClient) -> F + 'static,

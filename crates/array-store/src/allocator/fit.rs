@@ -29,7 +29,7 @@ impl Item {
 }
 
 impl OpenSet {
-    /// Where an item goes that goes there.
+    /// The place of an item that goes there.
     pub(super) fn target(&self, item: &Item) -> Target {
         let drives = self.members.iter().map(|member| member.drive).collect();
         Target { set: self.id, drives, segment: item.data().is_some() }
@@ -37,7 +37,7 @@ impl OpenSet {
 }
 
 impl Engine {
-    /// Whether less fits in a set than is worth a seek, where there are others for smaller items (SHELF-2).
+    /// Tells if less fits in a set than is worth a seek, where there are others for smaller items (SHELF-2).
     pub(super) fn is_full(&self, set: &OpenSet) -> bool {
         let others = self.sets.count(SetState::Available) > RESERVED + self.allocator.slots();
         others && self.data_left(set) < u64::from(self.segment_length / CUT_MIN)
@@ -51,7 +51,7 @@ impl Engine {
         room / segment * u64::from(self.segment_length) + Shape::most_data(self.code, Blocks(rest))
     }
 
-    /// What of `item` fits in `set`: the body with its data.
+    /// The part of `item` that fits in `set`: the body with its data.
     pub(crate) fn fit(&self, set: &OpenSet, item: &Item, entry: usize) -> Option<(ItemBody, Bytes)> {
         let room = set.room(entry);
         // A marker has what its entry in the digest has.
@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Whether cleaning would win something of an open set, were it closed. What is on its way there counts as live.
+    /// Tells if cleaning would win something of an open set, were it closed. Items on their way there count as live.
     pub(super) fn wins_closed(&self, open: &OpenSet) -> Result<bool> {
         let (set, live) = (&open.set, open.set.live());
         // Also what small segments waste. What moves wastes up to a segment elsewhere; a look at each part is for where less
