@@ -273,6 +273,14 @@ fn what_could_not_be_read_comes_back_and_never_over_what_came_after() {
     assert!(all || std::env::var_os("SHINGLE_SEED").is_some(), "chains met too little: {met:?}");
 }
 
+/// In these an opening once told of a head that had been torn long before, with records behind it that were found.
+#[test]
+fn a_zone_that_an_opening_took_in_without_its_head_is_no_damage_to_the_next() {
+    for seed in [1244, 2739] {
+        chain(seed, &mut Met::default());
+    }
+}
+
 /// The power fails at every command of a format, and of the first opening: the drive can be formatted again, or it holds an
 /// empty store that works.
 #[test]

@@ -235,6 +235,35 @@ fn a_lost_slice_of_an_unmarked_record_costs_its_own_bytes() {
     }
 }
 
+/// REC-5: a zone whose first write was torn may have records, but neither head nor end. No opening tells that as damage, the
+/// first as little as later ones, for which the index has the records.
+#[test]
+fn a_torn_head_is_no_damage_at_any_opening() {
+    Sim::new(1).run(|rt| async move {
+        let device = SimDevice::new(&rt, &formatted(cached()));
+        let pools = PoolSizes { gc: 1, data: 1, meta: 1 };
+        let options = Options { pools, ..quiet() };
+        let (store, _) = ChunkStore::open(&rt, Rc::new(device.clone()), options).await.unwrap();
+        for chunk in 1..=2 {
+            store.create(id(chunk), Stream::Data).await.unwrap();
+        }
+        futures_util::future::join(put(&store, 1, 0, 5000, 1), put(&store, 2, 0, 12_000, 2)).await;
+        let [zone] = used_zones(&device).await[..] else { panic!("the chunks lie in one zone") };
+        // Of the only write the first block is lost, and the last.
+        let image = device.crash_image(1);
+        image.truncate_zone(zone, image.zone(zone).written - Blocks(1));
+        rot(&image, zone, 0);
+        let mut device = SimDevice::new(&rt, &image);
+        for opening in 0..3 {
+            let (store, report) = opened(&rt, &device).await;
+            assert_eq!(report.damage, [], "opening {opening}");
+            assert_eq!((store.stat(id(1)).unwrap().size, store.stat(id(2)).unwrap().size), (5000, 0));
+            store.close().await.unwrap();
+            device = healed(&rt, &device);
+        }
+    });
+}
+
 /// The last record of a zone that rotted was perhaps never acknowledged.
 #[test]
 fn rot_in_the_last_record_is_a_tear() {

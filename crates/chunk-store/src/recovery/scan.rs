@@ -212,11 +212,14 @@ impl ScanContext<'_> {
         // What lies before this block was durable once. A scan of whole zones meets tears that earlier recoveries passed:
         // there only the records say it.
         let mut durable = if self.whole { 0 } else { found.indexed_to };
+        // What the records alone say: the index may have records of a zone whose head was torn, from an opening that took
+        // them in.
+        let mut said = 0;
         let clean = loop {
             match scanner.next().await? {
                 Scanned::Record { header, bytes, intact, .. } => {
                     if header.kind == RecordKind::Data.record_type() {
-                        durable = durable.max(DataInfo::decode(&header.info).durable);
+                        said = said.max(DataInfo::decode(&header.info).durable);
                     }
                     let unreadable =
                         |from, to| scanner.is_unreadable(header.place.block + from, header.place.block + to);
@@ -231,10 +234,11 @@ impl ScanContext<'_> {
                 Scanned::Clean => break true,
             }
         };
+        durable = durable.max(said);
         scan.step.read_bytes += Blocks(scanner.blocks_read).bytes();
         let room = u64::from(written) < info.capacity.0;
         scan.found.reusable &= clean && room && bad_head.is_none() && info.state != ZoneState::Full;
-        if let Some(unreadable) = bad_head.filter(|_| durable > 1) {
+        if let Some(unreadable) = bad_head.filter(|&unreadable| said > 1 || unreadable && durable > 1) {
             let what = format!("its head {}; what lies behind it was found all the same", bad(unreadable));
             scan.damage.push(Damage { chunk: None, zone: Some(info.zone), what });
         }
