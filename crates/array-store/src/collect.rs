@@ -205,14 +205,18 @@ impl Engine {
         if age > mean { Stream::Cold } else { Stream::Clean }
     }
 
-    /// Collects a set that the cleaner did not choose, unless that has been done.
+    /// Collects a set that the cleaner did not choose, unless that has been done. `false` also for one that is passed over just now.
     pub(crate) async fn collect_alone(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let (engine, set, life) = (self.clone(), set.clone(), set.lives());
         // Also if the caller waits no more: copies must not come later than deletions think. (WRITE-4, SNAP-3)
         let collecting = self.rt.spawn(async move {
             let _one = engine.collecting.lock().await;
-            let collected = set.is_leaving() || set.lives() != life;
-            if collected { Ok(true) } else { engine.collect(id, &set).await }
+            if set.is_leaving() || set.lives() != life {
+                return Ok(true);
+            }
+            // Of a set that recovery could not read the index has nothing: it would seem to be empty. (STUCK-1)
+            engine.retry_stuck();
+            if set.is_stuck() { Ok(false) } else { engine.collect(id, &set).await }
         });
         collecting.await.unwrap_or_else(|_| Err(Error::stopped()))
     }

@@ -129,6 +129,25 @@ fn emptying_a_set_ends_without_its_caller() {
     });
 }
 
+/// STUCK-1: a set that was passed over is emptied for a rebuild only once it may be tried again; one that recovery could not read
+/// never, for nobody knows what lives in it.
+#[test]
+fn a_set_that_was_passed_over_is_not_emptied_for_a_rebuild_either() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store, id) = filled(&rt).await;
+        let set = store.0.sets.get(id).unwrap();
+        set.set_stuck(true);
+        assert!(!store.0.collect_alone(id, &set).await.unwrap());
+        rt.sleep(Duration::from_secs(3600)).await;
+        assert!(!store.0.collect_alone(id, &set).await.unwrap() && !set.is_leaving(), "what nobody read is gone");
+        set.set_stuck(false);
+        store.0.pass_over(id, &set);
+        assert!(!store.0.collect_alone(id, &set).await.unwrap());
+        rt.sleep(Duration::from_secs(601)).await;
+        assert!(store.0.collect_alone(id, &set).await.unwrap());
+    });
+}
+
 /// MEMBER-3: a rebuild that nobody waits for any more, whenever that comes, leaves nothing on its way to zones that another
 /// one uses.
 #[test]
