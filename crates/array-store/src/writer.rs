@@ -383,11 +383,21 @@ impl Engine {
             .iter()
             .zip(frames)
             .filter_map(|(&member, pieces)| {
-                let dev = self.drives.usable(member.drive)?;
-                Some(async move { (member, dev.write(at(&dev, member.zone, block), pieces).await) })
+                let (dev, rt) = (self.drives.usable(member.drive)?, self.rt.clone());
+                Some(async move {
+                    let began = rt.now();
+                    let result = dev.write(at(&dev, member.zone, block), pieces).await;
+                    (member, result, rt.now().since(began))
+                })
             })
             .collect();
-        start_now(Box::pin(join_all(writes)))
+        let paces = self.paces.clone();
+        start_now(Box::pin(async move {
+            let ended = join_all(writes).await;
+            let took = ended.iter().filter(|(_, result, _)| result.is_ok());
+            paces.wrote(&took.map(|(member, _, took)| (member.drive, *took)).collect::<Vec<_>>());
+            ended.into_iter().map(|(member, result, _)| (member, result)).collect()
+        }))
     }
 
     /// Waits until a started item is durable. `None`: a member failed, and the item has to be placed anew.

@@ -4,6 +4,7 @@
 //! - SLOW-1: a drive that answers is given up for slowness only while no other one is missing, and only one at a time: its
 //!   zones are rebuilt before the next.
 //! - SLOW-2: where more drives are slow than parity makes up for, the cause is common to them, and none is given up.
+//! - SLOW-3: a drive is slow at reads or at writes; what makes one of them late says nothing of the other.
 
 use std::time::Duration;
 

@@ -1,5 +1,8 @@
-//! How fast each drive answers reads, and what follows from it: when a read is late, which drives are slow, and whether
+//! How fast each drive answers, and what follows from it: when a read is late, which drives are slow, and whether
 //! other fragments may be read in the place of a late one. (Hedged requests.)
+//!
+//! A read is late by what reads of that size take elsewhere; a write by what the other drives of its item took, since all
+//! of them have the same to write at the same time.
 //!
 //! **Owns** each drive's queue of reads, the latencies, and the budget of extra reads. **Knows nothing of** fragments.
 //!
@@ -12,6 +15,7 @@
 
 mod eviction;
 mod latency;
+mod lateness;
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -28,6 +32,7 @@ use tokio::sync::Semaphore;
 use crate::types::DriveId;
 pub(crate) use eviction::{Slow, too_slow};
 use latency::{CLASSES, Latencies, class_of};
+use lateness::{Change, Lateness, late_after};
 
 /// Reads that a drive has under way: what the queues of disks hold, and a few more that the kernel can sort.
 pub(crate) const UNDER_WAY: usize = 64;
@@ -51,9 +56,6 @@ const LAST_LEAST: Duration = Duration::from_secs(1);
 /// Reads after which deadlines are computed anew.
 const REFRESH: u32 = 64;
 
-/// The scale of a drive's lateness: all of its recent reads were late.
-const ALWAYS: u16 = 1024;
-
 /// A slow drive is asked again after that many times the deadline, to see whether it still is.
 const PROBE_FACTOR: u32 = 16;
 
@@ -62,11 +64,8 @@ struct Pace {
     id: DriveId,
     places: Arc<Semaphore>,
     latencies: RefCell<[Latencies; CLASSES]>,
-    /// The share of recent reads that were late, of [`ALWAYS`].
-    lateness: Cell<u16>,
-    slow_since: Cell<Option<Instant>>,
-    /// How often it was late, or failed, since it is slow, and when last.
-    late: Cell<(u32, Instant)>,
+    reads: Lateness,
+    writes: Lateness,
     probe: Cell<Probe>,
 }
 
@@ -105,33 +104,37 @@ impl Pace {
             id,
             places: Arc::new(Semaphore::new(UNDER_WAY)),
             latencies: RefCell::default(),
-            lateness: Cell::new(0),
-            slow_since: Cell::new(None),
-            late: Cell::default(),
+            reads: Lateness::default(),
+            writes: Lateness::default(),
             probe: Cell::new(Probe::From(Instant::default())),
         }
     }
 
-    /// Half of the recent reads late, or failed, is slow; it stays so until few are.
-    fn count(&self, late: bool, now: Instant) {
-        let before = self.lateness.get();
-        let after = if late { before + (ALWAYS - before) / 8 } else { before - before.div_ceil(8) };
-        self.lateness.set(after);
-        if late {
-            let before = if self.slow_since.get().is_some() { self.late.get().0 } else { 0 };
-            self.late.set((before.saturating_add(1), now));
-        }
-        match self.slow_since.get() {
-            None if after > ALWAYS / 2 => {
+    fn count_read(&self, late: bool, now: Instant) {
+        match self.reads.count(late, now) {
+            Some(Change::Slow) => {
                 tracing::warn!(drive = %self.id, "the drive answers far later than its peers; what is on it is computed from others");
-                self.slow_since.set(Some(now));
             }
-            Some(_) if after < ALWAYS / 8 => {
-                tracing::info!(drive = %self.id, "the drive answers in time again");
-                self.slow_since.set(None);
-            }
-            _ => {}
+            Some(Change::Quick) => tracing::info!(drive = %self.id, "the drive answers in time again"),
+            None => {}
         }
+    }
+
+    fn count_write(&self, late: bool, now: Instant) {
+        match self.writes.count(late, now) {
+            Some(Change::Slow) => {
+                tracing::warn!(drive = %self.id, "the drive writes far slower than its peers; all that is written waits for it");
+            }
+            Some(Change::Quick) => tracing::info!(drive = %self.id, "the drive writes as fast as its peers again"),
+            None => {}
+        }
+    }
+
+    /// The kind of commands that it is slow with, since when, and whether these are reads; of both the one last late.
+    fn slow(&self) -> Option<(&Lateness, Instant, bool)> {
+        let kinds = [(&self.reads, true), (&self.writes, false)];
+        let slow = kinds.into_iter().filter_map(|(kind, reads)| Some((kind, kind.slow_since()?, reads)));
+        slow.max_by_key(|(kind, ..)| kind.late().1)
     }
 }
 
@@ -139,7 +142,7 @@ impl Ticket {
     /// The read did not end by its deadline. Counts once.
     pub(crate) fn is_late(&self, now: Instant) {
         if !self.counted.replace(true) {
-            self.pace.count(true, now);
+            self.pace.count_read(true, now);
         }
     }
 }
@@ -205,7 +208,7 @@ impl Paces {
         let now = self.rt.now();
         let took = now.since(asked);
         if !ticket.counted.replace(true) {
-            ticket.pace.count(took > self.deadline_of(class), now);
+            ticket.pace.count_read(took > self.deadline_of(class), now);
         }
         ticket.pace.latencies.borrow_mut()[class].record(took);
         let (deadline, since) = self.deadlines[class].get();
@@ -231,9 +234,9 @@ impl Paces {
         middle.unwrap_or(LATE_UNKNOWN)
     }
 
-    /// Whether most of the drive's recent reads were late, or failed.
+    /// Whether most of the drive's recent reads were late, or failed. One that only writes slowly is read as any other.
     pub(crate) fn is_slow(&self, drive: DriveId) -> bool {
-        self.drives.borrow().get(usize::from(drive.0)).is_some_and(|pace| pace.slow_since.get().is_some())
+        self.drives.borrow().get(usize::from(drive.0)).is_some_and(|pace| pace.reads.slow_since().is_some())
     }
 
     /// Counts reads that were asked for: they pay for extra ones.
@@ -288,15 +291,23 @@ impl Paces {
         });
     }
 
-    /// What is known of the drives that are slow.
+    /// How long the drives took to write one item; those that failed are left out.
+    pub(crate) fn wrote(&self, took: &[(DriveId, Duration)]) {
+        let Some(late) = late_after(took.iter().map(|(_, took)| *took)) else { return };
+        let now = self.rt.now();
+        took.iter().for_each(|&(drive, took)| self.of(drive).count_write(took > late, now));
+    }
+
+    /// What is known of the drives that are slow, at reads or at writes.
     pub(crate) fn slow(&self) -> Vec<Slow> {
         let of = |pace: &Rc<Pace>| {
-            let (late, last) = pace.late.get();
+            let (kind, since, reads) = pace.slow()?;
+            let (late, last) = kind.late();
             let waiting_since = match pace.probe.get() {
-                Probe::UnderWay(since) => Some(since),
-                Probe::From(_) => None,
+                Probe::UnderWay(since) if reads => Some(since),
+                _ => None,
             };
-            Some(Slow { drive: pace.id, since: pace.slow_since.get()?, last, late, waiting_since })
+            Some(Slow { drive: pace.id, since, last, late, waiting_since })
         };
         self.drives.borrow().iter().filter_map(of).collect()
     }

@@ -286,3 +286,40 @@ fn drives_that_are_slow_for_long_are_given_up_one_by_one() {
         });
     }
 }
+
+/// SLOW-3: a drive that only writes slowly is found out, and given up after a while; where all have much to write none is.
+#[test]
+fn a_drive_that_writes_slowly_for_long_is_given_up() {
+    for seed in seeds(2) {
+        Sim::new(seed).run(move |rt| async move {
+            let options = Options { slow_for_most: Some(Duration::from_secs(100)), ..Options::default() };
+            let (devices, store) = filled_with(&rt, 2, options).await;
+            for round in 0..4 {
+                put_side_by_side(&store, 8).await;
+                assert_eq!(store.stats().unwrap().drives_slow, 0, "seed {seed}: round {round}");
+            }
+            let slow = (seed % 8) as usize;
+            let writes = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::Slow };
+            devices[slow].set_faults(Faults::new([writes]));
+            let began = rt.now();
+            while store.stats().unwrap().slow_given_up == 0 {
+                put_side_by_side(&store, 2).await;
+                rt.sleep(Duration::from_secs(1)).await;
+                assert!(rt.now().since(began) < Duration::from_secs(300), "seed {seed}: it is not found out");
+            }
+            assert!(rt.now().since(began) > Duration::from_secs(100), "seed {seed}: it is given up at once");
+            rt.sleep(Duration::from_secs(300)).await;
+            let stats = store.stats().unwrap();
+            assert_eq!((stats.drives, stats.drives_missing, stats.drives_slow), (7, 0, 0), "seed {seed}: {stats:?}");
+            for number in 0..OBJECTS {
+                read(&rt, &store, number, u64::MAX).await;
+            }
+        });
+    }
+}
+
+/// So many objects at once, over those that are there.
+async fn put_side_by_side(store: &ArrayStore, count: u64) {
+    let puts = (0..count).map(|number| store.put(name(number), content(object(number)), Bytes::new()));
+    join_all(puts).await.into_iter().for_each(|put| put.map(|_| ()).unwrap());
+}
