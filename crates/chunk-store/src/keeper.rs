@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join_all, select};
 use shingle_base::ZoneId;
 use shingle_record::frame_zone_head;
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState};
@@ -379,11 +379,18 @@ impl Inner {
         }
     }
 
-    /// Resets a garbage zone (ZONE-2): the journal first, so that recovery never takes what it holds for alive.
+    /// Resets a garbage zone (ZONE-2): the journal first, so that recovery never takes what it holds for alive, and knows
+    /// where it went (MARK-5).
     async fn reset_zone(self: &Rc<Self>, zone: ZoneId) -> Result<()> {
         self.journal_room().await?;
-        let epoch = self.state.borrow().zones.get(zone).epoch;
-        self.journal(JournalEntry::Reset { zone, epoch }, self.sequence.next()).await?;
+        let (marked, journaled) = {
+            let mut state = self.state.borrow_mut();
+            let marked = self.mark_moved(&mut state);
+            let epoch = state.zones.get(zone).epoch;
+            (marked, self.journal(JournalEntry::Reset { zone, epoch }, self.sequence.next()))
+        };
+        join_all(marked).await.into_iter().collect::<Result<()>>()?;
+        journaled.await?;
         let reset = self.dev.manage(zone, ZoneOp::Reset).await;
         let status = match reset {
             Ok(()) => ZoneStatus::Free,

@@ -12,8 +12,12 @@
 //! - MARK-3: a zone's marks adjoin, or overlap with what the checkpoint has; recovery trusts one that does not for its
 //!   records, but not to cover the blocks before them.
 //! - MARK-4: marks take no room in the journal that a checkpoint is needed for; where there is none, none are made.
+//! - MARK-5: no zone is reset before marks, or a checkpoint, name all that was moved, by GC or out of landing zones. Until
+//!   then the original is there; from then on the copy has not only itself to say that it was durable.
+//!   `a_bad_copy_costs_its_own_bytes_once_the_original_is_reset`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -147,6 +151,8 @@ pub(crate) struct Unmarked {
     blocks: u64,
     /// Zones that have something to say.
     zones: BTreeSet<ZoneId>,
+    /// Zones with records of which another copy was acknowledged, and may be reset (MARK-5).
+    moved: BTreeSet<ZoneId>,
 }
 
 impl Unmarked {
@@ -162,15 +168,22 @@ impl Unmarked {
         self.blocks += blocks;
         self.blocks >= every
     }
+
+    /// Records that lie elsewhere, too, entered the index: the next reset waits for a mark of them, whether others are made
+    /// or not.
+    pub(crate) fn note_moved(&mut self, zone: ZoneId) {
+        self.moved.insert(zone);
+    }
 }
 
 impl State {
     /// Marks for what a zone has to say, none longer than `bytes_max`.
     fn marks_of(&self, zone: ZoneId, bytes_max: usize) -> Vec<Mark> {
         let slot = self.zones.get(zone);
-        // A garbage zone may be reset; one that turned read-only or offline is looked at anyway. What is in the index of
-        // a landing zone is not all that lives there (MARK-1).
-        if !matches!(slot.status, ZoneStatus::Activated | ZoneStatus::Closed) || slot.landing {
+        // A garbage zone may be reset, and an offline one is lost. What is in the index of a landing zone is not all that lives
+        // there (MARK-1).
+        let marked = matches!(slot.status, ZoneStatus::Activated | ZoneStatus::Closed | ZoneStatus::ReadOnly);
+        if !marked || slot.landing {
             return Vec::new();
         }
         let closed = slot.status == ZoneStatus::Closed && slot.indexed_to >= slot.written;
@@ -217,7 +230,7 @@ impl State {
     /// What every zone with something to say has in the index now: what a checkpoint that begins here covers.
     pub(crate) fn indexed_zones(&self) -> Vec<(ZoneId, u64, u32)> {
         let entry = |&zone: &ZoneId| (zone, self.zones.get(zone).epoch, self.zones.get(zone).indexed_to);
-        self.unmarked.zones.iter().map(entry).collect()
+        self.unmarked.zones.union(&self.unmarked.moved).map(entry).collect()
     }
 
     /// A checkpoint covers zones as far as this: later marks need not say it again.
@@ -251,7 +264,6 @@ impl Inner {
 
     /// Journals marks for all zones that have something to say.
     async fn write_marks(self: &Rc<Self>) -> Result<()> {
-        let bytes_max = BYTES_MAX.min(self.log.entry_max()) - 1;
         let journaled = {
             let mut state = self.state.borrow_mut();
             state.running()?;
@@ -260,19 +272,35 @@ impl Inner {
                 self.checkpoint_wake.notify_one();
                 return Ok(());
             }
-            let mut journaled = Vec::new();
-            for zone in std::mem::take(&mut state.unmarked.zones) {
-                let marks = state.marks_of(zone, bytes_max);
-                if let Some(last) = marks.last() {
-                    state.zones.get_mut(zone).marked_to = last.to;
-                }
-                state.counters.marks += marks.len() as u64;
-                journaled
-                    .extend(marks.into_iter().map(|mark| self.journal(JournalEntry::Mark(mark), self.sequence.next())));
-            }
-            journaled
+            let zones = std::mem::take(&mut state.unmarked.zones);
+            self.journal_marks(&mut state, zones)
         };
         join_all(journaled).await.into_iter().collect()
+    }
+
+    /// Journals marks for all that was moved, in front of the entry of a reset (MARK-5): they become durable with it.
+    pub(crate) fn mark_moved(self: &Rc<Self>, state: &mut State) -> Vec<impl Future<Output = Result<()>> + use<>> {
+        let zones = std::mem::take(&mut state.unmarked.moved);
+        self.journal_marks(state, zones)
+    }
+
+    fn journal_marks(
+        self: &Rc<Self>,
+        state: &mut State,
+        zones: BTreeSet<ZoneId>,
+    ) -> Vec<impl Future<Output = Result<()>> + use<>> {
+        let bytes_max = BYTES_MAX.min(self.log.entry_max()) - 1;
+        let mut journaled = Vec::new();
+        for zone in zones {
+            let marks = state.marks_of(zone, bytes_max);
+            if let Some(last) = marks.last() {
+                state.zones.get_mut(zone).marked_to = last.to;
+            }
+            state.counters.marks += marks.len() as u64;
+            journaled
+                .extend(marks.into_iter().map(|mark| self.journal(JournalEntry::Mark(mark), self.sequence.next())));
+        }
+        journaled
     }
 }
 

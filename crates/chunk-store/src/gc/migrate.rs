@@ -362,6 +362,7 @@ impl Inner {
         for copied in copies {
             state.zones.note_length(copied.copy.zone, copied.copy.blocks());
             self.note_unmarked(&mut state, copied.copy.zone, copied.copy.blocks().0);
+            state.unmarked.note_moved(copied.copy.zone);
         }
     }
 }

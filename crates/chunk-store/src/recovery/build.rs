@@ -111,6 +111,8 @@ pub(super) fn state(
         (slot.written, slot.indexed_to, slot.marked_to) = (zone.written, zone.indexed_to, zone.marked_to);
         if zone.marked_to < zone.indexed_to && !zone.landing {
             unmarked.note(zone.zone, 0);
+            // Of what was found there some may be copies (MARK-5).
+            unmarked.note_moved(zone.zone);
         }
         // A landing zone goes on as any other that is closed: its records are in the index now.
         if pooled.contains(&zone.zone) {

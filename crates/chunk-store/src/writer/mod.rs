@@ -313,6 +313,7 @@ impl Inner {
                 open.inflight -= 1;
             }
             if pending.moved {
+                state.unmarked.note_moved(zone);
                 self.note_moved(&mut state);
             }
             self.note_indexed(&mut state, handle);
