@@ -273,10 +273,11 @@ fn what_could_not_be_read_comes_back_and_never_over_what_came_after() {
     assert!(all || std::env::var_os("SHINGLE_SEED").is_some(), "chains met too little: {met:?}");
 }
 
-/// In these an opening once told of a head that had been torn long before, with records behind it that were found.
+/// Rare ones. In 1244 and 2739 an opening told of a head that had been torn long before, with records behind it that were
+/// found; in 3145 a torn copy took the place of a record that could not be read for a while.
 #[test]
-fn a_zone_that_an_opening_took_in_without_its_head_is_no_damage_to_the_next() {
-    for seed in [1244, 2739] {
+fn chains_that_once_failed() {
+    for seed in [1244, 2739, 3145] {
         chain(seed, &mut Met::default());
     }
 }

@@ -173,7 +173,7 @@ impl Loading {
                 resumed.iter().all(|&(sequence, size)| found.sequence > sequence || found.record.end() <= size)
             };
             let scanned = scanned.into_iter().filter(lives).collect();
-            let lost = complete(chunk, sparse, scanned, sealed_at, known_to);
+            let lost = complete(chunk, sparse, scanned, sealed_at, known_to, self.hidden);
             for (zone, (from, to)) in &lost.bad {
                 let what = format!("bytes {from} to {to} cannot be read, or fail their check");
                 damage.push(Damage { chunk: Some(chunk.id), zone: Some(*zone), what });
@@ -210,12 +210,16 @@ type Ranked = ((bool, u64), Located);
 
 /// Completes a chunk's index from what there is, with holes where bytes are lost that were once durable (REC-3): those up
 /// to `limit`, where the chunk was sealed, up to `known_to`, and up to any record that was durable itself.
+///
+/// A torn record, perhaps a copy that GC was writing, takes no place if others may be `hidden`: a hole is looked at again by
+/// later openings, while what is in the index is not (REC-3).
 fn complete(
     chunk: &mut Chunk,
     sparse: Option<Vec<Located>>,
     scanned: Vec<Found>,
     limit: Option<u32>,
     known_to: u32,
+    hidden: bool,
 ) -> Lost {
     let start = chunk.groups.end();
     let mut lost = Lost::default();
@@ -241,7 +245,7 @@ fn complete(
         whole,
         tier(|found| found.trust != Trust::Torn && found.unreadable),
         tier(|found| found.trust != Trust::Torn && !found.unreadable),
-        tier(|found| found.trust == Trust::Torn),
+        if hidden { Vec::new() } else { tier(|found| found.trust == Trust::Torn) },
     ];
     for step in steps(&tiers, start, sure_to) {
         match step {
@@ -543,6 +547,23 @@ mod tests {
         assert_eq!(completed(&[torn, landed, next], None), (vec![bad.clone()], 15, 15));
         let rotten = Found { record: located(2, 9, 0, 10), ..found(9, 0, Trust::Sure, Some((4, 5))) };
         assert_eq!(completed(&[rotten, landed, next], None), (vec![bad], 15, 15));
+    }
+
+    /// REC-3: a copy that GC was writing when the power failed, and an original that this opening cannot see. The next one can.
+    #[test]
+    fn a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_hidden() {
+        let torn = found(9, 0, Trust::Torn, Some((0, 10)));
+        let next = found(50, 10, Trust::Sure, None);
+        for hidden in [true, false] {
+            let mut loading = Loading { hidden, ..Loading::default() };
+            loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
+            [torn, next].into_iter().for_each(|found| loading.found(id(), found));
+            let mut damage = Vec::new();
+            let Chunks { table, .. } = loading.finish(&mut damage);
+            let chunk = table.get(table.find(id()).unwrap()).unwrap();
+            let first = chunk.groups.iter().next().map(|group| group.start());
+            assert_eq!((first, chunk.size, damage.len()), (Some(if hidden { 10 } else { 0 }), 20, 1), "{hidden}");
+        }
     }
 
     /// APP-5: the entry says that all before its place was durable, and that older records past it are dead.
