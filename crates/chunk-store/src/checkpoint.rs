@@ -9,14 +9,18 @@
 //! - CKPT-2: the zone table is taken before any chunk, and says from where each zone has records that the index may
 //!   lack (ZONE-3); so a record that a part lacks is found by the scan.
 
+use std::future::Future;
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use shingle_base::ChunkId;
+use shingle_record::MetaLogError;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{ChunkPage, encode_zones};
+use crate::format::{ChunkPage, JournalEntry, encode_zones};
 use crate::host_room::host_full;
 use crate::store::Inner;
+use crate::zones::ZoneStatus;
 
 /// Bytes of a part, about: small enough not to hold up appends while it is put together.
 const PAGE_BYTES: usize = 256 << 10;
@@ -38,16 +42,30 @@ impl Inner {
             let state = self.state.borrow();
             (encode_zones(&state.zones), state.indexed_zones())
         };
+        let places = self.journal_places();
         writer.part(zones).await.map_err(failed)?;
         let mut last = None;
         while let Some(page) = self.next_page(&mut last) {
             writer.part(page).await.map_err(failed)?;
         }
+        join_all(places).await.into_iter().collect::<std::result::Result<(), _>>().map_err(failed)?;
         writer.finish().await.map_err(failed)?;
         let mut state = self.state.borrow_mut();
         state.covered(indexed);
         state.counters.checkpoints += 1;
         Ok(())
+    }
+
+    /// Journals again where chunks were gone on with (RESUME-1): the entries from before the checkpoint go.
+    fn journal_places(&self) -> Vec<impl Future<Output = std::result::Result<(), MetaLogError>> + use<>> {
+        let state = &mut *self.state.borrow_mut();
+        let used = state.zones.iter().filter(|(_, zone)| zone.status != ZoneStatus::Free);
+        state.resumed.forget_before(used.map(|(_, zone)| zone.epoch).min().unwrap_or(0));
+        let entry = |(handle, (number, size))| {
+            let id = state.chunks.get(handle)?.id;
+            Some(self.log.append(JournalEntry::Resume { id, size }.encode(), number))
+        };
+        state.resumed.iter().filter_map(entry).collect()
     }
 
     /// The checkpoint of a store that closes. It does not wait for room on the host.
@@ -65,7 +83,7 @@ impl Inner {
             let open = state.open.get(&handle);
             // What has only landed is found by the scan of the landing zones.
             let size = open.and_then(|open| open.tail.start()).unwrap_or(chunk.size);
-            page.add(chunk, size, open.map_or(0, |open| open.since), &state.zones);
+            page.add(chunk, size, &state.zones);
             *last = Some(chunk.id);
             if page.len() >= PAGE_BYTES.min(self.log.part_max()) {
                 break;

@@ -269,7 +269,8 @@ pub(crate) struct ChunkEntry {
     pub(crate) sealed: bool,
     pub(crate) birth: u64,
     pub(crate) size: u32,
-    /// When it was last gone on with after an opening: older records that end past `size` are dead. Zero: never.
+    /// Of older builds alone: when it was last gone on with after an opening, so that older records that end past `size` are
+    /// dead. Zero: never.
     pub(crate) since: u64,
     /// Its runs of records in chunk order, each with the epoch of its zone.
     pub(crate) runs: Vec<(Run, u64)>,
@@ -324,18 +325,14 @@ impl ChunkPage {
         self.count == 0
     }
 
-    /// Adds a chunk of which `size` bytes are in the index, or lost, and that was gone on with at number `since`, or never
-    /// if that is zero.
-    pub(crate) fn add(&mut self, chunk: &Chunk, size: u32, since: u64, zones: &ZoneTable) {
+    /// Adds a chunk of which `size` bytes are in the index, or lost.
+    pub(crate) fn add(&mut self, chunk: &Chunk, size: u32, zones: &ZoneTable) {
         self.count += 1;
         let bytes = &mut self.bytes;
         bytes.extend(chunk.id.0);
-        // Nothing is ever appended to a sealed chunk.
-        let since = Some(since).filter(|&since| since != 0 && !chunk.sealed);
-        bytes.push(stream_number(chunk.stream) | u8::from(chunk.sealed) << 7 | u8::from(since.is_some()) << 6);
+        bytes.push(stream_number(chunk.stream) | u8::from(chunk.sealed) << 7);
         bytes.extend(chunk.birth.to_le_bytes());
         bytes.extend(size.to_le_bytes());
-        bytes.extend(since.iter().flat_map(|since| since.to_le_bytes()));
         bytes.extend((chunk.groups.len() as u32).to_le_bytes());
         for group in chunk.groups.iter() {
             encode_group(bytes, group, zones.get(group.zone).epoch);
@@ -368,7 +365,10 @@ fn encode_group(bytes: &mut Vec<u8>, group: &IndexGroup, epoch: u64) {
 const SEVERAL: u32 = 1 << 31;
 
 /// Bytes a chunk takes in a checkpoint, beside its groups.
-pub(crate) const CHUNK_BYTES: u64 = 49;
+pub(crate) const CHUNK_BYTES: u64 = 41;
+
+/// Bytes that a place where a chunk was gone on with takes in the journal of a checkpoint.
+pub(crate) const PLACE_BYTES: u64 = 41;
 
 /// Bytes a group takes in a checkpoint, beside its records.
 pub(crate) const GROUP_BYTES: u64 = 20;
@@ -507,7 +507,7 @@ mod tests {
         chunk.groups.push(Located { zone: ZoneId(12), block: 1, offset: 120, length: 9 });
         (chunk.size, chunk.sealed) = (129, true);
         let mut page = ChunkPage::new();
-        page.add(&chunk, chunk.size, 0, &zones);
+        page.add(&chunk, chunk.size, &zones);
         let bytes = page.finish();
         match CheckpointPart::decode(&bytes) {
             Some(CheckpointPart::Chunks(entries)) => {
@@ -543,7 +543,7 @@ mod tests {
         }
         (chunk.size, chunk.sealed) = (0x202A, true);
         let mut page = ChunkPage::new();
-        page.add(&chunk, chunk.size, 0, &zones);
+        page.add(&chunk, chunk.size, &zones);
         let bytes = page.finish();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let golden = [
@@ -563,23 +563,25 @@ mod tests {
         assert!(bytes.len() as u64 <= most, "{} bytes, {most} at most", bytes.len());
     }
 
+    /// As builds wrote it that did not journal the places again.
     #[test]
-    fn a_chunk_that_was_gone_on_with_says_since_when() {
-        let zones = ZoneTable::new(10, 4, 64);
-        let mut chunk = Chunk::new(id(), Stream::Meta, 5);
-        chunk.size = 7;
-        chunk.groups.push(Located { zone: ZoneId(11), block: 1, offset: 0, length: 7 });
-        for (sealed, since, golden) in [(false, 0x99, "420500000000000000070000009900000000000000"), (true, 0x99, "82")]
-        {
-            chunk.sealed = sealed;
-            let mut page = ChunkPage::new();
-            page.add(&chunk, chunk.size, since, &zones);
-            let bytes = page.finish();
-            let hex: String = bytes[5 + 24..].iter().map(|byte| format!("{byte:02x}")).collect();
-            assert!(hex.starts_with(golden), "{hex}");
-            let Some(CheckpointPart::Chunks(entries)) = CheckpointPart::decode(&bytes) else { panic!("{hex}") };
-            assert_eq!((entries[0].since, entries[0].size), (if sealed { 0 } else { since }, 7));
-        }
+    fn a_chunk_that_an_older_build_had_go_on_says_since_when() {
+        let id_bytes = id().0;
+        let chunk = |flags: u8, since: &[u8]| {
+            let mut bytes = vec![2, 1, 0, 0, 0];
+            bytes.extend(id_bytes);
+            bytes.push(flags);
+            bytes.extend([5, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
+            bytes.extend(since);
+            bytes.extend([0; 4]);
+            CheckpointPart::decode(&bytes)
+        };
+        let Some(CheckpointPart::Chunks(entries)) = chunk(0x42, &[0x99, 0, 0, 0, 0, 0, 0, 0]) else { panic!() };
+        assert_eq!((entries[0].since, entries[0].size, entries[0].stream), (0x99, 7, Stream::Meta));
+        let Some(CheckpointPart::Chunks(entries)) = chunk(0x82, &[]) else { panic!() };
+        assert_eq!((entries[0].since, entries[0].sealed), (0, true));
+        assert_eq!(chunk(0x42, &[0; 8]), None);
+        assert_eq!(chunk(0x42, &[]), None);
     }
 
     /// A run that reaches past the largest zone, or has no length, is damage, not memory.

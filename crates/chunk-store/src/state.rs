@@ -11,6 +11,7 @@ use crate::landing::LandingLog;
 use crate::leases::Leases;
 use crate::mark::Unmarked;
 use crate::pools::Pools;
+use crate::resumed::Resumed;
 use crate::stats::Counters;
 use crate::table::{Chunk, ChunkTable, Handle};
 use crate::turns::Turns;
@@ -47,6 +48,7 @@ pub(crate) struct State {
     /// Records in the index.
     pub(crate) records: u64,
     pub(crate) unmarked: Unmarked,
+    pub(crate) resumed: Resumed,
 }
 
 impl State {
@@ -102,6 +104,7 @@ impl State {
     /// Takes a chunk and all its records out of the index. `now` is the last sequence number.
     pub(crate) fn remove_chunk(&mut self, handle: Handle, now: u64) {
         let Some(chunk) = self.chunks.remove(handle) else { return };
+        self.resumed.remove(handle);
         for group in chunk.groups.iter() {
             self.records -= group.len() as u64;
             let zone = self.zones.get(group.zone);

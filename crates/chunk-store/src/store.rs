@@ -16,7 +16,7 @@ use crate::client::{Reply, Request};
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flush::Flusher;
-use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry, RECORD_BYTES, zone_table_bytes};
+use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry, PLACE_BYTES, RECORD_BYTES, zone_table_bytes};
 use crate::gc::{GcState, Throttle};
 use crate::host_room::{HOST_PAUSE, host_full};
 use crate::layout::Layout;
@@ -199,7 +199,8 @@ impl Inner {
             let bytes = zone_table_bytes(self.layout.data_zones.len())
                 + (state.chunks.len() as u64 + 1) * CHUNK_BYTES
                 + (state.zones.groups() + 1) * GROUP_BYTES
-                + state.records * RECORD_BYTES;
+                + state.records * RECORD_BYTES
+                + state.resumed.count() * PLACE_BYTES;
             if !self.log.room_for_checkpoint(bytes) {
                 let why = "the metazones are too small for one more chunk; delete chunks, or store larger ones";
                 return Err(Error::new(ErrorKind::NoSpace, why).of(id));

@@ -64,7 +64,7 @@ fn reuse(found: &[FoundZone], pools: &mut Pools, leases: &mut Leases) -> (BTreeS
 
 /// Puts the state together.
 pub(super) fn state(
-    Chunks { table: chunks, since }: Chunks,
+    Chunks { table: chunks, resumed }: Chunks,
     found: Vec<FoundZone>,
     geometry: &Geometry,
     layout: &Layout,
@@ -93,9 +93,8 @@ pub(super) fn state(
         if !chunk.sealed {
             let pool = pools.of(chunk.stream);
             let before = pools.note_opened(pool, handle);
-            let since = since.get(&handle).copied().unwrap_or(0);
             let chunk = OpenChunk::at(chunk.size, footprint.0 as u32, pool, before);
-            open.insert(handle, OpenChunk { resumption: Resumption::Needed, since, ..chunk });
+            open.insert(handle, OpenChunk { resumption: Resumption::Needed, ..chunk });
         }
     }
     let mut writers = BTreeMap::new();
@@ -155,6 +154,7 @@ pub(super) fn state(
         lifetimes: Lifetimes::new(now),
         records,
         unmarked,
+        resumed,
     };
     (state, GcState { destinations, ..GcState::default() })
 }

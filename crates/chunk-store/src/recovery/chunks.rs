@@ -8,6 +8,7 @@ use crate::format::{ChunkEntry, JournalEntry};
 use crate::index::{Located, Run};
 use crate::mark::Mark;
 use crate::recovery::report::Damage;
+use crate::resumed::{Place, Resumed};
 use crate::table::{Chunk, ChunkTable, Handle};
 
 /// A record the scan found, with its sequence number.
@@ -46,7 +47,7 @@ pub(crate) struct Loading {
     /// Records from the scan.
     scanned: BTreeMap<Handle, Vec<Found>>,
     /// When and where chunks were gone on with: older records past that are dead (APP-5).
-    resumed: BTreeMap<Handle, Vec<(u64, u32)>>,
+    resumed: BTreeMap<Handle, Vec<Place>>,
     /// There may be records that the scan did not find.
     pub(crate) hidden: bool,
 }
@@ -158,16 +159,19 @@ impl Loading {
 
     /// Puts every chunk together (REC-2, REC-3).
     pub(crate) fn finish(mut self, damage: &mut Vec<Damage>) -> Chunks {
-        let mut since = BTreeMap::new();
+        let mut places = Resumed::default();
         for handle in self.chunks.handles() {
             let sealed_at = self.sealed_at.get(&handle).copied();
             let (known_to, sparse) = self.sparse.remove(&handle).unzip();
             let scanned = self.scanned.remove(&handle).unwrap_or_default();
             let Some(chunk) = self.chunks.get_mut(handle) else { continue };
-            let resumed = self.resumed.remove(&handle).unwrap_or_default();
+            let mut resumed = self.resumed.remove(&handle).unwrap_or_default();
+            // A checkpoint journals them again, perhaps several did.
+            resumed.sort_unstable();
+            resumed.dedup();
             // Where it was last gone on with it had all bytes before, whether they are found now or not.
-            let last = resumed.iter().max();
-            since.extend(last.map(|&(sequence, _)| (handle, sequence)));
+            let last = resumed.last();
+            resumed.iter().for_each(|&place| places.note(handle, place));
             let known_to = known_to.unwrap_or(0).max(last.map_or(0, |&(_, size)| size));
             let lives = |found: &Found| {
                 resumed.iter().all(|&(sequence, size)| found.sequence > sequence || found.record.end() <= size)
@@ -187,15 +191,15 @@ impl Loading {
                 chunk.groups.shrink();
             }
         }
-        Chunks { table: self.chunks, since }
+        Chunks { table: self.chunks, resumed: places }
     }
 }
 
 /// The chunks that there are.
 pub(crate) struct Chunks {
     pub(crate) table: ChunkTable,
-    /// The number of the last entry that said where a chunk goes on.
-    pub(crate) since: BTreeMap<Handle, u64>,
+    /// Where they were gone on with.
+    pub(crate) resumed: Resumed,
 }
 
 /// Losses of a chunk: bytes that no record has, and bytes that records have but that fail their checks.
@@ -575,8 +579,8 @@ mod tests {
             found.iter().for_each(|&found| loading.found(id(), found));
             loading.replay(JournalEntry::Resume { id: id(), size: 20 }, 30);
             let mut damage = Vec::new();
-            let Chunks { table, since } = loading.finish(&mut damage);
-            assert_eq!(since.values().copied().collect::<Vec<_>>(), [30]);
+            let Chunks { table, resumed } = loading.finish(&mut damage);
+            assert_eq!(resumed.iter().map(|(_, place)| place).collect::<Vec<_>>(), [(30, 20)]);
             let chunk = table.get(table.find(id()).unwrap()).unwrap();
             (chunk.groups.end(), chunk.size, damage.len())
         };

@@ -12,7 +12,7 @@
 //!   both survive are interchangeable.
 //! - APP-5: the first append of an opening to a chunk of an earlier one waits for a journal entry that says where the chunk
 //!   goes on. What an earlier opening left behind that place, found or not, can then never be taken for this one's: two
-//!   timelines of a chunk do not join.
+//!   timelines of a chunk do not join (RESUME-1). `an_old_tail_never_fills_a_hole_in_what_took_its_place`.
 
 mod batch;
 mod placing;
@@ -94,8 +94,6 @@ pub(crate) struct OpenChunk {
     pub(crate) deleting: bool,
     /// Whether appends have to wait for a journal entry (APP-5).
     pub(crate) resumption: Resumption,
-    /// The number of that entry, or of an earlier one: older records that are not in the index are dead. Zero: none.
-    pub(crate) since: u64,
     /// Who waits for its last append.
     pub(crate) drained: Vec<oneshot::Sender<()>>,
     /// Who waits for its seal to be durable.
@@ -506,9 +504,10 @@ impl Inner {
     ) -> Option<impl Future<Output = crate::Result<()>> + use<>> {
         let state = &mut *self.state.borrow_mut();
         let chunk = state.chunks.get(handle).filter(|chunk| chunk.birth == birth)?;
-        let open = state.open.get_mut(&handle).filter(|open| !open.deleting)?;
-        open.since = self.sequence.next();
-        Some(self.journal(JournalEntry::Resume { id: chunk.id, size: chunk.size }, open.since))
+        state.open.get(&handle).filter(|open| !open.deleting)?;
+        let (number, size) = (self.sequence.next(), chunk.size);
+        state.resumed.note(handle, (number, size));
+        Some(self.journal(JournalEntry::Resume { id: chunk.id, size }, number))
     }
 
     /// Whether appends of the chunk have to wait until it can be gone on with; sees to it if some do.
