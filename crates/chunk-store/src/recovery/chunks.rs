@@ -215,8 +215,8 @@ type Ranked = ((bool, u64), Located);
 /// Completes a chunk's index from what there is, with holes where bytes are lost that were once durable (REC-3): those up
 /// to `limit`, where the chunk was sealed, up to `known_to`, and up to any record that was durable itself.
 ///
-/// A torn record, perhaps a copy that GC was writing, takes no place if others may be `hidden`: a hole is looked at again by
-/// later openings, while what is in the index is not (REC-3).
+/// A record that is torn for good, perhaps a copy that GC was writing, takes no place if others may be `hidden`: a hole is
+/// looked at again by later openings, while what is in the index is not (REC-3).
 fn complete(
     chunk: &mut Chunk,
     sparse: Option<Vec<Located>>,
@@ -245,11 +245,12 @@ fn complete(
     // that is passed over is forgotten once its zone is reset.
     let spoilt: Vec<Found> = scanned.into_iter().filter(|found| found.bad.is_some()).collect();
     let tier = |wanted: fn(&Found) -> bool| spoilt.iter().filter(|found| wanted(found)).map(rank).collect();
-    let tiers: [Vec<Ranked>; 4] = [
+    let tiers: [Vec<Ranked>; 5] = [
         whole,
         tier(|found| found.trust != Trust::Torn && found.unreadable),
         tier(|found| found.trust != Trust::Torn && !found.unreadable),
-        if hidden { Vec::new() } else { tier(|found| found.trust == Trust::Torn) },
+        tier(|found| found.trust == Trust::Torn && found.unreadable),
+        if hidden { Vec::new() } else { tier(|found| found.trust == Trust::Torn && !found.unreadable) },
     ];
     for step in steps(&tiers, start, sure_to) {
         match step {
