@@ -24,7 +24,7 @@ use crate::writer::{Item, Room, Stream};
 pub(crate) const SNAPSHOT_NAME: &[u8] = b"\0index";
 
 /// Bytes of the index that are encoded at a time: writers wait for no longer.
-const CHUNK_MAX: usize = 128 << 10;
+pub(crate) const CHUNK_MAX: usize = 128 << 10;
 
 /// Bytes of a piece, which is one segment: writers wait while it is framed.
 const PIECE_MAX: usize = 4 << 20;
@@ -35,6 +35,45 @@ fn covered_now(set: &ZoneSet) -> Option<u32> {
         SetState::Closed => Some(u32::MAX),
         SetState::Open => Some(set.entered_below()),
         _ => None,
+    }
+}
+
+/// A snapshot's chunks on their way to pieces.
+pub(crate) struct Pieces<'a> {
+    engine: &'a Rc<Engine>,
+    room: Room,
+    offset: u64,
+    piece: BytesMut,
+    written: Vec<SnapshotPiece>,
+}
+
+impl<'a> Pieces<'a> {
+    pub(crate) fn new(engine: &'a Rc<Engine>, room: Room) -> Self {
+        Self { engine, room, offset: 0, piece: BytesMut::new(), written: Vec::new() }
+    }
+
+    /// Adds the next chunk.
+    pub(crate) async fn add(&mut self, chunk: &[u8]) -> Result<()> {
+        let most = PIECE_MAX.min(self.engine.segment_length as usize);
+        if !self.piece.is_empty() && self.piece.len() + 4 + chunk.len() > most {
+            self.write().await?;
+        }
+        self.piece.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
+        self.piece.extend_from_slice(chunk);
+        Ok(())
+    }
+
+    /// Writes what is left, and returns all pieces.
+    pub(crate) async fn end(mut self) -> Result<Vec<SnapshotPiece>> {
+        self.write().await?;
+        Ok(self.written)
+    }
+
+    async fn write(&mut self) -> Result<()> {
+        let piece = self.engine.write_piece(self.piece.split().freeze(), self.offset, self.room).await?;
+        self.offset += u64::from(piece.length);
+        self.written.push(piece);
+        Ok(())
     }
 }
 
@@ -74,16 +113,32 @@ impl Engine {
         let covered: Vec<(u32, u64, Rc<ZoneSet>)> =
             sets.filter_map(|(_, set)| Some((below(&set)?, set.lives(), set))).collect();
         let mut view = self.index()?.snapshot().map_err(Error::index)?;
-        let mut pieces = Vec::new();
-        let written = self.write_pieces(&mut view, room, &mut pieces).await;
-        // The set is left: the next snapshot has its own, so that this one's can be trimmed whole.
+        let pieces = match self.write_pieces(&mut view, room).await {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                self.leave_snapshot_set();
+                self.trim_old_snapshots().await?;
+                return Err(error);
+            }
+        };
+        self.snapshot_is(tombstone_floor, pieces, covered).await
+    }
+
+    /// The set is left: the next snapshot has its own, so that this one's can be trimmed whole.
+    fn leave_snapshot_set(self: &Rc<Self>) {
         if let Some(open) = self.allocator.take(Stream::Snapshot) {
             self.close_set(open);
         }
-        if let Err(error) = written {
-            self.trim_old_snapshots().await?;
-            return Err(error);
-        }
+    }
+
+    /// These pieces are the newest snapshot, which covers sets up to a block in that life of theirs.
+    pub(crate) async fn snapshot_is(
+        self: &Rc<Self>,
+        tombstone_floor: u64,
+        pieces: Vec<SnapshotPiece>,
+        covered: Vec<(u32, u64, Rc<ZoneSet>)>,
+    ) -> Result<()> {
+        self.leave_snapshot_set();
         self.snapshot.replace(Snapshot { tombstone_floor, pieces });
         for (block, life, set) in covered {
             // A set that was emptied meanwhile has nothing that is covered, also if it is in use again.
@@ -101,24 +156,15 @@ impl Engine {
         self: &Rc<Self>,
         view: &mut crate::index::Snapshot,
         room: Room,
-        pieces: &mut Vec<SnapshotPiece>,
-    ) -> Result<()> {
-        let (mut offset, mut piece) = (0, BytesMut::new());
-        let most = PIECE_MAX.min(self.segment_length as usize);
-        loop {
-            let chunk = view.next_chunk(CHUNK_MAX.min(most)).map_err(Error::index)?;
-            let full = chunk.as_ref().is_none_or(|chunk| piece.len() + 4 + chunk.len() > most);
-            if full && !piece.is_empty() {
-                let written = self.write_piece(piece.split().freeze(), offset, room).await?;
-                offset += u64::from(written.length);
-                pieces.push(written);
-            }
-            let Some(chunk) = chunk else { return Ok(()) };
-            piece.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
-            piece.extend_from_slice(&chunk);
+    ) -> Result<Vec<SnapshotPiece>> {
+        let mut pieces = Pieces::new(self, room);
+        let most = CHUNK_MAX.min(self.segment_length as usize);
+        while let Some(chunk) = view.next_chunk(most).map_err(Error::index)? {
+            pieces.add(&chunk).await?;
             // Writers do not wait for more than a chunk.
             self.rt.yield_now().await;
         }
+        pieces.end().await
     }
 
     async fn write_piece(self: &Rc<Self>, data: Bytes, offset: u64, room: Room) -> Result<SnapshotPiece> {

@@ -365,7 +365,7 @@ impl Engine {
     }
 
     /// The frames with the heads of their zones before them.
-    fn with_heads(&self, open: &OpenSet, frames: Vec<Vec<Bytes>>) -> Vec<Vec<Bytes>> {
+    pub(crate) fn with_heads(&self, open: &OpenSet, frames: Vec<Vec<Bytes>>) -> Vec<Vec<Bytes>> {
         let opened = self.rt.unix_time().nanos;
         let framed = open.members.iter().zip(frames).enumerate().map(|(fragment, (member, frames))| {
             let place = Place { store: self.array, epoch: open.epoch, zone: member.zone, block: 0 };

@@ -12,6 +12,7 @@ pub mod experiments;
 pub mod figure;
 pub mod host;
 pub mod load;
+pub mod opening;
 pub mod output;
 pub mod replay;
 pub mod report;

@@ -19,6 +19,7 @@
 
 mod apply;
 mod backend;
+mod chunks;
 mod error;
 mod read;
 mod snapshot;
@@ -39,6 +40,7 @@ use crate::types::{PartPlace, SetId, Version};
 
 #[allow(unused_imports)]
 pub(crate) use apply::{Applied, Change};
+pub(crate) use chunks::Chunks;
 pub(crate) use error::IndexError;
 #[allow(unused_imports)]
 pub(crate) use snapshot::{Keep, Loader, Snapshot};
