@@ -84,10 +84,14 @@ struct Counted {
 
 impl Counted {
     fn new(zone: &Zone, room: u32) -> Self {
+        // What recovery could not read all of is not reset (ZONE-4), so that emptying it wins nothing. A zone that can be read
+        // only is not reset anyway: what can be read of it is moved (GC-6).
         let movable = !zone.damaged && zone.landed == 0;
         let gain = gain(zone, room);
         let of = match zone.status {
-            ZoneStatus::Closed if movable && gain > 0 => Use::Victim(slot(zone.stream) as u8, gain, zone.longest),
+            ZoneStatus::Closed if movable && !zone.suspect && gain > 0 => {
+                Use::Victim(slot(zone.stream) as u8, gain, zone.longest)
+            }
             ZoneStatus::ReadOnly if movable && !zone.groups.is_empty() => Use::Retreat,
             _ => Use::None,
         };

@@ -9,10 +9,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 use common::{content, formatted};
 use shingle_base::{Blocks, ChunkId, ZoneId};
-use shingle_chunk_store::{ChunkStore, Damage, ErrorKind, Options, PoolSizes, RecoveryReport, Stream, check};
+use shingle_chunk_store::{
+    ChunkStore, Damage, ErrorKind, Options, PoolSizes, RecoveryReport, Stream, ZoneStatus, check,
+};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Sim, SimDevice, Survival};
-use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
+use shingle_zoned::{Geometry, MemoryDevice, ZoneState, ZonedDevice};
 
 /// From now on a block cannot be read; after so many tries it can again, if `times` says how many.
 fn lose(device: &SimDevice, zone: ZoneId, block: u64, times: Option<u32>) {
@@ -390,6 +392,35 @@ fn an_old_tail_never_takes_the_place_of_a_newer_append() {
             }
         });
     }
+}
+
+/// GC-6: a zone that can be read only, and of which not all can be read, is not reset anyway. What can be read is moved away.
+#[test]
+fn a_zone_that_turned_read_only_is_emptied_of_what_can_be_read() {
+    Sim::new(1).run(|rt| async move {
+        let (medium, zone) = left(&rt, drive()).await;
+        medium.set_state(zone, ZoneState::ReadOnly);
+        let device = SimDevice::new(&rt, &medium);
+        // The head of one record, and a slice of another.
+        lose(&device, zone, 1 + 9, None);
+        lose(&device, zone, 1 + 18 + 1, None);
+        let (store, report) = opened(&rt, &device).await;
+        assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
+        store.gc(3, |_| {}).await.unwrap();
+        let found = store.zones().into_iter().find(|found| found.zone == zone).unwrap();
+        assert_eq!((found.status, found.live_blocks), (ZoneStatus::ReadOnly, 3), "one record stays");
+        holds_ten(&store, &[3, 6]).await;
+        store.close().await.unwrap();
+        // The next opening can read all: what stayed is there again, and can be moved.
+        let (store, report) = opened(&rt, &healed(&rt, &device)).await;
+        assert_eq!(report.damage, []);
+        holds_ten(&store, &[]).await;
+        drop(store);
+        let medium = device.image();
+        medium.set_state(zone, ZoneState::Offline);
+        let (store, _) = opened(&rt, &SimDevice::new(&rt, &medium)).await;
+        holds_ten(&store, &[3, 6]).await;
+    });
 }
 
 /// A tail that could not be read is there again once it can be, if nothing was appended meanwhile.

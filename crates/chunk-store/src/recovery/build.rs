@@ -105,7 +105,7 @@ pub(super) fn state(
         let mut status = zone.status;
         let slot = zones.get_mut(zone.zone);
         (slot.stream, slot.epoch, slot.last_write) = (zone.stream, zone.epoch, zone.last_write);
-        (slot.landing, slot.suspect, slot.damaged) = (zone.landing, zone.suspect, zone.suspect);
+        (slot.landing, slot.suspect) = (zone.landing, zone.suspect);
         slot.lost = zone.lost;
         (slot.written, slot.indexed_to, slot.marked_to) = (zone.written, zone.indexed_to, zone.marked_to);
         if zone.marked_to < zone.indexed_to && !zone.landing {
