@@ -87,6 +87,62 @@ fn marks_take_little_of_the_journal() {
     assert!(with.marks <= 28 * 9 + 60, "{with:?}");
 }
 
+/// REC-7: of a drive that was full, and of one whose zones were finished before they were, an opening behind a checkpoint reads
+/// the few zones that are still written; of a drive that was another store's, too.
+#[test]
+fn an_opening_reads_no_zone_that_is_garbage_or_was_finished_early() {
+    let smr = Geometry::hm_smr(Blocks(256), 100, 0, 16);
+    let cached = Geometry { volatile_cache: true, ..smr.clone() };
+    for geometry in [smr, cached, Geometry::zns(Blocks(256), Blocks(256), 100, 16, 16)] {
+        Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &MemoryDevice::new(geometry));
+            // So many metazones that the journal asks for no checkpoint.
+            let layout = |force| FormatOptions { metazones: Some(30), force, ..FormatOptions::default() };
+            ChunkStore::format(&rt, Rc::new(device.clone()), &layout(false)).await.unwrap();
+            let options = || Options { background: false, mark_every: None, ..Options::default() };
+            let few = |report: &RecoveryReport, when: &str| {
+                assert_eq!(report.damage, [], "{when}");
+                // One for each zone that pools and GC go on with.
+                assert!(report.scan.zones <= 20, "{when}: {report}");
+            };
+            let (store, _) = open(&rt, &device, options()).await;
+            for number in 0..200 {
+                let id = ChunkId::from_u64(number);
+                store.create(id, Stream::Data).await.unwrap();
+                store.append(id, 0, vec![Bytes::from(content(number, 0, 240_000))]).await.unwrap();
+                store.seal(id).await.unwrap();
+            }
+            // All that was open is given up by the opening that follows, and closed.
+            let device = SimDevice::new(&rt, &device.crash_image(1));
+            let (store, report) = open(&rt, &device, options()).await;
+            assert!(report.scan.zones > 50, "{report}");
+            store.checkpoint().await.unwrap();
+            let device = SimDevice::new(&rt, &device.crash_image(1));
+            let (store, report) = open(&rt, &device, options()).await;
+            few(&report, "full");
+            for number in 0..200 {
+                let id = ChunkId::from_u64(number);
+                assert!(store.read(id, 0, 240_000).await.unwrap() == content(number, 0, 240_000));
+                store.delete(id).await.unwrap();
+            }
+            store.checkpoint().await.unwrap();
+            let garbage = store.zones().iter().filter(|zone| zone.status == ZoneStatus::Garbage).count();
+            assert!(garbage > 40, "{garbage}");
+            let device = SimDevice::new(&rt, &device.crash_image(1));
+            let (store, report) = open(&rt, &device, options()).await;
+            few(&report, "garbage");
+            drop(store);
+            // A new store does not know what is there, and looks once.
+            ChunkStore::format(&rt, Rc::new(device.clone()), &layout(true)).await.unwrap();
+            let (store, report) = open(&rt, &device, options()).await;
+            assert!(report.scan.zones > 40, "{report}");
+            store.close().await.unwrap();
+            let (_, report) = open(&rt, &SimDevice::new(&rt, &device.crash_image(1)), options()).await;
+            few(&report, "another store's");
+        });
+    }
+}
+
 /// What callers can see of a store.
 async fn seen(store: &ChunkStore) -> Vec<(ChunkId, Stream, u64, bool, Bytes)> {
     let mut all = Vec::new();

@@ -108,7 +108,7 @@ pub(super) fn state(
         (slot.landing, slot.suspect) = (zone.landing, zone.suspect);
         slot.lost = zone.lost;
         (slot.written, slot.indexed_to, slot.marked_to) = (zone.written, zone.indexed_to, zone.marked_to);
-        if zone.marked_to < zone.indexed_to && !zone.landing {
+        if zone.marked_to < zone.indexed_to && !zone.landing && zone.status != ZoneStatus::Garbage {
             unmarked.note(zone.zone, 0);
             // Of what was found there some may be copies (MARK-5).
             unmarked.note_moved(zone.zone);

@@ -18,6 +18,11 @@
 //!   of its zone says so (`durable`), if a later record of its chunk lies elsewhere, or if the chunk was sealed or
 //!   indexed past it. Where the device loses writes from their ends only, any later record says so.
 //! - REC-6: what recovery found is durable before anybody hears of it.
+//! - REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table calls
+//!   garbage and has all of. The latter hold nothing: whatever lived there when the table was taken is in journal or checkpoint as deleted or moved,
+//!   and nothing that was acknowledged was written there since, for that takes an opening of the zone, which is durable in the
+//!   journal first and enters the table anew (REC-4). Numbers in such a zone are below that of the checkpoint's end.
+//!   `an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`.
 
 mod build;
 mod chunks;

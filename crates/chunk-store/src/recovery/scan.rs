@@ -138,17 +138,20 @@ impl ScanContext<'_> {
             }
             _ => {}
         }
-        // Not so a garbage zone: its reset may have been journaled in front of the checkpoint and done behind it.
-        let closed = known.filter(|entry| entry.status == ZoneStatus::Closed && entry.indexed_to >= entry.written);
-        if let Some(entry) = closed {
-            (scan.found.status, scan.found.written) = (ZoneStatus::Closed, entry.written);
-            scan.found.reusable = false;
+        if let Some(entry) = known.or(entry).filter(|entry| is_settled(entry, ended)) {
+            (scan.found.status, scan.found.written) = (entry.status, entry.written);
+            (scan.found.indexed_to, scan.found.reusable) = (entry.indexed_to, false);
         } else {
             self.open_zone(&info, known, ended, &mut scan).await?;
             // ZONE-1: a later recovery may trust that it ends where it was said to.
             let closed = known.is_some_and(|entry| entry.status == ZoneStatus::Closed)
                 || self.closed.get(&zone) == Some(&scan.found.epoch);
             scan.found.reusable &= !closed;
+            // Where all was read that was written, what is not in the index is dead, or the unused end of a zone that was
+            // finished early (ZONE-3): no later opening has to look there.
+            if scan.found.status == ZoneStatus::Closed && !scan.hidden {
+                scan.found.indexed_to = scan.found.indexed_to.max(scan.found.written);
+            }
         }
         if info.state == ZoneState::ReadOnly {
             (scan.found.status, scan.found.reusable) = (ZoneStatus::ReadOnly, false);
@@ -182,6 +185,8 @@ impl ScanContext<'_> {
             (None, Some(entry)) => entry.indexed_to.max(1),
             // An earlier life that is over, another store's, or a head that was torn while the zone was opened.
             _ => {
+                // Nothing in it was acknowledged, or it was and is over: no later opening has to look (REC-7).
+                (scan.found.indexed_to, scan.found.marked_to) = (scan.found.written, scan.found.written);
                 scan.found.reusable = false;
                 return Ok(());
             }
@@ -301,6 +306,19 @@ impl ScanContext<'_> {
         }
         scan.torn = torn;
     }
+}
+
+/// Whether a zone of which lives up to `ended` are over holds nothing that the zone table does not tell of (REC-7).
+///
+/// The zone may have been reset, and even opened, behind the table. Of an opening the journal knows, and the entry is of that
+/// life; or nothing in it was acknowledged, and the zone is garbage either way.
+fn is_settled(entry: &ZoneEntry, ended: u64) -> bool {
+    let lives = match entry.status {
+        ZoneStatus::Closed => entry.epoch > ended,
+        ZoneStatus::Garbage => entry.epoch >= ended,
+        _ => false,
+    };
+    lives && entry.indexed_to >= entry.written
 }
 
 /// Contents of a zone, in order.
