@@ -91,7 +91,7 @@ impl Engine {
             flights.drained().await;
         }
         self.busy.none().await;
-        drop(self.collecting.lock().await);
+        self.cleaners.none().await;
         drop(self.snapshotting.lock().await);
         // Either may have closed a set.
         self.busy.none().await;

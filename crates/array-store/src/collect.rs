@@ -15,6 +15,7 @@ use futures_util::future::select;
 use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
+use crate::cleaners::Cleaner;
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -45,23 +46,6 @@ const TOMBSTONES_MAX: usize = 256;
 struct Live {
     part: Part,
     place: PartPlace,
-}
-
-/// A batch that is being copied, until this is dropped.
-struct Moving(Rc<Engine>);
-
-impl Moving {
-    fn begin(engine: &Rc<Engine>) -> Self {
-        engine.moving.set(Some(engine.stamps.next()));
-        Self(engine.clone())
-    }
-}
-
-impl Drop for Moving {
-    fn drop(&mut self) {
-        self.0.moving.set(None);
-        self.0.moved.notify_waiters();
-    }
 }
 
 fn segments(digest: &Digest) -> impl Iterator<Item = &Marker> {
@@ -95,7 +79,8 @@ impl Engine {
 
     async fn win_space(self: &Rc<Self>) -> Result<bool> {
         let free = self.free_sets();
-        let _one = self.collecting.lock().await;
+        let _turn = self.cleaners.turn().await;
+        let Some(first) = self.win_beside(free).await? else { return Ok(true) };
         loop {
             self.running()?;
             if self.free_sets() > free {
@@ -107,23 +92,51 @@ impl Engine {
                 continue;
             }
             if let Some((id, set)) = self.victim() {
-                match self.collect(id, &set).await {
+                match self.collect(&first, id, &set).await {
                     Ok(true) => return Ok(true),
                     Ok(false) => {}
-                    Err(error) if error.kind == ErrorKind::Corrupt => {
-                        tracing::error!(set = id.0, %error, "a set is passed over by cleaning");
-                        self.pass_over(id, &set);
-                    }
                     Err(error) if error.kind == ErrorKind::NoSpace && self.space_comes() => {
                         self.wait_for_space().await;
+                    }
+                    Err(error) if error.kind == ErrorKind::NoSpace && self.cleaners.beside() => {
+                        self.space.notified().await;
                     }
                     Err(error) if error.kind == ErrorKind::NoSpace => return Ok(false),
                     Err(error) => return Err(error),
                 }
             } else if self.space_comes() {
                 self.wait_for_space().await;
+            } else if self.cleaners.beside() {
+                // They come to an end, and do not wait for this one. (CLEAN-4)
+                self.space.notified().await;
             } else if !self.retry_stuck() && !self.drop_tombstones().await? {
                 return Ok(false);
+            }
+        }
+    }
+
+    /// Wins space beside the first cleaner as long as that is at work; gives it back once it is not. `None`: more sets are free.
+    async fn win_beside(self: &Rc<Self>, free: usize) -> Result<Option<Cleaner>> {
+        let mut full = false;
+        loop {
+            self.running()?;
+            if self.free_sets() > free {
+                return Ok(None);
+            }
+            if let Some(first) = self.first_cleaner() {
+                return Ok(Some(first));
+            }
+            let Some((cleaner, id, set)) = self.another_cleaner().filter(|_| !full) else {
+                self.space.notified().await;
+                full = false;
+                continue;
+            };
+            match self.collect(&cleaner, id, &set).await {
+                Ok(true) => return Ok(None),
+                Ok(false) => {}
+                // Others took what was free. What it moved is moved.
+                Err(error) if error.kind == ErrorKind::NoSpace => full = true,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -190,40 +203,55 @@ impl Engine {
         set.data()
     }
 
-    /// The set to collect next: those that lost a member's write first, then as the policy says.
-    pub(crate) fn victim(&self) -> Option<(SetId, Rc<ZoneSet>)> {
-        self.sets.victim(self.stamps.last(), |_| true)
-    }
-
     /// Where a part goes that is moved.
-    fn stream_of(&self, part: &Part) -> Stream {
+    fn stream_of(&self, part: &Part, clean: Stream) -> Stream {
         if self.options.cleaning == CleaningPolicy::Greedy {
-            return Stream::Clean;
+            return clean;
         }
         let (age, mean) = (self.stamps.last().saturating_sub(part.version.0), self.moved_age.get());
         self.moved_age.set(mean - mean / 256 + age / 256);
-        if age > mean { Stream::Cold } else { Stream::Clean }
+        if age > mean { Stream::Cold } else { clean }
     }
 
-    /// Collects a set that the cleaner did not choose, unless that has been done. `false` also for one that is passed over just now.
+    /// Collects a set that no cleaner chose, unless that has been done. `false` also for one that is passed over just now.
     pub(crate) async fn collect_alone(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let (engine, set, life) = (self.clone(), set.clone(), set.lives());
         // Also if the caller waits no more: copies must not come later than deletions think. (WRITE-4, SNAP-3)
         let collecting = self.rt.spawn(async move {
-            let _one = engine.collecting.lock().await;
+            let _turn = engine.cleaners.turn().await;
+            let first = loop {
+                engine.running()?;
+                match engine.first_cleaner().filter(|_| !engine.cleaners.empty(id)) {
+                    Some(first) => break first,
+                    None => engine.space.notified().await,
+                }
+            };
             if set.is_leaving() || set.lives() != life {
                 return Ok(true);
             }
             // Of a set that recovery could not read the index has nothing: it would seem to be empty. (STUCK-1)
             engine.retry_stuck();
-            if set.is_stuck() { Ok(false) } else { engine.collect(id, &set).await }
+            if set.is_stuck() { Ok(false) } else { engine.empty_set(&first, id, &set).await }
         });
         collecting.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
 
+    /// As [`Engine::empty_set`], of a set that a cleaner chose: one that cannot be read is passed over.
+    async fn collect(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+        match self.empty_set(cleaner, id, set).await {
+            Err(error) if error.kind == ErrorKind::Corrupt => {
+                tracing::error!(set = id.0, %error, "a set is passed over by cleaning");
+                self.pass_over(id, set);
+                Ok(false)
+            }
+            emptied => emptied,
+        }
+    }
+
     /// Moves what lives in `set` and leaves it to be reset when its last reader is gone. `false` if that would win
-    /// nothing, or not all of it can be moved. For one caller at a time: none may collect what another did already.
-    pub(crate) async fn collect(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+    /// nothing, or not all of it can be moved.
+    async fn empty_set(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+        let _victim = cleaner.take(id, set);
         let hold = self.sets.hold(id);
         let digest = self.contents(id, set).await?;
         // A set that is hurt is emptied even if that wins nothing, unless space is needed.
@@ -239,9 +267,7 @@ impl Engine {
                 return Ok(false);
             }
         }
-        let moved = self.move_live(id, &digest).await;
-        self.copying.set(None);
-        moved?;
+        self.move_live(cleaner, id, &digest).await?;
         drop(hold);
         if set.live() > 0 {
             // Something in it could not be read, and stays where it is until it can be.
@@ -335,10 +361,10 @@ impl Engine {
         Ok(written)
     }
 
-    async fn move_live(self: &Rc<Self>, id: SetId, digest: &Digest) -> Result<()> {
+    async fn move_live(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, digest: &Digest) -> Result<()> {
         let mut batches: BTreeMap<Stream, (Vec<(Live, Bytes)>, usize)> = BTreeMap::new();
         let floor = self.durable_floor.get();
-        self.copying.set(Some(self.buried_below()));
+        cleaner.copies(self.buried_below());
         for marker in segments(digest) {
             for part in &marker.parts {
                 let Some(place) = self.live_place(id, marker.stamp, part)? else { continue };
@@ -349,22 +375,22 @@ impl Engine {
                         continue;
                     }
                 };
-                let stream = self.stream_of(part);
+                let stream = self.stream_of(part, cleaner.stream());
                 let (batch, bytes) = batches.entry(stream).or_default();
                 if *bytes + data.len() > self.segment_length as usize && !batch.is_empty() {
                     *bytes = 0;
-                    self.move_batch(stream, std::mem::take(batch)).await?;
+                    self.move_batch(cleaner, stream, std::mem::take(batch)).await?;
                 }
                 *bytes += data.len();
                 batch.push((Live { part: part.clone(), place }, data));
             }
         }
         for (stream, (batch, _)) in batches {
-            self.move_batch(stream, batch).await?;
+            self.move_batch(cleaner, stream, batch).await?;
         }
         // CLEAN-2
         for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
-            self.append(Stream::Clean, &Item::Tombstones(some.to_vec())).await?;
+            self.append(cleaner.stream(), &Item::Tombstones(some.to_vec())).await?;
         }
         Ok(())
     }
@@ -376,7 +402,12 @@ impl Engine {
     }
 
     /// Writes parts to the cleaner's set and moves their entries. (CLEAN-1)
-    async fn move_batch(self: &Rc<Self>, stream: Stream, mut batch: Vec<(Live, Bytes)>) -> Result<()> {
+    async fn move_batch(
+        self: &Rc<Self>,
+        cleaner: &Cleaner,
+        stream: Stream,
+        mut batch: Vec<(Live, Bytes)>,
+    ) -> Result<()> {
         // What died since it was read is not copied; what dies from here on has its tombstone kept (SNAP-3).
         let mut index_error = None;
         batch.retain(|(live, _)| match self.live_place(live.place.set, live.place.stamp, &live.part) {
@@ -392,7 +423,7 @@ impl Engine {
         if batch.is_empty() {
             return Ok(());
         }
-        let _moving = Moving::begin(self);
+        let _moving = cleaner.moves();
         let mut data = BytesMut::new();
         let mut parts = Vec::with_capacity(batch.len());
         let mut length = 0;
@@ -413,7 +444,7 @@ impl Engine {
         let item = Item::Shared { parts, data, together: true };
         let placed = match self.append(stream, &item).await {
             Err(error) if error.kind == ErrorKind::NoSpace && stream == Stream::Cold => {
-                self.append(Stream::Clean, &item).await?.0
+                self.append(cleaner.stream(), &item).await?.0
             }
             placed => placed?.0,
         };
@@ -427,14 +458,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Cleans in the background while few sets are free, and takes snapshots from time to time.
-    pub(crate) async fn keep(self: Rc<Self>) {
-        let mut snapshot_at = self.rt.now() + self.options.snapshot_interval;
-        let mut covered = 0;
+    /// Cleans in the background while few sets are free: the fewer, the more cleaners. This is one behind so many `others`.
+    pub(crate) async fn keep_sets_free(self: Rc<Self>, others: usize) {
         while !self.stopped.get() {
             self.retry_stuck();
-            let low = (FREE_LOW * self.allocator.groups()).min(self.sets.len() / 10).max(RESERVED + 1);
-            if self.free_sets() < low && self.victim().is_some() {
+            let least = self.cleaners.reserved() + 1;
+            let low = (FREE_LOW * self.allocator.groups()).min(self.sets.len() / 10).max(least);
+            if self.free_sets() + others < low && self.victim().is_some() {
                 match self.reclaim().await {
                     Ok(true) => continue,
                     Ok(false) => {}
@@ -444,21 +474,8 @@ impl Engine {
                     }
                 }
             }
-            let now = self.rt.now();
-            if now >= snapshot_at {
-                snapshot_at = now + self.options.snapshot_interval;
-                // Deletions and cleaning alone, too: recovery looks at what they wrote.
-                let items = self.counters.items.get();
-                if covered != items {
-                    match self.take_snapshot().await {
-                        Ok(()) => covered = items,
-                        Err(error) => tracing::warn!(%error, "no snapshot of the index was taken"),
-                    }
-                }
-            }
-            let wait = snapshot_at.since(self.rt.now()).min(Duration::from_secs(10));
             let space = Box::pin(self.space.notified());
-            select(space, Box::pin(self.rt.sleep(wait))).await;
+            select(space, Box::pin(self.rt.sleep(Duration::from_secs(10)))).await;
         }
     }
 }

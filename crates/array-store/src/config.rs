@@ -57,6 +57,9 @@ pub struct Options {
     pub read_only: bool,
     /// How cleaning chooses sets, and where it moves what lives in them.
     pub cleaning: CleaningPolicy,
+    /// Sets that are cleaned side by side at most; `None`: as many as are written side by side, up to one for each 64 sets. Arrays of
+    /// few sets, and drives that allow few open zones, have fewer. (The paper: one.)
+    pub cleaners: Option<usize>,
     /// Two files, best on different SSDs, that small objects are buffered in: they are acknowledged when they are durable
     /// in both, and written to segments later. An array that was not closed in order is not opened without them.
     pub buffer: Option<[PathBuf; 2]>,
@@ -102,6 +105,7 @@ impl Default for Options {
             coalesce: true,
             read_only: false,
             cleaning: CleaningPolicy::Greedy,
+            cleaners: None,
             buffer: None,
             buffer_bytes: 128 << 20,
             buffer_time: Duration::from_secs(30),

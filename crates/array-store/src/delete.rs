@@ -33,8 +33,8 @@ struct Late {
     placed: Placed,
     /// Versions in progress that have segments on their way.
     puts: Vec<Rc<Progress>>,
-    /// What the cleaner is copying.
-    batch: Option<u64>,
+    /// What cleaners are copying.
+    batches: Vec<u64>,
 }
 
 impl Engine {
@@ -120,25 +120,17 @@ impl Engine {
     /// The deletions are done, and answered. But a snapshot may not cover their tombstones before it covers everything
     /// that they delete: recovery would find the one, and not look at the other. (SNAP-3)
     fn buried(self: &Rc<Self>, tombstones: Vec<Tombstone>, late: Late) {
-        if late.puts.is_empty() && late.batch.is_none() {
+        if late.puts.is_empty() && late.batches.is_empty() {
             self.unbury(&tombstones);
             return;
         }
         let engine = self.clone();
         self.rt.spawn_detached(async move {
-            let Late { placed, puts, batch } = late;
+            let Late { placed, puts, batches } = late;
             for put in puts {
                 put.at_rest().await;
             }
-            if batch.is_some() {
-                loop {
-                    let moved = engine.moved.notified();
-                    if engine.moving.get() != batch {
-                        break;
-                    }
-                    moved.await;
-                }
-            }
+            engine.cleaners.moved(&batches).await;
             engine.unbury(&tombstones);
             drop(placed);
         });
@@ -157,7 +149,7 @@ impl Engine {
         self.enter(&removals.collect::<Vec<_>>())?;
         self.space.notify_waiters();
         self.bury_buffered(tombstones).await?;
-        Ok(Late { placed, puts, batch: self.moving.get() })
+        Ok(Late { placed, puts, batches: self.cleaners.moving() })
     }
 
     /// Where clients write; or, when there is no room left, where cleaning does: deletion must always be possible.
@@ -169,7 +161,7 @@ impl Engine {
     pub(crate) async fn append_to_spare(self: &Rc<Self>, item: &Item) -> Result<Placed> {
         match self.append_user(item).await {
             Err(error) if error.kind == ErrorKind::NoSpace => {
-                Ok(self.append_with(Stream::Clean, Room::SPARE, item).await?.0)
+                Ok(self.append_with(Stream::Clean(0), Room::SPARE, item).await?.0)
             }
             result => Ok(result?.0),
         }

@@ -11,8 +11,9 @@ use shingle_runtime::Runtime;
 use shingle_zoned::{DeviceError, ZoneOp};
 use tokio::sync::{Mutex, Notify};
 
-use crate::allocator::{Allocator, Layout, shape};
+use crate::allocator::{Allocator, Layout, shape, zones_beside};
 use crate::buffer::Buffer;
+use crate::cleaners::Cleaners;
 use crate::close::Busy;
 use crate::config::Options;
 use crate::delete::Deleting;
@@ -100,18 +101,13 @@ pub(crate) struct Engine {
     /// The floor of the snapshot that a durable superblock names: what cleaning may go by.
     pub(crate) durable_floor: Cell<u64>,
     pub(crate) counters: Counters,
-    /// A set became empty, or may be collected; a change of one ended (SET-4).
+    /// A set became empty, or may be collected; a change of one ended (SET-4); a cleaner is done with one.
     pub(crate) space: Notify,
-    pub(crate) collecting: Mutex<()>,
+    pub(crate) cleaners: Cleaners,
     /// How old what cleaning moves is, in nanoseconds: a mean that follows it slowly.
     pub(crate) moved_age: Cell<u64>,
     /// Versions of deletions that are not in the index yet.
     pub(crate) burying: RefCell<BTreeSet<Version>>,
-    /// Deletions below it were in the index when the cleaner chose what it is moving now.
-    pub(crate) copying: Cell<Option<u64>>,
-    /// The batch that the cleaner is copying, and that it is no more.
-    pub(crate) moving: Cell<Option<u64>>,
-    pub(crate) moved: Notify,
     pub(crate) superblocks: Superblocks,
     pub(crate) generation: Cell<u64>,
     /// The last stamp when the array was opened, this time or, until recovery has ended, the time before.
@@ -181,6 +177,8 @@ impl Engine {
         let (width, open_sets) = (superblock.code.width(), options.open_sets);
         superblocks.whole_most.set(options.whole_table);
         let (groups, slots) = shape(drives.all_taking().len(), width, open_sets, sets, drives.open_zones_max());
+        let zones = zones_beside(groups * slots, drives.open_zones_max());
+        let cleaners = Cleaners::new(options.cleaners, groups, sets, zones);
         let allocator = Allocator::new(&Layout {
             groups,
             slots,
@@ -220,12 +218,9 @@ impl Engine {
             puts: RefCell::default(),
             counters: Counters::default(),
             space: Notify::new(),
-            collecting: Mutex::new(()),
+            cleaners,
             moved_age: Cell::new(0),
             burying: RefCell::default(),
-            copying: Cell::new(None),
-            moving: Cell::new(None),
-            moved: Notify::new(),
             superblocks,
             generation: Cell::new(superblock.generation),
             opened: Cell::new(superblock.opened),

@@ -14,6 +14,7 @@
 mod allocator;
 mod buffer;
 mod check;
+mod cleaners;
 mod close;
 mod collect;
 mod config;

@@ -443,7 +443,7 @@ impl Engine {
         }
         // Nobody would ever end a set of a stream that is not used.
         let cold = (self.options.cleaning == CleaningPolicy::Lifetime).then_some(Stream::Cold);
-        let mut others = [Stream::Clean].into_iter().chain(cold);
+        let mut others = self.cleaners.streams().chain(cold);
         for open in sets {
             open.set.reopen();
             let Some(open) = self.go_on_in(open) else { continue };

@@ -9,8 +9,10 @@
 //! - SNAP-2: the snapshot before it is trimmed only then.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::select;
 
 use crate::engine::{Engine, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
@@ -99,11 +101,34 @@ impl Engine {
         self.write_snapshot(Room::SPARE).await.map(|()| true)
     }
 
+    /// Takes snapshots in the background from time to time, while something changes.
+    pub(crate) async fn keep_snapshots(self: Rc<Self>) {
+        let mut snapshot_at = self.rt.now() + self.options.snapshot_interval;
+        let mut covered = 0;
+        while !self.stopped.get() {
+            let now = self.rt.now();
+            if now >= snapshot_at {
+                snapshot_at = now + self.options.snapshot_interval;
+                // After deletions and cleaning alone, too: recovery looks at what they wrote.
+                let items = self.counters.items.get();
+                if covered != items {
+                    match self.take_snapshot().await {
+                        Ok(()) => covered = items,
+                        Err(error) => tracing::warn!(%error, "no snapshot of the index was taken"),
+                    }
+                }
+            }
+            let wait = snapshot_at.since(self.rt.now()).min(Duration::from_secs(10));
+            let space = Box::pin(self.space.notified());
+            select(space, Box::pin(self.rt.sleep(wait))).await;
+        }
+    }
+
     async fn write_snapshot(self: &Rc<Self>, room: Room) -> Result<()> {
         self.running()?;
         // At one moment, from here to the view: what the view has, and where that ends in each set.
         let needed = self.uncovered.needed();
-        let oldest = needed.iter().map(|deletions| deletions.oldest.0).chain(self.copying.get());
+        let oldest = needed.iter().map(|deletions| deletions.oldest.0).chain(self.cleaners.copying());
         let tombstone_floor = oldest.fold(self.buried_below(), u64::min);
         let below = |set: &Rc<ZoneSet>| {
             let of_it = needed.iter().filter(|some| Rc::ptr_eq(&some.set, set) && some.life == set.lives());

@@ -326,7 +326,8 @@ impl ArrayStore {
         }
         engine.serving.set(true);
         if background {
-            rt.spawn_detached(engine.clone().keep());
+            (0..engine.cleaners.most()).for_each(|others| rt.spawn_detached(engine.clone().keep_sets_free(others)));
+            rt.spawn_detached(engine.clone().keep_snapshots());
             rt.spawn_detached(engine.clone().mend());
             rt.spawn_detached(engine.clone().repair_after_reads());
             if let Some(long) = engine.options.slow_for_most {

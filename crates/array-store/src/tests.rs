@@ -1,5 +1,6 @@
 //! Tests that need a state which no call brings about.
 
+mod cleaners;
 mod lanes;
 mod openings;
 mod rebuild;

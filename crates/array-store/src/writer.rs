@@ -50,18 +50,15 @@ use crate::uncovered::{Deletions, Uncovered};
 pub(crate) enum Stream {
     /// What clients write, by slots of their lanes' shelves.
     User(u8),
-    /// What cleaning moves.
-    Clean,
+    /// What cleaners move, by their numbers.
+    Clean(u8),
     /// Snapshots of the index.
     Snapshot,
     /// Of what cleaning moves, what is old: it may live for long yet.
     Cold,
 }
 
-/// Streams that are not clients'.
-pub(crate) const OTHERS: usize = 3;
-
-/// Sets that only cleaning may open: it never needs more than one beside its open set to win one.
+/// Sets that only the first cleaner may open: it never needs more than one beside its open set to win one. (CLEAN-4)
 pub(crate) const RESERVED: usize = 2;
 
 /// Which sets an append may take.
@@ -69,7 +66,7 @@ pub(crate) const RESERVED: usize = 2;
 pub(crate) struct Room {
     /// So many available sets must be left for others.
     pub(crate) reserved: usize,
-    /// Whether to clean where there are no more.
+    /// Whether to clean where there are no more; and to leave more of them, for several cleaners, as long as that wins something.
     pub(crate) reclaim: bool,
 }
 
@@ -83,21 +80,11 @@ impl Room {
 }
 
 impl Stream {
-    /// Its place among all.
-    pub(crate) fn number(self) -> usize {
-        match self {
-            Self::Clean => 0,
-            Self::Snapshot => 1,
-            Self::Cold => 2,
-            Self::User(slot) => OTHERS + usize::from(slot),
-        }
-    }
-
     pub(crate) fn room(self) -> Room {
         match self {
-            Self::Clean => Room::ALL,
-            // What finds no room there goes where cleaning writes anyway.
-            Self::Cold => Room { reserved: RESERVED, reclaim: false },
+            Self::Clean(0) => Room::ALL,
+            // What finds no room there goes where cleaning writes anyway, or is moved later.
+            Self::Clean(_) | Self::Cold => Room { reserved: RESERVED, reclaim: false },
             Self::User(_) | Self::Snapshot => Room::PLAIN,
         }
     }

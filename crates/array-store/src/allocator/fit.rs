@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::format::{ITEM_FIXED, ItemBody, Marker};
 use crate::segment::Shape;
 use crate::types::{Part, SetState};
-use crate::writer::{CUT_MIN, Item, OpenSet, RESERVED};
+use crate::writer::{CUT_MIN, Item, OpenSet};
 
 impl Item {
     /// Leaves at most so many bytes of it, if it may be cut anywhere.
@@ -39,7 +39,7 @@ impl OpenSet {
 impl Engine {
     /// Tells if less fits in a set than is worth a seek, where there are others for smaller items (SHELF-2).
     pub(super) fn is_full(&self, set: &OpenSet) -> bool {
-        let others = self.sets.count(SetState::Available) > RESERVED + self.allocator.slots();
+        let others = self.sets.count(SetState::Available) > self.cleaners.reserved() + self.allocator.slots();
         others && self.data_left(set) < u64::from(self.segment_length / CUT_MIN)
     }
 

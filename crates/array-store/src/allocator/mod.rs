@@ -10,7 +10,7 @@
 //!
 //! Then the item is launched in the same step: nothing is awaited between the answer and its stamp. Where the set has no room
 //! for it, the next one is opened ([`open`]); where there is none, space is won, or it goes wherever it fits ([`place`]).
-//! The cleaner's and snapshots' items have sets of their own and no turns: for them only the last question is asked.
+//! Cleaners' and snapshots' items have sets of their own and no turns: for them only the last question is asked.
 //!
 //! **Owns** the open sets. **Knows nothing of** objects and the index.
 //!
@@ -30,17 +30,17 @@ mod queue;
 mod slots;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use tokio::sync::Notify;
 
 use crate::error::Result;
 use crate::types::{DriveSet, SetId};
-use crate::writer::{OTHERS, OpenSet, Stream};
+use crate::writer::{OpenSet, Stream};
 
 pub(crate) use place::Who;
-pub(crate) use plan::{SeatId, Want, shape};
+pub(crate) use plan::{SeatId, Want, shape, zones_beside};
 pub use slots::PutHints;
 
 use flow::{Flow, Target};
@@ -50,7 +50,7 @@ use plan::Plan;
 pub(crate) struct Allocator {
     plan: RefCell<Plan>,
     /// The open set of each stream.
-    open: RefCell<Vec<Option<OpenSet>>>,
+    open: RefCell<BTreeMap<Stream, OpenSet>>,
     /// Streams for which a set is being opened.
     opening: RefCell<BTreeSet<Stream>>,
     /// Who waits asks again.
@@ -84,10 +84,9 @@ impl Allocator {
     pub(crate) fn new(layout: &Layout) -> Rc<Self> {
         let &Layout { groups, slots, side_by_side, segment, turn_segments } = layout;
         let plan = Plan::new(groups, slots, segment, turn_segments, Flow::new(side_by_side));
-        let streams = OTHERS + plan.slots();
         Rc::new(Self {
             plan: RefCell::new(plan),
-            open: RefCell::new((0..streams).map(|_| None).collect()),
+            open: RefCell::default(),
             opening: RefCell::default(),
             changed: Notify::new(),
         })
@@ -118,7 +117,7 @@ impl Allocator {
         let of_it = |slot: &usize| self.plan.borrow().group_of(*slot) == group;
         let open = self.open.borrow();
         let slots = (0..self.slots()).filter(of_it);
-        let sets: Vec<SetId> = slots.filter_map(|slot| Some(open[OTHERS + slot].as_ref()?.id)).collect();
+        let sets: Vec<SetId> = slots.filter_map(|slot| Some(open.get(&Stream::User(slot as u8))?.id)).collect();
         sets.into_iter()
     }
 
@@ -164,24 +163,34 @@ impl Allocator {
 
     /// Takes the open set of a stream, if it has one.
     pub(crate) fn take(&self, stream: Stream) -> Option<OpenSet> {
-        self.open.borrow_mut().get_mut(stream.number())?.take()
+        self.open.borrow_mut().remove(&stream)
     }
 
     /// Gives a stream an open set.
     pub(crate) fn put(&self, stream: Stream, open: OpenSet) {
-        if let Some(place) = self.open.borrow_mut().get_mut(stream.number()) {
-            *place = Some(open);
-        }
+        self.open.borrow_mut().insert(stream, open);
     }
 
     /// Takes the open sets that are of that kind.
     pub(crate) fn take_all(&self, which: impl Fn(&OpenSet) -> bool) -> Vec<OpenSet> {
-        self.open.borrow_mut().iter_mut().filter_map(|open| open.take_if(|open| which(open))).collect()
+        self.open.borrow_mut().extract_if(.., |_, open| which(open)).map(|(_, open)| open).collect()
     }
 
     /// Looks at every open set.
     pub(crate) fn look<R>(&self, look: impl FnMut(&OpenSet) -> R) -> Vec<R> {
-        self.open.borrow().iter().flatten().map(look).collect()
+        self.open.borrow().values().map(look).collect()
+    }
+
+    /// Looks at the open set of a stream, if it has one.
+    pub(crate) fn look_at<R>(&self, stream: Stream, look: impl FnOnce(&OpenSet) -> R) -> Option<R> {
+        self.open.borrow().get(&stream).map(look)
+    }
+
+    /// Drives to which cleaners write, but for that one.
+    fn drives_of_other_cleaners(&self, one: Stream) -> DriveSet {
+        let open = self.open.borrow();
+        let others = open.iter().filter(|(stream, _)| matches!(stream, Stream::Clean(_)) && **stream != one);
+        others.fold(DriveSet::EMPTY, |all, (_, open)| all.with(&open.set.drives()))
     }
 }
 

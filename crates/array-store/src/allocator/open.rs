@@ -7,8 +7,8 @@ use super::{Allocator, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Digest;
-use crate::sets::{List, Purpose};
-use crate::types::SetState;
+use crate::sets::{List, Purpose, ZoneSet};
+use crate::types::{DriveSet, SetState};
 use crate::writer::OpenSet;
 
 /// A set is being opened for a stream, until this is dropped: who needs one there waits.
@@ -58,14 +58,21 @@ impl Engine {
         }
         let _opening = Opening { allocator: allocator.clone(), stream };
         let _busy = self.busy.begin();
+        let is_client = matches!(stream, Stream::User(_));
         // What is left of a client's set is room for smaller items until there is another one (SHELF-2).
         if let Some(open) = allocator.take(stream) {
-            match matches!(stream, Stream::User(_)) && !open.flights.failed.get() {
+            match is_client && !open.flights.failed.get() {
                 true => allocator.put(stream, open),
                 false => self.close_set(open),
             }
         }
-        let next = self.open_set(stream, reserved).await?;
+        let next = match self.open_set(stream, reserved).await {
+            // Nothing can be won, or the writer would leave more. (CLEAN-4)
+            Err(error) if error.kind == ErrorKind::NoSpace && is_client && reserved < self.cleaners.reserved() => {
+                self.idle_cleaners_set().ok_or(error)?
+            }
+            next => next?,
+        };
         if let Some(full) = allocator.take(stream) {
             self.close_set(full);
         }
@@ -76,7 +83,7 @@ impl Engine {
         let free = self.data_left(&next);
         match stream {
             Stream::User(slot) => allocator.fill(slot, next, free),
-            Stream::Clean | Stream::Snapshot | Stream::Cold => allocator.put(stream, next),
+            Stream::Clean(_) | Stream::Snapshot | Stream::Cold => allocator.put(stream, next),
         }
         Ok(())
     }
@@ -85,7 +92,7 @@ impl Engine {
     async fn open_set(self: &Rc<Self>, stream: Stream, reserved: usize) -> Result<OpenSet> {
         let group = match stream {
             Stream::User(slot) => Some(self.allocator.plan(|plan| plan.group_of(slot.into()))),
-            Stream::Clean | Stream::Snapshot | Stream::Cold => None,
+            Stream::Clean(_) | Stream::Snapshot | Stream::Cold => None,
         };
         let mut steps = 0;
         loop {
@@ -98,8 +105,13 @@ impl Engine {
                         continue;
                     }
                 }
-                let found = self.sets.of(List::Available);
-                let best = found.min_by_key(|(id, set)| (self.lossy(set), self.misfit(group, set), *id));
+                // Cleaners write to drives of their own, each to others.
+                let busy = match stream {
+                    Stream::Clean(_) => self.allocator.drives_of_other_cleaners(stream),
+                    _ => DriveSet::EMPTY,
+                };
+                let fit = |set: &ZoneSet| (self.lossy(set), set.drives().common(&busy), self.misfit(group, set));
+                let best = self.sets.of(List::Available).min_by_key(|(id, set)| (fit(set), *id));
                 let Some((id, set)) = best.filter(|(_, set)| self.missing(set) <= self.code.parity()) else {
                     let message =
                         "too many drives are gone for any zone set to be written to: put them back or rebuild";
@@ -129,7 +141,7 @@ impl Engine {
                     next: 0,
                     digest: Digest::default(),
                     flights: Rc::default(),
-                    packed: matches!(stream, Stream::Clean | Stream::Cold),
+                    packed: matches!(stream, Stream::Clean(_) | Stream::Cold),
                 });
             }
             if self.sets.first(SetState::Empty).is_some() {

@@ -91,10 +91,12 @@ impl Engine {
         let client = matches!(who, Who::Client(..));
         let small = client && !matches!(item, Item::Run { .. });
         let mut asking = Asking { engine: self, who, item, chosen: None, number: None };
+        // As long as several cleaners win something, sets are left for all of them.
+        let mut reserved = if room.reclaim { self.cleaners.reserved() } else { room.reserved };
         loop {
             // What is small goes to any set that is open before another one is won for it.
             if small {
-                match asking.placed(room.reserved).await {
+                match asking.placed(reserved).await {
                     Err(error) if error.kind == ErrorKind::NoSpace => {}
                     started => return started,
                 }
@@ -103,12 +105,16 @@ impl Engine {
                 }
             }
             let full = loop {
-                match asking.placed(room.reserved).await {
+                match asking.placed(reserved).await {
                     // Nothing is kept from others meanwhile: what is small may fit in the open set.
                     Err(error) if error.kind == ErrorKind::NoSpace => {
-                        if !room.reclaim || !self.reclaim().await? {
+                        if room.reclaim && self.reclaim().await? {
+                            continue;
+                        }
+                        if reserved == room.reserved {
                             break error;
                         }
+                        reserved = room.reserved;
                     }
                     started => return started,
                 }

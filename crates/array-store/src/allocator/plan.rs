@@ -26,7 +26,7 @@ const SLOTS_MAX: usize = 12;
 /// Sets that are open for clients at most.
 const STREAMS_MAX: usize = u8::MAX as usize;
 
-/// Zones of a drive that must be left for streams that are not clients', and for a rebuild.
+/// Zones of a drive that must be left for streams that are not clients' (with one cleaner), and for a rebuild.
 const ZONES_LEFT: u32 = 5;
 
 /// Who writes something for clients.
@@ -88,6 +88,11 @@ pub(crate) fn shape(
     let slots = slots.min(zones.map_or(usize::MAX, |zones| zones.saturating_sub(ZONES_LEFT) as usize)).max(1);
     let groups = side_by_side.min(slots);
     (groups, slots / groups)
+}
+
+/// How many more zones of a drive may be open beside those of `slots` and of other streams.
+pub(crate) fn zones_beside(slots: usize, zones: Option<u32>) -> usize {
+    zones.map_or(usize::MAX, |zones| (zones.saturating_sub(ZONES_LEFT) as usize).saturating_sub(slots))
 }
 
 impl Plan {

@@ -135,12 +135,12 @@ impl Lists {
             (true, false) => drop(self.coming.borrow_mut().remove(&id)),
             _ => {}
         }
-        let candidate = |mark: Option<Mark>| mark.and_then(|mark| mark.candidate);
+        let candidate = |mark: Option<Mark>| mark.and_then(|mark| Some((mark.drives, mark.candidate?)));
         let (from, to) = (candidate(from), candidate(to));
         if from != to {
             let mut victims = self.victims.borrow_mut();
-            from.iter().for_each(|candidate| victims.remove(id, candidate));
-            to.iter().for_each(|candidate| victims.insert(id, candidate));
+            from.iter().for_each(|(drives, candidate)| victims.remove(id, *drives, candidate));
+            to.iter().for_each(|(drives, candidate)| victims.insert(id, *drives, candidate));
         }
     }
 

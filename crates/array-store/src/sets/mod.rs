@@ -241,9 +241,14 @@ impl SetTable {
         self.shared.lists.coming().into_iter().filter_map(|id| self.get(id)).collect()
     }
 
-    /// The set to clean next, of those that `may` be; `now` is a stamp.
-    pub(crate) fn victim(&self, now: u64, may: impl Fn(SetId) -> bool) -> Option<(SetId, Rc<ZoneSet>)> {
-        let id = self.shared.lists.victims.borrow().best(now, may)?;
+    /// The set to clean next, of those that `may` be, on drives that `may_on` names; `now` is a stamp.
+    pub(crate) fn victim(
+        &self,
+        now: u64,
+        may_on: impl Fn(&DriveSet) -> bool,
+        may: impl Fn(SetId) -> bool,
+    ) -> Option<(SetId, Rc<ZoneSet>)> {
+        let id = self.shared.lists.victims.borrow().best(now, may_on, may)?;
         Some((id, self.get(id)?))
     }
 

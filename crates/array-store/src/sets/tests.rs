@@ -102,7 +102,7 @@ fn check(table: &SetTable, lost: &[DriveId], about: &str) {
     assert_eq!(table.len(), all.len(), "{about}");
     let candidates = all.iter().filter_map(|(id, mark)| Some((*id, mark.candidate?)));
     let greedy = candidates.min_by_key(|(id, one)| (!one.hurt, one.live, *id)).map(|(id, _)| id);
-    assert_eq!(table.victim(100, |_| true).map(|(id, _)| id), greedy, "{about}");
+    assert_eq!(table.victim(100, |_| true, |_| true).map(|(id, _)| id), greedy, "{about}");
     let lost_drives: DriveSet = lost.iter().copied().collect();
     let holding = |mark: &Mark| !matches!(mark.list, List::Empty | List::Unusable | List::Offered);
     let lacking =

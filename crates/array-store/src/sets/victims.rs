@@ -1,4 +1,5 @@
-//! Sets in the order in which they are cleaned: the choice of the next one looks at a few, however many there are.
+//! Sets in the order in which they are cleaned, by the drives that they lie on: the choice of the next one looks at a few for each
+//! group of drives, however many there are.
 //!
 //! # Invariants
 //! - VICTIM-1: the choice is that of a scan of all sets. `the_victim_is_that_of_a_scan_of_all_sets`.
@@ -6,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::CleaningPolicy;
-use crate::types::SetId;
+use crate::types::{DriveSet, SetId};
 
 /// Shares of live bytes that are told apart: in each, the oldest set is the best.
 const SHARES: u64 = 256;
@@ -37,14 +38,14 @@ impl Candidate {
 /// Sets that may be cleaned.
 pub(crate) enum Victims {
     /// Those that are not hurt behind the others; in both, those first in which the least lives.
-    Greedy(BTreeSet<(bool, u64, SetId)>),
+    Greedy(BTreeMap<DriveSet, BTreeSet<(bool, u64, SetId)>>),
     Lifetime(Ages),
 }
 
-/// Sets by whether they are urgent and by the share that lives, in each the oldest first.
+/// Sets by their drives, by whether they are urgent and by the share that lives; of each the oldest first.
 #[derive(Default)]
 pub(crate) struct Ages {
-    sets: BTreeMap<(bool, u64), BTreeSet<(u64, SetId)>>,
+    sets: BTreeMap<(DriveSet, bool, u64), BTreeSet<(u64, SetId)>>,
     count: u64,
     shares: u64,
 }
@@ -60,28 +61,38 @@ fn benefit(share: u64, closed: u64, now: u64, mean: f64) -> f64 {
 impl Victims {
     pub(crate) fn new(policy: CleaningPolicy) -> Self {
         match policy {
-            CleaningPolicy::Greedy => Self::Greedy(BTreeSet::new()),
+            CleaningPolicy::Greedy => Self::Greedy(BTreeMap::new()),
             CleaningPolicy::Lifetime => Self::Lifetime(Ages::default()),
         }
     }
 
-    pub(super) fn insert(&mut self, id: SetId, candidate: &Candidate) {
+    pub(super) fn insert(&mut self, id: SetId, drives: DriveSet, candidate: &Candidate) {
         match self {
-            Self::Greedy(sets) => drop(sets.insert((!candidate.hurt, candidate.live, id))),
+            Self::Greedy(groups) => {
+                groups.entry(drives).or_default().insert((!candidate.hurt, candidate.live, id));
+            }
             Self::Lifetime(ages) => {
                 let share = candidate.share();
-                ages.sets.entry((candidate.is_urgent(), share)).or_default().insert((candidate.closed, id));
+                let key = (drives, candidate.is_urgent(), share);
+                ages.sets.entry(key).or_default().insert((candidate.closed, id));
                 ages.count += 1;
                 ages.shares += share;
             }
         }
     }
 
-    pub(super) fn remove(&mut self, id: SetId, candidate: &Candidate) {
+    pub(super) fn remove(&mut self, id: SetId, drives: DriveSet, candidate: &Candidate) {
         match self {
-            Self::Greedy(sets) => drop(sets.remove(&(!candidate.hurt, candidate.live, id))),
+            Self::Greedy(groups) => {
+                let Some(sets) = groups.get_mut(&drives) else { return };
+                sets.remove(&(!candidate.hurt, candidate.live, id));
+                if sets.is_empty() {
+                    groups.remove(&drives);
+                }
+            }
             Self::Lifetime(ages) => {
-                let (share, key) = (candidate.share(), (candidate.is_urgent(), candidate.share()));
+                let share = candidate.share();
+                let key = (drives, candidate.is_urgent(), share);
                 if let Some(sets) = ages.sets.get_mut(&key) {
                     sets.remove(&(candidate.closed, id));
                     if sets.is_empty() {
@@ -94,20 +105,27 @@ impl Victims {
         }
     }
 
-    /// The set to clean next of those that `may` be; `now` is a stamp. (VICTIM-1)
-    pub(crate) fn best(&self, now: u64, may: impl Fn(SetId) -> bool) -> Option<SetId> {
+    /// The set to clean next of those that `may` be, on drives that `may_on` names; `now` is a stamp. (VICTIM-1)
+    pub(crate) fn best(
+        &self,
+        now: u64,
+        may_on: impl Fn(&DriveSet) -> bool,
+        may: impl Fn(SetId) -> bool,
+    ) -> Option<SetId> {
         match self {
-            Self::Greedy(sets) => sets.iter().map(|(.., id)| *id).find(|id| may(*id)),
+            Self::Greedy(groups) => {
+                let groups = groups.iter().filter(|(drives, _)| may_on(drives));
+                groups.filter_map(|(_, sets)| sets.iter().find(|(.., id)| may(*id))).min().map(|(.., id)| *id)
+            }
             Self::Lifetime(ages) => {
                 let mean = ages.shares as f64 / ages.count.max(1) as f64;
-                let oldest = |((urgent, share), sets): (&(bool, u64), &BTreeSet<(u64, SetId)>)| {
+                let groups = ages.sets.iter().filter(|((drives, ..), _)| may_on(drives));
+                let oldest = groups.filter_map(|((_, urgent, share), sets)| {
                     let (closed, id) = sets.iter().find(|(_, id)| may(*id))?;
                     Some((*urgent, benefit(*share, *closed, now, mean), *id))
-                };
-                let first =
-                    ages.sets.iter().filter_map(oldest).max_by(|one, other| {
-                        one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(other.2.cmp(&one.2))
-                    });
+                });
+                let first = oldest
+                    .max_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(other.2.cmp(&one.2)));
                 first.map(|(.., id)| id)
             }
         }
@@ -119,19 +137,31 @@ mod tests {
     use shingle_sim::Random;
 
     use super::*;
+    use crate::types::DriveId;
 
     /// The same by looking at all.
-    fn scanned(policy: CleaningPolicy, all: &BTreeMap<SetId, Candidate>, now: u64) -> Option<SetId> {
+    fn scanned(
+        policy: CleaningPolicy,
+        all: &BTreeMap<SetId, Candidate>,
+        now: u64,
+        may: impl Fn(SetId) -> bool,
+    ) -> Option<SetId> {
         let mean = all.values().map(Candidate::share).sum::<u64>() as f64 / all.len().max(1) as f64;
+        let able = all.iter().filter(|(id, _)| may(**id));
         match policy {
-            CleaningPolicy::Greedy => all.iter().min_by_key(|(id, one)| (!one.hurt, one.live, **id)),
-            CleaningPolicy::Lifetime => all.iter().max_by(|(id, one), (other_id, other)| {
+            CleaningPolicy::Greedy => able.min_by_key(|(id, one)| (!one.hurt, one.live, **id)),
+            CleaningPolicy::Lifetime => able.max_by(|(id, one), (other_id, other)| {
                 let benefit = |one: &Candidate| benefit(one.share(), one.closed, now, mean);
                 let urgent = one.is_urgent().cmp(&other.is_urgent());
                 urgent.then(benefit(one).total_cmp(&benefit(other))).then(other_id.cmp(id))
             }),
         }
         .map(|(id, _)| *id)
+    }
+
+    /// The drives of a set: of one group of three.
+    fn drives(id: SetId) -> DriveSet {
+        [DriveId((id.0 % 3) as u8)].into_iter().collect()
     }
 
     /// VICTIM-1
@@ -144,25 +174,29 @@ mod tests {
                 for step in 0..600u64 {
                     let id = SetId(random.below(80) as u32);
                     if let Some(old) = all.remove(&id) {
-                        victims.remove(id, &old);
+                        victims.remove(id, drives(id), &old);
                     }
                     if random.below(4) > 0 {
                         let data = 1000 + random.below(3) * 500;
                         let live = random.below(data) * random.below(4).min(1);
                         let closed = random.below(step + 2) / 3;
                         let candidate = Candidate { hurt: random.below(12) == 0, live, data, closed };
-                        victims.insert(id, &candidate);
+                        victims.insert(id, drives(id), &candidate);
                         all.insert(id, candidate);
                     }
                     let now = step + 5;
-                    assert_eq!(victims.best(now, |_| true), scanned(policy, &all, now), "seed {seed}, step {step}");
+                    let any = |_: &DriveSet| true;
+                    let best = victims.best(now, any, |_| true);
+                    assert_eq!(best, scanned(policy, &all, now, |_| true), "seed {seed}, step {step}");
                     // One that is passed over leaves the choice to the others; they still make the mean.
-                    if policy == CleaningPolicy::Greedy
-                        && let Some(best) = victims.best(now, |_| true)
-                    {
-                        let others = all.iter().filter(|(id, _)| **id != best).map(|(id, one)| (*id, *one)).collect();
-                        assert_eq!(victims.best(now, |id| id != best), scanned(policy, &others, now), "seed {seed}");
-                    }
+                    let other = |id: SetId| Some(id) != best;
+                    let found = victims.best(now, any, other);
+                    assert_eq!(found, scanned(policy, &all, now, other), "seed {seed}, step {step}");
+                    // So do those on other drives.
+                    let busy = drives(id);
+                    let found = victims.best(now, |drives| !drives.meets(&busy), |_| true);
+                    let apart = |id: SetId| !drives(id).meets(&busy);
+                    assert_eq!(found, scanned(policy, &all, now, apart), "seed {seed}, step {step}");
                 }
             }
         }

@@ -183,7 +183,7 @@ fn copies_stay_while_a_drive_of_the_original_is_away() {
         store.0.write_superblock(None).await.unwrap();
         // It is copied, and not reset yet.
         let _hold = store.0.sets.hold(old.set);
-        assert!(store.0.collect(old.set, &set).await.unwrap());
+        assert!(store.0.collect_alone(old.set, &set).await.unwrap());
         assert!(place().set != old.set, "the case is not met");
         let members = set.members();
         let zone = members.iter().find(|member| member.drive == DriveId(0)).unwrap().zone;

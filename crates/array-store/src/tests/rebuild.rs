@@ -16,7 +16,7 @@ fn a_rebuild_does_not_take_a_set_for_damaged_that_is_being_reset() {
         let slow = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::Slow };
         devices[2].set_faults(Faults::new([slow]));
         set.hurt();
-        assert!(store.0.collect(id, &set).await.unwrap());
+        assert!(store.0.collect_alone(id, &set).await.unwrap());
         while set.phase() != Phase::Resetting {
             rt.yield_now().await;
         }
@@ -118,13 +118,13 @@ fn emptying_a_set_ends_without_its_caller() {
         let (_devices, store, id) = filled(&rt).await;
         let set = store.0.sets.get(id).unwrap();
         let mut emptying = Box::pin(store.0.collect_alone(id, &set));
-        while store.0.copying.get().is_none() {
+        while store.0.cleaners.copying().is_none() {
             assert!((&mut emptying).now_or_never().is_none());
             rt.sleep(Duration::from_micros(1)).await;
         }
         drop(emptying);
         rt.sleep(Duration::from_secs(1)).await;
-        assert_eq!((store.0.copying.get(), store.0.moving.get()), (None, None));
+        assert!(store.0.cleaners.copying().is_none() && store.0.cleaners.moving().is_empty());
         assert_eq!(set.state(), SetState::Empty);
     });
 }

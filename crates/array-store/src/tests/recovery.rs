@@ -29,10 +29,10 @@ fn of_two_copies_the_newer_one_counts() {
         }
         // A reader keeps the old copy where it is.
         let _hold = store.0.sets.hold(old.set);
-        assert!(store.0.collect(old.set, &set).await.unwrap());
+        assert!(store.0.collect_alone(old.set, &set).await.unwrap());
         assert!(place(&store).stamp > old.stamp && set.written() > 0);
         // With nothing but copies in it, the cleaner's set would be given up (REC-5).
-        store.0.append(Stream::Clean, &Item::Tombstones(vec![other])).await.unwrap();
+        store.0.append(Stream::Clean(0), &Item::Tombstones(vec![other])).await.unwrap();
         (crash(&devices), old)
     });
     for seed in 1..=20 {
@@ -232,7 +232,7 @@ fn a_set_is_offered_only_when_its_resets_are_durable() {
         rt.sleep(Duration::from_millis(5)).await;
         let mut full = Vec::new();
         for (id, set) in store.0.sets.all().filter(|(_, set)| set.state() == SetState::Indexed) {
-            assert!(store.0.collect(id, &set).await.unwrap());
+            assert!(store.0.collect_alone(id, &set).await.unwrap());
             rt.sleep(Duration::from_millis(1)).await;
             store.0.replenish().await.unwrap();
             assert_eq!(set.state(), SetState::Available);

@@ -26,7 +26,7 @@ fn a_snapshot_says_nothing_of_a_set_that_was_reset_since() {
             rt.sleep(std::time::Duration::from_millis(1)).await;
         }
         while set.lives() == 0 {
-            assert!(store.0.collect(of_it, &set).await.unwrap());
+            assert!(store.0.collect_alone(of_it, &set).await.unwrap());
             rt.sleep(std::time::Duration::from_millis(1)).await;
         }
         orphan(&store.0, version, written, bytes(1, 10_000), Some(written + 10_000)).await;

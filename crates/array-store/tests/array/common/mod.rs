@@ -81,6 +81,8 @@ pub(crate) fn options(random: &mut Random) -> Options {
         rebuild_rate: None,
         // The sets of these arrays are few: in half of them superblocks are written as if they were many.
         whole_table: if random.chance(0.5) { 0 } else { 64 << 10 },
+        // Drawn beside the others: what a seed did before it does still.
+        cleaners: Some(1 + random.clone().below(4) as usize),
         ..Options::default()
     }
 }
