@@ -3,6 +3,7 @@
 //! **Owns** framing, slices, zone heads, scanning, superblock and metadata log.
 //! **Knows nothing of** chunks' placement, indexes or cleaning: engines decide these.
 
+mod damaged;
 mod frame;
 mod meta_log;
 mod reading;

@@ -5,14 +5,17 @@
 //! - SCAN-2: nothing on the drive makes a scan fail or panic but the loss of the drive.
 //! - SCAN-3: a block that cannot be read is tried again, and then said to be unreadable; it never passes for a block that
 //!   was read and holds something else.
+//! - SCAN-4: a zone of which much cannot be read takes few commands (BAD-2), and records before and behind what cannot be read
+//!   are found.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, StoreId, ZoneId};
-use shingle_zoned::{DeviceError, DeviceErrorKind, ZonedDevice};
+use shingle_zoned::{DeviceError, ZonedDevice};
 
+use crate::damaged::{Damaged, TRIES, read_retrying};
 use crate::frame::{Expect, Header};
 
 /// Blocks read at once, unless the reader says otherwise. Headers are not picked out of long records: on a disk the head
@@ -22,12 +25,6 @@ const WINDOW: u32 = 256;
 /// How many zeros in a row end the search for a record behind a bad block: more than the longest record has blocks. A zone
 /// that was finished early reads as zeros to its end.
 const ZEROS_MAX: u32 = 4352;
-
-/// How often a block is read before it is unreadable.
-const TRIES: u32 = 3;
-
-/// After so many unreadable blocks the others are read once: a zone that is lost as a whole costs a bounded time.
-const TRIED_MAX: usize = 256;
 
 /// What a scan came upon.
 #[derive(Clone, Debug)]
@@ -182,49 +179,12 @@ impl ZoneScanner {
     async fn read_device(&mut self, block: u32, length: u32) -> Result<Bytes, DeviceError> {
         self.blocks_read += u64::from(length);
         let at = self.dev.geometry().start_of(self.zone) + Blocks(u64::from(block));
-        match self.dev.read(at, Blocks(u64::from(length))).await {
-            Ok(bytes) => return Ok(bytes),
-            Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
-            Err(_) => {}
+        if let Some(bytes) = read_retrying(&self.dev, at, Blocks(u64::from(length)), 1).await? {
+            return Ok(bytes);
         }
-        let mut patched = AlignedBuf::builder(Blocks(u64::from(length)));
-        for step in 0..length {
-            match self.read_block(at + Blocks(u64::from(step))).await? {
-                Some(bytes) => patched.extend(&bytes),
-                None => {
-                    self.unreadable.insert(block + step);
-                    patched.extend(&[0; BLOCK_SIZE]);
-                }
-            }
-        }
-        Ok(patched.finish())
+        let start = self.dev.geometry().start_of(self.zone);
+        Damaged { dev: &self.dev, start, unreadable: &mut self.unreadable }.read(block..block + length).await
     }
-
-    /// One block; `None` if it cannot be read.
-    async fn read_block(&self, at: Lba) -> Result<Option<Bytes>, DeviceError> {
-        let tries = if self.unreadable.len() < TRIED_MAX { TRIES } else { 1 };
-        read_retrying(&self.dev, at, Blocks(1), tries).await
-    }
-}
-
-/// Reads up to `tries` times; `None` if the medium cannot be read.
-///
-/// # Errors
-/// Only if the device is gone.
-async fn read_retrying(
-    dev: &Rc<dyn ZonedDevice>,
-    at: Lba,
-    length: Blocks,
-    tries: u32,
-) -> Result<Option<Bytes>, DeviceError> {
-    for _ in 0..tries {
-        match dev.read(at, length).await {
-            Ok(bytes) => return Ok(Some(bytes)),
-            Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
-            Err(_) => {}
-        }
-    }
-    Ok(None)
 }
 
 /// Reads one block, again if that fails (SCAN-3); `None` if it cannot be read.

@@ -1,0 +1,132 @@
+//! Reading a range that cannot be read at once: what of it can be, with few commands, for each that fails may take a drive
+//! seconds.
+//!
+//! **Owns** the choice of commands. **Knows nothing of** what the blocks hold.
+//!
+//! # Invariants
+//! - BAD-1: a block is called unreadable only if a command that read it failed, or if it lies between two blocks of its range of which
+//!   that is so.
+//! - BAD-2: while few blocks were found unreadable each is looked at alone, several times. Then a range that fails costs twice
+//!   the logarithm of its length: what can be read before its first bad block and behind its last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba};
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZonedDevice};
+
+/// How often a block is read before it is unreadable.
+pub(crate) const TRIES: u32 = 3;
+
+/// After so many unreadable blocks the others are not looked at one by one any more (BAD-2).
+const ALONE_MAX: usize = 256;
+
+/// Blocks of a zone, some of which cannot be read.
+pub(crate) struct Damaged<'a> {
+    pub(crate) dev: &'a Rc<dyn ZonedDevice>,
+    /// Where the zone begins.
+    pub(crate) start: Lba,
+    /// Blocks that were found unreadable.
+    pub(crate) unreadable: &'a mut BTreeSet<u32>,
+}
+
+impl Damaged<'_> {
+    /// Reads a range that failed to be read at once: blocks that cannot be read are noted as such, and zeros.
+    ///
+    /// # Errors
+    /// Only if the device is gone.
+    pub(crate) async fn read(mut self, range: Range<u32>) -> Result<Bytes, DeviceError> {
+        let mut good = BTreeMap::new();
+        // Ranges that failed, the first on top.
+        let mut failed = vec![range.clone()];
+        while let Some(range) = failed.pop() {
+            if range.len() == 1 {
+                self.block(range.start, &mut good).await?;
+            } else if self.unreadable.len() < ALONE_MAX {
+                let middle = range.start + range.len() as u32 / 2;
+                for half in [middle..range.end, range.start..middle] {
+                    match self.at_once(half.clone()).await? {
+                        Some(bytes) => drop(good.insert(half.start, bytes)),
+                        None => failed.push(half),
+                    }
+                }
+            } else {
+                self.ends(range, &mut good).await?;
+            }
+        }
+        let mut whole = AlignedBuf::builder(Blocks(range.len() as u64));
+        let mut next = range.start;
+        for (start, bytes) in good {
+            (next..start).for_each(|_| whole.extend(&[0; BLOCK_SIZE]));
+            whole.extend(&bytes);
+            next = start + (bytes.len() / BLOCK_SIZE) as u32;
+        }
+        (next..range.end).for_each(|_| whole.extend(&[0; BLOCK_SIZE]));
+        Ok(whole.finish())
+    }
+
+    /// One block that failed.
+    async fn block(&mut self, block: u32, good: &mut BTreeMap<u32, Bytes>) -> Result<(), DeviceError> {
+        let tries = if self.unreadable.len() < ALONE_MAX { TRIES } else { 1 };
+        match read_retrying(self.dev, self.start + Blocks(u64::from(block)), Blocks(1), tries).await? {
+            Some(bytes) => drop(good.insert(block, bytes)),
+            None => drop(self.unreadable.insert(block)),
+        }
+        Ok(())
+    }
+
+    /// The longest beginning and the longest end of a failed range that can be read; what lies between is unreadable.
+    async fn ends(&mut self, range: Range<u32>, good: &mut BTreeMap<u32, Bytes>) -> Result<(), DeviceError> {
+        let (mut first, mut untold) = (range.start, range.len() as u32 - 1);
+        while untold > 0 {
+            let length = untold.div_ceil(2);
+            match self.at_once(first..first + length).await? {
+                Some(bytes) => {
+                    good.insert(first, bytes);
+                    (first, untold) = (first + length, untold - length);
+                }
+                None => untold = length - 1,
+            }
+        }
+        let (mut last, mut untold) = (range.end, range.end - first - 1);
+        while untold > 0 {
+            let length = untold.div_ceil(2);
+            match self.at_once(last - length..last).await? {
+                Some(bytes) => {
+                    good.insert(last - length, bytes);
+                    (last, untold) = (last - length, untold - length);
+                }
+                None => untold = length - 1,
+            }
+        }
+        self.unreadable.extend(first..last);
+        Ok(())
+    }
+
+    async fn at_once(&self, range: Range<u32>) -> Result<Option<Bytes>, DeviceError> {
+        let at = self.start + Blocks(u64::from(range.start));
+        read_retrying(self.dev, at, Blocks(range.len() as u64), 1).await
+    }
+}
+
+/// Reads up to `tries` times; `None` if the medium cannot be read.
+///
+/// # Errors
+/// Only if the device is gone.
+pub(crate) async fn read_retrying(
+    dev: &Rc<dyn ZonedDevice>,
+    at: Lba,
+    length: Blocks,
+    tries: u32,
+) -> Result<Option<Bytes>, DeviceError> {
+    for _ in 0..tries {
+        match dev.read(at, length).await {
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
