@@ -21,7 +21,8 @@
 //! - LOG-8: while the file system that holds an emulated drive is full the log waits, and goes on by itself: no entry is
 //!   refused that took its place, and no zone counts as bad. `a_log_waits_for_room_on_a_full_host`.
 //! - LOG-9: a checkpoint that was never complete uses up no zone, however often the power fails: zones that hold nothing else
-//!   at the log's end are reset before it goes on, the newest first, and it goes on where it did before them.
+//!   at the log's end are reset before it goes on, the newest first, and it goes on where it did before them. Where one of
+//!   them turns read-only or offline before that, the log stops; the next opening goes on behind it.
 
 mod dump;
 mod format;

@@ -73,6 +73,11 @@ impl Asked {
         Self { acked: 0, checkpoint: 0, ..self.clone() }
     }
 
+    /// What was acknowledged: entries, and what the newest checkpoint covers.
+    pub fn promises(&self) -> (u64, u64) {
+        (self.acked, self.checkpoint)
+    }
+
     /// The life begins to write: what it did not find is not there.
     fn begin(&mut self) -> u64 {
         if let Some(found) = self.found.take() {
