@@ -1,0 +1,208 @@
+//! Files that fail, and come back later.
+
+use super::*;
+
+/// BUF-1: what the failed file says is old, and nobody believes it when it comes back.
+#[test]
+fn a_file_that_failed_is_done_without_and_not_believed_later() {
+    let left = history(|_, store, buffer| async move {
+        put(&store, "before", 1).await;
+        put(&store, "deleted", 2).await;
+        buffer[0].broken.set(true);
+        assert!(store.delete("deleted").await.unwrap());
+        put(&store, "after", 3).await;
+        is(&store, "before", 1).await;
+    });
+    Sim::new(4).run(move |rt| async move {
+        let devices = powered(&rt, &left.devices);
+        let buffer = left.files.map(|bytes| SimFile::new(&rt, bytes));
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        is(&store, "before", 1).await;
+        is(&store, "after", 3).await;
+        assert_eq!(store.head(b"deleted").unwrap_err().kind, ErrorKind::NotFound);
+        put(&store, "last", 4).await;
+        // It was brought up to date: either will do again.
+        assert!(buffer[0].durable.borrow()[..] == buffer[1].durable.borrow()[..]);
+    });
+}
+
+/// BUF-3 and BUF-4: where both files fail for a while, nothing is acknowledged that is in neither, deletions hold, and what
+/// the files say is not believed when they are back.
+#[test]
+fn with_both_files_failing_what_is_acknowledged_stays_so() {
+    for (wait, closed) in [(0, false), (0, true), (50, false), (200, false)] {
+        let kept = Rc::new(RefCell::new(Vec::new()));
+        let told = kept.clone();
+        let left = history(move |rt, store, buffer| async move {
+            for name in ["before", "deleted", "replaced"] {
+                put(&store, name, 1).await;
+            }
+            let puts = (0..10).map(|number| {
+                let (rt, store, told) = (rt.clone(), store.clone(), told.clone());
+                async move {
+                    rt.sleep(Duration::from_micros(number * 5)).await;
+                    let name = format!("meanwhile {number}");
+                    if store.put(name.clone(), content((number, 3000)), Bytes::from_static(b"with it")).await.is_ok() {
+                        told.borrow_mut().push((name, number));
+                    }
+                }
+            });
+            let fail = async {
+                rt.sleep(Duration::from_micros(wait)).await;
+                buffer.iter().for_each(|file| file.broken.set(true));
+            };
+            futures_util::future::join(join_all(puts), fail).await;
+            assert!(store.delete("deleted").await.unwrap());
+            put(&store, "replaced", 2).await;
+            assert!(store.delete("replaced").await.unwrap());
+            assert!(!store.delete("replaced").await.unwrap());
+            put(&store, "after", 3).await;
+            // As far as the drives know, tombstones are needed no more.
+            store.snapshot().await.unwrap();
+            store.snapshot().await.unwrap();
+            if closed {
+                store.close().await.unwrap();
+            }
+        });
+        let kept = kept.take();
+        with_either(left, move |store| {
+            let kept = kept.clone();
+            async move {
+                is(&store, "before", 1).await;
+                is(&store, "after", 3).await;
+                for (name, key) in kept {
+                    is(&store, &name, key).await;
+                }
+                for name in ["deleted", "replaced"] {
+                    assert_eq!(store.head(name.as_bytes()).unwrap_err().kind, ErrorKind::NotFound, "{name}");
+                }
+            }
+        });
+    }
+}
+
+/// BUF-1: a file that was away while the other was used is not believed when it is all there is.
+#[test]
+fn a_file_that_was_away_is_not_believed_when_it_comes_back_alone() {
+    let Left { devices, files: [first, stale] } = history(|_, store, _| async move {
+        put(&store, "before", 1).await;
+        put(&store, "deleted", 2).await;
+    });
+    let Left { devices, files: [newest, anew] } = Sim::new(4).run(move |rt| async move {
+        let devices = powered(&rt, &devices);
+        let buffer = [first, Vec::new()].map(|bytes| SimFile::new(&rt, bytes));
+        let (store, report) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        assert!(report.buffer.len() == 1 && report.buffer[0].contains("second"), "{:?}", report.buffer);
+        assert!(store.delete("deleted").await.unwrap());
+        put(&store, "after", 3).await;
+        left(&devices, &buffer, 1)
+    });
+    for files in [[newest.clone(), stale.clone()], [stale.clone(), newest], [anew, stale.clone()]] {
+        let devices: Vec<_> = devices.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(5).run(move |rt| async move {
+            let devices = powered(&rt, &devices);
+            let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+            let (store, report) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+            assert_eq!(report.buffer.len(), 1);
+            is(&store, "before", 1).await;
+            is(&store, "after", 3).await;
+            assert_eq!(store.head(b"deleted").unwrap_err().kind, ErrorKind::NotFound);
+        });
+    }
+}
+
+/// BUF-1: a file that failed or was away while the other went on lacks what was acknowledged since: alone it counts for nothing.
+#[test]
+fn a_file_that_was_left_behind_is_refused_where_it_is_all_that_is_left() {
+    let failed = history(|_, store, buffer| async move {
+        put(&store, "before", 1).await;
+        put(&store, "deleted", 2).await;
+        buffer[1].broken.set(true);
+        put(&store, "after", 3).await;
+        assert!(store.delete("deleted").await.unwrap());
+        // As far as the drives know, its tombstone is needed no more.
+        store.snapshot().await.unwrap();
+        store.snapshot().await.unwrap();
+    });
+    let before = history(|_, store, _| async move {
+        put(&store, "before", 1).await;
+        put(&store, "deleted", 2).await;
+    });
+    let Left { devices, files: [first, stale] } = before;
+    let away = Sim::new(4).run(move |rt| async move {
+        let devices = powered(&rt, &devices);
+        let buffer = [first, Vec::new()].map(|bytes| SimFile::new(&rt, bytes));
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        put(&store, "after", 3).await;
+        let Left { devices, files: [first, _] } = left(&devices, &buffer, 1);
+        Left { devices, files: [first, stale] }
+    });
+    for Left { devices, files: [_, stale] } in [failed, away] {
+        for files in [[Vec::new(), stale.clone()], [stale.clone(), Vec::new()]] {
+            let devices: Vec<_> = devices.iter().map(MemoryDevice::snapshot).collect();
+            Sim::new(5).run(move |rt| async move {
+                let devices = powered(&rt, &devices);
+                let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+                for read_only in [true, false] {
+                    let options = Options { read_only, ..plain() };
+                    let Err(error) = try_open(&rt, &devices, Some(&buffer), options).await else {
+                        panic!("an old file was believed")
+                    };
+                    assert!(error.kind == ErrorKind::Format && error.message.contains("older"), "{error}");
+                }
+                assert!(buffer.iter().all(|file| file.next.get() == 0), "it was written to");
+                let options = Options { abandon_buffer: true, ..plain() };
+                let (store, report) = try_open(&rt, &devices, Some(&buffer), options).await.unwrap();
+                assert_eq!(report.damage.len(), 1, "{:?}", report.damage);
+                assert_eq!(store.head(b"deleted").unwrap_err().kind, ErrorKind::NotFound);
+            });
+        }
+    }
+}
+
+/// BUF-1: whenever the power fails while one file is left behind, each of them has what was acknowledged or is not believed.
+#[test]
+fn cut_while_a_file_is_left_behind() {
+    for (wait, broken) in (0..30).flat_map(|wait| [(wait, 0), (wait, 1)]) {
+        let kept = Rc::new(RefCell::new(Vec::new()));
+        let told = kept.clone();
+        let left = history(move |rt, store, buffer| async move {
+            put(&store, "before", 1).await;
+            buffer[broken].broken.set(true);
+            let puts = Box::pin(async move {
+                for number in 0..4 {
+                    let name = format!("meanwhile {number}");
+                    put(&store, &name, number).await;
+                    told.borrow_mut().push((name, number));
+                }
+            });
+            let cut = Box::pin(rt.sleep(Duration::from_micros(wait * 40)));
+            std::mem::forget(futures_util::future::select(puts, cut).await);
+        });
+        let kept = kept.take();
+        for lost in [None, Some(0), Some(1)] {
+            let mut files = left.files.clone();
+            if let Some(lost) = lost {
+                files[lost] = Vec::new();
+            }
+            let (devices, kept) = (left.devices.iter().map(MemoryDevice::snapshot).collect::<Vec<_>>(), kept.clone());
+            Sim::new(9).run(move |rt| async move {
+                let devices = powered(&rt, &devices);
+                let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+                let context = format!("{wait}: {broken} broken, {lost:?} lost, {} kept", kept.len());
+                match try_open(&rt, &devices, Some(&buffer), plain()).await {
+                    Ok((store, _)) => {
+                        is(&store, "before", 1).await;
+                        for (name, key) in &kept {
+                            assert!(store.head(name.as_bytes()).is_ok(), "{context}: {name}");
+                            is(&store, name, *key).await;
+                        }
+                    }
+                    Err(error) => {
+                        assert!(error.message.contains("older") && lost == Some(1 - broken), "{context}: {error}")
+                    }
+                }
+            });
+        }
+    }
+}
