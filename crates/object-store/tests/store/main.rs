@@ -2,6 +2,7 @@
 
 mod chunks;
 mod crash;
+mod full_index;
 mod gc;
 mod histories;
 mod host_full;
@@ -11,5 +12,6 @@ mod reading;
 mod recovery;
 mod space;
 mod unseen;
+mod unsure;
 mod world;
 mod zones;
