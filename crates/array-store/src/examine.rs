@@ -129,6 +129,7 @@ impl Engine {
         if holding.is_empty() {
             return Examined::Empty;
         }
+        let empty = written.len() - holding.len();
         let members = set.ordered_members(id);
         let end = set.end();
         for (member, written) in self.in_turn(id, &holding) {
@@ -144,7 +145,7 @@ impl Engine {
         let most = holding.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0).min(end);
         let (epoch, holding, _) = self.newest_life(id, &members, holding).await;
         let Some(epoch) = epoch else {
-            return match self.is_punched(&holding).await {
+            return match self.is_punched(&holding, empty).await {
                 true => Examined::Empty,
                 false => Examined::Damaged("no member has a readable head".into()),
             };
@@ -194,10 +195,10 @@ impl Engine {
     }
 
     /// Whether the set was being reset when a host lost power: of more zones than parity makes up for the bytes are gone already,
-    /// and their states in the drives' files not yet. (EXAM-6)
-    async fn is_punched(&self, holding: &Written) -> bool {
+    /// and their states in the drives' files not yet; of so many that are `empty` these are. (EXAM-6)
+    async fn is_punched(&self, holding: &Written, empty: usize) -> bool {
         let heads = join_all(holding.iter().map(|(member, _)| self.is_hole(*member, 0))).await;
-        heads.iter().filter(|head| matches!(head, Ok(Some(())))).count() > self.code.parity()
+        heads.iter().filter(|head| matches!(head, Ok(Some(())))).count() + empty > self.code.parity()
     }
 
     /// The newest life that heads of members tell of, the members that may be of it, and all heads. (EXAM-5)
