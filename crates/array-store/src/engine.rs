@@ -28,7 +28,7 @@ use crate::pace::Paces;
 use crate::put::Progress;
 use crate::repair::Repairs;
 use crate::segment::Rotation;
-use crate::sets::{Hold, List, Phase, SetTable, ZoneSet, Zones};
+use crate::sets::{Hold, Phase, SetTable, ZoneSet, Zones};
 use crate::share::Sharing;
 use crate::stamps::Stamps;
 use crate::stats::Counters;
@@ -465,11 +465,6 @@ impl Engine {
         }
         let chosen = self.better_for(group, self.options.available_sets);
         self.offer(chosen).await
-    }
-
-    /// Empty sets that may be made available, in order.
-    pub(crate) fn usable_empty(&self) -> impl Iterator<Item = (SetId, Rc<ZoneSet>)> {
-        self.sets.of(List::Empty).filter(move |(_, set)| self.missing(set) <= self.code.parity())
     }
 
     /// Makes empty sets available. For one caller at a time.

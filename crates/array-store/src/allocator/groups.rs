@@ -1,5 +1,6 @@
 //! Which drives groups have, and which sets are kept ready for them. (How drives form groups: [`crate::layout`].)
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::engine::Engine;
@@ -19,18 +20,48 @@ pub(crate) struct Misfit {
 
 const NONE: DriveSet = DriveSet::EMPTY;
 
-impl Engine {
-    /// How ill a set's drives are those of a group; `None`: of the group that it fits best.
-    pub(crate) fn misfit(&self, group: Option<usize>, set: &ZoneSet) -> Misfit {
-        let (homes, drives) = (self.allocator.drives(), set.drives());
-        let common = |home: &DriveSet| home.common(&drives);
-        let taken: u32 = homes.iter().map(common).sum();
+/// What a set's drives say of where it fits, as drives and groups are now. Looked at for each group of sets on the same drives, not for
+/// each set.
+pub(super) struct Fit {
+    /// The drives of each group.
+    homes: Vec<DriveSet>,
+    /// Drives that are gone or about to leave.
+    lossy: DriveSet,
+}
+
+impl Fit {
+    /// How ill drives are those of a group; `None`: of the group that they fit best.
+    pub(super) fn misfit(&self, group: Option<usize>, drives: &DriveSet) -> Misfit {
+        let common = |home: &DriveSet| home.common(drives);
+        let taken: u32 = self.homes.iter().map(common).sum();
         let own = match group {
-            Some(group) => homes.get(group).map_or(0, common),
-            None => homes.iter().map(common).max().unwrap_or(0),
+            Some(group) => self.homes.get(group).map_or(0, common),
+            None => self.homes.iter().map(common).max().unwrap_or(0),
         };
-        let homeless = group.is_some_and(|group| homes.get(group).is_none_or(|home| *home == NONE));
+        let homeless = group.is_some_and(|group| self.homes.get(group).is_none_or(|home| *home == NONE));
         Misfit { others: taken - own, outside: if homeless { 0 } else { drives.count() - own } }
+    }
+
+    /// How many zones sets on those drives lack, or will.
+    pub(super) fn lacks(&self, drives: &DriveSet) -> u32 {
+        self.lossy.common(drives)
+    }
+
+    /// The less the better.
+    fn rank(&self, group: Option<usize>, drives: &DriveSet) -> (u32, Misfit) {
+        (self.lacks(drives), self.misfit(group, drives))
+    }
+}
+
+impl Engine {
+    pub(super) fn fit_now(&self) -> Fit {
+        Fit { homes: self.allocator.drives(), lossy: self.lossy_drives() }
+    }
+
+    /// Whether parity makes up for what sets on those drives lack.
+    pub(super) fn may_open_on(&self, drives: &DriveSet) -> bool {
+        let gone = self.drives.ids().into_iter().filter(|id| self.drives.usable(*id).is_none());
+        drives.common(&gone.collect()) as usize <= self.code.parity()
     }
 
     /// Gives groups drives of their own, on which many sets can be opened: as many groups as can be have some. They keep those
@@ -65,41 +96,55 @@ impl Engine {
     /// not enough, of the others those that lack the least.
     pub(crate) fn for_groups(&self, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
         self.settle_homeless();
-        let groups = self.allocator.groups();
-        let mut left: Vec<usize> = (0..groups).map(|group| (most + group) / groups).collect();
-        let mut chosen = Vec::with_capacity(most);
-        let mut others = Vec::new();
-        for (id, set) in self.usable_empty() {
-            if chosen.len() == most {
-                return chosen;
-            }
-            let whole = self.lossy(&set) == 0;
-            let fits = |group: usize| self.misfit(Some(group), &set) == Misfit::default();
-            match (0..groups).find(|&group| whole && left[group] > 0 && fits(group)) {
-                Some(group) => {
-                    left[group] -= 1;
-                    chosen.push((id, set));
-                }
-                None => others.push((id, set)),
-            }
+        let (fit, groups) = (self.fit_now(), self.allocator.groups());
+        let mut chosen = BTreeSet::new();
+        for group in 0..groups {
+            let fits = |drives: &DriveSet| fit.rank(Some(group), drives) == (0, Misfit::default());
+            let rank = |drives: &DriveSet| fits(drives).then_some(());
+            let found = self.best_empty((most + group) / groups, rank, |id| !chosen.contains(id));
+            chosen.extend(found);
         }
-        others.sort_by_cached_key(|(id, set)| (self.lossy(set), self.misfit(None, set), *id));
-        others.truncate(most - chosen.len());
-        chosen.extend(others);
-        chosen
+        let rest = most - chosen.len();
+        let others = self.best_empty(rest, |drives| Some(fit.rank(None, drives)), |id| !chosen.contains(id));
+        let all = chosen.iter().copied().chain(others);
+        all.filter_map(|id| Some((id, self.sets.get(id)?))).collect()
     }
 
     /// Of empty sets so many that fit a group better than every available one does, the best first.
     pub(crate) fn better_for(&self, group: usize, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
-        let mut empty: Vec<_> = self.usable_empty().collect();
-        let fit = |set: &ZoneSet| (self.lossy(set), self.misfit(Some(group), set));
-        let available = self.sets.of(List::Available);
-        if let Some(best) = available.map(|(_, set)| fit(&set)).min() {
-            empty.retain(|(_, set)| fit(set) < best);
+        let fit = self.fit_now();
+        let rank = |drives: &DriveSet| fit.rank(Some(group), drives);
+        let best = self.sets.with_groups(|all| {
+            let available = all.iter().filter(|(_, of)| !of.list(List::Available).is_empty());
+            available.map(|(drives, _)| rank(drives)).min()
+        });
+        let better = |drives: &DriveSet| Some(rank(drives)).filter(|rank| best.is_none_or(|best| *rank < best));
+        let found = self.best_empty(most, better, |_| true);
+        found.into_iter().filter_map(|id| Some((id, self.sets.get(id)?))).collect()
+    }
+
+    /// Of empty sets that `may` be so many, those on the drives with the least rank first.
+    fn best_empty<R: Ord + Copy>(
+        &self,
+        most: usize,
+        rank: impl Fn(&DriveSet) -> Option<R>,
+        may: impl Fn(&SetId) -> bool,
+    ) -> Vec<SetId> {
+        if most == 0 {
+            return Vec::new();
         }
-        empty.sort_by_cached_key(|(id, set)| (fit(set), *id));
-        empty.truncate(most);
-        empty
+        let mut found: Vec<(R, SetId)> = Vec::new();
+        self.sets.with_groups(|all| {
+            for (drives, of) in all.iter().filter(|(_, of)| !of.list(List::Empty).is_empty()) {
+                if let Some(rank) = rank(drives).filter(|_| self.may_open_on(drives)) {
+                    let empty = of.list(List::Empty).iter().filter(|id| may(id));
+                    found.extend(empty.take(most).map(|id| (rank, *id)));
+                }
+            }
+        });
+        found.sort_unstable();
+        found.truncate(most);
+        found.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Goes on in a set that was open when the array was closed: in the group that it fits. Where no slot is free it comes back.
@@ -107,7 +152,8 @@ impl Engine {
         self.settle_homeless();
         let free = |group: usize| self.allocator.plan(|plan| plan.free_slot(group));
         let groups = (0..self.allocator.groups()).filter(|&group| free(group).is_some());
-        let best = groups.min_by_key(|&group| self.misfit(Some(group), &open.set));
+        let (fit, drives) = (self.fit_now(), open.set.drives());
+        let best = groups.min_by_key(|&group| fit.misfit(Some(group), &drives));
         let Some(slot) = best.and_then(free) else { return Some(open) };
         let left = self.data_left(&open);
         self.allocator.fill(slot as u8, open, left);

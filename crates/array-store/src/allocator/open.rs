@@ -7,7 +7,7 @@ use super::{Allocator, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Digest;
-use crate::sets::{List, Purpose, ZoneSet};
+use crate::sets::{Group, List, Purpose};
 use crate::types::{DriveSet, SetState};
 use crate::writer::OpenSet;
 
@@ -110,8 +110,13 @@ impl Engine {
                     Stream::Clean(_) => self.allocator.drives_of_other_cleaners(stream),
                     _ => DriveSet::EMPTY,
                 };
-                let fit = |set: &ZoneSet| (self.lossy(set), set.drives().common(&busy), self.misfit(group, set));
-                let best = self.sets.of(List::Available).min_by_key(|(id, set)| (fit(set), *id));
+                let fit = self.fit_now();
+                let best = self.sets.with_groups(|all| {
+                    let rank = |drives: &DriveSet| (fit.lacks(drives), drives.common(&busy), fit.misfit(group, drives));
+                    let first = |of: &Group| of.list(List::Available).first().copied();
+                    all.iter().filter_map(|(drives, of)| Some((rank(drives), first(of)?))).min()
+                });
+                let best = best.and_then(|(_, id)| Some((id, self.sets.get(id)?)));
                 let Some((id, set)) = best.filter(|(_, set)| self.missing(set) <= self.code.parity()) else {
                     let message =
                         "too many drives are gone for any zone set to be written to: put them back or rebuild";
@@ -119,7 +124,7 @@ impl Engine {
                 };
                 if let Some(group) = group
                     && steps < 3
-                    && self.misfit(Some(group), &set) > Misfit::default()
+                    && fit.misfit(Some(group), &set.drives()) > Misfit::default()
                 {
                     // Sets on the group's drives are looked for, then drives for all groups, and then sets on those.
                     if steps == 1 {
