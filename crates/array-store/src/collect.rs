@@ -33,8 +33,8 @@ use crate::writer::{Item, RESERVED, Stream};
 /// more of it has died.
 const FREE_LOW: usize = 4;
 
-/// How long writers wait for the readers of a set that could be won.
-const READERS_WAIT: Duration = Duration::from_secs(10);
+/// How long writers wait for the readers of a set that could be won, and for a snapshot that may help.
+pub(crate) const READERS_WAIT: Duration = Duration::from_secs(10);
 
 /// Sets that are dealt with before others have their turn.
 const STEP: usize = 1024;
@@ -170,17 +170,20 @@ impl Engine {
     /// Where only tombstones that are still needed kept sets from being won, a snapshot makes them superfluous. Whether
     /// that was so. (CLEAN-3)
     pub(crate) async fn drop_tombstones(self: &Rc<Self>) -> Result<bool> {
-        if self.held_by_tombstones.borrow().is_empty() || self.free_sets() < RESERVED {
+        if self.held_by_tombstones.borrow().is_empty() {
             return Ok(false);
         }
         let floor = self.durable_floor.get();
         match self.snapshot_from_reserve().await {
             // One that makes none superfluous would be taken for ever.
-            Ok(true) if self.durable_floor.get() > floor => {}
-            Ok(_) => return Ok(false),
-            Err(error) if error.kind == ErrorKind::NoSpace => return Ok(false),
-            Err(error) => return Err(error),
+            Ok(()) => Ok(self.durable_floor.get() > floor),
+            Err(error) if error.kind == ErrorKind::NoSpace => Ok(false),
+            Err(error) => Err(error),
         }
+    }
+
+    /// A snapshot made tombstones superfluous: sets that only those kept from being won may be tried again.
+    pub(crate) async fn try_held_by_tombstones(&self) {
         let held = self.held_by_tombstones.take();
         for (number, id) in held.into_iter().enumerate() {
             if let Some(set) = self.sets.get(id) {
@@ -190,7 +193,6 @@ impl Engine {
                 self.rt.yield_now().await;
             }
         }
-        Ok(true)
     }
 
     /// Sets that hold nothing and can be used.

@@ -95,6 +95,8 @@ pub(crate) struct Engine {
     pub(crate) sharing: Sharing,
     pub(crate) deleting: Deleting,
     pub(crate) snapshotting: Mutex<()>,
+    /// The snapshot that is being taken waits for space.
+    pub(crate) snapshot_waits: Cell<bool>,
     /// Versions that are being written.
     pub(crate) puts: RefCell<BTreeMap<(Bytes, Version), Rc<Progress>>>,
     pub(crate) snapshot: RefCell<Snapshot>,
@@ -215,6 +217,7 @@ impl Engine {
             sharing: Sharing::default(),
             deleting: Deleting::default(),
             snapshotting: Mutex::new(()),
+            snapshot_waits: Cell::new(false),
             puts: RefCell::default(),
             counters: Counters::default(),
             space: Notify::new(),

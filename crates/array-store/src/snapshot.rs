@@ -14,12 +14,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::select;
 
+use crate::collect::READERS_WAIT;
 use crate::engine::{Engine, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::SnapshotPiece;
 use crate::sets::{List, ZoneSet};
 use crate::types::{Part, PartPlace, SetState, Version};
-use crate::writer::{Item, Room, Stream};
+use crate::writer::{Item, RESERVED, Room, Stream};
 
 /// The name that pieces of snapshots carry in their layout markers: no object has it: names that begin with a
 /// zero byte are refused.
@@ -89,16 +90,29 @@ impl Engine {
         let engine = self.clone();
         // Also if the caller waits no more: others may wait for the end of it. (WRITE-4)
         let taking = self.rt.spawn(async move {
-            let _one = engine.snapshotting.lock().await;
-            engine.write_snapshot(Room::PLAIN).await
+            let one = engine.snapshotting.lock().await;
+            let taken = engine.write_snapshot(Stream::Snapshot.room()).await;
+            drop(one);
+            engine.space.notify_waiters();
+            taken
         });
         taking.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
 
-    /// Takes a snapshot in sets that are kept for cleaning, whose caller this is. `false` if one is being taken.
-    pub(crate) async fn snapshot_from_reserve(self: &Rc<Self>) -> Result<bool> {
-        let Ok(_one) = self.snapshotting.try_lock() else { return Ok(false) };
-        self.write_snapshot(Room::SPARE).await.map(|()| true)
+    /// Takes a snapshot in sets that are kept for cleaning, whose caller this is; or waits for the one that is being taken, which may
+    /// have its floor when this returns. Not if that waits for cleaning, nor for ever.
+    pub(crate) async fn snapshot_from_reserve(self: &Rc<Self>) -> Result<()> {
+        let floor = self.durable_floor.get();
+        let until = self.rt.now() + READERS_WAIT;
+        while self.durable_floor.get() == floor && !self.snapshot_waits.get() && self.rt.now() < until {
+            let changed = Box::pin(self.space.notified());
+            if let Ok(_one) = self.snapshotting.try_lock() {
+                return if self.free_sets() < RESERVED { Ok(()) } else { self.write_snapshot(Room::SPARE).await };
+            }
+            self.running()?;
+            select(changed, Box::pin(self.rt.sleep(until.since(self.rt.now())))).await;
+        }
+        Ok(())
     }
 
     /// Takes snapshots in the background from time to time, while something changes.
@@ -173,7 +187,10 @@ impl Engine {
         }
         self.write_superblock(None).await?;
         // Only now: until then a power cut goes back to the snapshot before, and to its tombstones.
-        self.durable_floor.set(tombstone_floor);
+        if self.durable_floor.replace(tombstone_floor) < tombstone_floor {
+            self.try_held_by_tombstones().await;
+        }
+        self.space.notify_waiters();
         self.trim_old_snapshots().await
     }
 
@@ -192,7 +209,16 @@ impl Engine {
         pieces.end().await
     }
 
-    async fn write_piece(self: &Rc<Self>, data: Bytes, offset: u64, room: Room) -> Result<SnapshotPiece> {
+    /// Wins space for the snapshot that is being taken: cleaning does not wait for that meanwhile.
+    async fn win_for_snapshot(self: &Rc<Self>) -> Result<bool> {
+        self.snapshot_waits.set(true);
+        self.space.notify_waiters();
+        let won = self.reclaim().await;
+        self.snapshot_waits.set(false);
+        won
+    }
+
+    async fn write_piece(self: &Rc<Self>, data: Bytes, offset: u64, mut room: Room) -> Result<SnapshotPiece> {
         let length = data.len() as u32;
         let part = Part {
             name: Bytes::from_static(SNAPSHOT_NAME),
@@ -203,7 +229,20 @@ impl Engine {
             completion: None,
         };
         let item = Item::Shared { parts: vec![part], data, together: true };
-        let (placed, _) = self.append_with(Stream::Snapshot, room, &item).await?;
+        let placed = loop {
+            match self.append_with(Stream::Snapshot, room, &item).await {
+                Err(error) if error.kind == ErrorKind::NoSpace && room.reserved == RESERVED => {
+                    if !self.win_for_snapshot().await? {
+                        if self.held_by_tombstones.borrow().is_empty() {
+                            return Err(error);
+                        }
+                        // It wins space itself.
+                        room = Room::SPARE;
+                    }
+                }
+                placed => break placed?.0,
+            }
+        };
         Ok(SnapshotPiece { set: placed.set, block: placed.block, stamp: placed.stamp, length })
     }
 

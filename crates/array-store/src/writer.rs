@@ -84,8 +84,8 @@ impl Stream {
         match self {
             Self::Clean(0) => Room::ALL,
             // What finds no room there goes where cleaning writes anyway, or is moved later.
-            Self::Clean(_) | Self::Cold => Room { reserved: RESERVED, reclaim: false },
-            Self::User(_) | Self::Snapshot => Room::PLAIN,
+            Self::Clean(_) | Self::Cold | Self::Snapshot => Room { reserved: RESERVED, reclaim: false },
+            Self::User(_) => Room::PLAIN,
         }
     }
 }

@@ -113,6 +113,33 @@ fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
     });
 }
 
+/// CLEAN-3: a snapshot that is being taken already is as good as one that cleaning takes, and is waited for.
+#[test]
+fn cleaning_waits_for_a_snapshot_that_makes_tombstones_superfluous() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, id) = filled(&rt).await;
+        let engine = store.0.clone();
+        devices.iter().for_each(|device| device.set_latency(Duration::from_millis(20)));
+        let taking = {
+            let store = store.clone();
+            rt.spawn(async move { store.snapshot().await })
+        };
+        rt.sleep(Duration::from_micros(1)).await;
+        assert!(engine.snapshotting.try_lock().is_err(), "the case is not met");
+        engine.held_by_tombstones.borrow_mut().insert(id);
+        let set = engine.sets.get(id).unwrap();
+        set.set_no_gain_at(0);
+        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at() == u64::MAX);
+        taking.await.unwrap().unwrap();
+        // One that waits for cleaning is not.
+        engine.held_by_tombstones.borrow_mut().insert(id);
+        let _taken = engine.snapshotting.lock().await;
+        engine.snapshot_waits.set(true);
+        let began = rt.now();
+        assert!(!engine.drop_tombstones().await.unwrap() && rt.now() == began);
+    });
+}
+
 /// Deletions and cleaning alone are followed by a snapshot: else recovery would look at ever more of what they write.
 #[test]
 fn deletions_and_cleaning_alone_are_followed_by_a_snapshot() {
