@@ -12,7 +12,7 @@ use bytes::Bytes;
 use common::{content, formatted, open};
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{
-    ChunkStore, CostBenefit, ErrorKind, Greedy, Landing, Options, PoolSizes, Stream, ZoneStatus,
+    ChunkStore, CostBenefit, ErrorKind, Greedy, Landing, Options, Placement, PoolSizes, Stream, ZoneStatus,
 };
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
@@ -234,4 +234,36 @@ fn no_append_fails_for_space_while_a_zone_can_be_won() {
         });
     }
     assert!(emptied > 500, "GC emptied only {emptied} zones");
+}
+
+/// VICTIM-4: a store that kept streams apart is opened by one that does not, so that GC has one destination for all of them.
+#[test]
+fn gc_of_streams_that_share_a_destination_comes_to_an_end() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        // Zones of both streams by turns, a third of which lives.
+        for number in 0..8 {
+            let stream = [Stream::Data, Stream::Meta][number as usize % 2];
+            for (id, records) in [(number, 7), (100 + number, 14)] {
+                store.create(ChunkId::from_u64(id), stream).await.unwrap();
+                for at in 0..records {
+                    append(&store, ChunkId::from_u64(id), at * 10_000, 10_000).await.unwrap();
+                }
+            }
+        }
+        for number in 0..8 {
+            store.delete(ChunkId::from_u64(100 + number)).await.unwrap();
+        }
+        store.close().await.unwrap();
+        let placement = Placement { separate_streams: false, ..Placement::default() };
+        let options = Options { placement, victims: Rc::new(Greedy), ..quiet() };
+        let (store, _) = open(&rt, &SimDevice::new(&rt, &device.image()), options).await;
+        let emptied = store.gc(100, |_| {}).await.unwrap().zones;
+        assert!((4..=12).contains(&emptied), "{emptied} zones were emptied: VICTIM-4");
+        for number in 0..8 {
+            assert_eq!(store.stat(ChunkId::from_u64(number)).unwrap().size, 70_000);
+        }
+    });
 }

@@ -115,7 +115,12 @@ impl Inner {
             least: if urgent { 1 } else { self.zone_room.div_ceil(16) },
             lifetimes: &state.lifetimes,
         };
-        choice.of(&mut state.zones)
+        // VICTIM-4.
+        let open = self.gc.borrow().destinations;
+        let open: Vec<Stream> = Stream::ALL.into_iter().filter(|&stream| open[slot(stream)].is_some()).collect();
+        let none_free = open.len() >= state.leases.gc() as usize;
+        let first = if none_free { choice.among(&mut state.zones, &open) } else { None };
+        first.or_else(|| choice.of(&mut state.zones))
     }
 
     /// A zone that can be read only and from which something is to be moved away, before it goes offline. That wins no

@@ -6,6 +6,9 @@
 //!   of which none can be passed over it is the best of these. `a_choice_among_75_000_zones_looks_at_few`.
 //! - VICTIM-3: a zone is a victim if emptying it wins something whatever records it holds ([`gain`](crate::census::gain)); the
 //!   records of other zones do not count. `one_long_record_keeps_no_other_zone_from_being_emptied`.
+//! - VICTIM-4: where another stream's destination would have to be ended for a victim, those of the streams that have one come first.
+//!   Else two streams could end each other's, and what was moved last, with little in it, would be the best victim again.
+//!   `gc_of_streams_that_share_a_destination_comes_to_an_end`.
 
 use shingle_base::ZoneId;
 
@@ -45,9 +48,14 @@ impl Choice<'_> {
     ///
     /// Where no zone is left to move to, only what fits behind earlier moves can go.
     pub(crate) fn of(&self, zones: &mut ZoneTable) -> Option<ZoneId> {
+        self.among(zones, &Stream::ALL)
+    }
+
+    /// The same among zones of some streams.
+    pub(crate) fn among(&self, zones: &mut ZoneTable, streams: &[Stream]) -> Option<ZoneId> {
         zones.settle();
         let mut best: Option<(f64, ZoneId)> = None;
-        for stream in Stream::ALL {
+        for &stream in streams {
             self.best_of(zones, stream, &mut best);
         }
         best.map(|(_, zone)| zone)
