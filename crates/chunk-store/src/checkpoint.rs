@@ -30,6 +30,7 @@ impl Inner {
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<()> {
         let _one_at_a_time = self.checkpoint_lock.lock().await;
         self.state.borrow().running()?;
+        self.has_checkpoint_room()?;
         // A log that failed takes no journal entry any more: nothing that the store would do next could be acknowledged.
         let failed = |error| {
             let why = format!("the checkpoint could not be written: {error}");
@@ -53,6 +54,8 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         state.covered(indexed);
         state.counters.checkpoints += 1;
+        drop(state);
+        self.note_checkpoint();
         Ok(())
     }
 

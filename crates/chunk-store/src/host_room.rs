@@ -21,7 +21,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::state::State;
 use crate::store::Inner;
 use crate::table::Handle;
-use crate::writer::Resumption;
 
 /// How long it waits until it tries again what failed for want of room.
 pub(crate) const HOST_PAUSE: Duration = Duration::from_millis(500);
@@ -103,11 +102,7 @@ impl Inner {
     /// Refuses the appends that wait for a zone, to land, or for the entry that lets their chunk go on.
     pub(crate) fn refuse_waiting(self: &Rc<Self>) {
         let state = &mut *self.state.borrow_mut();
-        let mut handles: Vec<Handle> = state.starved.iter().flatten().copied().collect();
-        let resuming = state.open.iter().filter(|(_, open)| open.resumption != Resumption::Done);
-        handles.extend(resuming.map(|(&handle, _)| handle));
-        handles.sort_unstable();
-        handles.dedup();
+        let handles = state.waiting();
         self.refuse_appends(state, &handles);
     }
 

@@ -63,7 +63,7 @@ impl Inner {
                 Step::Reset(zone) => {
                     if let Err(error) = self.reset_zone(zone).await {
                         tracing::warn!(zone = zone.0, %error, "a garbage zone could not be reset");
-                        self.rt.sleep(RESET_AGAIN).await;
+                        self.rt.sleep(if self.is_log_full() { HOST_PAUSE } else { RESET_AGAIN }).await;
                     }
                 }
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
@@ -243,6 +243,9 @@ impl Inner {
         if let Err(error) = self.open_zone(lease, stream).await {
             if error.kind.is_host_full() {
                 self.refuse_waiting();
+            } else if self.is_log_full() {
+                self.refuse_for_full_log();
+                self.rt.sleep(HOST_PAUSE).await;
             }
             return;
         }

@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `census` (CENSUS), `writer` (APP), `landing` (LAND), `leases` (LEASE), `read`
-//! (READ), `checkpoint` (CKPT), `mark` (MARK), `resumed` (RESUME), `recovery` (REC), `gc` (GC, VICTIM), `flush` (FLUSH). Together they give:
+//! (READ), `checkpoint` (CKPT), `mark` (MARK), `resumed` (RESUME), `room` (ROOM), `recovery` (REC), `gc` (GC, VICTIM), `flush` (FLUSH). Together they give:
 //! - CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
 //! - CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent.
 //! - CHUNK-3: no byte is returned that was not verified.
@@ -42,6 +42,7 @@ mod read;
 mod recovery;
 mod residents;
 mod resumed;
+mod room;
 mod runs;
 mod state;
 mod stats;

@@ -16,7 +16,7 @@ use crate::stats::Counters;
 use crate::table::{Chunk, ChunkTable, Handle};
 use crate::turns::Turns;
 use crate::types::{ChunkStat, Stream};
-use crate::writer::{OpenChunk, ZoneWriter};
+use crate::writer::{OpenChunk, Resumption, ZoneWriter};
 use crate::zones::{ZoneStatus, ZoneTable};
 
 /// A store's state.
@@ -155,6 +155,16 @@ impl State {
         // A seal counts once it is durable.
         let sealed = chunk.sealed && !self.open.contains_key(&handle);
         ChunkStat { id: chunk.id, stream: chunk.stream, size: u64::from(chunk.size), sealed, room }
+    }
+
+    /// Chunks with appends that wait for a zone, to land, or for the entry that lets them go on.
+    pub(crate) fn waiting(&self) -> Vec<Handle> {
+        let mut handles: Vec<Handle> = self.starved.iter().flatten().copied().collect();
+        let resuming = self.open.iter().filter(|(_, open)| open.resumption != Resumption::Done);
+        handles.extend(resuming.map(|(&handle, _)| handle));
+        handles.sort_unstable();
+        handles.dedup();
+        handles
     }
 
     /// Appends that wait or are being written.

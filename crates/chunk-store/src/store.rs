@@ -16,11 +16,12 @@ use crate::client::{Reply, Request};
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flush::Flusher;
-use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry, PLACE_BYTES, RECORD_BYTES, zone_table_bytes};
+use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry};
 use crate::gc::{GcState, Throttle};
 use crate::host_room::{HOST_PAUSE, host_full};
 use crate::layout::Layout;
 use crate::memory::IndexMemory;
+use crate::room::LogRoom;
 use crate::state::State;
 use crate::stats::{Counters, Forecast, ZoneTrend};
 use crate::table::{Chunk, Handle};
@@ -68,6 +69,7 @@ pub(crate) struct Inner {
     /// The file system that holds the drive was full when something was last written.
     pub(crate) host_full: Cell<bool>,
     pub(crate) host_wake: Notify,
+    pub(crate) log_room: LogRoom,
 }
 
 /// What `Inner` is made of once recovery is done.
@@ -114,6 +116,7 @@ impl Inner {
             closing: Cell::new(false),
             host_full: Cell::new(false),
             host_wake: Notify::new(),
+            log_room: LogRoom::default(),
             geometry,
             rt: parts.rt,
             dev: parts.dev,
@@ -150,27 +153,6 @@ impl Inner {
         }
     }
 
-    /// Waits until the journal takes another entry. A checkpoint makes room where there is none.
-    ///
-    /// # Errors
-    /// `HostFull` where that would have to wait for room on the host; `Stopped`, `Device`.
-    pub(crate) async fn journal_room(self: &Rc<Self>) -> Result<()> {
-        while !self.log.has_journal_room() {
-            self.state.borrow().running()?;
-            self.has_host_room()?;
-            let inner = self.clone();
-            // A checkpoint that was begun goes on, whoever waits.
-            let checkpoint = self
-                .rt
-                .spawn(async move { if inner.log.has_journal_room() { Ok(()) } else { inner.checkpoint().await } });
-            match self.unless_stalled(checkpoint).await {
-                Ok(done) => done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Stopped, "the store is gone")))?,
-                Err(_) => return Err(host_full()),
-            }
-        }
-        self.state.borrow().running()
-    }
-
     /// Fails every append that waits; used when the store stops.
     pub(crate) fn fail_all(self: &Rc<Self>, why: &str) {
         let mut state = self.state.borrow_mut();
@@ -196,15 +178,7 @@ impl Inner {
             if state.chunks.find(id).is_some() {
                 return Err(Error::new(ErrorKind::Exists, "a chunk of this id exists").of(id));
             }
-            let bytes = zone_table_bytes(self.layout.data_zones.len())
-                + (state.chunks.len() as u64 + 1) * CHUNK_BYTES
-                + (state.zones.groups() + 1) * GROUP_BYTES
-                + state.records * RECORD_BYTES
-                + state.resumed.count() * PLACE_BYTES;
-            if !self.log.room_for_checkpoint(bytes) {
-                let why = "the metazones are too small for one more chunk; delete chunks, or store larger ones";
-                return Err(Error::new(ErrorKind::NoSpace, why).of(id));
-            }
+            self.has_index_room(&state, id, CHUNK_BYTES + GROUP_BYTES)?;
             let sequence = self.sequence.next();
             let handle = state.chunks.insert(Chunk::new(id, stream, sequence));
             state.open_chunk(handle, stream, 0, 0, true);

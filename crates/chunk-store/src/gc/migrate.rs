@@ -288,6 +288,9 @@ impl Inner {
             if opened.as_ref().is_err_and(|error| error.kind.is_host_full()) {
                 return Err(host_full());
             }
+            if opened.is_err() && self.is_log_full() {
+                return Err(Error::new(ErrorKind::Device, "GC can open no zone: the journal takes no entry"));
+            }
             if opened.is_ok() {
                 self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);
                 let destination = Destination { zone, next: 1 };

@@ -9,6 +9,7 @@ use shingle_record::sliced_record_blocks;
 use crate::client::Reply;
 use crate::config::Allocation;
 use crate::error::{Error, ErrorKind};
+use crate::format::{GROUP_BYTES, RECORD_BYTES};
 use crate::pools::{Company, Offer, PoolId};
 use crate::state::State;
 use crate::store::Inner;
@@ -83,6 +84,10 @@ impl Inner {
         if open.footprint + blocks > self.chunk_limit(stream) || tail + length > u64::from(u32::MAX) {
             return error(ErrorKind::ChunkFull, "the chunk has reached its size limit; seal it".to_owned());
         }
+        self.has_index_room(state, id, GROUP_BYTES + RECORD_BYTES)?;
+        let Some(open) = state.open.get_mut(&handle) else {
+            return error(ErrorKind::Sealed, "the chunk is sealed; append to another one".to_owned());
+        };
         open.end += length as u32;
         open.footprint += blocks;
         let pending = Pending {

@@ -118,8 +118,13 @@ impl LogInner {
         self.state.borrow().zones.iter().filter(|zone| matches!(zone, MetaStatus::Free { .. })).count() as u64
     }
 
+    /// Zones that are not out of use.
+    fn usable(&self) -> u64 {
+        self.state.borrow().zones.iter().filter(|zone| !matches!(zone, MetaStatus::Bad)).count() as u64
+    }
+
     fn checkpoint_zones(&self) -> u64 {
-        checkpoint_zones(self.config.zones.len() as u64)
+        checkpoint_zones(self.usable())
     }
 
     /// Puts an item into the queue and sees to it that the queue is written.
@@ -229,18 +234,28 @@ impl MetaLog {
 
     /// Tells if a checkpoint of that many bytes fits.
     pub fn room_for_checkpoint(&self, bytes: u64) -> bool {
-        room_for_checkpoint(self.inner.config.zones.len() as u64, self.inner.capacity, bytes)
+        room_for_checkpoint(self.inner.usable(), self.inner.capacity, bytes)
+    }
+
+    /// Tells if a checkpoint of that many bytes fits the zones that hold nothing that is needed.
+    pub fn fits_free_zones(&self, bytes: u64) -> bool {
+        fits_zones(self.inner.free(), self.inner.capacity, bytes)
     }
 }
 
 /// Whether a checkpoint of that many bytes fits a log of `zones` zones of `capacity` blocks (LOG-4).
 pub fn room_for_checkpoint(zones: u64, capacity: u32, bytes: u64) -> bool {
+    fits_zones(checkpoint_zones(zones), capacity, bytes)
+}
+
+/// Whether a checkpoint of that many bytes fits so many zones.
+fn fits_zones(zones: u64, capacity: u32, bytes: u64) -> bool {
     let record = record_blocks(part_max(capacity) as u64).0 + 1;
     // A zone has a head and a link beside its writes.
     let in_zone = u64::from(capacity.saturating_sub(1 + LINK_BLOCKS)) / record;
     // A quarter more for what pages leave unused at their ends, and two for the start and the end.
     let records = bytes.saturating_add(bytes / 4).div_ceil(part_max(capacity) as u64) + 2;
-    records <= checkpoint_zones(zones).saturating_mul(in_zone)
+    records <= zones.saturating_mul(in_zone)
 }
 
 /// Zones that a checkpoint may take: a third of all, so that the one before it and the journal have the rest.

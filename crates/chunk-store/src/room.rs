@@ -1,0 +1,135 @@
+//! Room in the metadata log: for the index, which has to fit a checkpoint, and for the next entry of the journal.
+//!
+//! **Owns** what is known of the index's size on the drive. **Knows nothing of** metazones, which are the log's.
+//!
+//! # Invariants
+//! - ROOM-1: no chunk is created, and no append taken, that the index has no room for: a checkpoint can be written later.
+//!   `appends_are_refused_before_the_index_outgrows_a_checkpoint`.
+//! - ROOM-2: a checkpoint is not begun unless it fits the metazones that are free: one that ends for want of room stops the store.
+//! - ROOM-3: nobody writes checkpoints again and again that make no room. Where so few metazones are usable that none can, changes
+//!   are refused, and reads go on. `with_too_few_metazones_changes_are_refused_and_reads_go_on`.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use shingle_base::ChunkId;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{CHUNK_BYTES, GROUP_BYTES, PLACE_BYTES, RECORD_BYTES, zone_table_bytes};
+use crate::host_room::host_full;
+use crate::state::State;
+use crate::store::Inner;
+
+/// What callers hear.
+const LOG_FULL: &str = "too few metazones are usable: the journal takes no entry; replace the drive";
+
+/// How many checkpoints in a row may make no room: entries that were on their way when one began are still needed behind it.
+const FUTILE_MAX: u32 = 3;
+
+/// The index is measured again once it has changed by one part in so many.
+const MEASURE_AGAIN: u64 = 64;
+
+/// What is known of room in the metadata log.
+#[derive(Debug, Default)]
+pub(crate) struct LogRoom {
+    /// Bytes of the index in a checkpoint when it was last measured, and the most that it could have had then.
+    measured: Cell<Option<(u64, u64)>>,
+    /// Checkpoints in a row that made no room for the journal.
+    futile: Cell<u32>,
+}
+
+impl State {
+    /// The most bytes that the index takes in a checkpoint of a drive with so many data zones.
+    fn index_bytes_max(&self) -> u64 {
+        zone_table_bytes(self.zones.len() as usize)
+            + self.chunks.len() as u64 * CHUNK_BYTES
+            + self.zones.groups() * GROUP_BYTES
+            + self.records * RECORD_BYTES
+            + self.resumed.count() * PLACE_BYTES
+    }
+
+    /// The bytes that it takes. Looks at every chunk.
+    fn index_bytes(&self) -> u64 {
+        let groups = self.chunks.after(None).flat_map(|(_, chunk)| chunk.groups.iter());
+        let run_bytes = |stride: u32| if stride == 0 { RECORD_BYTES } else { 2 * RECORD_BYTES };
+        let runs: u64 = groups.flat_map(|group| group.runs()).map(|run| run_bytes(run.stride)).sum();
+        self.index_bytes_max() - self.records * RECORD_BYTES + runs
+    }
+}
+
+impl Inner {
+    /// Whether `fits` holds for the size of the index with `more` bytes. Equal records that follow each other take far less than
+    /// the most that they could, so where that is too much the index is measured, now and then.
+    fn index_fits(&self, state: &State, more: u64, fits: impl Fn(u64) -> bool) -> bool {
+        let most = state.index_bytes_max();
+        if fits(most + more) {
+            return true;
+        }
+        let measured = self.log_room.measured.get().filter(|(_, then)| most.abs_diff(*then) <= then / MEASURE_AGAIN);
+        let (bytes, then) = measured.unwrap_or_else(|| (state.index_bytes(), most));
+        self.log_room.measured.set(Some((bytes, then)));
+        fits(bytes + then / MEASURE_AGAIN + more)
+    }
+
+    /// That a chunk with so many bytes more in the index can be taken (ROOM-1).
+    pub(crate) fn has_index_room(&self, state: &State, id: ChunkId, more: u64) -> Result<()> {
+        if self.index_fits(state, more, |bytes| self.log.room_for_checkpoint(bytes)) {
+            return Ok(());
+        }
+        let why = "the metazones are too small for a larger index; delete chunks, or store larger ones";
+        Err(Error::new(ErrorKind::NoSpace, why).of(id))
+    }
+
+    /// That a checkpoint can be begun (ROOM-2).
+    pub(crate) fn has_checkpoint_room(&self) -> Result<()> {
+        if self.index_fits(&self.state.borrow(), 0, |bytes| self.log.fits_free_zones(bytes)) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Device, "too few metazones are usable for a checkpoint; replace the drive"))
+    }
+
+    /// A checkpoint has ended.
+    pub(crate) fn note_checkpoint(&self) {
+        self.log_room.measured.set(None);
+        let futile = if self.log.has_journal_room() { 0 } else { self.log_room.futile.get() + 1 };
+        self.log_room.futile.set(futile);
+    }
+
+    /// Whether the journal takes no entry, and no checkpoint helps (ROOM-3).
+    pub(crate) fn is_log_full(&self) -> bool {
+        !self.log.has_journal_room()
+            && (self.log_room.futile.get() >= FUTILE_MAX || self.has_checkpoint_room().is_err())
+    }
+
+    /// Refuses the appends that wait for what the journal has to take first (ROOM-3).
+    pub(crate) fn refuse_for_full_log(self: &Rc<Self>) {
+        let state = &mut *self.state.borrow_mut();
+        for handle in state.waiting() {
+            self.fail_appends(state, handle, ErrorKind::Device, LOG_FULL);
+        }
+    }
+
+    /// Waits until the journal takes another entry. A checkpoint makes room where there is none.
+    ///
+    /// # Errors
+    /// `HostFull` where that would have to wait for room on the host; `Stopped`, `Device`.
+    pub(crate) async fn journal_room(self: &Rc<Self>) -> Result<()> {
+        while !self.log.has_journal_room() {
+            self.state.borrow().running()?;
+            self.has_host_room()?;
+            if self.is_log_full() {
+                return Err(Error::new(ErrorKind::Device, LOG_FULL));
+            }
+            let inner = self.clone();
+            // A checkpoint that was begun goes on, whoever waits.
+            let checkpoint = self
+                .rt
+                .spawn(async move { if inner.log.has_journal_room() { Ok(()) } else { inner.checkpoint().await } });
+            match self.unless_stalled(checkpoint).await {
+                Ok(done) => done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Stopped, "the store is gone")))?,
+                Err(_) => return Err(host_full()),
+            }
+        }
+        self.state.borrow().running()
+    }
+}
