@@ -1,4 +1,9 @@
 //! The drives of an array: which are there, which failed.
+//!
+//! # Invariants
+//! - NUMBER-1: a number becomes another drive's only when its last drive was taken out, or goes on under another one, and no set has a
+//!   zone under it. Drives are known by their own ids, which superblocks and heads of zones name, and never by a number alone that
+//!   was another one's.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,7 +14,7 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZonedDevice};
 
 use crate::eviction::Score;
 use crate::format::{DriveEntry, DriveState};
-use crate::types::DriveId;
+use crate::types::{DriveId, DriveSet};
 use crate::watch::{Overseer, Watch, Watches};
 
 /// A drive.
@@ -30,6 +35,9 @@ pub(crate) struct Drive {
 
 /// The id of a number whose drive was taken back under another one.
 const NO_DRIVE: u64 = 0;
+
+/// Numbers that there are.
+const NUMBERS: usize = u8::MAX as usize;
 
 impl Drive {
     fn new(entry: DriveEntry, dev: Option<Rc<dyn ZonedDevice>>, watch: Option<Rc<Watch>>) -> Self {
@@ -68,8 +76,30 @@ impl Drives {
 
     /// Adds a drive and returns its number. Without a device, or if its entry says so, it counts as failed.
     pub(crate) fn push(&self, entry: DriveEntry, dev: Option<Rc<dyn ZonedDevice>>) -> DriveId {
-        let mut drives = self.all.borrow_mut();
-        let id = DriveId(drives.len() as u8);
+        let id = DriveId(self.all.borrow().len() as u8);
+        self.set(id, entry, dev);
+        id
+    }
+
+    /// The number that the next drive gets, if there is one: that of a drive that was taken out, or goes on under another one, and is
+    /// not among those that sets `name`; or a new one. (NUMBER-1)
+    pub(crate) fn free_number(&self, named: &DriveSet) -> Option<DriveId> {
+        let drives = self.all.borrow();
+        let left = |drive: &Drive| drive.removed.get() || drive.entry.id == NO_DRIVE;
+        let mut numbered = drives.iter().enumerate().map(|(number, drive)| (DriveId(number as u8), drive));
+        let free = numbered.find(|(id, drive)| left(drive) && !named.has(*id)).map(|(id, _)| id);
+        free.or_else(|| (drives.len() < NUMBERS).then_some(DriveId(drives.len() as u8)))
+    }
+
+    /// Gives a drive that joins [its number](Self::free_number).
+    pub(crate) fn join(&self, entry: DriveEntry, dev: Rc<dyn ZonedDevice>, named: &DriveSet) -> Option<DriveId> {
+        let id = self.free_number(named)?;
+        let reused = usize::from(id.0) < self.all.borrow().len();
+        self.set(id, DriveEntry { reused, ..entry }, Some(dev));
+        Some(id)
+    }
+
+    fn set(&self, id: DriveId, entry: DriveEntry, dev: Option<Rc<dyn ZonedDevice>>) {
         let (watch, dev) = match (&self.watches, dev) {
             (Some(watches), Some(dev)) => {
                 let (watch, dev) = watches.watch(id, dev);
@@ -77,8 +107,16 @@ impl Drives {
             }
             (_, dev) => (None, dev),
         };
-        drives.push(Rc::new(Drive::new(entry, dev, watch)));
-        id
+        let drive = Rc::new(Drive::new(entry, dev, watch));
+        let mut drives = self.all.borrow_mut();
+        match drives.get_mut(usize::from(id.0)) {
+            Some(place) => {
+                // What the one before still has under way says nothing of this one.
+                let before = std::mem::replace(place, drive);
+                before.watch.iter().for_each(|watch| watch.end());
+            }
+            None => drives.push(drive),
+        }
     }
 
     fn drive(&self, id: DriveId) -> Option<Rc<Drive>> {
@@ -91,16 +129,17 @@ impl Drives {
         if drive.failed.get() { None } else { drive.dev.clone() }
     }
 
-    /// A drive that was given up, and is there, goes on under a new number, with its id; the old number has neither from then on.
-    /// The new one and its owner's name for it, or `None`. (READMIT-2)
-    pub(crate) fn take_back(&self, old: DriveId) -> Option<(DriveId, String)> {
+    /// A drive that was given up, and is there, goes on under another number, with its id; the old number has neither from then on.
+    /// The new one and its owner's name for it, or `None`: also where there is none that sets do not `name`. (READMIT-2)
+    pub(crate) fn take_back(&self, old: DriveId, named: &DriveSet) -> Option<(DriveId, String)> {
         let drive = self.drive(old).filter(|drive| drive.entry.state == DriveState::Failed)?;
+        self.free_number(named)?;
         let dev = drive.watch.as_ref().map(|watch| watch.unwatched()).or_else(|| drive.dev.clone())?;
         let entry = drive.entry.clone();
         let left = Drive::new(DriveEntry { id: NO_DRIVE, ..entry.clone() }, None, None);
         *self.all.borrow_mut().get_mut(usize::from(old.0))? = Rc::new(left);
         let name = entry.name.clone();
-        Some((self.push(DriveEntry { state: DriveState::Present, ..entry }, Some(dev)), name))
+        Some((self.join(DriveEntry { state: DriveState::Present, ..entry }, dev, named)?, name))
     }
 
     /// All numbers.
@@ -149,6 +188,16 @@ impl Drives {
             drive.removed.set(true);
             drive.failed.set(true);
         }
+    }
+
+    /// How many drives there are, but for those that were taken out.
+    pub(crate) fn not_removed(&self) -> usize {
+        self.all.borrow().iter().filter(|drive| !drive.removed.get() && drive.entry.id != NO_DRIVE).count()
+    }
+
+    /// A drive's own id.
+    pub(crate) fn own_id(&self, id: DriveId) -> u64 {
+        self.drive(id).map_or(NO_DRIVE, |drive| drive.entry.id)
     }
 
     /// Drives that should be there and are not, or failed.

@@ -34,7 +34,7 @@ use crate::stamps::Stamps;
 use crate::stats::Counters;
 use crate::store::IndexPlace;
 use crate::stuck::Stuck;
-use crate::superblocks::{Source, Superblocks};
+use crate::superblocks::{Source, Superblocks, copies};
 use crate::types::{DriveId, SetId, SetState, Version};
 use crate::uncovered::Uncovered;
 use crate::writer::OpenSet;
@@ -111,6 +111,8 @@ pub(crate) struct Engine {
     /// Versions of deletions that are not in the index yet.
     pub(crate) burying: RefCell<BTreeSet<Version>>,
     pub(crate) superblocks: Superblocks,
+    /// How many drives the last superblock went to. (SB-1)
+    copies: Cell<u8>,
     pub(crate) generation: Cell<u64>,
     /// The last stamp when the array was opened, this time or, until recovery has ended, the time before.
     pub(crate) opened: Cell<u64>,
@@ -171,7 +173,7 @@ impl Engine {
         let Parts { rt, options, superblock, drives, superblocks, index, index_place } = parts;
         let stamps = Stamps::new(&rt);
         stamps.raise(superblock.last_stamp);
-        let recorded = superblock.drives.iter().enumerate();
+        let recorded = drives.entries().into_iter().enumerate();
         let recorded = recorded.filter(|(_, drive)| drive.state != DriveState::Present);
         let recorded = recorded.map(|(number, _)| DriveId(number as u8)).collect();
         let hollow = drives.all_usable().iter().any(|(_, dev)| !dev.geometry().keeps_payload);
@@ -184,7 +186,7 @@ impl Engine {
         let allocator = Allocator::new(&Layout {
             groups,
             slots,
-            // Numbers of drives are never used again: whoever wrote before had no more groups than this.
+            // The list of drives never gets shorter: whoever wrote before had no more groups than this.
             side_by_side: drives.ids().len() / width,
             segment: superblock.segment_length,
             turn_segments: options.turn_segments,
@@ -225,6 +227,7 @@ impl Engine {
             moved_age: Cell::new(0),
             burying: RefCell::default(),
             superblocks,
+            copies: Cell::new(superblock.copies),
             generation: Cell::new(superblock.generation),
             opened: Cell::new(superblock.opened),
             superblock_turn: Mutex::new(()),
@@ -325,7 +328,9 @@ impl Engine {
             // It says that they are there, and is on fewer drives than it would be for one that does not. (SB-1)
             return Ok(false);
         }
-        self.recorded.borrow_mut().extend(saying.failed.take());
+        // A number may be another drive's by now. (NUMBER-1)
+        let own = saying.failed.take().into_iter().filter(|(drive, id)| self.drives.own_id(*drive) == *id);
+        self.recorded.borrow_mut().extend(own.map(|(drive, _)| drive));
         self.saved.set(saying.replaced.get());
         self.buffer_is_named(saying.buffer.get());
         Ok(true)
@@ -570,8 +575,8 @@ impl Engine {
 struct Saying<'a> {
     engine: &'a Engine,
     clean: Option<u64>,
-    /// Of the last one: the drives that it calls failed, how many replaced members it has, and the buffer that it names.
-    failed: RefCell<Vec<DriveId>>,
+    /// Of the last one: the drives that it calls failed, with their ids, how many replaced members it has, and the buffer that it names.
+    failed: RefCell<Vec<(DriveId, u64)>>,
     replaced: Cell<u64>,
     buffer: Cell<BufferName>,
 }
@@ -589,8 +594,14 @@ impl Source for Saying<'_> {
         self.engine.array
     }
 
-    fn width(&self) -> (usize, usize) {
-        (self.engine.code.width(), self.engine.code.parity())
+    fn width(&self) -> usize {
+        self.engine.code.width()
+    }
+
+    fn copies(&self) -> u8 {
+        let Engine { drives, code, copies: before, .. } = self.engine;
+        before.set(copies(*code, drives.not_removed(), before.get()));
+        before.get()
     }
 
     fn next_generation(&self) -> u64 {
@@ -603,7 +614,7 @@ impl Source for Saying<'_> {
         let engine = self.engine;
         let drives = engine.drives.entries();
         let failed = drives.iter().enumerate().filter(|(_, drive)| drive.state != DriveState::Present);
-        self.failed.replace(failed.map(|(number, _)| DriveId(number as u8)).collect());
+        self.failed.replace(failed.map(|(number, drive)| (DriveId(number as u8), drive.id)).collect());
         self.replaced.set(engine.replaced.get());
         self.buffer.set(engine.buffer_name());
         let snapshot = engine.snapshot.borrow().clone();
@@ -618,6 +629,7 @@ impl Source for Saying<'_> {
             tombstone_floor: snapshot.tombstone_floor,
             opened: engine.opened.get(),
             buffer: self.buffer.get(),
+            copies: self.copies(),
             snapshot: snapshot.pieces,
             drives,
             sets: Vec::new(),

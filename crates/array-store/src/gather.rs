@@ -5,7 +5,9 @@
 //!   that the newest superblock has there. Its superblock zones are begun anew. Any other counts as missing, never as empty.
 //! - GATHER-2: one table of sets is in memory, however many drives there are: it may have a hundred MiB.
 //! - GATHER-3: a drive that shows a superblock of which something cannot be read, newer than the newest that can be, does not count
-//!   as one that was read: with more such drives than parity, the newest may not be among those that were.
+//!   as one that was read.
+//! - GATHER-4: the newest superblock is found for certain: fewer drives were not read than have it, or a drive that did not take it
+//!   as it was away; else nothing is written. How many may be dead then is a question of what each set lacks (EVICT-1).
 
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveEntry, DriveState, Member, SET_HEAD, SetHead, Superblock, VERSION_ENDS};
 use crate::recovery::Reports;
 use crate::store::ArrayDrive;
-use crate::superblocks::{Superblocks, Tip, Tips, load, superblock_zones, tips_of};
+use crate::superblocks::{Superblocks, Tip, Tips, load, superblock_zones, tips_of, unread_most};
 use crate::types::{DriveId, SetId};
 use crate::watch::{Watches, within};
 
@@ -52,7 +54,7 @@ pub(crate) struct Gathered {
     pub(crate) drives: Drives,
     pub(crate) superblocks: Superblocks,
     pub(crate) reports: Reports,
-    /// Drives in use of which the newest superblock was not read: with more than parity makes up for, none may be the newest.
+    /// Drives in use of which the newest superblock was not read. (GATHER-4)
     pub(crate) unread: usize,
 }
 
@@ -211,7 +213,9 @@ async fn is_it(
         let Ok(block) = drive.dev.read(at(&drive.dev, member.zone, 0), Blocks(1)).await else { continue };
         let Ok(header) = Header::decode(&block, &expect) else { continue };
         let head = SetHead::decode(&header.info).filter(|_| header.kind == SET_HEAD);
-        if head.is_some_and(|head| head.set == set && head.drive == id) {
+        // The number alone says it only where no other drive ever had it.
+        let by_number = |head: &SetHead| head.drive_id == 0 && !entry.reused && head.drive == id;
+        if head.is_some_and(|head| head.set == set && (head.drive_id == entry.id || by_number(&head))) {
             return true;
         }
     }
@@ -254,10 +258,11 @@ pub(crate) async fn gather(rt: &Runtime, drives: &[ArrayDrive], patience: Option
         }
         reports.insert(id, zones);
     }
-    if let Some(stranger) = seen.first() {
+    for stranger in seen {
+        unread += usize::from(stranger.hidden);
+        // Its number may be another drive's by now.
         let name = &drives[stranger.given].name;
-        let message = format!("{name} was taken out of this array: format it before it is added again");
-        return Err(Error::new(ErrorKind::Invalid, message));
+        tracing::warn!(drive = name, "a drive was taken out of this array; it is left alone, and can be added anew");
     }
     Ok(Gathered { superblock, drives: table, superblocks, reports, unread })
 }
@@ -268,13 +273,13 @@ impl Gathered {
     /// # Errors
     /// `Device`, in words.
     pub(crate) fn is_newest(&self) -> Result<()> {
-        let parity = self.superblock.code.parity();
-        if self.unread <= parity {
+        let most = unread_most(self.superblock.code, self.superblock.copies);
+        if self.unread <= most {
             return Ok(());
         }
         let message = format!(
-            "{} drives of the array are missing, or their superblocks cannot be read; its parity makes up for {parity}. \
-             Nothing was changed: what can be read can be read without them",
+            "{} drives of the array are missing, or their superblocks cannot be read; without more than {most} of them its newest \
+             state may not be known. Nothing was changed: what can be read can be read without them",
             self.unread
         );
         Err(Error::new(ErrorKind::Device, message))

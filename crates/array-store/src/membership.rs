@@ -101,6 +101,7 @@ pub(crate) async fn prepare(drive: &ArrayDrive, id: u64) -> Result<(DriveEntry, 
     let entry = DriveEntry {
         id,
         state: DriveState::Present,
+        reused: false,
         zones: geometry.zone_count,
         zone_capacity: geometry.zone_capacity.0 as u32,
         superblock_zones: superblocks,
@@ -316,10 +317,12 @@ impl Engine {
 
     async fn take_drive_in(self: &Rc<Self>, drive: &ArrayDrive) -> Result<DriveId> {
         let _one = self.membership.lock().await;
-        if self.drives.ids().len() >= usize::from(u8::MAX) {
-            let message = format!("an array has had at most {} drives, with those that were taken out", u8::MAX);
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
+        let full = || {
+            let message =
+                format!("an array has at most {} drives, with those that were lost and not rebuilt yet", u8::MAX);
+            Error::new(ErrorKind::Invalid, message)
+        };
+        self.drives.free_number(&self.sets.named_drives()).ok_or_else(full)?;
         // Two drives with one id would be taken for one.
         let known: BTreeSet<u64> = self.drives.entries().iter().map(|entry| entry.id).collect();
         let id = std::iter::repeat_with(|| self.rt.random()).find(|id| !known.contains(id)).unwrap_or_default();
@@ -327,7 +330,10 @@ impl Engine {
         let patient = within(&self.rt, std::slice::from_ref(drive), self.options.hung_after);
         let Some(watched) = patient.first() else { return Err(Error::stopped()) };
         let (entry, _) = prepare(watched, id).await?;
-        let id = self.drives.push(entry, Some(drive.dev.clone()));
+        let id = self.drives.join(entry, drive.dev.clone(), &self.sets.named_drives()).ok_or_else(full)?;
+        self.superblocks.forget_drive(id);
+        self.recorded.borrow_mut().remove(&id);
+        self.paces.forget(id);
         if let Err(error) = self.write_superblock_everywhere().await {
             self.drives.remove(id);
             return Err(error);

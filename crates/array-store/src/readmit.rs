@@ -1,6 +1,6 @@
 //! Drives that were given up and are back: what they missed is rebuilt, and what they did not is used again.
 //!
-//! Done while an array is opened, when nothing changes beside it. The drive gets a new number. A zone of it takes its old place
+//! Done while an array is opened, when nothing changes beside it. The drive gets another number (NUMBER-1). A zone of it takes its old place
 //! in a set under that number if it is proven to hold what the others do; what is left under the old number is what the drive
 //! missed, and is rebuilt as what a lost drive held. Its free zones serve for that.
 //!
@@ -21,7 +21,7 @@ use crate::format::Member;
 use crate::gather::Gathered;
 use crate::recovery::{Reports, has_pointer};
 use crate::sets::ZoneSet;
-use crate::types::{DriveId, SetId, SetState};
+use crate::types::{DriveId, DriveSet, SetId, SetState};
 
 /// Sets that are looked at side by side.
 const SIDE_BY_SIDE: usize = 32;
@@ -48,12 +48,16 @@ impl Gathered {
     /// `Invalid` if one of them is in use, not there, or no drive of the array.
     pub(crate) fn readmit(&mut self, ids: &[DriveId]) -> Result<Vec<Readmitted>> {
         let mut readmitted = Vec::new();
+        let members = self.superblock.sets.iter().flatten().flat_map(|set| &set.members);
+        let named: DriveSet = members.map(|member| member.drive).collect();
         for &old in ids {
             let invalid = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", self.drives.name(old))));
-            if self.drives.ids().len() >= usize::from(u8::MAX) {
-                return invalid("the array has had as many drives as it can have, with those that were taken out");
+            if self.drives.free_number(&named).is_none() {
+                return invalid(
+                    "zones of the array's sets lie on as many drives as it can have: rebuild those that are gone",
+                );
             }
-            let Some((new, name)) = self.drives.take_back(old) else {
+            let Some((new, name)) = self.drives.take_back(old, &named) else {
                 return invalid("only a drive that was given up, and is there, can be taken back");
             };
             self.superblocks.renumber(old, new);

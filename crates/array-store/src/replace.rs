@@ -167,7 +167,8 @@ impl Engine {
 impl Copy<'_> {
     async fn all(&mut self, digest: &Digest) -> Result<()> {
         let opened = self.engine.rt.unix_time().nanos;
-        let head = SetHead { set: self.id, member: self.number as u8, drive: self.spare.drive, opened };
+        let (drive, drive_id) = (self.spare.drive, self.engine.drives.own_id(self.spare.drive));
+        let head = SetHead { set: self.id, member: self.number as u8, drive, opened, drive_id };
         let head = frame(SET_HEAD, &self.place(0), self.epoch, head.encode(), &[]);
         self.write(0, vec![head]).await?;
         // The reader is made of copies of what it needs, since the writer goes on beside it.

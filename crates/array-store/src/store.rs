@@ -28,7 +28,7 @@ use crate::rebuild::{RebuildOptions, RebuildProgress};
 use crate::recovery::RecoveryReport;
 use crate::scrub::{ScrubOptions, ScrubReport};
 use crate::sets::SetTable;
-use crate::superblocks::{Source, Superblocks, blocks_needed};
+use crate::superblocks::{Source, Superblocks, blocks_needed, copies};
 use crate::types::{DriveId, SetId, SetState};
 
 /// A drive, and what its owner calls it.
@@ -127,6 +127,7 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
         tombstone_floor: 0,
         opened: 0,
         buffer: BufferName::default(),
+        copies: copies(options.code, drives.len(), 0),
         snapshot: Vec::new(),
         drives: table.entries(),
         sets: form_sets(&free, width).into_iter().map(set).collect(),
@@ -164,8 +165,12 @@ impl Source for First<'_> {
         self.superblock.array
     }
 
-    fn width(&self) -> (usize, usize) {
-        (self.superblock.code.width(), self.superblock.code.parity())
+    fn width(&self) -> usize {
+        self.superblock.code.width()
+    }
+
+    fn copies(&self) -> u8 {
+        self.superblock.copies
     }
 
     fn next_generation(&self) -> u64 {

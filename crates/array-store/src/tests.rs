@@ -2,6 +2,7 @@
 
 mod cleaners;
 mod lanes;
+mod many;
 mod openings;
 mod rebuild;
 mod recovery;

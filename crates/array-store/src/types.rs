@@ -70,7 +70,7 @@ pub struct PartPlace {
     pub last: bool,
 }
 
-/// A drive's number in its array; numbers of removed drives are not used again.
+/// A drive's number in its array. Another drive may have it once this one was taken out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DriveId(pub u8);
 

@@ -356,7 +356,8 @@ impl Engine {
         let opened = self.rt.unix_time().nanos;
         let framed = open.members.iter().zip(frames).enumerate().map(|(fragment, (member, frames))| {
             let place = Place { store: self.array, epoch: open.epoch, zone: member.zone, block: 0 };
-            let head = SetHead { set: open.id, member: fragment as u8, drive: member.drive, opened };
+            let drive_id = self.drives.own_id(member.drive);
+            let head = SetHead { set: open.id, member: fragment as u8, drive: member.drive, opened, drive_id };
             let mut pieces = vec![frame(SET_HEAD, &place, open.epoch, head.encode(), &[])];
             pieces.extend(frames);
             pieces

@@ -17,6 +17,7 @@ use crate::types::{ATTRIBUTES_MAX, Completion, DriveId, NAME_MAX, Part, SetId, V
 /// |  5 |    1 | `drive`  |
 /// |  6 |    2 | zero     |
 /// |  8 |    8 | `opened` |
+/// | 16 |    8 | `drive_id`; before version 8 of the array zero |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetHead {
     pub(crate) set: SetId,
@@ -24,6 +25,8 @@ pub(crate) struct SetHead {
     pub(crate) drive: DriveId,
     /// Nanoseconds since 1970, for people.
     pub(crate) opened: u64,
+    /// The drive's own id: its number may become another one's. 0 where an older version wrote the head.
+    pub(crate) drive_id: u64,
 }
 
 impl SetHead {
@@ -33,6 +36,7 @@ impl SetHead {
         info[4] = self.member;
         info[5] = self.drive.0;
         info[8..16].copy_from_slice(&self.opened.to_le_bytes());
+        info[16..24].copy_from_slice(&self.drive_id.to_le_bytes());
         info
     }
 
@@ -40,7 +44,7 @@ impl SetHead {
         let mut reader = Reader(info);
         let (set, member, drive) = (SetId(reader.u32()?), reader.u8()?, DriveId(reader.u8()?));
         reader.u16()?;
-        Some(Self { set, member, drive, opened: reader.u64()? })
+        Some(Self { set, member, drive, opened: reader.u64()?, drive_id: reader.u64()? })
     }
 }
 

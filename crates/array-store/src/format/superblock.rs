@@ -7,7 +7,7 @@ use shingle_erasure::Code;
 
 use super::bytes::{Reader, put_short};
 use super::marker::Member;
-use super::{VERSION, VERSION_BUFFER, VERSION_CHANGES, VERSION_MIN};
+use super::{VERSION, VERSION_BUFFER, VERSION_CHANGES, VERSION_COPIES, VERSION_MIN};
 use crate::types::{DriveId, SetId, SetState};
 
 /// What the array thinks of a drive.
@@ -27,6 +27,8 @@ pub(crate) struct DriveEntry {
     /// Drawn at random when the drive joined.
     pub(crate) id: u64,
     pub(crate) state: DriveState,
+    /// Another drive had the number before.
+    pub(crate) reused: bool,
     pub(crate) zones: u32,
     /// Blocks of a zone.
     pub(crate) zone_capacity: u32,
@@ -89,6 +91,8 @@ pub(crate) struct Superblock {
     /// The last stamp when the array was opened last: versions up to it that are not complete were counted then.
     pub(crate) opened: u64,
     pub(crate) buffer: BufferName,
+    /// Every superblock behind it is on so many drives at least; 0: a version before 8 wrote it. (SB-1)
+    pub(crate) copies: u8,
     pub(crate) snapshot: Vec<SnapshotPiece>,
     pub(crate) drives: Vec<DriveEntry>,
     /// By number; a number may be unused. Not in a record as such: see [`Update`].
@@ -120,6 +124,9 @@ pub(crate) struct Update {
     pub(crate) changes: Changes,
 }
 
+/// Marks the state of a drive whose number was another one's before.
+const REUSED: u8 = 16;
+
 /// Bytes of a set's entry in a superblock.
 pub(crate) fn set_bytes(width: usize) -> usize {
     4 + 22 + 5 * width
@@ -138,6 +145,7 @@ impl Superblock {
         for number in [self.tombstone_floor, self.opened, self.buffer.id, self.buffer.generation] {
             out.extend_from_slice(&number.to_le_bytes());
         }
+        out.push(self.copies);
         out.extend_from_slice(&(self.snapshot.len() as u32).to_le_bytes());
         for piece in &self.snapshot {
             out.extend_from_slice(&piece.set.0.to_le_bytes());
@@ -148,11 +156,12 @@ impl Superblock {
         out.extend_from_slice(&(self.drives.len() as u32).to_le_bytes());
         for drive in &self.drives {
             out.extend_from_slice(&drive.id.to_le_bytes());
-            out.push(match drive.state {
+            let state = match drive.state {
                 DriveState::Present => 0,
                 DriveState::Failed => 1,
                 DriveState::Removed => 2,
-            });
+            };
+            out.push(state | if drive.reused { REUSED } else { 0 });
             out.extend_from_slice(&drive.zones.to_le_bytes());
             out.extend_from_slice(&drive.zone_capacity.to_le_bytes());
             drive.superblock_zones.iter().for_each(|zone| out.extend_from_slice(&zone.0.to_le_bytes()));
@@ -184,6 +193,7 @@ impl Superblock {
         let (is_clean, clean) = (reader.u8()? == 1, reader.u64()?);
         let (tombstone_floor, opened, id) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let buffer = BufferName { id, generation: if version >= VERSION_BUFFER { reader.u64()? } else { 0 } };
+        let copies = if version >= VERSION_COPIES { reader.u8()? } else { 0 };
         let snapshot = (0..list(reader, 20)?)
             .map(|_| {
                 let (set, block) = (SetId(reader.u32()?), reader.u32()?);
@@ -202,6 +212,7 @@ impl Superblock {
             tombstone_floor,
             opened,
             buffer,
+            copies,
             snapshot,
             drives,
             sets: Vec::new(),
@@ -350,7 +361,9 @@ fn put_set(out: &mut Vec<u8>, set: Option<&SetEntry>) {
 
 fn drive(reader: &mut Reader<'_>) -> Option<DriveEntry> {
     let id = reader.u64()?;
-    let state = match reader.u8()? {
+    let state = reader.u8()?;
+    let reused = state & REUSED != 0;
+    let state = match state & !REUSED {
         0 => DriveState::Present,
         1 => DriveState::Failed,
         2 => DriveState::Removed,
@@ -359,7 +372,7 @@ fn drive(reader: &mut Reader<'_>) -> Option<DriveEntry> {
     let (zones, zone_capacity) = (reader.u32()?, reader.u32()?);
     let superblock_zones = [ZoneId(reader.u32()?), ZoneId(reader.u32()?)];
     let name = String::from_utf8(reader.short(usize::from(u16::MAX))?.to_vec()).ok()?;
-    Some(DriveEntry { id, state, zones, zone_capacity, superblock_zones, name })
+    Some(DriveEntry { id, state, reused, zones, zone_capacity, superblock_zones, name })
 }
 
 fn set(reader: &mut Reader<'_>) -> Option<Option<SetEntry>> {
@@ -383,6 +396,7 @@ mod tests {
         let drive = |number: u8| DriveEntry {
             id: u64::from(number) + 9,
             state: DriveState::Present,
+            reused: number == 1,
             zones: 12,
             zone_capacity: 60,
             superblock_zones: [ZoneId(0), ZoneId(1)],
@@ -399,6 +413,7 @@ mod tests {
             tombstone_floor: 0,
             opened: 0,
             buffer: BufferName { id: 11, generation: 12 },
+            copies: 5,
             snapshot: Vec::new(),
             drives: (0..drives).map(drive).collect(),
             sets: Vec::new(),
@@ -415,6 +430,9 @@ mod tests {
         let of_version = |version: u32| {
             let mut bytes = Vec::new();
             superblock(3, 3).encode_fields(&mut bytes);
+            if version < VERSION_COPIES {
+                assert_eq!(bytes.remove(75), 5);
+            }
             if version < VERSION_BUFFER {
                 assert_eq!(bytes.drain(67..75).collect::<Vec<_>>(), 12_u64.to_le_bytes());
             }
@@ -435,7 +453,8 @@ mod tests {
             let mut assembly = Assembly::of(update.base);
             assembly.update(update).unwrap();
             let buffer = BufferName { id: 11, generation: if version < VERSION_BUFFER { 0 } else { 12 } };
-            let whole = Superblock { version, buffer, sets: vec![entry(4)], ..superblock(3, 3) };
+            let copies = if version < VERSION_COPIES { 0 } else { 5 };
+            let whole = Superblock { version, buffer, copies, sets: vec![entry(4)], ..superblock(3, 3) };
             assert_eq!(assembly.end(), Some(whole), "version {version}");
         }
         assert_eq!((of_version(VERSION_MIN - 1), of_version(VERSION + 1)), (Err(VERSION_MIN - 1), Err(VERSION + 1)));

@@ -172,6 +172,13 @@ impl Paces {
         drives[usize::from(drive.0)].clone()
     }
 
+    /// A number is another drive's from now on.
+    pub(crate) fn forget(&self, drive: DriveId) {
+        if let Some(pace) = self.drives.borrow_mut().get_mut(usize::from(drive.0)) {
+            *pace = Rc::new(Pace::new(drive));
+        }
+    }
+
     /// Reads blocks of a drive, in its queue (HEDGE-2).
     pub(crate) fn read(
         self: &Rc<Self>,

@@ -267,6 +267,11 @@ impl SetTable {
         self.shared.lists.holding_drives()
     }
 
+    /// Drives that some set has a zone of, whether it holds anything or not.
+    pub(crate) fn named_drives(&self) -> DriveSet {
+        self.with_groups(|groups| groups.keys().fold(DriveSet::EMPTY, |all, drives| all.with(drives)))
+    }
+
     /// Bytes that live in all sets, and bytes that they hold if they are filled.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         self.shared.lists.bytes()

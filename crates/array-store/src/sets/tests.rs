@@ -14,6 +14,7 @@ fn drives(count: u8) -> Drives {
     for id in 0..count {
         drives.push(
             DriveEntry {
+                reused: false,
                 id: u64::from(id) + 1,
                 state: DriveState::Present,
                 zones: 100,

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use shingle_base::{BLOCK_SIZE, StoreId};
 use shingle_record::{Place, frame};
 use shingle_zoned::{DeviceError, ZoneOp, ZonedDevice};
@@ -158,21 +159,38 @@ impl Superblocks {
             }
         }
         let lack = wanted.saturating_sub(self.keepers.borrow().len());
-        for (drive, dev) in self.in_turn(drives, lack) {
-            if self.keepers.borrow().len() >= wanted {
+        let mut left = self.in_turn(drives, lack);
+        left.retain(|(drive, _)| !self.keepers.borrow().contains_key(drive) && !failed.tried.contains(drive));
+        loop {
+            let lack = wanted.saturating_sub(self.keepers.borrow().len());
+            let some: Vec<_> = left.drain(..lack.min(left.len())).collect();
+            if some.is_empty() {
                 return;
             }
-            if self.keepers.borrow().contains_key(&drive) || failed.tried.contains(&drive) {
-                continue;
+            // Side by side: a base is many writes, each of which waits for its drive.
+            let bases = some.iter().map(|(drive, dev)| self.write_base_somewhere(source, *drive, dev, elsewhere));
+            for ((drive, _), written) in some.iter().zip(join_all(bases).await) {
+                if let Err(error) = written {
+                    self.fail(source, *drive, error, failed);
+                }
             }
-            // One that fails in the zone that it was in has another.
-            let mut written = self.write_base(source, drive, &dev, elsewhere).await;
-            if written.as_ref().is_err_and(|error| !is_lost(error)) && !self.is_fresh(drive) {
-                written = self.write_base(source, drive, &dev, elsewhere).await;
+        }
+    }
+
+    /// Begins a base on a drive. One that fails in the zone that it was in has another.
+    async fn write_base_somewhere(
+        &self,
+        source: &impl Source,
+        drive: DriveId,
+        dev: &Rc<dyn ZonedDevice>,
+        elsewhere: bool,
+    ) -> std::result::Result<(), DeviceError> {
+        let written = self.write_base(source, drive, dev, elsewhere).await;
+        match written {
+            Err(error) if !is_lost(&error) && !self.is_fresh(drive) => {
+                self.write_base(source, drive, dev, elsewhere).await
             }
-            if let Err(error) = written {
-                self.fail(source, drive, error, failed);
-            }
+            written => written,
         }
     }
 
@@ -182,7 +200,7 @@ impl Superblocks {
 
     /// What each keeper is to be given. `None` if one of them needs a base first.
     fn plan(&self, source: &impl Source, fields: &Superblock, closed: bool) -> Option<Vec<Planned>> {
-        let (width, _) = source.width();
+        let width = source.width();
         let mut planned = Vec::new();
         let mut lacks = Vec::new();
         for (drive, keeper) in self.keepers.borrow().iter() {
@@ -197,8 +215,8 @@ impl Superblocks {
             }
             planned.push(Planned { drive: *drive, payload });
         }
-        // Those that joined last come first: one that is named elsewhere before it has a superblock would be missed.
-        planned.reverse();
+        // Those that join come first: one that is named elsewhere before it has a superblock would be missed.
+        planned.sort_by_key(|planned| self.is_known(planned.drive));
         self.keepers.borrow_mut().retain(|drive, _| !lacks.contains(drive));
         lacks.is_empty().then_some(planned)
     }
@@ -220,7 +238,7 @@ impl Superblocks {
         elsewhere: bool,
     ) -> std::result::Result<(), DeviceError> {
         let (began, id) = (source.sets().changes_so_far(), source.next_generation());
-        let (sets, (width, _)) = (source.sets().numbers(), source.width());
+        let (sets, width) = (source.sets().numbers(), source.width());
         let in_piece = (PIECE_MOST / set_bytes(width)).max(1);
         let pieces = sets.div_ceil(in_piece);
         let most = base_blocks(sets, width) as u32;

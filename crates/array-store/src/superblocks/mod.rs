@@ -4,8 +4,9 @@
 //! change: a few drives, the keepers, have a base (all sets, in pieces) and behind it superblocks with what changed.
 //!
 //! # Invariants
-//! - SB-1: a superblock, with all that it builds on, is on one more drive than may be lost, and on three at least, when
-//!   [`Superblocks::write`] returns; or on all drives that are left, if they are fewer.
+//! - SB-1: a superblock, with all that it builds on, is on as many drives as [`copies`] says when [`Superblocks::write`] returns;
+//!   or on all drives that are left, if they are fewer. It says that number, which never falls: of an array of which fewer drives
+//!   cannot be asked, the newest superblock is found. (GATHER-4)
 //! - SB-2: a superblock zone is reset only when a more recent superblock is elsewhere.
 //! - SB-3: what a superblock builds on lies before it in its zone, each record naming the one before. Where one cannot be
 //!   read, what lies behind is not believed on that drive, and known to be there: other drives' copies count.
@@ -21,6 +22,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, StoreId, ZoneId};
+use shingle_erasure::Code;
 use shingle_record::{INFO_SIZE, Place, frame};
 use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
 
@@ -36,6 +38,21 @@ pub(crate) use read::{Tip, Tips, load, tips_of};
 
 /// Copies of a superblock where codes need no more. (The paper's number.)
 const COPIES_MIN: usize = 3;
+
+/// How many drives a superblock goes to: one more than may be lost of those that sets have in common, and one more for each further
+/// set that so many drives hold side by side, since each may lack some then. Not more than a set can do with; and not fewer than
+/// `before`. (SB-1)
+pub(crate) fn copies(code: Code, drives: usize, before: u8) -> u8 {
+    let grown = (code.parity() + drives / code.width()).min(code.data());
+    let copies = COPIES_MIN.max(code.parity() + 1).max(grown);
+    u8::try_from(copies).unwrap_or(u8::MAX).max(before)
+}
+
+/// So many drives may not be asked while the newest superblock is found for certain: fewer than have it. Those that wrote it without
+/// all others were enough for the data of every set. (GATHER-4)
+pub(crate) fn unread_most(code: Code, copies: u8) -> usize {
+    code.parity().max(usize::from(copies).min(code.data()).saturating_sub(1))
+}
 
 /// A table of sets with up to so many bytes is in the first superblock of an array, and in those that are large themselves.
 const WHOLE_MOST: usize = 64 << 10;
@@ -86,8 +103,11 @@ pub(crate) trait Source {
 
     fn array(&self) -> StoreId;
 
-    /// Data and parity fragments, and parity fragments of them.
-    fn width(&self) -> (usize, usize);
+    /// Data and parity fragments of a set.
+    fn width(&self) -> usize;
+
+    /// How many drives a superblock goes to.
+    fn copies(&self) -> u8;
 
     /// A number above all generations so far.
     fn next_generation(&self) -> u64;
@@ -176,15 +196,25 @@ impl Superblocks {
         }
     }
 
+    /// A number is another drive's from now on, which has no superblock yet.
+    pub(crate) fn forget_drive(&self, drive: DriveId) {
+        self.next.borrow_mut().remove(&drive);
+        self.keepers.borrow_mut().remove(&drive);
+    }
+
+    /// Whether a drive has a superblock that can be read.
+    fn is_known(&self, drive: DriveId) -> bool {
+        self.next.borrow().get(&drive).is_some_and(|next| !next.fresh)
+    }
+
     /// Writes a superblock to as many drives as SB-1 says; to all, where `everywhere`. Drives that are lost on the way
     /// are marked as failed. One that says that the array was closed has the live bytes of all sets.
     ///
     /// # Errors
     /// Those of [`Source::settle`]; which drives did not take it is in the answer.
     pub(crate) async fn write(&self, source: &impl Source, closed: bool, everywhere: bool) -> Result<Written> {
-        let (width, parity) = source.width();
-        let wanted = if everywhere { usize::MAX } else { COPIES_MIN.max(parity + 1) };
-        if source.sets().numbers() * set_bytes(width) > self.whole_most.get() {
+        let wanted = if everywhere { usize::MAX } else { source.copies().into() };
+        if source.sets().numbers() * set_bytes(source.width()) > self.whole_most.get() {
             return self.write_chained(source, closed, wanted).await;
         }
         self.keepers.borrow_mut().clear();
@@ -202,7 +232,7 @@ impl Superblocks {
         if everywhere {
             // A drive that joins first: were it named elsewhere before it has a superblock, it would be missed after a power cut,
             // and is not known as a part of the array.
-            order.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+            order.sort_by_key(|(id, _)| self.is_known(*id));
         }
         let mut written = Written { count: 0, wanted, refused: Vec::new() };
         let mut again = Vec::new();

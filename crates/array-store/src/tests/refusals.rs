@@ -34,7 +34,8 @@ fn payload_of_version(version: u32, payload: &[u8]) -> Vec<u8> {
     let mut old = superblock.encode(None, &[]);
     // The base that there is none of, and the number of changes.
     old.truncate(old.len() - 28);
-    old.drain(67..75);
+    // How many copies there are, and the generation of the buffer.
+    old.drain(67..76);
     let sets: Vec<_> = changes.into_iter().map(|(_, set)| set).collect();
     // The list of a piece, without its version and the number of the first set.
     old.extend_from_slice(&encode_piece(SetId(0), &sets, superblock.code.width())[8..]);
