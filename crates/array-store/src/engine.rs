@@ -128,8 +128,6 @@ pub(crate) struct Engine {
     /// Drives with zones that took a member's place, or were emptied for a set that is offered, and may be in a cache still:
     /// flushed before a superblock names them.
     pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
-    /// Sets that recovery found short of fragments on drives that are there.
-    pub(crate) suspect: RefCell<BTreeSet<SetId>>,
     /// Sets that recovery closed: sealed once a superblock says where they end.
     pub(crate) unsealed: RefCell<Vec<(OpenSet, Written)>>,
     /// A drive was lost or added.
@@ -236,7 +234,6 @@ impl Engine {
             replaced: Cell::new(0),
             saved: Cell::new(0),
             unflushed: RefCell::default(),
-            suspect: RefCell::default(),
             unsealed: RefCell::default(),
             lost: Notify::new(),
             recorded: RefCell::new(recorded),

@@ -63,6 +63,8 @@ pub(crate) struct Holds {
     pub(crate) closed: bool,
     /// Items below the end that no member has any more, in words.
     pub(crate) lost: Option<String>,
+    /// Some members lack what counts, or hold it torn.
+    pub(crate) suspect: bool,
     /// What could not be read of the item at the end, which may count, in words. (EXAM-4)
     pub(crate) unread: Option<String>,
 }
@@ -138,7 +140,8 @@ impl Engine {
                 let reached = end_of(&items);
                 if end == u32::MAX || reached == end {
                     let digest = Digest::of(items);
-                    return Examined::Holds(Holds { epoch, digest, end: reached, closed, lost: None, unread: None });
+                    let (end, lost, unread, suspect) = (reached, None, None, false);
+                    return Examined::Holds(Holds { epoch, digest, end, closed, lost, suspect, unread });
                 }
             }
         }
@@ -156,7 +159,7 @@ impl Engine {
         let lost = walked.hole.or(short).map(|block| format!("block {block} can be read on no drive"));
         let end = if end == u32::MAX { reached } else { end };
         let digest = Digest::of(walked.items);
-        Examined::Holds(Holds { epoch, digest, end, closed: false, lost, unread: None })
+        Examined::Holds(Holds { epoch, digest, end, closed: false, lost, suspect: false, unread: None })
     }
 
     /// Looks at a set that received writes when the array stopped. (EXAM-1)
@@ -223,7 +226,7 @@ impl Engine {
     }
 
     /// What counts of a set that was surveyed, of which items from the stamp `torn_from` on may be torn. (EXAM-2)
-    pub(crate) async fn judged(&self, id: SetId, doubtful: Doubtful, torn_from: u64) -> Examined {
+    pub(crate) async fn judged(&self, doubtful: Doubtful, torn_from: u64) -> Examined {
         let Doubtful { epoch, closed, members, there, holding, mut items, mut unread } = doubtful;
         let certain = items.partition_point(|item| item.body.stamp() < torn_from);
         let certain = certain.max(items.len().saturating_sub(self.allocator.most()));
@@ -247,12 +250,10 @@ impl Engine {
             good += 1;
         }
         drop(checks);
-        if degraded {
-            self.suspect.borrow_mut().insert(id);
-        }
         items.truncate(good);
         let end = end_of(&items);
-        Examined::Holds(Holds { epoch, digest: Digest::of(items), end, closed, lost: None, unread })
+        let (digest, suspect) = (Digest::of(items), degraded);
+        Examined::Holds(Holds { epoch, digest, end, closed, lost: None, suspect, unread })
     }
 
     /// Goes from marker to marker, up to the block `limit`; over those that no member has any more, too, where it is certain

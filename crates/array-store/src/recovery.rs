@@ -130,7 +130,7 @@ impl Engine {
         let torn_from = self.allocator.torn_from(doubtful.iter().flat_map(|(.., items)| items.stamps(most)).collect());
         let mut judged = stream::iter(doubtful)
             .map(|(id, set, written, items)| async move {
-                let examined = self.judged(id, items, torn_from).await;
+                let examined = self.judged(items, torn_from).await;
                 (id, set, written, examined)
             })
             .buffer_unordered(SETS_VERIFIED);
@@ -252,7 +252,7 @@ impl Engine {
             set.set_written(most_written(&written));
             if set.end() != u32::MAX && written.iter().any(|(_, blocks)| *blocks < set.end()) {
                 // An opening did without a drive that has come back.
-                self.suspect.borrow_mut().insert(id);
+                set.set_suspect(true);
             }
             let gone = set.width() - written.len();
             // Zones of drives that are away are not known to be empty.
@@ -290,7 +290,7 @@ impl Engine {
         if matches!(&examined, Examined::Unread(_) | Examined::Holds(Holds { unread: Some(_), .. })) {
             scan.unread = true;
         }
-        let Holds { epoch, digest, end, closed, lost, unread } = match examined {
+        let Holds { epoch, digest, end, closed, lost, suspect, unread } = match examined {
             Examined::Empty => {
                 set.emptied(Zones::Unclean);
                 return Ok(());
@@ -342,7 +342,8 @@ impl Engine {
         }
         let most = most_written(&written);
         let hurt = written.iter().any(|(_, blocks)| *blocks != most);
-        set.found_to_hold(FoundToHold { end, written: most, closed: newest, hurt, stuck: lost.is_some() });
+        let found = FoundToHold { end, written: most, closed: newest, hurt, suspect, stuck: lost.is_some() };
+        set.found_to_hold(found);
         if !closed {
             self.unsealed.borrow_mut().push((open, written));
         }
@@ -353,13 +354,13 @@ impl Engine {
     /// have what the snapshot has of it, until it is looked at.
     fn stands(&self, place: &PartPlace) -> bool {
         let ended = |set: &ZoneSet| matches!(set.state(), SetState::Closed | SetState::Indexed);
-        let holds =
-            |set: &Rc<ZoneSet>| ended(set) && set.end() != u32::MAX && place.block < set.end() && !set.is_stuck();
+        let holds = |set: &Rc<ZoneSet>| {
+            ended(set) && set.end() != u32::MAX && place.block < set.end() && !set.is_stuck() && !set.is_suspect()
+        };
         // A drive that is away may have reset its zone: with it back, and another one away, too little would be left.
         let recorded = self.recorded.borrow();
         let is_away = |member: &Member| self.drives.usable(member.drive).is_none() && !recorded.contains(&member.drive);
         self.sets.get(place.set).is_some_and(|set| holds(&set) && !set.has_member(is_away))
-            && !self.suspect.borrow().contains(&place.set)
     }
 
     /// Whether all that a set holds is also elsewhere, whole, and known already: in the sets where cleaning copied it from. (REC-5)

@@ -98,18 +98,14 @@ impl Engine {
     /// Verifies and mends the sets that recovery found short of something. One that fails stays, and holds up no other. (EXAM-2)
     pub(crate) async fn scrub_suspects(self: &Rc<Self>) -> Result<()> {
         let mut failed = None;
-        let suspects = self.suspect.borrow().clone();
-        for id in suspects {
+        for id in self.sets.suspects() {
+            let Some(set) = self.sets.get(id) else { continue };
             let mut report = ScrubReport::default();
-            let scrubbed = match self.sets.get(id) {
-                Some(set) => self.scrub_set(id, &set, false, &mut report).await,
-                None => Ok(()),
-            };
-            if let Err(error) = scrubbed {
+            if let Err(error) = self.scrub_set(id, &set, false, &mut report).await {
                 failed.get_or_insert(error);
                 continue;
             }
-            self.suspect.borrow_mut().remove(&id);
+            set.set_suspect(false);
             tracing::info!(set = id.0, repaired = report.repaired, "what a power cut tore was looked at");
         }
         failed.map_or(Ok(()), Err)

@@ -114,7 +114,8 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
         free.push((table.push(entry, Some(drive.dev.clone())), zones));
     }
     let set = |members| {
-        Some(SetEntry { state: SetState::Empty, members, live: 0, covered: 0, end: u32::MAX, length: u32::MAX })
+        let (end, length) = (u32::MAX, u32::MAX);
+        Some(SetEntry { state: SetState::Empty, members, live: 0, covered: 0, end, length, suspect: false })
     };
     let mut superblock = Superblock {
         version: VERSION,

@@ -51,6 +51,8 @@ pub(crate) struct SetEntry {
     pub(crate) end: u32,
     /// Blocks that are used of its zones, where that is less than its shortest zone has.
     pub(crate) length: u32,
+    /// Fragments of it are known to be torn, or not there, on drives that are: it is to be looked at. (EXAM-2)
+    pub(crate) suspect: bool,
 }
 
 /// A piece of the index's snapshot.
@@ -126,6 +128,9 @@ pub(crate) struct Update {
 
 /// Marks the state of a drive whose number was another one's before.
 const REUSED: u8 = 16;
+
+/// Marks the state of a set that is to be looked at.
+const SUSPECT: u8 = 0x80;
 
 /// Bytes of a set's entry in a superblock.
 pub(crate) fn set_bytes(width: usize) -> usize {
@@ -347,7 +352,7 @@ fn put_set(out: &mut Vec<u8>, set: Option<&SetEntry>) {
         out.push(0);
         return;
     };
-    out.push(set.state.number());
+    out.push(set.state.number() | if set.suspect { SUSPECT } else { 0 });
     out.push(set.members.len() as u8);
     out.extend_from_slice(&set.live.to_le_bytes());
     out.extend_from_slice(&set.covered.to_le_bytes());
@@ -380,12 +385,12 @@ fn set(reader: &mut Reader<'_>) -> Option<Option<SetEntry>> {
     if number == 0 {
         return Some(None);
     }
-    let state = SetState::from_number(number)?;
+    let (state, suspect) = (SetState::from_number(number & !SUSPECT)?, number & SUSPECT != 0);
     let (count, live, covered) = (reader.u8()?, reader.u64()?, reader.u32()?);
     let (end, length) = (reader.u32()?, reader.u32()?);
     let member = |reader: &mut Reader<'_>| Some(Member { drive: DriveId(reader.u8()?), zone: ZoneId(reader.u32()?) });
     let members = (0..count).map(|_| member(reader)).collect::<Option<_>>()?;
-    Some(Some(SetEntry { state, members, live, covered, end, length }))
+    Some(Some(SetEntry { state, members, live, covered, end, length, suspect }))
 }
 
 #[cfg(test)]
@@ -422,7 +427,15 @@ mod tests {
 
     fn entry(zone: u32) -> Option<SetEntry> {
         let members = (0..3).map(|drive| Member { drive: DriveId(drive), zone: ZoneId(zone) }).collect();
-        Some(SetEntry { state: SetState::Closed, members, live: 5, covered: 6, end: 7, length: u32::MAX })
+        Some(SetEntry {
+            state: SetState::Closed,
+            members,
+            live: 5,
+            covered: 6,
+            end: 7,
+            length: u32::MAX,
+            suspect: zone == 4,
+        })
     }
 
     #[test]

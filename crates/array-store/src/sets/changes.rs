@@ -11,6 +11,7 @@ pub(super) struct Said {
     pub(super) covered: u32,
     pub(super) end: u32,
     pub(super) length: u32,
+    pub(super) suspect: bool,
     /// Counts how often its members changed.
     pub(super) membership: u32,
 }

@@ -62,6 +62,8 @@ pub(crate) struct Held {
     pub(crate) length: u32,
     /// A member is short of what others have, or failed a write: to be cleaned before others.
     pub(crate) hurt: bool,
+    /// Fragments of it are torn, or not there, on drives that are: it is to be looked at.
+    pub(crate) suspect: bool,
     /// Moving what lives there won nothing when that was so much.
     pub(crate) no_gain_at: u64,
     /// When it was closed: its age, for cleaning.
@@ -77,6 +79,7 @@ impl Default for Held {
             end: u32::MAX,
             length: u32::MAX,
             hurt: false,
+            suspect: false,
             no_gain_at: u64::MAX,
             closed: 0,
         }

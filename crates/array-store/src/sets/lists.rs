@@ -88,6 +88,7 @@ pub(crate) struct Lists {
     lists: RefCell<[BTreeSet<SetId>; LISTS]>,
     groups: RefCell<BTreeMap<DriveSet, Group>>,
     coming: RefCell<BTreeSet<SetId>>,
+    suspects: RefCell<BTreeSet<SetId>>,
     pub(super) victims: RefCell<Victims>,
     pub(super) changes: RefCell<ChangeLog>,
     live: Cell<u64>,
@@ -102,6 +103,7 @@ impl Lists {
             lists: RefCell::default(),
             groups: RefCell::default(),
             coming: RefCell::default(),
+            suspects: RefCell::default(),
             victims: RefCell::new(Victims::new(policy)),
             changes: RefCell::default(),
             live: Cell::new(0),
@@ -129,12 +131,16 @@ impl Lists {
         if place(&from) != place(&to) {
             self.relist(id, place(&from), place(&to));
         }
-        let comes = |mark: &Option<Mark>| mark.is_some_and(|mark| mark.comes);
-        match (comes(&from), comes(&to)) {
-            (false, true) => drop(self.coming.borrow_mut().insert(id)),
-            (true, false) => drop(self.coming.borrow_mut().remove(&id)),
+        let listed = |list: &RefCell<BTreeSet<SetId>>, of: fn(&Mark) -> bool| match (
+            from.as_ref().is_some_and(of),
+            to.as_ref().is_some_and(of),
+        ) {
+            (false, true) => drop(list.borrow_mut().insert(id)),
+            (true, false) => drop(list.borrow_mut().remove(&id)),
             _ => {}
-        }
+        };
+        listed(&self.coming, |mark| mark.comes);
+        listed(&self.suspects, |mark| mark.said.suspect);
         let candidate = |mark: Option<Mark>| mark.and_then(|mark| Some((mark.drives, mark.candidate?)));
         let (from, to) = (candidate(from), candidate(to));
         if from != to {
@@ -188,6 +194,10 @@ impl Lists {
         self.touched.set(self.touched.get() + 1);
         let before = before.map_or(u32::MAX, |SetId(before)| before);
         self.lists.borrow()[list as usize].range(..SetId(before)).next_back().copied()
+    }
+
+    pub(super) fn suspects(&self) -> Vec<SetId> {
+        self.suspects.borrow().iter().copied().collect()
     }
 
     pub(super) fn coming(&self) -> Vec<SetId> {

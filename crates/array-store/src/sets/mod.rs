@@ -241,6 +241,11 @@ impl SetTable {
         self.shared.lists.coming().into_iter().filter_map(|id| self.get(id)).collect()
     }
 
+    /// Sets of which fragments are known to be torn, or not there, on drives that are.
+    pub(crate) fn suspects(&self) -> Vec<SetId> {
+        self.shared.lists.suspects()
+    }
+
     /// The set to clean next, of those that `may` be, on drives that `may_on` names; `now` is a stamp.
     pub(crate) fn victim(
         &self,

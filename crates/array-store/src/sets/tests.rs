@@ -98,6 +98,8 @@ fn check(table: &SetTable, lost: &[DriveId], about: &str) {
     let coming: Vec<*const ZoneSet> = table.coming().iter().map(Rc::as_ptr).collect();
     let expected: Vec<_> = all.iter().filter(|(_, mark)| mark.comes).map(|(id, _)| table.get(*id).unwrap()).collect();
     assert_eq!(coming, expected.iter().map(Rc::as_ptr).collect::<Vec<_>>(), "{about}");
+    let suspects = all.iter().filter(|(_, mark)| mark.said.suspect).map(|(id, _)| *id);
+    assert!(table.suspects().into_iter().eq(suspects), "{about}");
     let sum = |of: fn(&Mark) -> u64| all.iter().map(|(_, mark)| of(mark)).sum::<u64>();
     assert_eq!(table.bytes(), (sum(|mark| mark.live), sum(|mark| mark.data)), "{about}");
     assert_eq!(table.len(), all.len(), "{about}");
@@ -133,6 +135,7 @@ fn lists_agree_with_a_scan_of_all_sets() {
                 covered: 0,
                 end: 7,
                 length: u32::MAX,
+                suspect: random.chance(0.3),
             })
         });
         let entries: Vec<_> = entries.collect();
@@ -163,6 +166,7 @@ fn lists_agree_with_a_scan_of_all_sets() {
                     if let Some((_, set)) = table.all().nth(nth) {
                         any_step(&set, &mut random);
                         set.set_awaited(Some(Instant::default()));
+                        set.set_suspect(random.chance(0.5));
                     }
                 }
             }

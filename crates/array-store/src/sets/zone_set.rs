@@ -40,8 +40,8 @@ pub(crate) struct ZoneSet {
 impl Life {
     /// What a superblock says of a set.
     pub(super) fn found(entry: &SetEntry) -> Self {
-        let SetEntry { live, covered, end, length, .. } = *entry;
-        let held = Held { live, covered, end, length, ..Held::default() };
+        let SetEntry { live, covered, end, length, suspect, .. } = *entry;
+        let held = Held { live, covered, end, length, suspect, ..Held::default() };
         let ended = |full, held| Self::Ended(Ended { full, held, stuck: false });
         match entry.state {
             SetState::Empty => Self::Empty(Zones::Clean),
@@ -60,6 +60,7 @@ pub(crate) struct FoundToHold {
     pub(crate) written: u32,
     pub(crate) closed: u64,
     pub(crate) hurt: bool,
+    pub(crate) suspect: bool,
     pub(crate) stuck: bool,
 }
 
@@ -172,6 +173,11 @@ impl ZoneSet {
         self.of_held(|held| held.hurt).unwrap_or(false)
     }
 
+    /// Fragments of it are torn, or not there, on drives that are.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.of_held(|held| held.suspect).unwrap_or(false)
+    }
+
     pub(crate) fn no_gain_at(&self) -> u64 {
         self.of_held(|held| held.no_gain_at).unwrap_or(u64::MAX)
     }
@@ -241,8 +247,8 @@ impl ZoneSet {
     pub(crate) fn entry(&self) -> SetEntry {
         let life = self.life.borrow();
         let state = if matches!(*life, Life::Offered) { SetState::Available } else { life.state() };
-        let Held { live, covered, end, length, .. } = life.held().cloned().unwrap_or_default();
-        SetEntry { state, members: self.members(), live, covered, end, length }
+        let Held { live, covered, end, length, suspect, .. } = life.held().cloned().unwrap_or_default();
+        SetEntry { state, members: self.members(), live, covered, end, length, suspect }
     }
 
     // Holds.
@@ -283,12 +289,14 @@ impl ZoneSet {
         };
         let comes = life.coming().is_some();
         let state = if matches!(*life, Life::Offered) { SetState::Available } else { life.state() };
+        let suspect = life.held().is_some_and(|held| held.suspect);
         let of_held = |of: fn(&Held) -> u32, none: u32| life.held().map_or(none, of);
         let said = Said {
             state,
             covered: of_held(|held| held.covered, 0),
             end: of_held(|held| held.end, u32::MAX),
             length: of_held(|held| held.length, u32::MAX),
+            suspect,
             membership: self.membership.get(),
         };
         Mark { said, list, comes, drives: self.drives.get(), live, data: self.data.get(), candidate }
@@ -453,7 +461,7 @@ impl ZoneSet {
 
     /// What recovery found in it: it has ended, whatever it was.
     pub(crate) fn found_to_hold(&self, found: FoundToHold) {
-        let FoundToHold { end, written, closed, hurt, stuck } = found;
+        let FoundToHold { end, written, closed, hurt, suspect, stuck } = found;
         self.step(|life| {
             let (full, held) = match life {
                 Life::Available => (Full::Closed, Held::default()),
@@ -461,7 +469,8 @@ impl ZoneSet {
                 Life::Ended(ended) => (ended.full, ended.held),
                 other => return Err(other),
             };
-            Ok(Life::Ended(Ended { full, held: Held { end, written, closed, hurt, ..held }, stuck }))
+            let suspect = suspect || held.suspect;
+            Ok(Life::Ended(Ended { full, held: Held { end, written, closed, hurt, suspect, ..held }, stuck }))
         });
     }
 
@@ -525,6 +534,11 @@ impl ZoneSet {
     /// When it was closed.
     pub(crate) fn closed_at(&self, stamp: u64) {
         self.change_held(|held| held.closed = stamp);
+    }
+
+    /// Whether it is to be looked at.
+    pub(crate) fn set_suspect(&self, suspect: bool) {
+        self.change_held(|held| held.suspect = suspect);
     }
 
     /// A member is short of what others have.

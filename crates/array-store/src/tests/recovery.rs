@@ -308,16 +308,44 @@ fn suspects_that_an_error_left_are_looked_at_again() {
             let start = devices[0].image().zone(member.zone).start;
             devices[0].medium().fail_reads(start + Blocks(8), Blocks(1), None);
         }
-        engine.suspect.borrow_mut().extend(suspects.iter().map(|(id, _)| *id));
+        suspects.iter().for_each(|(_, set)| set.set_suspect(true));
         let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::CommandError };
         devices.iter().for_each(|device| device.set_faults(Faults::new([rule])));
         assert!(engine.scrub_suspects().await.is_err());
-        assert_eq!(engine.suspect.borrow().len(), 2);
+        assert_eq!(engine.sets.suspects().len(), 2);
         devices.iter().for_each(|device| device.set_faults(Faults::default()));
         engine.scrub_suspects().await.unwrap();
-        assert!(engine.suspect.borrow().is_empty());
+        assert_eq!(engine.sets.suspects(), []);
         let wanted = ScrubOptions { read_only: true, ..ScrubOptions::default() };
         let found = store.scrub(wanted, |_| {}).await.unwrap();
         assert_eq!((found.damaged, found.lost), (vec![], vec![]));
+    });
+}
+
+/// EXAM-2: what a power cut tore on one drive is mended also where the process that found it was killed at once.
+#[test]
+fn what_a_power_cut_tore_is_mended_by_a_later_opening() {
+    let images = rotten();
+    let images = Sim::new(2).run(move |rt| async move {
+        let (devices, store, _) = open(&rt, &images).await;
+        assert_eq!(store.0.sets.suspects().len(), 1);
+        drop(store);
+        crash(&devices)
+    });
+    let images: Vec<MemoryDevice> = Sim::new(3).run(move |rt| async move {
+        // Clocks of simulations begin anew: this is later.
+        rt.sleep(Duration::from_secs(3600)).await;
+        let (devices, store, _) = open(&rt, &images).await;
+        assert_eq!(store.0.sets.suspects().len(), 1, "it is not forgotten");
+        store.close().await.unwrap();
+        devices.iter().map(SimDevice::image).collect()
+    });
+    Sim::new(4).run(move |rt| async move {
+        let (_devices, store, _) = open(&rt, &images).await;
+        assert_eq!(store.0.sets.suspects(), []);
+        let wanted = ScrubOptions { read_only: true, ..ScrubOptions::default() };
+        let found = store.scrub(wanted, |_| {}).await.unwrap();
+        assert_eq!((found.damaged, found.lost), (vec![], vec![]));
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
     });
 }
