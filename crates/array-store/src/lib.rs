@@ -58,6 +58,7 @@ mod superblocks;
 mod tests;
 mod types;
 mod uncovered;
+mod versions;
 mod watch;
 mod writer;
 

@@ -11,6 +11,7 @@
 mod changes;
 mod life;
 mod lists;
+mod steps;
 mod victims;
 mod zone_set;
 
@@ -32,7 +33,8 @@ use crate::types::{DriveId, DriveSet, SetId, SetState};
 
 pub(crate) use life::{Phase, Purpose, Zones};
 pub(crate) use lists::{Group, List};
-pub(crate) use zone_set::{FoundToHold, ZoneSet};
+pub(crate) use steps::FoundToHold;
+pub(crate) use zone_set::ZoneSet;
 
 use life::Life;
 use lists::Lists;

@@ -1,9 +1,6 @@
-//! A zone set: its life, and the steps from one state to the next.
-//!
-//! A step that is asked of a set in another state than it is for is a mistake of the engine; it changes nothing.
+//! A zone set: what it is, who holds it, and where it is listed. (For what becomes of it see `steps`.)
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use shingle_base::Blocks;
@@ -11,20 +8,20 @@ use shingle_runtime::Instant;
 
 use super::Shared;
 use super::changes::Said;
-use super::life::{Ended, Filling, Full, Held, Life, Phase, Purpose, Zones};
+use super::life::{Ended, Full, Held, Life, Phase, Zones};
 use super::lists::{List, Mark};
 use super::victims::Candidate;
 use crate::format::{Member, SetEntry};
 use crate::segment::Shape;
-use crate::types::{DriveId, DriveSet, SetId, SetState};
+use crate::types::{DriveSet, SetId, SetState};
 
 /// A zone set.
 pub(crate) struct ZoneSet {
     shared: Rc<Shared>,
-    life: RefCell<Life>,
+    pub(super) life: RefCell<Life>,
     /// Its number, while it is in the table.
     listed: Cell<Option<SetId>>,
-    members: RefCell<Box<[Member]>>,
+    pub(super) members: RefCell<Box<[Member]>>,
     /// Counts how often they changed.
     membership: Cell<u32>,
     drives: Cell<DriveSet>,
@@ -32,7 +29,7 @@ pub(crate) struct ZoneSet {
     shortest: Cell<u32>,
     data: Cell<u64>,
     /// Counts how often it was emptied: what was said of an earlier life is not true of this one.
-    lives: Cell<u64>,
+    pub(super) lives: Cell<u64>,
     /// Readers and others that need it as it is.
     holds: Cell<u32>,
 }
@@ -54,16 +51,6 @@ impl Life {
     }
 }
 
-/// What recovery found of a set that holds something.
-pub(crate) struct FoundToHold {
-    pub(crate) end: u32,
-    pub(crate) written: u32,
-    pub(crate) closed: u64,
-    pub(crate) hurt: bool,
-    pub(crate) suspect: bool,
-    pub(crate) stuck: bool,
-}
-
 impl ZoneSet {
     pub(super) fn new(shared: &Rc<Shared>, members: Vec<Member>, life: Life) -> Rc<Self> {
         let set = Self {
@@ -82,7 +69,7 @@ impl ZoneSet {
         Rc::new(set)
     }
 
-    fn set_members(&self, members: Box<[Member]>) {
+    pub(super) fn set_members(&self, members: Box<[Member]>) {
         let capacity = |member: &Member| self.shared.drives.zone_capacity(member.drive);
         self.shortest.set(members.iter().map(capacity).min().unwrap_or(0));
         self.drives.set(members.iter().map(|member| member.drive).collect());
@@ -91,7 +78,7 @@ impl ZoneSet {
         self.measure();
     }
 
-    fn measure(&self) {
+    pub(super) fn measure(&self) {
         self.data.set(Shape::most_data(self.shared.code, Blocks(u64::from(self.capacity()))));
     }
 
@@ -316,7 +303,7 @@ impl ZoneSet {
     }
 
     /// Changes it, and its place in the lists with it. (LIST-1)
-    fn change<T>(&self, change: impl FnOnce(&Self) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&Self) -> T) -> T {
         let Some(id) = self.listed.get() else { return change(self) };
         let before = self.mark();
         let done = change(self);
@@ -324,16 +311,16 @@ impl ZoneSet {
         done
     }
 
-    fn change_life<T>(&self, change: impl FnOnce(&mut Life) -> T) -> T {
+    pub(super) fn change_life<T>(&self, change: impl FnOnce(&mut Life) -> T) -> T {
         self.change(|set| change(&mut set.life.borrow_mut()))
     }
 
-    fn change_held(&self, change: impl FnOnce(&mut Held)) {
+    pub(super) fn change_held(&self, change: impl FnOnce(&mut Held)) {
         self.change_life(|life| life.held_mut().map(change));
     }
 
     /// From one state to the next; `step` gives a life back as it is where it is none of those that the step is for.
-    fn step(&self, step: impl FnOnce(Life) -> Result<Life, Life>) {
+    pub(super) fn step(&self, step: impl FnOnce(Life) -> Result<Life, Life>) {
         self.change(|set| {
             let life = set.life.replace(Life::Available);
             let next = step(life).unwrap_or_else(|life| {
@@ -344,264 +331,5 @@ impl ZoneSet {
             set.life.replace(next);
             set.measure();
         });
-    }
-
-    // The steps of its life. (LIFE-1)
-
-    /// Empty to offered; its zones were reset, or are empty.
-    pub(crate) fn offer(&self) {
-        self.step(|life| match life {
-            Life::Empty(_) => Ok(Life::Offered),
-            other => Err(other),
-        });
-    }
-
-    /// Offered to available, if a `durable` superblock says so; else it is empty as before.
-    pub(crate) fn offered(&self, durable: bool) {
-        self.step(|life| match life {
-            Life::Offered if durable => Ok(Life::Available),
-            Life::Offered => Ok(Life::Empty(Zones::Clean)),
-            other => Err(other),
-        });
-    }
-
-    /// Available to empty, so that it can be taken apart.
-    pub(crate) fn withdraw(&self) {
-        self.step(|life| match life {
-            Life::Available => Ok(Life::Empty(Zones::Unclean)),
-            other => Err(other),
-        });
-    }
-
-    /// Available to open: a stream has it.
-    pub(crate) fn open(&self, purpose: Purpose) {
-        let filling = Filling { purpose, held: Held::default(), unentered: BTreeSet::new() };
-        self.step(|life| match life {
-            Life::Available => Ok(Life::Open(filling)),
-            other => Err(other),
-        });
-    }
-
-    /// Open to available: nothing was written to it.
-    pub(crate) fn open_no_more(&self) {
-        self.step(|life| match life {
-            Life::Open(_) => Ok(Life::Available),
-            other => Err(other),
-        });
-    }
-
-    /// Found open, with a certain end, to open: a stream goes on there.
-    pub(crate) fn reopen(&self) {
-        self.step(|life| match life {
-            Life::Found(held) => {
-                let held = Held { end: u32::MAX, ..held };
-                Ok(Life::Open(Filling { purpose: Purpose::Objects, held, unentered: BTreeSet::new() }))
-            }
-            other => Err(other),
-        });
-    }
-
-    /// Open to ending: no stream has it any more.
-    pub(crate) fn begin_to_end(&self) {
-        self.step(|life| match life {
-            Life::Open(filling) => Ok(Life::Ending(filling, None)),
-            other => Err(other),
-        });
-    }
-
-    /// Ending to ended: all that was written there is in the index, or given up; what counts lies before `end`. One that
-    /// cleaning `packed` wins nothing until something in it dies (CLEAN-3).
-    pub(crate) fn has_ended(&self, end: u32, packed: bool) {
-        self.step(|life| match life {
-            Life::Ending(Filling { purpose, mut held, .. }, _) => {
-                held.end = held.end.min(end);
-                let full = match purpose {
-                    Purpose::Objects => Full::Closed,
-                    Purpose::Index => Full::Index,
-                };
-                if packed && full == Full::Closed {
-                    held.no_gain_at = held.live;
-                }
-                Ok(Life::Ended(Ended { full, held, stuck: false }))
-            }
-            other => Err(other),
-        });
-    }
-
-    /// Ended to leaving: nothing in it is needed any more.
-    pub(crate) fn leave(&self) {
-        self.step(|life| match life {
-            Life::Ended(ended) => Ok(Life::Leaving(ended, None)),
-            Life::Leaving(ended, since) => Ok(Life::Leaving(ended, since)),
-            other => Err(other),
-        });
-    }
-
-    /// Leaving to resetting.
-    pub(crate) fn begin_to_reset(&self) {
-        self.step(|life| match life {
-            Life::Leaving(ended, since) => Ok(Life::Resetting(ended, since)),
-            other => Err(other),
-        });
-    }
-
-    /// It holds nothing any more: what was known of it goes, above all what a snapshot covers (SET-3).
-    pub(crate) fn emptied(&self, zones: Zones) {
-        self.lives.set(self.lives.get() + 1);
-        self.step(|_| Ok(Life::Empty(zones)));
-    }
-
-    /// What an empty set's zones are like.
-    pub(crate) fn zones_are(&self, zones: Zones) {
-        self.step(|life| match life {
-            Life::Empty(_) => Ok(Life::Empty(zones)),
-            other => Err(other),
-        });
-    }
-
-    /// What recovery found in it: it has ended, whatever it was.
-    pub(crate) fn found_to_hold(&self, found: FoundToHold) {
-        let FoundToHold { end, written, closed, hurt, suspect, stuck } = found;
-        self.step(|life| {
-            let (full, held) = match life {
-                Life::Available => (Full::Closed, Held::default()),
-                Life::Found(held) => (Full::Closed, held),
-                Life::Ended(ended) => (ended.full, ended.held),
-                other => return Err(other),
-            };
-            let suspect = suspect || held.suspect;
-            Ok(Life::Ended(Ended { full, held: Held { end, written, closed, hurt, suspect, ..held }, stuck }))
-        });
-    }
-
-    /// The same where too much of it is unreadable to say what it holds.
-    pub(crate) fn found_damaged(&self) {
-        self.step(|life| {
-            let held = match life {
-                Life::Available => Held::default(),
-                Life::Found(held) | Life::Ended(Ended { held, .. }) => held,
-                other => return Err(other),
-            };
-            Ok(Life::Ended(Ended { full: Full::Closed, held, stuck: true }))
-        });
-    }
-
-    /// A snapshot covers it up to that block; all of it where that is all ones, if it has ended.
-    pub(crate) fn cover(&self, block: u32) {
-        self.change_life(|life| {
-            match life {
-                Life::Ended(ended) | Life::Leaving(ended, _) | Life::Resetting(ended, _)
-                    if ended.full == Full::Closed && block == u32::MAX =>
-                {
-                    ended.full = Full::Indexed;
-                }
-                _ => {}
-            }
-            if let Some(held) = life.held_mut() {
-                held.covered = block;
-            }
-        });
-    }
-
-    // What changes while it is what it is.
-
-    pub(crate) fn add_live(&self, bytes: u64) {
-        self.change_held(|held| held.live += bytes);
-    }
-
-    pub(crate) fn remove_live(&self, bytes: u64) {
-        self.change_held(|held| {
-            debug_assert!(held.live >= bytes, "a set has fewer live bytes than are taken from it");
-            held.live = held.live.saturating_sub(bytes);
-        });
-    }
-
-    pub(crate) fn set_live(&self, bytes: u64) {
-        self.change_held(|held| held.live = bytes);
-    }
-
-    pub(crate) fn set_written(&self, blocks: u32) {
-        if let Some(held) = self.life.borrow_mut().held_mut() {
-            held.written = blocks;
-        }
-    }
-
-    /// What lies at this block and behind it is void.
-    pub(crate) fn ends_before(&self, block: u32) {
-        self.change_held(|held| held.end = held.end.min(block));
-    }
-
-    /// When it was closed.
-    pub(crate) fn closed_at(&self, stamp: u64) {
-        self.change_held(|held| held.closed = stamp);
-    }
-
-    /// Whether it is to be looked at.
-    pub(crate) fn set_suspect(&self, suspect: bool) {
-        self.change_held(|held| held.suspect = suspect);
-    }
-
-    /// A member is short of what others have.
-    pub(crate) fn hurt(&self) {
-        self.change_held(|held| held.hurt = true);
-    }
-
-    /// Moving what lives there wins nothing as long as it is that much.
-    pub(crate) fn set_no_gain_at(&self, live: u64) {
-        self.change_held(|held| held.no_gain_at = live);
-    }
-
-    /// Whether something in it can neither be read nor moved.
-    pub(crate) fn set_stuck(&self, stuck: bool) {
-        self.change_life(|life| match life {
-            Life::Empty(zones) if stuck => *zones = Zones::Unusable,
-            Life::Empty(zones) if *zones == Zones::Unusable => *zones = Zones::Unclean,
-            Life::Ended(ended) | Life::Leaving(ended, _) | Life::Resetting(ended, _) => ended.stuck = stuck,
-            _ => {}
-        });
-    }
-
-    /// Somebody waits for it since then, or nobody does.
-    pub(crate) fn set_awaited(&self, since: Option<Instant>) {
-        if let Some(awaited) = self.life.borrow_mut().coming_mut() {
-            *awaited = since;
-        }
-    }
-
-    /// An item at that block is on its way.
-    pub(crate) fn set_out(&self, block: u32) {
-        if let Some(filling) = self.life.borrow_mut().filling_mut() {
-            filling.unentered.insert(block);
-        }
-    }
-
-    /// An item at that block is in the index, or given up.
-    pub(crate) fn entered(&self, block: u32) {
-        if let Some(filling) = self.life.borrow_mut().filling_mut() {
-            filling.unentered.remove(&block);
-        }
-    }
-
-    /// Puts `new` in the place of a member; `false` if it has no such member. What is used of its zones stays as it is.
-    pub(crate) fn replace_member(&self, old: Member, new: Member) -> bool {
-        let mut members = self.members.borrow().clone();
-        let Some(place) = members.iter_mut().find(|member| **member == old) else { return false };
-        *place = new;
-        let capacity = self.capacity();
-        self.change(|set| {
-            // Other members end where the shortest did, which this may have been.
-            if let Some(held) = set.life.borrow_mut().held_mut() {
-                held.length = capacity;
-            }
-            set.set_members(members);
-        });
-        true
-    }
-
-    /// A drive has another number.
-    pub(crate) fn renumber(&self, old: DriveId, new: DriveId) {
-        let mut members = self.members.borrow().clone();
-        members.iter_mut().filter(|member| member.drive == old).for_each(|member| member.drive = new);
-        self.change(|set| set.set_members(members));
     }
 }
