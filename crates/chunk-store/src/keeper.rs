@@ -29,6 +29,9 @@ pub(crate) const GC_RESERVE: u32 = 1;
 /// How long after a zone could not be given up it is tried again.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
 
+/// How often an opening asks the drive to give up a zone of superblock or log before it fails: the error may be a passing one.
+const GIVE_UP_TRIES: u32 = 4;
+
 /// How long the keeper rests after a zone could not be reset: the journal may take no entry.
 const RESET_AGAIN: Duration = Duration::from_millis(10);
 
@@ -227,7 +230,14 @@ impl Inner {
             let active = self.dev.report(self.layout.superzone, count).await?;
             let active = active.iter().filter(|info| info.state.is_active() && Some(info.zone) != written);
             for info in active {
-                self.give_up(info.zone).await?;
+                let mut tries = 1;
+                while let Err(error) = self.give_up(info.zone).await {
+                    if tries == GIVE_UP_TRIES || matches!(error.kind, DeviceErrorKind::Gone) {
+                        return Err(error);
+                    }
+                    tries += 1;
+                    self.rt.sleep(RESET_AGAIN).await;
+                }
             }
         }
         // The keeper sees to the rest.

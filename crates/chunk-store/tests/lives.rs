@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use common::{content, formatted, geometry, options};
+use common::{GC_ERRORS, content, formatted, geometry, options};
 use shingle_base::ChunkId;
 use shingle_chunk_store::{ChunkStore, Damage, ErrorKind, Stream};
 use shingle_runtime::Runtime;
@@ -119,6 +119,9 @@ struct Caller {
     world: Rc<RefCell<World>>,
     random: Random,
     own: Vec<ChunkId>,
+    device: SimDevice,
+    /// The command at which the life ends.
+    last_command: u64,
 }
 
 impl Caller {
@@ -129,10 +132,20 @@ impl Caller {
                 4..13 => self.append().await,
                 13..15 => self.delete().await,
                 15..18 => self.read().await,
-                18 => drop(self.store.checkpoint().await),
-                _ => drop(self.store.gc(1, |_| {}).await),
+                18 => self.maintained("checkpoint", self.store.checkpoint().await, &[]),
+                _ => self.maintained("gc", self.store.gc(1, |_| {}).await, GC_ERRORS),
             }
         }
+    }
+
+    /// A checkpoint, or a step of GC, ended so. Only the end of the life, its faults, or what earlier ones did to the drive
+    /// make it fail.
+    fn maintained<T>(&self, what: &str, ended: shingle_chunk_store::Result<T>, also: &[ErrorKind]) {
+        let Err(error) = ended else { return };
+        let over = self.device.counts().commands > self.last_command;
+        let faulty = self.world.borrow().harm > Harm::None || !self.device.faults().injected().is_empty();
+        let explained = over || faulty && matches!(error.kind, ErrorKind::Device | ErrorKind::Stopped);
+        assert!(explained || also.contains(&error.kind), "{what}: {error}");
     }
 
     fn chunk(&mut self) -> Option<(ChunkId, Chunk)> {
@@ -210,13 +223,21 @@ impl Caller {
 }
 
 /// A store works until its life ends, or has nothing more to do.
-async fn live(rt: &Runtime, store: ChunkStore, world: Rc<RefCell<World>>, random: &mut Random) {
+async fn live(
+    rt: &Runtime,
+    store: ChunkStore,
+    world: Rc<RefCell<World>>,
+    random: &mut Random,
+    (device, last_command): (&SimDevice, u64),
+) {
     let all: Vec<ChunkId> = world.borrow().chunks.keys().copied().collect();
     let callers = (0..3).map(|number| Caller {
         store: store.clone(),
         world: world.clone(),
         random: Random::new(random.number()),
         own: all.iter().copied().skip(number).step_by(3).collect(),
+        device: device.clone(),
+        last_command,
     });
     let tasks: Vec<_> = callers.map(|caller| rt.spawn(caller.run(25))).collect();
     for task in tasks {
@@ -255,9 +276,10 @@ fn chain(seed: u64) -> u64 {
                     let mut settled = asked.borrow().clone();
                     device.power_off_at(u64::MAX);
                     settled.settle(&store, &report.damage, &context).await;
-                    device.power_off_at(device.counts().commands + given.last_command);
+                    let last = device.counts().commands + given.last_command;
+                    device.power_off_at(last);
                     *asked.borrow_mut() = settled;
-                    live(&rt, store, asked.clone(), &mut of_life).await;
+                    live(&rt, store, asked.clone(), &mut of_life, (&device, last)).await;
                 }
                 Ok(_) => {}
                 Err(error) => assert!(
@@ -284,7 +306,8 @@ fn chain(seed: u64) -> u64 {
 #[test]
 fn what_was_acknowledged_is_there_or_reported_through_chains_of_lives() {
     let (mut opened, mut lives) = (0, 0);
-    for seed in seeds(60) {
+    // In 222 the drive once did not give up a zone of the log at the first try, and the store did not open.
+    for seed in seeds(60).chain([222]) {
         opened += chain(seed);
         lives += 6;
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use common::{content, formatted, geometry, options, survival};
+use common::{GC_ERRORS, content, formatted, geometry, options, survival};
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{ChunkStore, ErrorKind, FormatOptions, Options, RecoveryReport, Stream};
 use shingle_runtime::Runtime;
@@ -141,8 +141,12 @@ impl Run {
         for _ in 0..steps {
             let id = ChunkId::from_u64(self.random.below(6));
             match self.random.below(20) {
-                0 => drop(store.checkpoint().await),
-                1 => drop(store.gc(1, |_| {}).await),
+                0 => store.checkpoint().await.unwrap_or_else(|error| panic!("{context}: {error}")),
+                1 => {
+                    if let Err(error) = store.gc(1, |_| {}).await {
+                        assert!(GC_ERRORS.contains(&error.kind), "{context}: {error}");
+                    }
+                }
                 2 => rt.sleep(std::time::Duration::from_millis(self.random.below(30))).await,
                 3 if self.known.contains_key(&id) => {
                     store.delete(id).await.unwrap_or_else(|error| panic!("{context}: {error}"));
