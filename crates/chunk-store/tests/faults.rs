@@ -48,12 +48,40 @@ fn spoiled_zones(device: &SimDevice) -> Vec<ZoneId> {
     spoiled.filter_map(|(_, zone, _)| *zone).collect()
 }
 
+/// Zones with wrong bytes, and which chunks have records there.
+#[derive(Debug, Default)]
+struct Spoiled {
+    zones: Vec<ZoneId>,
+    /// As the store had it; landing zones may hold any chunk's.
+    chunks: Vec<(ZoneId, Option<ChunkId>)>,
+    /// Zones in which a later store wrote wrong bytes: it may have moved anything there.
+    later: Vec<ZoneId>,
+}
+
+impl Spoiled {
+    fn may_hold(&self, chunk: ChunkId, zone: ZoneId) -> bool {
+        let held = self.chunks.iter().any(|&(of, id)| of == zone && id.is_none_or(|id| id == chunk));
+        self.later.contains(&zone) || self.zones.contains(&zone) && held
+    }
+}
+
+/// Which zones hold records of which chunks, by the index of a store that runs.
+async fn chunks_in_zones(rt: &Runtime, device: &SimDevice, store: &ChunkStore) -> Vec<(ZoneId, Option<ChunkId>)> {
+    device.set_faults(Faults::new([]));
+    store.checkpoint().await.unwrap();
+    let found = dump(rt, Rc::new(SimDevice::new(rt, &device.image()))).await.unwrap();
+    let landing = found.zones.iter().filter(|zone| zone.landing).map(|zone| (zone.zone, None));
+    let records =
+        found.chunks.iter().flat_map(|chunk| chunk.records.iter().map(|record| (record.zone, Some(chunk.id))));
+    landing.chain(records).collect()
+}
+
 /// Holds a store against the model: what is missing is named by a report, and what is there is right.
 async fn examine(
     store: &ChunkStore,
     model: &Model,
     report: Option<&RecoveryReport>,
-    (cost, spoiled): (Cost, &[ZoneId]),
+    (cost, spoiled): (Cost, &Spoiled),
     context: &str,
 ) {
     let reads_fail = cost != Cost::Nothing;
@@ -65,7 +93,7 @@ async fn examine(
             let damage = report.map(|report| report.damage.as_slice()).unwrap_or_default();
             let told = damage.iter().any(|damage| damage.chunk == Some(id) || damage.chunk.is_none());
             // Wrong bytes in the last write of a zone cannot be told from a tear: of a zone that had a faulty write.
-            let told = told || report.is_some_and(|report| report.torn.iter().any(|zone| spoiled.contains(zone)));
+            let told = told || report.is_some_and(|report| report.torn.iter().any(|zone| spoiled.may_hold(id, *zone)));
             assert!(reads_fail && told, "{context}: {size} of {} bytes, without a word", chunk.acked);
         }
         for write in chunk.writes.iter().filter(|write| write.to <= size.min(chunk.acked)) {
@@ -111,14 +139,15 @@ fn history(seed: u64, rules: Vec<FaultRule>, cost: Cost) {
             assert!(store.stat(id).unwrap().size >= chunk.acked, "{context}: {id} has shrunk");
         }
         // A short chunk is none of a zone's that no write spoiled.
-        let mut spoiled = spoiled_zones(&device);
+        let mut spoiled = Spoiled { zones: spoiled_zones(&device), ..Spoiled::default() };
         examine(&store, &model, None, (cost, &spoiled), &format!("{context}, running")).await;
         let left = SimDevice::new(&rt, &device.crash_image(seed));
+        spoiled.chunks = chunks_in_zones(&rt, &device, &store).await;
         left.set_faults(faults);
         let (store, report) = open(&rt, &left, options.clone()).await;
         examine(&store, &model, Some(&report), (cost, &spoiled), &format!("{context}, opened with faults")).await;
         let image = left.crash_image(seed);
-        spoiled.extend(spoiled_zones(&left));
+        spoiled.later = spoiled_zones(&left);
         // Marks name what lies in zones that are offline now; nothing else does.
         let options = Options { scan_whole_zones: false, ..options };
         let (store, report) = open(&rt, &SimDevice::new(&rt, &image), options).await;
