@@ -254,6 +254,13 @@ pub(crate) struct ZoneEntry {
     pub(crate) indexed_to: u32,
 }
 
+impl ZoneEntry {
+    /// Whether nothing is written to the zone in this life any more, and the index has all that was acknowledged (ZONE-5).
+    pub(crate) fn is_whole(&self) -> bool {
+        self.status.is_ended() && self.indexed_to >= self.written
+    }
+}
+
 /// A part of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CheckpointPart {
@@ -298,11 +305,7 @@ fn encode_zone(bytes: &mut Vec<u8>, id: ZoneId, zone: &Zone) {
     bytes.push(zone.status as u8);
     bytes.push(stream_number(zone.stream) | if zone.landing { LANDING_BIT } else { 0 });
     bytes.extend(zone.epoch.to_le_bytes());
-    // ZONE-5: of a zone that went offline while the store ran the index has all that was acknowledged, but for what has
-    // landed there and is still to be moved.
-    let whole = zone.status == ZoneStatus::Offline && !zone.lost && zone.landed == 0;
-    let written = if whole { zone.written.min(zone.indexed_to) } else { zone.written };
-    bytes.extend(written.to_le_bytes());
+    bytes.extend(zone.needed_to().to_le_bytes());
     bytes.extend(zone.indexed_to.to_le_bytes());
 }
 
@@ -488,7 +491,7 @@ mod tests {
         zones.set_status(ZoneId(11), ZoneStatus::Closed);
         let zone = zones.get_mut(ZoneId(11));
         (zone.epoch, zone.written, zone.indexed_to, zone.stream) = (77, 60, 50, Stream::Gc);
-        zone.landing = true;
+        (zone.landing, zone.landed) = (true, 1);
         let part = CheckpointPart::decode(&encode_zones(&zones));
         let entry = ZoneEntry {
             zone: ZoneId(11),
@@ -500,6 +503,10 @@ mod tests {
             indexed_to: 50,
         };
         assert_eq!(part, Some(CheckpointPart::Zones(vec![entry])));
+        // ZONE-5: nothing behind the index counts.
+        zones.get_mut(ZoneId(11)).landed = 0;
+        let part = CheckpointPart::decode(&encode_zones(&zones));
+        assert_eq!(part, Some(CheckpointPart::Zones(vec![ZoneEntry { written: 50, ..entry }])));
 
         let mut chunk = Chunk::new(id(), Stream::Data, 5);
         chunk.groups.push(Located { zone: ZoneId(11), block: 1, offset: 0, length: 100 });

@@ -186,7 +186,7 @@ impl State {
         if !marked || slot.landing {
             return Vec::new();
         }
-        let closed = slot.status == ZoneStatus::Closed && slot.indexed_to >= slot.written;
+        let closed = slot.status == ZoneStatus::Closed && slot.indexed_to >= slot.needed_to();
         let (epoch, stream, to) = (slot.epoch, slot.stream, slot.indexed_to);
         let new = |from| Mark { zone, epoch, stream, closed: false, from, to: from, chunks: BTreeMap::new() };
         let mut mark = new(slot.marked_to);

@@ -10,10 +10,11 @@
 //! - ZONE-1: a closed zone is not written again before it is reset.
 //! - ZONE-2: a zone is reset only when no chunk has a record in it, no reader uses it, and the reset is journaled.
 //! - ZONE-3: all records before `indexed_to` are in the index or dead, so recovery scans from there.
-//! - ZONE-5: a zone that went offline with records that were acknowledged is told of by every opening and check. In the table
-//!   of the checkpoint it has more blocks than are indexed; any other offline zone has as many.
-//!   `a_loss_in_an_offline_zone_is_told_by_every_later_opening`.
 //! - ZONE-4: a zone of which recovery could not read all that it had to is not reset: a later opening may read it.
+//! - ZONE-5: once nothing more is written to a zone, because it is closed, read-only or offline, the checkpoint's table has as many
+//!   blocks of it as are indexed, unless something behind these counts. So an offline zone with records that were acknowledged and
+//!   are not in the index has more, and is told of by every opening and check; one of which the index had all is not.
+//!   `a_loss_in_an_offline_zone_is_told_by_every_later_opening`, `a_zone_that_a_failed_write_closed_is_not_lost_for_what_is_elsewhere`.
 
 use shingle_base::{Blocks, ZoneId};
 
@@ -45,6 +46,11 @@ impl ZoneStatus {
     /// All, in the order of their numbers on the drive.
     pub(crate) const ALL: [Self; 7] =
         [Self::Free, Self::Opened, Self::Activated, Self::Closed, Self::Garbage, Self::ReadOnly, Self::Offline];
+
+    /// Whether nothing more is written to the zone in this life, though it may hold something that counts.
+    pub(crate) fn is_ended(self) -> bool {
+        matches!(self, Self::Closed | Self::ReadOnly | Self::Offline)
+    }
 }
 
 /// One data zone.
@@ -106,6 +112,13 @@ impl Zone {
             lost: false,
             filling: false,
         }
+    }
+
+    /// Blocks of it that recovery has to know. What a write that failed left behind the index was written again elsewhere; but
+    /// behind it may lie what landed, copies that are not swapped in, or what no opening could read (ZONE-5).
+    pub(crate) fn needed_to(&self) -> u32 {
+        let more = self.landed > 0 || self.filling || self.suspect || self.lost;
+        if self.status.is_ended() && !more { self.written.min(self.indexed_to) } else { self.written }
     }
 
     /// Blocks of dead records.

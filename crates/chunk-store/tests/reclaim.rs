@@ -125,7 +125,8 @@ fn what_lives_in_a_zone_that_turned_read_only_is_moved_away() {
             let medium = device.image();
             medium.set_state(zone, ZoneState::Offline);
             let device = SimDevice::new(&rt, &medium);
-            let (store, _) = open(&rt, &device, quiet()).await;
+            let (store, report) = open(&rt, &device, quiet()).await;
+            assert_eq!(report.damage, [], "ZONE-5");
             let expected = [content(50_000, 0, 50_000), content(70_000, 50_000, 20_000)].concat();
             assert!(store.read(id, 0, 70_000).await.unwrap() == expected);
         });

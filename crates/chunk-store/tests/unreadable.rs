@@ -13,7 +13,7 @@ use shingle_chunk_store::{
     ChunkStore, Damage, ErrorKind, Options, PoolSizes, RecoveryReport, Stream, ZoneStatus, check,
 };
 use shingle_runtime::Runtime;
-use shingle_sim::{CommandKind, Sim, SimDevice, Survival};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Survival, Trigger};
 use shingle_zoned::{Geometry, MemoryDevice, ZoneState, ZonedDevice};
 
 /// From now on a block cannot be read; after so many tries it can again, if `times` says how many.
@@ -412,15 +412,57 @@ fn a_zone_that_turned_read_only_is_emptied_of_what_can_be_read() {
         holds_ten(&store, &[3, 6]).await;
         store.close().await.unwrap();
         // The next opening can read all: what stayed is there again, and can be moved.
-        let (store, report) = opened(&rt, &healed(&rt, &device)).await;
+        let healed = healed(&rt, &device);
+        let (store, report) = opened(&rt, &healed).await;
         assert_eq!(report.damage, []);
         holds_ten(&store, &[]).await;
-        drop(store);
-        let medium = device.image();
-        medium.set_state(zone, ZoneState::Offline);
-        let (store, _) = opened(&rt, &SimDevice::new(&rt, &medium)).await;
-        holds_ten(&store, &[3, 6]).await;
+        // The zone dies: before that, and after (ZONE-5).
+        let offline = |device: &SimDevice| {
+            let medium = device.image();
+            medium.set_state(zone, ZoneState::Offline);
+            SimDevice::new(&rt, &medium)
+        };
+        let (after, report) = opened(&rt, &offline(&healed)).await;
+        assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
+        holds_ten(&after, &[3, 6]).await;
+        store.gc(3, |_| {}).await.unwrap();
+        store.close().await.unwrap();
+        for _ in 0..2 {
+            let (after, report) = opened(&rt, &offline(&healed)).await;
+            assert_eq!(report.damage, [], "ZONE-5");
+            holds_ten(&after, &[]).await;
+        }
     });
+}
+
+/// ZONE-5: a zone that a failed write closed holds nothing behind what is in the index: its death loses nothing that an opening
+/// could not know.
+#[test]
+fn a_zone_that_a_failed_write_closed_is_not_lost_for_what_is_elsewhere() {
+    for dies in [false, true] {
+        Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &formatted(drive()));
+            let (store, _) = opened(&rt, &device).await;
+            store.create(id(1), Stream::Data).await.unwrap();
+            put(&store, 1, 0, 10_000, 0).await;
+            let [zone] = used_zones(&device).await[..] else { panic!("one chunk lies in one zone") };
+            let rule = FaultRule { trigger: Trigger::Zone(CommandKind::Write, zone), fault: Fault::WriteError };
+            device.set_faults(Faults::new([rule]));
+            put(&store, 1, 10_000, 10_000, 1).await;
+            assert_eq!(store.counters().write_errors, 1);
+            store.close().await.unwrap();
+            let medium = device.image();
+            if dies {
+                medium.set_state(zone, ZoneState::Offline);
+            }
+            for _ in 0..2 {
+                let (store, report) = opened(&rt, &SimDevice::new(&rt, &medium)).await;
+                assert_eq!(report.damage, [], "ZONE-5");
+                assert_eq!(store.stat(id(1)).unwrap().size, 20_000);
+                holds(&store, 1, 10_000, 10_000, 1).await;
+            }
+        });
+    }
 }
 
 /// A tail that could not be read is there again once it can be, if nothing was appended meanwhile.

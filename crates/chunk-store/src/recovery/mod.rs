@@ -494,7 +494,7 @@ fn cover(entries: &mut BTreeMap<ZoneId, ZoneEntry>, mark: &Mark) -> u64 {
     entry.indexed_to += farther;
     entry.written = entry.written.max(entry.indexed_to);
     if mark.closed {
-        entry.status = ZoneStatus::Closed;
+        (entry.status, entry.written) = (ZoneStatus::Closed, entry.indexed_to);
     } else if farther > 0 {
         // It is younger than the table.
         entry.status = ZoneStatus::Activated;

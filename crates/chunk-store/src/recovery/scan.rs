@@ -117,14 +117,9 @@ impl ScanContext<'_> {
         match info.state {
             ZoneState::Offline => {
                 (scan.found.status, scan.found.reusable) = (ZoneStatus::Offline, false);
-                // Of one that was offline already the zone table says whether something was lost (ZONE-5).
-                let covered = |entry: ZoneEntry| match entry.status {
-                    ZoneStatus::Garbage => true,
-                    status => {
-                        matches!(status, ZoneStatus::Closed | ZoneStatus::Offline) && entry.indexed_to >= entry.written
-                    }
-                };
-                if let Some(entry) = known.filter(|entry| !covered(*entry)) {
+                // ZONE-5.
+                let covered = |entry: &ZoneEntry| entry.status == ZoneStatus::Garbage || entry.is_whole();
+                if let Some(entry) = known.filter(|entry| !covered(entry)) {
                     scan.hidden = true;
                     (scan.found.lost, scan.found.written) = (true, entry.written.max(indexed_to + 1));
                     let what = format!("the zone is offline, and records behind block {indexed_to} are lost");
@@ -139,8 +134,10 @@ impl ScanContext<'_> {
             _ => {}
         }
         if let Some(entry) = known.or(entry).filter(|entry| is_settled(entry, ended)) {
-            (scan.found.status, scan.found.written) = (entry.status, entry.written);
-            (scan.found.indexed_to, scan.found.reusable) = (entry.indexed_to, false);
+            let garbage = entry.status == ZoneStatus::Garbage;
+            scan.found.status = if garbage { ZoneStatus::Garbage } else { ZoneStatus::Closed };
+            (scan.found.written, scan.found.indexed_to) = (entry.written, entry.indexed_to);
+            scan.found.reusable = false;
         } else {
             self.open_zone(&info, known, ended, &mut scan).await?;
             // ZONE-1: a later recovery may trust that it ends where it was said to.
@@ -313,12 +310,8 @@ impl ScanContext<'_> {
 /// The zone may have been reset, and even opened, behind the table. Of an opening the journal knows, and the entry is of that
 /// life; or nothing in it was acknowledged, and the zone is garbage either way.
 fn is_settled(entry: &ZoneEntry, ended: u64) -> bool {
-    let lives = match entry.status {
-        ZoneStatus::Closed => entry.epoch > ended,
-        ZoneStatus::Garbage => entry.epoch >= ended,
-        _ => false,
-    };
-    lives && entry.indexed_to >= entry.written
+    let garbage = entry.status == ZoneStatus::Garbage && entry.indexed_to >= entry.written;
+    garbage && entry.epoch >= ended || entry.is_whole() && entry.epoch > ended
 }
 
 /// Contents of a zone, in order.
