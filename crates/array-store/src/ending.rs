@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{Place, frame};
-use shingle_zoned::ZoneOp;
+use shingle_zoned::{DeviceError, ZoneOp};
 
 use crate::close::BusyTask;
 use crate::drives::at;
@@ -133,15 +133,9 @@ impl Engine {
 
     /// Waits for a set's digest, and until everything in the set is in the index: then it is closed (WRITE-2).
     async fn end_set(self: &Rc<Self>, open: OpenSet, writes: Writes, busy: BusyTask) {
-        let mut errors = Vec::new();
-        let mut done = Vec::new();
-        for (member, result) in writes.await {
-            match result {
-                Ok(()) => done.push(member.drive),
-                Err(error) => errors.push((member.drive, error)),
-            }
-        }
-        errors.extend(self.drives.flush(done).await);
+        let failed =
+            |(member, result): (Member, std::result::Result<(), DeviceError>)| Some((member.drive, result.err()?));
+        let errors: Vec<_> = writes.await.into_iter().filter_map(failed).collect();
         if !open.flights.failed.get() {
             self.finish_longer(&open.members, open.set.written()).await;
         }

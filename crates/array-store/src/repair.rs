@@ -109,16 +109,19 @@ impl Engine {
         }
     }
 
-    /// The drives in use that are slow.
+    /// The drives in use that are slow, at reads or writes.
     pub(crate) fn slow_drives(&self) -> Vec<Slow> {
         let mut slow = self.paces.slow();
         slow.retain(|slow| self.drives.usable(slow.drive).is_some());
         slow
     }
 
-    /// Gives up a drive that has been slow for that long, until the array is closed. (SLOW-1, SLOW-2)
+    /// Gives up a drive that has been slow for that long, until the array is closed. (SLOW-1, SLOW-2, SLOW-4)
     pub(crate) async fn give_up_slow(self: Rc<Self>, long: Duration) {
         while !self.stopped.get() {
+            if self.membership.try_lock().is_err() {
+                self.paces.begin_anew();
+            }
             let (slow, missing) = (self.slow_drives(), self.drives.missing().len());
             if let Some(drive) = too_slow(&slow, self.rt.now(), long, missing, self.code.parity()) {
                 self.give_up_for_slowness(drive, long);

@@ -23,6 +23,7 @@ use crate::index::{Index, Moment};
 use crate::layout::form_sets;
 use crate::loss::OWN_NAMES_END;
 use crate::membership::prepare;
+use crate::pace::slow_drives;
 use crate::put::{Put, Stored, check_name};
 use crate::rebuild::{RebuildOptions, RebuildProgress};
 use crate::recovery::RecoveryReport;
@@ -528,7 +529,7 @@ impl ArrayStore {
         let (repairs_waiting, repaired, slow_given_up) = self.0.repairs.figures();
         let mut stats = Stats {
             hedged: self.0.paces.extra(),
-            drives_slow: self.0.slow_drives().len() as u64,
+            drives_slow: slow_drives(&self.0.slow_drives()) as u64,
             repairs_waiting,
             repaired,
             slow_given_up,

@@ -24,10 +24,10 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, join_all};
-use shingle_base::BLOCK_SIZE;
+use shingle_base::{BLOCK_SIZE, Lba};
 use shingle_record::{Place, frame, record_blocks};
 use shingle_runtime::Task;
-use shingle_zoned::DeviceError;
+use shingle_zoned::{DeviceError, ZonedDevice};
 use tokio::sync::Notify;
 
 use crate::allocator::Pass;
@@ -365,7 +365,8 @@ impl Engine {
         framed.collect()
     }
 
-    /// Starts a write of each member that is there.
+    /// Starts a write of each member that is there; each ends when it is durable. How long that took is counted with the flush:
+    /// where a drive has a cache, that is what it takes.
     pub(crate) fn write_members(&self, members: &[Member], block: u32, frames: Vec<Vec<Bytes>>) -> Writes {
         let writes: Vec<_> = members
             .iter()
@@ -374,7 +375,7 @@ impl Engine {
                 let (dev, rt) = (self.drives.usable(member.drive)?, self.rt.clone());
                 Some(async move {
                     let began = rt.now();
-                    let result = dev.write(at(&dev, member.zone, block), pieces).await;
+                    let result = write_durably(&*dev, at(&dev, member.zone, block), pieces).await;
                     (member, result, rt.now().since(began))
                 })
             })
@@ -426,15 +427,12 @@ impl Engine {
     async fn durable(&self, set: &ZoneSet, flights: &Flights, writes: Writes) -> Result<bool> {
         let mut whole = true;
         let mut errors = Vec::new();
-        let mut done = Vec::new();
         for (member, result) in writes.await {
             match result {
-                Ok(()) => done.push(member.drive),
+                Ok(()) => self.drives.wrote(member.drive),
                 Err(error) => errors.push((member.drive, error)),
             }
         }
-        done.iter().for_each(|drive| self.drives.wrote(*drive));
-        errors.extend(self.drives.flush(done).await);
         let mut common = None;
         for (drive, error) in errors {
             if !self.judge(drive, &error) {
@@ -465,6 +463,11 @@ impl Engine {
             None => Ok(whole),
         }
     }
+}
+
+async fn write_durably(dev: &dyn ZonedDevice, at: Lba, pieces: Vec<Bytes>) -> std::result::Result<(), DeviceError> {
+    dev.write(at, pieces).await?;
+    if dev.geometry().volatile_cache { dev.flush().await } else { Ok(()) }
 }
 
 /// Polls a future once, so that the commands in it have started, in the order of such calls.

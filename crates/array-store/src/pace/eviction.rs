@@ -5,7 +5,9 @@
 //!   zones are rebuilt before the next.
 //! - SLOW-2: where more drives are slow than parity makes up for, the cause is common to them, and none is given up.
 //! - SLOW-3: a drive is slow at reads or at writes; what makes one of them late says nothing of the other.
+//! - SLOW-4: only time at work counts: not a pause, and not a rebuild or repair, which keeps drives busy with what no client waits for.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use shingle_runtime::Instant;
@@ -15,7 +17,7 @@ use crate::types::DriveId;
 /// Late answers that it takes: a drive that is hardly read is not judged.
 const LATE_LEAST: u32 = 32;
 
-/// A slow drive, as the policy sees it.
+/// A drive that is slow at one kind of commands, as the policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slow {
     pub(crate) drive: DriveId,
@@ -38,9 +40,14 @@ impl Slow {
     }
 }
 
+/// How many drives that is.
+pub(crate) fn slow_drives(slow: &[Slow]) -> usize {
+    slow.iter().map(|slow| slow.drive).collect::<BTreeSet<_>>().len()
+}
+
 /// The drive that is to be given up, if one is.
 pub(crate) fn too_slow(slow: &[Slow], now: Instant, long: Duration, missing: usize, parity: usize) -> Option<DriveId> {
-    if missing > 0 || slow.len() > parity {
+    if missing > 0 || slow_drives(slow) > parity {
         return None;
     }
     let longest = slow.iter().filter(|slow| slow.is_for(long, now)).min_by_key(|slow| slow.since);
@@ -82,5 +89,8 @@ mod tests {
         assert_eq!(too_slow(&both, at(700), LONG, 1, 2), None);
         assert_eq!(too_slow(&both, at(700), LONG, 0, 1), None);
         assert_eq!(too_slow(&[], at(700), LONG, 0, 1), None);
+        // One drive that is slow at both, and for longer at what it was not asked for of late.
+        let one = [slow(3, 80, 100, 40), slow(3, 90, 690, 40)];
+        assert_eq!(too_slow(&one, at(700), LONG, 0, 1), Some(DriveId(3)));
     }
 }

@@ -10,6 +10,9 @@ use shingle_runtime::Instant;
 /// The scale: all of the recent commands were late.
 const ALWAYS: u16 = 1024;
 
+/// After so long without a command the next ones are an account of their own: a slow drive is one that is slow at work.
+const PAUSE: Duration = Duration::from_secs(60);
+
 /// A write is late that took so many times as long as the same item's in the middle, and [`WRITE_LATE_LEAST`] at least.
 const WRITE_LATE_FACTOR: u32 = 8;
 const WRITE_LATE_LEAST: Duration = Duration::from_millis(50);
@@ -24,6 +27,8 @@ pub(super) struct Lateness {
     slow_since: Cell<Option<Instant>>,
     /// How often it was late, or failed, since it is slow, and when last.
     late: Cell<(u32, Instant)>,
+    /// The last command.
+    last: Cell<Instant>,
 }
 
 /// What one more command changed.
@@ -36,6 +41,10 @@ pub(super) enum Change {
 impl Lateness {
     /// One more command. Half of the recent ones late, or failed, is slow; it stays so until few are.
     pub(super) fn count(&self, late: bool, now: Instant) -> Option<Change> {
+        if now.since(self.last.replace(now)) > PAUSE {
+            self.share.set(0);
+            self.slow_since.set(None);
+        }
         let before = self.share.get();
         let after = if late { before + (ALWAYS - before) / 8 } else { before - before.div_ceil(8) };
         self.share.set(after);
@@ -54,6 +63,12 @@ impl Lateness {
             }
             _ => None,
         }
+    }
+
+    /// What came before counts no more, if the drive is slow: it has to be slow for as long again.
+    pub(super) fn begin_anew(&self, now: Instant) {
+        self.slow_since.set(self.slow_since.get().map(|_| now));
+        self.late.set((0, now));
     }
 
     pub(super) fn slow_since(&self) -> Option<Instant> {
@@ -96,6 +111,23 @@ mod tests {
         let lateness = Lateness::default();
         for number in 0..1000 {
             assert_eq!(lateness.count(number % 8 == 0, Instant::default()), None);
+        }
+    }
+
+    /// SLOW-4: the first command after a night is late, as the last ones before it were: that is no slow night.
+    #[test]
+    fn a_pause_is_not_slow_time() {
+        let lateness = Lateness::default();
+        let at = |seconds| Instant::default() + Duration::from_secs(seconds);
+        for number in 0..40 {
+            lateness.count(true, at(1000 + number));
+        }
+        assert!(lateness.slow_since().is_some());
+        assert_eq!(lateness.count(true, at(30_000)), None);
+        assert_eq!(lateness.slow_since(), None);
+        // A drive that parks its heads between two commands.
+        for number in 0..100 {
+            assert_eq!(lateness.count(true, at(40_000 + number * 100)), None);
         }
     }
 

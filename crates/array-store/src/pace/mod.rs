@@ -30,7 +30,7 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZonedDevice};
 use tokio::sync::Semaphore;
 
 use crate::types::DriveId;
-pub(crate) use eviction::{Slow, too_slow};
+pub(crate) use eviction::{Slow, slow_drives, too_slow};
 use latency::{CLASSES, Latencies, class_of};
 use lateness::{Change, Lateness, late_after};
 
@@ -128,13 +128,6 @@ impl Pace {
             Some(Change::Quick) => tracing::info!(drive = %self.id, "the drive writes as fast as its peers again"),
             None => {}
         }
-    }
-
-    /// The kind of commands that it is slow with, since when, and whether these are reads; of both the one last late.
-    fn slow(&self) -> Option<(&Lateness, Instant, bool)> {
-        let kinds = [(&self.reads, true), (&self.writes, false)];
-        let slow = kinds.into_iter().filter_map(|(kind, reads)| Some((kind, kind.slow_since()?, reads)));
-        slow.max_by_key(|(kind, ..)| kind.late().1)
     }
 }
 
@@ -298,25 +291,37 @@ impl Paces {
         });
     }
 
-    /// How long the drives took to write one item; those that failed are left out.
+    /// How long the drives took to make one item durable; those that failed are left out.
     pub(crate) fn wrote(&self, took: &[(DriveId, Duration)]) {
         let Some(late) = late_after(took.iter().map(|(_, took)| *took)) else { return };
         let now = self.rt.now();
         took.iter().for_each(|&(drive, took)| self.of(drive).count_write(took > late, now));
     }
 
-    /// What is known of the drives that are slow, at reads or at writes.
+    /// Drives that are slow now have to be so for as long again before they are given up.
+    pub(crate) fn begin_anew(&self) {
+        let now = self.rt.now();
+        for pace in self.drives.borrow().iter() {
+            pace.reads.begin_anew(now);
+            pace.writes.begin_anew(now);
+        }
+    }
+
+    /// What is known of the drives that are slow, at reads and at writes.
     pub(crate) fn slow(&self) -> Vec<Slow> {
+        let drives = self.drives.borrow();
         let of = |pace: &Rc<Pace>| {
-            let (kind, since, reads) = pace.slow()?;
-            let (late, last) = kind.late();
             let waiting_since = match pace.probe.get() {
-                Probe::UnderWay(since) if reads => Some(since),
-                _ => None,
+                Probe::UnderWay(since) => Some(since),
+                Probe::From(_) => None,
             };
-            Some(Slow { drive: pace.id, since, last, late, waiting_since })
+            let (drive, kinds) = (pace.id, [(&pace.reads, waiting_since), (&pace.writes, None)]);
+            kinds.map(|(kind, waiting_since)| {
+                let (late, last) = kind.late();
+                Some(Slow { drive, since: kind.slow_since()?, last, late, waiting_since })
+            })
         };
-        self.drives.borrow().iter().filter_map(of).collect()
+        drives.iter().flat_map(of).flatten().collect()
     }
 
     /// Reads that were begun in the place of late ones.

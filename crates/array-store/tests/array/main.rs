@@ -7,6 +7,7 @@ mod common;
 mod crash;
 mod drives;
 mod failing;
+mod formatting;
 mod hollow;
 mod hung;
 mod judging;
