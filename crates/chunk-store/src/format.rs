@@ -16,7 +16,7 @@ use crate::zones::{Zone, ZoneStatus, ZoneTable};
 pub const ENGINE: u32 = 0x4B4E_4843; // "CHNK"
 
 /// The version of everything in this file.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
 /// Types of the records in data zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

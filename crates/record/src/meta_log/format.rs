@@ -127,18 +127,32 @@ impl Link {
     }
 }
 
-/// The parity of blocks: their exclusive or, each bit inverted. Inverted, because the exclusive or of three records
-/// can pass for a record: checksums are linear.
+/// The parity of a write's blocks: their exclusive or, and that of a pad which is drawn from the place of the write. Of all
+/// but one of the blocks and their parity it is the one that is missing.
+///
+/// Checksums are linear: the exclusive or of three records can pass for a record. So it does where a parity block of the
+/// zone's former life stands in for one that a power cut took, and the records have the same places. The pad differs then.
 pub(crate) struct Parity(AlignedBuf);
 
 impl Parity {
-    pub(crate) fn new() -> Self {
-        let mut sum = AlignedBuf::zeroed(Blocks(1));
-        sum.fill(0xFF);
-        Self(sum)
+    /// That of no blocks, for the write that begins at `place`.
+    pub(crate) fn of(place: &Place) -> Self {
+        let mut sum = Self::unpadded();
+        let mut state =
+            place.store.0 ^ mixed(place.epoch ^ mixed(u64::from(place.zone.0) << 32 | u64::from(place.block)));
+        for word in sum.0.as_chunks_mut::<8>().0 {
+            state = state.wrapping_add(GOLDEN);
+            *word = mixed(state).to_le_bytes();
+        }
+        sum
     }
 
-    /// Adds blocks. The parity of a write's blocks but one, and of their parity, is the missing one.
+    /// Without the pad, of a write whose life is yet to be found out.
+    pub(crate) fn unpadded() -> Self {
+        Self(AlignedBuf::zeroed(Blocks(1)))
+    }
+
+    /// Adds blocks.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         for block in bytes.chunks_exact(BLOCK_SIZE) {
             let (sum, _) = self.0.as_chunks_mut::<8>();
@@ -155,6 +169,15 @@ impl Parity {
     pub(crate) fn block(self) -> Bytes {
         self.0.freeze()
     }
+}
+
+/// The step of SplitMix64, and its mixing of bits (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+fn mixed(mut bits: u64) -> u64 {
+    bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ bits >> 31
 }
 
 /// Adds an entry to a journal record's payload: sequence number (8), length (4), bytes.
@@ -237,20 +260,52 @@ mod tests {
         // Of these three the plain exclusive or is a record with a good checksum at the parity's own place.
         let blocks: Vec<Bytes> =
             (4..7).map(|block| frame(JOURNAL, &place(block), 1, LogInfo::default().encode(), &[&[7; 40]])).collect();
-        let parity = |blocks: &[&Bytes]| {
-            let mut parity = Parity::new();
-            blocks.iter().for_each(|block| parity.add(block));
-            parity.block()
-        };
         let whole: Vec<&Bytes> = blocks.iter().collect();
-        let last = parity(&whole);
+        let last = parity(Parity::of(&place(4)), &whole);
         assert_eq!(Header::decode(&last, &Expect::default()), Err(FrameError::NotARecord));
-        let inverted: Vec<u8> = last.iter().map(|byte| !byte).collect();
-        assert!(Header::decode(&inverted, &Expect::place(&place(7))).is_ok(), "the case that inversion rules out");
+        let plain = parity(Parity::unpadded(), &whole);
+        assert!(Header::decode(&plain, &Expect::place(&place(7))).is_ok(), "the case that the pad rules out");
         for lost in 0..3 {
             let mut others: Vec<&Bytes> = blocks.iter().collect();
             others[lost] = &last;
-            assert_eq!(parity(&others), blocks[lost]);
+            assert_eq!(parity(Parity::of(&place(4)), &others), blocks[lost]);
         }
+    }
+
+    fn parity(mut sum: Parity, blocks: &[&Bytes]) -> Bytes {
+        blocks.iter().for_each(|block| sum.add(block));
+        sum.block()
+    }
+
+    /// A parity block that is left of a zone's former life makes no record of what came over the rest of it.
+    #[test]
+    fn parity_of_a_former_life_makes_no_record() {
+        let life = |epoch| {
+            let place = move |block| Place { store: StoreId(5), epoch, zone: ZoneId(7), block };
+            let record = move |block, position| {
+                let info = LogInfo { position, first: 4, blocks: 2, ..LogInfo::default() };
+                frame(JOURNAL, &place(block), position, info.encode(), &[&position.to_le_bytes()])
+            };
+            [record(4, epoch), record(5, epoch + 1)]
+        };
+        let (old, new) = (life(16), life(52));
+        let place = |epoch, block| Place { store: StoreId(5), epoch, zone: ZoneId(7), block };
+        let remade = |pad: fn(&Place) -> Parity| {
+            let left = parity(pad(&place(16, 4)), &[&old[0], &old[1]]);
+            parity(pad(&place(52, 4)), &[&new[0], &left])
+        };
+        let expected = Expect::place(&place(52, 5));
+        let plain = Header::decode(&remade(|_| Parity::unpadded()), &expected).unwrap();
+        assert_eq!(LogInfo::decode(&plain.info).position, 53, "the case that the pad rules out");
+        assert_eq!(Header::decode(&remade(Parity::of), &expected), Err(FrameError::NotARecord));
+    }
+
+    #[test]
+    fn the_pad_has_golden_bytes() {
+        let place = Place { store: StoreId(0x0102_0304_0506_0708), epoch: 42, zone: ZoneId(7), block: 4 };
+        let block = Parity::of(&place).block();
+        let word = |at: usize| u64::from_le_bytes(block[at * 8..][..8].try_into().unwrap());
+        let golden = [0x1BE8_D3CE_9BDD_6DCD, 0x2F9D_211D_A7D5_74CC, 0x4494_D999_57C1_05F2];
+        assert_eq!([word(0), word(1), word(511)], golden);
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
-use crate::frame::{Expect, HEADER_SIZE, Header};
+use crate::frame::{Expect, HEADER_SIZE, Header, Place};
 use crate::meta_log::format::{END, JOURNAL, LINK, LogInfo, PART, Parity, START, WRITE_BLOCKS_MAX, head_position};
 use crate::reading::read_each;
 use crate::zone_head::ZONE_HEAD;
@@ -67,9 +67,10 @@ pub(super) enum Step {
     End,
 }
 
-/// How far a write reaches, and its first block, if that had to be made anew.
+/// How far a write reaches, where it lies, and its first block, if that had to be made anew.
 struct Shape {
     blocks: u32,
+    place: Place,
     first: Option<Bytes>,
 }
 
@@ -158,10 +159,10 @@ impl ZoneReader {
         let parity = if closed { self.block(end).cloned() } else { None };
         let mended_first = shape.first.is_some();
         let mut data: Vec<Option<Bytes>> = self.loaded.iter().take(shape.blocks as usize).cloned().collect();
-        if let (Some(first), Some(slot)) = (shape.first, data.first_mut()) {
-            *slot = Some(first);
+        if let (Some(first), Some(slot)) = (&shape.first, data.first_mut()) {
+            *slot = Some(first.clone());
         }
-        let Some((records, mended)) = self.whole(from, data, parity.as_ref(), closed) else {
+        let Some((records, mended)) = self.whole(&shape.place, data, parity.as_ref(), closed) else {
             return Ok(if closed { self.lose(end + 1) } else { self.tear() });
         };
         let mended = if mended_first { Some(from) } else { mended.map(|block| from + block as u32) };
@@ -173,29 +174,35 @@ impl ZoneReader {
     async fn shape(&mut self) -> Result<Option<Shape>, DeviceError> {
         let from = self.next;
         self.load(from + 1).await?;
-        if let Some(info) = self.header(from).map(|header| LogInfo::decode(&header.info))
+        if let Some((info, place)) = self.header(from).map(|header| (LogInfo::decode(&header.info), header.place))
             && info.first == from
             && (1..=WRITE_BLOCKS_MAX).contains(&info.blocks)
         {
-            return Ok(Some(Shape { blocks: info.blocks, first: None }));
+            return Ok(Some(Shape { blocks: info.blocks, place, first: None }));
         }
         self.rebuilt_first().await
     }
 
     /// The lost first block of a write, from all the others and their parity: the end of the write is where the sum of
-    /// the blocks becomes a header that says so.
+    /// the blocks becomes a header that says so. Of a zone's first write the records behind its head say which life it is of.
     async fn rebuilt_first(&mut self) -> Result<Option<Shape>, DeviceError> {
         let from = self.next;
-        let mut sum = Parity::new();
+        let mut sum = Parity::unpadded();
+        let mut epoch = self.epoch;
         let limit = self.written.min(from.saturating_add(WRITE_BLOCKS_MAX + 1));
         for at in from + 1..limit {
             self.load(at + 1).await?;
             let Some(block) = self.block(at) else { return Ok(None) };
             sum.add(block);
-            if let Some(header) = self.decode(sum.bytes(), from) {
+            epoch = epoch.or_else(|| Some(self.header(at)?.place.epoch));
+            let Some(epoch) = epoch else { continue };
+            let place = Place { store: self.store, epoch, zone: self.zone, block: from };
+            let mut first = Parity::of(&place);
+            first.add(sum.bytes());
+            if let Some(header) = self.decode(first.bytes(), from) {
                 let info = LogInfo::decode(&header.info);
-                if (info.first, info.blocks) == (from, at - from) {
-                    return Ok(Some(Shape { blocks: info.blocks, first: Some(sum.block()) }));
+                if (info.first, info.blocks) == (from, at - from) && header.place.epoch == epoch {
+                    return Ok(Some(Shape { blocks: info.blocks, place, first: Some(first.block()) }));
                 }
             }
         }
@@ -243,11 +250,11 @@ impl ZoneReader {
         self.next = to;
     }
 
-    /// The records of a write, and which of its blocks was bad (its parity is the one behind the last); `None` if more
+    /// The records of a write that begins at `place`, and which of its blocks was bad (its parity is the one behind the last); `None` if more
     /// than one is.
     fn whole(
         &self,
-        from: u32,
+        place: &Place,
         mut data: Vec<Option<Bytes>>,
         parity: Option<&Bytes>,
         closed: bool,
@@ -259,12 +266,12 @@ impl ZoneReader {
         }
         if let Some(lost) = first_missing {
             let others = data.iter().flatten();
-            data[lost] = Some(sum_of(others.chain([parity?])));
+            data[lost] = Some(sum_of(place, others.chain([parity?])));
         }
         let mut blocks: Vec<Bytes> = data.into_iter().flatten().collect();
-        let suspects = match self.parse(from, &blocks) {
+        let suspects = match self.parse(place.block, &blocks) {
             Ok(records) => {
-                let sound = || parity.is_some_and(|block| *block == sum_of(&blocks));
+                let sound = || parity.is_some_and(|block| *block == sum_of(place, &blocks));
                 let bad_parity = closed && first_missing.is_none() && !sound();
                 return Some((records, first_missing.or(bad_parity.then_some(blocks.len()))));
             }
@@ -274,9 +281,9 @@ impl ZoneReader {
         let parity = parity.filter(|_| first_missing.is_none())?;
         for suspect in suspects {
             let others = blocks.iter().enumerate().filter(|&(at, _)| at != suspect).map(|(_, block)| block);
-            let remade = sum_of(others.chain([parity]));
+            let remade = sum_of(place, others.chain([parity]));
             let rotten = std::mem::replace(&mut blocks[suspect], remade);
-            if let Ok(records) = self.parse(from, &blocks) {
+            if let Ok(records) = self.parse(place.block, &blocks) {
                 return Some((records, Some(suspect)));
             }
             blocks[suspect] = rotten;
@@ -370,8 +377,8 @@ fn durable_before(header: &Header) -> u64 {
 }
 
 /// The parity of blocks; of all but one of a write and their parity, the one that is missing.
-fn sum_of<'a>(blocks: impl IntoIterator<Item = &'a Bytes>) -> Bytes {
-    let mut sum = Parity::new();
+fn sum_of<'a>(place: &Place, blocks: impl IntoIterator<Item = &'a Bytes>) -> Bytes {
+    let mut sum = Parity::of(place);
     blocks.into_iter().for_each(|block| sum.add(block));
     sum.block()
 }

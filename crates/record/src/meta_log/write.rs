@@ -165,7 +165,7 @@ impl LogInner {
             pieces.push(frame(item.kind, &place(block), sequence, info.encode(), &[&draft.payload]));
             block += draft.blocks();
         }
-        pieces.push(parity_of(&pieces));
+        pieces.push(parity_of(&place(active.next), &pieces));
         (pieces, block + 1)
     }
 
@@ -175,7 +175,7 @@ impl LogInner {
         let place = Place { store: self.config.store, epoch: active.epoch, zone, block: active.next };
         let info = LogInfo { position, first: active.next, blocks: 1, ..LogInfo::default() };
         let mut pieces = vec![frame(LINK, &place, link.epoch, info.encode(), &[&link.encode()])];
-        pieces.push(parity_of(&pieces));
+        pieces.push(parity_of(&place, &pieces));
         pieces
     }
 
@@ -227,8 +227,9 @@ fn checkpoint_done(state: &mut LogState, checkpoint: u64, end: EndMark) {
     }
 }
 
-fn parity_of(pieces: &[Bytes]) -> Bytes {
-    let mut parity = Parity::new();
+/// The parity of a write that begins at `place`.
+fn parity_of(place: &Place, pieces: &[Bytes]) -> Bytes {
+    let mut parity = Parity::of(place);
     pieces.iter().for_each(|piece| parity.add(piece));
     parity.block()
 }
