@@ -34,7 +34,7 @@ const MEASURE_AGAIN: u64 = 64;
 pub(crate) struct LogRoom {
     /// Bytes of the index in a checkpoint when it was last measured, and the most that it could have had then.
     measured: Cell<Option<(u64, u64)>>,
-    /// Checkpoints in a row that made no room for the journal.
+    /// Checkpoints in a row that made no room for the journal, or had none themselves.
     futile: Cell<u32>,
 }
 
@@ -80,11 +80,12 @@ impl Inner {
         Err(Error::new(ErrorKind::NoSpace, why).of(id))
     }
 
-    /// That a checkpoint can be begun (ROOM-2).
+    /// That a checkpoint can be begun (ROOM-2). For whoever begins one: while another is written, it uses up free zones.
     pub(crate) fn has_checkpoint_room(&self) -> Result<()> {
         if self.index_fits(&self.state.borrow(), 0, |bytes| self.log.fits_free_zones(bytes)) {
             return Ok(());
         }
+        self.log_room.futile.set(self.log_room.futile.get() + 1);
         Err(Error::new(ErrorKind::Device, "too few metazones are usable for a checkpoint; replace the drive"))
     }
 
@@ -97,8 +98,7 @@ impl Inner {
 
     /// Whether the journal takes no entry, and no checkpoint helps (ROOM-3).
     pub(crate) fn is_log_full(&self) -> bool {
-        !self.log.has_journal_room()
-            && (self.log_room.futile.get() >= FUTILE_MAX || self.has_checkpoint_room().is_err())
+        !self.log.has_journal_room() && self.log_room.futile.get() >= FUTILE_MAX
     }
 
     /// Refuses the appends that wait for what the journal has to take first (ROOM-3).
