@@ -420,8 +420,11 @@ impl Inner {
             state.release(zone);
         }
         state.zones.set_status(zone, status);
-        let slot = state.zones.get_mut(zone);
-        (slot.written, slot.indexed_to, slot.marked_to, slot.live, slot.longest) = (0, 0, 0, 0, 0);
+        if reset.is_ok() {
+            let slot = state.zones.get_mut(zone);
+            (slot.written, slot.indexed_to, slot.marked_to, slot.live, slot.longest) = (0, 0, 0, 0, 0);
+        }
+        // Else all in it is dead still, and later openings go by that (ZONE-5).
         state.counters.resets += 1;
         reset.map_err(crate::read::read_error)
     }

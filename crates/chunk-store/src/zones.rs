@@ -10,7 +10,8 @@
 //! - ZONE-1: a closed zone is not written again before it is reset.
 //! - ZONE-2: a zone is reset only when no chunk has a record in it, no reader uses it, and the reset is journaled.
 //! - ZONE-3: all records before `indexed_to` are in the index or dead, so recovery scans from there.
-//! - ZONE-4: a zone of which recovery could not read all that it had to is not reset: a later opening may read it.
+//! - ZONE-4: a zone of which recovery could not read all that it had to, or in which it left something to be judged by a later opening
+//!   (REC-8), is not reset.
 //! - ZONE-5: once nothing more is written to a zone, because it is closed, read-only or offline, the checkpoint's table has as many
 //!   blocks of it as are indexed, unless something behind these counts. So an offline zone with records that were acknowledged and
 //!   are not in the index has more, and is told of by every opening and check; one of which the index had all is not.
@@ -83,7 +84,7 @@ pub(crate) struct Zone {
     pub(crate) pins: u32,
     /// Holds a record that could not be read: GC leaves it alone.
     pub(crate) damaged: bool,
-    /// Recovery could not read all of it, so that it may hold what nobody knows of: it is not reset (ZONE-4).
+    /// A later opening has to look at it again: recovery could not read all of it, or could not judge all (ZONE-4).
     pub(crate) suspect: bool,
     /// It is offline, and an opening found that it had records that are not in the index (ZONE-5).
     pub(crate) lost: bool,

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -103,6 +103,15 @@ async fn left(rt: &Runtime, geometry: Geometry) -> (MemoryDevice, ZoneId) {
     (device.crash_image(1), zone)
 }
 
+/// More than all zones hold, twice: every zone that can be reset is.
+async fn churn(store: &ChunkStore) {
+    for number in 100..170 {
+        store.create(id(number), Stream::Data).await.unwrap();
+        put(store, number, 0, 200_000, number).await;
+        store.delete(id(number)).await.unwrap();
+    }
+}
+
 fn names(damage: &[Damage], chunk: Option<u64>, zone: Option<ZoneId>) -> bool {
     damage.iter().any(|damage| damage.chunk == chunk.map(id) && damage.zone == zone)
 }
@@ -138,7 +147,7 @@ fn a_zone_whose_head_cannot_be_read_loses_nothing() {
         let device = SimDevice::new(&rt, &medium);
         lose(&device, zone, 0, None);
         let (store, report) = opened(&rt, &device).await;
-        assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
+        assert!(names(&report.damage, None, Some(zone)) && !report.hidden, "{:?}", report.damage);
         holds_ten(&store, &[]).await;
     });
 }
@@ -155,12 +164,7 @@ fn a_zone_that_cannot_be_read_is_left_alone_until_it_can() {
             let (store, report) = opened(&rt, &device).await;
             assert!(names(&report.damage, None, Some(zone)), "{:?}", report.damage);
             assert_eq!(store.stat(id(1)).unwrap().size, 0);
-            // More than all zones hold, twice: every zone that can be reset is.
-            for number in 100..170 {
-                store.create(id(number), Stream::Data).await.unwrap();
-                put(&store, number, 0, 200_000, number).await;
-                store.delete(id(number)).await.unwrap();
-            }
+            churn(&store).await;
             let before = device.image().zone(zone);
             assert_eq!(before.written, medium.zone(zone).written, "the zone was reset");
             store.close().await.unwrap();
@@ -226,6 +230,7 @@ fn a_lost_slice_of_an_unmarked_record_costs_its_own_bytes() {
             let (store, report) = opened(&rt, &device).await;
             assert!(names(&report.damage, Some(1), Some(zone)), "{:?}", report.damage);
             let what = &report.damage[0].what;
+            assert_eq!(report.hidden, !rots, "REC-8");
             let from = record * 10_000;
             assert!(what.contains(&format!("bytes {from} to {}", from + 8192)), "{what}");
             holds_ten(&store, &[record]).await;
@@ -326,13 +331,15 @@ fn a_lost_header_leaves_a_hole() {
             }
             let (store, report) = opened(&rt, &device).await;
             assert!(report.damage.iter().any(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
+            assert_eq!(report.hidden, !rots, "REC-8");
             holds_ten(&store, &[3]).await;
             lost(&store, 1, 30_000, 34_000).await;
             // It stays so: after a checkpoint, and a power cut.
             store.close().await.unwrap();
             let (store, report) = opened(&rt, &healed(&rt, &device)).await;
+            assert!(!report.hidden, "REC-8");
             if rots {
-                assert!(report.damage.iter().any(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
+                assert!(report.damage.iter().all(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
                 lost(&store, 1, 30_000, 34_000).await;
             }
             holds_ten(&store, &[3]).await;
@@ -463,6 +470,71 @@ fn a_zone_that_a_failed_write_closed_is_not_lost_for_what_is_elsewhere() {
             }
         });
     }
+}
+
+/// REC-8: the last record of a zone has a bad slice, and its chunk was sealed, so it was acknowledged. While something else on the
+/// drive cannot be read it takes no place, for a better copy may be there. It is not forgotten either.
+#[test]
+fn a_torn_record_is_judged_by_the_opening_that_can_read_all() {
+    Sim::new(1).run(|rt| async move {
+        let device = SimDevice::new(&rt, &formatted(cached()));
+        let (store, _) = opened(&rt, &device).await;
+        store.create(id(1), Stream::Data).await.unwrap();
+        put(&store, 1, 0, 10_000, 1).await;
+        store.seal(id(1)).await.unwrap();
+        let [zone] = used_zones(&device).await[..] else { panic!("one chunk lies in one zone") };
+        store.create(id(2), Stream::Meta).await.unwrap();
+        put(&store, 2, 0, 10_000, 2).await;
+        let other = used_zones(&device).await.into_iter().find(|&found| found != zone).unwrap();
+        let medium = device.crash_image(1);
+        rot(&medium, zone, 2);
+        let device = SimDevice::new(&rt, &medium);
+        lose(&device, other, 1, None);
+        let (store, report) = opened(&rt, &device).await;
+        assert!(report.hidden);
+        assert_eq!(store.stat(id(1)).unwrap().size, 10_000);
+        lost(&store, 1, 0, 10_000).await;
+        churn(&store).await;
+        store.close().await.unwrap();
+        let (store, report) = opened(&rt, &healed(&rt, &device)).await;
+        assert!(names(&report.damage, Some(1), Some(zone)) && !report.hidden, "{:?}", report.damage);
+        holds(&store, 2, 0, 10_000, 2).await;
+        lost(&store, 1, 0, 8192).await;
+        holds(&store, 1, 8192, 10_000 - 8192, 1).await;
+    });
+}
+
+/// A garbage zone of which the reset fails is garbage: what cannot be read in it is no loss, and it can be reset another time.
+#[test]
+fn a_zone_whose_reset_failed_holds_nothing_that_could_be_lost() {
+    Sim::new(1).run(|rt| async move {
+        let device = SimDevice::new(&rt, &formatted(drive()));
+        let (store, _) = opened(&rt, &device).await;
+        ten_records(&store, 1).await;
+        let [zone] = used_zones(&device).await[..] else { panic!("one chunk lies in one zone") };
+        store.delete(id(1)).await.unwrap();
+        let rule = FaultRule { trigger: Trigger::Zone(CommandKind::Reset, zone), fault: Fault::CommandError };
+        device.set_faults(Faults::new([rule]));
+        churn(&store).await;
+        let status = |store: &ChunkStore| store.zones().into_iter().find(|found| found.zone == zone).unwrap().status;
+        assert_eq!(status(&store), ZoneStatus::ReadOnly, "its reset was tried");
+        store.close().await.unwrap();
+        let device = SimDevice::new(&rt, &device.crash_image(1));
+        lose(&device, zone, 1 + 9, None);
+        let (store, report) = opened(&rt, &device).await;
+        assert_eq!((&report.damage[..], report.hidden), (&[][..], false));
+        assert_eq!(status(&store), ZoneStatus::Garbage);
+        let resets = Rc::new(Cell::new(0));
+        device.on_command({
+            let resets = resets.clone();
+            move |command, _| {
+                let this = command.kind == CommandKind::Reset && command.zone == Some(zone);
+                resets.set(resets.get() + u32::from(this));
+            }
+        });
+        churn(&store).await;
+        assert!(resets.get() > 0, "the zone is never used again");
+    });
 }
 
 /// A tail that could not be read is there again once it can be, if nothing was appended meanwhile.

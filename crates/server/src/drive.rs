@@ -151,7 +151,7 @@ async fn open(
     for damage in &report.damage {
         tracing::error!(drive = %path.display(), chunk = ?damage.chunk, zone = ?damage.zone, "{}", damage.what);
     }
-    Ok((store, !report.damage.is_empty()))
+    Ok((store, report.hidden))
 }
 
 fn foreign(path: &Path, store: StoreId, chunks: u64, ours: &[StoreId]) -> Error {

@@ -64,7 +64,7 @@ fn reuse(found: &[FoundZone], pools: &mut Pools, leases: &mut Leases) -> (BTreeS
 
 /// Puts the state together.
 pub(super) fn state(
-    Chunks { table: chunks, resumed }: Chunks,
+    Chunks { table: chunks, resumed, .. }: Chunks,
     found: Vec<FoundZone>,
     geometry: &Geometry,
     layout: &Layout,

@@ -48,8 +48,9 @@ pub(crate) struct Loading {
     scanned: BTreeMap<Handle, Vec<Found>>,
     /// When and where chunks were gone on with: older records past that are dead (APP-5).
     resumed: BTreeMap<Handle, Vec<Place>>,
-    /// There may be records that the scan did not find.
-    pub(crate) hidden: bool,
+    /// Blocks could not be read in which a later opening may find records. A zone that is away does not count: it may stay away
+    /// for ever.
+    pub(crate) unread: bool,
 }
 
 impl Loading {
@@ -160,6 +161,8 @@ impl Loading {
     /// Puts every chunk together (REC-2, REC-3).
     pub(crate) fn finish(mut self, damage: &mut Vec<Damage>) -> Chunks {
         let mut places = Resumed::default();
+        let mut passed_over: BTreeMap<ZoneId, u32> = BTreeMap::new();
+        let mut hidden = self.unread;
         for handle in self.chunks.handles() {
             let sealed_at = self.sealed_at.get(&handle).copied();
             let (known_to, sparse) = self.sparse.remove(&handle).unzip();
@@ -177,8 +180,9 @@ impl Loading {
                 resumed.iter().all(|&(sequence, size)| found.sequence > sequence || found.record.end() <= size)
             };
             let scanned = scanned.into_iter().filter(lives).collect();
-            let lost = complete(chunk, sparse, scanned, sealed_at, known_to, self.hidden);
-            for (zone, (from, to)) in &lost.bad {
+            let lost = complete(chunk, sparse, scanned, sealed_at, known_to, self.unread);
+            for Bad { zone, bytes: (from, to), unreadable } in &lost.bad {
+                hidden |= unreadable;
                 let what = format!("bytes {from} to {to} cannot be read, or fail their check");
                 damage.push(Damage { chunk: Some(chunk.id), zone: Some(*zone), what });
             }
@@ -186,12 +190,16 @@ impl Loading {
                 let what = format!("bytes {from} to {to} are lost: no record of them was found");
                 damage.push(Damage { chunk: Some(chunk.id), zone: None, what });
             }
+            for record in &lost.passed_over {
+                let first = passed_over.entry(record.zone).or_insert(record.block);
+                *first = record.block.min(*first);
+            }
             chunk.sealed = sealed_at.is_some();
             if chunk.sealed {
                 chunk.groups.shrink();
             }
         }
-        Chunks { table: self.chunks, resumed: places }
+        Chunks { table: self.chunks, resumed: places, passed_over, hidden }
     }
 }
 
@@ -200,13 +208,28 @@ pub(crate) struct Chunks {
     pub(crate) table: ChunkTable,
     /// Where they were gone on with.
     pub(crate) resumed: Resumed,
+    /// Zones with records that an opening which can read all has to judge, each with the block of the first.
+    pub(crate) passed_over: BTreeMap<ZoneId, u32>,
+    /// Blocks could not be read that have records, or may have some.
+    pub(crate) hidden: bool,
 }
 
 /// Losses of a chunk: bytes that no record has, and bytes that records have but that fail their checks.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Lost {
     holes: Vec<(u32, u32)>,
-    bad: Vec<(ZoneId, (u32, u32))>,
+    bad: Vec<Bad>,
+    /// Torn records that could have had some of what no other has.
+    passed_over: Vec<Located>,
+}
+
+/// Bytes of a chunk in a record that fail their checks.
+#[derive(Debug, PartialEq, Eq)]
+struct Bad {
+    zone: ZoneId,
+    bytes: (u32, u32),
+    /// They could not be read.
+    unreadable: bool,
 }
 
 /// Rank and record: the lower rank is taken where ranges are equal.
@@ -215,15 +238,15 @@ type Ranked = ((bool, u64), Located);
 /// Completes a chunk's index from what there is, with holes where bytes are lost that were once durable (REC-3): those up
 /// to `limit`, where the chunk was sealed, up to `known_to`, and up to any record that was durable itself.
 ///
-/// A record that is torn for good, perhaps a copy that GC was writing, takes no place if others may be `hidden`: a hole is
-/// looked at again by later openings, while what is in the index is not (REC-3).
+/// A record that is torn for good, perhaps a copy that GC was writing, takes no place if others are `unread`, which may be better.
+/// It is passed over, and an opening that can read all decides (REC-8).
 fn complete(
     chunk: &mut Chunk,
     sparse: Option<Vec<Located>>,
     scanned: Vec<Found>,
     limit: Option<u32>,
     known_to: u32,
-    hidden: bool,
+    unread: bool,
 ) -> Lost {
     let start = chunk.groups.end();
     let mut lost = Lost::default();
@@ -250,20 +273,33 @@ fn complete(
         tier(|found| found.trust != Trust::Torn && found.unreadable),
         tier(|found| found.trust != Trust::Torn && !found.unreadable),
         tier(|found| found.trust == Trust::Torn && found.unreadable),
-        if hidden { Vec::new() } else { tier(|found| found.trust == Trust::Torn && !found.unreadable) },
+        if unread { Vec::new() } else { tier(torn_for_good) },
     ];
     for step in steps(&tiers, start, sure_to) {
         match step {
             Step::Record(record) => {
-                let bad = spoilt.iter().find(|found| found.record == record).and_then(|found| found.bad);
-                lost.bad.extend(bad.map(|bytes| (record.zone, bytes)));
+                let bad = spoilt.iter().find(|found| found.record == record);
+                let bad = bad.and_then(|&Found { bad, unreadable, .. }| Some((bad?, unreadable)));
+                lost.bad.extend(bad.map(|(bytes, unreadable)| Bad { zone: record.zone, bytes, unreadable }));
                 chunk.groups.push(record);
             }
             Step::Hole(from, to) => lost.holes.push((from, to)),
         }
     }
+    if unread {
+        let passed = spoilt.iter().filter(|found| torn_for_good(found)).map(|found| found.record);
+        let missing = |record: &Located| {
+            let in_hole = |&(from, to): &(u32, u32)| record.offset < to && from < record.end();
+            record.end() > chunk.groups.end() || lost.holes.iter().any(in_hole)
+        };
+        lost.passed_over = passed.filter(missing).collect();
+    }
     chunk.size = chunk.groups.end().max(sure_to);
     lost
+}
+
+fn torn_for_good(found: &Found) -> bool {
+    found.trust == Trust::Torn && !found.unreadable
 }
 
 /// A step from a chunk's start to its end.
@@ -554,20 +590,22 @@ mod tests {
         assert_eq!(completed(&[rotten, landed, next], None), (vec![bad], 15, 15));
     }
 
-    /// REC-3: a copy that GC was writing when the power failed, and an original that this opening cannot see. The next one can.
+    /// REC-8: a copy that GC was writing when the power failed, and an original that this opening cannot see. The next one can.
     #[test]
-    fn a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_hidden() {
+    fn a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later() {
         let torn = found(9, 0, Trust::Torn, Some((0, 10)));
         let next = found(50, 10, Trust::Sure, None);
-        for hidden in [true, false] {
-            let mut loading = Loading { hidden, ..Loading::default() };
+        for unread in [true, false] {
+            let mut loading = Loading { unread, ..Loading::default() };
             loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
             [torn, next].into_iter().for_each(|found| loading.found(id(), found));
             let mut damage = Vec::new();
-            let Chunks { table, .. } = loading.finish(&mut damage);
+            let Chunks { table, passed_over, .. } = loading.finish(&mut damage);
             let chunk = table.get(table.find(id()).unwrap()).unwrap();
             let first = chunk.groups.iter().next().map(|group| group.start());
-            assert_eq!((first, chunk.size, damage.len()), (Some(if hidden { 10 } else { 0 }), 20, 1), "{hidden}");
+            assert_eq!((first, chunk.size, damage.len()), (Some(if unread { 10 } else { 0 }), 20, 1), "{unread}");
+            let held = passed_over.into_iter().collect::<Vec<_>>();
+            assert_eq!(held, if unread { vec![(torn.record.zone, 9)] } else { vec![] }, "{unread}");
         }
     }
 
@@ -580,7 +618,7 @@ mod tests {
             found.iter().for_each(|&found| loading.found(id(), found));
             loading.replay(JournalEntry::Resume { id: id(), size: 20 }, 30);
             let mut damage = Vec::new();
-            let Chunks { table, resumed } = loading.finish(&mut damage);
+            let Chunks { table, resumed, .. } = loading.finish(&mut damage);
             assert_eq!(resumed.iter().map(|(_, place)| place).collect::<Vec<_>>(), [(30, 20)]);
             let chunk = table.get(table.find(id()).unwrap()).unwrap();
             (chunk.groups.end(), chunk.size, damage.len())

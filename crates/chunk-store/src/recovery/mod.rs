@@ -17,11 +17,15 @@
 //! - REC-5: what is missing was lost if it was durable once, and else was never acknowledged. It was durable if a later record
 //!   of its zone says so (`durable`), if a later record of its chunk lies elsewhere, or if the chunk was sealed or
 //!   indexed past it. Where the device loses writes from their ends only, any later record says so.
+//! - REC-8: an opening that could not read all decides nothing for good. A torn record with some of what nothing else has is
+//!   passed over while there may be a better one, and its zone is kept and looked at again (ZONE-4). `hidden` in the report tells
+//!   the caller that a later opening may see more. `a_torn_record_is_judged_by_the_opening_that_can_read_all`.
 //! - REC-6: what recovery found is durable before anybody hears of it.
 //! - REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table calls
 //!   garbage and has all of. The latter hold nothing: whatever lived there when the table was taken is in journal or checkpoint as deleted or moved,
 //!   and nothing that was acknowledged was written there since, for that takes an opening of the zone, which is durable in the
-//!   journal first and enters the table anew (REC-4). Numbers in such a zone are below that of the checkpoint's end.
+//!   journal first and enters the table anew (REC-4). Numbers in such a zone are below that of the checkpoint's end, but for
+//!   that of a head whose entry was lost: its life holds nothing.
 //!   `an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`.
 
 mod build;
@@ -175,11 +179,16 @@ pub(crate) async fn recover(
         load(recovered, &layout, dev.geometry(), whole, rt, &mut report)?;
     let began = rt.now();
     let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended, closed: &closed, whole, depth };
-    let zones = scan(&context, &layout, &mut loading, &mut report).await?;
-    let hidden = loading.hidden;
+    let mut zones = scan(&context, &layout, &mut loading, &mut report).await?;
     let chunks = loading.finish(&mut report.damage);
+    report.hidden |= chunks.hidden;
+    for zone in &mut zones {
+        if let Some(&block) = chunks.passed_over.get(&zone.zone) {
+            zone.hold(block);
+        }
+    }
     sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
-    if hidden {
+    if report.hidden {
         sequence.raise(sequence.last() + HIDDEN_MAX);
     }
     report.chunks = chunks.table.len() as u64;

@@ -39,6 +39,15 @@ pub(crate) struct FoundZone {
     pub(crate) active: bool,
 }
 
+impl FoundZone {
+    /// A later opening has to look at what lies from that block on (REC-8).
+    pub(crate) fn hold(&mut self, block: u32) {
+        self.indexed_to = self.indexed_to.min(block);
+        self.marked_to = self.marked_to.min(block);
+        self.suspect = true;
+    }
+}
+
 /// What the scan knows before it begins.
 pub(crate) struct ScanContext<'a> {
     pub(crate) dev: &'a Rc<dyn ZonedDevice>,
@@ -65,8 +74,8 @@ pub(crate) struct ZoneScan {
     /// Only what the scan adds.
     step: StepReport,
     torn: bool,
-    /// There may be records in it that were not found.
-    hidden: bool,
+    /// Blocks of it could not be read, in which there may be records.
+    unread: bool,
     damage: Vec<Damage>,
 }
 
@@ -81,7 +90,8 @@ impl ZoneScan {
         report.scan.found += self.step.found;
         report.torn.extend(self.torn.then_some(self.found.zone));
         report.damage.extend(self.damage);
-        loading.hidden |= self.hidden;
+        loading.unread |= self.unread;
+        report.hidden |= self.found.lost;
         self.found
     }
 }
@@ -113,14 +123,13 @@ impl ScanContext<'_> {
             active: info.state.is_active(),
         };
         let (records, damage) = (Vec::new(), Vec::new());
-        let mut scan = ZoneScan { found, records, step: StepReport::default(), torn: false, hidden: false, damage };
+        let mut scan = ZoneScan { found, records, step: StepReport::default(), torn: false, unread: false, damage };
         match info.state {
             ZoneState::Offline => {
                 (scan.found.status, scan.found.reusable) = (ZoneStatus::Offline, false);
                 // ZONE-5.
                 let covered = |entry: &ZoneEntry| entry.status == ZoneStatus::Garbage || entry.is_whole();
                 if let Some(entry) = known.filter(|entry| !covered(entry)) {
-                    scan.hidden = true;
                     (scan.found.lost, scan.found.written) = (true, entry.written.max(indexed_to + 1));
                     let what = format!("the zone is offline, and records behind block {indexed_to} are lost");
                     scan.damage.push(Damage { chunk: None, zone: Some(zone), what });
@@ -144,9 +153,9 @@ impl ScanContext<'_> {
             let closed = known.is_some_and(|entry| entry.status == ZoneStatus::Closed)
                 || self.closed.get(&zone) == Some(&scan.found.epoch);
             scan.found.reusable &= !closed;
-            // Where all was read that was written, what is not in the index is dead, or the unused end of a zone that was
-            // finished early (ZONE-3): no later opening has to look there.
-            if scan.found.status == ZoneStatus::Closed && !scan.hidden {
+            // Where every block up to the last record was read, what is not in the index is dead, rotten, or the unused end of a
+            // zone that was finished early (ZONE-3): no later opening has to look there.
+            if scan.found.status == ZoneStatus::Closed && !scan.found.suspect {
                 scan.found.indexed_to = scan.found.indexed_to.max(scan.found.written);
             }
         }
@@ -264,10 +273,12 @@ impl ScanContext<'_> {
                         torn = true;
                         continue;
                     }
-                    // Looked at again by the next recovery: whatever lies there is neither in the index nor dead (ZONE-3).
-                    found.indexed_to = found.indexed_to.min(from);
-                    scan.hidden = true;
-                    found.suspect |= unreadable;
+                    if unreadable {
+                        // Looked at again by the next recovery: whatever lies there is neither in the index nor dead (ZONE-3).
+                        found.indexed_to = found.indexed_to.min(from);
+                        found.suspect = true;
+                        scan.unread = true;
+                    }
                     let what = format!("blocks {from} to {to} {}, and records in them are lost", bad(unreadable));
                     scan.damage.push(Damage { chunk: None, zone: Some(found.zone), what });
                 }
@@ -294,7 +305,7 @@ impl ScanContext<'_> {
                         let (sequence, landed) = (header.sequence, found.landing);
                         scan.records.push((info.chunk, Found { record, sequence, landed, trust, bad, unreadable }));
                     }
-                    if !scan.hidden {
+                    if !found.suspect {
                         found.indexed_to = found.indexed_to.max(block + header.blocks().0 as u32);
                     }
                 }
