@@ -537,6 +537,41 @@ fn a_zone_whose_reset_failed_holds_nothing_that_could_be_lost() {
     });
 }
 
+/// GC-7: of a zone nothing can be read any more. GC tries some of it, and goes on to others.
+#[test]
+fn gc_gives_up_a_zone_that_cannot_be_read() {
+    Sim::new(1).run(|rt| async move {
+        let device = SimDevice::new(&rt, &formatted(drive()));
+        let (store, _) = opened(&rt, &device).await;
+        store.create(id(1), Stream::Data).await.unwrap();
+        for number in 0..60 {
+            put(&store, 1, number * 100, 100, number).await;
+        }
+        let [zone] = used_zones(&device).await[..] else { panic!("one chunk lies in one zone") };
+        store.close().await.unwrap();
+        let medium = device.image();
+        medium.set_state(zone, ZoneState::ReadOnly);
+        let device = SimDevice::new(&rt, &medium);
+        let (store, report) = opened(&rt, &device).await;
+        assert_eq!(report.damage, []);
+        // The first ten records can be read.
+        (11..64).for_each(|block| lose(&device, zone, block, None));
+        let reads = Rc::new(Cell::new(0));
+        device.on_command({
+            let reads = reads.clone();
+            move |command, _| reads.set(reads.get() + u32::from(command.kind == CommandKind::Read))
+        });
+        let collected = store.gc(3, |_| {}).await.unwrap();
+        assert_eq!((collected.zones, collected.damaged), (0, 1));
+        assert!(reads.get() <= 10 + 32, "{} reads: GC-7", reads.get());
+        let found = store.zones().into_iter().find(|found| found.zone == zone).unwrap();
+        assert_eq!(found.live_blocks, 50, "what could be read was moved");
+        for number in 0..10 {
+            holds(&store, 1, number * 100, 100, number).await;
+        }
+    });
+}
+
 /// A tail that could not be read is there again once it can be, if nothing was appended meanwhile.
 #[test]
 fn a_tail_that_cannot_be_read_is_not_forgotten() {

@@ -24,6 +24,9 @@ const RUN_BLOCKS: u32 = 1024;
 /// Garbage that is read along rather than skipped: skipping costs a revolution or so.
 const GAP_BLOCKS: u32 = 64;
 
+/// Reads of a victim that may fail before it is given up (GC-7): a disk tries each for seconds.
+pub(crate) const FAILED_READS_MAX: u32 = 32;
+
 /// A live record of the victim.
 #[derive(Clone, Copy)]
 struct Live {
@@ -123,10 +126,11 @@ impl Inner {
         copies: &mut Vec<Copied>,
     ) -> Result<()> {
         let mut rest = live;
-        while !rest.is_empty() {
+        let mut failed = 0;
+        while !rest.is_empty() && failed < FAILED_READS_MAX {
             let began = self.rt.now();
             let (run, later) = rest.split_at(run_length(rest));
-            let moving = self.read_run(victim, run).await;
+            let moving = self.read_run(victim, run, &mut failed).await;
             self.write_run(victim, stream, moving, copies).await?;
             rest = later;
             let share = {
@@ -142,13 +146,14 @@ impl Inner {
     }
 
     /// Reads and verifies the records of a run with one command; one by one if that fails. What cannot be read is
-    /// left out.
-    async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live]) -> Vec<Moving> {
+    /// left out. Counts the commands that failed, and ends once they are too many (GC-7).
+    async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live], failed: &mut u32) -> Vec<Moving> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
         let start = first.record.block;
         let length = Blocks(u64::from(last.record.block - start)) + last.record.blocks();
         let at = self.geometry.start_of(victim) + Blocks(u64::from(start));
         let raw = self.dev.read(at, length).await.ok();
+        *failed += u32::from(raw.is_none());
         let mut moving = Vec::with_capacity(run.len());
         for &live in run {
             let mut data = Vec::with_capacity(live.record.length as usize);
@@ -167,6 +172,11 @@ impl Inner {
                 let length = live.record.length;
                 if let Err(error) = self.read_record(live.id, live.record, 0, length, &mut data).await {
                     tracing::warn!(zone = victim.0, %error, "GC leaves a record that cannot be read where it is");
+                    *failed += u32::from(error.kind == ErrorKind::Device);
+                    if *failed >= FAILED_READS_MAX {
+                        tracing::warn!(zone = victim.0, "GC gives up a zone of which too much cannot be read");
+                        break;
+                    }
                     continue;
                 }
             }

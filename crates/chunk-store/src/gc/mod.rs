@@ -7,7 +7,9 @@
 //! - GC-4: a copy is numbered only while its chunk lives, so that it never passes for a record of a later chunk of the
 //!   same id.
 //! - GC-5: a zone with copies that are not swapped in yet is not reset, even if all else in it dies meanwhile.
-//! - GC-6: what lives in a zone that can be read only is moved away before GC does anything else.
+//! - GC-6: what lives in a zone that can be read only is moved away before GC does anything but win what appends wait for.
+//! - GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps no other from
+//!   being emptied for long. What was copied by then counts. `gc_gives_up_a_zone_that_cannot_be_read`.
 
 mod lifetime;
 mod migrate;
@@ -199,9 +201,10 @@ impl Inner {
             }
             self.note_lifetimes();
             let urgent = self.gc_urgent();
-            let victim = if let Some(zone) = self.retreat() {
+            let wins = if urgent { self.victim(true) } else { None };
+            let victim = if let Some(zone) = wins.or_else(|| self.retreat()) {
                 Some(zone)
-            } else if urgent || self.gc_wanted() {
+            } else if self.gc_wanted() {
                 self.victim(urgent)
             } else if idle && self.idle_gc_wanted() {
                 self.idle_victim()
