@@ -2,7 +2,8 @@
 //! `docs/decisions/0011-progress-marks.md`.
 //!
 //! A mark names the live records of a zone between two blocks, a run of equal records once, and each chunk once. Marks are
-//! made from the index by a task of their own, for all zones together whenever so much was written; appends only count.
+//! made from the index by a task of their own, for all zones together whenever so much was written, and in front of resets;
+//! appends only count.
 //!
 //! # Invariants
 //! - MARK-1: a mark names only records that are in the index, and so durable, when it takes its place in the journal; and
@@ -11,7 +12,7 @@
 //!   of its records: a chunk of that id that is younger than the mark is another one (REC-1).
 //! - MARK-3: a zone's marks adjoin, or overlap with what the checkpoint has; recovery trusts one that does not for its
 //!   records, but not to cover the blocks before them.
-//! - MARK-4: marks take no room in the journal that a checkpoint is needed for; where there is none, none are made.
+//! - MARK-4: where the journal wants a checkpoint, no marks are made but those that a reset needs.
 //! - MARK-5: no zone is reset before marks, or a checkpoint, name all that was moved, by GC or out of landing zones. Until
 //!   then the original is there; from then on the copy has not only itself to say that it was durable.
 //!   `a_bad_copy_costs_its_own_bytes_once_the_original_is_reset`.

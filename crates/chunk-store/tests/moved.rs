@@ -135,7 +135,7 @@ fn a_bad_copy_costs_its_own_bytes_once_the_original_is_reset() {
 /// When the newer one rots that leaves a hole, whatever else lies on the drive; in a chunk that was sealed, too.
 #[test]
 fn an_old_tail_never_fills_a_hole_in_what_took_its_place() {
-    for (sealed, checkpoints) in [(false, 1), (true, 1), (false, 3), (true, 3)] {
+    for sealed in [false, true] {
         Sim::new(1).run(move |rt| async move {
             let device = drive(&rt, false).await;
             let (store, _) = ChunkStore::open(&rt, Rc::new(device.clone()), quiet()).await.unwrap();
@@ -161,15 +161,15 @@ fn an_old_tail_never_fills_a_hole_in_what_took_its_place() {
             rot(&medium, newer.zone, u64::from(newer.block));
             medium.fail_reads(at, Blocks(2), None);
             let mut device = SimDevice::new(&rt, &medium);
-            let context = format!("sealed {sealed}");
-            for checkpoint in 0..=checkpoints {
+            for checkpoint in 0..=3 {
+                let context = format!("sealed {sealed}, checkpoint {checkpoint}");
                 let (store, report) = ChunkStore::open(&rt, Rc::new(device.clone()), quiet()).await.unwrap();
                 assert!(report.damage.iter().any(|damage| damage.chunk == Some(id(1))), "{context}: {report:?}");
                 let stat = store.stat(id(1)).unwrap();
                 assert_eq!((stat.size, stat.sealed), (30_000, sealed), "{context}");
                 let read = store.read(id(1), 10_000, 100).await.map(|_| ());
                 let lost = read.is_err_and(|error| error.kind == ErrorKind::Corrupt);
-                assert!(lost, "{context}, checkpoint {checkpoint}: an append that is dead is back");
+                assert!(lost, "{context}: an append that is dead is back");
                 let kept = store.read(id(1), 25_000, 5000).await.unwrap();
                 assert!(kept == content(4, 25_000, 5000), "{context}");
                 store.checkpoint().await.unwrap();

@@ -3,8 +3,8 @@
 //! # Invariants
 //! - SCAN-1: a scan yields every intact record of the expected life between its bounds, in order.
 //! - SCAN-2: nothing on the drive makes a scan fail or panic but the loss of the drive.
-//! - SCAN-3: a block that cannot be read is tried again, and then said to be unreadable; it never passes for a block that
-//!   was read and holds something else.
+//! - SCAN-3: a block that cannot be read, or lies between two that cannot (BAD-1), is said to be unreadable; it never passes for a
+//!   block that was read and holds something else. Each is tried several times as long as few are bad (BAD-2).
 //! - SCAN-4: a zone of which much cannot be read takes few commands (BAD-2), and records before and behind what cannot be read
 //!   are found.
 
