@@ -11,11 +11,12 @@
 //! - MARK-2: the chunk of each of its records lives when the mark is journaled. So the mark's own number stands for those
 //!   of its records: a chunk of that id that is younger than the mark is another one (REC-1).
 //! - MARK-3: a zone's marks adjoin, or overlap with what the checkpoint has; recovery trusts one that does not for its
-//!   records, but not to cover the blocks before them.
+//!   records, but not to cover any blocks. Such a one names the records that an opening found behind blocks that it could not read,
+//!   and is the only one to reach past `indexed_to`.
 //! - MARK-4: where the journal wants a checkpoint, no marks are made but those that a reset needs.
 //! - MARK-5: no zone is reset before marks, or a checkpoint, name all that was moved, by GC or out of landing zones. Until
 //!   then the original is there; from then on the copy has not only itself to say that it was durable.
-//!   `a_bad_copy_costs_its_own_bytes_once_the_original_is_reset`.
+//!   `a_bad_copy_costs_its_own_bytes_once_the_original_is_reset`, `copies_behind_what_cannot_be_read_are_marked_too`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -154,6 +155,8 @@ pub(crate) struct Unmarked {
     zones: BTreeSet<ZoneId>,
     /// Zones with records of which another copy was acknowledged, and may be reset (MARK-5).
     moved: BTreeSet<ZoneId>,
+    /// The first and last blocks of zones in which an opening found records behind what it could not read (MARK-3).
+    behind: BTreeMap<ZoneId, (u32, u32)>,
 }
 
 impl Unmarked {
@@ -168,6 +171,12 @@ impl Unmarked {
         self.zones.insert(zone);
         self.blocks += blocks;
         self.blocks >= every
+    }
+
+    /// An opening found what lies between two blocks of a zone, and could not read what is before them.
+    pub(crate) fn note_behind(&mut self, zone: ZoneId, from: u32, to: u32) {
+        self.behind.insert(zone, (from, to));
+        self.moved.insert(zone);
     }
 
     /// Records that lie elsewhere, too, entered the index: the next reset waits for a mark of them, whether others are made
@@ -188,15 +197,28 @@ impl State {
             return Vec::new();
         }
         let closed = slot.status == ZoneStatus::Closed && slot.indexed_to >= slot.needed_to();
-        let (epoch, stream, to) = (slot.epoch, slot.stream, slot.indexed_to);
-        let new = |from| Mark { zone, epoch, stream, closed: false, from, to: from, chunks: BTreeMap::new() };
-        let mut mark = new(slot.marked_to);
-        if mark.from >= to && !closed {
-            return Vec::new();
-        }
         let mut marks = Vec::new();
+        if slot.marked_to < slot.indexed_to || closed {
+            marks = self.marks_between(zone, slot.marked_to, slot.indexed_to, bytes_max);
+        }
+        if let Some(last) = marks.last_mut() {
+            last.closed = closed;
+        }
+        if let Some(&(from, to)) = self.unmarked.behind.get(&zone) {
+            marks.extend(self.marks_between(zone, from, to, bytes_max));
+        }
+        marks
+    }
+
+    /// Marks for what lies between two blocks of a zone: one at least, none longer than `bytes_max`.
+    fn marks_between(&self, zone: ZoneId, from: u32, to: u32, bytes_max: usize) -> Vec<Mark> {
+        let slot = self.zones.get(zone);
+        let (epoch, stream) = (slot.epoch, slot.stream);
+        let new = |from| Mark { zone, epoch, stream, closed: false, from, to: from, chunks: BTreeMap::new() };
+        let mut marks = Vec::new();
+        let mut mark = new(from);
         let mut length = HEAD_BYTES;
-        for (id, record) in self.live_records(zone, mark.from, to) {
+        for (id, record) in self.live_records(zone, from, to) {
             let cost = mark.cost(id, &record);
             if length + cost > bytes_max && !mark.chunks.is_empty() {
                 mark.to = record.block;
@@ -207,7 +229,7 @@ impl State {
             length += mark.cost(id, &record);
             mark.push(id, &record);
         }
-        (mark.to, mark.closed) = (to, closed);
+        mark.to = to;
         marks.push(mark);
         marks
     }
@@ -294,8 +316,10 @@ impl Inner {
         let mut journaled = Vec::new();
         for zone in zones {
             let marks = state.marks_of(zone, bytes_max);
-            if let Some(last) = marks.last() {
-                state.zones.get_mut(zone).marked_to = last.to;
+            if !marks.is_empty() {
+                let slot = state.zones.get_mut(zone);
+                slot.marked_to = slot.marked_to.max(slot.indexed_to);
+                state.unmarked.behind.remove(&zone);
             }
             state.counters.marks += marks.len() as u64;
             journaled

@@ -131,6 +131,49 @@ fn a_bad_copy_costs_its_own_bytes_once_the_original_is_reset() {
     }
 }
 
+/// MARK-5: an opening cannot read one of the copies that GC made. It finds those behind it, and their originals are reset. Then the
+/// last copy rots.
+#[test]
+fn copies_behind_what_cannot_be_read_are_marked_too() {
+    for cached in [false, true] {
+        Sim::new(1).run(move |rt| async move {
+            let device = drive(&rt, cached).await;
+            let (store, _) = ChunkStore::open(&rt, Rc::new(device.clone()), quiet()).await.unwrap();
+            fill_and_move(&store).await;
+            let image = device.crash_image(1);
+            let mut copies = Vec::new();
+            for chunk in 1..=3 {
+                let records = records(&rt, &image, chunk).await.into_iter();
+                copies.extend(
+                    records.map(|record| (record.zone, u64::from(record.block), chunk, record.offset / 10_000)),
+                );
+            }
+            copies.sort_unstable();
+            assert_eq!(copies[0].0, copies[14].0, "one zone took all: {copies:?}");
+            let (zone, unread, ..) = copies[5];
+            let device = SimDevice::new(&rt, &image);
+            device.medium().fail_reads(device.geometry().start_of(zone) + Blocks(unread), Blocks(1), None);
+            let (store, report) = ChunkStore::open(&rt, Rc::new(device.clone()), quiet()).await.unwrap();
+            assert!(report.hidden, "{report:?}");
+            churn(&store).await;
+            assert!(store.counters().resets > 10);
+            assert_eq!(store.counters().checkpoints, 0);
+            let image = device.crash_image(1);
+            let (_, last, chunk, record) = copies[14];
+            rot(&image, zone, last + 2);
+            let (_, store, _) = opened(&rt, &image).await;
+            let context = format!("cached {cached}");
+            assert_eq!(store.stat(id(chunk)).unwrap().size, 50_000, "{context}");
+            let read = store.read(id(chunk), record * 10_000, 10_000).await.map(|_| ());
+            assert!(read.is_err_and(|error| error.kind == ErrorKind::Corrupt), "{context}");
+            for (_, _, chunk, record) in copies.into_iter().take(14) {
+                let bytes = store.read(id(chunk), record * 10_000, 10_000).await.unwrap();
+                assert!(bytes == content(record, record * 10_000, 10_000), "{context}: {chunk}, {record}");
+            }
+        });
+    }
+}
+
 /// APP-5, after a checkpoint: a tail that could not be read for a while ends before the newer append that took its place does.
 /// When the newer one rots that leaves a hole, whatever else lies on the drive; in a chunk that was sealed, too.
 #[test]

@@ -113,6 +113,9 @@ pub(super) fn state(
             // Of what was found there some may be copies (MARK-5).
             unmarked.note_moved(zone.zone);
         }
+        if zone.suspect && zone.status != ZoneStatus::Garbage {
+            unmarked.note_behind(zone.zone, zone.indexed_to + 1, zone.written);
+        }
         // A landing zone goes on as any other that is closed: its records are in the index now.
         if pooled.contains(&zone.zone) {
             writers.insert(zone.zone, ZoneWriter::new(zone.written, capacity.0 as u32));
