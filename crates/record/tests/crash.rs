@@ -43,22 +43,30 @@ fn cuts_that_once_failed() {
     cut(1392);
 }
 
+fn fail(seed: u64) {
+    let rate = |kind, share, fault| FaultRule { trigger: Trigger::Rate(kind, share), fault };
+    let rules = vec![
+        rate(CommandKind::Write, 0.06, Fault::WriteError),
+        rate(CommandKind::Write, 0.01, Fault::ZoneReadOnly),
+        rate(CommandKind::Reset, 0.05, Fault::ZoneReadOnly),
+    ];
+    for (_, image, asked) in history(seed, Faults::new(rules), false) {
+        let context = format!("seed {seed}");
+        Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &image);
+            let (_, recovered) = open(&rt, &device).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            holds(&recovered, &asked, &context);
+        });
+    }
+}
+
 #[test]
 fn failed_writes_and_dying_zones_lose_no_acknowledged_entry() {
-    for seed in seeds(100) {
-        let rate = |kind, share, fault| FaultRule { trigger: Trigger::Rate(kind, share), fault };
-        let rules = vec![
-            rate(CommandKind::Write, 0.06, Fault::WriteError),
-            rate(CommandKind::Write, 0.01, Fault::ZoneReadOnly),
-            rate(CommandKind::Reset, 0.05, Fault::ZoneReadOnly),
-        ];
-        for (_, image, asked) in history(seed, Faults::new(rules), false) {
-            let context = format!("seed {seed}");
-            Sim::new(seed).run(move |rt| async move {
-                let device = SimDevice::new(&rt, &image);
-                let (_, recovered) = open(&rt, &device).await.unwrap_or_else(|error| panic!("{context}: {error}"));
-                holds(&recovered, &asked, &context);
-            });
-        }
-    }
+    seeds(100).for_each(fail);
+}
+
+/// In 2069 zones whose first write failed half-way were used up, and the log was full.
+#[test]
+fn failures_that_once_stopped_the_log() {
+    fail(2069);
 }

@@ -194,7 +194,7 @@ impl LogInner {
         Ok(())
     }
 
-    /// Decides what becomes of a zone in which a write failed: another try, if nothing of it landed, or another zone.
+    /// Decides what becomes of a zone in which a write failed: another try, if the zone can be as before it, or another zone.
     /// What the zone holds stays needed until it is recycled.
     ///
     /// # Errors
@@ -216,7 +216,7 @@ impl LogInner {
             return self.after_full_host(active).await;
         }
         trouble.tries += 1;
-        if trouble.tries < TRIES && self.is_untouched(active).await {
+        if trouble.tries < TRIES && self.is_made_good(active).await? {
             self.pause(trouble.tries).await;
             return Ok(());
         }
@@ -228,21 +228,24 @@ impl LogInner {
         self.leave_unlinked(active.slot).await
     }
 
-    /// Waits, and sees to it that the write can be tried again: where it was, or in another zone if a part of it landed
-    /// behind what the zone has to keep (LOG-5). A full host costs one zone at most, since a new one's first write is made
-    /// good in its place.
+    /// Waits, and sees to it that the write can be tried again: where it was, or in another zone.
     async fn after_full_host(&self, active: &Active) -> Result<(), MetaLogError> {
         self.wait_for_host().await?;
+        if self.is_made_good(active).await? { Ok(()) } else { self.leave_unlinked(active.slot).await }
+    }
+
+    /// Whether a write that failed can be tried again where it was: nothing of it landed, or a part of it did that the zone can
+    /// be reset for, since it holds nothing else (LOG-5). So writes that fail in new zones use none of them up.
+    async fn is_made_good(&self, active: &Active) -> Result<bool, MetaLogError> {
         if self.is_untouched(active).await {
-            return Ok(());
+            return Ok(true);
         }
         if active.next > 0 {
-            return self.leave_unlinked(active.slot).await;
+            return Ok(false);
         }
         match self.reset(active.slot, active.epoch).await {
-            Ok(()) => Ok(()),
             Err(error) if is_gone(&error) => Err(error.into()),
-            Err(_) => self.leave_unlinked(active.slot).await,
+            reset => Ok(reset.is_ok()),
         }
     }
 
