@@ -4,16 +4,20 @@
 //! of drives ([`crate::allocator`]), as far as the array has the sets for it.
 //!
 //! # Invariants
-//! - CLEAN-4: sets that are reserved for cleaning are the first cleaner's alone, as if there were no other: so it comes to the end
-//!   of what it empties (CLEAN-3). Others take what is free beside them; where nothing is, they leave their victim with what they
-//!   have not moved, and wait with nothing in hand. They wait for drives while they move, and for nobody who cleans.
-//!   What is free for them, and what room is left in their sets, clients have once nothing can be won.
+//! - CLEAN-4: of all cleaners only the first opens sets that are reserved for cleaning, as if there were no other: so it comes to
+//!   the end of what it empties (CLEAN-3). (Deletions, and other writes that win space, may open one of them.) Others take what is
+//!   free beside them; where nothing is, they leave their victim with what they have not moved, and wait with nothing in hand. They
+//!   wait for drives while they move, and for nobody who cleans. What is free for them, and what room is left in their sets,
+//!   clients have once nothing can be won.
 //! - CLEAN-5: no two empty the same set. The claim is part of the choice: nothing is awaited in between.
+//! - CLEAN-6: who waits for space is woken when a set is free, or may be cleaned, and not when a cleaner gives up: else two that win
+//!   nothing wake each other for ever. Who waits for cleaners looks at them before anything else is taken in hand.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use futures_util::future::{Either, select};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::engine::Engine;
@@ -36,8 +40,8 @@ pub(crate) struct Cleaners {
     /// Who wants space, in the order in which they came: as many at a time as may clean.
     turns: Semaphore,
     at_work: RefCell<BTreeMap<u8, Work>>,
-    /// A batch was copied.
-    moved: Notify,
+    /// A batch was copied, a set is left, or a cleaner came to its end. None of that is space (CLEAN-6).
+    changed: Notify,
 }
 
 /// What a cleaner does.
@@ -69,7 +73,7 @@ impl Cleaners {
         let few = (sets / RESERVED_SHARE).saturating_sub(RESERVED - 1);
         let most = wanted.map_or(groups.min(sets / SETS_A_CLEANER), |wanted| wanted.min(few));
         let most = most.min(zones.saturating_add(1)).clamp(1, usize::from(u8::MAX));
-        Self { most, turns: Semaphore::new(most), at_work: RefCell::default(), moved: Notify::new() }
+        Self { most, turns: Semaphore::new(most), at_work: RefCell::default(), changed: Notify::new() }
     }
 
     pub(crate) fn most(&self) -> usize {
@@ -127,16 +131,35 @@ impl Cleaners {
     /// Waits until none of those is being copied.
     pub(crate) async fn moved(&self, batches: &[u64]) {
         loop {
-            let moved = self.moved.notified();
+            let changed = self.changed.notified();
             if !self.moving().iter().any(|batch| batches.contains(batch)) {
                 return;
             }
-            moved.await;
+            changed.await;
         }
+    }
+
+    /// Whether the first one has something to do.
+    pub(crate) fn first_is_at_work(&self) -> bool {
+        self.at_work.borrow().contains_key(&FIRST)
     }
 }
 
 impl Engine {
+    /// Waits until that holds of the cleaners, or space changed. (CLEAN-6)
+    pub(crate) async fn wait_for_cleaners(&self, holds: impl Fn(&Cleaners) -> bool) {
+        let mut space = Box::pin(self.space.notified());
+        loop {
+            let changed = Box::pin(self.cleaners.changed.notified());
+            if holds(&self.cleaners) {
+                return;
+            }
+            if let Either::Left(_) = select(&mut space, changed).await {
+                return;
+            }
+        }
+    }
+
     fn cleaner(self: &Rc<Self>, number: u8) -> Option<Cleaner> {
         let mut at_work = self.cleaners.at_work.borrow_mut();
         if at_work.contains_key(&number) {
@@ -226,20 +249,20 @@ impl Cleaner {
 impl Drop for Victim<'_> {
     fn drop(&mut self) {
         self.0.work(|work| *work = Work::default());
-        self.0.engine.space.notify_waiters();
+        self.0.engine.cleaners.changed.notify_waiters();
     }
 }
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
         self.0.work(|work| work.moving = None);
-        self.0.engine.cleaners.moved.notify_waiters();
+        self.0.engine.cleaners.changed.notify_waiters();
     }
 }
 
 impl Drop for Cleaner {
     fn drop(&mut self) {
         self.engine.cleaners.at_work.borrow_mut().remove(&self.number);
-        self.engine.space.notify_waiters();
+        self.engine.cleaners.changed.notify_waiters();
     }
 }

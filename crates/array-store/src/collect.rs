@@ -33,7 +33,7 @@ use crate::writer::{Item, RESERVED, Stream};
 /// more of it has died.
 const FREE_LOW: usize = 4;
 
-/// How long writers wait for the readers of a set that could be won, and for a snapshot that may help.
+/// How long writers wait for the readers of a set that could be won, and for the next piece of a snapshot that may help.
 pub(crate) const READERS_WAIT: Duration = Duration::from_secs(10);
 
 /// Sets that are dealt with before others have their turn.
@@ -99,7 +99,7 @@ impl Engine {
                         self.wait_for_space().await;
                     }
                     Err(error) if error.kind == ErrorKind::NoSpace && self.cleaners.beside() => {
-                        self.space.notified().await;
+                        self.wait_for_cleaners(|cleaners| !cleaners.beside()).await;
                     }
                     Err(error) if error.kind == ErrorKind::NoSpace => return Ok(false),
                     Err(error) => return Err(error),
@@ -108,7 +108,7 @@ impl Engine {
                 self.wait_for_space().await;
             } else if self.cleaners.beside() {
                 // They come to an end, and do not wait for this one. (CLEAN-4)
-                self.space.notified().await;
+                self.wait_for_cleaners(|cleaners| !cleaners.beside()).await;
             } else if !self.retry_stuck() && !self.drop_tombstones().await? {
                 return Ok(false);
             }
@@ -126,8 +126,9 @@ impl Engine {
             if let Some(first) = self.first_cleaner() {
                 return Ok(Some(first));
             }
-            let Some((cleaner, id, set)) = self.another_cleaner().filter(|_| !full) else {
-                self.space.notified().await;
+            let another = if full { None } else { self.another_cleaner() };
+            let Some((cleaner, id, set)) = another else {
+                self.wait_for_cleaners(|cleaners| !cleaners.first_is_at_work()).await;
                 full = false;
                 continue;
             };
@@ -223,9 +224,11 @@ impl Engine {
             let _turn = engine.cleaners.turn().await;
             let first = loop {
                 engine.running()?;
-                match engine.first_cleaner().filter(|_| !engine.cleaners.empty(id)) {
-                    Some(first) => break first,
-                    None => engine.space.notified().await,
+                engine.wait_for_cleaners(|cleaners| !cleaners.empty(id) && !cleaners.first_is_at_work()).await;
+                if !engine.cleaners.empty(id)
+                    && let Some(first) = engine.first_cleaner()
+                {
+                    break first;
                 }
             };
             if set.is_leaving() || set.lives() != life {

@@ -47,7 +47,7 @@ pub struct Options {
     /// one, the array writes one set at a time. (The paper: one.)
     pub open_sets: Option<usize>,
     /// Sets that are kept ready to be opened, for each that can be written side by side, and up to three times as many where drives
-    /// are regrouped; after a power cut all of them are looked at. (The paper: 32 to 64.)
+    /// are regrouped; after a power cut all of them are looked at. At least one more than is left for cleaning. (The paper: 32 to 64.)
     pub available_sets: usize,
     /// Segments of one writer on their way to the drives; four at most are on their way to a set.
     pub in_flight: usize,

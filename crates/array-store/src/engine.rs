@@ -103,7 +103,7 @@ pub(crate) struct Engine {
     /// The floor of the snapshot that a durable superblock names: what cleaning may go by.
     pub(crate) durable_floor: Cell<u64>,
     pub(crate) counters: Counters,
-    /// A set became empty, or may be collected; a change of one ended (SET-4); a cleaner is done with one.
+    /// A set became empty, or may be collected; a change of one ended (SET-4). Not that a cleaner gave up (CLEAN-6).
     pub(crate) space: Notify,
     pub(crate) cleaners: Cleaners,
     /// How old what cleaning moves is, in nanoseconds: a mean that follows it slowly.
@@ -449,9 +449,9 @@ impl Engine {
         set.count_members(|member| self.drives.usable(member.drive).is_none())
     }
 
-    /// Sets that are kept available.
+    /// Sets that are kept available: at least one more than what is reserved, or clients would have none without cleaning.
     pub(crate) fn available_sets(&self) -> usize {
-        self.options.available_sets * self.allocator.groups()
+        (self.options.available_sets * self.allocator.groups()).max(self.cleaners.reserved() + 1)
     }
 
     /// Makes empty sets available until there are as many as the pool holds. (SMORE, section III-C.)

@@ -58,7 +58,8 @@ pub(crate) enum Stream {
     Cold,
 }
 
-/// Sets that only the first cleaner may open: it never needs more than one beside its open set to win one. (CLEAN-4)
+/// Sets that of all cleaners only the first may open: it never needs more than one beside its open set to win one. Deletions, flushes
+/// of the buffer and snapshots that cleaning waits for may open one of them ([`Room::SPARE`]). (CLEAN-4)
 pub(crate) const RESERVED: usize = 2;
 
 /// Which sets an append may take.

@@ -149,9 +149,11 @@ impl Engine {
                     packed: matches!(stream, Stream::Clean(_) | Stream::Cold),
                 });
             }
-            if self.sets.first(SetState::Empty).is_some() {
+            let free = self.sets.free();
+            if free > available {
+                // Those that somebody else makes available are waited for, too. Who comes late looks again.
                 self.replenish().await?;
-                if self.sets.count(SetState::Available) > available {
+                if self.sets.count(SetState::Available) > available || self.sets.free() < free {
                     continue;
                 }
             }

@@ -3,16 +3,23 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use futures_util::future::join;
 use shingle_sim::{Medium, Random, Survival, seeds};
 
 use super::*;
 use crate::cleaners::Cleaners;
+use crate::sets::List;
 use crate::writer::RESERVED;
 
 const SEGMENT: u32 = 40_000;
 
 /// An array of 2+1 on that many drives, of that many zones each.
-async fn fresh_with(rt: &Runtime, drives: usize, zones: u32, options: Options) -> (Vec<SimDevice>, ArrayStore) {
+pub(super) async fn fresh_with(
+    rt: &Runtime,
+    drives: usize,
+    zones: u32,
+    options: Options,
+) -> (Vec<SimDevice>, ArrayStore) {
     let media: Vec<_> = (0..drives).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60), zones, 0, 30))).collect();
     let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(rt, medium)).collect();
     let format_options = FormatOptions { segment_length: SEGMENT, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
@@ -157,7 +164,10 @@ fn cleaners_of_a_full_array_come_to_their_end() {
                             let (byte, size) = (number as u8, random.between(1_000, 60_000) as usize);
                             let put = store.put(format!("o{number}"), bytes(byte, size), Bytes::new());
                             most = most.max(under_way(&store.0));
-                            if put.await.is_err() {
+                            if let Err(error) = put.await {
+                                assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+                                let (free, offered) = (store.0.free_sets(), store.0.sets.listed(List::Offered));
+                                assert!(offered == 0 || free <= RESERVED, "refused, {offered} are on their way");
                                 return (own, most);
                             }
                             own.insert(format!("o{number}"), (byte, size));
@@ -184,6 +194,129 @@ fn cleaners_of_a_full_array_come_to_their_end() {
         });
     }
     assert!(met > 2 || std::env::var_os("SHINGLE_SEED").is_some(), "the case is not met: {met}");
+}
+
+/// SHELF-2: sets that are being made available are room: who needs one waits for them.
+#[test]
+fn nobody_is_refused_while_sets_are_made_available() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = fresh_with(&rt, 3, 24, with_cleaners(1)).await;
+        let (mut random, mut all) = (Random::new(1), Expected::new());
+        fill(&rt, &store, &mut random, &mut 0, &mut all).await;
+        thin(&store, &mut random, 0.5, &mut all).await;
+        // All that can be won is won, and not available yet.
+        while store.gc(1).await.unwrap() > 0 {}
+        rt.sleep(Duration::from_secs(1)).await;
+        let engine = &store.0;
+        for (_, set) in engine.sets.of(List::Available).skip(RESERVED).collect::<Vec<_>>() {
+            set.withdraw();
+        }
+        assert!(engine.victim().is_none() && engine.free_sets() >= RESERVED + 3);
+        let putting = async {
+            let all_are_offered = || engine.sets.listed(List::Offered) > 0 && engine.sets.listed(List::Empty) == 0;
+            for _ in 0..1_000_000 {
+                if all_are_offered() {
+                    break;
+                }
+                rt.sleep(Duration::from_micros(1)).await;
+            }
+            assert!(all_are_offered(), "the case is not met");
+            store.put("late", bytes(7, 400_000), Bytes::new()).await
+        };
+        let (offered, put) = join(engine.replenish(), putting).await;
+        offered.unwrap();
+        put.unwrap();
+        all.insert("late".into(), (7, 400_000));
+        holds(&store, &all, "put late").await;
+    });
+}
+
+/// CLEAN-5: who waits for a set that another one empties waits for the end of that, and wakes nobody.
+#[test]
+fn who_waits_for_a_set_that_is_being_emptied_wakes_nobody() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = fresh_with(&rt, 6, 20, with_cleaners(2)).await;
+        let (mut random, mut all) = (Random::new(1), Expected::new());
+        fill(&rt, &store, &mut random, &mut 0, &mut all).await;
+        thin(&store, &mut random, 0.5, &mut all).await;
+        store.gc(3).await.unwrap();
+        let engine = &store.0;
+        let (cleaner, id, set) = engine.another_cleaner().unwrap();
+        let emptying = async {
+            let victim = cleaner.take(id, &set);
+            rt.sleep(Duration::from_secs(1)).await;
+            drop(victim);
+        };
+        let both = join(engine.collect_alone(id, &set), engine.collect_alone(id, &set));
+        let ((), (one, other)) = join(emptying, both).await;
+        assert!(one.unwrap() && other.unwrap());
+        holds(&store, &all, "emptied").await;
+    });
+}
+
+/// CLEAN-4: in an array of which no set can be opened any more cleaners in the background wait; they do not wake each other.
+#[test]
+fn cleaners_that_win_nothing_do_not_wake_each_other() {
+    Sim::new(1).run(|rt| async move {
+        let options = Options { background: true, slow_for_most: None, ..with_cleaners(2) };
+        let (devices, store) = fresh_with(&rt, 6, 24, options).await;
+        let (mut random, mut all) = (Random::new(1), Expected::new());
+        fill(&rt, &store, &mut random, &mut 0, &mut all).await;
+        // From now on nothing can be reset.
+        for device in &devices {
+            let never = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::CommandError };
+            device.set_faults(Faults::new([never]));
+        }
+        for name in all.keys().step_by(2) {
+            if store.delete(name.clone()).await.is_err() {
+                break;
+            }
+        }
+        rt.sleep(Duration::from_secs(60)).await;
+        let engine = &store.0;
+        let reads = || devices.iter().map(|device| device.counts().reads.0).sum::<u64>();
+        let before = reads();
+        rt.sleep(Duration::from_secs(100)).await;
+        assert!(engine.victim().is_some() && engine.drives.missing().is_empty(), "the case is not met");
+        assert!(reads() - before < 1_000, "{} reads in 100 seconds", reads() - before);
+    });
+}
+
+/// The end of a cleaner is no space for those who wait for that.
+#[test]
+fn a_cleaner_that_won_nothing_wakes_nobody_who_waits_for_space() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store) = fresh_with(&rt, 3, 20, with_cleaners(2)).await;
+        let (mut random, mut all) = (Random::new(1), Expected::new());
+        fill(&rt, &store, &mut random, &mut 0, &mut all).await;
+        let engine = &store.0;
+        let (id, set) = engine.sets.first(SetState::Closed).unwrap();
+        let space = engine.space.notified();
+        let cleaner = engine.first_cleaner().unwrap();
+        drop(cleaner.take(id, &set));
+        drop(cleaner);
+        assert!(space.now_or_never().is_none());
+    });
+}
+
+/// More cleaners than sets are kept available: clients open what is free before anything is cleaned for them.
+#[test]
+fn clients_of_an_array_with_many_cleaners_clean_nothing_while_sets_are_free() {
+    Sim::new(1).run(|rt| async move {
+        let options = Options { available_sets: 3, ..with_cleaners(4) };
+        let (_devices, store) = fresh_with(&rt, 3, 34, options).await;
+        assert_eq!(store.0.cleaners.most(), 4);
+        let mut number = 0;
+        while store.0.free_sets() > 10 {
+            number += 1;
+            store.put(format!("o{number}"), bytes(1, 30_000), Bytes::new()).await.unwrap();
+            if number % 2 == 0 {
+                store.delete(format!("o{number}")).await.unwrap();
+            }
+            assert_eq!(store.0.counters.cleaned.get(), 0, "cleaned with {} free sets", store.0.free_sets());
+        }
+        assert!(store.0.victim().is_some(), "the case is not met");
+    });
 }
 
 /// What ends while two sets are emptied, and at each command: the drives then, and what is acknowledged.
