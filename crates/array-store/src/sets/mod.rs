@@ -287,7 +287,7 @@ impl SetTable {
     /// How many sets were looked at or changed so far. (LIST-2)
     #[cfg(test)]
     pub(crate) fn touched(&self) -> u64 {
-        self.shared.lists.touched.get()
+        self.shared.lists.touched.get() + self.shared.lists.changes.borrow().touched.get()
     }
 
     /// Keeps `id` from being reset. `None` if there is no such set.
