@@ -267,8 +267,8 @@ impl Engine {
     }
 
     /// Takes up to `most` sets apart that hold nothing and have a zone on a drive for which `useful` holds. (The paper's
-    /// cannibalised sets.) How many were.
-    pub(crate) async fn take_apart(&self, most: usize, useful: impl Fn(DriveId) -> bool) -> Result<usize> {
+    /// cannibalised sets.) Their zones, which may be dead; none if no set was.
+    pub(crate) async fn take_apart(&self, most: usize, useful: impl Fn(DriveId) -> bool) -> Result<Spares> {
         let _no_offers = self.replenishing.lock().await;
         let has = |set: &ZoneSet| set.has_member(|member| useful(member.drive));
         let candidates = |engine: &Self| -> Vec<(SetId, Rc<ZoneSet>)> {
@@ -283,14 +283,18 @@ impl Engine {
             chosen = candidates(self);
         }
         if chosen.is_empty() {
-            return Ok(0);
+            return Ok(Spares::new());
         }
         chosen.iter().for_each(|(id, _)| drop(self.sets.remove(*id)));
         if let Err(error) = self.write_superblock(None).await {
             chosen.into_iter().for_each(|(id, set)| self.sets.put_back(id, set));
             return Err(error);
         }
-        Ok(chosen.len())
+        let mut freed = Spares::new();
+        for member in chosen.iter().flat_map(|(_, set)| set.members()) {
+            freed.entry(member.drive).or_default().push(member.zone);
+        }
+        Ok(freed)
     }
 
     /// Runs what changes members in a task of its own (MEMBER-3); `progress` learns what it tells. Where nobody waits for it

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Member;
-use crate::membership::{Spares, Survey, Told};
+use crate::membership::{Spares, Survey, Told, is_dead};
 use crate::sets::{Group, List, ZoneSet};
 use crate::types::{DriveId, SetId, SetState};
 
@@ -214,13 +214,17 @@ impl Engine {
     }
 }
 
-/// Resets a zone, unless nothing is in it.
-async fn empty_zone(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> std::result::Result<(), DeviceError> {
+/// Resets a zone, unless nothing is in it. `false`: it can take no data any more.
+async fn empty_zone(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> std::result::Result<bool, DeviceError> {
     let found = dev.report(zone, 1).await?;
-    if found.first().is_some_and(|info| info.zone == zone && info.state == ZoneState::Empty) {
-        return Ok(());
+    let found = found.first().filter(|info| info.zone == zone);
+    if found.is_some_and(is_dead) {
+        return Ok(false);
     }
-    dev.manage(zone, ZoneOp::Reset).await
+    if found.is_none_or(|info| info.state != ZoneState::Empty) {
+        dev.manage(zone, ZoneOp::Reset).await?;
+    }
+    Ok(true)
 }
 
 impl Rebuild<'_> {
@@ -317,14 +321,15 @@ impl Rebuild<'_> {
                 let zone = self.spares.borrow_mut().get_mut(&drive).map(|zones| zones.remove(0));
                 let (Some(zone), Some(dev)) = (zone, engine.drives.usable(drive)) else { continue };
                 self.targets.borrow_mut().insert(drive);
-                match empty_zone(&dev, zone).await {
-                    Ok(()) => return Ok(Member { drive, zone }),
-                    Err(error) => {
-                        // The zone is left alone: it cannot be used.
-                        self.targets.borrow_mut().remove(&drive);
-                        self.freed.notify_waiters();
-                        engine.drive_error(drive, &error).await?;
-                    }
+                let emptied = empty_zone(&dev, zone).await;
+                if let Ok(true) = emptied {
+                    return Ok(Member { drive, zone });
+                }
+                // The zone is left alone: it cannot be used.
+                self.targets.borrow_mut().remove(&drive);
+                self.freed.notify_waiters();
+                if let Err(error) = emptied {
+                    engine.drive_error(drive, &error).await?;
                 }
             } else if busy.is_some() {
                 freed.await;
@@ -337,7 +342,8 @@ impl Rebuild<'_> {
 
     /// Wins zones on drives that `fits` names: of sets that hold nothing, or by cleaning.
     async fn more_spares(&self, fits: &impl Fn(DriveId) -> bool) -> Result<bool> {
-        if self.engine.take_apart(APART, fits).await? == 0 {
+        let freed = self.engine.take_apart(APART, fits).await?;
+        if freed.is_empty() {
             if !self.engine.drives.all_taking().iter().any(|(drive, _)| fits(*drive)) {
                 return Ok(false);
             }
@@ -351,15 +357,10 @@ impl Rebuild<'_> {
             }
             return Ok(won || free());
         }
-        let Survey { mut spares, .. } = self.engine.survey().await?;
-        // Zones that a worker writes to belong to no set yet.
-        for drive in self.targets.borrow().iter() {
-            spares.remove(drive);
-        }
         let mut own = self.spares.borrow_mut();
-        let targets = self.targets.borrow();
-        own.retain(|drive, _| targets.contains(drive));
-        own.extend(spares);
+        for (drive, zones) in freed {
+            own.entry(drive).or_default().extend(zones);
+        }
         Ok(true)
     }
 }

@@ -148,6 +148,36 @@ fn a_set_that_was_passed_over_is_not_emptied_for_a_rebuild_either() {
     });
 }
 
+/// LIST-2: where no zone is spare a rebuild takes empty sets apart, and looks at those alone for their zones.
+#[test]
+fn a_rebuild_without_spare_zones_does_not_look_at_all_sets_again_and_again() {
+    Sim::new(1).run(|rt| async move {
+        let media: Vec<_> = (0..4).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60), 200, 0, 12))).collect();
+        let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let options = FormatOptions { segment_length: 100_000, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+        format(&rt, &named(&devices), &options).await.unwrap();
+        let options = Options { background: false, ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+        let store = opened.unwrap().0;
+        let mut number = 0;
+        while store.0.free_sets() > 120 {
+            number += 1;
+            store.put(format!("o{number}"), bytes(number as u8, 400_000), Bytes::new()).await.unwrap();
+        }
+        lose(&devices, &store, 0).await;
+        let before = store.0.sets.touched();
+        let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
+        let touched = store.0.sets.touched() - before;
+        assert!(done.done > 90 && done.failed == 0 && store.0.drives.missing().is_empty(), "{done:?}");
+        assert!(touched < 10 * store.0.sets.len() as u64, "{touched} sets were looked at");
+        for number in 1..=number {
+            assert!(store.get(format!("o{number}")).await.unwrap() == bytes(number as u8, 400_000));
+        }
+        let scrubbed = store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
+        assert_eq!((scrubbed.damaged, scrubbed.lost), (vec![], vec![]));
+    });
+}
+
 /// MEMBER-3: a rebuild that nobody waits for any more, whenever that comes, leaves nothing on its way to zones that another
 /// one uses.
 #[test]
