@@ -100,11 +100,17 @@ impl Engine {
     }
 
     /// Takes a snapshot in sets that are kept for cleaning, whose caller this is; or waits for the one that is being taken, which may
-    /// have its floor when this returns. Not if that waits for cleaning, nor for ever.
+    /// have its floor when this returns. Not if that waits for cleaning, nor for longer than [`READERS_WAIT`] after its last piece.
     pub(crate) async fn snapshot_from_reserve(self: &Rc<Self>) -> Result<()> {
         let floor = self.durable_floor.get();
-        let until = self.rt.now() + READERS_WAIT;
-        while self.durable_floor.get() == floor && !self.snapshot_waits.get() && self.rt.now() < until {
+        let place = || self.allocator.look_at(Stream::Snapshot, |open| (open.id, open.next));
+        let (mut reached, mut until) = (place(), self.rt.now() + READERS_WAIT);
+        while self.durable_floor.get() == floor && !self.snapshot_waits.get() {
+            if place() != reached {
+                (reached, until) = (place(), self.rt.now() + READERS_WAIT);
+            } else if self.rt.now() >= until {
+                break;
+            }
             let changed = Box::pin(self.space.notified());
             if let Ok(_one) = self.snapshotting.try_lock() {
                 return if self.free_sets() < RESERVED { Ok(()) } else { self.write_snapshot(Room::SPARE).await };

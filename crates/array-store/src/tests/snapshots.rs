@@ -140,6 +140,42 @@ fn cleaning_waits_for_a_snapshot_that_makes_tombstones_superfluous() {
     });
 }
 
+/// The same where that takes long, as long as pieces of it land.
+#[test]
+fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
+    Sim::new(1).run(|rt| async move {
+        let options = Options { background: false, ..Options::default() };
+        let (devices, store) = super::cleaners::fresh_with(&rt, 3, 40, options).await;
+        for number in 0..400 {
+            store.put(format!("{number:x<900}"), bytes(3, 10), bytes(4, 900)).await.unwrap();
+        }
+        let engine = store.0.clone();
+        let (id, _) = engine.sets.first(SetState::Closed).unwrap();
+        devices.iter().for_each(|device| device.set_latency(Duration::from_secs(1)));
+        let taking = {
+            let store = store.clone();
+            rt.spawn(async move { store.snapshot().await })
+        };
+        rt.sleep(Duration::from_micros(1)).await;
+        engine.held_by_tombstones.borrow_mut().insert(id);
+        engine.sets.get(id).unwrap().set_no_gain_at(0);
+        let began = rt.now();
+        assert!(engine.drop_tombstones().await.unwrap(), "given up after {:?}", rt.now().since(began));
+        assert!(
+            rt.now().since(began) > 2 * crate::collect::READERS_WAIT,
+            "the case is not met: {:?}",
+            rt.now().since(began)
+        );
+        taking.await.unwrap().unwrap();
+        // One that does not go on is not waited for longer than before.
+        engine.held_by_tombstones.borrow_mut().insert(id);
+        let _taken = engine.snapshotting.lock().await;
+        let began = rt.now();
+        assert!(!engine.drop_tombstones().await.unwrap());
+        assert!(rt.now().since(began) <= crate::collect::READERS_WAIT);
+    });
+}
+
 /// Deletions and cleaning alone are followed by a snapshot: else recovery would look at ever more of what they write.
 #[test]
 fn deletions_and_cleaning_alone_are_followed_by_a_snapshot() {
