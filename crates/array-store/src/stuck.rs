@@ -9,7 +9,7 @@
 //!   [`PAUSE`].
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ const AGAIN: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What may mend a set.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 struct Conditions {
     /// Members replaced so far.
     replaced: u64,
-    /// Drives that there ever were, and those that are missing.
-    drives: (usize, usize),
+    /// Own ids of the drives in use: numbers are used again.
+    drives: BTreeSet<u64>,
 }
 
 /// A set that was passed over: in which life, when, and how things were then.
@@ -47,7 +47,8 @@ pub(crate) struct Stuck(RefCell<BTreeMap<SetId, PassedOver>>);
 
 impl Engine {
     fn conditions(&self) -> Conditions {
-        Conditions { replaced: self.replaced.get(), drives: (self.drives.ids().len(), self.drives.missing().len()) }
+        let drives = self.drives.all_usable().into_iter().map(|(id, _)| self.drives.own_id(id)).collect();
+        Conditions { replaced: self.replaced.get(), drives }
     }
 
     /// Leaves a set alone until it may have been mended; one that recovery could not read until the next opening.

@@ -178,6 +178,24 @@ fn a_rebuild_without_spare_zones_does_not_look_at_all_sets_again_and_again() {
     });
 }
 
+/// STUCK-1: a drive that joins under the number of one that left may mend what was passed over, as any other.
+#[test]
+fn a_set_that_was_passed_over_is_tried_again_when_a_drive_has_an_old_number() {
+    Sim::new(1).run(|rt| async move {
+        let (_devices, store, id) = filled(&rt).await;
+        let engine = &store.0;
+        join(&rt, &store).await;
+        store.remove_drive(DriveId(3), RebuildOptions::default(), |_| {}).await.unwrap();
+        let numbers = engine.drives.ids().len();
+        engine.pass_over(id, &engine.sets.get(id).unwrap());
+        rt.sleep(Duration::from_secs(2)).await;
+        assert!(!engine.retry_stuck());
+        join(&rt, &store).await;
+        assert_eq!((engine.drives.ids().len(), engine.drives.missing().len()), (numbers, 0), "the case is not met");
+        assert!(engine.retry_stuck());
+    });
+}
+
 /// MEMBER-3: a rebuild that nobody waits for any more, whenever that comes, leaves nothing on its way to zones that another
 /// one uses.
 #[test]
