@@ -205,6 +205,12 @@ impl Drives {
         self.ids().into_iter().filter(|&id| self.usable(id).is_none() && !self.is_removed(id)).collect()
     }
 
+    /// Whether all that are missing had failed before the array was opened.
+    pub(crate) fn is_known_failed(&self) -> bool {
+        let known = |id: DriveId| self.drive(id).is_none_or(|drive| drive.entry.state != DriveState::Present);
+        self.missing().into_iter().all(known)
+    }
+
     /// Marks a drive as failed, so that nobody waits for it any more; whether it was not before.
     pub(crate) fn fail(&self, id: DriveId) -> bool {
         let Some(drive) = self.drive(id) else { return false };

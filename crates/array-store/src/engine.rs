@@ -34,8 +34,8 @@ use crate::stamps::Stamps;
 use crate::stats::Counters;
 use crate::store::IndexPlace;
 use crate::stuck::Stuck;
-use crate::superblocks::{Source, Superblocks, copies};
-use crate::types::{DriveId, SetId, SetState, Version};
+use crate::superblocks::{Source, Superblocks, copies, unread_most};
+use crate::types::{DriveId, DriveSet, SetId, SetState, Version};
 use crate::uncovered::Uncovered;
 use crate::writer::OpenSet;
 
@@ -50,22 +50,37 @@ pub(crate) struct Snapshot {
     pub(crate) pieces: Vec<SnapshotPiece>,
 }
 
-/// Checks that parity makes up for so many zones of a set.
+/// Checks that parity makes up for so many zones of a set, and that enough drives are left for superblocks. (EVICT-1, EVICT-4)
 ///
 /// # Errors
 /// `Device`, in words.
-pub(crate) fn enough(drives: &Drives, code: Code, lacking: usize) -> Result<()> {
-    if lacking <= code.parity() {
-        return Ok(());
-    }
+pub(crate) fn enough(drives: &Drives, code: Code, copies: u8, lacking: usize) -> Result<()> {
+    let why = match lacking <= code.parity() {
+        true if !drives.is_known_failed() && are_too_few(drives, code, copies, []) => format!(
+            "only {} of the array's {} drives are not missing; a later opening without those would not find the newest superblock",
+            drives.all_usable().len(),
+            drives.not_removed()
+        ),
+        true => return Ok(()),
+        false => {
+            format!("{lacking} drives of some zone sets are missing; the array's parity makes up for {}", code.parity())
+        }
+    };
     let missing: Vec<String> = drives.missing().into_iter().map(|id| drives.name(id)).collect();
     let message = format!(
-        "{lacking} drives of some zone sets are missing; the array's parity makes up for {}. Nothing is written, nor are \
-         they given up, until enough are back and the array is opened again; what can be read still is: {}",
-        code.parity(),
+        "{why}. Nothing is written, nor are they given up, until enough are back and the array is opened again; what can be \
+         read still is: {}",
         missing.join(", ")
     );
     Err(Error::new(ErrorKind::Device, message))
+}
+
+/// Whether without `more` no more drives are left than an opening may do without. An array that has no more than twice as many drives
+/// as parity is better used without them than not at all. (EVICT-4)
+fn are_too_few(drives: &Drives, code: Code, copies: u8, more: impl IntoIterator<Item = DriveId>) -> bool {
+    let without: DriveSet = more.into_iter().collect();
+    let left = drives.all_usable().iter().filter(|(id, _)| !without.has(*id)).count();
+    left <= unread_most(code, copies) && drives.not_removed() > 2 * code.parity()
 }
 
 /// An open array.
@@ -315,7 +330,7 @@ impl Engine {
         if let Err(error) = written.enough(&self.drives) {
             // Those that take it in neither of their zones are done without, where all of them may be; then the others are enough.
             let refused = || written.refused.iter().filter(|(_, error)| !is_lost(error)).map(|(drive, _)| *drive);
-            let common = written.is_nowhere() || self.lacking_without(refused()) > self.code.parity();
+            let common = written.is_nowhere() || !self.may_do_without(refused());
             let may_go = |error: &DeviceError| is_lost(error) || !common && !error.kind.is_host_full();
             let may_go = written.refused.iter().filter(|(_, error)| may_go(error));
             let given_up = may_go.filter(|(drive, error)| self.give_up(*drive, error)).count();
@@ -375,14 +390,14 @@ impl Engine {
         (is_lost(error) || too_much && !self.many_fail(Score::is_bad)) && self.give_up(drive, error)
     }
 
-    /// More drives than parity makes up for have such a score, with those that are missing. (EVICT-3)
+    /// More drives than the array can do without have such a score, with those that are missing. (EVICT-3)
     pub(crate) fn many_fail(&self, bad: impl Fn(Score) -> bool) -> bool {
-        self.lacking_without(self.drives.scored(bad)) > self.code.parity()
+        !self.may_do_without(self.drives.scored(bad))
     }
 
     /// Does without a drive from now on: one that is lost in any case, one that answers as long as parity makes up for it.
     fn give_up(&self, drive: DriveId, error: &DeviceError) -> bool {
-        if !is_lost(error) && self.lacking_without([drive]) > self.code.parity() {
+        if !is_lost(error) && !self.may_do_without([drive]) {
             return false;
         }
         self.fail_drive(drive, error);
@@ -404,18 +419,24 @@ impl Engine {
         self.sets.most_lacking(self.drives.missing().into_iter().chain(more))
     }
 
-    /// Whether parity makes up for the drives that are missing.
+    /// Whether the array can do without these drives, besides those that are missing. (EVICT-1, EVICT-4)
+    pub(crate) fn may_do_without(&self, more: impl IntoIterator<Item = DriveId> + Clone) -> bool {
+        self.lacking_without(more.clone()) <= self.code.parity()
+            && !are_too_few(&self.drives, self.code, self.copies.get(), more)
+    }
+
+    /// Whether the array can do without the drives that are missing.
     ///
     /// # Errors
     /// `Device`, in words.
     pub(crate) fn enough_is_there(&self) -> Result<()> {
-        enough(&self.drives, self.code, self.lacking_without([]))
+        enough(&self.drives, self.code, self.copies.get(), self.lacking_without([]))
     }
 
     /// The next superblock says that the missing drives failed; `absent`: also those that are only away.
     ///
     /// # Errors
-    /// `Device` where parity does not make up for all of them: nothing is written then. (EVICT-1)
+    /// `Device` where the array cannot do without all of them: nothing is written then. (EVICT-1, EVICT-4)
     fn give_up_missing(&self, absent: bool) -> Result<()> {
         let missing = self.drives.missing();
         let news = missing.iter().any(|id| !self.recorded.borrow().contains(id));

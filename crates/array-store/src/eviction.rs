@@ -7,6 +7,9 @@
 //!   often as places are bad, not as often as these are read: bad blocks are mended, and make no bad drive.
 //! - EVICT-3: where more drives fail their writes than parity makes up for, the cause is common to them, and none is given up; nothing is
 //!   written then, and whoever writes is told.
+//! - EVICT-4: no failure is recorded, and nothing written, that leaves no more drives in use than an opening may do without: the
+//!   newest superblock would be on those alone (GATHER-4). An array that has no more than twice as many drives as parity is used
+//!   all the same: it would serve nobody with as many drives gone as parity makes up for.
 
 use std::collections::VecDeque;
 

@@ -255,7 +255,7 @@ impl ArrayStore {
         let Gathered { superblock, drives, superblocks, reports, .. } = gathered;
         if readmitted.is_empty() {
             // Before anything is touched, the index too.
-            let found = enough(&drives, superblock.code, lacking(&superblock, &drives));
+            let found = enough(&drives, superblock.code, superblock.copies, lacking(&superblock, &drives));
             if careful {
                 found?;
             } else {

@@ -49,7 +49,7 @@ pub(crate) fn copies(code: Code, drives: usize, before: u8) -> u8 {
 }
 
 /// So many drives may not be asked while the newest superblock is found for certain: fewer than have it. Those that wrote it without
-/// all others were enough for the data of every set. (GATHER-4)
+/// all others were more than that. (GATHER-4, EVICT-4)
 pub(crate) fn unread_most(code: Code, copies: u8) -> usize {
     code.parity().max(usize::from(copies).min(code.data()).saturating_sub(1))
 }
