@@ -183,6 +183,18 @@ impl Engine {
         }
     }
 
+    /// Ends a set of which nothing lives: one whose reset a power cut interrupted may be without what it would be rebuilt from. `false` if
+    /// something lives in it, or tombstones that are still needed have no other place.
+    async fn empty_dead(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+        if set.live() > 0 || !matches!(set.state(), SetState::Closed | SetState::Indexed) {
+            return Ok(false);
+        }
+        match self.collect_alone(id, set).await {
+            Err(error) if error.kind == ErrorKind::NoSpace => Ok(false),
+            emptied => emptied,
+        }
+    }
+
     /// Rebuilds whatever is lost while the array is open, without being asked.
     pub(crate) async fn mend(self: Rc<Self>) {
         while !self.stopped.get() {
@@ -267,10 +279,14 @@ impl Rebuild<'_> {
         }
     }
 
-    /// Puts a free zone in the place of `lost`; where none fits, the set is emptied instead. Bytes written to the zone.
+    /// Puts a free zone in the place of `lost`; where none fits, or nothing in the set lives, it is emptied instead. Bytes written to
+    /// the zone.
     async fn replace(&self, id: SetId, set: &Rc<ZoneSet>, lost: Member) -> Result<u64> {
         // Once more if the set was reset and used again while this waited for a zone.
         while let Some(contents) = self.engine.contents_without(id, set, lost).await? {
+            if self.engine.empty_dead(id, set).await? {
+                break;
+            }
             let spare = match self.take_spare(set, lost).await {
                 Err(error) if error.kind == ErrorKind::NoSpace && self.engine.empty_lossy(id, set).await? => break,
                 spare => spare?,
