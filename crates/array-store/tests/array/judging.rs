@@ -2,12 +2,14 @@
 
 use crate::common::{ArrayShape, content, formatted, named, powered};
 use bytes::Bytes;
-use shingle_array_store::{ArrayStore, ErrorKind, IndexPlace, Options, RecoveryReport, Result, inspect};
+use shingle_array_store::{
+    ArrayStore, DriveId, ErrorKind, IndexPlace, Options, RecoveryReport, Result, SetState, inspect,
+};
 use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
-use shingle_zoned::{Geometry, MemoryDevice};
+use shingle_zoned::{Geometry, MemoryDevice, ZoneOp, ZonedDevice};
 
 /// Objects of one segment.
 const SIZE: usize = 19_000;
@@ -34,8 +36,16 @@ fn history<F>(test: impl FnOnce(Runtime, ArrayStore) -> F + 'static) -> Vec<Memo
 where
     F: Future<Output = ()> + 'static,
 {
-    let drives = vec![Geometry::hm_smr(Blocks(60), ZONES, 0, 12); 3];
-    let media = formatted(&ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 20_000, drives });
+    history_of(Code::new(2, 1).unwrap(), test)
+}
+
+/// The same on as many drives as a set has zones.
+fn history_of<F>(code: Code, test: impl FnOnce(Runtime, ArrayStore) -> F + 'static) -> Vec<MemoryDevice>
+where
+    F: Future<Output = ()> + 'static,
+{
+    let drives = vec![Geometry::hm_smr(Blocks(60), ZONES, 0, 12); code.width()];
+    let media = formatted(&ArrayShape { code, segment_length: 20_000, drives });
     Sim::new(3).run(move |rt| async move {
         let devices = powered(&rt, &media);
         let (store, _) = open(&rt, &devices).await.unwrap();
@@ -184,32 +194,72 @@ fn a_set_without_heads_holds_nothing() {
     });
 }
 
-/// EXAM-6: a closed set was being reset when a host lost power: its zones are holes already, and are not empty yet by their states.
-#[test]
-fn a_set_whose_zones_are_holes_was_being_reset() {
-    let images = history(move |rt, store| async move {
+/// Fills a set, deletes all that is in it, and puts an object `o` in another one.
+fn a_dead_set(code: Code) -> Vec<MemoryDevice> {
+    let images = history_of(code, |rt, store| async move {
         let mut number = 0;
         while store.stats().unwrap().sets[3] == 0 {
             number += 1;
             put(&store, &format!("a{number}"), number).await;
             rt.sleep(std::time::Duration::from_millis(1)).await;
         }
-        for number in 1..=number {
-            assert!(store.delete(format!("a{number}")).await.unwrap());
+    });
+    Sim::new(5).run(move |rt| async move {
+        let devices = powered(&rt, &images);
+        // From here on a superblock says that it is closed, and no snapshot has what it holds.
+        let (store, _) = open(&rt, &devices).await.unwrap();
+        for object in store.list(b"", None, usize::MAX).unwrap() {
+            assert!(store.delete(object.name).await.unwrap());
         }
         put(&store, "o", 1).await;
-        // A superblock says that it is closed.
-        store.snapshot().await.unwrap();
-    });
+        let images: Vec<_> = devices.iter().map(|device| device.crash_image(1)).collect();
+        let seen = inspect(&named(&devices)).await.unwrap();
+        for (image, number) in images.iter().zip(0..) {
+            let member = (DriveId(number), longest(image).0);
+            let set = seen.sets.iter().find(|set| set.members.contains(&member)).unwrap();
+            assert_eq!((set.state, set.covered), (SetState::Closed, 0), "the case is not met");
+        }
+        images
+    })
+}
+
+/// The zone that was written the furthest, and where it ends.
+fn longest(image: &MemoryDevice) -> (ZoneId, u64) {
+    written(image).max_by_key(|(_, end)| *end).unwrap()
+}
+
+/// EXAM-6: a closed set was being reset when a host lost power: its zones are holes already, and are not empty yet by their states.
+#[test]
+fn a_set_whose_zones_are_holes_was_being_reset() {
+    let images = a_dead_set(Code::new(2, 1).unwrap());
     for holes in 2..=3 {
         let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
         for image in images.iter().take(holes) {
-            let (zone, end) = written(image).find(|(_, end)| *end == 60).unwrap();
+            let (zone, end) = longest(image);
             lose(image, zone, 0..end);
         }
         Sim::new(4).run(move |rt| async move {
             let (store, report) = open(&rt, &powered(&rt, &images)).await.unwrap();
             assert_eq!((report.damage, report.objects), (vec![], 1));
+            is(&store, "o", 1).await;
+        });
+    }
+}
+
+/// EXAM-6: the same with one zone that is empty by its state, too: with 1+1 only one is left to be a hole.
+#[test]
+fn a_set_of_which_one_zone_is_empty_and_the_other_a_hole_was_being_reset() {
+    let images = a_dead_set(Code::new(1, 1).unwrap());
+    for (emptied, head_only) in [(0, true), (1, true), (0, false), (1, false)] {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        let (zone, end) = longest(&images[1 - emptied]);
+        lose(&images[1 - emptied], zone, 0..if head_only { 1 } else { end });
+        let (zone, _) = longest(&images[emptied]);
+        Sim::new(4).run(move |rt| async move {
+            let devices = powered(&rt, &images);
+            devices[emptied].manage(zone, ZoneOp::Reset).await.unwrap();
+            let (store, report) = open(&rt, &devices).await.unwrap();
+            assert_eq!((report.damage, report.objects), (vec![], 1), "{emptied} is empty");
             is(&store, "o", 1).await;
         });
     }
