@@ -196,41 +196,6 @@ fn cleaners_of_a_full_array_come_to_their_end() {
     assert!(met > 2 || std::env::var_os("SHINGLE_SEED").is_some(), "the case is not met: {met}");
 }
 
-/// SHELF-2: sets that are being made available are room: who needs one waits for them.
-#[test]
-fn nobody_is_refused_while_sets_are_made_available() {
-    Sim::new(1).run(|rt| async move {
-        let (_devices, store) = fresh_with(&rt, 3, 24, with_cleaners(1)).await;
-        let (mut random, mut all) = (Random::new(1), Expected::new());
-        fill(&rt, &store, &mut random, &mut 0, &mut all).await;
-        thin(&store, &mut random, 0.5, &mut all).await;
-        // All that can be won is won, and not available yet.
-        while store.gc(1).await.unwrap() > 0 {}
-        rt.sleep(Duration::from_secs(1)).await;
-        let engine = &store.0;
-        for (_, set) in engine.sets.of(List::Available).skip(RESERVED).collect::<Vec<_>>() {
-            set.withdraw();
-        }
-        assert!(engine.victim().is_none() && engine.free_sets() >= RESERVED + 3);
-        let putting = async {
-            let all_are_offered = || engine.sets.listed(List::Offered) > 0 && engine.sets.listed(List::Empty) == 0;
-            for _ in 0..1_000_000 {
-                if all_are_offered() {
-                    break;
-                }
-                rt.sleep(Duration::from_micros(1)).await;
-            }
-            assert!(all_are_offered(), "the case is not met");
-            store.put("late", bytes(7, 400_000), Bytes::new()).await
-        };
-        let (offered, put) = join(engine.replenish(), putting).await;
-        offered.unwrap();
-        put.unwrap();
-        all.insert("late".into(), (7, 400_000));
-        holds(&store, &all, "put late").await;
-    });
-}
-
 /// CLEAN-5: who waits for a set that another one empties waits for the end of that, and wakes nobody.
 #[test]
 fn who_waits_for_a_set_that_is_being_emptied_wakes_nobody() {
