@@ -375,7 +375,10 @@ impl Rebuild<'_> {
         }
         let mut own = self.spares.borrow_mut();
         for (drive, zones) in freed {
-            own.entry(drive).or_default().extend(zones);
+            let all = own.entry(drive).or_default();
+            all.extend(zones);
+            // One after the other, as they lie on the drive.
+            all.sort_unstable();
         }
         Ok(true)
     }
