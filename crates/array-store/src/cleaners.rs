@@ -28,7 +28,7 @@ use crate::writer::{CUT_MIN, OpenSet, RESERVED, Stream};
 /// Sets of an array for each cleaner: those that are free for them, and part empty, must be few.
 const SETS_A_CLEANER: usize = 64;
 
-/// What is reserved is at most that share of the sets, however many cleaners are wanted.
+/// At most that share of the sets is reserved, however many cleaners are wanted.
 const RESERVED_SHARE: usize = 4;
 
 /// The first cleaner's number.
@@ -44,10 +44,10 @@ pub(crate) struct Cleaners {
     changed: Notify,
 }
 
-/// What a cleaner does.
+/// The work of one cleaner.
 #[derive(Default)]
 struct Work {
-    /// What it empties, and the drives of that.
+    /// The set that it empties, and the drives of that.
     victim: Option<(SetId, DriveSet)>,
     /// Deletions below it were in the index when it chose what it is moving now.
     copying: Option<u64>,
@@ -101,7 +101,7 @@ impl Cleaners {
         drop(self.turns.acquire_many(self.most as u32).await);
     }
 
-    /// Whether some cleaner empties that set.
+    /// True if some cleaner empties that set.
     pub(crate) fn empty(&self, id: SetId) -> bool {
         self.at_work.borrow().values().any(|work| work.victim.is_some_and(|(victim, _)| victim == id))
     }
@@ -113,7 +113,7 @@ impl Cleaners {
         victims.fold(DriveSet::EMPTY, |all, (_, drives)| all.with(&drives))
     }
 
-    /// Whether some work beside the first one.
+    /// True if some work beside the first one.
     pub(crate) fn beside(&self) -> bool {
         self.at_work.borrow().keys().any(|number| *number != FIRST)
     }
@@ -139,7 +139,7 @@ impl Cleaners {
         }
     }
 
-    /// Whether the first one has something to do.
+    /// True if the first one has something to do.
     pub(crate) fn first_is_at_work(&self) -> bool {
         self.at_work.borrow().contains_key(&FIRST)
     }

@@ -85,7 +85,10 @@ impl Inner {
         if self.index_fits(&self.state.borrow(), 0, |bytes| self.log.fits_free_zones(bytes)) {
             return Ok(());
         }
-        self.log_room.futile.set(self.log_room.futile.get() + 1);
+        if !self.log.has_journal_room() {
+            // While the journal takes entries, deletions may make the index fit.
+            self.log_room.futile.set(self.log_room.futile.get() + 1);
+        }
         Err(Error::new(ErrorKind::Device, "too few metazones are usable for a checkpoint; replace the drive"))
     }
 

@@ -20,8 +20,8 @@ pub(crate) struct Misfit {
 
 const NONE: DriveSet = DriveSet::EMPTY;
 
-/// What a set's drives say of where it fits, as drives and groups are now. Looked at for each group of sets on the same drives, not for
-/// each set.
+/// Judges where sets fit by their drives, as drives and groups are now: once for each group of sets on the same drives, not for each
+/// set.
 pub(super) struct Fit {
     /// The drives of each group.
     homes: Vec<DriveSet>,
@@ -58,7 +58,7 @@ impl Engine {
         Fit { homes: self.allocator.drives(), lossy: self.lossy_drives() }
     }
 
-    /// Whether parity makes up for what sets on those drives lack.
+    /// True if parity makes up for the zones that sets on those drives lack.
     pub(super) fn may_open_on(&self, drives: &DriveSet) -> bool {
         let gone = self.drives.ids().into_iter().filter(|id| self.drives.usable(*id).is_none());
         drives.common(&gone.collect()) as usize <= self.code.parity()
