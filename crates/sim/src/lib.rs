@@ -31,4 +31,4 @@ pub use device::{Command, CommandKind, Counts, Cuts, SimDevice};
 pub use executor::Sim;
 pub use faults::{Fault, FaultRule, Faults, Trigger};
 pub use medium::Medium;
-pub use seeds::{Random, Seeds, seeds};
+pub use seeds::{Random, Seeds, contents, seeds};

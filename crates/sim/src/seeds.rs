@@ -5,21 +5,42 @@ use std::ops::RangeInclusive;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The seeds a test runs: `count` of them from 1, `SHINGLE_SEEDS` times as many if that is set, or only `SHINGLE_SEED`,
-/// to replay a failure. A test that fails among them prints the command that replays its seed alone.
+/// The seeds a test runs: `count` of them from 1; `SHINGLE_SEEDS` times as many if that is a number; of that many, with
+/// `SHINGLE_SEEDS=A..B`, those that `SHINGLE_SEEDS=B` runs and `SHINGLE_SEEDS=A` does not; or only `SHINGLE_SEED`, to
+/// replay a failure. A test that fails among them prints the command that replays its seed alone.
 ///
 /// # Panics
-/// If either variable is set to what is no number.
+/// If either variable is set to something else.
 pub fn seeds(count: u64) -> Seeds {
-    let number = |name: &str| {
-        let text = std::env::var(name).ok()?;
-        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is `{text}`, which is no number")))
+    let number = |name: &str, text: &str| {
+        text.parse::<u64>().unwrap_or_else(|_| panic!("{name} has `{text}`, which is no number"))
     };
-    let left = match number("SHINGLE_SEED") {
-        Some(seed) => seed..=seed,
-        None => 1..=number("SHINGLE_SEEDS").map_or(count, |factor| count.saturating_mul(factor)),
+    let variable = |name: &str| std::env::var(name).ok();
+    let left = match (variable("SHINGLE_SEED"), variable("SHINGLE_SEEDS")) {
+        (Some(seed), _) => {
+            let seed = number("SHINGLE_SEED", &seed);
+            seed..=seed
+        }
+        (None, factors) => {
+            let factors = factors.as_deref().unwrap_or("1");
+            let (from, to) = factors.split_once("..").unwrap_or(("0", factors));
+            let end_of = |factor| count.saturating_mul(number("SHINGLE_SEEDS", factor));
+            end_of(from).saturating_add(1)..=end_of(to)
+        }
     };
     Seeds { left, now: None }
+}
+
+/// `length` bytes from `from` on of the contents that `key` names. They differ with the key and from place to place, so
+/// that bytes of another write, or of the same one elsewhere, are seen.
+pub fn contents(key: u64, from: u64, length: u64) -> Vec<u8> {
+    let word = |number: u64| number.wrapping_add(key).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+    let (first, skipped) = (from / 8, (from % 8) as usize);
+    let mut bytes = Vec::with_capacity(length as usize + 16);
+    (first..(from + length).div_ceil(8)).for_each(|number| bytes.extend_from_slice(&word(number)));
+    bytes.drain(..skipped.min(bytes.len()));
+    bytes.truncate(length as usize);
+    bytes
 }
 
 /// The seeds that are left to a test. Whoever goes through them holds it while a seed runs, so it knows which one failed.
@@ -102,7 +123,7 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
-    use super::replay;
+    use super::{contents, replay};
 
     #[test]
     fn a_failure_names_the_command_that_replays_it() {
@@ -111,5 +132,17 @@ mod tests {
             "SHINGLE_SEED=14 cargo test -p shingle-sim --lib -- --exact \
              seeds::tests::a_failure_names_the_command_that_replays_it"
         );
+    }
+
+    #[test]
+    fn contents_are_the_same_wherever_they_begin() {
+        let whole = contents(7, 0, 100);
+        assert_eq!(whole.len(), 100);
+        for from in 0..40 {
+            for length in 0..=100 - from {
+                assert!(contents(7, from, length) == whole[from as usize..(from + length) as usize], "{from}+{length}");
+            }
+        }
+        assert!(contents(8, 0, 100) != whole && contents(7, 8, 64) != whole[..64]);
     }
 }

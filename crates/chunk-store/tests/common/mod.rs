@@ -14,6 +14,7 @@ use shingle_chunk_store::{
     RecoveryReport, Stream,
 };
 use shingle_runtime::Runtime;
+pub use shingle_sim::contents as content;
 use shingle_sim::{Random, Sim, SimDevice, Survival};
 use shingle_zoned::{Geometry, MemoryDevice};
 
@@ -53,12 +54,12 @@ impl ModelChunk {
     /// Its bytes.
     pub fn bytes(&self, from: u64, length: u64) -> Vec<u8> {
         let to = from + length;
-        let touched = self.writes.iter().filter(|write| write.from < to && write.to > from);
-        let part = |write: &Write| {
+        let mut bytes = Vec::with_capacity(length as usize);
+        for write in self.writes.iter().filter(|write| write.from < to && write.to > from) {
             let (begin, end) = (from.max(write.from), to.min(write.to));
-            content(write.number, begin, end - begin)
-        };
-        touched.flat_map(part).collect()
+            bytes.extend(content(write.number, begin, end - begin));
+        }
+        bytes
     }
 }
 
@@ -66,15 +67,6 @@ impl ModelChunk {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub chunks: BTreeMap<ChunkId, ModelChunk>,
-}
-
-/// The bytes of a write, from its number.
-pub fn content(key: u64, from: u64, length: u64) -> Vec<u8> {
-    let byte = |at: u64| {
-        let word = (at / 8).wrapping_add(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (word >> (8 * (at % 8))) as u8
-    };
-    (from..from + length).map(byte).collect()
 }
 
 /// A small drive: the seed decides its shape.

@@ -35,11 +35,7 @@ pub(crate) struct Model {
 
 /// The bytes of an object.
 pub(crate) fn content((key, size): Content) -> Bytes {
-    let byte = |at: usize| {
-        let word = (at as u64 / 8).wrapping_add(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (word >> (8 * (at % 8))) as u8
-    };
-    (0..size).map(byte).collect()
+    shingle_sim::contents(key, 0, size as u64).into()
 }
 
 /// The shape of an array: the seed decides it.
