@@ -30,7 +30,9 @@ impl Inner {
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<()> {
         let _one_at_a_time = self.checkpoint_lock.lock().await;
         self.state.borrow().running()?;
-        self.has_checkpoint_room()?;
+        if !self.has_checkpoint_room() {
+            return Err(self.note_no_checkpoint());
+        }
         // A log that failed takes no journal entry any more: nothing that the store would do next could be acknowledged.
         let failed = |error| {
             let why = format!("the checkpoint could not be written: {error}");

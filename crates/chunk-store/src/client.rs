@@ -64,10 +64,14 @@ impl ChunkClient {
         self.call(|reply| Request::Read { id, offset, length, reply }).await
     }
 
-    /// Seals a chunk and returns its size. Waits for its outstanding appends. Sealing a sealed chunk changes nothing.
+    /// Seals a chunk and returns its size. Waits for its outstanding appends, and takes no others meanwhile. Sealing a sealed
+    /// chunk changes nothing, so a seal that failed can be tried again.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`. `Device` if the metadata log takes no entry, and `HostFull`: an append to the chunk tells what became of the
+    /// seal. Where it did not get as far as the log, the chunk is as it was and takes appends. A seal that is in the log and
+    /// waits for room on the host is not undone, for it may be durable: appends get `Sealed`, and the next try, or an opening,
+    /// says whether it is. `Stopped`: only the next opening can tell.
     pub async fn seal(&self, id: ChunkId) -> Result<u64> {
         self.call(|reply| Request::Seal { id, reply }).await
     }

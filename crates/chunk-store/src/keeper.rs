@@ -66,7 +66,8 @@ impl Inner {
                 Step::Reset(zone) => {
                     if let Err(error) = self.reset_zone(zone).await {
                         tracing::warn!(zone = zone.0, %error, "a garbage zone could not be reset");
-                        self.rt.sleep(if self.is_log_full() { HOST_PAUSE } else { RESET_AGAIN }).await;
+                        self.rt.sleep(RESET_AGAIN).await;
+                        self.rest_while_log_is_full().await;
                     }
                 }
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
@@ -255,13 +256,20 @@ impl Inner {
                 self.refuse_waiting();
             } else if self.is_log_full() {
                 self.refuse_for_full_log();
-                self.rt.sleep(HOST_PAUSE).await;
+                self.rest_while_log_is_full().await;
             }
             return;
         }
         let mut state = self.state.borrow_mut();
         state.writers.insert(zone, ZoneWriter::new(1, self.zone_room + 1));
         state.pools.add(pool, zone);
+    }
+
+    /// Without entries in the journal no zone can be opened or reset: there is nothing to do but for who asks.
+    async fn rest_while_log_is_full(&self) {
+        if self.is_log_full() {
+            select(Box::pin(self.log_changes()), Box::pin(self.keeper.notified())).await;
+        }
     }
 
     /// A free zone for small appends to land in, if one is wanted and free zones are many enough.
@@ -278,7 +286,7 @@ impl Inner {
     async fn open_for_landing(self: &Rc<Self>, lease: Lease) {
         let zone = lease.zone();
         if self.open_zone_as(lease, LANDING_STREAM, LANDING_KIND).await.is_err() {
-            return;
+            return self.rest_while_log_is_full().await;
         }
         if let Some(landing) = &mut self.state.borrow_mut().landing {
             landing.add_zone(zone, self.rt.now(), self.zone_room + 1);

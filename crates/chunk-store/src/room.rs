@@ -7,12 +7,14 @@
 //!   `appends_are_refused_before_the_index_outgrows_a_checkpoint`.
 //! - ROOM-2: a checkpoint is not begun unless it fits the metazones that are free: one that ends for want of room stops the store.
 //! - ROOM-3: nobody writes checkpoints again and again that make no room. Where so few metazones are usable that none can, changes
-//!   are refused, and reads go on. `with_too_few_metazones_changes_are_refused_and_reads_go_on`.
+//!   are refused, reads go on, and background work waits. `with_too_few_metazones_changes_are_refused_and_reads_go_on`,
+//!   `gc_rests_while_the_log_is_full`.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use shingle_base::ChunkId;
+use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, PLACE_BYTES, RECORD_BYTES, zone_table_bytes};
@@ -36,6 +38,8 @@ pub(crate) struct LogRoom {
     measured: Cell<Option<(u64, u64)>>,
     /// Checkpoints in a row that made no room for the journal, or had none themselves.
     futile: Cell<u32>,
+    /// Wakes who waits for the journal to take entries again.
+    changed: Notify,
 }
 
 impl State {
@@ -80,16 +84,18 @@ impl Inner {
         Err(Error::new(ErrorKind::NoSpace, why).of(id))
     }
 
-    /// That a checkpoint can be begun (ROOM-2). For whoever begins one: while another is written, it uses up free zones.
-    pub(crate) fn has_checkpoint_room(&self) -> Result<()> {
-        if self.index_fits(&self.state.borrow(), 0, |bytes| self.log.fits_free_zones(bytes)) {
-            return Ok(());
-        }
+    /// Whether a checkpoint can be begun (ROOM-2). For whoever begins one: while another is written, it uses up free zones.
+    pub(crate) fn has_checkpoint_room(&self) -> bool {
+        self.index_fits(&self.state.borrow(), 0, |bytes| self.log.fits_free_zones(bytes))
+    }
+
+    /// A checkpoint was not begun, for want of room. Returns what its caller hears.
+    pub(crate) fn note_no_checkpoint(&self) -> Error {
         if !self.log.has_journal_room() {
             // While the journal takes entries, deletions may make the index fit.
             self.log_room.futile.set(self.log_room.futile.get() + 1);
         }
-        Err(Error::new(ErrorKind::Device, "too few metazones are usable for a checkpoint; replace the drive"))
+        Error::new(ErrorKind::Device, "too few metazones are usable for a checkpoint; replace the drive")
     }
 
     /// A checkpoint has ended.
@@ -97,11 +103,28 @@ impl Inner {
         self.log_room.measured.set(None);
         let futile = if self.log.has_journal_room() { 0 } else { self.log_room.futile.get() + 1 };
         self.log_room.futile.set(futile);
+        self.log_room.changed.notify_waiters();
     }
 
     /// Whether the journal takes no entry, and no checkpoint helps (ROOM-3).
     pub(crate) fn is_log_full(&self) -> bool {
         !self.log.has_journal_room() && self.log_room.futile.get() >= FUTILE_MAX
+    }
+
+    /// Returns when the journal may take entries, or the store has stopped: at once unless the log is full (ROOM-3).
+    pub(crate) async fn log_changes(&self) {
+        loop {
+            let changed = self.log_room.changed.notified();
+            if !self.is_log_full() || self.state.borrow().stopped.is_some() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Wakes who waits for the journal: the store has stopped.
+    pub(crate) fn wake_for_log(&self) {
+        self.log_room.changed.notify_waiters();
     }
 
     /// Refuses the appends that wait for what the journal has to take first (ROOM-3).

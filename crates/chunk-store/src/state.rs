@@ -146,7 +146,7 @@ impl State {
     /// A chunk as callers see it. `limit` is the blocks a chunk of its stream may take.
     pub(crate) fn stat(&self, handle: Handle, chunk: &Chunk, limit: u32, append_max: u64) -> ChunkStat {
         let room = match self.open.get(&handle) {
-            Some(open) if !chunk.sealed && !open.sealing => {
+            Some(open) if !chunk.sealed && !open.sealing.is_begun() => {
                 let blocks = shingle_base::Blocks(u64::from(limit.saturating_sub(open.footprint)));
                 shingle_record::sliced_capacity(blocks).min(append_max).min(u64::from(u32::MAX - open.end))
             }

@@ -72,6 +72,24 @@ pub(crate) struct Inner {
     pub(crate) log_room: LogRoom,
 }
 
+/// A caller of a seal: until it goes away, or has its answer, the chunk takes no appends.
+struct Sealer {
+    inner: Rc<Inner>,
+    handle: Handle,
+    birth: u64,
+}
+
+impl Drop for Sealer {
+    fn drop(&mut self) {
+        let state = &mut *self.inner.state.borrow_mut();
+        if state.chunks.get(self.handle).is_some_and(|chunk| chunk.birth == self.birth)
+            && let Some(open) = state.open.get_mut(&self.handle)
+        {
+            open.sealing.callers = open.sealing.callers.saturating_sub(1);
+        }
+    }
+}
+
 /// What `Inner` is made of once recovery is done.
 pub(crate) struct Parts {
     pub(crate) rt: Runtime,
@@ -167,6 +185,7 @@ impl Inner {
         self.gc_wake.notify_one();
         self.checkpoint_wake.notify_one();
         self.mark_wake.notify_one();
+        self.wake_for_log();
     }
 
     async fn create(self: &Rc<Self>, id: ChunkId, stream: Stream) -> Result<()> {
@@ -226,17 +245,35 @@ impl Inner {
 
     async fn seal(self: &Rc<Self>, id: ChunkId) -> Result<u64> {
         self.has_host_room().map_err(|error| error.of(id))?;
-        let (handle, birth) = {
+        let caller = {
             let mut state = self.state.borrow_mut();
             state.running()?;
             let (handle, chunk) = state.chunk(id)?;
             let birth = chunk.birth;
             if let Some(open) = state.open.get_mut(&handle) {
-                open.sealing = true;
+                open.sealing.callers += 1;
             }
-            (handle, birth)
+            Sealer { inner: self.clone(), handle, birth }
         };
-        self.finish_seal(handle, birth).await
+        self.finish_seal(caller.handle, caller.birth).await.map_err(|error| error.of(id))
+    }
+
+    /// Seals a chunk of which a failed append may be on the drive, however long that takes.
+    /// A deletion that is under way may fail, too.
+    pub(crate) async fn seal_at_last(self: Rc<Self>, handle: Handle, birth: u64) {
+        while let Err(error) = self.finish_seal(handle, birth).await {
+            {
+                let state = self.state.borrow();
+                if state.stopped.is_some() || state.chunks.get(handle).is_none_or(|chunk| chunk.birth != birth) {
+                    return;
+                }
+            }
+            if !matches!(error.kind, ErrorKind::HostFull | ErrorKind::NotFound) {
+                tracing::warn!(%error, "a chunk whose append failed cannot be sealed yet");
+            }
+            self.log_changes().await;
+            self.rt.sleep(HOST_PAUSE).await;
+        }
     }
 
     /// Seals the chunk of that handle and birth, which is marked as sealing. Several may seal it at once: all return

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{content, formatted, open};
-use futures_util::future::{Either, join_all, select};
-use shingle_base::{Blocks, ChunkId, ZoneId};
-use shingle_chunk_store::{ChunkStore, ErrorKind, Options, Stream};
+use futures_util::future::{Either, join, join_all, select};
+use shingle_base::{Blocks, ChunkId, StoreId, ZoneId};
+use shingle_chunk_store::{ChunkStore, ErrorKind, FormatOptions, Options, Stream, dump};
 use shingle_runtime::Runtime;
 use shingle_sim::{Sim, SimDevice};
-use shingle_zoned::{Geometry, ZoneState};
+use shingle_zoned::{Geometry, MemoryDevice, ZoneState};
 
 fn id(number: u64) -> ChunkId {
     ChunkId::from_u64(number)
@@ -117,9 +117,7 @@ fn with_too_few_metazones_changes_are_refused_and_reads_go_on() {
                 let created = ends(&rt, "create", store.create(id(2), Stream::Data)).await;
                 assert_eq!(created.unwrap_err().kind, ErrorKind::Device, "round {round}");
                 let appended = ends(&rt, "append", append(&store, 1, 20_000, 100)).await;
-                // A seal has begun in the rounds before.
-                let kind = if round == 0 { ErrorKind::Device } else { ErrorKind::Sealed };
-                assert_eq!(appended.unwrap_err().kind, kind, "round {round}");
+                assert_eq!(appended.unwrap_err().kind, ErrorKind::Device, "round {round}");
                 let sealed = ends(&rt, "seal", store.seal(id(1))).await;
                 assert_eq!(sealed.unwrap_err().kind, ErrorKind::Device, "round {round}");
                 let deleted = ends(&rt, "delete", store.delete(id(1))).await;
@@ -135,4 +133,182 @@ fn with_too_few_metazones_changes_are_refused_and_reads_go_on() {
             assert!(store.read(id(1), 0, 20_000).await.unwrap() == content(1, 0, 20_000));
         });
     }
+}
+
+/// A drive of zones of 16 blocks with that many metazones.
+fn with_metazones(zones: u32, metazones: u32) -> MemoryDevice {
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(16), zones, 0, 16)));
+        let options =
+            FormatOptions { store: Some(StoreId(42)), metazones: Some(metazones), ..FormatOptions::default() };
+        ChunkStore::format(&rt, Rc::new(device.clone()), &options).await.unwrap();
+        device.image()
+    })
+}
+
+/// Metazones with the newest checkpoint and what came after it, the newest last.
+async fn needed_metazones(rt: &Runtime, medium: &MemoryDevice) -> Vec<ZoneId> {
+    let log = dump(rt, Rc::new(SimDevice::new(rt, medium))).await.unwrap().log;
+    let start = log.iter().filter(|record| record.kind == "checkpoint start").map(|record| record.position).max();
+    let mut needed: Vec<ZoneId> = log.iter().filter(|at| Some(at.position) >= start).map(|at| at.zone).collect();
+    needed.dedup();
+    needed
+}
+
+/// Creates chunks and deletes them: entries of the journal, for an index that stays as it is.
+async fn churn(store: &ChunkStore, first: u64, rounds: u64) -> shingle_chunk_store::Result<()> {
+    for number in first..first + rounds {
+        store.create(id(number), Stream::Data).await?;
+        store.delete(id(number)).await?;
+    }
+    Ok(())
+}
+
+/// ROOM-3: while a checkpoint is written it takes metazones that the next one would need. Whoever waits for the journal
+/// meanwhile is not told that no checkpoint makes room.
+#[test]
+fn a_checkpoint_under_way_is_no_full_log() {
+    let medium = with_metazones(200, 12);
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options { background: true, ..quiet() }).await;
+        let created = join_all((0..1300).map(|number| store.create(id(number), Stream::Data))).await;
+        assert!(created.iter().all(Result::is_ok));
+        let before = store.counters().checkpoints;
+        // Callers come all the time, whatever is under way.
+        let callers = (0..2000).map(|caller| {
+            let (rt, store) = (rt.clone(), store.clone());
+            async move {
+                rt.sleep(Duration::from_micros(50 * caller)).await;
+                churn(&store, 10_000 + caller, 1).await
+            }
+        });
+        for churned in join_all(callers).await {
+            churned.unwrap_or_else(|error| panic!("ROOM-3: {error}"));
+        }
+        let made = store.counters().checkpoints - before;
+        assert!(made > 10, "the journal was full {made} times at most");
+    });
+}
+
+/// ROOM-3: checkpoints that had no room while the journal took entries say nothing of the time after deletions.
+#[test]
+fn checkpoints_that_had_no_room_before_deletions_do_not_make_the_log_full() {
+    let medium = with_metazones(200, 15);
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let created = join_all((0..1600).map(|number| store.create(id(number), Stream::Data))).await;
+        assert!(created.iter().all(Result::is_ok));
+        store.close().await.unwrap();
+        // Of the log's zones six can be written: three that it needs, and three for more.
+        let medium = device.image();
+        let needed = needed_metazones(&rt, &medium).await;
+        assert!(needed.len() >= 3, "{needed:?}");
+        let spare = (1..=15).map(ZoneId).filter(|zone| !needed.contains(zone)).take(3);
+        let usable: Vec<ZoneId> = needed.iter().rev().copied().take(3).chain(spare).collect();
+        for zone in (1..=15).map(ZoneId).filter(|zone| !usable.contains(zone)) {
+            medium.set_state(zone, ZoneState::ReadOnly);
+        }
+        let (store, _) = open(&rt, &SimDevice::new(&rt, &medium), quiet()).await;
+        for _ in 0..5 {
+            assert_eq!(store.checkpoint().await.unwrap_err().kind, ErrorKind::Device);
+        }
+        let deleted = join_all((0..1590).map(|number| store.delete(id(number)))).await;
+        deleted.into_iter().for_each(|deleted| deleted.unwrap_or_else(|error| panic!("ROOM-3: {error}")));
+        churn(&store, 10_000, 100).await.unwrap_or_else(|error| panic!("ROOM-3: {error}"));
+        assert!(store.counters().checkpoints > 1, "the journal never filled");
+    });
+}
+
+/// Lets the metadata log run full in this life: three of six metazones, which hold nothing that is needed, turn read-only.
+async fn fill_log(rt: &Runtime, device: &SimDevice, store: &ChunkStore) {
+    store.checkpoint().await.unwrap();
+    let needed = needed_metazones(rt, &device.image()).await;
+    let spare = (1..=6).map(ZoneId).filter(|zone| !needed.contains(zone)).take(3);
+    spare.for_each(|zone| device.medium().set_state(zone, ZoneState::ReadOnly));
+    let error = churn(store, 10_000, 5000).await.expect_err("the log never fills");
+    assert_eq!(error.kind, ErrorKind::Device, "{error}");
+}
+
+/// A seal that was refused before it had its place in the journal has not happened: the chunk goes on as it was.
+#[test]
+fn a_chunk_whose_seal_was_refused_takes_appends_again() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        store.create(id(1), Stream::Data).await.unwrap();
+        append(&store, 1, 0, 100).await.unwrap();
+        fill_log(&rt, &device, &store).await;
+        for at in (100..1000).step_by(100) {
+            // Two callers at once.
+            let (one, other) = join(store.seal(id(1)), store.seal(id(1))).await;
+            assert_eq!((one.unwrap_err().kind, other.unwrap_err().kind), (ErrorKind::Device, ErrorKind::Device));
+            let stat = store.stat(id(1)).unwrap();
+            assert!(!stat.sealed && stat.room > 0, "{stat:?}");
+            assert_eq!(append(&store, 1, at, 100).await.unwrap(), at + 100);
+        }
+        let (store, report) = open(&rt, &SimDevice::new(&rt, &device.crash_image(1)), quiet()).await;
+        assert_eq!(report.damage, []);
+        assert_eq!(store.stat(id(1)).unwrap().size, 1000);
+    });
+}
+
+/// A caller of a seal may go away while that waits for appends: nobody seals the chunk then.
+#[test]
+fn a_seal_that_was_given_up_in_time_leaves_the_chunk_as_it_was() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        store.create(id(1), Stream::Data).await.unwrap();
+        let first = store.append(id(1), 0, vec![Bytes::from(content(1, 0, 10_000))]);
+        {
+            let mut seal = Box::pin(store.seal(id(1)));
+            assert!(futures_util::poll!(&mut seal).is_pending());
+            let during = append(&store, 1, 10_000, 100).await;
+            assert_eq!(during.unwrap_err().kind, ErrorKind::Sealed);
+        }
+        first.await.unwrap();
+        append(&store, 1, 10_000, 100).await.unwrap();
+        assert_eq!(store.seal(id(1)).await.unwrap(), 10_100);
+        assert_eq!(append(&store, 1, 10_100, 100).await.unwrap_err().kind, ErrorKind::Sealed);
+    });
+}
+
+/// ROOM-3: where no zone that GC empties can be reset it waits, and does not read the same again and again.
+#[test]
+fn gc_rests_while_the_log_is_full() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        for chunk in 1..=40 {
+            store.create(id(chunk), Stream::Data).await.unwrap();
+            append(&store, chunk, 0, 80_000).await.unwrap();
+        }
+        for chunk in (1..=40).step_by(2) {
+            store.delete(id(chunk)).await.unwrap();
+        }
+        store.close().await.unwrap();
+        let medium = device.image();
+        for zone in 4..=6 {
+            medium.set_state(ZoneId(zone), ZoneState::ReadOnly);
+        }
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options { background: true, gc_start: 1.0, ..quiet() }).await;
+        rt.sleep(Duration::from_secs(10)).await;
+        let before = device.counts();
+        rt.sleep(Duration::from_secs(600)).await;
+        let after = device.counts();
+        let commands = after.reads.0 + after.writes.0 - before.reads.0 - before.writes.0;
+        assert!(commands < 20, "{commands} commands in ten minutes");
+        let error = ends(&rt, "gc", store.gc(1, |_| {})).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Device, "{error}");
+        for chunk in (2..=40).step_by(2) {
+            assert!(store.read(id(chunk), 0, 80_000).await.unwrap() == content(chunk, 0, 80_000));
+        }
+        drop(ends(&rt, "close", store.close()).await);
+    });
 }

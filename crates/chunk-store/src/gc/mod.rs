@@ -224,6 +224,7 @@ impl Inner {
             } else if let Err(error) = emptied {
                 tracing::warn!(zone = victim.0, %error, "GC could not empty a zone");
                 self.rt.sleep(Duration::from_millis(10)).await;
+                self.log_changes().await;
             }
             idle = idle && self.activity() == before;
             self.keeper.notify_one();

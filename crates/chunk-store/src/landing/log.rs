@@ -36,7 +36,7 @@ impl Inner {
     pub(crate) fn try_land(self: &Rc<Self>, state: &mut State, handle: Handle) -> bool {
         let State { open, chunks, landing: Some(landing), stopped: None, .. } = state else { return false };
         let (Some(open), Some(chunk)) = (open.get_mut(&handle), chunks.get(handle)) else { return false };
-        let ending = open.sealing || open.deleting || landing.suspended;
+        let ending = open.sealing.is_begun() || open.deleting || landing.suspended;
         // What was sent to the chunk's own zone has to be durable first.
         let behind = open.sent_to > chunk.size;
         let Some(front) = open.queue.front() else { return false };

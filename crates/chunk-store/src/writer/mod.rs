@@ -34,7 +34,6 @@ use tokio::sync::oneshot;
 use crate::client::Reply;
 use crate::error::{Error, ErrorKind};
 use crate::format::JournalEntry;
-use crate::host_room::HOST_PAUSE;
 use crate::landing::Tail;
 use crate::pools::PoolId;
 use crate::state::State;
@@ -55,6 +54,22 @@ pub(crate) enum Resumption {
     Needed,
     /// The entry is on its way.
     Journaling,
+}
+
+/// Whether a chunk that is not sealed takes no more appends, because it is to be. Once its seal has a place in the journal the
+/// chunk counts as sealed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sealing {
+    /// Callers whose seals have no place in the journal yet. Those that go away, or are refused, leave no trace.
+    pub(crate) callers: u32,
+    /// It has to be: an append that failed may be on the drive.
+    pub(crate) needed: bool,
+}
+
+impl Sealing {
+    pub(crate) fn is_begun(self) -> bool {
+        self.needed || self.callers > 0
+    }
 }
 
 /// What only a chunk that is being written needs.
@@ -88,8 +103,8 @@ pub(crate) struct OpenChunk {
     pub(crate) starved: bool,
     /// Its creation is not durable yet.
     pub(crate) creating: bool,
-    /// It takes no more appends.
-    pub(crate) sealing: bool,
+    /// It is being sealed.
+    pub(crate) sealing: Sealing,
     /// It is being deleted.
     pub(crate) deleting: bool,
     /// Whether appends have to wait for a journal entry (APP-5).
@@ -434,18 +449,8 @@ impl Inner {
                 let _ = waiter.reply.send(Err(Error::new(kind, why).of(id)));
             }
         }
-        if tried && !open.sealing && !open.deleting {
-            open.sealing = true;
-            let inner = self.clone();
-            self.rt.spawn(async move {
-                while let Err(error) = inner.finish_seal(handle, birth).await {
-                    if error.kind != ErrorKind::HostFull {
-                        tracing::warn!(%error, "a chunk whose append failed could not be sealed");
-                        return;
-                    }
-                    inner.rt.sleep(HOST_PAUSE).await;
-                }
-            });
+        if tried && !std::mem::replace(&mut open.sealing.needed, true) {
+            self.rt.spawn(self.clone().seal_at_last(handle, birth));
         }
         self.note_drained(state, handle);
     }

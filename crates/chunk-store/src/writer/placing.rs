@@ -52,7 +52,7 @@ impl Inner {
         let (handle, chunk) = state.chunk(id)?;
         let (sealed, size, stream) = (chunk.sealed, chunk.size, chunk.stream);
         let error = |kind, text: String| Err(Error::new(kind, text).of(id));
-        let Some(open) = state.open.get_mut(&handle).filter(|open| !sealed && !open.sealing) else {
+        let Some(open) = state.open.get_mut(&handle).filter(|open| !sealed && !open.sealing.is_begun()) else {
             let size = u64::from(size);
             // A retry of the append that came before the seal learns that it succeeded.
             let length: u64 = data.iter().map(|piece| piece.len() as u64).sum();
