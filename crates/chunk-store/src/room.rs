@@ -5,6 +5,9 @@
 //! # Invariants
 //! - ROOM-1: no chunk is created, and no append taken, that the index has no room for: a checkpoint can be written later.
 //!   `appends_are_refused_before_the_index_outgrows_a_checkpoint`.
+//! - ROOM-4: GC makes the index no larger than it has claimed room for. Records that it keeps in their order may lie at other
+//!   distances then, and runs of equal ones fall apart; so beyond half of the room it puts those of a chunk together. Creates and appends leave
+//!   it a part of the room. `gc_leaves_the_index_as_much_room_as_there_was`.
 //! - ROOM-2: a checkpoint is not begun unless it fits the metazones that are free: one that ends for want of room stops the store.
 //! - ROOM-3: nobody writes checkpoints again and again that make no room. Where so few metazones are usable that none can, changes
 //!   are refused, reads go on, and background work waits. `with_too_few_metazones_changes_are_refused_and_reads_go_on`,
@@ -19,6 +22,7 @@ use tokio::sync::Notify;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, PLACE_BYTES, RECORD_BYTES, zone_table_bytes};
 use crate::host_room::host_full;
+use crate::index::{Groups, IndexGroup};
 use crate::state::State;
 use crate::store::Inner;
 
@@ -28,14 +32,33 @@ const LOG_FULL: &str = "too few metazones are usable: the journal takes no entry
 /// How many checkpoints in a row may make no room: entries that were on their way when one began are still needed behind it.
 const FUTILE_MAX: u32 = 3;
 
-/// The index is measured again once it has changed by one part in so many.
+/// Runs are measured again once one record in so many came or went.
 const MEASURE_AGAIN: u64 = 64;
+
+/// What GC may add to the index with each zone that it empties, where it puts records of a chunk together: a chunk is split where
+/// one zone that takes records is full, and a few times more where writes fail.
+const SPLITS_BYTES: u64 = 4 * (GROUP_BYTES + 2 * RECORD_BYTES);
+
+/// Creates and appends leave GC one part in so many of the index's room, and room for some zones.
+const GC_SHARE: u64 = 32;
+
+/// Runs of records in the index, as they were measured last.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    /// The bytes that they take in a checkpoint.
+    runs: u64,
+    /// How many records they were.
+    records: u64,
+    /// How many had entered the index until then.
+    indexed: u64,
+}
 
 /// What is known of room in the metadata log.
 #[derive(Debug, Default)]
 pub(crate) struct LogRoom {
-    /// Bytes of the index in a checkpoint when it was last measured, and the most that it could have had then.
-    measured: Cell<Option<(u64, u64)>>,
+    measured: Cell<Option<Measured>>,
+    /// What GC may add while it empties a zone (ROOM-4).
+    claimed: Cell<u64>,
     /// Checkpoints in a row that made no room for the journal, or had none themselves.
     futile: Cell<u32>,
     /// Wakes who waits for the journal to take entries again.
@@ -52,32 +75,84 @@ impl State {
             + self.resumed.count() * PLACE_BYTES
     }
 
-    /// The bytes that it takes. Looks at every chunk.
-    fn index_bytes(&self) -> u64 {
-        let groups = self.chunks.after(None).flat_map(|(_, chunk)| chunk.groups.iter());
-        let run_bytes = |stride: u32| if stride == 0 { RECORD_BYTES } else { 2 * RECORD_BYTES };
-        let runs: u64 = groups.flat_map(|group| group.runs()).map(|run| run_bytes(run.stride)).sum();
-        self.index_bytes_max() - self.records * RECORD_BYTES + runs
+    /// The bytes that runs of records take of these. Looks at every chunk.
+    fn measure(&self) -> Measured {
+        let runs = self.chunks.after(None).map(|(_, chunk)| runs_bytes(&chunk.groups)).sum();
+        Measured { runs, records: self.records, indexed: self.indexed }
     }
 }
 
+/// Bytes that the runs of a chunk take in a checkpoint.
+fn runs_bytes(groups: &Groups) -> u64 {
+    let run_bytes = |stride: u32| if stride == 0 { RECORD_BYTES } else { 2 * RECORD_BYTES };
+    groups.iter().flat_map(IndexGroup::runs).map(|run| run_bytes(run.stride)).sum()
+}
+
+/// Bytes that a chunk's groups take in a checkpoint.
+pub(crate) fn groups_bytes(groups: &Groups) -> u64 {
+    groups.len() as u64 * GROUP_BYTES + runs_bytes(groups)
+}
+
 impl Inner {
-    /// Whether `fits` holds for the size of the index with `more` bytes. Equal records that follow each other take far less than
-    /// the most that they could, so where that is too much the index is measured, now and then.
+    /// Whether `fits` holds for the size of the index with `more` bytes, and what GC has claimed. Equal records that follow each
+    /// other take far less than the most that they could, so where that is too much they are measured, now and then.
     fn index_fits(&self, state: &State, more: u64, fits: impl Fn(u64) -> bool) -> bool {
-        let most = state.index_bytes_max();
-        if fits(most + more) {
+        let most = state.index_bytes_max() + more + self.log_room.claimed.get();
+        if fits(most) {
             return true;
         }
-        let measured = self.log_room.measured.get().filter(|(_, then)| most.abs_diff(*then) <= then / MEASURE_AGAIN);
-        let (bytes, then) = measured.unwrap_or_else(|| (state.index_bytes(), most));
-        self.log_room.measured.set(Some((bytes, then)));
-        fits(bytes + then / MEASURE_AGAIN + more)
+        let without_runs = most - state.records * RECORD_BYTES;
+        // No record has added more since.
+        let with =
+            |measured: &Measured| without_runs + measured.runs + (state.indexed - measured.indexed) * RECORD_BYTES;
+        if let Some(measured) = self.log_room.measured.get() {
+            let came = state.indexed - measured.indexed;
+            let went = (measured.records + came).saturating_sub(state.records);
+            if fits(with(&measured)) || came + went <= measured.records / MEASURE_AGAIN {
+                return fits(with(&measured));
+            }
+        }
+        let measured = state.measure();
+        self.log_room.measured.set(Some(measured));
+        fits(with(&measured))
+    }
+
+    /// Whether GC has room in the index to empty a zone (ROOM-4).
+    pub(crate) fn has_gc_room(&self, state: &State) -> bool {
+        self.index_fits(state, SPLITS_BYTES, |bytes| self.log.room_for_checkpoint(bytes))
+    }
+
+    /// Claims room in the index for so many records that GC moves, whatever becomes of their runs. Where that would leave less than
+    /// half of it GC has to put the records of a chunk together, and `false` is returned (ROOM-4).
+    pub(crate) fn claim_index_room(&self, state: &State, records: u64) -> bool {
+        let most = records * (GROUP_BYTES + RECORD_BYTES);
+        let apart = self.index_fits(state, most, |bytes| self.log.room_for_checkpoint(2 * bytes));
+        self.log_room.claimed.set(if apart { most } else { SPLITS_BYTES });
+        apart
+    }
+
+    /// What is left of GC's claim.
+    pub(crate) fn claimed_index_room(&self) -> u64 {
+        self.log_room.claimed.get()
+    }
+
+    /// GC ends, or gives back what it did not need of its claim.
+    pub(crate) fn end_index_claim(&self) {
+        self.log_room.claimed.set(0);
+    }
+
+    /// GC replaced groups of `before` bytes by others of `after` (ROOM-4).
+    pub(crate) fn note_replaced(&self, before: &Groups, after: &Groups) {
+        if let Some(mut measured) = self.log_room.measured.get() {
+            measured.runs = (measured.runs + runs_bytes(after)).saturating_sub(runs_bytes(before));
+            self.log_room.measured.set(Some(measured));
+        }
     }
 
     /// That a chunk with so many bytes more in the index can be taken (ROOM-1).
     pub(crate) fn has_index_room(&self, state: &State, id: ChunkId, more: u64) -> Result<()> {
-        if self.index_fits(state, more, |bytes| self.log.room_for_checkpoint(bytes)) {
+        let left = |bytes: u64| bytes + bytes / GC_SHARE + 4 * SPLITS_BYTES;
+        if self.index_fits(state, more, |bytes| self.log.room_for_checkpoint(left(bytes))) {
             return Ok(());
         }
         let why = "the metazones are too small for a larger index; delete chunks, or store larger ones";

@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) lifetimes: Lifetimes,
     /// Records in the index.
     pub(crate) records: u64,
+    /// Records that entered it since the opening.
+    pub(crate) indexed: u64,
     pub(crate) unmarked: Unmarked,
     pub(crate) resumed: Resumed,
 }
@@ -80,6 +82,7 @@ impl State {
         self.zones.add_live(record.zone, record.blocks());
         self.zones.note_length(record.zone, record.blocks());
         self.records += 1;
+        self.indexed += 1;
     }
 
     /// Takes a chunk among those that are being written.

@@ -13,6 +13,7 @@ use crate::gc::{Destination, slot};
 use crate::host_room::{HOST_FULL, host_full};
 use crate::index::Located;
 use crate::leases::Holder;
+use crate::room::groups_bytes;
 use crate::store::Inner;
 use crate::table::Handle;
 use crate::types::Stream;
@@ -81,6 +82,7 @@ impl Inner {
             }
             Err(error) => Err(self.write_error(&error)),
         };
+        self.end_index_claim();
         self.gc.borrow_mut().victim = None;
         drop(pin);
         let mut state = self.state.borrow_mut();
@@ -99,7 +101,7 @@ impl Inner {
         result.and(swapped)
     }
 
-    /// The zone's stream and live records, in the order they lie.
+    /// The zone's stream and live records, in the order they lie; where the index has little room, those of a chunk together.
     fn live_records(&self, victim: ZoneId) -> (Stream, Vec<Live>) {
         let state = self.state.borrow();
         let zone = state.zones.get(victim);
@@ -114,7 +116,11 @@ impl Inner {
                 live.extend(found);
             }
         }
-        live.sort_unstable_by_key(|live| live.record.block);
+        if self.claim_index_room(&state, live.len() as u64) {
+            live.sort_unstable_by_key(|live| live.record.block);
+        } else {
+            live.sort_unstable_by_key(|live| (live.handle, live.record.offset));
+        }
         (zone.stream, live)
     }
 
@@ -331,17 +337,26 @@ impl Inner {
         self.keeper.notify_one();
     }
 
-    /// Lets the index point at the copies (GC-1) and the destinations count as indexed (GC-3).
+    /// Lets the index point at the copies (GC-1) and the destinations count as indexed (GC-3). A chunk whose groups would take more
+    /// than is left of the claim stays where it is (ROOM-4): writes and reads that failed have split it.
     fn swap(&self, victim: ZoneId, copies: &[Copied]) {
         let mut by_chunk: Vec<&Copied> = copies.iter().collect();
         by_chunk.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));
         let mut state = self.state.borrow_mut();
         let mut gone = Vec::new();
+        let mut left = self.claimed_index_room();
         for of_chunk in by_chunk.chunk_by(|left, right| left.live.handle == right.live.handle) {
             let Some(Live { handle, birth, .. }) = of_chunk.first().map(|copied| copied.live) else { continue };
             let moved: Vec<Located> = of_chunk.iter().map(|copied| copied.copy).collect();
             let Some(chunk) = state.chunks.get_mut(handle).filter(|chunk| chunk.birth == birth) else { continue };
             let new = chunk.groups.moved(victim, &moved);
+            let growth = groups_bytes(&new).saturating_sub(groups_bytes(&chunk.groups));
+            let Some(rest) = left.checked_sub(growth) else {
+                tracing::warn!(zone = victim.0, chunk = %chunk.id, "GC leaves a chunk where it is: the index has no room for its parts");
+                continue;
+            };
+            left = rest;
+            self.note_replaced(&chunk.groups, &new);
             let old = std::mem::replace(&mut chunk.groups, new.clone());
             let mut changes: BTreeMap<ZoneId, i64> = BTreeMap::new();
             for group in old.iter() {
@@ -388,7 +403,9 @@ fn run_length(live: &[Live]) -> usize {
         .iter()
         .take_while(|next| {
             let next_end = next.record.block + next.record.blocks().0 as u32;
-            let near = next.record.block - end <= GAP_BLOCKS && next_end - first.record.block <= RUN_BLOCKS;
+            // Of another chunk it may lie before.
+            let gap = next.record.block.checked_sub(end);
+            let near = gap.is_some_and(|gap| gap <= GAP_BLOCKS) && next_end - first.record.block <= RUN_BLOCKS;
             end = next_end;
             near
         })

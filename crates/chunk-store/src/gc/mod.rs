@@ -74,7 +74,7 @@ pub struct GcReport {
     pub zones: u64,
     /// Bytes written to move what lived in them.
     pub moved_bytes: u64,
-    /// Zones left alone because something in them could not be read.
+    /// Zones left alone because something in them could not be read, or the index had no room for its parts.
     pub damaged: u64,
 }
 
@@ -107,6 +107,9 @@ impl Inner {
     /// The best zone to empty to win space. Without urgency, zones that would win little are left until they win more.
     pub(crate) fn victim(&self, urgent: bool) -> Option<ZoneId> {
         let state = &mut *self.state.borrow_mut();
+        if !self.has_gc_room(state) {
+            return None;
+        }
         let choice = Choice {
             policy: &*self.options.victims,
             now: self.sequence.last(),
@@ -129,7 +132,7 @@ impl Inner {
     /// space, so it must leave a free zone to win some with.
     pub(crate) fn retreat(&self) -> Option<ZoneId> {
         let mut state = self.state.borrow_mut();
-        if state.zones.count(ZoneStatus::ReadOnly) == 0 {
+        if state.zones.count(ZoneStatus::ReadOnly) == 0 || !self.has_gc_room(&state) {
             return None;
         }
         state.zones.settle();

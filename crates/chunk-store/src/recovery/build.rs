@@ -156,6 +156,7 @@ pub(super) fn state(
         counters: Counters::default(),
         lifetimes: Lifetimes::new(now),
         records,
+        indexed: 0,
         unmarked,
         resumed,
     };
