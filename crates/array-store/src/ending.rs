@@ -106,10 +106,11 @@ impl Engine {
             return;
         }
         // Zones end with their digest, so that it is found without looking; not those of a snapshot, which nobody looks for by
-        // its digest: filling them up would take longer than the snapshot.
+        // its digest: filling them up would take longer than the snapshot. Nor those on a drive that is avoided: it would take for ever.
         let index = open.set.state() == SetState::Index;
         let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
-        let start = if index { open.next } else { end };
+        let short = index || open.set.drives().meets(&self.paces.avoided());
+        let start = if short { open.next } else { end };
         let writes = self.write_digest(&open, start);
         self.rt.spawn_detached(async move { engine.end_set(open, writes, busy).await });
     }

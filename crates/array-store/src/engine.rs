@@ -204,8 +204,11 @@ impl Engine {
             segment: superblock.segment_length,
             turn_segments: options.turn_segments,
         });
+        let paces = Rc::new(Paces::new(&rt));
+        let heeds = allocator.clone();
+        paces.on_change(move |avoided| heeds.avoid(avoided));
         Rc::new(Self {
-            paces: Rc::new(Paces::new(&rt)),
+            paces,
             repairs: Repairs::default(),
             stuck: Stuck::default(),
             rt,

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::engine::Engine;
 use crate::error::ErrorKind;
-use crate::pace::{Slow, too_slow};
+use crate::pace::{Slow, slow_drives, too_slow};
 use crate::scrub::ScrubReport;
 use crate::segment::{Fault, FaultKind};
 use crate::types::{DriveId, PartPlace, SetId};
@@ -33,6 +33,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether a drive has been slow for long.
 const LOOK: Duration = Duration::from_secs(30);
+
+/// A drive that holds up most of what is written is given up after this share of the time that others have, where no group is
+/// without it. (SLOW-5)
+const CORNERED: u32 = 5;
+
+/// Trials of drives that are avoided in that time: each holds up others for as long as it takes. (WINDOW-1)
+const TRIALS: u32 = 5;
 
 /// Sets with fragments that failed readers.
 #[derive(Default)]
@@ -116,18 +123,48 @@ impl Engine {
         slow
     }
 
-    /// Gives up a drive that has been slow for that long, until the array is closed. (SLOW-1, SLOW-2, SLOW-4)
+    /// Gives up a drive that has been slow for that long, until the array is closed. (SLOW-1, SLOW-2, SLOW-4, SLOW-5)
     pub(crate) async fn give_up_slow(self: Rc<Self>, long: Duration) {
+        let mut tried = self.rt.now();
         while !self.stopped.get() {
             if self.membership.try_lock().is_err() {
                 self.paces.begin_anew();
             }
             let (slow, missing) = (self.slow_drives(), self.drives.missing().len());
-            if let Some(drive) = too_slow(&slow, self.rt.now(), long, missing, self.code.parity()) {
+            let too_slow = |slow: &[Slow], long| too_slow(slow, self.rt.now(), long, missing, self.code.parity());
+            if let Some(drive) = too_slow(&slow, long) {
                 self.give_up_for_slowness(drive, long);
+            } else if self.allocator.is_cornered()
+                && slow_drives(&slow) <= self.code.parity()
+                && let Some(drive) = too_slow(&self.holding_up(), long / CORNERED)
+            {
+                self.give_up_for_slowness(drive, long / CORNERED);
+            }
+            if self.rt.now().since(tried) >= long / TRIALS {
+                tried = self.rt.now();
+                self.try_avoided();
             }
             let ended = self.lost.notified();
             let _ = select(Box::pin(ended), Box::pin(self.rt.sleep(LOOK))).await;
+        }
+    }
+
+    /// The drives in use that hold up most of what is written.
+    fn holding_up(&self) -> Vec<Slow> {
+        let mut slow = self.paces.holding_up();
+        slow.retain(|slow| self.drives.usable(slow.drive).is_some());
+        slow
+    }
+
+    /// Tries the drives that clients keep away from.
+    fn try_avoided(self: &Rc<Self>) {
+        for drive in self.paces.avoided().iter() {
+            let engine = self.clone();
+            self.rt.spawn_detached(async move {
+                if let Err(error) = engine.try_drive(drive).await {
+                    tracing::debug!(%drive, %error, "a drive that is avoided was not tried");
+                }
+            });
         }
     }
 

@@ -101,6 +101,11 @@ impl DriveSet {
         Self(std::array::from_fn(|at| self.0[at] | other.0[at]))
     }
 
+    /// The drives.
+    pub(crate) fn iter(self) -> impl Iterator<Item = DriveId> {
+        (0..=u8::MAX).map(DriveId).filter(move |drive| self.has(*drive))
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|drives| drives.count_ones()).sum()
     }

@@ -369,25 +369,24 @@ impl Engine {
     /// Starts a write of each member that is there; each ends when it is durable. How long that took is counted with the flush:
     /// where a drive has a cache, that is what it takes.
     pub(crate) fn write_members(&self, members: &[Member], block: u32, frames: Vec<Vec<Bytes>>) -> Writes {
-        let writes: Vec<_> = members
+        let there: Vec<_> = members
             .iter()
             .zip(frames)
-            .filter_map(|(&member, pieces)| {
-                let (dev, rt) = (self.drives.usable(member.drive)?, self.rt.clone());
-                Some(async move {
-                    let began = rt.now();
+            .filter_map(|(&member, pieces)| Some((member, self.drives.usable(member.drive)?, pieces)))
+            .collect();
+        let race = self.paces.race(there.iter().map(|(member, ..)| member.drive).collect());
+        let writes: Vec<_> = there
+            .into_iter()
+            .map(|(member, dev, pieces)| {
+                let race = race.clone();
+                async move {
                     let result = write_durably(&*dev, at(&dev, member.zone, block), pieces).await;
-                    (member, result, rt.now().since(began))
-                })
+                    race.ended(member.drive, result.is_ok());
+                    (member, result)
+                }
             })
             .collect();
-        let paces = self.paces.clone();
-        start_now(Box::pin(async move {
-            let ended = join_all(writes).await;
-            let took = ended.iter().filter(|(_, result, _)| result.is_ok());
-            paces.wrote(&took.map(|(member, _, took)| (member.drive, *took)).collect::<Vec<_>>());
-            ended.into_iter().map(|(member, result, _)| (member, result)).collect()
-        }))
+        start_now(Box::pin(join_all(writes)))
     }
 
     /// Waits until a started item is durable. `None`: a member failed, and the item has to be placed anew.

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use crate::engine::Engine;
 use crate::layout::{Place, choose_groups};
-use crate::sets::{List, ZoneSet};
-use crate::types::{DriveSet, SetId};
+use crate::sets::{Group, List, ZoneSet};
+use crate::types::{DriveSet, SetId, SetState};
 use crate::writer::OpenSet;
 
 /// How ill a set fits a group.
@@ -27,6 +27,8 @@ pub(super) struct Fit {
     homes: Vec<DriveSet>,
     /// Drives that are gone or about to leave.
     lossy: DriveSet,
+    /// Drives that new data keeps away from.
+    avoided: DriveSet,
 }
 
 impl Fit {
@@ -43,19 +45,31 @@ impl Fit {
     }
 
     /// How many zones sets on those drives lack, or will.
-    pub(super) fn lacks(&self, drives: &DriveSet) -> u32 {
+    fn lacks(&self, drives: &DriveSet) -> u32 {
         self.lossy.common(drives)
     }
 
+    /// The less the better: how many zones sets on those drives lack, and how many are on drives that are avoided.
+    pub(super) fn ill(&self, drives: &DriveSet) -> (u32, u32) {
+        (self.lacks(drives), self.avoided.common(drives))
+    }
+
     /// The less the better.
-    fn rank(&self, group: Option<usize>, drives: &DriveSet) -> (u32, Misfit) {
-        (self.lacks(drives), self.misfit(group, drives))
+    fn rank(&self, group: Option<usize>, drives: &DriveSet) -> ((u32, u32), Misfit) {
+        (self.ill(drives), self.misfit(group, drives))
     }
 }
 
 impl Engine {
-    pub(super) fn fit_now(&self) -> Fit {
-        Fit { homes: self.allocator.drives(), lossy: self.lossy_drives() }
+    /// How sets fit as drives are now. A group that clients keep away from has the drives that they do, or nobody would try those.
+    pub(super) fn fit_for(&self, group: Option<usize>) -> Fit {
+        let able = group.is_none_or(|group| self.allocator.plan(|plan| plan.is_able(group)));
+        let avoided = if able { self.paces.avoided() } else { NONE };
+        Fit { avoided, ..self.fit_now() }
+    }
+
+    fn fit_now(&self) -> Fit {
+        Fit { homes: self.allocator.drives(), lossy: self.lossy_drives(), avoided: self.paces.avoided() }
     }
 
     /// True if parity makes up for the zones that sets on those drives lack.
@@ -99,7 +113,7 @@ impl Engine {
         let (fit, groups) = (self.fit_now(), self.allocator.groups());
         let mut chosen = BTreeSet::new();
         for group in 0..groups {
-            let fits = |drives: &DriveSet| fit.rank(Some(group), drives) == (0, Misfit::default());
+            let fits = |drives: &DriveSet| fit.rank(Some(group), drives) == ((0, 0), Misfit::default());
             let rank = |drives: &DriveSet| fits(drives).then_some(());
             let found = self.best_empty((most + group) / groups, rank, |id| !chosen.contains(id));
             chosen.extend(found);
@@ -110,9 +124,18 @@ impl Engine {
         all.filter_map(|id| Some((id, self.sets.get(id)?))).collect()
     }
 
+    /// Whether a set is available on drives that are less ill, beside those that are reserved and one for each slot.
+    pub(super) fn has_better_than(&self, drives: &DriveSet) -> bool {
+        let fit = self.fit_now();
+        let better =
+            |(other, of): (&DriveSet, &Group)| !of.list(List::Available).is_empty() && fit.ill(other) < fit.ill(drives);
+        self.sets.count(SetState::Available) > self.cleaners.reserved() + self.allocator.slots()
+            && self.sets.with_groups(|all| all.iter().any(better))
+    }
+
     /// Of empty sets so many that fit a group better than every available one does, the best first.
     pub(crate) fn better_for(&self, group: usize, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
-        let fit = self.fit_now();
+        let fit = self.fit_for(Some(group));
         let rank = |drives: &DriveSet| fit.rank(Some(group), drives);
         let best = self.sets.with_groups(|all| {
             let available = all.iter().filter(|(_, of)| !of.list(List::Available).is_empty());

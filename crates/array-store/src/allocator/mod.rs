@@ -36,7 +36,7 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 
 use crate::error::Result;
-use crate::types::{DriveSet, SetId};
+use crate::types::{DriveId, DriveSet, SetId};
 use crate::writer::{OpenSet, Stream};
 
 pub(crate) use place::Who;
@@ -159,6 +159,37 @@ impl Allocator {
     /// Everybody who waits looks whether the array is still open.
     pub(crate) fn end(&self) {
         self.changed.notify_waiters();
+    }
+
+    /// From now on new data keeps away from these drives, as far as it can.
+    pub(crate) fn avoid(&self, drives: DriveSet) {
+        self.plan(|plan| plan.avoid(drives));
+    }
+
+    /// Whether drives are avoided, and clients have no others.
+    pub(crate) fn is_cornered(&self) -> bool {
+        self.plan(|plan| plan.is_cornered())
+    }
+
+    /// Whether a stream keeps away from its open set, as others have none of the drives that are avoided.
+    fn keeps_away_from(&self, stream: Stream, open: &OpenSet) -> bool {
+        let Stream::User(slot) = stream else { return false };
+        self.plan(|plan| open.set.drives().meets(&plan.avoided) && plan.keeps_away(plan.group_of(slot.into())))
+    }
+
+    /// The stream of a client's set that is open on that drive.
+    fn stream_on(&self, drive: DriveId) -> Option<Stream> {
+        let open = self.open.borrow();
+        let on_it = |(stream, open): &(&Stream, &OpenSet)| {
+            matches!(stream, Stream::User(_)) && open.set.drives().has(drive) && !open.flights.failed.get()
+        };
+        open.iter().find(on_it).map(|(stream, _)| *stream)
+    }
+
+    /// Whether nobody has to keep away from a stream's group. (LANE-2)
+    fn is_able(&self, stream: Stream) -> bool {
+        let Stream::User(slot) = stream else { return true };
+        self.plan(|plan| plan.is_able(plan.group_of(slot.into())))
     }
 
     /// Takes the open set of a stream, if it has one.

@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
+use super::Allocator;
 use super::groups::Misfit;
-use super::{Allocator, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Digest;
 use crate::sets::{Group, List, Purpose};
-use crate::types::{DriveSet, SetState};
-use crate::writer::OpenSet;
+use crate::types::{DriveId, DriveSet, SetState};
+use crate::writer::{Item, OpenSet, RESERVED, Room, Stream};
 
 /// A set is being opened for a stream, until this is dropped: who needs one there waits.
 struct Opening {
@@ -88,6 +88,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Writes a deletion of nothing to a set on a drive that clients keep away from, so that it is known when it is well again. They may
+    /// have none open there, since drives were grouped otherwise.
+    pub(crate) async fn try_drive(self: &Rc<Self>, drive: DriveId) -> Result<()> {
+        let stream = match self.allocator.stream_on(drive) {
+            Some(stream) => stream,
+            None => {
+                let Some(slot) = self.allocator.plan(|plan| plan.slot_beside(drive)) else { return Ok(()) };
+                let stream = Stream::User(slot as u8);
+                self.open_next(stream, RESERVED + 1).await?;
+                stream
+            }
+        };
+        self.append_with(stream, Room::SPARE, &Item::Tombstones(Vec::new())).await.map(drop)
+    }
+
     /// Opens the next available set for `stream`, but for those that are reserved; none is won for it.
     async fn open_set(self: &Rc<Self>, stream: Stream, reserved: usize) -> Result<OpenSet> {
         let group = match stream {
@@ -110,9 +125,9 @@ impl Engine {
                     Stream::Clean(_) => self.allocator.drives_of_other_cleaners(stream),
                     _ => DriveSet::EMPTY,
                 };
-                let fit = self.fit_now();
+                let fit = self.fit_for(group);
                 let best = self.sets.with_groups(|all| {
-                    let rank = |drives: &DriveSet| (fit.lacks(drives), drives.common(&busy), fit.misfit(group, drives));
+                    let rank = |drives: &DriveSet| (fit.ill(drives), drives.common(&busy), fit.misfit(group, drives));
                     let first = |of: &Group| of.list(List::Available).first().copied();
                     all.iter().filter_map(|(drives, of)| Some((rank(drives), first(of)?))).min()
                 });

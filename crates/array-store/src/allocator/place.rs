@@ -165,6 +165,11 @@ impl Asking<'_> {
     /// Whether the item may go now, and where to; if so, it is launched.
     fn ask(&mut self) -> Result<Answer> {
         self.is_wanted()?;
+        // Where its drives are slow by now another group is asked for. (LANE-2)
+        if matches!(self.who, Who::Client(..)) && self.chosen.is_some_and(|stream| !self.allocator().is_able(stream)) {
+            self.chosen = None;
+            self.leave();
+        }
         let stream = match (self.chosen, self.who) {
             (Some(stream), _) | (None, Who::Other(stream)) => stream,
             (None, Who::Client(seat, want)) => {
@@ -181,7 +186,7 @@ impl Asking<'_> {
             return Ok(Answer::Wait);
         }
         let Some(open) = self.allocator().take(stream) else { return Ok(Answer::Open(stream)) };
-        if self.allocator().is_spent(stream) || open.flights.failed.get() {
+        if self.allocator().is_spent(stream) || open.flights.failed.get() || self.is_done_without(stream, &open) {
             self.allocator().put(stream, open);
             return Ok(Answer::Open(stream));
         }
@@ -274,6 +279,14 @@ impl Asking<'_> {
             self.allocator().plan(|plan| plan.launched(seat, slot.into(), bytes, whole));
         }
         (open, Some(started))
+    }
+
+    /// Whether a set has a drive that is avoided, and its group has others now: another is opened in its place, as long as there
+    /// are enough. (LANE-2)
+    fn is_done_without(&self, stream: Stream, open: &OpenSet) -> bool {
+        matches!(self.who, Who::Client(..))
+            && self.allocator().keeps_away_from(stream, open)
+            && self.engine.has_better_than(&open.set.drives())
     }
 
     /// Whether the array is open, and the writer there.

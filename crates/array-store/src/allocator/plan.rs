@@ -8,6 +8,8 @@
 //!
 //! # Invariants
 //! - LANE-1: groups are a plan, as claims are (SHELF-1): sets of two may share drives, and then wait for each other (WINDOW-2).
+//! - LANE-2: while a drive of a group is avoided, and there are groups of which none is, nobody begins an item there, whatever it has
+//!   claimed.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 use super::flow::Flow;
 use super::queue::Queue;
 use super::slots::{Claim, PutHints, Slots};
-use crate::types::{DriveSet, SetId};
+use crate::types::{DriveId, DriveSet, SetId};
 
 /// Sets of an array for each one that is open for clients: those that are part empty must be few.
 const SETS_A_SLOT: usize = 32;
@@ -69,6 +71,8 @@ pub(crate) struct Plan {
     seats: BTreeMap<SeatId, Seat>,
     seated: SeatId,
     pub(crate) flow: Flow,
+    /// Drives that new data keeps away from.
+    pub(super) avoided: DriveSet,
     /// Somebody who was asked to wait may go on now.
     pub(crate) moved: bool,
 }
@@ -103,7 +107,15 @@ impl Plan {
             queue: Queue::new(turn_segments, slots > 1),
             drives: DriveSet::default(),
         };
-        Self { groups: (0..groups).map(group).collect(), slots, seats: BTreeMap::new(), seated: 0, flow, moved: false }
+        Self {
+            groups: (0..groups).map(group).collect(),
+            slots,
+            seats: BTreeMap::new(),
+            seated: 0,
+            flow,
+            avoided: DriveSet::EMPTY,
+            moved: false,
+        }
     }
 
     /// Slots of all groups.
@@ -166,12 +178,48 @@ impl Plan {
         (slots.writers() + queue.small(), slots.claimed())
     }
 
+    /// From now on new data keeps away from these drives, as far as it can.
+    pub(crate) fn avoid(&mut self, drives: DriveSet) {
+        self.moved |= self.avoided != drives;
+        self.avoided = drives;
+    }
+
+    fn has_drives(&self, group: usize) -> bool {
+        self.groups.get(group).is_some_and(|group| group.drives != DriveSet::EMPTY)
+    }
+
+    /// Whether it has drives of its own, and none of them is avoided.
+    fn is_well(&self, group: usize) -> bool {
+        self.has_drives(group) && !self.groups[group].drives.meets(&self.avoided)
+    }
+
+    /// Whether nobody has to keep away from a group. (LANE-2)
+    pub(crate) fn is_able(&self, group: usize) -> bool {
+        self.avoided == DriveSet::EMPTY || self.is_well(group) || self.is_cornered()
+    }
+
+    /// Whether drives are avoided, and no group is without them.
+    pub(crate) fn is_cornered(&self) -> bool {
+        self.avoided != DriveSet::EMPTY && !(0..self.groups.len()).any(|group| self.is_well(group))
+    }
+
+    /// Whether a group is well while drives are avoided: then a set that it has open on one of those, since drives were grouped
+    /// otherwise, is done without. (LANE-2)
+    pub(crate) fn keeps_away(&self, group: usize) -> bool {
+        self.avoided != DriveSet::EMPTY && self.is_well(group)
+    }
+
+    /// The first slot of a group that clients keep away from for that drive.
+    pub(crate) fn slot_beside(&self, drive: DriveId) -> Option<usize> {
+        let has = |group: &usize| self.groups[*group].drives.has(drive) && !self.is_able(*group);
+        (0..self.groups.len()).find(has).map(|group| group * self.slots)
+    }
+
     /// The group with the fewest writers, of those that have drives: another one would hold up two of those.
     pub(crate) fn least_busy(&self) -> usize {
-        let has_drives = |group: &usize| self.groups[*group].drives != DriveSet::default();
         let groups = 0..self.groups.len();
-        let able = groups.clone().filter(has_drives).min_by_key(|&group| self.busy(group));
-        able.or_else(|| groups.min_by_key(|&group| self.busy(group))).unwrap_or(0)
+        let rank = |group: usize| (!self.is_able(group), !self.has_drives(group), self.busy(group));
+        groups.min_by_key(|&group| rank(group)).unwrap_or(0)
     }
 
     /// The slot for the next item of a seat, and how much of it at most; `None`: it is others' turn.
@@ -183,7 +231,8 @@ impl Plan {
                 self.claim(seat, self.least_busy(), |slots| slots.claim(hints))
             }
             Want::Small(length) => {
-                let group = self.seats.get(&seat).and_then(|seat| seat.small).unwrap_or_else(|| self.least_busy());
+                let group = self.seats.get(&seat).and_then(|seat| seat.small).filter(|&group| self.is_able(group));
+                let group = group.unwrap_or_else(|| self.least_busy());
                 self.claim(seat, group, |slots| slots.claim_here(length))
             }
         };
@@ -205,6 +254,9 @@ impl Plan {
     }
 
     fn in_turn(&mut self, seat: SeatId, hints: PutHints) -> Option<(usize, u64)> {
+        if self.seats.get(&seat).and_then(|seat| seat.turn).is_some_and(|group| !self.is_able(group)) {
+            self.rest(seat);
+        }
         let turn = self.seats.get(&seat).and_then(|seat| seat.turn);
         if turn.is_some_and(|group| self.groups[group].queue.waits(seat)) {
             return None;
@@ -230,23 +282,29 @@ impl Plan {
     fn claimed(&self, seat: SeatId) -> Option<(usize, u64)> {
         let (group, claim) = self.seats.get(&seat)?.claim.as_ref()?;
         let limit = self.groups[*group].slots.limit(claim);
-        (limit > 0).then_some((group * self.slots + claim.slot, limit))
+        (limit > 0 && self.is_able(*group)).then_some((group * self.slots + claim.slot, limit))
     }
 
     /// The group for the rest of an object: the one that has its group of objects, or that its writer has a turn of unless another
     /// one has fewer writers, or the one with the fewest.
     fn group_for(&self, hints: PutHints, turn: Option<usize>) -> usize {
-        let has_group = |group: &Group| hints.group.is_some_and(|number| group.slots.has_group(number));
+        let has_group = |group: &usize| hints.group.is_some_and(|number| self.groups[*group].slots.has_group(number));
         let least = self.least_busy();
         let stays = turn.filter(|&group| self.busy(group).0 <= self.busy(least).0);
-        self.groups.iter().position(has_group).or(stays).unwrap_or(least)
+        let mut able = (0..self.groups.len()).filter(|&group| self.is_able(group));
+        able.find(has_group).or(stays).unwrap_or(least)
     }
 
     /// Whether small objects may be written between the segments of others; their seat is in the group with the fewest writers.
     pub(crate) fn small_turn(&mut self, seat: SeatId) -> bool {
-        let least = self.least_busy();
-        let Some(taken) = self.seats.get_mut(&seat) else { return false };
-        let group = *taken.small.get_or_insert(least);
+        let Some(before) = self.seats.get(&seat).map(|seat| seat.small) else { return false };
+        let group = before.filter(|&group| self.is_able(group)).unwrap_or_else(|| self.least_busy());
+        if let Some(before) = before.filter(|&before| before != group) {
+            self.groups[before].queue.leave(seat);
+        }
+        if let Some(taken) = self.seats.get_mut(&seat) {
+            taken.small = Some(group);
+        }
         self.groups[group].queue.small_turn(seat)
     }
 
@@ -362,6 +420,39 @@ mod tests {
         assert_eq!(ask(&mut plan, one, of(40)), 1);
         plan.groups[0].slots.give_back(group);
         plan.groups[0].slots.give_back(another);
+    }
+
+    /// Two groups on drives of their own.
+    fn plan_on_drives() -> Plan {
+        let mut plan = plan(2, 3);
+        for (at, group) in plan.groups.iter_mut().enumerate() {
+            group.drives = (3 * at as u8..3 * at as u8 + 3).map(DriveId).collect();
+        }
+        plan
+    }
+
+    /// LANE-2: whoever claimed room, has a turn or waits for one goes elsewhere; objects that belong together, too.
+    #[test]
+    fn nobody_begins_an_item_in_a_group_with_a_drive_that_is_avoided() {
+        let mut plan = plan_on_drives();
+        let seats: Vec<SeatId> = (0..4).map(|_| plan.sit()).collect();
+        let groups: Vec<usize> = seats.iter().map(|&seat| ask(&mut plan, seat, of(100))).collect();
+        assert_eq!(groups, [0, 1, 0, 1]);
+        let (grouped, small) = (plan.sit(), plan.sit());
+        assert_eq!((ask(&mut plan, grouped, of_group(1)), plan.small_turn(small)), (0, false));
+        plan.moved = false;
+        plan.avoid([DriveId(1)].into_iter().collect());
+        assert!(plan.moved && !plan.is_cornered() && plan.slot_beside(DriveId(1)) == Some(0));
+        assert!(seats.iter().all(|&seat| ask(&mut plan, seat, of(100)) == 1));
+        assert_eq!((ask(&mut plan, grouped, of_group(1)), plan.small_turn(small)), (1, false));
+        // Nobody is left in the other one.
+        let other = &plan.groups[0];
+        assert_eq!((other.slots.writers(), other.queue.small()), (0, 0));
+        // Where drives of both are, there is no other way.
+        plan.avoid([DriveId(1), DriveId(5)].into_iter().collect());
+        assert!(plan.is_cornered() && plan.slot_beside(DriveId(1)).is_none());
+        plan.avoid(DriveSet::EMPTY);
+        assert!(!plan.is_cornered() && (0..2).all(|group| plan.is_able(group)));
     }
 
     #[test]

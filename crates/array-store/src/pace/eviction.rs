@@ -6,6 +6,8 @@
 //! - SLOW-2: where more drives are slow than parity makes up for, the cause is common to them, and none is given up.
 //! - SLOW-3: a drive is slow at reads or at writes; what makes one of them late says nothing of the other.
 //! - SLOW-4: only time at work counts: not a pause, and not a rebuild or repair, which keeps drives busy with what no client waits for.
+//! - SLOW-5: where no group of drives is without it, a drive that holds up most of what is written, by a second and more, is given up
+//!   after a fifth of that time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use shingle_runtime::Instant;
 use crate::types::DriveId;
 
 /// Late answers that it takes: a drive that is hardly read is not judged.
-const LATE_LEAST: u32 = 32;
+pub(crate) const LATE_COMMANDS_LEAST: u32 = 32;
 
 /// A drive that is slow at one kind of commands, as the policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub(crate) struct Slow {
     pub(crate) last: Instant,
     /// How often since then.
     pub(crate) late: u32,
+    /// And how often it takes to be judged.
+    pub(crate) least: u32,
     /// Since when a read that nobody waits for is under way on it, if one is.
     pub(crate) waiting_since: Option<Instant>,
 }
@@ -35,7 +39,7 @@ impl Slow {
     /// Whether it has been slow all that time, and still is as far as anybody knows.
     fn is_for(&self, long: Duration, now: Instant) -> bool {
         let hangs = self.waiting_since.is_some_and(|since| now.since(since) >= long / 2);
-        let late = self.late >= LATE_LEAST && now.since(self.last) <= long / 2;
+        let late = self.late >= self.least && now.since(self.last) <= long / 2;
         now.since(self.since) >= long && (hangs || late)
     }
 }
@@ -65,7 +69,14 @@ mod tests {
     }
 
     fn slow(drive: u8, since: u64, last: u64, late: u32) -> Slow {
-        Slow { drive: DriveId(drive), since: at(since), last: at(last), late, waiting_since: None }
+        Slow {
+            drive: DriveId(drive),
+            since: at(since),
+            last: at(last),
+            late,
+            least: LATE_COMMANDS_LEAST,
+            waiting_since: None,
+        }
     }
 
     #[test]

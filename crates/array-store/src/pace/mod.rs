@@ -13,9 +13,11 @@
 //!   its queue at once.
 //! - HEDGE-3: what is decided depends on the runtime's clock alone, so that a run can be replayed.
 
+mod avoid;
 mod eviction;
 mod latency;
 mod lateness;
+mod race;
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -29,8 +31,9 @@ use shingle_runtime::{Instant, Runtime};
 use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZonedDevice};
 use tokio::sync::Semaphore;
 
-use crate::types::DriveId;
-pub(crate) use eviction::{Slow, slow_drives, too_slow};
+use crate::types::{DriveId, DriveSet};
+use avoid::Avoidance;
+pub(crate) use eviction::{LATE_COMMANDS_LEAST, Slow, slow_drives, too_slow};
 use latency::{CLASSES, Latencies, class_of};
 use lateness::{Change, Lateness, late_after};
 
@@ -59,6 +62,12 @@ const REFRESH: u32 = 64;
 /// A slow drive is asked again after that many times the deadline, to see whether it still is.
 const PROBE_FACTOR: u32 = 16;
 
+/// Writes that hold an item up, after which a drive is judged by them: each is a second and more.
+const HELD_UP_LEAST: u32 = 8;
+
+/// Late trials that it takes.
+const TRIALS_LATE_LEAST: u32 = 3;
+
 /// How one drive answers.
 struct Pace {
     id: DriveId,
@@ -66,6 +75,9 @@ struct Pace {
     latencies: RefCell<[Latencies; CLASSES]>,
     reads: Lateness,
     writes: Lateness,
+    /// Its writes that held an item up, of all.
+    holds_up: Lateness,
+    avoided: Avoidance,
     probe: Cell<Probe>,
 }
 
@@ -77,6 +89,9 @@ enum Probe {
     UnderWay(Instant),
 }
 
+/// Who hears which drives are avoided.
+type Heeds = Box<dyn Fn(DriveSet)>;
+
 /// How all drives of an array answer.
 pub(crate) struct Paces {
     rt: Runtime,
@@ -86,6 +101,9 @@ pub(crate) struct Paces {
     /// In parts of an extra read.
     budget: Cell<u32>,
     extra: Cell<u64>,
+    /// Drives that new data keeps away from, and who hears that they change.
+    avoided: Cell<DriveSet>,
+    heeded: RefCell<Option<Heeds>>,
 }
 
 /// A read of a drive that was asked for, and of which it is to be known whether it was late.
@@ -106,6 +124,8 @@ impl Pace {
             latencies: RefCell::default(),
             reads: Lateness::default(),
             writes: Lateness::default(),
+            holds_up: Lateness::default(),
+            avoided: Avoidance::default(),
             probe: Cell::new(Probe::From(Instant::default())),
         }
     }
@@ -120,14 +140,17 @@ impl Pace {
         }
     }
 
-    fn count_write(&self, late: bool, now: Instant) {
+    /// Whether it is avoided from now on.
+    fn count_write(&self, late: bool, now: Instant) -> bool {
         match self.writes.count(late, now) {
             Some(Change::Slow) => {
-                tracing::warn!(drive = %self.id, "the drive writes far slower than its peers; all that is written waits for it");
+                tracing::warn!(drive = %self.id, "the drive writes far slower than its peers; what is written to its zone sets waits for it");
+                return self.avoided.begin(now);
             }
             Some(Change::Quick) => tracing::info!(drive = %self.id, "the drive writes as fast as its peers again"),
             None => {}
         }
+        false
     }
 }
 
@@ -148,6 +171,8 @@ impl Paces {
             deadlines: Default::default(),
             budget: Cell::new(BURST * READS_FOR_EXTRA),
             extra: Cell::new(0),
+            avoided: Cell::new(DriveSet::EMPTY),
+            heeded: RefCell::default(),
         }
     }
 
@@ -170,6 +195,7 @@ impl Paces {
         if let Some(pace) = self.drives.borrow_mut().get_mut(usize::from(drive.0)) {
             *pace = Rc::new(Pace::new(drive));
         }
+        self.heed();
     }
 
     /// Reads blocks of a drive, in its queue (HEDGE-2).
@@ -291,11 +317,54 @@ impl Paces {
         });
     }
 
-    /// How long the drives took to make one item durable; those that failed are left out.
-    pub(crate) fn wrote(&self, took: &[(DriveId, Duration)]) {
+    /// How long the drives took to make an item durable that began then; those that failed are left out. Some are known to have held it
+    /// up.
+    fn wrote(&self, began: Instant, took: &[(DriveId, Duration)], held_up: &[DriveId]) {
         let Some(late) = late_after(took.iter().map(|(_, took)| *took)) else { return };
         let now = self.rt.now();
-        took.iter().for_each(|&(drive, took)| self.of(drive).count_write(took > late, now));
+        let mut changed = false;
+        for &(drive, took) in took {
+            let pace = self.of(drive);
+            changed |= pace.count_write(took > late, now);
+            changed |= pace.avoided.wrote(began, took > late, now);
+            if !held_up.contains(&drive) {
+                pace.holds_up.count(false, now);
+            }
+        }
+        if changed {
+            self.heed();
+        }
+    }
+
+    /// A write of a drive holds up an item that its peers have written long ago.
+    fn holds_up(&self, drive: DriveId) {
+        let (pace, now) = (self.of(drive), self.rt.now());
+        pace.holds_up.count(true, now);
+        if pace.avoided.begin(now) {
+            tracing::warn!(%drive, "a write takes far longer than its peers'; new data goes to other drives, where there are some");
+            self.heed();
+        }
+    }
+
+    /// Drives that new data keeps away from, where it can. (AVOID-1)
+    pub(crate) fn avoided(&self) -> DriveSet {
+        self.avoided.get()
+    }
+
+    /// From now on `hears` is called when those change.
+    pub(crate) fn on_change(&self, hears: impl Fn(DriveSet) + 'static) {
+        self.heeded.replace(Some(Box::new(hears)));
+    }
+
+    fn heed(&self) {
+        let drives = self.drives.borrow();
+        let avoided = drives.iter().filter(|pace| pace.avoided.away().is_some()).map(|pace| pace.id).collect();
+        drop(drives);
+        if self.avoided.replace(avoided) != avoided
+            && let Some(hears) = &*self.heeded.borrow()
+        {
+            hears(avoided);
+        }
     }
 
     /// Drives that are slow now have to be so for as long again before they are given up.
@@ -304,6 +373,8 @@ impl Paces {
         for pace in self.drives.borrow().iter() {
             pace.reads.begin_anew(now);
             pace.writes.begin_anew(now);
+            pace.holds_up.begin_anew(now);
+            pace.avoided.begin_anew(now);
         }
     }
 
@@ -316,12 +387,28 @@ impl Paces {
                 Probe::From(_) => None,
             };
             let (drive, kinds) = (pace.id, [(&pace.reads, waiting_since), (&pace.writes, None)]);
-            kinds.map(|(kind, waiting_since)| {
+            let kinds = kinds.map(|(kind, waiting_since)| {
                 let (late, last) = kind.late();
-                Some(Slow { drive, since: kind.slow_since()?, last, late, waiting_since })
-            })
+                Some(Slow { drive, since: kind.slow_since()?, last, late, least: LATE_COMMANDS_LEAST, waiting_since })
+            });
+            let away = pace.avoided.away().map(|away| {
+                let least = TRIALS_LATE_LEAST;
+                Slow { drive, since: away.since, last: away.last, late: away.late, least, waiting_since: None }
+            });
+            kinds.into_iter().chain([away]).flatten().collect::<Vec<_>>()
         };
-        drives.iter().flat_map(of).flatten().collect()
+        drives.iter().flat_map(of).collect()
+    }
+
+    /// The same of those that hold up most of what is written to them.
+    pub(crate) fn holding_up(&self) -> Vec<Slow> {
+        let drives = self.drives.borrow();
+        let of = |pace: &Rc<Pace>| {
+            let (late, last) = pace.holds_up.late();
+            let since = pace.holds_up.slow_since()?;
+            Some(Slow { drive: pace.id, since, last, late, least: HELD_UP_LEAST, waiting_since: None })
+        };
+        drives.iter().filter_map(of).collect()
     }
 
     /// Reads that were begun in the place of late ones.

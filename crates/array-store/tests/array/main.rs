@@ -19,4 +19,5 @@ mod rebuild;
 mod recovery_rules;
 mod rules;
 mod slow;
+mod slow_writes;
 mod stuck;

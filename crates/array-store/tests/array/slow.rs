@@ -323,7 +323,7 @@ fn a_drive_that_writes_slowly_for_long_is_given_up() {
 }
 
 /// So many objects at once, over those that are there.
-async fn put_side_by_side(store: &ArrayStore, count: u64) {
+pub(crate) async fn put_side_by_side(store: &ArrayStore, count: u64) {
     let puts = (0..count).map(|number| store.put(name(number), content(object(number)), Bytes::new()));
     join_all(puts).await.into_iter().for_each(|put| put.map(|_| ()).unwrap());
 }
