@@ -8,8 +8,9 @@ use bytes::Bytes;
 use common::content;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{
-    ChunkStore, ErrorKind, FormatOptions, Options, PoolSizes, RecordDump, RecoveryReport, Stream, dump,
+    ChunkStore, ErrorKind, FormatOptions, Options, PoolSizes, RecordDump, RecoveryReport, Stream, ZoneStatus, dump,
 };
+use shingle_record::Entry;
 use shingle_runtime::Runtime;
 use shingle_sim::{Sim, SimDevice};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
@@ -221,4 +222,59 @@ fn an_old_tail_never_fills_a_hole_in_what_took_its_place() {
             }
         });
     }
+}
+
+/// Places where chunks were gone on with that the log has since its newest checkpoint began.
+async fn newest_places(rt: &Runtime, device: &SimDevice) -> Vec<Entry> {
+    const RESUME: u8 = 7;
+    let log = dump(rt, Rc::new(SimDevice::new(rt, &device.image()))).await.unwrap().log;
+    let start = log.iter().filter(|record| record.kind == "checkpoint start").map(|record| record.position).max();
+    let newest = log.into_iter().filter(|record| Some(record.position) > start);
+    newest.flat_map(|record| record.entries).filter(|entry| entry.bytes.first() == Some(&RESUME)).collect()
+}
+
+/// RESUME-1: checkpoints journal a place again as long as a zone is used that is older, and then no more. Until then what it says is
+/// dead may lie in such a zone; from then on it would only make each checkpoint longer.
+#[test]
+fn a_place_where_a_chunk_was_gone_on_with_is_kept_until_no_zone_is_older() {
+    Sim::new(1).run(|rt| async move {
+        let device = drive(&rt, false).await;
+        let (device, store, _) = opened(&rt, &device.image()).await;
+        store.create(id(1), Stream::Data).await.unwrap();
+        put(&store, 1, 0, 5000, 1).await;
+        store.close().await.unwrap();
+        let (device, store, _) = opened(&rt, &device.image()).await;
+        put(&store, 1, 5000, 5000, 2).await;
+        let place = newest_places(&rt, &device).await.first().unwrap().sequence;
+        store.seal(id(1)).await.unwrap();
+        let mut kept = 0;
+        for round in 0..100 {
+            store.checkpoint().await.unwrap();
+            let places = newest_places(&rt, &device).await.len();
+            let zones = dump(&rt, Rc::new(SimDevice::new(&rt, &device.image()))).await.unwrap().zones;
+            let older = zones.iter().filter(|zone| zone.epoch < place && zone.status != ZoneStatus::Free).count();
+            assert_eq!(places > 0, older > 0, "round {round}: {places} places, {older} zones are older: RESUME-1");
+            kept += places;
+            if places == 0 {
+                break;
+            }
+            // Pairs that share a zone, of which one dies soon, so that GC has something to win.
+            for stream in Stream::ALL {
+                for (half, rounds) in [(0, 2), (1, 6)] {
+                    let number = 1000 + 6 * round + 2 * stream as u64 + half;
+                    store.create(id(number), stream).await.unwrap();
+                    put(&store, number, 0, 70_000, number).await;
+                    store.seal(id(number)).await.unwrap();
+                    if round >= rounds {
+                        store.delete(id(number - 6 * rounds)).await.unwrap();
+                    }
+                }
+            }
+            store.gc(2, |_| {}).await.unwrap();
+        }
+        assert!((3..100).contains(&kept), "kept by {kept} checkpoints");
+        let (_, store, report) = opened(&rt, &device.crash_image(1)).await;
+        assert_eq!(report.damage, []);
+        assert!(store.read(id(1), 0, 10_000).await.unwrap() == [content(1, 0, 5000), content(2, 5000, 5000)].concat());
+    });
 }
