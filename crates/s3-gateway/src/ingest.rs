@@ -12,8 +12,8 @@ use shingle_store_api::{Metadata, ObjectWriter};
 
 use crate::checksums::{self, Algorithm, Hasher, Stated};
 use crate::digests::{parse_md5, same_md5};
-use crate::errors;
 use crate::options::PIECE_BYTES;
+use crate::{errors, guard};
 
 /// Frames of at least this size go to the store as they are; smaller ones are copied together.
 const FRAME_BYTES_WHOLE: usize = PIECE_BYTES / 4;
@@ -40,8 +40,15 @@ impl Statement {
         trailers: Option<TrailingHeaders>,
         bytes_max: u64,
     ) -> S3Result<Self> {
-        let length = length.ok_or_else(|| s3_error!(MissingContentLength))?;
-        let length = u64::try_from(length).map_err(|_| s3_error!(InvalidArgument, "Content-Length is negative"))?;
+        let length = match length {
+            Some(length) => {
+                u64::try_from(length).map_err(|_| s3_error!(InvalidArgument, "Content-Length is negative"))?
+            }
+            // The body comes in chunks of HTTP; a streamed one says beside them how much it holds.
+            None => decoded_length(headers).ok_or_else(|| {
+                s3_error!(MissingContentLength, "You must provide the Content-Length HTTP header, or stream the body as aws-chunked with x-amz-decoded-content-length.")
+            })?,
+        };
         if length > bytes_max {
             return Err(s3_error!(
                 EntityTooLarge,
@@ -68,6 +75,11 @@ impl Statement {
             }
         }
     }
+}
+
+fn decoded_length(headers: &HeaderMap) -> Option<u64> {
+    guard::framing(headers)?;
+    headers.get("x-amz-decoded-content-length")?.to_str().ok()?.parse().ok()
 }
 
 /// A body that came whole.

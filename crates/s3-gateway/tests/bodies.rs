@@ -49,6 +49,34 @@ async fn an_object_in_one_huge_unsigned_chunk_is_stored() {
     assert_eq!(got.header("content-encoding"), None, "the framing is no property of the object");
 }
 
+/// As proxies, the JavaScript SDK's streams and empty uploads of minio-go send it.
+#[tokio::test]
+async fn a_streamed_body_may_come_in_chunks_of_http_too() {
+    let server = Server::start(Limits::default()).await;
+    for size in [0, 1, 100_000] {
+        let data = data(size);
+        let trailer = format!("x-amz-checksum-crc32:{}\r\n", crc32(&data));
+        let framed =
+            if size == 0 { format!("0\r\n{trailer}\r\n").into_bytes() } else { one_chunk(&data, &trailer) };
+        let put = Request::framed("/bucket/k", UNSIGNED, size, framed).header("x-amz-trailer", "x-amz-checksum-crc32");
+        let answer = server.send(Request { chunked: true, ..put }).await;
+        assert_eq!(answer.status, 200, "{size}: {}", answer.code());
+        assert_eq!(server.send(Request::new("GET", "/bucket/k")).await.body, data);
+
+        let upload = server.send(Request { query: "uploads=".to_owned(), ..Request::new("POST", "/bucket/parts") }).await;
+        let text = String::from_utf8(upload.body).unwrap();
+        let id = text.split_once("<UploadId>").and_then(|(_, rest)| rest.split_once("</UploadId>")).unwrap().0;
+        let framed =
+            if size == 0 { format!("0\r\n{trailer}\r\n").into_bytes() } else { one_chunk(&data, &trailer) };
+        let put = Request::framed("/bucket/parts", UNSIGNED, size, framed);
+        let put = put.header("x-amz-trailer", "x-amz-checksum-crc32");
+        let answer = server.send(Request { chunked: true, query: format!("partNumber=1&uploadId={id}"), ..put }).await;
+        assert_eq!(answer.status, 200, "{size}: {}", answer.code());
+    }
+    let unstated = Request { chunked: true, payload: Payload::Named("UNSIGNED-PAYLOAD"), ..Request::put("/bucket/k", "x") };
+    assert_eq!(server.send(unstated).await.code(), "MissingContentLength");
+}
+
 #[tokio::test]
 async fn an_unsigned_body_that_is_not_what_was_stated_is_refused() {
     let server = Server::start(Limits::default()).await;

@@ -70,7 +70,7 @@ impl Server {
         let mut connection = Connection::open(self.address).await;
         connection.write(&request.head(self.address)).await;
         // The server may answer and close before it has all of the body.
-        let _ = connection.socket.write_all(&request.body).await;
+        let _ = connection.socket.write_all(&request.sent_body()).await;
         connection.answer(request.method == "HEAD").await
     }
 }
@@ -88,6 +88,8 @@ pub struct Request {
     pub secret: &'static str,
     /// Where not the server's address.
     pub host: Option<&'static str>,
+    /// The body has no length in the head, but the chunks of HTTP.
+    pub chunked: bool,
 }
 
 /// What `x-amz-content-sha256` says.
@@ -109,6 +111,7 @@ impl Request {
             payload: Payload::Hashed,
             secret: SECRET_KEY,
             host: None,
+            chunked: false,
         }
     }
 
@@ -125,6 +128,16 @@ impl Request {
     pub fn framed(path: &str, kind: &'static str, decoded: usize, framed: Vec<u8>) -> Self {
         let request = Self { payload: Payload::Named(kind), ..Self::put(path, framed) };
         request.header("content-encoding", "aws-chunked").header("x-amz-decoded-content-length", decoded)
+    }
+
+    /// Its body as it goes over the wire.
+    fn sent_body(&self) -> Vec<u8> {
+        if !self.chunked {
+            return self.body.clone();
+        }
+        let chunk = |data: &[u8]| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat();
+        let chunks = self.body.chunks(7000).map(chunk);
+        chunks.chain([b"0\r\n\r\n".to_vec()]).collect::<Vec<_>>().concat()
     }
 
     pub fn head(&self, address: SocketAddr) -> Vec<u8> {
@@ -163,7 +176,9 @@ impl Request {
         for (name, value) in &signed {
             let _ = write!(head, "{name}: {value}\r\n");
         }
-        if !self.body.is_empty() || self.method == "PUT" {
+        if self.chunked {
+            head.push_str("transfer-encoding: chunked\r\n");
+        } else if !self.body.is_empty() || self.method == "PUT" {
             let _ = write!(head, "content-length: {}\r\n", self.body.len());
         }
         let _ = write!(
