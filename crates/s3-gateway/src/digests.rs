@@ -1,34 +1,28 @@
 //! Digests that a request states of an XML body: `Content-MD5`, and for `DeleteObjects` a checksum. (Of objects, `ingest`
 //! checks them; the checksum of a completed upload is its object's.)
 
-use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method};
+use hyper::HeaderMap;
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::{S3Result, s3_error};
 
 use crate::checksums::{Hasher, Stated};
 
-/// What a body must have, and has so far.
+/// Digests a body must have, and those it has so far.
 pub(crate) struct Digests {
     md5: Option<(Md5, Vec<u8>)>,
     checksum: Option<(Hasher, Stated)>,
 }
 
 impl Digests {
-    /// What this request states of its XML body; `None` where it states nothing or its body is none.
+    /// Digests that these headers state of the body; a checksum only `with_checksum`.
     ///
     /// # Errors
     /// `InvalidDigest`, `InvalidRequest` for what is no digest.
-    pub(crate) fn of_request(head: &Parts) -> S3Result<Option<Self>> {
-        if head.method != Method::POST {
-            return Ok(None);
-        }
-        let md5 = stated_md5(&head.headers)?.map(|digest| (Md5::new(), digest));
-        let query = head.uri.query().unwrap_or_default();
-        let deletes = query.split('&').any(|pair| pair == "delete" || pair.starts_with("delete="));
-        let stated = if deletes { Stated::of_request(&head.headers, None)? } else { None };
+    pub(crate) fn of_request(headers: &HeaderMap, with_checksum: bool) -> S3Result<Self> {
+        let md5 = stated_md5(headers)?.map(|digest| (Md5::new(), digest));
+        let stated = if with_checksum { Stated::of_request(headers, None)? } else { None };
         let checksum = stated.filter(|stated| stated.value.is_some()).map(|stated| (stated.algorithm.hasher(), stated));
-        Ok((md5.is_some() || checksum.is_some()).then_some(Self { md5, checksum }))
+        Ok(Self { md5, checksum })
     }
 
     pub(crate) fn update(&mut self, data: &[u8]) {
@@ -60,6 +54,9 @@ fn stated_md5(headers: &HeaderMap) -> S3Result<Option<Vec<u8>>> {
 }
 
 /// The MD5 that `Content-MD5` writes.
+///
+/// # Errors
+/// `InvalidDigest` for what is none.
 pub(crate) fn parse_md5(value: &str) -> S3Result<Vec<u8>> {
     let digest = base64_simd::STANDARD.decode_to_vec(value).ok().filter(|bytes| bytes.len() == 16);
     digest.ok_or_else(|| s3_error!(InvalidDigest, "The Content-MD5 you specified is not valid."))

@@ -47,8 +47,8 @@ pub(crate) enum BodyError {
     Stalled,
     /// The chunks it is framed in are none.
     Framing,
-    /// It is not what its digest says; the answer is left with the body's fate.
-    Digest,
+    /// It is XML that is not served; the answer is left with the body's fate.
+    Xml,
     /// A signed chunk is larger than is held in memory.
     ChunkTooLarge,
 }
@@ -58,7 +58,7 @@ impl std::fmt::Display for BodyError {
         f.write_str(match self {
             Self::Stalled => "no byte of the body came for too long",
             Self::Framing => "the body is not framed as aws-chunked",
-            Self::Digest => "the body is not what its digest says",
+            Self::Xml => "the body is not the XML that was expected",
             Self::ChunkTooLarge => "a signed chunk of the body is larger than 8 MiB; use smaller chunks",
         })
     }

@@ -37,6 +37,7 @@ mod serve;
 mod service;
 mod stall;
 mod xml;
+mod xml_body;
 
 pub use metrics::{GatewayMetrics, LATENCY_BOUNDS_S, MethodMetrics};
 pub use options::{Credentials, Limits, Options};

@@ -5,14 +5,17 @@
 //!
 //! # Invariants
 //! - OPS-1: a request reaches an operation only if every query parameter and every `x-amz-` header that it has is listed here
-//!   for that operation. All else answers `NotImplemented`.
+//!   for that operation. All else answers `NotImplemented`. (XML-1 says the same of bodies.)
 
 use hyper::http::HeaderMap;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::{S3Result, s3_error};
 
+use crate::digests::Digests;
 use crate::guard::query_of;
+use crate::request_body::Fate;
 use crate::service::OWNER;
+use crate::xml_body::XmlBody;
 
 /// An operation with its query parameters and headers, beside those that every request may have.
 struct Operation {
@@ -154,6 +157,28 @@ const OPERATIONS: &[Operation] = &[
     operation("GetObjectTagging", &["tagging", "versionId"], &[]),
 ];
 
+/// The elements that the XML of an operation may have.
+const ELEMENTS: &[(&str, &[&str])] = &[
+    ("CreateBucket", &["CreateBucketConfiguration", "LocationConstraint"]),
+    ("DeleteObjects", &["Delete", "Object", "Key", "VersionId", "ETag", "LastModifiedTime", "Size", "Quiet"]),
+    (
+        "CompleteMultipartUpload",
+        &[
+            "CompleteMultipartUpload",
+            // The name by which old clients know it.
+            "CompletedMultipartUpload",
+            "Part",
+            "PartNumber",
+            "ETag",
+            "ChecksumCRC32",
+            "ChecksumCRC32C",
+            "ChecksumCRC64NVME",
+            "ChecksumSHA1",
+            "ChecksumSHA256",
+        ],
+    ),
+];
+
 /// Refuses what is not listed. Asked once it is known who asks and for which operation, before anything else.
 pub(crate) struct Listed;
 
@@ -163,7 +188,17 @@ impl S3Access for Listed {
         if context.credentials().is_none() {
             return Err(s3_error!(AccessDenied, "Requests must be signed."));
         }
-        check(context.s3_op().name(), context.uri().query(), context.headers())
+        let name = context.s3_op().name();
+        check(name, context.uri().query(), context.headers())?;
+        if let Some((_, elements)) = ELEMENTS.iter().find(|(operation, _)| *operation == name) {
+            // The checksum of a completed upload is its object's, not its body's.
+            let digests = Digests::of_request(context.headers(), name == "DeleteObjects")?;
+            let xml = XmlBody::new(elements, context.headers(), digests)?;
+            if let Some(fate) = context.extensions_mut().get::<Fate>() {
+                fate.expect_xml(xml);
+            }
+        }
+        Ok(())
     }
 }
 

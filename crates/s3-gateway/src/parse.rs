@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::Request;
 use hyper::http::request::Parts;
-use s3s::Body;
+use hyper::{Method, Request};
 use s3s::service::S3Service;
+use s3s::{Body, S3Result};
 
 use crate::digests::Digests;
 use crate::framing::Framing;
@@ -17,6 +17,7 @@ use crate::keys::Keys;
 use crate::options::{Credentials, Options};
 use crate::reference::MemoryStore;
 use crate::serve::builder;
+use crate::xml_body::XmlBody;
 
 /// Two gateways to stores in memory: one that wants signatures, and one that wants none and so reads all of a request.
 pub struct Requests {
@@ -40,7 +41,7 @@ impl Requests {
     /// it is no HTTP at all.
     pub async fn answer(&self, bytes: &[u8], signed: bool) -> Option<u16> {
         let (head, body) = parts(bytes)?;
-        if let Err(error) = guard::check(&head).and_then(|()| Digests::of_request(&head)) {
+        if let Err(error) = guard::check(&head).and_then(|()| xml(&head, &body)) {
             return error.to_http_response().ok().map(|response| response.status().as_u16());
         }
         let body = match guard::framing(&head.headers) {
@@ -51,6 +52,17 @@ impl Requests {
         let response = service.call(Request::from_parts(head, Body::from(body))).await;
         response.ok().map(|response| response.status().as_u16())
     }
+}
+
+/// The checks of an XML body, where there may be one.
+fn xml(head: &Parts, body: &[u8]) -> S3Result<()> {
+    if head.method != Method::POST || guard::framing(&head.headers).is_some() {
+        return Ok(());
+    }
+    let digests = Digests::of_request(&head.headers, true)?;
+    let mut xml = XmlBody::new(&["Delete", "Object", "Key"], &head.headers, digests)?;
+    body.chunks(7).try_for_each(|piece| xml.update(piece))?;
+    xml.verify()
 }
 
 /// A body in chunks, signed or not.

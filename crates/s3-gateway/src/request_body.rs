@@ -1,5 +1,5 @@
-//! A request's body on its way to `s3s`: framed small, timed out when it stalls, held against its digests where nobody
-//! behind does (XML), and given back when it is left unread.
+//! A request's body on its way to `s3s`: framed small, timed out when it stalls, checked where it is XML, and given back when
+//! it is left unread.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,19 +12,21 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use s3s::{S3Error, StdError};
 
-use crate::digests::Digests;
 use crate::errors::BodyError;
 use crate::framing::Framing;
 use crate::stall::Patience;
+use crate::xml_body::XmlBody;
 
-/// What becomes of a body, for whoever answers: its unread rest, so that it can be drained before the answer goes out,
-/// and what was found wrong with it, for which `s3s` has no words.
+/// A body as those see it who do not have it: once the operation is known, they say what its XML must be; whoever answers
+/// gets its unread rest, so that it can be drained before the answer goes out, and what was found wrong with it, for which
+/// `s3s` has no words.
 #[derive(Clone, Default)]
 pub(crate) struct Fate(Arc<Mutex<Left>>);
 
 #[derive(Default)]
 struct Left {
     rest: Option<Rest>,
+    xml: Option<XmlBody>,
     wrong: Option<S3Error>,
 }
 
@@ -42,6 +44,25 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 impl Fate {
     fn left(&self) -> MutexGuard<'_, Left> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the body, of which nothing was read yet, checked as XML.
+    pub(crate) fn expect_xml(&self, xml: XmlBody) {
+        self.left().xml = Some(xml);
+    }
+
+    /// Checks what came of an XML body; with `None`, all of it.
+    fn check_xml(&self, data: Option<&[u8]>) -> Result<(), BodyError> {
+        let mut left = self.left();
+        let checked = match (data, &mut left.xml) {
+            (Some(data), Some(xml)) => xml.update(data),
+            (None, xml) => xml.take().map_or(Ok(()), XmlBody::verify),
+            (Some(_), None) => Ok(()),
+        };
+        checked.map_err(|wrong| {
+            left.wrong = Some(wrong);
+            BodyError::Xml
+        })
     }
 
     /// What was found wrong with the body.
@@ -80,20 +101,14 @@ pub(crate) struct RequestBody {
     polled: bool,
     fate: Fate,
     framing: Option<Framing>,
-    digests: Option<Digests>,
     ready: VecDeque<Bytes>,
     patience: Patience,
 }
 
 impl RequestBody {
-    /// Has the body held against these.
-    pub(crate) fn check(&mut self, digests: Option<Digests>) {
-        self.digests = digests;
-    }
-
     pub(crate) fn new(body: Incoming, framing: Option<Framing>, stall: Duration, fate: Fate) -> Self {
         let patience = Patience::new(stall);
-        Self { body: Some(body), polled: false, fate, framing, digests: None, ready: VecDeque::new(), patience }
+        Self { body: Some(body), polled: false, fate, framing, ready: VecDeque::new(), patience }
     }
 }
 
@@ -109,7 +124,7 @@ impl HttpBody for RequestBody {
             }
             let Some(body) = &mut this.body else { return Poll::Ready(None) };
             this.polled = true;
-            let frame = match Pin::new(body).poll_frame(context) {
+            let frame = match Pin::new(&mut *body).poll_frame(context) {
                 Poll::Pending => {
                     ready!(this.patience.poll_worn_out(context));
                     // Nothing more is expected of it.
@@ -117,19 +132,17 @@ impl HttpBody for RequestBody {
                     return Poll::Ready(Some(Err(Box::new(BodyError::Stalled))));
                 }
                 Poll::Ready(None) => {
-                    let Err(wrong) = this.digests.take().map_or(Ok(()), Digests::verify) else {
-                        return Poll::Ready(None);
-                    };
-                    this.fate.left().wrong = Some(wrong);
-                    return Poll::Ready(Some(Err(Box::new(BodyError::Digest))));
+                    return Poll::Ready(this.fate.check_xml(None).err().map(|error| Err(error.into())));
                 }
                 Poll::Ready(Some(frame)) => frame?,
             };
             this.patience.renew();
             // HTTP trailers carry nothing S3 knows.
             let Ok(data) = frame.into_data() else { continue };
-            if let Some(digests) = &mut this.digests {
-                digests.update(&data);
+            this.fate.check_xml(Some(&data))?;
+            if body.is_end_stream() {
+                // Whoever knows the length may not ask again.
+                this.fate.check_xml(None)?;
             }
             match &mut this.framing {
                 Some(framing) => framing.push(data, &mut this.ready)?,
@@ -139,7 +152,7 @@ impl HttpBody for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.digests.is_none() && self.ready.is_empty() && self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+        self.ready.is_empty() && self.body.as_ref().is_none_or(HttpBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {

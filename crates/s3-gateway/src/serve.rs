@@ -22,7 +22,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::digests::Digests;
 use crate::guard;
 use crate::host::Domain;
 use crate::keys::Keys;
@@ -207,14 +206,17 @@ impl Inner {
     }
 
     async fn respond(&self, request: Request<Incoming>, fate: Fate) -> Result<Response<Body>, HttpError> {
-        let (head, incoming) = request.into_parts();
+        let (mut head, incoming) = request.into_parts();
         let framing = guard::framing(&head.headers);
-        let mut body = RequestBody::new(incoming, framing, self.limits.stall_timeout, fate.clone());
-        match guard::check(&head).and_then(|()| Digests::of_request(&head)) {
-            Ok(digests) => body.check(digests),
-            Err(error) => return refuse(error),
+        let body = RequestBody::new(incoming, framing, self.limits.stall_timeout, fate.clone());
+        if let Err(error) = guard::check(&head) {
+            return refuse(error);
         }
-        let body = if http_body::Body::is_end_stream(&body) { Body::empty() } else { Body::http_body_unsync(body) };
+        head.extensions.insert(fate.clone());
+        // A digest of nothing is checked where the end of the body is seen.
+        let stated = head.headers.contains_key("content-md5");
+        let empty = http_body::Body::is_end_stream(&body) && !stated;
+        let body = if empty { Body::empty() } else { Body::http_body_unsync(body) };
         let response = self.service.call(Request::from_parts(head, body)).await;
         fate.wrong().map_or(response, refuse)
     }

@@ -56,24 +56,24 @@ async fn a_streamed_body_may_come_in_chunks_of_http_too() {
     for size in [0, 1, 100_000] {
         let data = data(size);
         let trailer = format!("x-amz-checksum-crc32:{}\r\n", crc32(&data));
-        let framed =
-            if size == 0 { format!("0\r\n{trailer}\r\n").into_bytes() } else { one_chunk(&data, &trailer) };
+        let framed = if size == 0 { format!("0\r\n{trailer}\r\n").into_bytes() } else { one_chunk(&data, &trailer) };
         let put = Request::framed("/bucket/k", UNSIGNED, size, framed).header("x-amz-trailer", "x-amz-checksum-crc32");
         let answer = server.send(Request { chunked: true, ..put }).await;
         assert_eq!(answer.status, 200, "{size}: {}", answer.code());
         assert_eq!(server.send(Request::new("GET", "/bucket/k")).await.body, data);
 
-        let upload = server.send(Request { query: "uploads=".to_owned(), ..Request::new("POST", "/bucket/parts") }).await;
+        let upload =
+            server.send(Request { query: "uploads=".to_owned(), ..Request::new("POST", "/bucket/parts") }).await;
         let text = String::from_utf8(upload.body).unwrap();
         let id = text.split_once("<UploadId>").and_then(|(_, rest)| rest.split_once("</UploadId>")).unwrap().0;
-        let framed =
-            if size == 0 { format!("0\r\n{trailer}\r\n").into_bytes() } else { one_chunk(&data, &trailer) };
+        let framed = if size == 0 { format!("0\r\n{trailer}\r\n").into_bytes() } else { one_chunk(&data, &trailer) };
         let put = Request::framed("/bucket/parts", UNSIGNED, size, framed);
         let put = put.header("x-amz-trailer", "x-amz-checksum-crc32");
         let answer = server.send(Request { chunked: true, query: format!("partNumber=1&uploadId={id}"), ..put }).await;
         assert_eq!(answer.status, 200, "{size}: {}", answer.code());
     }
-    let unstated = Request { chunked: true, payload: Payload::Named("UNSIGNED-PAYLOAD"), ..Request::put("/bucket/k", "x") };
+    let unstated =
+        Request { chunked: true, payload: Payload::Named("UNSIGNED-PAYLOAD"), ..Request::put("/bucket/k", "x") };
     assert_eq!(server.send(unstated).await.code(), "MissingContentLength");
 }
 
@@ -250,4 +250,48 @@ async fn ranges_of_an_empty_object() {
             assert_eq!(answer.header("content-range"), said, "{method} {range}");
         }
     }
+}
+
+/// XML-1 and what comes of a body that is too large or not the one that was signed.
+#[tokio::test]
+async fn xml_that_is_not_known_is_refused_and_nothing_happens() {
+    let server = Server::start(Limits::default()).await;
+    for key in ["a", "b"] {
+        assert_eq!(server.send(Request::put(&format!("/bucket/{key}"), "x")).await.status, 200);
+    }
+    let delete =
+        |body: &str| Request { query: "delete=".to_owned(), body: body.into(), ..Request::new("POST", "/bucket") };
+    let keyed = |key: &str| delete(&format!("<Delete><Object><Key>{key}</Key></Object></Delete>"));
+    for (request, code) in [
+        (keyed("a<![CDATA[a]]>"), "MalformedXML"),
+        (keyed("a<!-- not -->"), "MalformedXML"),
+        (delete("<Delete><Object><Key>a</Key><Forever>1</Forever></Object></Delete>"), "NotImplemented"),
+        (
+            delete(&format!("<Delete>{}<Object><Key>a</Key></Object></Delete>", " ".repeat(4 << 20))),
+            "MaxMessageLengthExceeded",
+        ),
+        (keyed("a").header("content-md5", "AAAAAAAAAAAAAAAAAAAAAA=="), "BadDigest"),
+        (keyed("a").header("content-md5", ""), "InvalidDigest"),
+    ] {
+        let answer = server.send(request).await;
+        assert_eq!((answer.code().as_str(), answer.status / 100), (code, if code == "NotImplemented" { 5 } else { 4 }));
+        for key in ["a", "b"] {
+            assert_eq!(server.send(Request::new("HEAD", &format!("/bucket/{key}"))).await.status, 200, "{code}");
+        }
+    }
+    let other = keyed("a");
+    let head = Request { body: keyed("b").body, ..keyed("a") }.head(server.address);
+    let mut connection = Connection::open(server.address).await;
+    connection.write(&head).await;
+    connection.write(&other.body).await;
+    let answer = connection.answer(false).await;
+    assert_eq!((answer.code().as_str(), answer.status), ("XAmzContentSHA256Mismatch", 400));
+
+    let tags =
+        "<CreateBucketConfiguration><Tags><Tag><Key>k</Key><Value>v</Value></Tag></Tags></CreateBucketConfiguration>";
+    assert_eq!(server.send(Request::put("/new-bucket", tags)).await.code(), "NotImplemented");
+    assert_eq!(server.send(Request::new("HEAD", "/new-bucket")).await.status, 404);
+    assert_eq!(server.send(keyed("a")).await.status, 200);
+    assert_eq!(server.send(Request::new("HEAD", "/bucket/a")).await.status, 404);
+    assert_eq!(server.send(Request::new("HEAD", "/bucket/b")).await.status, 200);
 }
