@@ -49,17 +49,14 @@ impl Digests {
     }
 }
 
-fn stated_md5(headers: &HeaderMap) -> S3Result<Option<Vec<u8>>> {
-    headers.get("content-md5").map(|value| parse_md5(value.to_str().unwrap_or_default())).transpose()
-}
-
-/// The MD5 that `Content-MD5` writes.
+/// The MD5 that `Content-MD5` writes, if it is there.
 ///
 /// # Errors
 /// `InvalidDigest` for what is none.
-pub(crate) fn parse_md5(value: &str) -> S3Result<Vec<u8>> {
-    let digest = base64_simd::STANDARD.decode_to_vec(value).ok().filter(|bytes| bytes.len() == 16);
-    digest.ok_or_else(|| s3_error!(InvalidDigest, "The Content-MD5 you specified is not valid."))
+pub(crate) fn stated_md5(headers: &HeaderMap) -> S3Result<Option<Vec<u8>>> {
+    let Some(value) = headers.get("content-md5") else { return Ok(None) };
+    let digest = base64_simd::STANDARD.decode_to_vec(value.as_bytes()).ok().filter(|bytes| bytes.len() == 16);
+    digest.map(Some).ok_or_else(|| s3_error!(InvalidDigest, "The Content-MD5 you specified is not valid."))
 }
 
 /// # Errors

@@ -74,9 +74,12 @@ impl Given {
 
 /// `aws-chunked` says how the request was framed, not what the object is.
 fn without_framing(value: &str) -> Option<String> {
-    let kept: Vec<_> =
-        value.split(',').map(str::trim).filter(|item| !item.eq_ignore_ascii_case("aws-chunked")).collect();
-    (!kept.is_empty()).then(|| kept.join(","))
+    let is_framing = |item: &&str| item.eq_ignore_ascii_case("aws-chunked");
+    if !value.split(',').map(str::trim).any(|item| is_framing(&item)) {
+        return Some(value.to_owned());
+    }
+    let kept: Vec<_> = value.split(',').map(str::trim).filter(|item| !is_framing(item)).collect();
+    (!kept.is_empty()).then(|| kept.join(", "))
 }
 
 /// Fills an answer's headers from stored metadata.
@@ -148,6 +151,8 @@ mod tests {
         assert_eq!(output.expires, Some(timestamp_s(1_000_000_000)));
         assert_eq!(output.metadata.unwrap().get("ab").map(String::as_str), Some("ü"));
         assert_eq!(without_framing("aws-chunked"), None);
+        assert_eq!(without_framing("aws-chunked,gzip, br").as_deref(), Some("gzip, br"));
+        assert_eq!(without_framing("deflate,  gzip").as_deref(), Some("deflate,  gzip"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use s3s::{S3Result, TrailingHeaders, s3_error};
 use shingle_store_api::{Metadata, ObjectWriter};
 
 use crate::checksums::{self, Algorithm, Hasher, Stated};
-use crate::digests::{parse_md5, same_md5};
+use crate::digests::{same_md5, stated_md5};
 use crate::options::PIECE_BYTES;
 use crate::{errors, guard};
 
@@ -34,7 +34,6 @@ impl Statement {
     /// no digest.
     pub(crate) fn of_request(
         length: Option<i64>,
-        md5: Option<&str>,
         sdk_algorithm: Option<&str>,
         headers: &HeaderMap,
         trailers: Option<TrailingHeaders>,
@@ -55,7 +54,7 @@ impl Statement {
                 "Your proposed upload of {length} bytes exceeds the {bytes_max} that one request may bring; upload it in parts"
             ));
         }
-        let md5 = md5.map(parse_md5).transpose()?;
+        let md5 = stated_md5(headers)?;
         Ok(Self { length, md5, checksum: Stated::of_request(headers, sdk_algorithm)?, trailers })
     }
 

@@ -31,6 +31,7 @@ mod operations;
 mod options;
 pub mod parse;
 mod percent;
+mod ranges;
 pub mod reference;
 mod request_body;
 mod serve;

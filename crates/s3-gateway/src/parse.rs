@@ -14,6 +14,7 @@ use crate::digests::Digests;
 use crate::framing::Framing;
 use crate::guard;
 use crate::keys::Keys;
+use crate::operations::Listed;
 use crate::options::{Credentials, Options};
 use crate::reference::MemoryStore;
 use crate::serve::builder;
@@ -34,6 +35,7 @@ impl Requests {
         };
         let mut signed = new();
         signed.set_auth(Keys::new(vec![credentials]));
+        signed.set_access(Listed { signed: true });
         Self { signed: signed.build(), unsigned: new().build() }
     }
 

@@ -28,6 +28,7 @@ use crate::keys::Keys;
 use crate::metrics::GatewayMetrics;
 use crate::operations::Listed;
 use crate::options::{HEADERS_MAX, Limits, Options, PIECE_BYTES, XML_BYTES_MAX};
+use crate::ranges::PassedOver;
 use crate::request_body::{Fate, RequestBody};
 use crate::service::Service;
 use crate::stall::Socket;
@@ -64,13 +65,20 @@ impl Gateway {
     /// # Errors
     /// `InvalidInput` where the domain is none.
     pub fn new(store: Arc<dyn ObjectStore>, options: Options) -> io::Result<Self> {
-        let mut builder = builder(store, options.region, options.limits.clone());
-        builder.set_auth(Keys::new(options.credentials));
-        if let Some(domain) = options.domain {
-            let host = Domain::new(&domain)
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{domain} is no domain name")))?;
-            builder.set_host(host);
-        }
+        let build = |access: Listed| {
+            let mut builder = builder(store.clone(), options.region.clone(), options.limits.clone());
+            builder.set_auth(Keys::new(options.credentials.clone()));
+            builder.set_access(access);
+            if let Some(domain) = &options.domain {
+                let host = Domain::new(domain).ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::InvalidInput, format!("{domain} is no domain name"))
+                })?;
+                builder.set_host(host);
+            }
+            io::Result::Ok(builder)
+        };
+        let mut builder = build(Listed { signed: true })?;
+        builder.set_route(PassedOver::new(build(Listed { signed: false })?.build()));
         let inner = Inner {
             service: builder.build(),
             limits: options.limits,
@@ -136,7 +144,6 @@ pub(crate) fn builder(store: Arc<dyn ObjectStore>, region: String, limits: Limit
     config.post_object_max_file_size = 0;
     let mut builder = S3ServiceBuilder::new(Service::new(store, region, limits));
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-    builder.set_access(Listed);
     builder
 }
 
@@ -190,14 +197,15 @@ impl Inner {
             response.headers_mut().remove(CONTENT_TYPE);
             response.headers_mut().remove(CONTENT_LENGTH);
         }
-        if let Some(escaped) = response.body().bytes().as_deref().and_then(|body| of_xml(&response, body)) {
+        let id = format!("{number:016X}");
+        if let Some(written) = response.body().bytes().as_deref().and_then(|body| of_xml(&response, body, &id)) {
             // The length is the body's, which hyper asks it for.
             response.headers_mut().remove(CONTENT_LENGTH);
-            *response.body_mut() = Body::from(escaped);
+            *response.body_mut() = Body::from(written);
         }
         let headers = response.headers_mut();
         headers.insert(SERVER, HeaderValue::from_static("Shingle"));
-        if let Ok(id) = HeaderValue::from_str(&format!("{number:016X}")) {
+        if let Ok(id) = HeaderValue::from_str(&id) {
             headers.insert("x-amz-request-id", id);
         }
         self.metrics.answered(&method, response.status(), began.elapsed());
@@ -222,10 +230,10 @@ impl Inner {
     }
 }
 
-fn of_xml(response: &Response<Body>, body: &[u8]) -> Option<Vec<u8>> {
+fn of_xml(response: &Response<Body>, body: &[u8], id: &str) -> Option<Vec<u8>> {
     let kind = response.headers().get(CONTENT_TYPE)?;
     // An object may be of any type; the answers of a GET of one have an ETag.
-    (kind == "application/xml" && !response.headers().contains_key(ETAG)).then(|| xml::escape_controls(body))?
+    (kind == "application/xml" && !response.headers().contains_key(ETAG)).then(|| xml::as_s3(body, id))?
 }
 
 fn refuse(error: S3Error) -> Result<Response<Body>, HttpError> {

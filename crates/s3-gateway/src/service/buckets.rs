@@ -7,9 +7,9 @@ use super::{Service, owner};
 use crate::errors;
 use crate::headers::timestamp_s;
 use crate::options::PAGE_MAX;
-use shingle_store_api::Place;
+use shingle_store_api::{Place, StoreErrorKind};
 
-/// The region that `GetBucketLocation` writes as an empty string, for reasons of S3's history.
+/// The region that `GetBucketLocation` does not name, and in which one's own bucket may be made again, for reasons of S3's history.
 const REGION_UNNAMED: &str = "us-east-1";
 
 impl Service {
@@ -17,6 +17,10 @@ impl Service {
         let input = request.input;
         if input.object_lock_enabled_for_bucket == Some(true) {
             return Err(s3_error!(NotImplemented, "object lock is not served"));
+        }
+        // One that was made before this rule can still be used.
+        if input.bucket.contains(".-") || input.bucket.contains("-.") {
+            return Err(s3_error!(InvalidBucketName, "The specified bucket is not valid: it has a '-' beside a '.'."));
         }
         let asked = input.create_bucket_configuration.and_then(|configuration| configuration.location_constraint);
         let store = match asked.as_ref().map(BucketLocationConstraint::as_str) {
@@ -30,7 +34,11 @@ impl Service {
                 )
             })?,
         };
-        store.create_bucket(&input.bucket).await.map_err(errors::of_store)?;
+        match store.create_bucket(&input.bucket).await {
+            // As S3 does in this region.
+            Err(error) if error.kind == StoreErrorKind::BucketExists && self.region == REGION_UNNAMED => {}
+            made => drop(made.map_err(errors::of_store)?),
+        }
         Ok(CreateBucketOutput { location: Some(format!("/{}", input.bucket)) })
     }
 

@@ -44,14 +44,14 @@ impl Service {
         let if_match = condition_header(&request.headers, IF_MATCH)?;
         let if_none_match = condition_header(&request.headers, IF_NONE_MATCH)?;
         let condition = write_condition(if_match.as_ref(), if_none_match.as_ref())?;
-        let (bucket, key) = source(&input.copy_source)?;
+        let (bucket, key) = &source(&input.copy_source, &request.headers)?;
         let replace = match input.metadata_directive.as_ref().map(MetadataDirective::as_str) {
             None | Some(MetadataDirective::COPY) => false,
             Some(MetadataDirective::REPLACE) => true,
             Some(other) => return Err(s3_error!(InvalidArgument, "there is no metadata directive {other}")),
         };
         let store = self.of_class(input.storage_class.as_ref())?;
-        let same = (bucket, key) == (&*input.bucket, &*input.key);
+        let same = (bucket, key) == (&input.bucket, &input.key);
         if same && !replace && input.storage_class.is_none() {
             return Err(s3_error!(
                 InvalidRequest,
@@ -78,7 +78,10 @@ impl Service {
         let mut result = CopyObjectResult::default();
         fill_checksums!(result, &metadata);
         result.checksum_type = metadata.get(checksums::TYPE_NAME).cloned().map(Into::into);
-        let info = writer.commit(Commit { etag: copied.etag, metadata, condition }).await.map_err(errors::of_store)?;
+        let info = match writer.commit(Commit { etag: copied.etag, metadata, condition }).await {
+            Ok(info) => info,
+            Err(error) => return Err(self.unmet(error, if_match.is_some(), &input.bucket, &input.key).await),
+        };
         result.last_modified = Some(timestamp(info.modified_unix_ns));
         result.e_tag = Some(ETag::Strong(info.etag));
         Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })
@@ -91,8 +94,8 @@ impl Service {
         let input = request.input;
         let number = part_number(input.part_number)?;
         let (id, upload) = self.upload(&input.bucket, &input.key, &input.upload_id).await?;
-        let (bucket, key) = source(&input.copy_source)?;
-        let reader = self.store.open(bucket, key).await.map_err(errors::of_store)?;
+        let (bucket, key) = source(&input.copy_source, &request.headers)?;
+        let reader = self.store.open(&bucket, &key).await.map_err(errors::of_store)?;
         source_conditional(&source_conditions!(input), &*reader)?;
         let range = match input.copy_source_range.as_deref() {
             None => 0..reader.info().size,
@@ -142,11 +145,16 @@ fn condition_header(headers: &HeaderMap, name: HeaderName) -> S3Result<Option<ET
     condition.map(Some).map_err(|_| s3_error!(InvalidArgument, "the header {name} has no ETag"))
 }
 
-fn source(source: &CopySource) -> S3Result<(&str, &str)> {
-    match source {
+/// Bucket and key of a copy's source. A `+` that is not escaped is a space, as some clients write it (s5cmd), which the
+/// adapter reads as it is.
+fn source(parsed: &CopySource, headers: &HeaderMap) -> S3Result<(String, String)> {
+    let plus = headers.get("x-amz-copy-source").and_then(|value| value.to_str().ok()).filter(|text| text.contains('+'));
+    let spaced = plus.map(|text| CopySource::parse(&text.replace('+', "%20")));
+    let spaced = spaced.transpose().map_err(|_| s3_error!(InvalidArgument, "x-amz-copy-source names no object"))?;
+    match spaced.as_ref().unwrap_or(parsed) {
         CopySource::Bucket { bucket, key, version_id } => {
             only_version(version_id.as_deref())?;
-            Ok((bucket, key))
+            Ok((bucket.to_string(), key.to_string()))
         }
         _ => Err(s3_error!(NotImplemented, "copies from access points are not served")),
     }

@@ -32,6 +32,11 @@ impl Writing {
         text.map(|text| self.text(text))
     }
 
+    /// A delimiter that is empty is none.
+    fn delimiter(self, text: Option<&String>) -> Option<String> {
+        self.given(text.filter(|text| !text.is_empty()))
+    }
+
     fn object(self, info: &ObjectInfo, with_owner: bool) -> Object {
         let checksum = checksums::stored(&info.metadata);
         Object {
@@ -94,7 +99,7 @@ impl Service {
         Ok(ListObjectsOutput {
             common_prefixes: Some(writing.prefixes(&found.common_prefixes)),
             contents: Some(found.objects.iter().map(|info| writing.object(info, true)).collect()),
-            delimiter: writing.given(input.delimiter.as_ref()),
+            delimiter: writing.delimiter(input.delimiter.as_ref()),
             is_truncated: Some(found.next.is_some()),
             marker: Some(writing.text(input.marker.as_deref().unwrap_or_default())),
             max_keys: i32::try_from(limit).ok(),
@@ -130,7 +135,7 @@ impl Service {
             common_prefixes: Some(writing.prefixes(&found.common_prefixes)),
             contents: Some(found.objects.iter().map(|info| writing.object(info, with_owner)).collect()),
             continuation_token: input.continuation_token,
-            delimiter: writing.given(input.delimiter.as_ref()),
+            delimiter: writing.delimiter(input.delimiter.as_ref()),
             is_truncated: Some(found.next.is_some()),
             max_keys: i32::try_from(limit).ok(),
             name: Some(input.bucket),
@@ -219,7 +224,7 @@ impl Service {
         };
         Ok(ListMultipartUploadsOutput {
             common_prefixes: Some(writing.prefixes(&found.prefixes)),
-            delimiter: writing.given(input.delimiter.as_ref()),
+            delimiter: writing.delimiter(input.delimiter.as_ref()),
             is_truncated: Some(found.next.is_some()),
             key_marker: Some(writing.text(input.key_marker.as_deref().unwrap_or_default())),
             max_uploads: i32::try_from(limit).ok(),

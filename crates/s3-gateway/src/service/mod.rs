@@ -14,9 +14,10 @@ mod write;
 use std::sync::Arc;
 
 use s3s::dto::*;
-use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
-use shingle_store_api::{Condition, ObjectStore, Place};
+use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+use shingle_store_api::{Condition, ObjectStore, Place, StoreError, StoreErrorKind};
 
+use crate::errors;
 use crate::options::Limits;
 
 /// The owner that listings name: whoever has the keys.
@@ -49,6 +50,22 @@ impl Service {
             None if class == StorageClass::STANDARD => Ok(self.store.clone()),
             None => Err(s3_error!(InvalidStorageClass, "there is no storage class {class} on this server")),
         }
+    }
+}
+
+impl Service {
+    /// The error of a write whose condition did not hold: S3 says of an object that should have an ETag, and is not there,
+    /// that it is not.
+    async fn unmet(&self, error: StoreError, must_exist: bool, bucket: &str, key: &str) -> S3Error {
+        if must_exist && error.kind == StoreErrorKind::PreconditionFailed {
+            let found = self.store.head(bucket, key).await;
+            if let Err(missing) = found.map_err(errors::of_store)
+                && missing.code() == &S3ErrorCode::NoSuchKey
+            {
+                return missing;
+            }
+        }
+        errors::of_store(error)
     }
 }
 

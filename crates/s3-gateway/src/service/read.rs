@@ -13,6 +13,7 @@ use crate::checksums::{self, fill_checksums};
 use crate::conditions::{Conditions, Verdict};
 use crate::headers::{fill_headers, http_date, timestamp};
 use crate::options::PAGE_MAX;
+use crate::ranges::if_range;
 use crate::{egress, errors};
 
 /// The part of an object that is asked for.
@@ -39,7 +40,9 @@ impl Asked {
                 let index = index.ok_or_else(|| s3_error!(InvalidArgument, "part numbers begin at 1"))?;
                 let whole = [info.size];
                 let sizes = if info.part_sizes.is_empty() { &whole } else { info.part_sizes.as_slice() };
-                let size = sizes.get(index).ok_or_else(|| unsatisfiable(info))?;
+                let size = sizes.get(index).ok_or_else(|| {
+                    s3_error!(InvalidPart, "the object has {} parts, so none with number {number}", sizes.len())
+                })?;
                 let start: u64 = sizes.iter().take(index).sum();
                 // An empty range cannot be written as one.
                 Ok(Self { bytes: start..start + size, partial: *size > 0 })
@@ -139,7 +142,8 @@ impl Service {
         let reader = self.store.open(&input.bucket, &input.key).await.map_err(errors::of_store)?;
         let info = reader.info();
         conditional(&conditions!(input), info)?;
-        let asked = Asked::of(info, input.range.as_ref(), input.part_number)?;
+        let range = input.range.as_ref().filter(|_| if_range(&request.headers, info));
+        let asked = Asked::of(info, range, input.part_number)?;
         let mut output = describe!(GetObjectOutput, input, info, &asked);
         output.body = Some(egress::body(reader, asked.bytes).await?);
         Ok(output)
@@ -150,7 +154,8 @@ impl Service {
         only_version(input.version_id.as_deref())?;
         let info = self.store.head(&input.bucket, &input.key).await.map_err(errors::of_store)?;
         conditional(&conditions!(input), &info)?;
-        let asked = Asked::of(&info, input.range.as_ref(), input.part_number)?;
+        let range = input.range.as_ref().filter(|_| if_range(&request.headers, &info));
+        let asked = Asked::of(&info, range, input.part_number)?;
         Ok(describe!(HeadObjectOutput, input, &info, &asked))
     }
 

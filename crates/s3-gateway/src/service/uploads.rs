@@ -68,7 +68,6 @@ impl Service {
         let number = part_number(input.part_number)?;
         let mut statement = Statement::of_request(
             input.content_length,
-            input.content_md5.as_deref(),
             input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str),
             &request.headers,
             request.trailing_headers,
@@ -145,19 +144,21 @@ impl Service {
         let input = request.input;
         let condition = write_condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let id = upload_id(&input.upload_id)?;
-        let named = named_parts(&input)?;
-        let etag = etag(&named)?;
+        let named = named_parts(&input).and_then(|named| Ok((etag(&named)?, named)));
 
         let upload = match self.store.upload(&input.bucket, &input.key, id).await {
             Ok(upload) => upload,
             Err(error) if error.kind == StoreErrorKind::NoSuchUpload => {
                 // The answer to a completion may have been lost: asked again, it is given again.
                 let info = self.store.head(&input.bucket, &input.key).await.ok();
-                let done = info.filter(|info| info.etag == etag && info.part_sizes.len() == named.len());
-                return done.map(|info| completed(input, &info)).ok_or_else(|| errors::of_store(error));
+                let is_it = |info: &ObjectInfo| {
+                    named.as_ref().is_ok_and(|(etag, named)| info.etag == *etag && info.part_sizes.len() == named.len())
+                };
+                return info.filter(is_it).map(|info| completed(input, &info)).ok_or_else(|| errors::of_store(error));
             }
             Err(error) => return Err(errors::of_store(error)),
         };
+        let (etag, named) = named?;
         let parts = self.all_parts(&input.bucket, &input.key, id).await?;
         let chosen = choose(&parts, &named, self.limits.part_bytes_min)?;
         let given = input.multipart_upload.iter().flat_map(|upload| upload.parts.iter().flatten());
@@ -188,8 +189,10 @@ impl Service {
             verify(&input, scheme, &value)?;
             commit.metadata.insert(scheme.algorithm.header().to_owned(), value);
         }
-        let done = self.store.complete_upload(&input.bucket, &input.key, id, named, commit).await;
-        Ok(completed(input, &done.map_err(errors::of_store)?))
+        match self.store.complete_upload(&input.bucket, &input.key, id, named, commit).await {
+            Ok(info) => Ok(completed(input, &info)),
+            Err(error) => Err(self.unmet(error, input.if_match.is_some(), &input.bucket, &input.key).await),
+        }
     }
 
     async fn all_parts(&self, bucket: &str, key: &str, id: UploadId) -> S3Result<BTreeMap<u32, PartInfo>> {

@@ -16,7 +16,6 @@ impl Service {
         let condition = write_condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let statement = Statement::of_request(
             input.content_length,
-            input.content_md5.as_deref(),
             input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str),
             &request.headers,
             request.trailing_headers,
@@ -32,7 +31,10 @@ impl Service {
         fill_checksums!(output, &metadata);
         output.checksum_type = metadata.get(checksums::TYPE_NAME).cloned().map(ChecksumType::from);
         let commit = Commit { etag: ingested.etag, metadata, condition };
-        let info = writer.commit(commit).await.map_err(errors::of_store)?;
+        let info = match writer.commit(commit).await {
+            Ok(info) => info,
+            Err(error) => return Err(self.unmet(error, input.if_match.is_some(), &input.bucket, &input.key).await),
+        };
         output.e_tag = Some(ETag::Strong(info.etag));
         Ok(output)
     }

@@ -1,0 +1,155 @@
+//! What S3 answers where an adapter is free to answer otherwise.
+
+mod client;
+
+use client::{Answer, Payload, Request, Server};
+use s3s::crypto::{Checksum as _, Md5};
+use shingle_s3_gateway::Limits;
+
+async fn get(server: &Server, path: &str, query: &str, headers: &[(&str, &str)]) -> Answer {
+    let request = Request { query: query.to_owned(), ..Request::new("GET", path) };
+    server.send(headers.iter().fold(request, |request, (name, value)| request.header(name, value))).await
+}
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8_lossy(&answer.body).into_owned()
+}
+
+async fn with_object() -> Server {
+    let server = Server::start(Limits::default()).await;
+    assert_eq!(server.send(Request::put("/bucket/digits", "0123456789")).await.status, 200);
+    server
+}
+
+/// RANGE-1.
+#[tokio::test]
+async fn a_range_that_is_none_is_passed_over_and_still_signed() {
+    let server = with_object().await;
+    let unusable = ["bytes=0-0,5-6", "bytes=5-2", "bytes=0-99999999999999999999", "lines=0-1", "bytes=", "bytes=a-b"];
+    for range in unusable {
+        let whole = get(&server, "/bucket/digits", "", &[("range", range)]).await;
+        assert_eq!((whole.status, &*whole.body), (200, &b"0123456789"[..]), "{range}");
+        assert_eq!(whole.header("content-range"), None);
+        let head = Request::new("HEAD", "/bucket/digits").header("range", range);
+        let head = server.send(head).await;
+        assert_eq!((head.status, head.header("content-length")), (200, Some("10")), "{range}");
+
+        let forged = Request { secret: "another", ..Request::new("GET", "/bucket/digits").header("range", range) };
+        assert_eq!(server.send(forged).await.code(), "SignatureDoesNotMatch");
+        let refused = get(&server, "/bucket/digits", "madeUp=1", &[("range", range)]).await;
+        assert_eq!(refused.code(), "NotImplemented", "the list of what is served holds here too");
+        assert_eq!(get(&server, "/bucket/other", "", &[("range", range)]).await.code(), "NoSuchKey");
+    }
+    let unsigned = format!("GET /bucket/digits HTTP/1.1\r\nhost: {}\r\nrange: bytes=5-2\r\n\r\n", server.address);
+    let mut connection = client::Connection::open(server.address).await;
+    connection.write(unsigned.as_bytes()).await;
+    let answer = connection.answer(false).await;
+    assert_eq!((answer.status, answer.code().as_str()), (403, "AccessDenied"));
+    assert_eq!(get(&server, "/bucket/digits", "", &[("range", "bytes=2-3")]).await.body, b"23");
+    assert_eq!(get(&server, "/bucket/digits", "", &[("range", "bytes=10-")]).await.status, 416);
+}
+
+#[tokio::test]
+async fn a_range_holds_for_the_object_that_if_range_names() {
+    let server = with_object().await;
+    let etag = format!("\"{}\"", client::hex(&Md5::checksum(b"0123456789")));
+    let part = get(&server, "/bucket/digits", "", &[("if-range", &etag), ("range", "bytes=2-3")]).await;
+    assert_eq!((part.status, &*part.body), (206, &b"23"[..]));
+    let modified = part.header("last-modified").unwrap().to_owned();
+    let part = get(&server, "/bucket/digits", "", &[("if-range", &modified), ("range", "bytes=2-3")]).await;
+    assert_eq!(part.status, 206);
+    for other in ["\"0123\"", "Sun, 09 Sep 2001 01:46:40 GMT"] {
+        let whole = get(&server, "/bucket/digits", "", &[("if-range", other), ("range", "bytes=2-3")]).await;
+        assert_eq!((whole.status, whole.body.len()), (200, 10), "{other}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_says_what_is_wrong_and_which_request_it_was() {
+    let server = with_object().await;
+    let long = format!("/bucket/{}", "k".repeat(1025));
+    for (method, path, code) in [
+        ("GET", "/Bucket_", "InvalidBucketName"),
+        ("GET", &long, "KeyTooLongError"),
+        ("GET", "/bucket/other", "NoSuchKey"),
+        ("PATCH", "/bucket/digits", "MethodNotAllowed"),
+    ] {
+        let method = if method == "PATCH" { "POST" } else { "GET" };
+        let answer = server.send(Request::new(method, path)).await;
+        let id = answer.header("x-amz-request-id").unwrap().to_owned();
+        assert!(text(&answer).contains(&format!("<RequestId>{id}</RequestId>")), "{}", text(&answer));
+        let message = text(&answer);
+        let message = message.split_once("<Message>").and_then(|(_, rest)| rest.split_once("</Message>")).unwrap().0;
+        assert!(message.len() > 4, "{code}: {message}");
+        if method == "GET" {
+            assert_eq!(answer.code(), code);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plus_in_the_source_of_a_copy_is_a_space() {
+    let server = with_object().await;
+    for (path, body) in [("/bucket/a%20b", "space"), ("/bucket/a%2Bb", "plus")] {
+        assert_eq!(server.send(Request::put(path, body)).await.status, 200);
+    }
+    for (source, body) in [("bucket/a+b", "space"), ("/bucket/a%20b", "space"), ("bucket/a%2Bb", "plus")] {
+        let copy = Request::put("/bucket/copy", "").header("x-amz-copy-source", source);
+        assert_eq!(server.send(copy).await.status, 200, "{source}");
+        assert_eq!(text(&get(&server, "/bucket/copy", "", &[]).await), body, "{source}");
+    }
+}
+
+#[tokio::test]
+async fn answers_are_written_as_s3_writes_them() {
+    let server = with_object().await;
+    let attributes = get(&server, "/bucket/digits", "attributes=", &[("x-amz-object-attributes", "ETag")]).await;
+    let etag = client::hex(&Md5::checksum(b"0123456789"));
+    assert!(text(&attributes).contains(&format!("<ETag>{etag}</ETag>")), "{}", text(&attributes));
+    let listed = get(&server, "/bucket", "prefix=%0A", &[]).await;
+    assert!(text(&listed).contains("<Prefix>&#xA;</Prefix>"), "{}", text(&listed));
+    let listed = get(&server, "/bucket", "delimiter=&prefix=dig", &[]).await;
+    assert!(!text(&listed).contains("<Delimiter>"), "{}", text(&listed));
+    assert_eq!(get(&server, "/bucket/digits", "partNumber=2", &[]).await.code(), "InvalidPart");
+}
+
+#[tokio::test]
+async fn an_upload_that_never_was_is_not_found_whatever_its_parts() {
+    let server = with_object().await;
+    for etag in ["0123", "\"d41d8cd98f00b204e9800998ecf8427e\""] {
+        let body = format!(
+            "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part></CompleteMultipartUpload>"
+        );
+        let query = "uploadId=0000000000000000000000000000000f".to_owned();
+        let complete = Request { query, body: body.into_bytes(), ..Request::new("POST", "/bucket/digits") };
+        let answer = server.send(complete).await;
+        assert_eq!((answer.status, answer.code().as_str()), (404, "NoSuchUpload"), "{etag}");
+    }
+}
+
+#[tokio::test]
+async fn buckets_are_made_again_in_the_first_region_and_named_by_its_rules() {
+    let server = with_object().await;
+    assert_eq!(server.send(Request::put("/bucket", "")).await.status, 200);
+    assert_eq!(get(&server, "/bucket/digits", "", &[]).await.status, 200);
+    for name in ["foo.-bar", "foo-.bar"] {
+        assert_eq!(server.send(Request::put(&format!("/{name}"), "")).await.code(), "InvalidBucketName");
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_must_find_an_object_says_that_there_is_none() {
+    let server = with_object().await;
+    let put = |etag: &str| Request::put("/bucket/missing", "x").header("if-match", etag);
+    let answer = server.send(put("\"0123\"")).await;
+    assert_eq!((answer.status, answer.code().as_str()), (404, "NoSuchKey"));
+    let there = Request::put("/bucket/digits", "x").header("if-match", "\"0123\"");
+    assert_eq!(server.send(there).await.code(), "PreconditionFailed");
+}
+
+#[tokio::test]
+async fn an_empty_digest_is_no_digest() {
+    let server = with_object().await;
+    let put = Request { payload: Payload::Named("UNSIGNED-PAYLOAD"), ..Request::put("/bucket/k", "x") };
+    assert_eq!(server.send(put.header("content-md5", "")).await.code(), "InvalidDigest");
+}
