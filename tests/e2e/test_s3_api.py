@@ -128,8 +128,14 @@ def test_a_bucket_is_created_found_listed_and_deleted(s3):
     refused(s3.delete_bucket, "NoSuchBucket", 404, Bucket=name)
 
 
-def test_a_bucket_is_created_once(s3, bucket):
-    refused(s3.create_bucket, ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"), 409, Bucket=bucket)
+def test_a_bucket_that_is_made_again_keeps_its_objects(s3, bucket):
+    """In us-east-1 that succeeds, in other regions it is 409."""
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x")
+    if REGION == "us-east-1":
+        s3.create_bucket(Bucket=bucket)
+    else:
+        refused(s3.create_bucket, "BucketAlreadyOwnedByYou", 409, Bucket=bucket)
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"x"
 
 
 def test_a_bucket_with_an_object_is_not_deleted(s3, bucket):
@@ -137,7 +143,7 @@ def test_a_bucket_with_an_object_is_not_deleted(s3, bucket):
     refused(s3.delete_bucket, "BucketNotEmpty", 409, Bucket=bucket)
 
 
-@pytest.mark.parametrize("name", ["ab", "Upper-case", "under_score", "192.168.1.1", "-dash", "a..b", "x" * 64])
+@pytest.mark.parametrize("name", ["ab", "Upper-case", "under_score", "192.168.1.1", "-dash", "a..b", "a.-b", "a-.b", "x" * 64])
 def test_names_that_are_no_bucket_names_are_refused(name):
     status, _, text = signed("PUT", f"/{name}")
     assert status == 400 and b"InvalidBucketName" in text, text
@@ -272,6 +278,14 @@ def test_a_range_outside_the_object_is_not_satisfiable(s3, bucket, asked):
     refused(s3.get_object, "InvalidRange", 416, Bucket=bucket, Key="k", Range=asked)
 
 
+@pytest.mark.parametrize("asked", ["bytes=0-0,5-6", "bytes=5-2", "bytes=0-99999999999999999999", "lines=1-2"])
+def test_a_range_that_is_none_is_passed_over(s3, bucket, asked):
+    s3.put_object(Bucket=bucket, Key="k", Body=body(17))
+    for call in (s3.get_object, s3.head_object):
+        got = call(Bucket=bucket, Key="k", Range=asked)
+        assert (got["ResponseMetadata"]["HTTPStatusCode"], got["ContentLength"]) == (200, 17)
+
+
 def test_a_head_takes_a_range(s3, bucket):
     s3.put_object(Bucket=bucket, Key="k", Body=body(100))
     head = s3.head_object(Bucket=bucket, Key="k", Range="bytes=10-19")
@@ -296,12 +310,24 @@ def test_conditions_on_reading(s3, bucket):
 
 def test_conditions_on_writing(s3, bucket):
     here = {"Bucket": bucket, "Key": "k"}
-    refused(s3.put_object, ("NoSuchKey", "PreconditionFailed"), IfMatch='"0"', Body=b"0", **here)
+    refused(s3.put_object, "NoSuchKey", 404, IfMatch='"0"', Body=b"0", **here)
     etag = s3.put_object(IfNoneMatch="*", Body=b"1", **here)["ETag"]
     refused(s3.put_object, "PreconditionFailed", 412, IfNoneMatch="*", Body=b"2", **here)
     refused(s3.put_object, "PreconditionFailed", 412, IfMatch='"0"', Body=b"2", **here)
     s3.put_object(IfMatch=etag, Body=b"3", **here)
     assert s3.get_object(**here)["Body"].read() == b"3"
+
+
+def test_conditions_on_deleting(s3, bucket):
+    here = {"Bucket": bucket, "Key": "k"}
+    etag = s3.put_object(Body=b"1", **here)["ETag"]
+    refused(s3.delete_object, "PreconditionFailed", 412, IfMatch='"0"', **here)
+    refused(s3.delete_object, "PreconditionFailed", 412, IfMatch="*", Bucket=bucket, Key="missing")
+    wrong = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "k", "ETag": '"0"'}, {"Key": "other"}]})
+    assert [(item["Key"], item["Code"]) for item in wrong["Errors"]] == [("k", "PreconditionFailed")]
+    assert s3.get_object(**here)["Body"].read() == b"1"
+    s3.delete_object(IfMatch=etag, **here)
+    refused(s3.head_object, status=404, **here)
 
 
 # Digests
@@ -668,6 +694,33 @@ def test_what_is_not_served_is_refused(s3, bucket):
     ):
         refused(call, "NotImplemented", 501, Bucket=bucket, **arguments)
     refused(s3.head_object, status=404, Bucket=bucket, Key="k")
+
+
+def test_everything_is_private(s3, bucket):
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x", ACL="private")
+    for get, put, here in (
+        (s3.get_bucket_acl, s3.put_bucket_acl, {"Bucket": bucket}),
+        (s3.get_object_acl, s3.put_object_acl, {"Bucket": bucket, "Key": "k"}),
+    ):
+        found = get(**here)
+        assert [(grant["Grantee"]["ID"], grant["Permission"]) for grant in found["Grants"]] == [
+            (found["Owner"]["ID"], "FULL_CONTROL")
+        ]
+        put(ACL="private", **here)
+        put(AccessControlPolicy={"Grants": found["Grants"], "Owner": found["Owner"]}, **here)
+        refused(put, "NotImplemented", 501, ACL="public-read", **here)
+
+
+def test_each_object_has_one_version(s3, bucket):
+    for key in ("a", "b", "c"):
+        s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    pages = s3.get_paginator("list_object_versions").paginate(Bucket=bucket, PaginationConfig={"PageSize": 2})
+    versions = [item for page in pages for item in page["Versions"]]
+    assert [(item["Key"], item["VersionId"], item["IsLatest"]) for item in versions] == [
+        (key, "null", True) for key in ("a", "b", "c")
+    ]
+    for item in versions:
+        assert s3.get_object(Bucket=bucket, Key=item["Key"], VersionId="null")["Body"].read() == item["Key"].encode()
 
 
 def test_settings_that_nothing_has_are_told_so(s3, bucket):

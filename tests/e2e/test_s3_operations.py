@@ -26,7 +26,9 @@ READING = {
     "ListBuckets", "HeadBucket", "GetBucketLocation", "GetObject", "HeadObject", "GetObjectAttributes", "ListObjects",
     "ListObjectsV2", "ListParts", "ListMultipartUploads", "GetBucketVersioning", "GetBucketTagging", "GetBucketPolicy",
     "GetBucketCors", "GetBucketLifecycleConfiguration", "GetBucketEncryption", "GetObjectLockConfiguration",
-    "GetObjectTagging",
+    "GetObjectTagging", "ListObjectVersions", "GetBucketAcl", "GetObjectAcl", "GetPublicAccessBlock",
+    "GetBucketOwnershipControls", "GetBucketPolicyStatus", "GetBucketWebsite", "GetBucketReplication", "GetBucketLogging",
+    "GetBucketNotificationConfiguration", "GetBucketRequestPayment", "GetBucketAccelerateConfiguration",
 }  # fmt: skip
 # botocore sends these to a host name of their own.
 ELSEWHERE = {"WriteGetObjectResponse"}

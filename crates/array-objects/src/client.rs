@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use shingle_runtime::owner::Desk;
 use shingle_store_api::{
-    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader, ObjectStore,
-    ObjectWriter, PartInfo, StoreFuture, StoreResult, StoreUsage, UploadId, UploadInfo, UploadListing,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
+    ObjectStore, ObjectWriter, PartInfo, StoreFuture, StoreResult, StoreUsage, UploadId, UploadInfo, UploadListing,
 };
 use tokio::sync::mpsc;
 
@@ -140,9 +140,9 @@ impl ObjectStore for ArrayClient {
         })
     }
 
-    fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool> {
+    fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool> {
         let (bucket, key) = names(bucket, key);
-        Box::pin(self.write(|core| async move { core.delete(bucket, key).await }))
+        Box::pin(self.write(|core| async move { core.delete(bucket, key, condition).await }))
     }
 
     /// The objects of a listing carry no part sizes; [`ObjectStore::head`] gives them.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use shingle_store_api::{
-    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader, ObjectStore,
-    ObjectWriter, PartInfo, StoreFuture, StoreResult, StoreUsage, UploadId, UploadInfo, UploadListing,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
+    ObjectStore, ObjectWriter, PartInfo, StoreFuture, StoreResult, StoreUsage, UploadId, UploadInfo, UploadListing,
 };
 
 use crate::check::{CheckReport, Depth};
@@ -139,9 +139,9 @@ impl ObjectStore for ObjectStoreClient {
         })
     }
 
-    fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool> {
+    fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool> {
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        Box::pin(self.entrance.write(|core| async move { core.delete(bucket, key).await }))
+        Box::pin(self.entrance.write(|core| async move { core.delete(bucket, key, condition).await }))
     }
 
     /// The objects of a listing carry no part sizes; [`ObjectStore::head`] gives them.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::{join_all, try_join_all};
 use shingle_store_api::{
-    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader, ObjectStore,
-    ObjectWriter, PartInfo, Place, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage, UploadId,
-    UploadInfo, UploadListing,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
+    ObjectStore, ObjectWriter, PartInfo, Place, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage,
+    UploadId, UploadInfo, UploadListing,
 };
 
 use crate::merge;
@@ -121,15 +121,17 @@ impl Placement {
         Ok(Box::new(Writer { shared: self.shared.clone(), spot, bucket, key, inner }))
     }
 
-    async fn remove(&self, bucket: String, key: String) -> StoreResult<bool> {
+    async fn remove(&self, bucket: String, key: String, condition: Condition) -> StoreResult<bool> {
         let _turn = self.shared.turns.take(&bucket, &key).await;
         let spots = self.shared.spots(&bucket)?;
         if let [only] = spots.as_slice() {
-            return self.shared.store(only)?.delete(&only.bucket, &key).await;
+            return self.shared.store(only)?.delete_if(&only.bucket, &key, condition).await;
         }
+        let found = self.shared.found(&spots, &key).await?;
+        condition.check(found.last().map(|(_, info)| info.etag.as_str()))?;
         // The one that is seen last: nothing that was replaced comes back.
         let mut any = false;
-        for (spot, _) in self.shared.found(&spots, &key).await? {
+        for (spot, _) in found {
             any |= self.shared.store(&spot)?.delete(&spot.bucket, &key).await?;
         }
         Ok(any)
@@ -248,10 +250,10 @@ impl ObjectStore for Placement {
         Box::pin(self.open_seen(bucket, key))
     }
 
-    fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool> {
+    fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool> {
         let (bucket, key) = names(bucket, key);
         let all = self.clone();
-        Box::pin(to_the_end(async move { all.remove(bucket, key).await }))
+        Box::pin(to_the_end(async move { all.remove(bucket, key, condition).await }))
     }
 
     fn list(&self, bucket: &str, request: ListRequest) -> StoreFuture<'_, Listing> {

@@ -115,9 +115,9 @@ impl ObjectStore for Slow {
         Box::pin(self.steps.clone().around(async move { inner.open(&bucket, &key).await }))
     }
 
-    fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool> {
+    fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool> {
         let (inner, bucket, key) = (self.inner.clone(), bucket.to_owned(), key.to_owned());
-        Box::pin(self.steps.clone().around(async move { inner.delete(&bucket, &key).await }))
+        Box::pin(self.steps.clone().around(async move { inner.delete_if(&bucket, &key, condition).await }))
     }
 
     fn list(&self, bucket: &str, request: ListRequest) -> StoreFuture<'_, Listing> {

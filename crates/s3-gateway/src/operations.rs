@@ -147,6 +147,24 @@ const OPERATIONS: &[Operation] = &[
     ),
     operation("CompleteMultipartUpload", &["uploadId"], &[BODY, CHECKSUM_KIND, &["x-amz-mp-object-size"]]),
     operation("AbortMultipartUpload", &["uploadId"], &[]),
+    operation(
+        "ListObjectVersions",
+        &["versions", "delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker"],
+        &[],
+    ),
+    operation("GetBucketAcl", &["acl"], &[]),
+    operation("GetObjectAcl", &["acl", "versionId"], &[]),
+    operation("PutBucketAcl", &["acl"], &[BODY, &["x-amz-acl"]]),
+    operation("PutObjectAcl", &["acl", "versionId"], &[BODY, &["x-amz-acl"]]),
+    operation("GetPublicAccessBlock", &["publicAccessBlock"], &[]),
+    operation("GetBucketOwnershipControls", &["ownershipControls"], &[]),
+    operation("GetBucketPolicyStatus", &["policyStatus"], &[]),
+    operation("GetBucketWebsite", &["website"], &[]),
+    operation("GetBucketReplication", &["replication"], &[]),
+    operation("GetBucketLogging", &["logging"], &[]),
+    operation("GetBucketNotificationConfiguration", &["notification"], &[]),
+    operation("GetBucketRequestPayment", &["requestPayment"], &[]),
+    operation("GetBucketAccelerateConfiguration", &["accelerate"], &[]),
     operation("GetBucketVersioning", &["versioning"], &[]),
     operation("GetBucketTagging", &["tagging"], &[]),
     operation("GetBucketPolicy", &["policy"], &[]),
@@ -160,6 +178,8 @@ const OPERATIONS: &[Operation] = &[
 /// The elements that the XML of an operation may have.
 const ELEMENTS: &[(&str, &[&str])] = &[
     ("CreateBucket", &["CreateBucketConfiguration", "LocationConstraint"]),
+    ("PutBucketAcl", ACCESS_CONTROL_LIST),
+    ("PutObjectAcl", ACCESS_CONTROL_LIST),
     ("DeleteObjects", &["Delete", "Object", "Key", "VersionId", "ETag", "LastModifiedTime", "Size", "Quiet"]),
     (
         "CompleteMultipartUpload",
@@ -179,6 +199,9 @@ const ELEMENTS: &[(&str, &[&str])] = &[
     ),
 ];
 
+const ACCESS_CONTROL_LIST: &[&str] =
+    &["AccessControlPolicy", "AccessControlList", "Owner", "ID", "DisplayName", "Grant", "Grantee", "Permission"];
+
 /// Refuses what is not listed. Asked once it is known who asks and for which operation, before anything else.
 pub(crate) struct Listed {
     /// Requests come with their signature. Without, it was checked before they came here (RANGE-1).
@@ -195,7 +218,7 @@ impl S3Access for Listed {
         check(name, context.uri().query(), context.headers())?;
         if let Some((_, elements)) = ELEMENTS.iter().find(|(operation, _)| *operation == name) {
             // The checksum of a completed upload is its object's, not its body's.
-            let digests = Digests::of_request(context.headers(), name == "DeleteObjects")?;
+            let digests = Digests::of_request(context.headers(), name != "CompleteMultipartUpload")?;
             let xml = XmlBody::new(elements, context.headers(), digests)?;
             if let Some(fate) = context.extensions_mut().get::<Fate>() {
                 fate.expect_xml(xml);
@@ -266,7 +289,7 @@ mod tests {
             ("DeleteObject", "acl"),
             ("DeleteBucket", "metadataConfiguration"),
             ("ListObjects", "list-type=3"),
-            ("GetBucketAcl", "acl"),
+            ("GetBucketAnalyticsConfiguration", "analytics"),
         ] {
             assert_eq!(code(name, query, &[]), refused, "{name} {query}");
         }

@@ -153,3 +153,102 @@ async fn an_empty_digest_is_no_digest() {
     let put = Request { payload: Payload::Named("UNSIGNED-PAYLOAD"), ..Request::put("/bucket/k", "x") };
     assert_eq!(server.send(put.header("content-md5", "")).await.code(), "InvalidDigest");
 }
+
+#[tokio::test]
+async fn a_delete_is_conditional_if_asked() {
+    let server = with_object().await;
+    let etag = format!("\"{}\"", client::hex(&Md5::checksum(b"0123456789")));
+    let delete = |key: &str, etag: &str| Request::new("DELETE", &format!("/bucket/{key}")).header("if-match", etag);
+    for (key, condition) in [("digits", "\"0123\""), ("missing", "*"), ("missing", "\"0123\"")] {
+        let answer = server.send(delete(key, condition)).await;
+        assert_eq!((answer.status, answer.code().as_str()), (412, "PreconditionFailed"), "{key} {condition}");
+    }
+    let many = |etag: &str| Request {
+        query: "delete=".to_owned(),
+        body: format!("<Delete><Object><Key>digits</Key><ETag>{etag}</ETag></Object></Delete>").into_bytes(),
+        ..Request::new("POST", "/bucket")
+    };
+    let answer = server.send(many("\"0123\"")).await;
+    assert!(text(&answer).contains("<Code>PreconditionFailed</Code>"), "{}", text(&answer));
+    assert_eq!(server.send(Request::new("HEAD", "/bucket/digits")).await.status, 200);
+    assert_eq!(server.send(delete("digits", &etag)).await.status, 204);
+    assert_eq!(server.send(Request::put("/bucket/digits", "0123456789")).await.status, 200);
+    assert!(text(&server.send(many(&etag)).await).contains("<Deleted><Key>digits</Key>"));
+    assert_eq!(server.send(Request::new("HEAD", "/bucket/digits")).await.status, 404);
+    assert_eq!(server.send(Request::new("DELETE", "/bucket/digits")).await.status, 204);
+}
+
+#[tokio::test]
+async fn everything_is_private_and_stays_so() {
+    let server = with_object().await;
+    let acl = |method, path: &str, canned: &str, body: String| {
+        let request = Request { query: "acl=".to_owned(), body: body.into_bytes(), ..Request::new(method, path) };
+        if canned.is_empty() { request } else { request.header("x-amz-acl", canned) }
+    };
+    for path in ["/bucket", "/bucket/digits"] {
+        let answer = server.send(acl("GET", path, "", String::new())).await;
+        let list = text(&answer);
+        assert!(list.contains("<Permission>FULL_CONTROL</Permission>") && list.contains("<ID>shingle</ID>"), "{list}");
+        assert_eq!(server.send(acl("PUT", path, "private", String::new())).await.status, 200);
+        assert_eq!(server.send(acl("PUT", path, "public-read", String::new())).await.code(), "NotImplemented");
+        assert_eq!(server.send(acl("PUT", path, "", String::new())).await.code(), "MissingSecurityHeader");
+        let own = list[list.find("<AccessControlPolicy").unwrap()..].to_owned();
+        assert_eq!(server.send(acl("PUT", path, "", own.clone())).await.status, 200, "{own}");
+        for other in [own.replace("FULL_CONTROL", "READ"), own.replacen("<ID>shingle</ID>", "<ID>other</ID>", 2)] {
+            assert_eq!(server.send(acl("PUT", path, "", other)).await.code(), "NotImplemented");
+        }
+    }
+    for path in ["/missing", "/bucket/missing"] {
+        assert_eq!(server.send(acl("GET", path, "", String::new())).await.status, 404);
+        assert_eq!(server.send(acl("PUT", path, "private", String::new())).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn settings_that_a_bucket_never_had_are_answered_so() {
+    let server = with_object().await;
+    for (query, status, word) in [
+        ("publicAccessBlock", 404, "NoSuchPublicAccessBlockConfiguration"),
+        ("ownershipControls", 404, "OwnershipControlsNotFoundError"),
+        ("policyStatus", 404, "NoSuchBucketPolicy"),
+        ("website", 404, "NoSuchWebsiteConfiguration"),
+        ("replication", 404, "ReplicationConfigurationNotFoundError"),
+        ("encryption", 404, "ServerSideEncryptionConfigurationNotFoundError"),
+        ("lifecycle", 404, "NoSuchLifecycleConfiguration"),
+        ("tagging", 404, "NoSuchTagSet"),
+        ("cors", 404, "NoSuchCORSConfiguration"),
+        ("logging", 200, "BucketLoggingStatus"),
+        ("notification", 200, "NotificationConfiguration"),
+        ("requestPayment", 200, "<Payer>BucketOwner</Payer>"),
+        ("accelerate", 200, "AccelerateConfiguration"),
+        ("versioning", 200, "VersioningConfiguration"),
+        ("location", 200, "LocationConstraint"),
+    ] {
+        let answer = get(&server, "/bucket", &format!("{query}="), &[]).await;
+        assert_eq!(answer.status, status, "{query}: {}", text(&answer));
+        assert!(text(&answer).contains(word), "{query}: {}", text(&answer));
+        assert_eq!(get(&server, "/missing", &format!("{query}="), &[]).await.code(), "NoSuchBucket", "{query}");
+    }
+}
+
+#[tokio::test]
+async fn each_object_has_one_version() {
+    let server = with_object().await;
+    for key in ["a", "b/1", "b/2"] {
+        assert_eq!(server.send(Request::put(&format!("/bucket/{key}"), key)).await.status, 200);
+    }
+    let mut found = String::new();
+    let mut marker = String::new();
+    loop {
+        let page = text(&get(&server, "/bucket", &format!("delimiter=%2F{marker}&max-keys=1&versions="), &[]).await);
+        let between = |open: &str, close: &str| Some(page.split_once(open)?.1.split_once(close)?.0.to_owned());
+        found +=
+            &between("<Version>", "</Version>").or_else(|| between("<CommonPrefixes>", "</CommonPrefixes>")).unwrap();
+        let Some(next) = between("<NextKeyMarker>", "</NextKeyMarker>") else { break };
+        marker = format!("&key-marker={}", next.replace('/', "%2F"));
+    }
+    let keys = ["<Key>a</Key>", "<Prefix>b/</Prefix>", "<Key>digits</Key>"].map(|key| found.find(key));
+    assert!(keys.iter().all(Option::is_some) && keys.is_sorted(), "{found}");
+    assert_eq!(found.matches("<VersionId>null</VersionId>").count(), 2);
+    assert_eq!(get(&server, "/bucket", "version-id-marker=null&versions=", &[]).await.code(), "InvalidArgument");
+}

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 
 use crate::error::StoreResult;
 use crate::types::{
-    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place, StoreUsage,
-    UploadId, UploadInfo, UploadListing,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place,
+    StoreUsage, UploadId, UploadInfo, UploadListing,
 };
 
 /// The result of a store call, some time later, on any thread.
@@ -34,7 +34,11 @@ pub trait ObjectStore: Send + Sync {
     /// Opens the present version of an object, which stays readable until the reader is dropped.
     fn open(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectReader>>;
     /// Deletes an object. `Ok(false)` if there was none.
-    fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool>;
+    fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool> {
+        self.delete_if(bucket, key, Condition::default())
+    }
+    /// Deletes an object of which `condition` holds, or fails with `PreconditionFailed`. `Ok(false)` if there was none.
+    fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool>;
     /// Lists keys.
     fn list(&self, bucket: &str, request: ListRequest) -> StoreFuture<'_, Listing>;
 

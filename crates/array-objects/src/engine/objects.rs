@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use shingle_array_store::Object;
-use shingle_store_api::{Commit, ObjectInfo, StoreError, StoreErrorKind, StoreResult};
+use shingle_store_api::{Commit, Condition, ObjectInfo, StoreError, StoreErrorKind, StoreResult};
 
 use super::{Core, object_info, size_of};
 use crate::errors::from_array;
@@ -37,7 +37,7 @@ impl Core {
         let _gate = self.gates.shared(bucket.clone().into_bytes()).await;
         self.require_bucket(&bucket)?;
         let _turn = self.keys.exclusive(names::object(&bucket, &key)).await;
-        let before = self.check_present(&bucket, &key, &commit)?;
+        let before = self.check_present(&bucket, &key, &commit.condition)?;
         let attributes =
             Attributes { modified_unix_ns: self.now_unix_ns(), etag: commit.etag, metadata: commit.metadata };
         let (data, manifest) = match written {
@@ -53,15 +53,15 @@ impl Core {
         self.replace(&bucket, &key, before, data, ObjectRecord { attributes, manifest }).await
     }
 
-    /// The present version, which the commit's condition holds of. True until the key's turn is over.
+    /// The present version, of which `condition` holds. True until the key's turn is over.
     pub(super) fn check_present(
         &self,
         bucket: &str,
         key: &str,
-        commit: &Commit,
+        condition: &Condition,
     ) -> StoreResult<Option<(Object, ObjectRecord)>> {
         let present = self.find_object(bucket, key)?;
-        commit.condition.check(present.as_ref().map(|(_, record)| record.attributes.etag.as_str()))?;
+        condition.check(present.as_ref().map(|(_, record)| record.attributes.etag.as_str()))?;
         Ok(present)
     }
 
@@ -109,12 +109,20 @@ impl Core {
         Ok(object_info(key, &object, record))
     }
 
-    /// Deletes an object. `false` if there was none.
-    pub(crate) async fn delete(self: &Rc<Self>, bucket: String, key: String) -> StoreResult<bool> {
+    /// Deletes an object of which `condition` holds. `false` if there was none.
+    pub(crate) async fn delete(
+        self: &Rc<Self>,
+        bucket: String,
+        key: String,
+        condition: Condition,
+    ) -> StoreResult<bool> {
         let _gate = self.gates.shared(bucket.clone().into_bytes()).await;
         self.require_bucket(&bucket)?;
         let name = names::object(&bucket, &key);
         let _turn = self.keys.exclusive(name.clone()).await;
+        if condition != Condition::default() {
+            self.check_present(&bucket, &key, &condition)?;
+        }
         if let Some(deleted) = &mut *self.deleted.borrow_mut() {
             deleted.insert(name.clone());
         }

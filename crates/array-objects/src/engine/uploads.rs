@@ -225,7 +225,7 @@ impl Core {
             manifest.blobs.push((blob.number, blob.tag, *size));
         }
         manifest.size().ok_or_else(|| StoreError::new(StoreErrorKind::TooLarge, "too many bytes"))?;
-        let before = self.check_present(&bucket, &key, &commit)?;
+        let before = self.check_present(&bucket, &key, &commit.condition)?;
         let mut metadata = upload.attributes.metadata;
         metadata.extend(commit.metadata);
         let attributes = Attributes { modified_unix_ns: self.now_unix_ns(), etag: commit.etag, metadata };

@@ -193,13 +193,19 @@ impl Core {
         }
     }
 
-    /// Deletes an object. `false` if there was none.
-    pub(crate) async fn delete(self: &Rc<Self>, bucket: String, key: String) -> StoreResult<bool> {
+    /// Deletes an object of which `condition` holds. `false` if there was none.
+    pub(crate) async fn delete(
+        self: &Rc<Self>,
+        bucket: String,
+        key: String,
+        condition: Condition,
+    ) -> StoreResult<bool> {
         self.working()?;
         let _gate = self.gates.shared(bucket.clone().into_bytes()).await;
         self.require_bucket(&bucket)?;
         let id = keys::object(&bucket, &key);
         let _turn = self.keys.exclusive(id.clone()).await;
+        self.check_present(&bucket, &key, &condition).await?;
         let present = self.read(move |index| index.get(Space::Objects, &id)).await?.is_some();
         // A put that failed may have landed: it, too, must be older than a grave (APP-3).
         if !present && !self.unsure.get() {

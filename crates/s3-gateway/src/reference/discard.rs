@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shingle_store_api::{
-    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader, ObjectStore,
-    ObjectWriter, PartInfo, StoreErrorKind, StoreFuture, StoreUsage, UploadId, UploadInfo, UploadListing,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
+    ObjectStore, ObjectWriter, PartInfo, StoreErrorKind, StoreFuture, StoreUsage, UploadId, UploadInfo, UploadListing,
 };
 
 use super::{error, ready};
@@ -108,7 +108,7 @@ impl ObjectStore for DiscardStore {
         ready(Ok(Box::new(Reader { info: self.of_zeros(key), zeros: self.zeros.clone() })))
     }
 
-    fn delete(&self, _bucket: &str, _key: &str) -> StoreFuture<'_, bool> {
+    fn delete_if(&self, _bucket: &str, _key: &str, _condition: Condition) -> StoreFuture<'_, bool> {
         ready(Ok(true))
     }
 

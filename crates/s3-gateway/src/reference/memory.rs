@@ -8,9 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use shingle_store_api::{
-    BucketInfo, Commit, CompletedPart, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader, ObjectStore,
-    ObjectWriter, PartInfo, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage, UploadId, UploadInfo,
-    UploadListing,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
+    ObjectStore, ObjectWriter, PartInfo, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage, UploadId,
+    UploadInfo, UploadListing,
 };
 
 use super::{error, ready};
@@ -209,11 +209,15 @@ impl ObjectStore for MemoryStore {
         ready(found.map(|stored| Box::new(Reader(stored)) as Box<dyn ObjectReader>))
     }
 
-    fn delete(&self, bucket: &str, key: &str) -> StoreFuture<'_, bool> {
+    fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool> {
         let mut state = self.state();
-        let removed = match state.bucket(bucket) {
-            Ok(found) => found.objects.remove(key),
-            Err(missing) => return ready(Err(missing)),
+        let removed = state.bucket(bucket).and_then(|found| {
+            condition.check(found.objects.get(key).map(|stored| stored.info.etag.as_str()))?;
+            Ok(found.objects.remove(key))
+        });
+        let removed = match removed {
+            Ok(removed) => removed,
+            Err(error) => return ready(Err(error)),
         };
         state.used = state.used.saturating_sub(removed.as_ref().map_or(0, |stored| stored.info.size));
         ready(Ok(removed.is_some()))

@@ -3,8 +3,9 @@
 use futures_util::{StreamExt, stream};
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
+use shingle_store_api::Condition;
 
-use super::{Service, only_version};
+use super::{Service, only_version, write_condition};
 use crate::errors;
 use crate::options::PAGE_MAX;
 
@@ -15,11 +16,12 @@ impl Service {
     pub(super) async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<DeleteObjectOutput> {
         let input = request.input;
         only_version(input.version_id.as_deref())?;
-        if input.if_match.is_some() || input.if_match_last_modified_time.is_some() || input.if_match_size.is_some() {
-            return Err(s3_error!(NotImplemented, "conditional deletes are not served"));
+        if input.if_match_last_modified_time.is_some() || input.if_match_size.is_some() {
+            return Err(s3_error!(NotImplemented, "deletes are conditional on the ETag alone"));
         }
-        // That there was none is no error in S3.
-        self.store.delete(&input.bucket, &input.key).await.map_err(errors::of_store)?;
+        let condition = write_condition(input.if_match.as_ref(), None)?;
+        // That there was none is no error in S3, unless there must be one.
+        self.store.delete_if(&input.bucket, &input.key, condition).await.map_err(errors::of_store)?;
         Ok(DeleteObjectOutput::default())
     }
 
@@ -58,10 +60,11 @@ impl Service {
 
     async fn delete_one(&self, bucket: &str, object: &ObjectIdentifier) -> S3Result<()> {
         only_version(object.version_id.as_deref())?;
-        if object.e_tag.is_some() || object.last_modified_time.is_some() || object.size.is_some() {
-            return Err(s3_error!(NotImplemented, "conditional deletes are not served"));
+        if object.last_modified_time.is_some() || object.size.is_some() {
+            return Err(s3_error!(NotImplemented, "deletes are conditional on the ETag alone"));
         }
-        self.store.delete(bucket, &object.key).await.map_err(errors::of_store)?;
+        let condition = Condition { etag: object.e_tag.as_ref().map(|etag| etag.value().to_owned()), absent: false };
+        self.store.delete_if(bucket, &object.key, condition).await.map_err(errors::of_store)?;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 use shingle_store_api::{ListRequest, Listing, ObjectInfo, UploadId, UploadInfo, common_prefix};
 
-use super::{Service, class_name, owner};
+use super::{ONLY_VERSION, Service, class_name, only_version, owner};
 use crate::headers::timestamp;
 use crate::options::PAGE_MAX;
 use crate::{checksums, errors, percent};
@@ -143,6 +143,61 @@ impl Service {
             prefix: Some(writing.text(input.prefix.as_deref().unwrap_or_default())),
             start_after: writing.given(input.start_after.as_ref()),
             encoding_type: input.encoding_type,
+            request_charged: None,
+        })
+    }
+
+    /// Every object has one version, `null`, and none was ever deleted before.
+    pub(super) async fn list_object_versions(
+        &self,
+        request: S3Request<ListObjectVersionsInput>,
+    ) -> S3Result<ListObjectVersionsOutput> {
+        let input = request.input;
+        let writing = Writing::of(input.encoding_type.as_ref())?;
+        let limit = page(input.max_keys, "max-keys")?;
+        let after = input.key_marker.clone().filter(|marker| !marker.is_empty());
+        let version = input.version_id_marker.as_deref().filter(|version| !version.is_empty());
+        if version.is_some() && after.is_none() {
+            return Err(s3_error!(InvalidArgument, "A version-id marker cannot be specified without a key marker."));
+        }
+        only_version(version)?;
+        let asked = ListRequest {
+            prefix: input.prefix.clone().unwrap_or_default(),
+            delimiter: input.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
+            after,
+            limit,
+        };
+        let found = self.list(&input.bucket, asked).await?;
+        let versions = found.objects.iter().map(|info| {
+            let object = writing.object(info, true);
+            ObjectVersion {
+                checksum_algorithm: object.checksum_algorithm,
+                checksum_type: object.checksum_type,
+                e_tag: object.e_tag,
+                is_latest: Some(true),
+                key: object.key,
+                last_modified: object.last_modified,
+                owner: object.owner,
+                restore_status: None,
+                size: object.size,
+                storage_class: object.storage_class.map(|class| class.as_str().to_owned().into()),
+                version_id: Some(ONLY_VERSION.to_owned()),
+            }
+        });
+        Ok(ListObjectVersionsOutput {
+            versions: Some(versions.collect()),
+            common_prefixes: Some(writing.prefixes(&found.common_prefixes)),
+            delimiter: writing.delimiter(input.delimiter.as_ref()),
+            is_truncated: Some(found.next.is_some()),
+            key_marker: Some(writing.text(input.key_marker.as_deref().unwrap_or_default())),
+            max_keys: i32::try_from(limit).ok(),
+            name: Some(input.bucket),
+            next_version_id_marker: found.next.as_ref().map(|_| ONLY_VERSION.to_owned()),
+            next_key_marker: writing.given(found.next.as_ref()),
+            prefix: Some(writing.text(input.prefix.as_deref().unwrap_or_default())),
+            version_id_marker: input.version_id_marker,
+            encoding_type: input.encoding_type,
+            delete_markers: None,
             request_charged: None,
         })
     }

@@ -2,6 +2,7 @@
 //!
 //! Operations that are not here answer `NotImplemented`, by `s3s`.
 
+mod acl;
 mod buckets;
 mod copy;
 mod delete;
@@ -90,10 +91,12 @@ fn write_condition(if_match: Option<&IfMatch>, if_none_match: Option<&IfNoneMatc
     Ok(Condition { absent: if_none_match.is_some(), etag })
 }
 
-/// Nothing is versioned: an object has the one version `null`.
+/// Nothing is versioned: this is the version of every object.
+const ONLY_VERSION: &str = "null";
+
 fn only_version(version: Option<&str>) -> S3Result<()> {
     match version {
-        None | Some("null" | "") => Ok(()),
+        None | Some(ONLY_VERSION | "") => Ok(()),
         Some(version) => Err(s3_error!(NoSuchVersion, "objects have no versions, so none is {version}")),
     }
 }
@@ -127,6 +130,7 @@ operations! {
     delete_objects: DeleteObjectsInput => DeleteObjectsOutput;
     list_objects: ListObjectsInput => ListObjectsOutput;
     list_objects_v2: ListObjectsV2Input => ListObjectsV2Output;
+    list_object_versions: ListObjectVersionsInput => ListObjectVersionsOutput;
 
     create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput;
     upload_part: UploadPartInput => UploadPartOutput;
@@ -144,4 +148,18 @@ operations! {
     get_bucket_encryption: GetBucketEncryptionInput => GetBucketEncryptionOutput;
     get_object_lock_configuration: GetObjectLockConfigurationInput => GetObjectLockConfigurationOutput;
     get_object_tagging: GetObjectTaggingInput => GetObjectTaggingOutput;
+    get_public_access_block: GetPublicAccessBlockInput => GetPublicAccessBlockOutput;
+    get_bucket_ownership_controls: GetBucketOwnershipControlsInput => GetBucketOwnershipControlsOutput;
+    get_bucket_policy_status: GetBucketPolicyStatusInput => GetBucketPolicyStatusOutput;
+    get_bucket_website: GetBucketWebsiteInput => GetBucketWebsiteOutput;
+    get_bucket_replication: GetBucketReplicationInput => GetBucketReplicationOutput;
+    get_bucket_logging: GetBucketLoggingInput => GetBucketLoggingOutput;
+    get_bucket_notification_configuration: GetBucketNotificationConfigurationInput => GetBucketNotificationConfigurationOutput;
+    get_bucket_request_payment: GetBucketRequestPaymentInput => GetBucketRequestPaymentOutput;
+    get_bucket_accelerate_configuration: GetBucketAccelerateConfigurationInput => GetBucketAccelerateConfigurationOutput;
+
+    get_bucket_acl: GetBucketAclInput => GetBucketAclOutput;
+    get_object_acl: GetObjectAclInput => GetObjectAclOutput;
+    put_bucket_acl: PutBucketAclInput => PutBucketAclOutput;
+    put_object_acl: PutObjectAclInput => PutObjectAclOutput;
 }
