@@ -43,7 +43,7 @@ pub(crate) fn with_status(code: &'static str, status: StatusCode, message: impl 
 /// What went wrong with a request's body, where this crate found it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
-    /// No byte came for too long.
+    /// Too little came for too long.
     Stalled,
     /// The chunks it is framed in are none.
     Framing,
@@ -56,7 +56,7 @@ pub(crate) enum BodyError {
 impl std::fmt::Display for BodyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Stalled => "no byte of the body came for too long",
+            Self::Stalled => "too little of the body came for too long",
             Self::Framing => "the body is not framed as aws-chunked",
             Self::Xml => "the body is not the XML that was expected",
             Self::ChunkTooLarge => "a signed chunk of the body is larger than 8 MiB; use smaller chunks",

@@ -44,6 +44,8 @@ pub struct Limits {
     /// Bytes a second that a client has to take of an answer, over the time of `stall_timeout`; time in which it is not waited
     /// for does not count. 0: any.
     pub reader_rate_min: u64,
+    /// Bytes a second that a client has to send of a body, reckoned in the same way.
+    pub writer_rate_min: u64,
     /// How long requests have to finish at shutdown.
     pub shutdown_grace: Duration,
     /// The largest object of one PUT, and the largest part.
@@ -65,6 +67,7 @@ impl Default for Limits {
             head_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(60),
             reader_rate_min: 16 << 10,
+            writer_rate_min: 16 << 10,
             shutdown_grace: Duration::from_secs(20),
             put_bytes_max: 5 << 30,
             part_bytes_min: 5 << 20,

@@ -14,7 +14,8 @@ use s3s::{S3Error, StdError};
 
 use crate::errors::BodyError;
 use crate::framing::Framing;
-use crate::stall::Patience;
+use crate::options::Limits;
+use crate::stall::Pace;
 use crate::xml_body::XmlBody;
 
 /// A body as those see it who do not have it: once the operation is known, they say what its XML must be; whoever answers
@@ -102,13 +103,13 @@ pub(crate) struct RequestBody {
     fate: Fate,
     framing: Option<Framing>,
     ready: VecDeque<Bytes>,
-    patience: Patience,
+    pace: Pace,
 }
 
 impl RequestBody {
-    pub(crate) fn new(body: Incoming, framing: Option<Framing>, stall: Duration, fate: Fate) -> Self {
-        let patience = Patience::new(stall);
-        Self { body: Some(body), polled: false, fate, framing, ready: VecDeque::new(), patience }
+    pub(crate) fn new(body: Incoming, framing: Option<Framing>, limits: &Limits, fate: Fate) -> Self {
+        let pace = Pace::new(limits.stall_timeout, limits.writer_rate_min);
+        Self { body: Some(body), polled: false, fate, framing, ready: VecDeque::new(), pace }
     }
 }
 
@@ -126,7 +127,7 @@ impl HttpBody for RequestBody {
             this.polled = true;
             let frame = match Pin::new(&mut *body).poll_frame(context) {
                 Poll::Pending => {
-                    ready!(this.patience.poll_worn_out(context));
+                    ready!(this.pace.poll_worn_out(context));
                     // Nothing more is expected of it.
                     this.body = None;
                     return Poll::Ready(Some(Err(Box::new(BodyError::Stalled))));
@@ -136,9 +137,9 @@ impl HttpBody for RequestBody {
                 }
                 Poll::Ready(Some(frame)) => frame?,
             };
-            this.patience.renew();
             // HTTP trailers carry nothing S3 knows.
             let Ok(data) = frame.into_data() else { continue };
+            this.pace.moved(data.len());
             this.fate.check_xml(Some(&data))?;
             if body.is_end_stream() {
                 // Whoever knows the length may not ask again.

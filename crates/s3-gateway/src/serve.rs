@@ -216,7 +216,7 @@ impl Inner {
     async fn respond(&self, request: Request<Incoming>, fate: Fate) -> Result<Response<Body>, HttpError> {
         let (mut head, incoming) = request.into_parts();
         let framing = guard::framing(&head.headers);
-        let body = RequestBody::new(incoming, framing, self.limits.stall_timeout, fate.clone());
+        let body = RequestBody::new(incoming, framing, &self.limits, fate.clone());
         if let Err(error) = guard::check(&head) {
             return refuse(error);
         }

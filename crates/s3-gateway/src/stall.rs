@@ -1,9 +1,8 @@
-//! Patience with a peer: a timer that starts when nothing moves and is forgotten when something does; one that what moves
-//! only gives back its share of; and a socket whose writes wear that out.
+//! Patience with a peer: time that waiting uses up and bytes give back their share of; and a socket whose writes use it.
 //!
 //! # Invariants
-//! - PACE-1: a client that takes fewer bytes than the least rate is ended, in whatever pieces it takes them, and one that
-//!   takes more is not, as long as it never takes nothing for the whole limit.
+//! - PACE-1: a client that takes or sends fewer bytes than the least rate is ended, in whatever pieces they come, and one that
+//!   moves more is not, as long as it never moves nothing for the whole limit.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
@@ -21,32 +20,9 @@ use tokio::time::{Instant, Sleep};
 use crate::metrics::GatewayMetrics;
 use crate::options::Limits;
 
-/// A timer that runs only while something is waited for.
-pub(crate) struct Patience {
-    limit: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl Patience {
-    pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, timer: None }
-    }
-
-    /// Something moved.
-    pub(crate) fn renew(&mut self) {
-        self.timer = None;
-    }
-
-    /// Ready once this was polled, without [`Patience::renew`], for the time of the limit.
-    pub(crate) fn poll_worn_out(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.limit)));
-        timer.as_mut().poll(context)
-    }
-}
-
 /// Time that a peer may be waited for: waiting uses it up, and bytes give back the time that they may take at the least rate;
 /// so does time in which nothing was waited for. (PACE-1)
-struct Pace {
+pub(crate) struct Pace {
     limit: Duration,
     /// Bytes a second; with 0, any byte gives back all.
     rate_min: u64,
@@ -57,12 +33,13 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(limit: Duration, rate_min: u64) -> Self {
+    /// `limit` of time, and `rate_min` bytes a second.
+    pub(crate) fn new(limit: Duration, rate_min: u64) -> Self {
         Self { limit, rate_min, left: limit, since: Instant::now(), timer: None }
     }
 
     /// Bytes moved.
-    fn moved(&mut self, bytes: usize) {
+    pub(crate) fn moved(&mut self, bytes: usize) {
         if self.timer.take().is_some() {
             let now = Instant::now();
             self.left = self.left.saturating_sub(now - self.since);
@@ -74,7 +51,7 @@ impl Pace {
     }
 
     /// Ready once the time is used up.
-    fn poll_worn_out(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_worn_out(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.is_none() {
             let now = Instant::now();
             self.left = self.limit.min(self.left + (now - self.since));

@@ -10,6 +10,7 @@ use std::time::Duration;
 use client::{Connection, Payload, Request, Server, signed_length};
 use s3s::crypto::{Checksum as _, Crc32, Md5};
 use shingle_s3_gateway::Limits;
+use tokio::io::AsyncWriteExt;
 
 const UNSIGNED: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 const SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
@@ -75,6 +76,30 @@ async fn a_streamed_body_may_come_in_chunks_of_http_too() {
     let unstated =
         Request { chunked: true, payload: Payload::Named("UNSIGNED-PAYLOAD"), ..Request::put("/bucket/k", "x") };
     assert_eq!(server.send(unstated).await.code(), "MissingContentLength");
+}
+
+/// PACE-1, of those who send.
+#[tokio::test]
+async fn a_body_that_comes_too_slowly_is_ended() {
+    for (writer_rate_min, status) in [(10_000, 400), (0, 200)] {
+        let stall_timeout = Duration::from_millis(500);
+        let server = Server::start(Limits { stall_timeout, writer_rate_min, ..Limits::default() }).await;
+        let put = Request { payload: Payload::Named("UNSIGNED-PAYLOAD"), ..Request::put("/bucket/k", vec![7; 100]) };
+        let mut connection = Connection::open(server.address).await;
+        connection.write(&put.head(server.address)).await;
+        let drip = async {
+            for byte in put.body.chunks(1) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                if connection.socket.write_all(byte).await.is_err() {
+                    break;
+                }
+            }
+            connection.answer(false).await
+        };
+        let answer = drip.await;
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.status == 400, answer.code() == "RequestTimeout");
+    }
 }
 
 #[tokio::test]

@@ -135,6 +135,9 @@ pub struct LimitsConfig {
     /// Bytes a second that a client has to take of an answer, over `stall_timeout_s`; 0: any.
     #[serde(deserialize_with = "size")]
     pub reader_rate_min: u64,
+    /// Bytes a second that a client has to send of a body, over `stall_timeout_s`; 0: any.
+    #[serde(deserialize_with = "size")]
+    pub writer_rate_min: u64,
     /// Seconds that requests under way get to finish when the server stops.
     pub shutdown_grace_s: u64,
 }
@@ -164,6 +167,7 @@ impl Default for LimitsConfig {
             head_timeout_s: 60,
             stall_timeout_s: 60,
             reader_rate_min: 16 << 10,
+            writer_rate_min: 16 << 10,
             shutdown_grace_s: 20,
         }
     }
@@ -470,6 +474,7 @@ mod tests {
             head_timeout_s = 1
             stall_timeout_s = 2
             reader_rate_min = "4 KiB"
+            writer_rate_min = 0
             shutdown_grace_s = 3
         "#;
         let config = Config::parse(text).unwrap();
@@ -479,7 +484,7 @@ mod tests {
         let geometry = drives[1].create.unwrap().geometry().unwrap();
         assert_eq!(geometry.zone_capacity.bytes(), 48 << 20);
         assert_eq!(geometry.active_zones_max, Some(14));
-        assert_eq!(config.limits.reader_rate_min, 4096);
+        assert_eq!((config.limits.reader_rate_min, config.limits.writer_rate_min), (4096, 0));
     }
 
     #[test]

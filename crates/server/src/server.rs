@@ -73,6 +73,7 @@ impl Server {
             head_timeout: Duration::from_secs(config.limits.head_timeout_s),
             stall_timeout: Duration::from_secs(config.limits.stall_timeout_s),
             reader_rate_min: config.limits.reader_rate_min,
+            writer_rate_min: config.limits.writer_rate_min,
             shutdown_grace: Duration::from_secs(config.limits.shutdown_grace_s),
             ..Limits::default()
         };
