@@ -34,6 +34,7 @@ mod percent;
 mod ranges;
 pub mod reference;
 mod request_body;
+mod seats;
 mod serve;
 mod service;
 mod stall;

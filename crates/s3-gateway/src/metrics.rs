@@ -19,6 +19,8 @@ pub struct GatewayMetrics {
     pub connections_accepted: AtomicU64,
     /// Connections open now.
     pub connections_open: AtomicU64,
+    /// Silent connections that were closed to make room for others.
+    pub connections_displaced: AtomicU64,
     /// Requests under way now.
     pub requests_in_flight: AtomicU64,
     methods: [MethodMetrics; 6],

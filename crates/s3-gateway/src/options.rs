@@ -35,7 +35,7 @@ pub struct Options {
 /// Limits on what clients may do.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at a time; further ones wait to be accepted.
+    /// Connections at a time; further ones wait until one ends, or has been silent for a second and is closed for them.
     pub connections_max: usize,
     /// How long a connection may take to send a request's head, or be idle before one.
     pub head_timeout: Duration,

@@ -19,7 +19,7 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError, S3Error};
 use shingle_store_api::ObjectStore;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::guard;
@@ -30,6 +30,7 @@ use crate::operations::Listed;
 use crate::options::{HEADERS_MAX, Limits, Options, PIECE_BYTES, XML_BYTES_MAX};
 use crate::ranges::PassedOver;
 use crate::request_body::{Fate, RequestBody};
+use crate::seats::{Seat, Seats};
 use crate::service::Service;
 use crate::stall::Socket;
 use crate::xml;
@@ -97,27 +98,32 @@ impl Gateway {
     /// the grace of [`Limits`], and returns. Runs on the tokio runtime it is called in, which must have its timer and
     /// its network driver on.
     pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Served {
-        let slots = Arc::new(Semaphore::new(self.inner.limits.connections_max));
+        let seats = Seats::new(self.inner.limits.connections_max);
         let (stop, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
+        // Accepted, and without a seat yet.
+        let mut newcomer = None;
         loop {
+            // It may be given up at any time and begun anew.
             let accepting = async {
-                let slot = slots.clone().acquire_owned().await;
-                (slot, listener.accept().await)
+                let (socket, address) = match newcomer.take() {
+                    Some(newcomer) => newcomer,
+                    None => listener.accept().await?,
+                };
+                let ip = address.ip();
+                newcomer = Some((socket, address));
+                io::Result::Ok(seats.take(ip).await)
             };
-            let (slot, accepted) = tokio::select! {
+            let accepted = tokio::select! {
                 () = &mut shutdown => break,
                 Some(_) = connections.join_next() => continue,
                 accepted = accepting => accepted,
             };
             match accepted {
-                Ok((socket, _)) => {
-                    let connection = self.inner.clone().connection(socket, stopped.clone());
-                    connections.spawn(async move {
-                        connection.await;
-                        drop(slot);
-                    });
+                Ok(seat) => {
+                    let Some((socket, _)) = newcomer.take() else { continue };
+                    connections.spawn(self.inner.clone().connection(socket, Arc::new(seat), stopped.clone()));
                 }
                 Err(error) => {
                     tracing::warn!("a connection could not be accepted: {error}");
@@ -148,16 +154,15 @@ pub(crate) fn builder(store: Arc<dyn ObjectStore>, region: String, limits: Limit
 }
 
 impl Inner {
-    async fn connection(self: Arc<Self>, socket: TcpStream, mut stopped: watch::Receiver<bool>) {
+    async fn connection(self: Arc<Self>, socket: TcpStream, seat: Arc<Seat>, mut stopped: watch::Receiver<bool>) {
         self.metrics.connections_accepted.fetch_add(1, Relaxed);
         let _open = Gauge::raise(&self.metrics, |metrics| &metrics.connections_open);
         // Answers are written whole; waiting to join small ones only adds latency.
         let _ = socket.set_nodelay(true);
         let io = TokioIo::new(Socket::new(socket, &self.limits, self.metrics.clone()));
-        let inner = self.clone();
-        let service = service_fn(move |request| {
-            let inner = inner.clone();
-            async move { inner.answer(request).await }
+        let service = service_fn(|request| {
+            let (inner, busy) = (self.clone(), seat.busy());
+            async move { Ok::<_, HttpError>(inner.answer(request).await?.map(|body| busy.until_sent(body))) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -168,6 +173,10 @@ impl Inner {
         let mut connection = std::pin::pin!(connection);
         let result = tokio::select! {
             result = &mut connection => result,
+            () = seat.left() => {
+                self.metrics.connections_displaced.fetch_add(1, Relaxed);
+                return;
+            }
             // Its sender gone is an end, too.
             () = async { drop(stopped.wait_for(|stopped| *stopped).await) } => {
                 connection.as_mut().graceful_shutdown();

@@ -216,3 +216,26 @@ async fn a_bucket_may_be_named_by_the_host() {
         assert_eq!(server.send(Request::new("GET", "/bucket/k")).await.body, host.as_bytes());
     }
 }
+
+/// SEAT-2.
+#[tokio::test]
+async fn silent_connections_lock_nobody_out() {
+    let server = Server::start(Limits { connections_max: 8, ..Limits::default() }).await;
+    let mut put = Connection::open(server.address).await;
+    let request = Request { payload: Payload::Named("UNSIGNED-PAYLOAD"), ..Request::put("/bucket/k", vec![7; 100]) };
+    put.write(&request.head(server.address)).await;
+    let mut silent = Vec::new();
+    for number in 0..20 {
+        let mut connection = Connection::open(server.address).await;
+        if number % 2 == 0 {
+            connection.write(b"GET / HTTP/1.1\r\nhost:").await;
+        }
+        silent.push(connection);
+    }
+    for _ in 0..3 {
+        assert_eq!(server.send(Request::new("GET", "/")).await.status, 200);
+    }
+    assert!(server.metrics.connections_displaced.load(Relaxed) >= 13);
+    put.write(&request.body).await;
+    assert_eq!(put.answer(false).await.status, 200, "a request under way keeps its connection");
+}

@@ -149,6 +149,8 @@ fn render_gateway(text: &mut Text, gateway: &GatewayMetrics) {
     text.single("shingle_s3_sent_bytes_total", counter, "Bytes written to clients.", get(&gateway.sent_bytes));
     text.single("shingle_s3_connections_total", counter, "Connections accepted.", get(&gateway.connections_accepted));
     text.single("shingle_s3_connections", gauge, "Connections open.", get(&gateway.connections_open));
+    let displaced = "Silent connections closed to make room for others.";
+    text.single("shingle_s3_connections_displaced_total", counter, displaced, get(&gateway.connections_displaced));
     text.single("shingle_s3_requests_in_flight", gauge, "Requests under way.", get(&gateway.requests_in_flight));
 
     let name = "shingle_s3_requests_total";
