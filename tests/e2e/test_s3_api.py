@@ -600,6 +600,29 @@ def test_an_upload_in_parts(s3, bucket):
     refused(s3.list_parts, "NoSuchUpload", 404, **upload)
 
 
+@pytest.mark.parametrize("name", ["CRC32", "SHA256"])
+def test_checksums_of_parts_are_kept(s3, bucket, name):
+    parts = [body(5 * MIB, 1), body(7, 2)]
+    digests = [b64(CHECKSUMS[name](part)) for part in parts]
+    upload = {"Bucket": bucket, "Key": "k"}
+    upload["UploadId"] = s3.create_multipart_upload(ChecksumAlgorithm=name, **upload)["UploadId"]
+    named = []
+    for number, part in enumerate(parts, 1):
+        done = s3.upload_part(PartNumber=number, Body=part, ChecksumAlgorithm=name, **upload)
+        assert done[f"Checksum{name}"] == digests[number - 1]
+        named.append({"PartNumber": number, "ETag": done["ETag"], f"Checksum{name}": digests[number - 1]})
+    s3.complete_multipart_upload(MultipartUpload={"Parts": named}, **upload)
+    found = s3.get_object_attributes(Bucket=bucket, Key="k", ObjectAttributes=["ObjectParts", "Checksum", "ETag"])
+    assert [(part["Size"], part[f"Checksum{name}"]) for part in found["ObjectParts"]["Parts"]] == [
+        (len(part), digest) for part, digest in zip(parts, digests)
+    ]
+    head = s3.head_object(Bucket=bucket, Key="k", ChecksumMode="ENABLED")
+    assert head[f"Checksum{name}"] == found["Checksum"][f"Checksum{name}"] and head["ETag"].strip('"') == found["ETag"]
+    for number, digest in enumerate(digests, 1):
+        one = s3.head_object(Bucket=bucket, Key="k", PartNumber=number, ChecksumMode="ENABLED")
+        assert one[f"Checksum{name}"] == digest
+
+
 def test_an_upload_is_listed_and_aborted(s3, bucket):
     begun = [s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"] for key in ("a", "b/1", "b/2")]
     listed = s3.list_multipart_uploads(Bucket=bucket)["Uploads"]

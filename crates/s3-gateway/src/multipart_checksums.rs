@@ -11,6 +11,22 @@ use shingle_store_api::{CompletedPart, Metadata, PartInfo};
 use crate::checksums::{self, Algorithm};
 use crate::ingest::hex;
 
+/// Where an object's metadata has the checksums of its parts, one behind the other.
+const PARTS_NAME: &str = "x-amz-checksum-parts";
+/// The most that they may take: an array's record of an object of 10,000 parts has no more room. 7,680 CRC-32, or 960 SHA-256.
+const PART_DIGESTS_BYTES_MAX: usize = 30 << 10;
+
+/// Leaves of an object's checksums that of its part at `index` alone, if it has one.
+pub(crate) fn of_part(metadata: &Metadata, index: usize) -> Metadata {
+    let digest = || {
+        let (algorithm, _) = checksums::stored(metadata)?;
+        let all = base64_simd::STANDARD.decode_to_vec(metadata.get(PARTS_NAME)?).ok()?;
+        let digest = all.chunks_exact(algorithm.digest_bytes()).nth(index)?;
+        Some((algorithm.header().to_owned(), checksums::encode(digest)))
+    };
+    digest().into_iter().collect()
+}
+
 /// The ETag of an object of these parts.
 ///
 /// # Errors
@@ -90,22 +106,38 @@ impl Scheme {
         if self.full_object { "FULL_OBJECT" } else { "COMPOSITE" }
     }
 
-    /// The checksum of an object of these parts, as headers write it.
+    /// Puts the checksum of an object of these parts into its metadata, and theirs, if these are not too many.
     ///
     /// # Errors
     /// `InvalidRequest` where a part has no such checksum.
-    pub(crate) fn combine(self, parts: &[&PartInfo]) -> S3Result<String> {
-        let mut digests = Vec::with_capacity(parts.len());
-        for part in parts {
+    pub(crate) fn store_combined(self, parts: &[&PartInfo], metadata: &mut Metadata) -> S3Result<String> {
+        let digests = self.digests(parts)?;
+        let combined = self.combine(&digests)?;
+        metadata.insert(self.algorithm.header().to_owned(), combined.clone());
+        let all: Vec<u8> = digests.into_iter().flat_map(|(digest, _)| digest).collect();
+        if all.len() <= PART_DIGESTS_BYTES_MAX {
+            metadata.insert(PARTS_NAME.to_owned(), checksums::encode(&all));
+        }
+        Ok(combined)
+    }
+
+    /// The checksums of parts, with their sizes.
+    fn digests(self, parts: &[&PartInfo]) -> S3Result<Vec<(Vec<u8>, u64)>> {
+        let of = |part: &&PartInfo| {
             let value = part.metadata.get(self.algorithm.header()).ok_or_else(|| {
                 let (number, name) = (part.number, self.algorithm.name());
                 s3_error!(InvalidRequest, "part {number} has no {name} checksum, which the upload was begun with")
             })?;
-            digests.push((checksums::parse(self.algorithm, value)?, part.size));
-        }
+            Ok((checksums::parse(self.algorithm, value)?, part.size))
+        };
+        parts.iter().map(of).collect()
+    }
+
+    /// The checksum of an object whose parts have these, as headers write it.
+    fn combine(self, digests: &[(Vec<u8>, u64)]) -> S3Result<String> {
         if !self.full_object {
             let all: Vec<u8> = digests.iter().flat_map(|(digest, _)| digest.iter().copied()).collect();
-            return Ok(format!("{}-{}", checksums::encode(&self.algorithm.digest(&all)), parts.len()));
+            return Ok(format!("{}-{}", checksums::encode(&self.algorithm.digest(&all)), digests.len()));
         }
         let crc = match self.algorithm {
             Algorithm::Crc32 => CrcAlgorithm::Crc32IsoHdlc,
@@ -117,7 +149,7 @@ impl Scheme {
         };
         let number = |digest: &[u8]| digest.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
         let mut all: Option<u64> = None;
-        for (digest, size) in &digests {
+        for (digest, size) in digests {
             let next = number(digest);
             all = Some(match all {
                 Some(before) => crc_fast::checksum_combine(crc, before, next, *size),
@@ -150,8 +182,14 @@ mod tests {
         let pieces: [&[u8]; 4] = [b"It was ", b"a bright cold day", b"", b" in April"];
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme] {
             let parts = parts(algorithm, &pieces);
-            let combined = Scheme { algorithm, full_object: true }.combine(&parts.iter().collect::<Vec<_>>()).unwrap();
+            let scheme = Scheme { algorithm, full_object: true };
+            let mut metadata = Metadata::new();
+            let combined = scheme.store_combined(&parts.iter().collect::<Vec<_>>(), &mut metadata).unwrap();
             assert_eq!(combined, checksums::encode(&algorithm.digest(&pieces.concat())), "{algorithm:?}");
+            for (index, part) in parts.iter().enumerate() {
+                assert_eq!(of_part(&metadata, index), part.metadata, "{algorithm:?}");
+            }
+            assert_eq!((of_part(&metadata, 4), of_part(&Metadata::new(), 0)), Default::default());
         }
     }
 
@@ -159,12 +197,14 @@ mod tests {
     fn a_composite_checksum_is_of_the_checksums() {
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Sha1, Algorithm::Sha256] {
             let parts = parts(algorithm, &[b"one", b"two"]);
-            let combined = Scheme { algorithm, full_object: false }.combine(&parts.iter().collect::<Vec<_>>()).unwrap();
+            let scheme = Scheme { algorithm, full_object: false };
+            let combined = scheme.store_combined(&parts.iter().collect::<Vec<_>>(), &mut Metadata::new()).unwrap();
             let both = [algorithm.digest(b"one"), algorithm.digest(b"two")].concat();
             assert_eq!(combined, format!("{}-2", checksums::encode(&algorithm.digest(&both))));
         }
         let without = PartInfo { metadata: Metadata::new(), ..parts(Algorithm::Sha1, &[b"one"]).remove(0) };
-        assert!(Scheme { algorithm: Algorithm::Sha1, full_object: false }.combine(&[&without]).is_err());
+        let scheme = Scheme { algorithm: Algorithm::Sha1, full_object: false };
+        assert!(scheme.store_combined(&[&without], &mut Metadata::new()).is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::{Service, class_name, only_version};
 use crate::checksums::{self, fill_checksums};
 use crate::conditions::{Conditions, Verdict};
 use crate::headers::{fill_headers, http_date, timestamp};
+use crate::multipart_checksums::of_part;
 use crate::options::PAGE_MAX;
 use crate::ranges::if_range;
 use crate::{egress, errors};
@@ -21,6 +22,8 @@ struct Asked {
     bytes: ops::Range<u64>,
     /// Whether the answer says that it is a part (206).
     partial: bool,
+    /// The part that it is, from 0.
+    part: Option<usize>,
 }
 
 impl Asked {
@@ -29,11 +32,11 @@ impl Asked {
             (Some(_), Some(_)) => {
                 Err(s3_error!(InvalidRequest, "Cannot specify both Range header and partNumber query parameter"))
             }
-            (None, None) => Ok(Self { bytes: 0..info.size, partial: false }),
+            (None, None) => Ok(Self { bytes: 0..info.size, partial: false, part: None }),
             (Some(range), None) => {
                 let bytes = range.check(info.size).map_err(|_| unsatisfiable(info))?;
                 // The last bytes of an empty object are all there is of it: no range can be written for them.
-                Ok(Self { partial: !bytes.is_empty(), bytes })
+                Ok(Self { partial: !bytes.is_empty(), bytes, part: None })
             }
             (None, Some(number)) => {
                 let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
@@ -45,7 +48,7 @@ impl Asked {
                 })?;
                 let start: u64 = sizes.iter().take(index).sum();
                 // An empty range cannot be written as one.
-                Ok(Self { bytes: start..start + size, partial: *size > 0 })
+                Ok(Self { bytes: start..start + size, partial: *size > 0, part: Some(index) })
             }
         }
     }
@@ -112,9 +115,14 @@ macro_rules! describe {
         let (info, asked): (&ObjectInfo, &Asked) = ($info, $asked);
         let mut output = <$output>::default();
         fill_headers!(output, &info.metadata);
-        if $input.checksum_mode.as_ref().is_some_and(|mode| mode.as_str() == "ENABLED") && asked.is_whole(info) {
-            fill_checksums!(output, &info.metadata);
-            output.checksum_type = checksum_type(info);
+        if $input.checksum_mode.as_ref().is_some_and(|mode| mode.as_str() == "ENABLED") {
+            if asked.is_whole(info) {
+                fill_checksums!(output, &info.metadata);
+                output.checksum_type = checksum_type(info);
+            } else if let Some(part) = asked.part {
+                fill_checksums!(output, &of_part(&info.metadata, part));
+                output.checksum_type = checksum_type(info);
+            }
         }
         output.accept_ranges = Some("bytes".to_owned());
         output.content_length = i64::try_from(asked.length()).ok();
@@ -201,10 +209,11 @@ fn parts(info: &ObjectInfo, max: Option<MaxParts>, marker: Option<PartNumberMark
     let after = marker.and_then(|marker| usize::try_from(marker).ok()).unwrap_or(0);
     let numbered = (1i32..).zip(&info.part_sizes).skip(after).take(limit);
     let list: Vec<_> = numbered
-        .map(|(number, size)| ObjectPart {
-            part_number: Some(number),
-            size: i64::try_from(*size).ok(),
-            ..ObjectPart::default()
+        .map(|(number, size)| {
+            let mut part =
+                ObjectPart { part_number: Some(number), size: i64::try_from(*size).ok(), ..ObjectPart::default() };
+            fill_checksums!(part, &of_part(&info.metadata, number as usize - 1));
+            part
         })
         .collect();
     GetObjectAttributesParts {

@@ -185,9 +185,8 @@ impl Service {
         }
         let mut commit = Commit { etag, condition, ..Commit::default() };
         if let Some(scheme) = Scheme::of_upload(&upload.metadata) {
-            let value = scheme.combine(&chosen)?;
+            let value = scheme.store_combined(&chosen, &mut commit.metadata)?;
             verify(&input, scheme, &value)?;
-            commit.metadata.insert(scheme.algorithm.header().to_owned(), value);
         }
         match self.store.complete_upload(&input.bucket, &input.key, id, named, commit).await {
             Ok(info) => Ok(completed(input, &info)),
