@@ -28,7 +28,8 @@ READING = {
     "GetBucketCors", "GetBucketLifecycleConfiguration", "GetBucketEncryption", "GetObjectLockConfiguration",
     "GetObjectTagging", "ListObjectVersions", "GetBucketAcl", "GetObjectAcl", "GetPublicAccessBlock",
     "GetBucketOwnershipControls", "GetBucketPolicyStatus", "GetBucketWebsite", "GetBucketReplication", "GetBucketLogging",
-    "GetBucketNotificationConfiguration", "GetBucketRequestPayment", "GetBucketAccelerateConfiguration",
+    "GetBucketNotificationConfiguration", "GetBucketNotification", "GetBucketRequestPayment",
+    "GetBucketAccelerateConfiguration",
 }  # fmt: skip
 # botocore sends these to a host name of their own.
 ELSEWHERE = {"WriteGetObjectResponse"}
