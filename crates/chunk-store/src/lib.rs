@@ -17,6 +17,7 @@
 //! - CHUNK-4: no append fails for want of space while a zone is free or can be reclaimed.
 
 mod census;
+mod changes;
 mod checkpoint;
 mod client;
 mod config;

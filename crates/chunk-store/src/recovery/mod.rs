@@ -30,6 +30,7 @@
 
 mod build;
 mod chunks;
+mod complete;
 mod report;
 mod scan;
 
