@@ -20,7 +20,8 @@
 //! - EXAM-5: the newest life that a head tells of is the set's. A member of an older one was away when the set was reset: it holds
 //!   nothing of the set. A set of which no member has a head never had its first write acknowledged.
 //! - EXAM-6: a closed set without any head is damaged, unless more of its heads than parity makes up for are holes: then it was
-//!   being reset, before which all that lived in it was moved.
+//!   being reset, before which all that lived in it was moved. Where drives that were given up leave it no more members than that
+//!   (1+1 with one drive), all zones that are left have to be empty or holes from end to end.
 
 use std::collections::VecDeque;
 
@@ -148,7 +149,7 @@ impl Engine {
         let most = holding.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0).min(end);
         let (epoch, holding, _) = self.newest_life(id, &members, holding).await;
         let Some(epoch) = epoch else {
-            return match self.is_punched(&holding, empty).await {
+            return match self.is_punched(&members, &holding, empty).await {
                 true => Examined::Empty,
                 false => Examined::Damaged("no member has a readable head".into()),
             };
@@ -199,9 +200,23 @@ impl Engine {
 
     /// Whether the set was being reset when a host lost power: of more zones than parity makes up for the bytes are gone already,
     /// and their states in the drives' files not yet; of so many that are `empty` these are. (EXAM-6)
-    async fn is_punched(&self, holding: &Written, empty: usize) -> bool {
+    async fn is_punched(&self, members: &[Member], holding: &Written, empty: usize) -> bool {
         let heads = join_all(holding.iter().map(|(member, _)| self.is_hole(*member, 0))).await;
-        heads.iter().filter(|head| matches!(head, Ok(Some(())))).count() + empty > self.code.parity()
+        if heads.iter().filter(|head| matches!(head, Ok(Some(())))).count() + empty > self.code.parity() {
+            return true;
+        }
+        let given_up = |member: &&Member| self.recorded.borrow().contains(&member.drive);
+        if holding.len() + empty + members.iter().filter(given_up).count() < members.len() {
+            return false;
+        }
+        for (member, end) in holding {
+            for block in 0..*end {
+                if !matches!(self.is_hole(*member, block).await, Ok(Some(()))) {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// The newest life that heads of members tell of, the members that may be of it, and all heads. (EXAM-5)

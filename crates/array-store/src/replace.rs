@@ -78,8 +78,9 @@ impl Engine {
         if self.drives.usable(lost.drive).is_none() {
             written.retain(|(member, _)| *member != lost);
         }
-        let damaged = |why| Err(Error::new(ErrorKind::Corrupt, format!("{id}: {why}")));
+        let damaged = |why: String| Err(Error::new(ErrorKind::Corrupt, format!("{id}: {why}")));
         let (found, closed) = match self.examine(id, set, &written).await {
+            Examined::Empty if set.live() > 0 => return damaged("nothing is there of what lives in it".into()),
             Examined::Empty => (None, false),
             Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) | Examined::Unread(why) => {
                 return damaged(why);
