@@ -14,6 +14,7 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZonedDevice};
 
 use crate::eviction::Score;
 use crate::format::{DriveEntry, DriveState};
+use crate::probe::patiently;
 use crate::types::{DriveId, DriveSet};
 use crate::watch::{Overseer, Watch, Watches};
 
@@ -211,6 +212,11 @@ impl Drives {
         self.missing().into_iter().all(known)
     }
 
+    /// The array gave that drive up before it was opened.
+    pub(crate) fn was_given_up(&self, id: DriveId) -> bool {
+        self.drive(id).is_some_and(|drive| drive.entry.state == DriveState::Failed && drive.entry.id != NO_DRIVE)
+    }
+
     /// Marks a drive as failed, so that nobody waits for it any more; whether it was not before.
     pub(crate) fn fail(&self, id: DriveId) -> bool {
         let Some(drive) = self.drive(id) else { return false };
@@ -292,12 +298,13 @@ pub(crate) fn is_lost(error: &DeviceError) -> bool {
     matches!(error.kind, DeviceErrorKind::Gone)
 }
 
-/// All zones of a device.
+/// All zones of a device; a report that fails is tried again like a read. (PROBE-1)
 pub(crate) async fn report_all(dev: &Rc<dyn ZonedDevice>) -> Result<Vec<ZoneInfo>, DeviceError> {
     let count = dev.geometry().zone_count;
     let mut zones = Vec::with_capacity(count as usize);
     while (zones.len() as u32) < count {
-        let found = dev.report(ZoneId(zones.len() as u32), count - zones.len() as u32).await?;
+        let from = zones.len() as u32;
+        let found = patiently(|| dev.report(ZoneId(from), count - from)).await?;
         if found.is_empty() {
             break;
         }

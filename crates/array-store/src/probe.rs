@@ -3,7 +3,7 @@
 //! **Owns** how often a read is tried, and what it means that all tries failed. **Knows nothing of** what of a set counts.
 //!
 //! # Invariants
-//! - PROBE-1: a read that fails is tried three times, unless its drive is lost. What then cannot be read is [`Unread`]: nobody
+//! - PROBE-1: a read that fails is tried three times, unless its drive is lost; so is a report of all zones. What then cannot be read is [`Unread`]: nobody
 //!   takes it for bytes that are not what they should be.
 
 use std::collections::VecDeque;
@@ -43,12 +43,12 @@ pub(crate) struct Record {
     payload: Bytes,
 }
 
-/// Reads blocks, with as many tries as a failed read gets. (PROBE-1)
-pub(crate) async fn read_patiently(dev: &Rc<dyn ZonedDevice>, at: Lba, blocks: Blocks) -> DeviceResult<Bytes> {
+/// Asks a drive, with as many tries as a failed read gets. (PROBE-1)
+pub(crate) async fn patiently<T, F: Future<Output = DeviceResult<T>>>(ask: impl Fn() -> F) -> DeviceResult<T> {
     let mut tries = 0;
     loop {
-        let error = match dev.read(at, blocks).await {
-            Ok(bytes) => return Ok(bytes),
+        let error = match ask().await {
+            Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
         tries += 1;
@@ -56,6 +56,11 @@ pub(crate) async fn read_patiently(dev: &Rc<dyn ZonedDevice>, at: Lba, blocks: B
             return Err(error);
         }
     }
+}
+
+/// Reads blocks in that way.
+pub(crate) async fn read_patiently(dev: &Rc<dyn ZonedDevice>, at: Lba, blocks: Blocks) -> DeviceResult<Bytes> {
+    patiently(|| dev.read(at, blocks)).await
 }
 
 impl Engine {

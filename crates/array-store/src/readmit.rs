@@ -45,20 +45,24 @@ impl Gathered {
     /// Gives drives that were given up new numbers.
     ///
     /// # Errors
-    /// `Invalid` if one of them is in use, not there, or no drive of the array.
+    /// `Invalid` if one of them is in use, or no drive of the array; `Device` if it is not there, or did not answer.
     pub(crate) fn readmit(&mut self, ids: &[DriveId]) -> Result<Vec<Readmitted>> {
         let mut readmitted = Vec::new();
         let members = self.superblock.sets.iter().flatten().flat_map(|set| &set.members);
         let named: DriveSet = members.map(|member| member.drive).collect();
         for &old in ids {
-            let invalid = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", self.drives.name(old))));
+            let error = |kind, why: &str| Err(Error::new(kind, format!("{}: {why}", self.drives.name(old))));
             if self.drives.free_number(&named).is_none() {
-                return invalid(
+                return error(
+                    ErrorKind::Invalid,
                     "zones of the array's sets lie on as many drives as it can have: rebuild those that are gone",
                 );
             }
+            if !self.drives.was_given_up(old) {
+                return error(ErrorKind::Invalid, "only a drive that was given up can be taken back");
+            }
             let Some((new, name)) = self.drives.take_back(old, &named) else {
-                return invalid("only a drive that was given up, and is there, can be taken back");
+                return error(ErrorKind::Device, "it is missing or does not answer: it can be taken back once it does");
             };
             self.superblocks.renumber(old, new);
             if let Some(zones) = self.reports.remove(&old) {

@@ -48,10 +48,18 @@ fn without_stranger(scene: &Scene, error: &shingle_array_store::Error) -> Vec<Ar
     scene.there.iter().filter(|drive| drive.name != stranger).cloned().collect()
 }
 
+/// Whether a drive that is to be taken back did not answer, however often it was asked.
+fn is_silent(scene: &Scene, error: &shingle_array_store::Error) -> bool {
+    let is_named = |victim: &String| error.message.contains(&format!("({victim}): it is missing or does not answer"));
+    error.kind == ErrorKind::Device && scene.victims.iter().any(is_named)
+}
+
 async fn open(rt: &Runtime, mut scene: Scene) -> ArrayStore {
     loop {
         match try_open(rt, &scene).await {
             Ok(store) => return store,
+            // Whoever asked for it asks again.
+            Err(error) if is_silent(&scene, &error) => {}
             Err(error) => scene.there = without_stranger(&scene, &error),
         }
     }
@@ -178,9 +186,12 @@ fn chain(seed: u64) {
     }
 }
 
+/// A seed that found something once: a drive that was to be taken back failed one report of its zones.
+const FOUND: [u64; 1] = [256];
+
 #[test]
 fn what_was_acknowledged_is_there_through_chains_of_lives() {
-    for seed in seeds(80) {
+    for seed in seeds(80).chain(FOUND) {
         chain(seed);
     }
 }

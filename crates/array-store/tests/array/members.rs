@@ -174,6 +174,30 @@ fn a_drive_that_was_given_up_is_taken_back_and_gets_what_it_missed() {
     }
 }
 
+/// PROBE-1: a drive that fails a report of its zones, and not the next, is there. One that is asked for and does not answer is no mistake of
+/// who asks.
+#[test]
+fn a_drive_that_fails_one_report_is_not_missing() {
+    Sim::new(1).run(|rt| async move {
+        let devices = powered(&rt, &fresh(3));
+        let fails = FaultRule { trigger: Trigger::Nth(CommandKind::Report, 0), fault: Fault::CommandError };
+        devices[2].set_faults(Faults::new([fails]));
+        let (store, report) = open(&rt, &named(&devices), plain()).await.unwrap();
+        assert_eq!(report.missing_drives, Vec::<String>::new());
+        put(&store, "o", 1).await;
+        off(&devices[2]);
+        put(&store, "o", 2).await;
+        let devices = powered(&rt, &images(&devices));
+        let readmit = || Options { readmit: vec![DriveId(2)], ..plain() };
+        let error = open(&rt, &named(&devices)[..2], readmit()).await.err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Device, "{error}");
+        devices[2].set_faults(Faults::new([fails]));
+        let (store, report) = open(&rt, &named(&devices), readmit()).await.unwrap();
+        assert_eq!(report.readmitted.len(), 1);
+        is(&store, "o", 2).await;
+    });
+}
+
 /// EVICT-2: a drive that answers and fails every write is done without; the array is not full for it.
 #[test]
 fn a_drive_that_fails_all_writes_is_given_up() {
