@@ -37,6 +37,9 @@ const APART: usize = 16;
 /// Time between tries where a rebuild could not do all there was to do.
 const RETRY: Duration = Duration::from_secs(60);
 
+/// Time between looks at sets that a power cut tore and that cannot be mended yet, where no drive came or went: each reads all of them.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
+
 /// How a rebuild or a scrub goes about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RebuildOptions {
@@ -197,11 +200,15 @@ impl Engine {
 
     /// Rebuilds whatever is lost while the array is open, without being asked.
     pub(crate) async fn mend(self: Rc<Self>) {
+        let mut look_at = self.rt.now();
         while !self.stopped.get() {
-            match self.scrub_suspects().await {
-                Ok(()) => {}
-                Err(error) if error.kind == ErrorKind::Stopped => return,
-                Err(error) => tracing::warn!(%error, "what a power cut tore is mended by the next scrub"),
+            if self.rt.now() >= look_at {
+                match self.scrub_suspects().await {
+                    Ok(()) => {}
+                    Err(error) if error.kind == ErrorKind::Stopped => return,
+                    Err(error) => tracing::warn!(%error, "what a power cut tore is mended later"),
+                }
+                look_at = self.rt.now() + LOOK_AGAIN;
             }
             let lost = !self.drives.missing().is_empty() || self.sets.listed(List::Unusable) > 0;
             if lost && self.drives.all_taking().len() >= self.code.width() {
@@ -220,7 +227,8 @@ impl Engine {
             }
             let told = Box::pin(self.lost.notified());
             match select(told, Box::pin(self.rt.sleep(RETRY))).await {
-                Either::Left(_) | Either::Right(_) => {}
+                Either::Left(_) => look_at = self.rt.now(),
+                Either::Right(_) => {}
             }
         }
     }

@@ -355,9 +355,7 @@ impl Engine {
             ended(set) && set.end() != u32::MAX && place.block < set.end() && !set.is_stuck() && !set.is_suspect()
         };
         // A drive that is away may have reset its zone: with it back, and another one away, too little would be left.
-        let recorded = self.recorded.borrow();
-        let is_away = |member: &Member| self.drives.usable(member.drive).is_none() && !recorded.contains(&member.drive);
-        self.sets.get(place.set).is_some_and(|set| holds(&set) && !set.has_member(is_away))
+        self.sets.get(place.set).is_some_and(|set| holds(&set) && !set.has_member(|member| self.is_away(member)))
     }
 
     /// Whether all that a set holds is also elsewhere, whole, and known already: in the sets where cleaning copied it from. (REC-5)

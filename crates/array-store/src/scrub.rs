@@ -95,20 +95,31 @@ impl Engine {
         Ok(Some((id, report)))
     }
 
-    /// Verifies and mends the sets that recovery found short of something. One that fails stays, and holds up no other. (EXAM-2)
+    /// Verifies and mends the sets that recovery found short of something. One that fails stays, and holds up no other; and so does one of
+    /// which a drive is away that was not given up: it may be the one that is short, and comes back as it was. (EXAM-2)
     pub(crate) async fn scrub_suspects(self: &Rc<Self>) -> Result<()> {
         let mut failed = None;
         for id in self.sets.suspects() {
-            let Some(set) = self.sets.get(id) else { continue };
+            let Some(set) = self.sets.get(id).filter(|set| !set.has_member(|member| self.is_away(member))) else {
+                continue;
+            };
             let mut report = ScrubReport::default();
             if let Err(error) = self.scrub_set(id, &set, false, &mut report).await {
                 failed.get_or_insert(error);
+                continue;
+            }
+            if set.has_member(|member| self.is_away(member)) || report.repaired < report.damaged.len() {
                 continue;
             }
             set.set_suspect(false);
             tracing::info!(set = id.0, repaired = report.repaired, "what a power cut tore was looked at");
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// True if a zone's drive cannot be used now and was not given up: it counts as it is once it is back.
+    pub(crate) fn is_away(&self, member: &Member) -> bool {
+        self.drives.usable(member.drive).is_none() && !self.recorded.borrow().contains(&member.drive)
     }
 
     /// Verifies a set, and mends it unless it is only to be looked at.

@@ -349,3 +349,36 @@ fn what_a_power_cut_tore_is_mended_by_a_later_opening() {
         assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
     });
 }
+
+/// EXAM-2: nor is it forgotten where the drive that has it is away from an opening, and not given up: it is as it was when it is back.
+#[test]
+fn what_a_power_cut_tore_is_not_forgotten_while_its_drive_is_away() {
+    let images = rotten();
+    let images = Sim::new(2).run(move |rt| async move {
+        let (devices, _store, _) = open(&rt, &images).await;
+        crash(&devices)
+    });
+    // Of one of the drives it is torn on; closing looks at what an opening found.
+    for away in 0..images.len() {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(3).run(move |rt| async move {
+            rt.sleep(Duration::from_secs(3600)).await;
+            let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+            let mut there = named(&devices);
+            there.remove(away);
+            let options = Options { background: false, available_sets: 3, ..Options::default() };
+            let (store, _) = ArrayStore::open(&rt, &there, &IndexPlace::Memory, options).await.unwrap();
+            assert_eq!(store.stats().unwrap().drives_missing, 1);
+            store.close().await.unwrap();
+            let images: Vec<_> = devices.iter().map(SimDevice::image).collect();
+            let (_devices, store, _) = open(&rt, &images).await;
+            assert_eq!(store.stats().unwrap().drives_missing, 0, "it was given up");
+            assert_eq!(store.0.sets.suspects().len(), 1, "drive {away} was away");
+            store.0.scrub_suspects().await.unwrap();
+            assert_eq!(store.0.sets.suspects(), []);
+            let wanted = ScrubOptions { read_only: true, ..ScrubOptions::default() };
+            let found = store.scrub(wanted, |_| {}).await.unwrap();
+            assert_eq!((found.damaged, found.lost), (vec![], vec![]));
+        });
+    }
+}
