@@ -7,8 +7,11 @@
 //! - FIL-2: a pinned file keeps its chunks.
 //! - FIL-3: only what a drive said of a chunk's end proves that an append has landed ([`End`]).
 //!   `appends_that_all_fail_are_not_taken_for_landed`.
+//! - FIL-4: [`Sums`] are what a walk over all files finds: whoever changes a file does so through [`Change`], which counts. `stats` and
+//!   `usage` walk nothing. [`Files::sums`]; `sums_follow_every_change`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 
 use shingle_chunk_store::Stream;
 
@@ -135,7 +138,13 @@ impl LogFile {
 
     /// Bytes of entries nobody needs.
     pub(crate) fn garbage(&self) -> u64 {
-        self.size().saturating_sub(self.record.live_bytes)
+        self.sums().garbage_bytes
+    }
+
+    fn sums(&self) -> Sums {
+        let bytes = self.size();
+        let live_bytes = self.record.live_bytes;
+        Sums { files: 1, bytes, live_bytes, garbage_bytes: bytes.saturating_sub(live_bytes) }
     }
 
     /// Whether it can be appended to now.
@@ -156,10 +165,67 @@ impl LogFile {
     }
 }
 
+/// What some files come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub(crate) files: u64,
+    /// Bytes appended to them.
+    pub(crate) bytes: u64,
+    /// Of them, those of entries that are needed.
+    pub(crate) live_bytes: u64,
+    /// Those of entries that nobody needs.
+    pub(crate) garbage_bytes: u64,
+}
+
+impl Sums {
+    fn add(&mut self, more: Self) {
+        self.files += more.files;
+        self.bytes += more.bytes;
+        self.live_bytes += more.live_bytes;
+        self.garbage_bytes += more.garbage_bytes;
+    }
+
+    fn take(&mut self, less: Self) {
+        self.files -= less.files;
+        self.bytes -= less.bytes;
+        self.live_bytes -= less.live_bytes;
+        self.garbage_bytes -= less.garbage_bytes;
+    }
+}
+
+/// A file that is being changed; the sums follow when this is dropped (FIL-4).
+pub(crate) struct Change<'f> {
+    file: &'f mut LogFile,
+    sums: &'f mut Sums,
+    before: Sums,
+}
+
+impl Deref for Change<'_> {
+    type Target = LogFile;
+
+    fn deref(&self) -> &LogFile {
+        self.file
+    }
+}
+
+impl DerefMut for Change<'_> {
+    fn deref_mut(&mut self) -> &mut LogFile {
+        self.file
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.sums.take(self.before);
+        self.sums.add(self.file.sums());
+    }
+}
+
 /// All files.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     map: BTreeMap<u64, LogFile>,
+    sums: Sums,
     /// Files by drive.
     placed: BTreeMap<usize, BTreeSet<u64>>,
     /// Files with an open chunk, by drive and stream.
@@ -171,8 +237,21 @@ impl Files {
         self.map.get(&file)
     }
 
-    pub(crate) fn get_mut(&mut self, file: u64) -> Option<&mut LogFile> {
-        self.map.get_mut(&file)
+    pub(crate) fn get_mut(&mut self, file: u64) -> Option<Change<'_>> {
+        let file = self.map.get_mut(&file)?;
+        let before = file.sums();
+        Some(Change { file, sums: &mut self.sums, before })
+    }
+
+    /// What all files come to.
+    pub(crate) fn sums(&self) -> Sums {
+        #[cfg(debug_assertions)]
+        {
+            let mut walked = Sums::default();
+            self.map.values().for_each(|file| walked.add(file.sums()));
+            assert_eq!(self.sums, walked, "FIL-4: a file was changed and not counted");
+        }
+        self.sums
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &LogFile)> {
@@ -192,13 +271,16 @@ impl Files {
         if let (Some(drive), Some(_)) = (file.drive, file.tail) {
             self.open.entry((drive, file.stream)).or_default().insert(number);
         }
-        self.map.insert(number, file);
+        self.sums.add(file.sums());
+        if let Some(before) = self.map.insert(number, file) {
+            self.sums.take(before.sums());
+        }
     }
 
     pub(crate) fn remove(&mut self, number: u64) {
-        if let Some(file) = self.map.remove(&number)
-            && let Some(drive) = file.drive
-        {
+        let Some(file) = self.map.remove(&number) else { return };
+        self.sums.take(file.sums());
+        if let Some(drive) = file.drive {
             self.open.entry((drive, file.stream)).or_default().remove(&number);
             self.placed.entry(drive).or_default().remove(&number);
         }
@@ -206,11 +288,13 @@ impl Files {
 
     /// Closes a file's open chunk; it goes on in the next chunk if that one's room is given.
     pub(crate) fn close_chunk(&mut self, number: u64, ordinal: u32, end: End, next_room: Option<u64>) {
-        let Some(file) = self.map.get_mut(&number) else { return };
+        let Some(mut file) = self.get_mut(number) else { return };
         file.closed.insert(ordinal, end);
         file.tail = next_room.map(|room| Tail { ordinal: ordinal + 1, next: 0, room, rolling: false });
-        if let (Some(drive), None) = (file.drive, file.tail) {
-            self.open.entry((drive, file.stream)).or_default().remove(&number);
+        let (ended, stream) = (file.drive.filter(|_| file.tail.is_none()), file.stream);
+        drop(file);
+        if let Some(drive) = ended {
+            self.open.entry((drive, stream)).or_default().remove(&number);
         }
     }
 
@@ -249,5 +333,37 @@ impl Files {
         if let Some(found) = self.map.get_mut(&file) {
             found.pending.remove(&position);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FIL-4: [`Files::sums`] compares with a walk.
+    #[test]
+    fn sums_follow_every_change() {
+        let mut files = Files::default();
+        for number in 0..4 {
+            let mut file =
+                LogFile::new((number != 3).then_some(number as usize % 2), Stream::Data, FileRecord::default());
+            file.tail = Some(Tail { ordinal: 0, next: 10 * number, room: 1000, rolling: false });
+            files.insert(number, file);
+        }
+        assert_eq!(files.sums(), Sums { files: 4, bytes: 60, live_bytes: 0, garbage_bytes: 60 });
+        // An append, and the index hears of it; a record that is ahead of the file.
+        files.get_mut(1).unwrap().tail.as_mut().unwrap().next += 100;
+        files.get_mut(1).unwrap().record.live_bytes = 105;
+        files.get_mut(2).unwrap().record.live_bytes = 50;
+        assert_eq!(files.sums(), Sums { files: 4, bytes: 160, live_bytes: 155, garbage_bytes: 35 });
+        // What was reserved never landed.
+        files.close_chunk(1, 0, End::Sealed(105), Some(1000));
+        files.get_mut(1).unwrap().tail.as_mut().unwrap().next += 7;
+        assert_eq!(files.sums(), Sums { files: 4, bytes: 162, live_bytes: 155, garbage_bytes: 37 });
+        files.close_chunk(1, 1, End::Within(7), None);
+        files.remove(2);
+        files.remove(2);
+        files.insert(3, LogFile::new(None, Stream::Data, FileRecord::default()));
+        assert_eq!(files.sums(), Sums { files: 3, bytes: 112, live_bytes: 105, garbage_bytes: 7 });
     }
 }

@@ -272,8 +272,8 @@ impl Core {
     }
 
     fn with_file(&self, number: u64, change: impl FnOnce(&mut LogFile)) {
-        if let Some(file) = self.files.borrow_mut().get_mut(number) {
-            change(file);
+        if let Some(mut file) = self.files.borrow_mut().get_mut(number) {
+            change(&mut file);
         }
     }
 

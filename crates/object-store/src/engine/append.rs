@@ -159,7 +159,7 @@ impl Core {
     }
 
     fn answered(&self, slot: &Slot) {
-        if let Some(file) = self.files.borrow_mut().get_mut(slot.name.file) {
+        if let Some(mut file) = self.files.borrow_mut().get_mut(slot.name.file) {
             file.outstanding = file.outstanding.saturating_sub(slot.length);
         }
     }
@@ -275,7 +275,7 @@ impl Core {
 
     fn take_slot(&self, log: Log, number: u64, length: u64) -> Option<Slot> {
         let mut files = self.files.borrow_mut();
-        let file = files.get_mut(number)?;
+        let mut file = files.get_mut(number)?;
         let (drive, stream) = (file.drive?, file.stream);
         debug_assert!(file.collector.is_none() || file.collector == log.collector(), "OGC-5: file {number}");
         // One of an earlier life is the collector's that comes first.
@@ -366,7 +366,7 @@ impl Core {
             let changed = self.changed.notified();
             {
                 let mut files = self.files.borrow_mut();
-                let file = files.get_mut(number)?;
+                let mut file = files.get_mut(number)?;
                 if let Some(end) = file.closed.get(&ordinal) {
                     return end.sealed();
                 }

@@ -223,7 +223,7 @@ impl Core {
         self.totals.set(outcome.totals);
         let mut files = self.files.borrow_mut();
         for (number, record) in outcome.files {
-            if let (Some(file), Some(record)) = (files.get_mut(number), record) {
+            if let (Some(mut file), Some(record)) = (files.get_mut(number), record) {
                 file.record = record;
                 // What could not be read in it is needed by nothing any more.
                 file.damaged &= record.live_bytes > 0;

@@ -222,7 +222,7 @@ impl Core {
             usage.capacity_bytes += drive.stat().capacity_bytes;
             usage.available_bytes += drive.free().saturating_sub(drive.reserved());
         }
-        usage.available_bytes += self.files.borrow().iter().map(|(_, file)| file.garbage()).sum::<u64>();
+        usage.available_bytes += self.files.borrow().sums().garbage_bytes;
         usage.available_bytes = usage.available_bytes.min(usage.capacity_bytes);
         Ok(usage)
     }
@@ -230,12 +230,8 @@ impl Core {
     pub(crate) fn stats(&self) -> ObjectStats {
         let totals = self.totals.get();
         let mut stats = *self.stats.borrow();
-        let files = self.files.borrow();
-        for (_, file) in files.iter() {
-            stats.files += 1;
-            stats.file_bytes += file.size();
-            stats.live_bytes += file.record.live_bytes;
-        }
+        let sums = self.files.borrow().sums();
+        (stats.files, stats.file_bytes, stats.live_bytes) = (sums.files, sums.bytes, sums.live_bytes);
         stats.objects = totals.objects;
         stats.object_bytes = totals.object_bytes;
         stats

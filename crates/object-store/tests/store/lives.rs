@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use shingle_object_store::{Index, MemoryIndex};
+use shingle_object_store::{Index, MemoryIndex, ObjectStoreClient};
 use shingle_runtime::Runtime;
 use shingle_sim::clients::{BUCKET, Client};
 use shingle_sim::lives::{Harm, Life};
@@ -33,6 +33,7 @@ async fn live(
         client.verify(&store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
     }
     *clients.borrow_mut() = verified;
+    count(&store).await;
     let mut tasks: Vec<_> = Vec::new();
     for number in 0..clients.borrow().len() {
         let (store, clients, what) = (store.clone(), clients.clone(), what.clone());
@@ -44,15 +45,24 @@ async fn live(
             }
         }));
     }
+    let upkeep = store.clone();
     tasks.push(rt.spawn(async move {
-        store.collect_garbage().await.unwrap();
-        store.persist_index().await.unwrap();
-        store.back_up_index().await.unwrap();
+        upkeep.collect_garbage().await.unwrap();
+        upkeep.persist_index().await.unwrap();
+        upkeep.back_up_index().await.unwrap();
     }));
     for task in tasks {
         task.await.unwrap();
     }
+    count(&store).await;
     engine.close().await;
+}
+
+/// FIL-4: asked for its sums, the store compares them with a walk over its files.
+pub(crate) async fn count(store: &ObjectStoreClient) {
+    let (stats, usage) = (store.stats().await.unwrap(), store.usage().await.unwrap());
+    assert_eq!((stats.objects, stats.object_bytes), (usage.objects, usage.live_bytes));
+    assert!(stats.live_bytes >= stats.object_bytes, "{stats:?}");
 }
 
 fn chain(seed: u64) {
