@@ -13,9 +13,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_chunk_store::{ChunkClient, ErrorKind, Stream};
+use shingle_runtime::Instant;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
-use crate::drives::Class;
+use crate::drives::{Class, DriveState};
 use crate::engine::Core;
 use crate::errors::from_chunk;
 use crate::files::{End, Log, LogFile, Tail};
@@ -84,8 +85,9 @@ impl Core {
             // No await up to the append's own (APP-1).
             let (locations, pieces) = self.place(&slot, entries);
             let id = slot.name.id();
-            let (client, offset) = (slot.client.clone(), slot.offset);
+            let (client, offset, began) = (slot.client.clone(), slot.offset, self.runtime.now());
             let answer = self.answer(slot.drive, async move { client.append(id, offset, pieces).await }).await;
+            self.compare(slot.drive, began, answer.is_ok());
             let settle = (slot.name.file, Position { ordinal: slot.name.ordinal, offset: slot.offset });
             self.answered(&slot);
             let error = match answer {
@@ -136,6 +138,18 @@ impl Core {
         match last_error {
             Some(error) if !unsure => Err(from_chunk(error)),
             _ => Err(StoreError::new(StoreErrorKind::Device, "no append succeeded")),
+        }
+    }
+
+    /// An append to a drive has ended: is that slow, beside what the one in the middle of the others takes? (SLOWD-1)
+    fn compare(&self, drive: usize, began: Instant, good: bool) {
+        let mut drives = self.drives.borrow_mut();
+        let others = drives.iter().enumerate().filter(|(other, _)| *other != drive);
+        let mut usual: Vec<_> = others.filter_map(|(_, other)| other.usual()).collect();
+        usual.sort_unstable();
+        let middle = usual.get(usual.len().saturating_sub(1) / 2).copied();
+        if drives[drive].appended(began, good, middle, self.runtime.now()) {
+            tracing::warn!(store = %drives[drive].store, "a drive appends far slower than others, which take its place for a while");
         }
     }
 
@@ -207,8 +221,24 @@ impl Core {
         }
     }
 
-    /// Looks for a file that takes `length` bytes: the one with least to do, on a drive that has not just failed.
+    /// Looks for a file that takes `length` bytes: the one with least to do, on a drive that is not slow, if one takes them.
     fn try_reserve(self: &Rc<Self>, log: Log, class: Class, length: u64) -> Reserved {
+        let now = self.runtime.now();
+        let slow = self.drives.borrow().iter().any(|drive| drive.is_slow(now));
+        match self.try_reserve_on(log, class, length, |drive| !drive.is_slow(now)) {
+            Reserved::NoSpace | Reserved::TooLong if slow => self.try_reserve_on(log, class, length, |_| true),
+            found => found,
+        }
+    }
+
+    /// The same on drives that `may`, and that have not just failed.
+    fn try_reserve_on(
+        self: &Rc<Self>,
+        log: Log,
+        class: Class,
+        length: u64,
+        may: impl Fn(&DriveState) -> bool,
+    ) -> Reserved {
         let now = self.runtime.now();
         let drives = self.drives.borrow();
         let all_bad = drives.iter().all(|drive| drive.is_bad(now));
@@ -216,7 +246,7 @@ impl Core {
         let (mut wait, mut fits_any) = (false, false);
         let files = self.files.borrow();
         for (number, drive) in drives.iter().enumerate() {
-            if drive.room.is_some_and(|room| room < length) {
+            if !may(drive) || drive.room.is_some_and(|room| room < length) {
                 continue;
             }
             fits_any = true;

@@ -10,6 +10,7 @@ mod hung;
 mod lives;
 mod reading;
 mod recovery;
+mod slow;
 mod space;
 mod unseen;
 mod unsure;
