@@ -182,6 +182,14 @@ def test_a_drive_of_another_store_is_refused_and_loses_nothing(tmp_path):
         server.stop()
 
 
+@pytest.mark.parametrize("verb", ["check", "ls", "stat", "gc", "rebuild-index"])
+def test_a_directory_without_a_store_is_told_so_and_stays_as_it_is(tmp_path, verb):
+    (tmp_path / "readme.txt").write_text("not a store")
+    refused("object", verb, "--data", tmp_path, says=["no data directory", "--data"], status=8)
+    refused("object", verb, "--data", tmp_path / "nowhere", says=["nowhere"], status=8)
+    assert [path.name for path in tmp_path.iterdir()] == ["readme.txt"]
+
+
 def test_a_newer_version_is_refused_as_such(server):
     server.stop()
     drives = server.data / "drives.toml"

@@ -71,15 +71,17 @@ fn with_objects<T, F: Future<Output = Outcome<(Offline, T)>>>(
     rebuild: Option<bool>,
     work: impl FnOnce(Offline) -> F,
 ) -> Outcome<T> {
-    let config = crate::serve::config(directory.config.as_deref(), directory.data.clone())?;
+    let not_run = |failure: Failure| failure.with_status(status::NOT_RUN);
+    let config = crate::serve::config(directory.config.as_deref(), directory.data.clone()).map_err(not_run)?;
     if !config.data.is_dir() {
-        return Err(Failure::new(format!("there is no data directory {}", config.data.display())));
+        return Err(not_run(Failure::new(format!("there is no data directory {}", config.data.display()))));
     }
-    shingle_runtime::real::run(|_| async move {
+    let run = |_| async move {
         let (objects, value) = work(Offline::open(&config, rebuild).await?).await?;
         objects.close().await;
         Ok(value)
-    })?
+    };
+    shingle_runtime::real::run(run)?.map_err(not_run)
 }
 
 impl Object {
@@ -127,8 +129,7 @@ impl Check {
         let report = with_objects(&directory, None, |objects| async {
             let report = objects.check(!self.quick).await?;
             Ok((objects, report))
-        })
-        .map_err(|failure| failure.with_status(status::NOT_RUN))?;
+        })?;
         if directory.json {
             say!("{}", json!({ "clean": report.is_clean(), "repaired": 0, "damage": report.damage }));
         } else {

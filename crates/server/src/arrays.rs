@@ -21,7 +21,7 @@ use crate::scrub;
 use crate::thread;
 
 /// Where the data directory keeps arrays' indexes.
-const FOLDER: &str = "arrays";
+pub(crate) const FOLDER: &str = "arrays";
 /// Memory that large objects take while they are written to one array, beside what is on its way to the drives.
 const WRITERS_BYTES: u64 = 320 << 20;
 

@@ -64,6 +64,23 @@ impl DataDir {
         Ok(Self { path: path.to_owned(), _lock: lock, drives })
     }
 
+    /// Locks the directory at `path`, which a server has used before: it knows drives, or has arrays.
+    ///
+    /// # Errors
+    /// `Config` where none has; `InUse`, `NewerVersion`, `System`.
+    pub(crate) fn existing(path: &Path) -> Result<Self> {
+        let is_there = |name: &str| path.join(name).symlink_metadata().is_ok();
+        if !is_there(DRIVES) && !is_there(crate::arrays::FOLDER) {
+            let message = format!(
+                "{} is no data directory of a server: it has no {DRIVES}. Name the right one with --data or --config; if it \
+                 should be mounted there, mount it",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        Self::open(path)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -53,20 +53,23 @@ struct Opened {
     sample: Arc<Mutex<Sample>>,
 }
 
-/// Starts a drive's owner and waits until its store is open. A drive that is not there is made if the configuration
-/// says how, and one without a store is formatted, unless this data directory has used it (`known`).
+/// What to do with a drive that holds no store, or is not there although the configuration says how to make it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blank {
+    /// It is made, and formatted.
+    Make,
+    /// It is left as it is: the error is [`NotMade`](ErrorKind::NotMade).
+    Leave,
+}
+
+/// Starts a drive's owner and waits until its store is open. `ours` are the stores that this data directory has used.
 ///
 /// # Errors
-/// `Drive`, `NewerVersion`, `InUse`, `System`.
-pub(crate) async fn start(
-    config: DriveConfig,
-    number: usize,
-    known: Option<StoreId>,
-    ours: Vec<StoreId>,
-) -> Result<Drive> {
+/// `Drive`, `NotMade`, `NewerVersion`, `InUse`, `System`.
+pub(crate) async fn start(config: DriveConfig, number: usize, ours: Vec<StoreId>, blank: Blank) -> Result<Drive> {
     let (tell, told) = oneshot::channel();
     let path = config.path.clone();
-    let owner = move |runtime: Runtime| own(runtime, config, known, ours, tell);
+    let owner = move |runtime: Runtime| own(runtime, config, ours, blank, tell);
     let ended = thread::start(&format!("drive-{number}"), owner)?;
     let lost =
         |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
@@ -77,12 +80,12 @@ pub(crate) async fn start(
 async fn own(
     runtime: Runtime,
     config: DriveConfig,
-    known: Option<StoreId>,
     ours: Vec<StoreId>,
+    blank: Blank,
     tell: oneshot::Sender<Result<Opened>>,
 ) {
     let path = config.path.clone();
-    let (store, hides) = match open(&runtime, config, known, &ours).await {
+    let (store, hides) = match open(&runtime, config, &ours, blank).await {
         Ok((store, hides)) => (Rc::new(store), hides),
         Err(error) => return drop(tell.send(Err(error))),
     };
@@ -112,19 +115,14 @@ fn look(store: &ChunkStore) -> Sample {
 }
 
 /// Opens a drive's store, and says whether it could not read all.
-async fn open(
-    runtime: &Runtime,
-    config: DriveConfig,
-    known: Option<StoreId>,
-    ours: &[StoreId],
-) -> Result<(ChunkStore, bool)> {
+async fn open(runtime: &Runtime, config: DriveConfig, ours: &[StoreId], blank: Blank) -> Result<(ChunkStore, bool)> {
     let path = &config.path;
     let name = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
     let node = inventory::locate(runtime, &System::host(), &name).await?;
     if node != *path {
         tracing::info!(drive = %name, node = %node.display(), "found");
     }
-    let device = open_device(runtime, &DriveConfig { path: node, ..config.clone() }, known)?;
+    let device = open_device(runtime, &DriveConfig { path: node, ..config.clone() }, blank)?;
     let failed = |error: shingle_chunk_store::Error| {
         let kind = if error.message.contains("newer") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
         Error::new(kind, format!("{}: {error}", path.display()))
@@ -137,7 +135,10 @@ async fn open(
         return Err(foreign(path, store, chunks, ours));
     }
     let (store, report) = match ChunkStore::open(runtime, device.clone(), Options::default()).await {
-        Err(error) if known.is_none() && is_blank(&error) => {
+        Err(error) if is_blank(&error) && blank == Blank::Leave => {
+            return Err(Error::new(ErrorKind::NotMade, format!("{}: the drive holds no store", path.display())));
+        }
+        Err(error) if is_blank(&error) => {
             if let content @ Content::Array(_) = inventory::content(&device).await {
                 let words = format!("{}: {content}: take it out of the configuration", path.display());
                 return Err(Error::new(ErrorKind::Drive, words));
@@ -173,12 +174,14 @@ fn is_blank(error: &shingle_chunk_store::Error) -> bool {
     matches!(source.and_then(|source| source.downcast_ref()), Some(SuperblockError::NotFormatted))
 }
 
-fn open_device(runtime: &Runtime, config: &DriveConfig, known: Option<StoreId>) -> Result<Rc<dyn ZonedDevice>> {
+fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<Rc<dyn ZonedDevice>> {
     let path: &Path = &config.path;
     if let Some(shape) = &config.create
-        && known.is_none()
         && !path.exists()
     {
+        if blank == Blank::Leave {
+            return Err(Error::new(ErrorKind::NotMade, format!("{}: the drive is not there", path.display())));
+        }
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| Error::system(parent.display(), error))?;
         }

@@ -14,6 +14,8 @@ pub enum ErrorKind {
     Credentials,
     /// A drive is missing, is none, or belongs elsewhere.
     Drive,
+    /// A drive is not there, or holds no store, and was not made.
+    NotMade,
     /// The data directory or a drive is of a newer version.
     NewerVersion,
     /// The object store could not be opened, or has stopped.

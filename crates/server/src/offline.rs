@@ -20,13 +20,13 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Opens drives and objects. With `rebuild` the index is made again from the drives: `Some(true)` begins with the
+    /// Opens drives and objects, and makes neither. With `rebuild` the index is made again from the drives: `Some(true)` begins with the
     /// newest backup of it, `Some(false)` reads everything.
     ///
     /// # Errors
     /// As [`Server::start`](crate::Server::start), but for those of the network.
     pub async fn open(config: &Config, rebuild: Option<bool>) -> Result<Self> {
-        let mut directory = DataDir::open(&config.data)?;
+        let mut directory = DataDir::existing(&config.data)?;
         let mut drives = Vec::new();
         match opening::open(config, &mut directory, &mut drives, Purpose::Inspect { rebuild }).await {
             Ok(Some(Objects { client, report, ended })) => {

@@ -2,14 +2,14 @@
 //!
 //! **Owns** SRV-2, with `drive`.
 
-use std::path::Path;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use shingle_object_store::{Drive as ObjectDrive, Options as ObjectOptions};
 
 use crate::config::Config;
 use crate::data_dir::{DataDir, KnownDrive};
-use crate::drive::{self, Drive};
+use crate::drive::{self, Blank, Drive};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{self, Objects, Setup};
 
@@ -22,8 +22,8 @@ pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) enum Purpose {
     /// To serve requests.
     Serve,
-    /// To look after the objects: nothing goes on in the background, which a check would take for damage. With `rebuild`
-    /// the index is made again from the drives: `Some(true)` begins with its newest backup.
+    /// To look after the objects: no drive is made, and nothing goes on in the background, which a check would take for damage.
+    /// With `rebuild` the index is made again from the drives: `Some(true)` begins with its newest backup.
     Inspect { rebuild: Option<bool> },
 }
 
@@ -47,14 +47,14 @@ impl Purpose {
 /// Opens the drives, which are left in `drives` also where it fails, and the object store on them; `None` where there are none.
 ///
 /// # Errors
-/// `Drive`, `NewerVersion`, `InUse`, `Store`, `System`.
+/// `Drive`, `NotMade`, `NewerVersion`, `InUse`, `Store`, `System`.
 pub(crate) async fn open(
     config: &Config,
     directory: &mut DataDir,
     drives: &mut Vec<Drive>,
     purpose: Purpose,
 ) -> Result<Option<Objects>> {
-    start_drives(config, directory, drives).await?;
+    start_drives(config, directory, drives, purpose).await?;
     if drives.is_empty() {
         // Everything lives on arrays.
         return Ok(None);
@@ -74,7 +74,9 @@ pub(crate) async fn open(
         rebuild: purpose.rebuild(),
     };
     let objects = objects::start(setup).await?;
-    if let Err(error) = directory.note_drives(&known) {
+    if purpose == Purpose::Serve
+        && let Err(error) = directory.note_drives(&known)
+    {
         objects.client.close().await;
         return Err(error);
     }
@@ -91,49 +93,76 @@ pub(crate) async fn close_drives(drives: Vec<Drive>) {
     }
 }
 
-/// Starts the drives' owners, one after the other, and sees that they belong together.
-async fn start_drives(config: &Config, directory: &DataDir, drives: &mut Vec<Drive>) -> Result<()> {
-    let known = directory.drives();
-    for (number, drive) in config.drives().into_iter().enumerate() {
-        let expected = known.iter().find(|known| same_path(&known.path, &drive.path)).map(|known| known.store);
-        let ours = known.iter().map(|known| known.store).collect();
-        let drive = drive::start(drive, number, expected, ours).await.map_err(|error| missing(error, known))?;
-        let copy = drives.iter().find(|other| other.store == drive.store).map(|other| {
-            let (path, other) = (drive.path.display(), other.path.display());
-            Error::new(ErrorKind::Drive, format!("{path} and {other} are copies of one drive: name only one of them"))
-        });
-        // Kept in any case: whoever called closes what was opened.
-        drives.push(drive);
-        if let Some(error) = copy {
-            return Err(error);
+/// Starts the drives' owners, all at once, and sees that they belong together. A drive is made, or formatted, only if no drive
+/// is away that this data directory has used: it could be that one.
+async fn start_drives(config: &Config, directory: &DataDir, drives: &mut Vec<Drive>, purpose: Purpose) -> Result<()> {
+    let configured = config.drives();
+    let ours: Vec<_> = directory.drives().iter().map(|known| known.store).collect();
+    let start = |number: usize, blank| drive::start(configured[number].clone(), number, ours.clone(), blank);
+    let mut unmade = Vec::new();
+    let mut failed = Vec::new();
+    let started = join_all((0..configured.len()).map(|number| start(number, Blank::Leave))).await;
+    for (number, result) in started.into_iter().enumerate() {
+        match result {
+            // Kept in any case: whoever called closes what was opened.
+            Ok(drive) => drives.push(drive),
+            Err(error) if error.kind == ErrorKind::NotMade => unmade.push((number, error)),
+            Err(error) => failed.push(error),
         }
     }
-    let absent: Vec<_> = known.iter().filter(|known| !drives.iter().any(|drive| drive.store == known.store)).collect();
-    if !absent.is_empty() && !config.allow_missing_drives {
-        let names: Vec<_> =
-            absent.iter().map(|known| format!("{} (store {})", known.path.display(), known.store)).collect();
-        return Err(Error::new(
-            ErrorKind::Drive,
-            format!(
-                "objects of {} lie on drives that are not there: {}. Name them in the configuration, or set \
-                 allow_missing_drives = true to go on without the objects on them",
-                directory.path().display(),
-                names.join(", ")
-            ),
-        ));
+    are_no_copies(drives)?;
+    let absent: Vec<_> = {
+        let is_open = |known: &&KnownDrive| drives.iter().any(|drive| drive.store == known.store);
+        directory.drives().iter().filter(|known| !is_open(known)).collect()
+    };
+    // Without those that are away it goes on if it is told to, whether the configuration still names them or not.
+    let goes_on = config.allow_missing_drives && !absent.is_empty() && !drives.is_empty();
+    for error in failed {
+        if !goes_on || !matches!(error.kind, ErrorKind::Drive | ErrorKind::System) {
+            return Err(error);
+        }
+        tracing::error!("{error}: going on without it, as allow_missing_drives says");
+    }
+    if !absent.is_empty() && !goes_on {
+        return Err(away(directory, &absent, unmade.first().map(|(_, error)| error)));
+    }
+    for (number, error) in unmade {
+        if !absent.is_empty() {
+            tracing::error!("{error}: it may be one of those that are missing, so it is not made anew");
+        } else if purpose == Purpose::Serve {
+            drives.push(start(number, Blank::Make).await?);
+        } else {
+            let message = format!("{error}; `shingle serve` makes drives and stores, a look at them does not");
+            return Err(Error::new(ErrorKind::NotMade, message));
+        }
     }
     Ok(())
 }
 
-fn missing(mut error: Error, known: &[KnownDrive]) -> Error {
-    if error.kind == ErrorKind::Drive && !known.is_empty() && error.message.contains("no such file") {
-        error.message += "; this data directory has used it, so it is not made anew: bring it back";
+fn are_no_copies(drives: &[Drive]) -> Result<()> {
+    for (number, drive) in drives.iter().enumerate() {
+        if let Some(other) = drives[..number].iter().find(|other| other.store == drive.store) {
+            let (path, other) = (drive.path.display(), other.path.display());
+            let message = format!("{path} and {other} are copies of one drive: name only one of them");
+            return Err(Error::new(ErrorKind::Drive, message));
+        }
     }
-    error
+    Ok(())
 }
 
-/// Whether two paths, of which neither need be there, name the same file.
-fn same_path(a: &Path, b: &Path) -> bool {
-    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or(path.to_owned());
-    whole(a) == whole(b)
+/// Drives that this data directory has used are not there.
+fn away(directory: &DataDir, absent: &[&KnownDrive], unmade: Option<&Error>) -> Error {
+    let names: Vec<_> =
+        absent.iter().map(|known| format!("{} (store {})", known.path.display(), known.store)).collect();
+    let unmade = unmade.map(|error| format!("{error}, and is not made anew, since it may be one of those; "));
+    Error::new(
+        ErrorKind::Drive,
+        format!(
+            "objects of {} lie on drives that are not there: {}; {}bring them back and name them in the configuration, or set \
+             allow_missing_drives = true to go on without the objects on them",
+            directory.path().display(),
+            names.join(", "),
+            unmade.unwrap_or_default(),
+        ),
+    )
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
-use shingle_server::{Config, DriveConfig, Error, ErrorKind, Server, Shape};
+use shingle_server::{Config, DriveConfig, Error, ErrorKind, Offline, Server, Shape};
 
 /// Small enough that a test takes no time, large enough for a store: 64 zones of 1 MiB.
 const SHAPE: Shape = Shape {
@@ -154,6 +154,53 @@ fn a_drive_of_another_data_directory_is_refused_and_left_as_it_was() {
         let error = refused(config(&data, &[&a, &b])).await;
         assert!(error.kind == ErrorKind::Drive && error.message.contains("none of those"), "{error}");
         assert_eq!(run_once(config(&other, &[&b])).await, noted, "the other server finds its drive");
+    });
+}
+
+/// A drive at a path that its data directory does not know could be one that it misses.
+#[test]
+fn a_drive_is_not_made_while_another_is_away() {
+    let scratch = Scratch::new("renamed");
+    let (data, renamed) = (scratch.path("data"), scratch.path("renamed"));
+    block_on(async {
+        let noted = run_once(config(&data, &[&data.join("a"), &data.join("b")])).await;
+        std::fs::rename(&data, &renamed).unwrap();
+        let (a, b) = (renamed.join("a"), renamed.join("b"));
+        std::fs::rename(&b, scratch.path("b")).unwrap();
+        let named = config(&renamed, &[&a, &b]);
+        let error = refused(named.clone()).await;
+        assert!(error.kind == ErrorKind::Drive && error.message.contains("not made anew"), "{error}");
+        let without = Config { allow_missing_drives: true, ..named.clone() };
+        run_once(without).await;
+        assert!(!b.exists(), "it goes on without the drive, which it still names");
+        std::fs::rename(scratch.path("b"), &b).unwrap();
+        let since = run_once(named).await;
+        let stores = |text: &str| {
+            let mut lines: Vec<_> = text.lines().filter(|line| line.starts_with("store")).map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(stores(&since), stores(&noted));
+    });
+}
+
+#[test]
+fn looking_at_objects_makes_nothing() {
+    let scratch = Scratch::new("looking");
+    let (data, a, b) = (scratch.path("data"), scratch.path("a"), scratch.path("b"));
+    std::fs::create_dir_all(&data).unwrap();
+    block_on(async {
+        let error = Offline::open(&config(&data, &[&a]), None).await.err().unwrap();
+        assert!(error.kind == ErrorKind::Config && error.message.contains("no data directory"), "{error}");
+        assert_eq!((std::fs::read_dir(&data).unwrap().count(), a.exists()), (0, false));
+
+        let noted = run_once(config(&data, &[&a])).await;
+        let error = Offline::open(&config(&data, &[&a, &b]), None).await.err().unwrap();
+        assert!(error.kind == ErrorKind::NotMade && !b.exists(), "{error}");
+        let objects = Offline::open(&config(&data, &[&a]), None).await.unwrap();
+        assert!(objects.check(true).await.unwrap().is_clean());
+        objects.close().await;
+        assert_eq!(std::fs::read_to_string(data.join("drives.toml")).unwrap(), noted);
     });
 }
 
