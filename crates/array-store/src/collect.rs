@@ -6,12 +6,13 @@
 //! - CLEAN-2: tombstones that the newest snapshot still needs move along (SNAP-3).
 //! - CLEAN-3: a set is collected only if that wins space: its dead bytes exceed what moving may waste.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::select;
+use futures_util::future::{join_all, select};
 use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
@@ -69,16 +70,39 @@ fn needed_tombstones(digest: &Digest, floor: u64) -> Vec<Tombstone> {
 }
 
 impl Engine {
-    /// Wins space by collecting one set. `false` if none can be won. (WRITE-4)
+    /// Wins space by collecting one set, or waits until others have won some. `false` if none can be won. (WRITE-4)
     pub(crate) async fn reclaim(self: &Rc<Self>) -> Result<bool> {
+        self.win(self.free_sets()).await
+    }
+
+    /// Collects up to so many sets, as many at once as there are cleaners. How many were.
+    pub(crate) async fn collect_some(self: &Rc<Self>, most: usize) -> Result<usize> {
+        self.retry_stuck();
+        let (left, done) = (Cell::new(most), Cell::new(0));
+        let cleaning = (0..self.cleaners.most()).map(async |_| {
+            while left.get() > 0 && self.victim().is_some() {
+                left.set(left.get() - 1);
+                // What others win is not its own.
+                if !self.win(usize::MAX).await? {
+                    break;
+                }
+                done.set(done.get() + 1);
+            }
+            Ok(())
+        });
+        join_all(cleaning).await.into_iter().collect::<Result<Vec<()>>>()?;
+        Ok(done.get())
+    }
+
+    /// Collects one set, unless more than so many are free. `false` if none can be.
+    async fn win(self: &Rc<Self>, free: usize) -> Result<bool> {
         self.writable()?;
         let engine = self.clone();
-        let winning = self.rt.spawn(async move { engine.win_space().await });
+        let winning = self.rt.spawn(async move { engine.win_space(free).await });
         winning.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
 
-    async fn win_space(self: &Rc<Self>) -> Result<bool> {
-        let free = self.free_sets();
+    async fn win_space(self: &Rc<Self>, free: usize) -> Result<bool> {
         let _turn = self.cleaners.turn().await;
         let Some(first) = self.win_beside(free).await? else { return Ok(true) };
         loop {

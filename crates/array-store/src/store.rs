@@ -451,18 +451,12 @@ impl ArrayStore {
         self.0.take_snapshot().await
     }
 
-    /// Collects up to `sets` sets, those first from which the most is won. How many were.
+    /// Collects up to `sets` sets, those first from which the most is won, with all cleaners at once. How many were.
     ///
     /// # Errors
     /// `Device`, `Corrupt`.
     pub async fn gc(&self, sets: usize) -> Result<usize> {
-        self.0.retry_stuck();
-        for done in 0..sets {
-            if self.0.victim().is_none() || !self.0.reclaim().await? {
-                return Ok(done);
-            }
-        }
-        Ok(sets)
+        self.0.collect_some(sets).await
     }
 
     /// Gives every set that lost a zone another one, as far as there are drives to take it: what it held is computed from

@@ -1,5 +1,6 @@
 //! Tests that need a state which no call brings about.
 
+mod beside;
 mod cleaners;
 mod lanes;
 mod many;

@@ -1,5 +1,7 @@
 //! `shingle array rm|gc|snapshot`.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::json;
 use shingle_base::ByteSize;
@@ -8,6 +10,9 @@ use super::shown;
 use super::telling::Change;
 use crate::failure::{Failure, Outcome};
 use crate::output::Progress;
+
+/// Time between two words of how far it is.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Deletes objects.
 #[derive(Args)]
@@ -65,11 +70,16 @@ impl Gc {
             // More than there are would mean that cleaning comes back to what it wrote.
             let most = self.sets.unwrap_or(store.stats()?.sets.iter().sum());
             let mut progress = Progress::new();
-            let mut sets = 0;
-            while sets < most && store.gc(1).await? > 0 {
-                sets += 1;
-                progress.show(&format!("{sets} zone sets emptied, {} moved", ByteSize(store.stats()?.moved)));
-            }
+            let mut cleaning = Box::pin(store.gc(most));
+            let sets = loop {
+                tokio::select! {
+                    sets = &mut cleaning => break sets?,
+                    () = opened.rt.sleep(TICK) => {
+                        let stats = store.stats()?;
+                        progress.show(&format!("{} zone sets emptied, {} moved", stats.cleaned, ByteSize(stats.moved)));
+                    }
+                }
+            };
             drop(progress);
             let moved = store.stats()?.moved;
             if json {
