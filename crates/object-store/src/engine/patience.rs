@@ -23,7 +23,8 @@ use crate::engine::Core;
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long one call may take on a drive that answers others.
 const OVERDUE: Duration = Duration::from_secs(10);
-/// How long a call may take where no other drive can take it.
+/// How long a call may take where no other drive can take it: from when the drive answered last, where it owes an answer already. A write is
+/// tried several times, and whoever waits for it is to hear of it while he still listens.
 const ALONE: Duration = Duration::from_secs(30);
 
 impl Core {
@@ -68,7 +69,7 @@ impl Core {
         let takes = |other: usize| other != drive && !drives[other].is_bad(now) && drives[other].takes(Class::User, 0);
         let this = &drives[drive];
         if !(0..drives.len()).any(takes) {
-            return began + ALONE;
+            return if this.is_silent() { (began + SILENCE).max(this.last_answer() + ALONE) } else { began + ALONE };
         }
         if this.is_silent() {
             return began;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, join, join_all, select};
 use shingle_chunk_store::{Request, Stream};
 use shingle_object_store::{Depth, Index, MemoryIndex, ObjectStoreClient};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
-use shingle_store_api::{ListRequest, ObjectStore, StoreErrorKind};
+use shingle_store_api::{CompletedPart, ListRequest, ObjectStore, StoreErrorKind};
 
 use crate::world::{World, bytes_of, commit, get, put};
 use crate::zones::{formatted, object_options, open};
@@ -211,4 +211,61 @@ fn a_backup_that_hangs_ends_when_the_index_fails() {
         rt.sleep(Duration::from_secs(3)).await;
         put(&store, BUCKET, "taken", &bytes_of(2, 100), commit("e")).await.unwrap();
     });
+}
+
+/// PAT-1: a part is being committed on a drive that hangs; on others the parts go on. Who ends the upload waits two seconds for it; where
+/// all drives hang two minutes, and hears an error then. Once they answer again the upload is as it was.
+#[test]
+fn who_ends_an_upload_does_not_wait_for_a_drive_that_hangs() {
+    let mut waited = 0;
+    for seed in seeds(6) {
+        for (drives, all) in [(3, false), (3, true), (1, true)] {
+            let media = formatted(seed, drives);
+            waited += Sim::new(seed).run(move |rt| async move {
+                let context = format!("seed {seed}, {drives} drives, all hang: {all}");
+                let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+                let (_engine, store, _) = open(&rt, &devices, MemoryIndex::new(), object_options(true)).await;
+                store.create_bucket(BUCKET).await.unwrap();
+                let upload = store.begin_upload(BUCKET, "o", BTreeMap::new()).await.unwrap().id;
+                let part = async |number: u32| {
+                    let mut writer = store.begin_part(BUCKET, "o", upload, number).await?;
+                    writer.write(bytes_of(u64::from(number), 600)).await?;
+                    writer.commit(commit(&format!("e{number}"))).await
+                };
+                part(1).await.unwrap();
+                let never = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::Hang };
+                let hung = devices.iter().enumerate().filter(|(at, _)| all || *at == seed as usize % 3);
+                hung.clone().for_each(|(_, device)| device.set_faults(Faults::new([never])));
+                let wanted = || vec![CompletedPart { number: 1, etag: "e1".into() }];
+                let end = async |complete: bool| match complete {
+                    true => store.complete_upload(BUCKET, "o", upload, wanted(), commit("whole")).await.map(drop),
+                    false => store.abort_upload(BUCKET, "o", upload).await,
+                };
+                let ends = async {
+                    rt.sleep(Duration::from_millis(5)).await;
+                    let began = rt.now();
+                    let ended = end(seed % 2 == 0).await;
+                    (ended, rt.now().since(began))
+                };
+                let both = Box::pin(join(part(2), ends));
+                let ended = select(both, Box::pin(rt.sleep(Duration::from_secs(3600)))).await;
+                let Either::Left(((_, (ended, took)), _)) = ended else { panic!("{context}: somebody waits for ever") };
+                assert!(took < Duration::from_secs(if all { 120 } else { 5 }), "{context}: waited {took:?}");
+                assert_eq!(ended.is_ok(), !all, "{context}: {ended:?}");
+                hung.for_each(|(_, device)| {
+                    device.set_faults(Faults::default());
+                    device.release_hung();
+                });
+                rt.sleep(Duration::from_secs(60)).await;
+                if all {
+                    end(true).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+                }
+                if all || seed % 2 == 0 {
+                    assert!(get(&store, BUCKET, "o").await.unwrap() == bytes_of(1, 600), "{context}");
+                }
+                u64::from(took > Duration::from_secs(1))
+            });
+        }
+    }
+    assert!(waited > 12, "the case is not met: {waited} waited");
 }
