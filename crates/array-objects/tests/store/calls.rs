@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{Either, join_all, join3, join4, join5, select};
+use futures_util::future::{Either, join, join_all, join3, join4, join5, select};
 use shingle_array_objects::{ArrayEngine, Options};
 use shingle_sim::clients::{bytes_of, commit, get, put};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger};
@@ -422,4 +422,44 @@ fn readers_that_wait_for_drives_hold_up_no_other_call() {
         drop(reader);
         engine.close().await.unwrap();
     });
+}
+
+/// HANG-1: a part is being committed while a drive hangs. Who completes its upload waits for it until the drive is given up, a minute later;
+/// the part is acknowledged by then, and the object is whole.
+#[test]
+fn who_completes_an_upload_waits_for_a_hung_drive_until_that_is_given_up() {
+    let mut waited = 0;
+    for hung in 0..4 {
+        let media = formatted(1);
+        waited += Sim::new(1).run(move |rt| async move {
+            let devices = powered(&rt, &media);
+            let (engine, store) = open(&rt, &devices, &mut Random::new(1)).await;
+            store.create_bucket("b").await.unwrap();
+            let id = multipart(&store, "k", &[bytes_of(1, 5000)]).await;
+            let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::Hang };
+            devices[hung].set_faults(Faults::new([hang]));
+            let mut writer = store.begin_part("b", "k", id, 2).await.unwrap();
+            writer.write(bytes_of(2, 5000)).await.unwrap();
+            let began = rt.now();
+            let completing = async {
+                rt.sleep(Duration::from_millis(1)).await;
+                let mut completed = store.complete_upload("b", "k", id, named(2), commit("e")).await;
+                while completed.as_ref().is_err_and(|error| error.kind == StoreErrorKind::InvalidPart) {
+                    // It came before the part.
+                    rt.sleep(Duration::from_millis(1)).await;
+                    completed = store.complete_upload("b", "k", id, named(2), commit("e")).await;
+                }
+                completed.unwrap();
+            };
+            let both = Box::pin(join(writer.commit(commit("2")), completing));
+            let ended = select(both, Box::pin(rt.sleep(Duration::from_secs(150)))).await;
+            let Either::Left(((part, ()), _)) = ended else { panic!("{hung}: a completion waits for a hung drive") };
+            part.unwrap();
+            assert!(get(&store, "b", "k").await.unwrap() == [bytes_of(1, 5000), bytes_of(2, 5000)].concat());
+            let took = rt.now().since(began);
+            engine.close().await.unwrap();
+            u64::from(took > Duration::from_secs(30))
+        });
+    }
+    assert!(waited > 1, "the case is not met: {waited} waited");
 }
