@@ -56,6 +56,7 @@ mod stuck;
 mod superblocks;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod types;
 mod uncovered;
 mod versions;

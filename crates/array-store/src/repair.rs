@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// without it. (SLOW-5)
 const CORNERED: u32 = 5;
 
-/// Trials of drives that are avoided in that time: each holds up others for as long as it takes. (WINDOW-1)
+/// Trials of drives that are avoided in that time: one that writes slowly holds up others for as long as it takes. (WINDOW-1)
 const TRIALS: u32 = 5;
 
 /// Sets with fragments that failed readers.
@@ -154,18 +154,6 @@ impl Engine {
         let mut slow = self.paces.holding_up();
         slow.retain(|slow| self.drives.usable(slow.drive).is_some());
         slow
-    }
-
-    /// Tries the drives that clients keep away from.
-    fn try_avoided(self: &Rc<Self>) {
-        for drive in self.paces.avoided().iter() {
-            let engine = self.clone();
-            self.rt.spawn_detached(async move {
-                if let Err(error) = engine.try_drive(drive).await {
-                    tracing::debug!(%drive, %error, "a drive that is avoided was not tried");
-                }
-            });
-        }
     }
 
     fn give_up_for_slowness(self: &Rc<Self>, drive: DriveId, long: Duration) {

@@ -177,8 +177,13 @@ impl Allocator {
         self.plan(|plan| open.set.drives().meets(&plan.avoided) && plan.keeps_away(plan.group_of(slot.into())))
     }
 
+    /// The first slot of a group that clients keep away from for that drive.
+    pub(crate) fn slot_beside(&self, drive: DriveId) -> Option<Stream> {
+        self.plan(|plan| plan.slot_beside(drive)).map(|slot| Stream::User(slot as u8))
+    }
+
     /// The stream of a client's set that is open on that drive.
-    fn stream_on(&self, drive: DriveId) -> Option<Stream> {
+    pub(crate) fn stream_on(&self, drive: DriveId) -> Option<Stream> {
         let open = self.open.borrow();
         let on_it = |(stream, open): &(&Stream, &OpenSet)| {
             matches!(stream, Stream::User(_)) && open.set.drives().has(drive) && !open.flights.failed.get()

@@ -8,8 +8,8 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Digest;
 use crate::sets::{Group, List, Purpose};
-use crate::types::{DriveId, DriveSet, SetState};
-use crate::writer::{Item, OpenSet, RESERVED, Room, Stream};
+use crate::types::{DriveSet, SetState};
+use crate::writer::{OpenSet, Stream};
 
 /// A set is being opened for a stream, until this is dropped: who needs one there waits.
 struct Opening {
@@ -51,7 +51,7 @@ impl Allocator {
 
 impl Engine {
     /// Opens the next set of a stream in place of the one that it has, unless somebody else is doing that.
-    pub(super) async fn open_next(self: &Rc<Self>, stream: Stream, reserved: usize) -> Result<()> {
+    pub(crate) async fn open_next(self: &Rc<Self>, stream: Stream, reserved: usize) -> Result<()> {
         let allocator = &self.allocator;
         if !allocator.opening.borrow_mut().insert(stream) {
             return Ok(());
@@ -86,21 +86,6 @@ impl Engine {
             Stream::Clean(_) | Stream::Snapshot | Stream::Cold => allocator.put(stream, next),
         }
         Ok(())
-    }
-
-    /// Writes a deletion of nothing to a set on a drive that clients keep away from, so that it is known when it is well again. They may
-    /// have none open there, since drives were grouped otherwise.
-    pub(crate) async fn try_drive(self: &Rc<Self>, drive: DriveId) -> Result<()> {
-        let stream = match self.allocator.stream_on(drive) {
-            Some(stream) => stream,
-            None => {
-                let Some(slot) = self.allocator.plan(|plan| plan.slot_beside(drive)) else { return Ok(()) };
-                let stream = Stream::User(slot as u8);
-                self.open_next(stream, RESERVED + 1).await?;
-                stream
-            }
-        };
-        self.append_with(stream, Room::SPARE, &Item::Tombstones(Vec::new())).await.map(drop)
     }
 
     /// Opens the next available set for `stream`, but for those that are reserved; none is won for it.

@@ -68,7 +68,7 @@ impl Avoidance {
         true
     }
 
-    /// A write that began then has ended; whether the drive is well again.
+    /// A write that began then, or a trial, has ended; whether the drive is well again.
     pub(super) fn wrote(&self, began: Instant, late: bool, now: Instant) -> bool {
         // What was on its way by then says nothing new.
         let Some(mut away) = self.now.get().filter(|away| began >= away.entered) else { return false };

@@ -336,6 +336,18 @@ impl Paces {
         }
     }
 
+    /// How long drives took for the same read; whether that drive, which is avoided, was late. That says that it is still slow.
+    pub(crate) fn reads_late(&self, drive: DriveId, took: &[(DriveId, Duration)]) -> bool {
+        let own = took.iter().find(|(other, _)| *other == drive);
+        let late = late_after(took.iter().map(|(_, took)| *took));
+        let is_late = own.zip(late).is_some_and(|((_, own), late)| *own > late);
+        if is_late {
+            let now = self.rt.now();
+            self.of(drive).avoided.wrote(now, true, now);
+        }
+        is_late
+    }
+
     /// A write of a drive holds up an item that its peers have written long ago.
     fn holds_up(&self, drive: DriveId) {
         let (pace, now) = (self.of(drive), self.rt.now());
