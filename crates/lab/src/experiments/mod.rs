@@ -10,6 +10,8 @@ mod peers_replay;
 mod placement;
 mod recovery;
 mod slow_drive;
+mod slow_put;
+mod slow_put_drives;
 mod smore_ingest;
 mod smore_read;
 mod smore_rebuild;

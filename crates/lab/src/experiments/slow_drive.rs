@@ -1,4 +1,5 @@
-//! One drive of an array at a hundredth of its speed: what its readers notice, and what another array does.
+//! One drive of an array at a hundredth of its speed: what its readers notice, and what another array does. (What writers do:
+//! [`super::slow_put`], [`super::slow_put_drives`].)
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim};
 
 use super::smore_read::filled;
+use super::{slow_put, slow_put_drives};
 use crate::array::{LabArray, Rig, lab_error};
 use crate::experiment::{Better, Context, Experiment, LabError, Outcome, Row};
 use crate::load::objects::{Sizes, name};
@@ -18,12 +20,14 @@ use crate::load::objects::{Sizes, name};
 pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "slow-drive",
-        question: "What does one drive of twelve at a hundredth of its speed cost those who read, and those who read elsewhere?",
+        question: "What does one drive of twelve at a hundredth of its speed cost those who read or write, and those who read elsewhere?",
         expectation: "GET at most 1.5 times its 99th percentile with all drives well, and an array beside it nothing; extra \
-                      reads, with all drives well, at most a twentieth.",
+                      reads, with all drives well, at most a twentieth. PUT at most 1.5 times, where the array has drives for \
+                      another set; where it has not, the drive is given up within three minutes.",
         setup: "Two arrays of twelve Ha10, 10+2, one zone in 960, filled to 40 % with objects of 256 MB. GETs of ranges at \
                 random come at random times, whatever became of those before: at a fifth of what the drives could do. They \
-                are counted from a minute on, by when the slow drive has been found out; the arrays share one thread.",
+                are counted from a minute on, by when the slow drive has been found out; the arrays share one thread. PUTs come \
+                in the same way, to fresh arrays of twelve and of 24 drives, and to an object store on four drives.",
         run,
     }
 }
@@ -31,11 +35,11 @@ pub(crate) fn experiment() -> Experiment {
 /// Drives of each array.
 const DRIVES: usize = 12;
 /// How much slower one is.
-const SLOWER: u32 = 100;
+pub(super) const SLOWER: u32 = 100;
 /// Bytes of a GET, and how many come in a second.
 const LOADS: [(&str, u64, u64); 2] = [("64 KiB", 64 << 10, 160), ("1 MiB", 1 << 20, 80)];
 /// Before they are counted.
-const WARM_UP: Duration = Duration::from_secs(60);
+pub(super) const WARM_UP: Duration = Duration::from_secs(60);
 const OBJECT: u64 = 256 << 20;
 const FULL: f64 = 0.4;
 
@@ -49,9 +53,14 @@ struct Found {
 
 impl Found {
     fn percentile(&self, percent: usize) -> f64 {
-        let at = (self.took.len() * percent / 100).min(self.took.len().saturating_sub(1));
-        self.took.get(at).map_or(0.0, Duration::as_secs_f64)
+        percentile(&self.took, percent)
     }
+}
+
+/// In seconds, of times from the shortest.
+pub(super) fn percentile(took: &[Duration], percent: usize) -> f64 {
+    let at = (took.len() * percent / 100).min(took.len().saturating_sub(1));
+    took.get(at).map_or(0.0, Duration::as_secs_f64)
 }
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
@@ -102,6 +111,8 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
                 .judged(),
         );
     }
+    rows.extend(slow_put::rows(context, code)?);
+    rows.push(slow_put_drives::row(context)?);
     Ok(Outcome { rows, figures: Vec::new(), remarks: Vec::new() })
 }
 
