@@ -176,13 +176,10 @@ impl Inner {
         let Some(end) = state.chunks.get(handle).map(|chunk| chunk.groups.end()) else { return };
         let pieces = state.open.get_mut(&handle).map(|open| open.tail.indexed(end)).unwrap_or_default();
         self.landed_gone(state, &pieces);
-        if !pieces.is_empty() {
-            self.land(state);
-        }
     }
 
-    /// Landed records are dead, or in the index (LAND-3).
-    pub(crate) fn landed_gone(&self, state: &mut State, pieces: &[Piece]) {
+    /// Landed records are dead, or in the index (LAND-3). That makes room in memory for what waits to land: nobody else may come.
+    pub(crate) fn landed_gone(self: &Rc<Self>, state: &mut State, pieces: &[Piece]) {
         let State { landing: Some(landing), zones, .. } = state else { return };
         for Piece { located, .. } in pieces {
             landing.bytes -= u64::from(located.length);
@@ -197,11 +194,14 @@ impl Inner {
                 self.keeper.notify_one();
             }
         }
+        if !pieces.is_empty() {
+            self.land(state);
+        }
     }
 
     /// Lets the index point at a chunk's landed records where they lie, instead of moving them. Not while moves of it are
     /// being written.
-    pub(crate) fn adopt(&self, state: &mut State, handle: Handle) {
+    pub(crate) fn adopt(self: &Rc<Self>, state: &mut State, handle: Handle) {
         self.cancel_moves(state, handle);
         let Some(open) = state.open.get_mut(&handle).filter(|open| open.inflight == 0) else { return };
         let pieces = open.tail.indexed(u32::MAX);

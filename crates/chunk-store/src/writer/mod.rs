@@ -278,8 +278,6 @@ impl Inner {
         let kept = state.open.get(&handle).is_some_and(|open| !open.deleting) && state.stopped.is_none();
         if kept {
             self.adopt(state, handle);
-            // That may have made room in memory for what waits to land.
-            self.land(state);
         } else {
             self.cancel_moves(state, handle);
         }
