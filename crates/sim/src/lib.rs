@@ -15,6 +15,7 @@
 //! - SIM-6: a kill loses nothing, and makes nothing durable.
 
 pub mod clients;
+mod crowd;
 mod cut;
 mod device;
 mod executor;
@@ -26,6 +27,7 @@ mod spoil;
 mod timers;
 mod timing;
 
+pub use crowd::Crowd;
 pub use cut::Survival;
 pub use device::{Command, CommandKind, Counts, Cuts, SimDevice};
 pub use executor::Sim;

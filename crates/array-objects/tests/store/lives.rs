@@ -1,17 +1,15 @@
 //! Chains of lives of objects on an array of which one drive, the same one, may do anything: what was acknowledged is there, and
 //! nothing else is.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use shingle_array_objects::ArrayEngine;
-use shingle_array_store::{ArrayStore, IndexPlace, inspect};
+use shingle_array_store::{ArrayDrive, ArrayStore, ErrorKind, IndexPlace, RecoveryReport, inspect};
 use shingle_runtime::Runtime;
-use shingle_sim::clients::{BUCKET, Client, Sizes};
+use shingle_sim::clients::{BUCKET, Sizes};
 use shingle_sim::lives::{Life, wear};
-use shingle_sim::{Medium, Random, Sim, SimDevice, Survival, seeds};
+use shingle_sim::{Crowd, Medium, Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::ObjectStore;
 use shingle_zoned::ZonedDevice;
 
@@ -19,46 +17,51 @@ use crate::scene::{array_options, formatted, named, open, options, powered};
 
 const SIZES: Sizes = Sizes { small: 2 << 10, large: 20 << 10 };
 
-/// Opens everything without the drive that is away, verifies it, and works until the life ends.
-async fn live(
-    rt: Runtime,
-    devices: Vec<SimDevice>,
-    away: Option<usize>,
-    clients: Rc<RefCell<Vec<Client>>>,
-    mut random: Random,
-    what: String,
-) {
-    let there = named(&devices).into_iter().enumerate().filter(|(at, _)| Some(*at) != away);
-    let there: Vec<_> = there.map(|(_, drive)| drive).collect();
-    let seen = inspect(&there).await.unwrap();
+/// Opens the array. Once the victim was given up, and what it held is on others, it is none of the array's drives: it is taken out.
+async fn open_array(
+    rt: &Runtime,
+    mut there: Vec<ArrayDrive>,
+    victim: usize,
+    options: &shingle_array_store::Options,
+    what: &str,
+) -> ArrayStore {
+    let stranger = format!("d{victim}");
+    loop {
+        match try_open(rt, &there, options).await {
+            Ok((array, report)) => {
+                assert_eq!(report.damage, Vec::<String>::new(), "{what}");
+                return array;
+            }
+            Err(error) => {
+                let says_so = error.message.starts_with(&format!("{stranger} is no drive of this array"));
+                let is_there = there.iter().any(|drive| drive.name == stranger);
+                assert!(error.kind == ErrorKind::Invalid && says_so && is_there, "{what}: {error}");
+                there.retain(|drive| drive.name != stranger);
+            }
+        }
+    }
+}
+
+/// Takes drives back that were given up.
+async fn try_open(
+    rt: &Runtime,
+    there: &[ArrayDrive],
+    options: &shingle_array_store::Options,
+) -> shingle_array_store::Result<(ArrayStore, RecoveryReport)> {
+    let seen = inspect(there).await?;
     let out = seen.drives.iter().filter(|drive| drive.given.is_some() && !drive.in_use && !drive.removed);
-    let readmit = out.map(|drive| drive.id).collect();
-    let array_options = shingle_array_store::Options { readmit, ..array_options(&mut random) };
-    let opened = ArrayStore::open(&rt, &there, &IndexPlace::Memory, array_options).await;
-    let (array, report) = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!(report.damage, Vec::<String>::new(), "{what}");
+    let options = shingle_array_store::Options { readmit: out.map(|drive| drive.id).collect(), ..options.clone() };
+    ArrayStore::open(rt, there, &IndexPlace::Memory, options).await
+}
+
+/// Opens everything but drives that are not there, verifies it, and works until the life ends.
+async fn live(rt: Runtime, there: Vec<ArrayDrive>, victim: usize, crowd: Crowd, mut random: Random, what: String) {
+    let array = open_array(&rt, there, victim, &array_options(&mut random), &what).await;
     let engine =
         ArrayEngine::open(rt.clone(), array, options()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
     let store = engine.client();
-    let mut verified: Vec<Client> = clients.borrow().iter().map(Client::fork).collect();
-    for client in &mut verified {
-        client.verify(&store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
-    }
-    *clients.borrow_mut() = verified;
-    let mut tasks: Vec<_> = Vec::new();
-    for number in 0..clients.borrow().len() {
-        let (store, clients, what) = (store.clone(), clients.clone(), what.clone());
-        tasks.push(rt.spawn(async move {
-            for _ in 0..15 {
-                let mut client = clients.borrow()[number].clone();
-                client.work(&store, 1).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
-                clients.borrow_mut()[number] = client;
-            }
-        }));
-    }
-    for task in tasks {
-        task.await.unwrap();
-    }
+    crowd.verify(&store, &what).await;
+    crowd.work(&rt, &store, 15, &what).await;
     engine.close().await.unwrap_or_else(|error| panic!("{what}: {error}"));
 }
 
@@ -76,8 +79,7 @@ fn chain(seed: u64) {
     let geometry = media[0].image().geometry().clone();
     let zones = 0..geometry.zone_count;
     let victim = random.below(media.len() as u64) as usize;
-    let clients = (0..3).map(|number| Client::new(&format!("c{number}"), seed * 10 + number, 5, SIZES)).collect();
-    let clients: Rc<RefCell<Vec<Client>>> = Rc::new(RefCell::new(clients));
+    let crowd = Crowd::new(seed, 3, 5, SIZES);
     for number in 0..4 {
         let drawn = Life::draw(&mut random, &zones, geometry.zone_count, 1);
         let (killed, away) = (random.chance(0.4), random.chance(0.2).then_some(victim));
@@ -86,7 +88,7 @@ fn chain(seed: u64) {
         let what = format!(
             "seed {seed}, life {number}, killed {killed} or {survival:?} after {last:?}, drive {victim}, away {away:?}"
         );
-        let (known, seed_of_cut, of_life) = (clients.clone(), random.number() >> 8, Random::new(random.number()));
+        let (known, seed_of_cut, of_life) = (crowd.clone(), random.number() >> 8, Random::new(random.number()));
         media = Sim::new(seed * 100 + number).run(move |rt| async move {
             let begin = |(at, medium): (usize, Medium)| {
                 if at != victim {
@@ -97,12 +99,13 @@ fn chain(seed: u64) {
                 device
             };
             let devices: Vec<SimDevice> = media.into_iter().enumerate().map(begin).collect();
-            let life = rt.spawn(live(rt.clone(), devices.clone(), away, known.clone(), of_life, what));
+            let there = named(&devices).into_iter().enumerate().filter(|(at, _)| Some(*at) != away);
+            let there = there.map(|(_, drive)| drive).collect();
+            let life = rt.spawn(live(rt.clone(), there, victim, known.clone(), of_life, what));
             if let Either::Left((life, _)) = select(Box::pin(life), Box::pin(rt.sleep(last))).await {
                 life.unwrap();
             }
-            let frozen = known.borrow().iter().map(Client::fork).collect();
-            known.replace(frozen);
+            known.freeze();
             let leave = |(at, device): (usize, &SimDevice)| match killed {
                 true => device.kill(),
                 false => Medium::from(&device.crash_image_with(seed_of_cut + at as u64, survival)),

@@ -1,15 +1,13 @@
 //! Chains of lives of objects on zones, under all faults that cost no bytes: what was acknowledged is there, and nothing else is.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use shingle_object_store::{Index, MemoryIndex, ObjectStoreClient};
 use shingle_runtime::Runtime;
-use shingle_sim::clients::{BUCKET, Client};
+use shingle_sim::clients::BUCKET;
 use shingle_sim::lives::{Harm, Life};
-use shingle_sim::{Medium, Random, Sim, SimDevice, Survival, seeds};
+use shingle_sim::{Crowd, Medium, Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::ObjectStore;
 use shingle_zoned::ZonedDevice;
 
@@ -19,41 +17,19 @@ use crate::zones::{SIZES, formatted, object_options, open};
 const META_ZONES: u32 = 7;
 
 /// Opens the store, verifies everything, and works until the life ends.
-async fn live(
-    rt: Runtime,
-    devices: Vec<SimDevice>,
-    index: MemoryIndex,
-    clients: Rc<RefCell<Vec<Client>>>,
-    what: String,
-) {
+async fn live(rt: Runtime, devices: Vec<SimDevice>, index: MemoryIndex, crowd: Crowd, what: String) {
     let (engine, store, report) = open(&rt, &devices, index, object_options(true)).await;
     assert_eq!(report.damage, Vec::new(), "{what}");
-    let mut verified: Vec<Client> = clients.borrow().iter().map(Client::fork).collect();
-    for client in &mut verified {
-        client.verify(&store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
-    }
-    *clients.borrow_mut() = verified;
+    crowd.verify(&store, &what).await;
     count(&store).await;
-    let mut tasks: Vec<_> = Vec::new();
-    for number in 0..clients.borrow().len() {
-        let (store, clients, what) = (store.clone(), clients.clone(), what.clone());
-        tasks.push(rt.spawn(async move {
-            for _ in 0..25 {
-                let mut client = clients.borrow()[number].clone();
-                client.work(&store, 1).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
-                clients.borrow_mut()[number] = client;
-            }
-        }));
-    }
     let upkeep = store.clone();
-    tasks.push(rt.spawn(async move {
+    let kept = rt.spawn(async move {
         upkeep.collect_garbage().await.unwrap();
         upkeep.persist_index().await.unwrap();
         upkeep.back_up_index().await.unwrap();
-    }));
-    for task in tasks {
-        task.await.unwrap();
-    }
+    });
+    crowd.work(&rt, &store, 25, &what).await;
+    kept.await.unwrap();
     count(&store).await;
     engine.close().await;
 }
@@ -71,8 +47,7 @@ fn chain(seed: u64) {
     let geometry = media[0].image().geometry().clone();
     let data = META_ZONES..geometry.zone_count;
     let mut index = MemoryIndex::new();
-    let clients = (0..3).map(|number| Client::new(&format!("c{number}"), seed * 10 + number, 8, SIZES)).collect();
-    let clients: Rc<RefCell<Vec<Client>>> = Rc::new(RefCell::new(clients));
+    let crowd = Crowd::new(seed, 3, 8, SIZES);
     let begun = index.clone();
     media = Sim::new(seed).run(move |rt| async move {
         let devices: Vec<SimDevice> = media.into_iter().map(|medium| SimDevice::resume(&rt, medium)).collect();
@@ -88,7 +63,7 @@ fn chain(seed: u64) {
         let killed = random.chance(0.4);
         let last = Duration::from_micros(random.below(500_000));
         let what = format!("seed {seed}, life {number}, killed {killed} after {last:?}");
-        let (moved, known, drawn_cut) = (index.clone(), clients.clone(), random.number());
+        let (moved, known, drawn_cut) = (index.clone(), crowd.clone(), random.number());
         (media, index) = Sim::new(seed * 100 + number).run(move |rt| async move {
             let begin = |(medium, life): (Medium, &Life)| {
                 let device = life.begin(&rt, medium);
@@ -100,9 +75,8 @@ fn chain(seed: u64) {
             if let Either::Left((life, _)) = select(Box::pin(life), Box::pin(rt.sleep(last))).await {
                 life.unwrap();
             }
-            // All of it in this one moment; what goes on afterwards is nobody's business.
-            let frozen = known.borrow().iter().map(Client::fork).collect();
-            known.replace(frozen);
+            // All of it in this one moment.
+            known.freeze();
             let leave = |device: &SimDevice| match killed {
                 true => device.kill(),
                 false if device.geometry().volatile_cache => {
