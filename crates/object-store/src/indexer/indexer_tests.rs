@@ -130,6 +130,18 @@ fn indexer() -> (MemoryIndex, Indexer) {
     (index, indexer)
 }
 
+/// INX-6: an opening applies entries that it found, and hands out no numbers.
+#[test]
+fn numbers_of_entries_that_were_found_are_known_to_the_next_opening() {
+    let (index, mut indexer) = indexer();
+    let delete = Body::Delete { bucket: "b".to_owned(), key: "k".to_owned() };
+    let location = Location { file: 1, ordinal: 0, offset: 0, head: 64, data: 0 };
+    let command = Command::Entry { version: 77, body: delete, location };
+    indexer.apply(Group { commands: vec![command], ..Group::default() }).unwrap();
+    drop(indexer);
+    assert_eq!(Indexer::load(Arc::new(index)).unwrap().totals().sequence, 78);
+}
+
 fn apply_all(indexer: &mut Indexer, entries: &[(u64, Body, Location)], group: usize) {
     for entries in entries.chunks(group) {
         let command = |(version, body, location): &(u64, Body, Location)| Command::Entry {

@@ -11,6 +11,8 @@
 //! - INX-5: of a bucket counts only what is newer than its creation, or than its deletion if it is gone: what a write that
 //!   failed left in an earlier bucket of that name never shows in a later one.
 //!   `what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name`.
+//! - INX-6: a number that the index has seen is below [`Totals::sequence`], in one batch with what has it: an opening that finds
+//!   nothing to read knows of it from there alone.
 //! - INX-4: a grave stays while a file may hold an older entry of its key ([`Ghosts`](crate::records::Ghosts)).
 
 mod blobs;
@@ -258,10 +260,21 @@ impl Indexer {
 }
 
 impl Transaction<'_> {
+    /// `number` is never handed out again. (INX-6)
+    fn knows(&mut self, number: u64) {
+        self.totals.sequence = self.totals.sequence.max(number.saturating_add(1));
+    }
+
     fn run(&mut self, command: Command) -> IndexResult<Effect> {
         match command {
-            Command::Entry { version, body, location } => self.entry(version, body, location)?,
-            Command::Move { version, body, from, to } => self.moved(version, &body, from, to)?,
+            Command::Entry { version, body, location } => {
+                self.entry(version, body, location)?;
+                self.knows(version);
+            }
+            Command::Move { version, body, from, to } => {
+                self.moved(version, &body, from, to)?;
+                self.knows(version);
+            }
             Command::Judge { version, body, location, collecting } => {
                 return Ok(Effect::Needed(self.judge(version, &body, location, collecting)?));
             }
