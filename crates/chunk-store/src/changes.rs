@@ -171,7 +171,7 @@ impl Inner {
         Ok(u64::from(size))
     }
 
-    /// Whether nothing of the chunk is under way, or it is gone. While a seal or a deletion waits for room in the
+    /// True if nothing of the chunk is under way, or it is gone. While a seal or a deletion waits for room in the
     /// journal, its tail may be sent on its way.
     fn is_idle(&self, handle: Handle, birth: u64) -> bool {
         let state = self.state.borrow();

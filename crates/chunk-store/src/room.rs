@@ -94,7 +94,7 @@ pub(crate) fn groups_bytes(groups: &Groups) -> u64 {
 }
 
 impl Inner {
-    /// Whether `fits` holds for the size of the index with `more` bytes, and what GC has claimed. Equal records that follow each
+    /// True if `fits` holds for the size of the index with `more` bytes, and what GC has claimed. Equal records that follow each
     /// other take far less than the most that they could, so where that is too much they are measured, now and then.
     fn index_fits(&self, state: &State, more: u64, fits: impl Fn(u64) -> bool) -> bool {
         let most = state.index_bytes_max() + more + self.log_room.claimed.get();
@@ -117,7 +117,7 @@ impl Inner {
         fits(with(&measured))
     }
 
-    /// Whether GC has room in the index to empty a zone (ROOM-4).
+    /// True if GC has room in the index to empty a zone (ROOM-4).
     pub(crate) fn has_gc_room(&self, state: &State) -> bool {
         self.index_fits(state, SPLITS_BYTES, |bytes| self.log.room_for_checkpoint(bytes))
     }
@@ -159,7 +159,7 @@ impl Inner {
         Err(Error::new(ErrorKind::NoSpace, why).of(id))
     }
 
-    /// Whether a checkpoint can be begun (ROOM-2). For whoever begins one: while another is written, it uses up free zones.
+    /// True if a checkpoint can be begun (ROOM-2). For whoever begins one: while another is written, it uses up free zones.
     pub(crate) fn has_checkpoint_room(&self) -> bool {
         self.index_fits(&self.state.borrow(), 0, |bytes| self.log.fits_free_zones(bytes))
     }

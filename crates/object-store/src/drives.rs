@@ -145,7 +145,7 @@ impl DriveState {
         self.is_silent() || self.bad_until.is_some_and(|until| now < until)
     }
 
-    /// Whether new data goes to others, if there are any that take it (SLOWD-1).
+    /// True if new data goes to others, if there are any that take it (SLOWD-1).
     pub(crate) fn is_slow(&self, now: Instant) -> bool {
         self.slow_until.is_some_and(|until| now < until)
     }

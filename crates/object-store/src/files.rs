@@ -165,7 +165,7 @@ impl LogFile {
     }
 }
 
-/// What some files come to.
+/// Sums over files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) files: u64,

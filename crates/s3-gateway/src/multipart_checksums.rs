@@ -11,7 +11,7 @@ use shingle_store_api::{CompletedPart, Metadata, PartInfo};
 use crate::checksums::{self, Algorithm};
 use crate::ingest::hex;
 
-/// Where an object's metadata has the checksums of its parts, one behind the other.
+/// The name in an object's metadata of the checksums of its parts, one behind the other.
 const PARTS_NAME: &str = "x-amz-checksum-parts";
 /// The most that they may take: an array's record of an object of 10,000 parts has no more room. 7,680 CRC-32, or 960 SHA-256.
 const PART_DIGESTS_BYTES_MAX: usize = 30 << 10;

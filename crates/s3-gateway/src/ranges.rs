@@ -20,14 +20,14 @@ use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 use crate::headers::timestamp;
 use shingle_store_api::ObjectInfo;
 
-/// Whether a request's `Range` is served: it is one range. (Or there is none.)
+/// True if a request's `Range` is served: it is one range. (Or there is none.)
 fn is_served(headers: &HeaderMap) -> bool {
     let usable = |value: &HeaderValue| value.to_str().is_ok_and(|text| Range::parse(text).is_ok());
     let mut values = headers.get_all(RANGE).iter();
     values.next().is_none_or(usable) && values.next().is_none()
 }
 
-/// Whether a range is asked for of this very object (RFC 9110, 13.1.5): `If-Range` is not there, has its ETag, or the
+/// True if a range is asked for of this very object (RFC 9110, 13.1.5): `If-Range` is not there, has its ETag, or the
 /// date at which it was last modified.
 pub(crate) fn if_range(headers: &HeaderMap, info: &ObjectInfo) -> bool {
     let Some(value) = headers.get(IF_RANGE) else { return true };

@@ -24,7 +24,7 @@ pub(crate) fn as_s3(body: &[u8], id: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Where the first element begins.
+/// The offset of the first element.
 fn root_of(body: &[u8]) -> usize {
     let is_root = |pair: &[u8]| pair[0] == b'<' && pair[1].is_ascii_alphabetic();
     body.windows(2).position(is_root).unwrap_or(body.len())
@@ -64,7 +64,7 @@ fn complete_error(root: &str, id: &str) -> String {
     root
 }
 
-/// What to say of an error that `s3s` says nothing of.
+/// The message of an error that `s3s` says nothing of.
 fn message_of(code: &str) -> &'static str {
     match code {
         "InvalidBucketName" => {

@@ -1,4 +1,4 @@
-//! What an XML body may hold, checked as it passes: its size, its digests, and its elements.
+//! Checks of an XML body as it passes: its size, its digests, and its elements.
 //!
 //! The parser in `s3s` skips elements that it does not know, CDATA sections and comments. A skipped element is something asked
 //! for and not done; a skipped CDATA section makes another key of the one that it stands in. So they are refused here.
@@ -116,7 +116,7 @@ impl XmlBody {
         Ok(())
     }
 
-    /// Whether the whole body was as stated.
+    /// True if the whole body was as stated.
     ///
     /// # Errors
     /// `XAmzContentSHA256Mismatch`, `BadDigest`.

@@ -1,4 +1,4 @@
-//! What S3 answers where an adapter is free to answer otherwise.
+//! Answers of S3 that an adapter is free to give otherwise.
 
 mod client;
 

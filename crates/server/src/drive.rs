@@ -53,7 +53,7 @@ struct Opened {
     sample: Arc<Mutex<Sample>>,
 }
 
-/// What to do with a drive that holds no store, or is not there although the configuration says how to make it.
+/// The fate of a drive that holds no store, or is not there although the configuration says how to make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blank {
     /// It is made, and formatted.

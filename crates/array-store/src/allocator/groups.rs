@@ -124,7 +124,7 @@ impl Engine {
         all.filter_map(|id| Some((id, self.sets.get(id)?))).collect()
     }
 
-    /// Whether a set is available on drives that are less ill, beside those that are reserved and one for each slot.
+    /// True if a set is available on drives that are less ill, beside those that are reserved and one for each slot.
     pub(super) fn has_better_than(&self, drives: &DriveSet) -> bool {
         let fit = self.fit_now();
         let better =

@@ -166,12 +166,12 @@ impl Allocator {
         self.plan(|plan| plan.avoid(drives));
     }
 
-    /// Whether drives are avoided, and clients have no others.
+    /// True if drives are avoided, and clients have no others.
     pub(crate) fn is_cornered(&self) -> bool {
         self.plan(|plan| plan.is_cornered())
     }
 
-    /// Whether a stream keeps away from its open set, as others have none of the drives that are avoided.
+    /// True if a stream keeps away from its open set, as others have none of the drives that are avoided.
     fn keeps_away_from(&self, stream: Stream, open: &OpenSet) -> bool {
         let Stream::User(slot) = stream else { return false };
         self.plan(|plan| open.set.drives().meets(&plan.avoided) && plan.keeps_away(plan.group_of(slot.into())))
@@ -191,7 +191,7 @@ impl Allocator {
         open.iter().find(on_it).map(|(stream, _)| *stream)
     }
 
-    /// Whether nobody has to keep away from a stream's group. (LANE-2)
+    /// True if nobody has to keep away from a stream's group. (LANE-2)
     fn is_able(&self, stream: Stream) -> bool {
         let Stream::User(slot) = stream else { return true };
         self.plan(|plan| plan.is_able(plan.group_of(slot.into())))

@@ -281,7 +281,7 @@ impl Asking<'_> {
         (open, Some(started))
     }
 
-    /// Whether a set has a drive that is avoided, and its group has others now: another is opened in its place, as long as there
+    /// True if a set has a drive that is avoided, and its group has others now: another is opened in its place, as long as there
     /// are enough. (LANE-2)
     fn is_done_without(&self, stream: Stream, open: &OpenSet) -> bool {
         matches!(self.who, Who::Client(..))

@@ -188,22 +188,22 @@ impl Plan {
         self.groups.get(group).is_some_and(|group| group.drives != DriveSet::EMPTY)
     }
 
-    /// Whether it has drives of its own, and none of them is avoided.
+    /// True if it has drives of its own, and none of them is avoided.
     fn is_well(&self, group: usize) -> bool {
         self.has_drives(group) && !self.groups[group].drives.meets(&self.avoided)
     }
 
-    /// Whether nobody has to keep away from a group. (LANE-2)
+    /// True if nobody has to keep away from a group. (LANE-2)
     pub(crate) fn is_able(&self, group: usize) -> bool {
         self.avoided == DriveSet::EMPTY || self.is_well(group) || self.is_cornered()
     }
 
-    /// Whether drives are avoided, and no group is without them.
+    /// True if drives are avoided, and no group is without them.
     pub(crate) fn is_cornered(&self) -> bool {
         self.avoided != DriveSet::EMPTY && !(0..self.groups.len()).any(|group| self.is_well(group))
     }
 
-    /// Whether a group is well while drives are avoided: then a set that it has open on one of those, since drives were grouped
+    /// True if a group is well while drives are avoided: then a set that it has open on one of those, since drives were grouped
     /// otherwise, is done without. (LANE-2)
     pub(crate) fn keeps_away(&self, group: usize) -> bool {
         self.avoided != DriveSet::EMPTY && self.is_well(group)

@@ -1,4 +1,4 @@
-//! Whether new data keeps away from a drive for now: a decision from how long its writes take beside its peers'.
+//! True if new data keeps away from a drive for now: a decision from how long its writes take beside its peers'.
 //!
 //! **Knows nothing of** groups, and of where data goes instead.
 //!
@@ -46,7 +46,7 @@ pub(super) struct Avoidance {
 }
 
 impl Avoidance {
-    /// Whether it is avoided, and for how long.
+    /// How it is avoided, if it is.
     pub(super) fn away(&self) -> Option<Away> {
         self.now.get()
     }

@@ -140,7 +140,7 @@ impl Pace {
         }
     }
 
-    /// Whether it is avoided from now on.
+    /// True if it is avoided from now on.
     fn count_write(&self, late: bool, now: Instant) -> bool {
         match self.writes.count(late, now) {
             Some(Change::Slow) => {

@@ -18,7 +18,7 @@ fn of_test() -> Options {
     Options { cleaners: Some(3), open_sets: Some(4), background: false, ..Options::default() }
 }
 
-/// What is acknowledged, and what is being tried: a change of which nobody knows what became.
+/// The acknowledged state, and the change under way, of which nobody knows what became.
 #[derive(Clone, Default)]
 struct Known {
     all: Expected,

@@ -48,7 +48,7 @@ fn without_stranger(scene: &Scene, error: &shingle_array_store::Error) -> Vec<Ar
     scene.there.iter().filter(|drive| drive.name != stranger).cloned().collect()
 }
 
-/// Whether a drive that is to be taken back did not answer, however often it was asked.
+/// True if a drive that is to be taken back did not answer, however often it was asked.
 fn is_silent(scene: &Scene, error: &shingle_array_store::Error) -> bool {
     let is_named = |victim: &String| error.message.contains(&format!("({victim}): it is missing or does not answer"));
     error.kind == ErrorKind::Device && scene.victims.iter().any(is_named)

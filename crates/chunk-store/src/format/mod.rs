@@ -1,4 +1,4 @@
-//! What a chunk store puts into records: superblock, journal entries, checkpoint parts. See `docs/formats/chunk-store.md`.
+//! Payloads of a chunk store's records: superblock, journal entries, checkpoint parts. See `docs/formats/chunk-store.md`.
 //!
 //! All numbers are little-endian. Everything here was framed and checked by crate `record` already; a value that makes
 //! no sense all the same is an error, never a panic.

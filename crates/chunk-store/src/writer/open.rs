@@ -28,7 +28,7 @@ pub(crate) enum Resumption {
     Journaling,
 }
 
-/// Whether a chunk that is not sealed takes no more appends, because it is to be. Once its seal has a place in the journal the
+/// True if a chunk that is not sealed takes no more appends, because it is to be. Once its seal has a place in the journal the
 /// chunk counts as sealed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sealing {
@@ -44,7 +44,7 @@ impl Sealing {
     }
 }
 
-/// What only a chunk that is being written needs.
+/// The state that only a chunk being written needs.
 #[derive(Default)]
 pub(crate) struct OpenChunk {
     /// Bytes, counting appends without an answer.
@@ -71,7 +71,7 @@ pub(crate) struct OpenChunk {
     pub(crate) tail: Tail,
     /// Appends and moves that have no zone yet.
     pub(crate) queue: VecDeque<Pending>,
-    /// Whether it is in a queue of starved chunks.
+    /// True if it is in a queue of starved chunks.
     pub(crate) starved: bool,
     /// Its creation is not durable yet.
     pub(crate) creating: bool,
@@ -79,7 +79,7 @@ pub(crate) struct OpenChunk {
     pub(crate) sealing: Sealing,
     /// It is being deleted.
     pub(crate) deleting: bool,
-    /// Whether appends have to wait for a journal entry (APP-5).
+    /// True if appends have to wait for a journal entry (APP-5).
     pub(crate) resumption: Resumption,
     /// Who waits for its last append.
     pub(crate) drained: Vec<oneshot::Sender<()>>,
@@ -101,7 +101,7 @@ impl OpenChunk {
         expected.saturating_sub(durable).max(need)
     }
 
-    /// Whether callers do not see it: not created yet, or deleted.
+    /// True if callers do not see it: not created yet, or deleted.
     pub(crate) fn hidden(&self) -> bool {
         self.creating || self.deleting
     }
@@ -110,12 +110,12 @@ impl OpenChunk {
         self.inflight == 0 && self.landing == 0 && self.queue.is_empty()
     }
 
-    /// Whether its next append was tried so often that there is no point in going on.
+    /// True if its next append was tried so often that there is no point in going on.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.queue.front().is_some_and(|front| front.tries >= TRIES_MAX)
     }
 
-    /// Whether its tail can be put in front of what waits.
+    /// True if its tail can be put in front of what waits.
     pub(crate) fn can_move(&self) -> bool {
         self.queue.front().is_none_or(|front| !front.moved && front.tries == 0)
     }
@@ -144,7 +144,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Whether `next` can make one record with it, of up to `most` bytes.
+    /// True if `next` can make one record with it, of up to `most` bytes.
     pub(crate) fn joins(&self, next: &Self, most: usize) -> bool {
         let free = |pending: &Self| pending.tries == 0 && !pending.moved;
         let follows = next.handle == self.handle && next.offset == self.offset + self.length;

@@ -28,7 +28,7 @@ const GIVEN_UP_BY: f64 = 180.0;
 /// From then on puts are counted again: those that waited have been written.
 const AFTER: Duration = Duration::from_secs(180);
 
-/// What a slow drive may cost the 99th percentile, as GETs: more is noticed by those who wait.
+/// The most that a slow drive may cost the 99th percentile, as of GETs: more is noticed by those who wait.
 pub(super) const GOAL: f64 = 1.5;
 
 /// Puts by when they came, from the start: how long each took.
@@ -129,7 +129,7 @@ fn measure(array: &LabArray, groups: u64, load: Load) -> Result<Puts, LabError> 
     })
 }
 
-/// When a drive was given up for being slow.
+/// The time at which a drive was given up for being slow.
 async fn given_up(
     rt: Runtime,
     store: ArrayStore,
