@@ -116,7 +116,7 @@ impl XmlBody {
         Ok(())
     }
 
-    /// True if the whole body was as stated.
+    /// Checks that the whole body was as stated.
     ///
     /// # Errors
     /// `XAmzContentSHA256Mismatch`, `BadDigest`.

@@ -1,4 +1,4 @@
-//! True if new data keeps away from a drive for now: a decision from how long its writes take beside its peers'.
+//! The decision that new data keeps away from a drive for now, made from how long its writes take beside its peers'.
 //!
 //! **Knows nothing of** groups, and of where data goes instead.
 //!
