@@ -42,6 +42,8 @@ struct Connection {
     address: IpAddr,
     /// Since when nothing is under way on it; `None` while something is.
     silent: Option<Instant>,
+    /// Bytes of an answer wait for the client to take them.
+    writing: bool,
     /// Told to give up its seat.
     leave: Arc<Notify>,
 }
@@ -86,14 +88,16 @@ impl Seats {
         let number = taken.next;
         taken.next += 1;
         let leave = Arc::new(Notify::new());
-        taken.by.insert(number, Connection { address, silent: Some(Instant::now()), leave: leave.clone() });
+        taken
+            .by
+            .insert(number, Connection { address, silent: Some(Instant::now()), writing: false, leave: leave.clone() });
         Some(Seat { seats: self.clone(), number, leave })
     }
 }
 
 impl Taken {
     fn leaver(&self) -> Option<&Connection> {
-        let silent_for = |connection: &Connection| connection.silent.map(|since| since.elapsed());
+        let silent_for = |one: &Connection| one.silent.filter(|_| !one.writing).map(|since| since.elapsed());
         let silent = || self.by.values().filter(|one| silent_for(one).is_some_and(|time| time >= SILENT_MIN));
         let mut of_address: BTreeMap<IpAddr, usize> = BTreeMap::new();
         silent().for_each(|connection| *of_address.entry(connection.address).or_default() += 1);
@@ -114,12 +118,20 @@ impl Seat {
         }
     }
 
+    /// The end of an answer waits for the client, or went out: the answer itself is dropped before that. (SEAT-1)
+    pub(crate) fn writing(&self, waits: bool) {
+        if let Some(connection) = self.seats.taken().by.get_mut(&self.number) {
+            connection.writing = waits;
+            connection.silent = connection.silent.map(|_| Instant::now());
+        }
+    }
+
     /// Completes when the connection has to leave. (SEAT-1)
     pub(crate) async fn left(&self) {
         loop {
             self.leave.notified().await;
             let taken = self.seats.taken();
-            if taken.by.get(&self.number).is_none_or(|connection| connection.silent.is_some()) {
+            if taken.by.get(&self.number).is_none_or(|one| one.silent.is_some() && !one.writing) {
                 return;
             }
         }
@@ -216,5 +228,20 @@ mod tests {
         assert_eq!(leaving[1..].iter().map(|left| left.is_finished()).collect::<Vec<_>>(), [false, true, false]);
         drop(newcomer);
         assert!(seats.take_now(address(8)).is_some());
+    }
+
+    /// SEAT-1, of the end of an answer.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_slow_to_take_an_answer_is_not_silent() {
+        let seats = Seats::new(1);
+        let seat = Arc::new(seats.take(address(1)).await);
+        drop(seat.busy());
+        seat.writing(true);
+        tokio::time::sleep(10 * SILENT_MIN).await;
+        assert!(seats.take_now(address(2)).is_none() && seats.taken().leaver().is_none());
+        seat.writing(false);
+        assert!(seats.taken().leaver().is_none(), "it may be about to speak");
+        tokio::time::sleep(SILENT_MIN).await;
+        assert!(seats.taken().leaver().is_some());
     }
 }

@@ -159,7 +159,7 @@ impl Inner {
         let _open = Gauge::raise(&self.metrics, |metrics| &metrics.connections_open);
         // Answers are written whole; waiting to join small ones only adds latency.
         let _ = socket.set_nodelay(true);
-        let io = TokioIo::new(Socket::new(socket, &self.limits, self.metrics.clone()));
+        let io = TokioIo::new(Socket::new(socket, &self.limits, self.metrics.clone(), Some(seat.clone())));
         let service = service_fn(|request| {
             let (inner, busy) = (self.clone(), seat.busy());
             async move { Ok::<_, HttpError>(inner.answer(request).await?.map(|body| busy.until_sent(body))) }

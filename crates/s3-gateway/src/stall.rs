@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::metrics::GatewayMetrics;
 use crate::options::Limits;
+use crate::seats::Seat;
 
 /// Time that a peer may be waited for: waiting uses it up, and bytes give back the time that they may take at the least rate;
 /// so does time in which nothing was waited for. (PACE-1)
@@ -68,14 +69,22 @@ pub(crate) struct Socket<S> {
     socket: S,
     pace: Pace,
     metrics: Arc<GatewayMetrics>,
+    /// Told while a write waits.
+    seat: Option<Arc<Seat>>,
+    waits: bool,
 }
 
 impl<S> Socket<S> {
-    pub(crate) fn new(socket: S, limits: &Limits, metrics: Arc<GatewayMetrics>) -> Self {
-        Self { socket, pace: Pace::new(limits.stall_timeout, limits.reader_rate_min), metrics }
+    pub(crate) fn new(socket: S, limits: &Limits, metrics: Arc<GatewayMetrics>, seat: Option<Arc<Seat>>) -> Self {
+        let pace = Pace::new(limits.stall_timeout, limits.reader_rate_min);
+        Self { socket, pace, metrics, seat, waits: false }
     }
 
     fn wrote(&mut self, context: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if self.waits != result.is_pending() {
+            self.waits = result.is_pending();
+            self.seat.iter().for_each(|seat| seat.writing(self.waits));
+        }
         match result {
             Poll::Pending => {
                 ready!(self.pace.poll_worn_out(context));
@@ -140,7 +149,7 @@ mod tests {
     /// What comes of sending 4 MiB to a client that reads `bytes` every `pause`, and after how long.
     async fn sent(limits: Limits, bytes: usize, pause: Duration) -> (io::Result<()>, Duration) {
         let (mut client, server) = tokio::io::duplex(64 << 10);
-        let mut socket = Socket::new(server, &limits, Arc::default());
+        let mut socket = Socket::new(server, &limits, Arc::default(), None);
         let began = Instant::now();
         let reading = async {
             let mut piece = vec![0; bytes];
