@@ -35,7 +35,7 @@ const FUTILE_MAX: u32 = 3;
 /// Runs are measured again once one record in so many came or went.
 const MEASURE_AGAIN: u64 = 64;
 
-/// What GC may add to the index with each zone that it empties, where it puts records of a chunk together: a chunk is split where
+/// The most that GC adds to the index with each zone that it empties, where it puts records of a chunk together: a chunk is split where
 /// one zone that takes records is full, and a few times more where writes fail.
 const SPLITS_BYTES: u64 = 4 * (GROUP_BYTES + 2 * RECORD_BYTES);
 
@@ -57,7 +57,7 @@ struct Measured {
 #[derive(Debug, Default)]
 pub(crate) struct LogRoom {
     measured: Cell<Option<Measured>>,
-    /// What GC may add while it empties a zone (ROOM-4).
+    /// The most that GC may add while it empties a zone (ROOM-4).
     claimed: Cell<u64>,
     /// Checkpoints in a row that made no room for the journal, or had none themselves.
     futile: Cell<u32>,
@@ -131,7 +131,7 @@ impl Inner {
         apart
     }
 
-    /// What is left of GC's claim.
+    /// The rest of GC's claim.
     pub(crate) fn claimed_index_room(&self) -> u64 {
         self.log_room.claimed.get()
     }

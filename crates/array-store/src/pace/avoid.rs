@@ -85,7 +85,7 @@ impl Avoidance {
         well
     }
 
-    /// What came before counts no more: it has to be slow for as long again.
+    /// Forgets what came before: it has to be slow for as long again.
     pub(super) fn begin_anew(&self, now: Instant) {
         self.past.set(None);
         self.now.set(self.now.get().map(|away| Away { since: now, late: 0, ..away }));

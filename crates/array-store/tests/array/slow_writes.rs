@@ -15,7 +15,7 @@ use shingle_zoned::Geometry;
 use crate::common::{ArrayShape, content, formatted, open, powered};
 use crate::slow::{name, object, put_side_by_side, read};
 
-/// What a drive takes for a command at most; a slow one a thousand times as long.
+/// The longest that a drive takes for a command; a slow one takes a thousand times as long.
 const LATENCY: Duration = Duration::from_millis(2);
 
 /// Objects that are written over and over.

@@ -57,7 +57,7 @@ pub(crate) fn zone_use(kind: u16) -> Option<(Stream, bool)> {
     Some((stream_from((kind.checked_sub(0x0100)?).try_into().ok()?)?, false))
 }
 
-/// What records that GC finds in a landing zone count as: they are of all streams.
+/// The stream that records in a landing zone count as for GC: they are of all streams.
 pub(crate) const LANDING_STREAM: Stream = Stream::Data;
 
 pub(crate) fn stream_number(stream: Stream) -> u8 {

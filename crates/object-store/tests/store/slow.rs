@@ -11,7 +11,7 @@ use crate::zones::{formatted, object_options, open};
 
 const BUCKET: &str = "bucket";
 
-/// What a drive takes for a command at most; a slow one a thousand times as long.
+/// The longest that a drive takes for a command; a slow one takes a thousand times as long.
 const LATENCY: Duration = Duration::from_millis(2);
 
 /// SLOWD-1: puts and deletes wait for a drive that is slow a few times and no more; it is tried again, and written to once it is well.
