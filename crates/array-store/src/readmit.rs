@@ -45,7 +45,7 @@ impl Gathered {
     /// Gives drives that were given up new numbers.
     ///
     /// # Errors
-    /// `Invalid` if one of them is in use, or no drive of the array; `Device` if it is not there, or did not answer.
+    /// `Invalid` if one of them is in use, or no drive of the array; `Device` if it is not there, did not answer, or did not show whose it is.
     pub(crate) fn readmit(&mut self, ids: &[DriveId]) -> Result<Vec<Readmitted>> {
         let mut readmitted = Vec::new();
         let members = self.superblock.sets.iter().flatten().flat_map(|set| &set.members);
@@ -62,7 +62,11 @@ impl Gathered {
                 return error(ErrorKind::Invalid, "only a drive that was given up can be taken back");
             }
             let Some((new, name)) = self.drives.take_back(old, &named) else {
-                return error(ErrorKind::Device, "it is missing or does not answer: it can be taken back once it does");
+                return error(
+                    ErrorKind::Device,
+                    "it is missing, or does not answer, or nothing that can be read on it says that it is of this array: it can be \
+                     taken back once it does",
+                );
             };
             self.superblocks.renumber(old, new);
             if let Some(zones) = self.reports.remove(&old) {

@@ -32,6 +32,8 @@ async fn open_array(
                 assert_eq!(report.damage, Vec::<String>::new(), "{what}");
                 return array;
             }
+            // It was there when `try_open` asked which drives were given up, and fails since. Whoever asked for it asks again.
+            Err(error) if is_silent(&stranger, &error) => {}
             Err(error) => {
                 let says_so = error.message.starts_with(&format!("{stranger} is no drive of this array"));
                 let is_there = there.iter().any(|drive| drive.name == stranger);
@@ -40,6 +42,11 @@ async fn open_array(
             }
         }
     }
+}
+
+/// True if the drive that is to be taken back did not answer, or has nothing left that shows whose it is.
+fn is_silent(victim: &str, error: &shingle_array_store::Error) -> bool {
+    error.kind == ErrorKind::Device && error.message.contains(&format!("({victim}): it is missing, or does not answer"))
 }
 
 /// Takes drives back that were given up.
@@ -116,9 +123,12 @@ fn chain(seed: u64) {
     }
 }
 
+/// A seed that found something once: the one zone with superblocks of a drive that was to be taken back went offline.
+const FOUND: [u64; 1] = [4001];
+
 #[test]
 fn what_was_acknowledged_is_there_through_chains_of_lives() {
-    for seed in seeds(100) {
+    for seed in seeds(100).chain(FOUND) {
         chain(seed);
     }
 }

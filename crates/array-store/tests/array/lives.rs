@@ -48,9 +48,9 @@ fn without_stranger(scene: &Scene, error: &shingle_array_store::Error) -> Vec<Ar
     scene.there.iter().filter(|drive| drive.name != stranger).cloned().collect()
 }
 
-/// True if a drive that is to be taken back did not answer, however often it was asked.
+/// True if a drive that is to be taken back did not answer, however often it was asked, or has nothing left that shows whose it is.
 fn is_silent(scene: &Scene, error: &shingle_array_store::Error) -> bool {
-    let is_named = |victim: &String| error.message.contains(&format!("({victim}): it is missing or does not answer"));
+    let is_named = |victim: &String| error.message.contains(&format!("({victim}): it is missing, or does not answer"));
     error.kind == ErrorKind::Device && scene.victims.iter().any(is_named)
 }
 
