@@ -1,4 +1,4 @@
-//! The drives: how full, how busy and how slow each is, and which one takes the next file.
+//! The drives: how full and how slow each is. `load.rs` says how busy it is, `placement.rs` which one takes what comes next.
 //!
 //! # Invariants
 //! - SLOWD-1: a drive of which two appends in a row took eight times as long as they take elsewhere, and a quarter of a second at least,
@@ -10,6 +10,8 @@ use std::time::Duration;
 use shingle_base::StoreId;
 use shingle_chunk_store::{ChunkClient, StoreStat, Stream};
 use shingle_runtime::Instant;
+
+use crate::load::Load;
 
 /// How long a drive that failed a command gets no new files.
 const COOL_DOWN: Duration = Duration::from_secs(10);
@@ -25,6 +27,13 @@ const SPARED_MOST: Duration = Duration::from_secs(300);
 const FADING: u32 = 16;
 /// How old a drive's figures may be.
 const STAT_AGE: Duration = Duration::from_millis(500);
+
+/// The one in the middle, of two the lower.
+pub(crate) fn middle(times: impl Iterator<Item = Duration>) -> Option<Duration> {
+    let mut times: Vec<_> = times.collect();
+    times.sort_unstable();
+    times.get(times.len().saturating_sub(1) / 2).copied()
+}
 
 /// Who wants to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +68,8 @@ pub(crate) struct DriveState {
     /// Calls that were given up and are not answered yet (PAT-2).
     silent: u32,
     last_answer: Instant,
+    /// What is on its way to it.
+    pub(crate) load: Load,
     /// Files being created, by stream.
     creating: [u32; 3],
     reserve: Option<u64>,
@@ -81,16 +92,23 @@ impl DriveState {
             late: 0,
             silent: 0,
             last_answer: Instant::default(),
+            load: Load::default(),
             creating: [0; 3],
             reserve,
         }
     }
 
-    pub(crate) fn set_stat(&mut self, stat: StoreStat, now: Instant) {
+    /// Takes its figures. Returns the bytes that it took since the last ones beside those that were appended: headers and padding, of which
+    /// small appends cost more the fewer go together.
+    pub(crate) fn set_stat(&mut self, stat: StoreStat, now: Instant) -> u64 {
+        let stored = |stat: &StoreStat| stat.live_bytes + stat.garbage_bytes;
+        // Less where garbage was collected, and much more only where it came to be.
+        let more = stored(&stat).saturating_sub(stored(&self.stat)).saturating_sub(self.since).min(self.since);
         self.stat = stat;
         self.stat_at = Some(now);
         self.since = 0;
         self.refreshing = false;
+        more
     }
 
     /// Whether its figures say too little about now and nobody has asked for new ones; the caller then does.
@@ -128,6 +146,11 @@ impl DriveState {
             let capacity = self.stat.capacity_bytes;
             (capacity / 32).max(2 * self.room.unwrap_or(0)).min(capacity / 4)
         })
+    }
+
+    /// Bytes that those may write.
+    pub(crate) fn free_for(&self, class: Class) -> u64 {
+        self.free().saturating_sub(if class == Class::User { self.reserved() } else { 0 })
     }
 
     /// Whether `bytes` more fit.

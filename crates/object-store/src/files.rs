@@ -34,6 +34,11 @@ impl Log {
         }
     }
 
+    /// Whether what is appended goes to all drives. A collector has one place to go to at a time, and would leave a file on each drive.
+    pub(crate) fn spreads(self) -> bool {
+        matches!(self, Self::Clients)
+    }
+
     pub(crate) fn collector(self) -> Option<u64> {
         match self {
             Self::Clients => None,

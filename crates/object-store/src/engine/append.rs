@@ -1,4 +1,4 @@
-//! Appending entries to the log: which drive and file, and what happens when an append fails.
+//! Appending entries to the log, and what happens when an append fails. `reserve.rs` says where they go.
 //!
 //! # Invariants
 //! - APP-1: a reservation and the append that uses it happen without an `await` between them, so that appends reach a
@@ -12,12 +12,13 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_chunk_store::{ChunkClient, ErrorKind, Stream};
+use shingle_chunk_store::{ErrorKind, Stream};
 use shingle_runtime::Instant;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
-use crate::drives::{Class, DriveState};
+use crate::drives::{self, Class};
 use crate::engine::Core;
+use crate::engine::reserve::Slot;
 use crate::errors::from_chunk;
 use crate::files::{End, Log, LogFile, Tail};
 use crate::format::{ChunkName, Place, Sealed};
@@ -26,42 +27,12 @@ use crate::records::{FileRecord, Location, Position};
 
 /// How often an append is tried before its error is passed on.
 const TRIES: usize = 12;
-/// A file with more than this on its way is busy: another is opened beside it.
-const BUSY_BYTES: u64 = 1 << 20;
-/// The least default size of a file, until a chunk has shown what it takes.
-const FILE_BYTES_MIN: u64 = 64 << 10;
-/// The largest default size of a file.
-const FILE_BYTES_MAX: u64 = 1 << 30;
-
 /// Entries that are durable but not yet in the index.
 #[derive(Debug)]
 pub(crate) struct Appended {
     pub(crate) locations: Vec<Location>,
     /// The reservation to settle with the commands that bring them into the index.
     pub(crate) settle: (u64, Position),
-}
-
-/// A reserved place.
-struct Slot {
-    client: ChunkClient,
-    drive: usize,
-    name: ChunkName,
-    offset: u64,
-    length: u64,
-}
-
-enum Reserved {
-    Slot(Slot),
-    /// A file must be created on this drive first.
-    Create(usize),
-    /// This chunk of a file is too full: it is to be closed, and the file to go on if it says so.
-    Close(u64, u32, bool),
-    /// Files are being created or closed: wait.
-    Wait,
-    /// No drive takes this much now.
-    NoSpace,
-    /// No drive ever takes so much in one piece.
-    TooLong,
 }
 
 impl Core {
@@ -89,7 +60,7 @@ impl Core {
             let answer = self.answer(slot.drive, async move { client.append(id, offset, pieces).await }).await;
             self.compare(slot.drive, began, answer.is_ok());
             let settle = (slot.name.file, Position { ordinal: slot.name.ordinal, offset: slot.offset });
-            self.answered(&slot);
+            self.answered(&slot, answer.is_ok());
             let error = match answer {
                 Ok(_) => {
                     self.count_append(entries.len(), length);
@@ -145,9 +116,7 @@ impl Core {
     fn compare(&self, drive: usize, began: Instant, good: bool) {
         let mut drives = self.drives.borrow_mut();
         let others = drives.iter().enumerate().filter(|(other, _)| *other != drive);
-        let mut usual: Vec<_> = others.filter_map(|(_, other)| other.usual()).collect();
-        usual.sort_unstable();
-        let middle = usual.get(usual.len().saturating_sub(1) / 2).copied();
+        let middle = drives::middle(others.filter_map(|(_, other)| other.usual()));
         if drives[drive].appended(began, good, middle, self.runtime.now()) {
             tracing::warn!(store = %drives[drive].store, "a drive appends far slower than others, which take its place for a while");
         }
@@ -172,181 +141,17 @@ impl Core {
         (locations.collect(), pieces)
     }
 
-    fn answered(&self, slot: &Slot) {
-        if let Some(mut file) = self.files.borrow_mut().get_mut(slot.name.file) {
-            file.outstanding = file.outstanding.saturating_sub(slot.length);
-        }
-    }
-
-    /// Reserves a place for `length` bytes, creating and closing files as needed.
-    async fn reserve(self: &Rc<Self>, log: Log, class: Class, length: u64) -> StoreResult<Slot> {
-        self.refresh_ahead();
-        let (mut refreshed, mut failures) = (false, 0);
-        loop {
-            self.working()?;
-            // Registered before looking, so that a change in between is not missed.
-            let changed = self.changed.notified();
-            match self.try_reserve(log, class, length) {
-                Reserved::Slot(slot) => return Ok(slot),
-                Reserved::Create(drive) => {
-                    if let Err(error) = self.create_file(drive, log).await {
-                        failures += 1;
-                        if failures > 2 * self.drives.borrow().len() + 4 {
-                            return Err(from_chunk(error));
-                        }
-                    }
-                }
-                Reserved::Close(file, ordinal, go_on) => drop(self.close_chunk(file, ordinal, go_on).await),
-                Reserved::Wait => changed.await,
-                Reserved::TooLong => {
-                    return Err(StoreError::new(
-                        StoreErrorKind::TooLarge,
-                        format!("no drive's chunks take {length} bytes in one piece"),
-                    ));
-                }
-                Reserved::NoSpace if !refreshed => {
-                    self.refresh_drives().await;
-                    refreshed = true;
-                }
-                Reserved::NoSpace => {
-                    // Object garbage is space, too: GC is asked for it before the write fails.
-                    if class == Class::User && self.wait_for_gc().await {
-                        refreshed = false;
-                        continue;
-                    }
-                    self.stats.borrow_mut().no_space += 1;
-                    return Err(StoreError::new(StoreErrorKind::NoSpace, "the drives are full"));
-                }
-            }
-        }
-    }
-
-    /// Looks for a file that takes `length` bytes: the one with least to do, on a drive that is not slow, if one takes them.
-    fn try_reserve(self: &Rc<Self>, log: Log, class: Class, length: u64) -> Reserved {
-        let now = self.runtime.now();
-        let slow = self.drives.borrow().iter().any(|drive| drive.is_slow(now));
-        match self.try_reserve_on(log, class, length, |drive| !drive.is_slow(now)) {
-            Reserved::NoSpace | Reserved::TooLong if slow => self.try_reserve_on(log, class, length, |_| true),
-            found => found,
-        }
-    }
-
-    /// The same on drives that `may`, and that have not just failed.
-    fn try_reserve_on(
-        self: &Rc<Self>,
-        log: Log,
-        class: Class,
-        length: u64,
-        may: impl Fn(&DriveState) -> bool,
-    ) -> Reserved {
-        let now = self.runtime.now();
-        let drives = self.drives.borrow();
-        let all_bad = drives.iter().all(|drive| drive.is_bad(now));
-        let (mut best, mut create, mut close) = (None::<(u64, u64)>, None::<(bool, f64, usize)>, None);
-        let (mut wait, mut fits_any) = (false, false);
-        let files = self.files.borrow();
-        for (number, drive) in drives.iter().enumerate() {
-            if !may(drive) || drive.room.is_some_and(|room| room < length) {
-                continue;
-            }
-            fits_any = true;
-            if (drive.is_bad(now) && !all_bad) || !drive.takes(class, length) {
-                continue;
-            }
-            let limit = self.file_bytes(drive.stat().capacity_bytes, drive.room);
-            let mut open = drive.is_creating(log.stream()) as usize;
-            let mut idle = open == 0;
-            for (file_number, file) in files.open(number, log) {
-                let Some(tail) = file.appendable() else {
-                    idle = false;
-                    continue;
-                };
-                open += 1;
-                let size = file.size();
-                if size > 0 && size + length > limit {
-                    close = Some((file_number, tail.ordinal, false));
-                } else if tail.room < length {
-                    close = Some((file_number, tail.ordinal, true));
-                } else if best.is_none_or(|(outstanding, _)| file.outstanding < outstanding) {
-                    best = Some((file.outstanding, file_number));
-                }
-            }
-            wait |= !idle;
-            // Drives on which a file is about to be there come last; then spread over drives, then over files of one.
-            let score = (idle, drive.free_fraction() - open as f64);
-            if open < self.files_open_max(drive.stat().capacity_bytes, limit)
-                && create.is_none_or(|(other_idle, other, _)| score > (other_idle, other))
-            {
-                create = Some((score.0, score.1, number));
-            }
-        }
-        drop((files, drives));
-        if let Some((outstanding, number)) = best
-            && let Some(slot) = self.take_slot(log, number, length)
-        {
-            if let (true, Some((_, _, drive))) = (outstanding > BUSY_BYTES, create) {
-                // Counted at once, so that those who come next do not open one more each.
-                self.announce(drive, log.stream());
-                let core = self.clone();
-                let open = async move { core.create_announced(drive, log).await.is_ok() };
-                drop(self.runtime.spawn(open));
-            }
-            return Reserved::Slot(slot);
-        }
-        match (close, create) {
-            (Some((file, ordinal, go_on)), _) => Reserved::Close(file, ordinal, go_on),
-            (None, Some((idle, _, drive))) if idle || !wait => Reserved::Create(drive),
-            (None, _) if wait => Reserved::Wait,
-            (None, Some((_, _, drive))) => Reserved::Create(drive),
-            (None, None) if fits_any => Reserved::NoSpace,
-            (None, None) => Reserved::TooLong,
-        }
-    }
-
-    fn take_slot(&self, log: Log, number: u64, length: u64) -> Option<Slot> {
-        let mut files = self.files.borrow_mut();
-        let mut file = files.get_mut(number)?;
-        let (drive, stream) = (file.drive?, file.stream);
-        debug_assert!(file.collector.is_none() || file.collector == log.collector(), "OGC-5: file {number}");
-        // One of an earlier life is the collector's that comes first.
-        file.collector = log.collector();
-        let tail = file.tail.as_mut()?;
-        let name = ChunkName { file: number, ordinal: tail.ordinal, stream, set: self.set };
-        let offset = tail.next;
-        tail.next += length;
-        // Headers and footers take room, too: the chunk itself says when it is full.
-        tail.room = tail.room.saturating_sub(length);
-        file.pending.insert(Position { ordinal: name.ordinal, offset });
-        file.outstanding += length;
-        let state = &mut self.drives.borrow_mut()[drive];
-        state.wrote(length);
-        Some(Slot { client: state.client.clone(), drive, name, offset, length })
-    }
-
-    /// A file's size limit on a drive of `capacity` bytes whose chunks take appends of up to `room`: by default at least
-    /// a whole chunk, so that a file that is dropped leaves whole zones empty.
-    fn file_bytes(&self, capacity: u64, room: Option<u64>) -> u64 {
-        let default = || (capacity / 256).min(FILE_BYTES_MAX).max(room.unwrap_or(FILE_BYTES_MIN));
-        self.options.file_bytes.unwrap_or_else(default)
-    }
-
-    /// How many files of a stream may be open on such a drive: fewer on a small one, whose space they would hold.
-    fn files_open_max(&self, capacity: u64, file_bytes: u64) -> usize {
-        let most = capacity / file_bytes.saturating_mul(16).max(1);
-        self.options.files_open_max.min(most as usize).max(1)
-    }
-
     /// Begins a file on `drive`.
     pub(crate) async fn create_file(self: &Rc<Self>, drive: usize, log: Log) -> shingle_chunk_store::Result<()> {
         self.announce(drive, log.stream());
         self.create_announced(drive, log).await
     }
 
-    fn announce(&self, drive: usize, stream: Stream) {
+    pub(crate) fn announce(&self, drive: usize, stream: Stream) {
         *self.drives.borrow_mut()[drive].creating(stream) += 1;
     }
 
-    async fn create_announced(self: &Rc<Self>, drive: usize, log: Log) -> shingle_chunk_store::Result<()> {
+    pub(crate) async fn create_announced(self: &Rc<Self>, drive: usize, log: Log) -> shingle_chunk_store::Result<()> {
         let (number, stream) = (self.next_number(), log.stream());
         let name = ChunkName { file: number, ordinal: 0, stream, set: self.set };
         let created = self.create_chunk(drive, name).await;
@@ -459,14 +264,21 @@ impl Core {
         let client = self.drives.borrow()[number].client.clone();
         let stat = client.store_stat().await;
         let now = self.runtime.now();
-        let drive = &mut self.drives.borrow_mut()[number];
-        match stat {
-            Ok(stat) => drive.set_stat(stat, now),
-            Err(error) => {
-                drive.end_refresh();
-                tracing::warn!(%error, store = %drive.store, "a drive does not answer");
-                drive.failed(now);
+        let overhead = {
+            let drive = &mut self.drives.borrow_mut()[number];
+            match stat {
+                Ok(stat) => drive.set_stat(stat, now),
+                Err(error) => {
+                    drive.end_refresh();
+                    tracing::warn!(%error, store = %drive.store, "a drive does not answer");
+                    drive.failed(now);
+                    0
+                }
             }
+        };
+        if overhead > 0 {
+            let (views, _) = self.views(Class::User, 0, |_| true);
+            self.charge(views, number, overhead);
         }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod objects;
 mod patience;
 pub(crate) mod purge;
 pub(crate) mod reading;
+mod reserve;
 pub(crate) mod run;
 mod uploads;
 

@@ -2,6 +2,7 @@
 
 mod chunks;
 mod crash;
+mod even;
 mod full_index;
 mod gc;
 mod histories;
