@@ -16,6 +16,7 @@ use std::ops::{Deref, DerefMut};
 use shingle_chunk_store::Stream;
 
 use crate::records::{FileRecord, Position};
+use crate::victims::{Rank, Victims};
 
 /// Whose entries a file takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +114,8 @@ pub(crate) struct LogFile {
     pub(crate) damaged: bool,
     /// It may hold entries that nobody has seen yet: it stays, and nothing is appended to it.
     pub(crate) unseen: bool,
-    /// How many files had been dropped when GC last found only graves in it that are needed.
-    pub(crate) graves_seen_at: Option<u64>,
+    /// GC has looked at the graves in it: all are needed, until a file is dropped.
+    pub(crate) graves_seen: bool,
 }
 
 impl LogFile {
@@ -132,7 +133,7 @@ impl LogFile {
             collector: None,
             damaged: false,
             unseen: false,
-            graves_seen_at: None,
+            graves_seen: false,
         }
     }
 
@@ -198,11 +199,13 @@ impl Sums {
     }
 }
 
-/// A file that is being changed; the sums follow when this is dropped (FIL-4).
+/// A file that is being changed; the sums and GC's lists follow when this is dropped (FIL-4, VIC-1).
 pub(crate) struct Change<'f> {
+    number: u64,
     file: &'f mut LogFile,
     sums: &'f mut Sums,
-    before: Sums,
+    victims: &'f mut Victims,
+    before: (Sums, Option<Rank>),
 }
 
 impl Deref for Change<'_> {
@@ -221,8 +224,9 @@ impl DerefMut for Change<'_> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        self.sums.take(self.before);
+        self.sums.take(self.before.0);
         self.sums.add(self.file.sums());
+        self.victims.change(self.number, self.before.1, Rank::of(self.file));
     }
 }
 
@@ -231,8 +235,7 @@ impl Drop for Change<'_> {
 pub(crate) struct Files {
     map: BTreeMap<u64, LogFile>,
     sums: Sums,
-    /// Files by drive.
-    placed: BTreeMap<usize, BTreeSet<u64>>,
+    victims: Victims,
     /// Files with an open chunk, by drive and stream.
     open: BTreeMap<(usize, Stream), BTreeSet<u64>>,
 }
@@ -242,10 +245,10 @@ impl Files {
         self.map.get(&file)
     }
 
-    pub(crate) fn get_mut(&mut self, file: u64) -> Option<Change<'_>> {
-        let file = self.map.get_mut(&file)?;
-        let before = file.sums();
-        Some(Change { file, sums: &mut self.sums, before })
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<Change<'_>> {
+        let file = self.map.get_mut(&number)?;
+        let before = (file.sums(), Rank::of(file));
+        Some(Change { number, file, sums: &mut self.sums, victims: &mut self.victims, before })
     }
 
     /// What all files come to.
@@ -263,31 +266,46 @@ impl Files {
         self.map.iter().map(|(number, file)| (*number, file))
     }
 
-    /// Files on a drive.
-    pub(crate) fn of_drive(&self, drive: usize) -> impl Iterator<Item = (u64, &LogFile)> {
-        let numbers = self.placed.get(&drive).into_iter().flatten();
-        numbers.filter_map(|number| Some((*number, self.map.get(number)?)))
+    /// Files that GC may work on.
+    pub(crate) fn victims(&self) -> &Victims {
+        &self.victims
+    }
+
+    /// GC has looked at a file's graves after so many files had been dropped: it looks at them again once there are more.
+    pub(crate) fn see_graves(&mut self, number: u64, dropped: u64) {
+        if let Some(drive) = self.map.get(&number).and_then(|file| file.drive) {
+            self.look_again(drive, dropped);
+        }
+        if let Some(mut file) = self.get_mut(number) {
+            file.graves_seen = true;
+        }
+    }
+
+    /// So many files have been dropped so far: graves on a drive that were needed before may be needless.
+    pub(crate) fn look_again(&mut self, drive: usize, dropped: u64) {
+        for number in self.victims.take_seen(drive, dropped) {
+            if let Some(mut file) = self.get_mut(number) {
+                file.graves_seen = false;
+            }
+        }
     }
 
     pub(crate) fn insert(&mut self, number: u64, file: LogFile) {
-        if let Some(drive) = file.drive {
-            self.placed.entry(drive).or_default().insert(number);
-        }
+        self.remove(number);
         if let (Some(drive), Some(_)) = (file.drive, file.tail) {
             self.open.entry((drive, file.stream)).or_default().insert(number);
         }
         self.sums.add(file.sums());
-        if let Some(before) = self.map.insert(number, file) {
-            self.sums.take(before.sums());
-        }
+        self.victims.change(number, None, Rank::of(&file));
+        self.map.insert(number, file);
     }
 
     pub(crate) fn remove(&mut self, number: u64) {
         let Some(file) = self.map.remove(&number) else { return };
         self.sums.take(file.sums());
+        self.victims.change(number, Rank::of(&file), None);
         if let Some(drive) = file.drive {
             self.open.entry((drive, file.stream)).or_default().remove(&number);
-            self.placed.entry(drive).or_default().remove(&number);
         }
     }
 

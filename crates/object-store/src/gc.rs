@@ -91,8 +91,7 @@ impl Core {
 
     /// Waits until GC has freed something, if it can. `false` if it cannot.
     pub(crate) async fn wait_for_gc(&self) -> bool {
-        let garbage = self.files.borrow().iter().any(|(_, file)| file.garbage() > 0 && !file.damaged && !file.unseen);
-        if !self.options.gc.enabled || !garbage {
+        if !self.options.gc.enabled || !self.files.borrow().victims().any() {
             return false;
         }
         let freed = self.gc.freed.get();
@@ -193,36 +192,24 @@ impl Core {
         (gc.garbage_fraction * free / gc.free_fraction_low).max(FRACTION_LEAST)
     }
 
-    /// The file to work on next, and what to do with it.
+    /// The file to work on next, and what to do with it: the one with most garbage, and graves only where no file is worth a rewrite.
     fn pick(&self, drive: usize, worthwhile: f64, effort: Effort) -> Option<(u64, GcStep)> {
-        let files = self.files.borrow();
+        let mut files = self.files.borrow_mut();
+        files.look_again(drive, self.gc.dropped.get());
         let hurry = effort == Effort::Full || self.gc.waiting.get() > 0;
-        let mut best: Option<(f64, u64, GcStep)> = None;
-        for (number, file) in files.of_drive(drive) {
-            if file.record.dropping && file.pins == 0 && !file.collecting {
-                return Some((number, GcStep::Finish));
-            }
-            let stays = file.damaged || file.unseen;
-            let idle = file.pending.is_empty() && !file.collecting && !stays && !file.record.dropping;
-            if !idle {
-                continue;
-            }
-            let size = file.size().max(1) as f64;
-            let fraction = if file.size() == 0 { 1.0 } else { file.garbage() as f64 / size };
-            let with_graves = fraction + file.record.grave_bytes as f64 / size;
-            let looked = file.graves_seen_at == Some(self.gc.dropped.get());
-            let (fraction, step) = if fraction >= worthwhile && self.may_close(file, hurry) {
-                (fraction, GcStep::Collect)
-            } else if with_graves >= worthwhile && file.record.grave_bytes > 0 && !looked {
-                (with_graves, GcStep::Graves)
-            } else {
-                continue;
-            };
-            if best.is_none_or(|(other, ..)| fraction > other) {
-                best = Some((fraction, number, step));
-            }
+        let with = |number: u64, is: &dyn Fn(&LogFile) -> bool| files.get(number).is_some_and(is);
+        let idle = |file: &LogFile| file.pending.is_empty() && !file.collecting;
+        let victims = files.victims();
+        let over = |file: &LogFile| file.pins == 0 && !file.collecting;
+        if let Some(number) = victims.ending(drive).find(|number| with(*number, &over)) {
+            return Some((number, GcStep::Finish));
         }
-        best.map(|(_, number, step)| (number, step))
+        let rewritten = |file: &LogFile| idle(file) && self.may_close(file, hurry);
+        if let Some(number) = victims.with_garbage(drive, worthwhile).find(|number| with(*number, &rewritten)) {
+            return Some((number, GcStep::Collect));
+        }
+        let number = victims.with_graves(drive, worthwhile).find(|number| with(*number, &idle))?;
+        Some((number, GcStep::Graves))
     }
 
     /// Whether a file is finished, or may be finished early to get at its garbage.
@@ -241,7 +228,10 @@ impl Core {
     async fn judge_graves(self: &Rc<Self>, claim: &Claim<'_>) -> StoreResult<()> {
         let dropped = self.gc.dropped.get();
         let result = self.walk(claim, Effort::Full, false).await;
-        self.with_file(claim.file, |file| file.graves_seen_at = Some(dropped));
+        // Another look is due if a file has been dropped meanwhile.
+        if self.gc.dropped.get() == dropped {
+            self.files.borrow_mut().see_graves(claim.file, dropped);
+        }
         result.map(drop)
     }
 

@@ -37,6 +37,7 @@ mod records;
 mod recovery;
 mod scan;
 mod stats;
+mod victims;
 mod writer;
 
 use shingle_base::wire;
