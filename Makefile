@@ -33,7 +33,10 @@ peers: ## records real F2FS and btrfs, and our engine, under the lab's load in a
 
 bench: ## all benchmarks, one JSON object each
 	@cargo build --release --quiet --bin shingle
-	@for name in chunk-append chunk-read chunk-memory chunk-gc array-put array-get array-rebuild simulator s3 $$(command -v fio >/dev/null && echo device); do target/release/shingle bench $$name --json | tail -n 1; done
+	@for name in chunk-append chunk-read chunk-gc array-put array-get array-rebuild simulator s3 $$(command -v fio >/dev/null && echo device); do target/release/shingle bench $$name --json | tail -n 1; done
+
+chunk-memory: ## memory of the chunk store's index on a full drive, beside the paper's
+	cargo test --release -p shingle-lab --test chunk_memory -- --ignored --nocapture
 
 array-open: ## opens an array of 60 modelled drives of 20 TB after an unclean stop: minutes, 8 GB of memory and 5 of disk
 	cargo test --release -p shingle-lab --test array_open -- --ignored --nocapture
@@ -55,4 +58,4 @@ lint: ## formatting and clippy, as CI has them
 fmt: ## format the code
 	cargo fmt --all
 
-.PHONY: help serve test crash test-zoned peers bench array-open fuzz fuzz-parsers deb lint fmt
+.PHONY: help serve test crash test-zoned peers bench chunk-memory array-open fuzz fuzz-parsers deb lint fmt

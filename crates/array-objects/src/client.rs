@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use shingle_runtime::memory::Memory;
 use shingle_runtime::owner::Desk;
 use shingle_store_api::{
     BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
@@ -30,6 +31,7 @@ pub struct ArrayClient {
     /// Large objects that may be written at a time.
     pub(crate) places: Arc<Places>,
     pub(crate) whole_bytes_max: usize,
+    pub(crate) memory: Arc<Memory>,
 }
 
 impl ArrayClient {
@@ -40,7 +42,8 @@ impl ArrayClient {
         places: Arc<Places>,
         options: &Options,
     ) -> Self {
-        Self { reads, writes, notices, places, whole_bytes_max: options.whole_bytes_max }
+        let (whole_bytes_max, memory) = (options.whole_bytes_max, options.memory.clone());
+        Self { reads, writes, notices, places, whole_bytes_max, memory }
     }
 
     /// Has `work` done on the owner's thread, in the queue of calls that only read.

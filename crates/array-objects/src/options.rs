@@ -1,8 +1,10 @@
 //! What can be set, and what is counted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use shingle_array_store::Stats;
+use shingle_runtime::memory::Memory;
 
 /// How a store on an array works.
 #[derive(Clone, Debug)]
@@ -11,6 +13,8 @@ pub struct Options {
     pub queue_depth: usize,
     /// Objects up to this size are one object of the array; they are held in memory until they are committed.
     pub whole_bytes_max: usize,
+    /// Memory for objects whose bytes are still coming. Without enough of it, an object is written as a large one.
+    pub memory: Arc<Memory>,
     /// Large objects and parts that are written at a time; each holds up to two segments in memory. Others wait.
     pub writers_max: usize,
     /// Where others wait, a writer that brings fewer bytes a second than that is ended ...
@@ -28,6 +32,7 @@ impl Default for Options {
         Self {
             queue_depth: 256,
             whole_bytes_max: 1 << 20,
+            memory: Memory::unbounded(),
             writers_max: 16,
             writer_rate_min: 32 << 10,
             writer_grace: Duration::from_secs(60),

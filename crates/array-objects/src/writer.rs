@@ -4,6 +4,7 @@ use std::mem;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use shingle_runtime::memory::Hold;
 use shingle_store_api::{Commit, ObjectInfo, ObjectWriter, StoreFuture, StoreResult, UploadId};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -30,6 +31,8 @@ pub(crate) struct Writer {
     /// What was not handed on yet.
     gathered: Vec<Bytes>,
     gathered_bytes: usize,
+    /// Memory for `gathered`, once there is something.
+    memory: Option<Hold>,
     blob: Option<Blob>,
 }
 
@@ -51,7 +54,7 @@ impl Drop for Blob {
 
 impl Writer {
     pub(crate) fn new(client: ArrayClient, target: Target, part: Option<(u64, u16)>) -> Self {
-        Self { client, target, part, length: None, gathered: Vec::new(), gathered_bytes: 0, blob: None }
+        Self { client, target, part, length: None, gathered: Vec::new(), gathered_bytes: 0, memory: None, blob: None }
     }
 
     /// Hands on what was gathered; begins the blob if need be, once there is a place for it.
@@ -84,7 +87,11 @@ impl Writer {
     async fn take(&mut self, data: Bytes) -> StoreResult<()> {
         self.gathered_bytes += data.len();
         self.gathered.push(data);
-        if self.blob.is_some() || self.gathered_bytes > self.client.whole_bytes_max {
+        let (whole, length) = (self.client.whole_bytes_max, self.length);
+        let wanted = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX).min(whole);
+        let memory = self.memory.get_or_insert_with(|| self.client.memory.take(wanted));
+        // Held whole only where there is memory for all of it.
+        if self.blob.is_some() || self.gathered_bytes > memory.bytes() {
             self.hand_on().await?;
         }
         Ok(())

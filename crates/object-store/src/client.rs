@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shingle_runtime::memory::Memory;
 use shingle_store_api::{
     BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
     ObjectStore, ObjectWriter, PartInfo, StoreFuture, StoreResult, StoreUsage, UploadId, UploadInfo, UploadListing,
@@ -19,11 +20,12 @@ use crate::writer::{Target, Writer};
 pub struct ObjectStoreClient {
     pub(crate) entrance: Entrance,
     budget_bytes: u32,
+    pub(crate) memory: Arc<Memory>,
 }
 
 impl ObjectStoreClient {
     pub(crate) fn new(entrance: Entrance, options: &Options) -> Self {
-        Self { entrance, budget_bytes: options.write_budget_bytes.max(1) }
+        Self { entrance, budget_bytes: options.write_budget_bytes.max(1), memory: options.memory.clone() }
     }
 
     /// Bytes a write may ask of the budget: all of it at most, so that one longer than it can go alone.

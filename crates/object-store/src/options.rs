@@ -1,9 +1,11 @@
 //! What can be set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use shingle_base::StoreId;
 use shingle_chunk_store::ChunkClient;
+use shingle_runtime::memory::Memory;
 
 /// A drive: its chunk store and that store's identity.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub struct Options {
     pub reserve_bytes: Option<u64>,
     /// Bytes of objects that may be on their way to the drives: writers wait beyond it.
     pub write_budget_bytes: u32,
+    /// Memory for objects whose bytes are still coming. Without enough of it for a segment, an object gets smaller segments.
+    pub memory: Arc<Memory>,
     /// Calls that wait for the engine, of each of reading and writing.
     pub queue_depth: usize,
     /// The least size of a part other than an upload's last.
@@ -82,6 +86,7 @@ impl Default for Options {
             files_open_max: 8,
             reserve_bytes: None,
             write_budget_bytes: 128 << 20,
+            memory: Memory::unbounded(),
             queue_depth: 256,
             part_bytes_min: 5 << 20,
             persist_interval: Duration::from_secs(5),

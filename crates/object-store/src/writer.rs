@@ -4,6 +4,7 @@ use std::mem;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use shingle_runtime::memory::Hold;
 use shingle_store_api::{
     Commit, ObjectInfo, ObjectWriter, StoreError, StoreErrorKind, StoreFuture, StoreResult, UploadId,
 };
@@ -24,13 +25,15 @@ pub(crate) enum Target {
 }
 
 /// An object or part being written. It holds at most one segment beside the one on its way, and no file: a client that
-/// stalls costs memory only.
+/// stalls costs memory only. Where there is little of it, segments are small.
 pub(crate) struct Writer {
     client: ObjectStoreClient,
     target: Target,
     written: Written,
     /// Bytes in `written.rest`.
     gathered: u64,
+    /// Memory for `written.rest`, once bytes are expected.
+    memory: Option<Hold>,
     under_way: Option<oneshot::Receiver<StoreResult<()>>>,
     hold: BlobHold,
 }
@@ -39,7 +42,17 @@ impl Writer {
     pub(crate) fn new(client: ObjectStoreClient, target: Target, begun: Begun) -> Self {
         let written = Written { begun, segments: 0, rest: Vec::new(), size: 0 };
         let hold = BlobHold::new(begun.blob, client.entrance.releases.clone());
-        Self { client, target, written, gathered: 0, under_way: None, hold }
+        Self { client, target, written, gathered: 0, memory: None, under_way: None, hold }
+    }
+
+    /// Takes memory for `length` bytes, or for the segments that they are cut into.
+    fn take_memory(&mut self, length: u64) {
+        let begun = &mut self.written.begun;
+        let memory = self.client.memory.take(length.min(u64::from(begun.segment_bytes)) as usize);
+        if (memory.bytes() as u64) < length {
+            begun.segment_bytes = begun.segment_bytes.min(u32::try_from(memory.bytes()).unwrap_or(u32::MAX));
+        }
+        self.memory = Some(memory);
     }
 
     /// Waits for the segment on its way.
@@ -73,6 +86,9 @@ impl Writer {
     }
 
     async fn take(&mut self, mut data: Bytes) -> StoreResult<()> {
+        if self.memory.is_none() {
+            self.take_memory(u64::MAX);
+        }
         let segment_bytes = u64::from(self.written.begun.segment_bytes);
         self.written.size += data.len() as u64;
         while !data.is_empty() {
@@ -117,6 +133,12 @@ impl Writer {
 }
 
 impl ObjectWriter for Writer {
+    fn expect(&mut self, length: u64) {
+        if self.memory.is_none() {
+            self.take_memory(length);
+        }
+    }
+
     fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()> {
         Box::pin(self.take(data))
     }

@@ -11,6 +11,7 @@
 
 mod local;
 pub mod locks;
+pub mod memory;
 pub mod owner;
 pub mod real;
 mod time;

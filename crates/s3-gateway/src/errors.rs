@@ -51,6 +51,8 @@ pub(crate) enum BodyError {
     Xml,
     /// A signed chunk is larger than is held in memory.
     ChunkTooLarge,
+    /// There is no memory for it; the answer is left with the body's fate.
+    NoMemory,
 }
 
 impl std::fmt::Display for BodyError {
@@ -60,6 +62,7 @@ impl std::fmt::Display for BodyError {
             Self::Framing => "the body is not framed as aws-chunked",
             Self::Xml => "the body is not the XML that was expected",
             Self::ChunkTooLarge => "a signed chunk of the body is larger than 8 MiB; use smaller chunks",
+            Self::NoMemory => "there is no memory for the body at present",
         })
     }
 }

@@ -26,7 +26,7 @@ enum State {
     /// In the line that says a chunk's size.
     Line(Vec<u8>),
     /// In a chunk's data.
-    Data { left: u64 },
+    Data { size: u64, left: u64 },
     /// In the line break behind a chunk's data.
     Break { left: usize },
     /// Behind the last chunk.
@@ -37,6 +37,15 @@ impl Framing {
     /// For chunks with signatures, or without.
     pub(crate) fn new(signed: bool) -> Self {
         Self { signed, state: State::Line(Vec::new()) }
+    }
+
+    /// Bytes of the chunk that is coming, if it must have come whole before its signature can be checked.
+    pub(crate) fn whole_bytes(&self) -> usize {
+        match self.state {
+            // Bounded where it was begun.
+            State::Data { size, .. } if self.signed => usize::try_from(size).unwrap_or(usize::MAX),
+            _ => 0,
+        }
     }
 
     /// Takes a frame of the body; what is to be passed on is put into `out`.
@@ -62,7 +71,7 @@ impl Framing {
                         self.begin_chunk(size, out)?;
                     }
                 }
-                State::Data { left } => {
+                State::Data { left, .. } => {
                     let take = usize::try_from(*left).unwrap_or(usize::MAX).min(frame.len());
                     let data = frame.split_to(take);
                     *left -= take as u64;
@@ -106,7 +115,7 @@ impl Framing {
                 out.push_back(Bytes::from_static(b"0\r\n"));
             }
         } else {
-            self.state = State::Data { left: size };
+            self.state = State::Data { size, left: size };
         }
         Ok(())
     }

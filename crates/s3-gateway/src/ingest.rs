@@ -8,6 +8,7 @@ use hyper::HeaderMap;
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::StreamingBlob;
 use s3s::{S3Result, TrailingHeaders, s3_error};
+use shingle_runtime::memory::{Hold, Memory};
 use shingle_store_api::{Metadata, ObjectWriter};
 
 use crate::checksums::{self, Algorithm, Hasher, Stated};
@@ -106,9 +107,11 @@ pub(crate) async fn ingest(
     body: Option<StreamingBlob>,
     statement: Statement,
     writer: &mut dyn ObjectWriter,
+    memory: &Memory,
 ) -> S3Result<Ingested> {
     writer.expect(statement.length);
-    let mut sink = Sink::new(writer, statement.checksum.as_ref().map(|stated| stated.algorithm));
+    let algorithm = statement.checksum.as_ref().map(|stated| stated.algorithm);
+    let mut sink = Sink::new(writer, statement.length, algorithm, memory);
     if let Some(mut body) = body {
         while let Some(frame) = body.next().await {
             let frame = frame.map_err(|error| errors::of_body(&error))?;
@@ -137,19 +140,31 @@ pub(crate) async fn ingest(
 /// A frame is digested when it comes, while the next is on its way: at most a few hundred KiB, under a millisecond.
 pub(crate) struct Sink<'a> {
     writer: &'a mut dyn ObjectWriter,
+    memory: &'a Memory,
     pending: BytesMut,
+    /// Memory of `pending`.
+    hold: Option<Hold>,
+    /// Bytes that there will be at most.
+    expected: u64,
     md5: Md5,
     checksum: Option<(Algorithm, Hasher)>,
     length: u64,
 }
 
 impl<'a> Sink<'a> {
-    pub(crate) fn new(writer: &'a mut dyn ObjectWriter, checksum: Option<Algorithm>) -> Self {
+    pub(crate) fn new(
+        writer: &'a mut dyn ObjectWriter,
+        expected: u64,
+        checksum: Option<Algorithm>,
+        memory: &'a Memory,
+    ) -> Self {
         let checksum = checksum.map(|algorithm| (algorithm, algorithm.hasher()));
-        Self { writer, pending: BytesMut::new(), md5: Md5::new(), checksum, length: 0 }
+        let (pending, md5) = (BytesMut::new(), Md5::new());
+        Self { writer, memory, pending, hold: None, expected, md5, checksum, length: 0 }
     }
 
     pub(crate) async fn push(&mut self, frame: Bytes) -> S3Result<()> {
+        let left = self.expected.saturating_sub(self.length);
         self.length += frame.len() as u64;
         self.md5.update(&frame);
         if let Some((_, hasher)) = &mut self.checksum {
@@ -158,15 +173,21 @@ impl<'a> Sink<'a> {
         if self.pending.is_empty() && frame.len() >= FRAME_BYTES_WHOLE {
             return self.writer.write(frame).await.map_err(errors::of_store);
         }
+        let memory = self.memory;
+        let hold =
+            self.hold.get_or_insert_with(|| memory.take(PIECE_BYTES.min(usize::try_from(left).unwrap_or(PIECE_BYTES))));
+        let most = hold.bytes();
         if self.pending.capacity() == 0 {
-            self.pending.reserve(PIECE_BYTES);
+            self.pending.reserve(most);
         }
         self.pending.extend_from_slice(&frame);
-        if self.pending.len() >= PIECE_BYTES { self.flush().await } else { Ok(()) }
+        if self.pending.len() >= most { self.flush().await } else { Ok(()) }
     }
 
     async fn flush(&mut self) -> S3Result<()> {
         let piece = std::mem::take(&mut self.pending);
+        // Whoever writes it has memory for it.
+        self.hold = None;
         if piece.is_empty() { Ok(()) } else { self.writer.write(piece.freeze()).await.map_err(errors::of_store) }
     }
 

@@ -38,6 +38,7 @@ mod seats;
 mod serve;
 mod service;
 mod stall;
+mod whole;
 mod xml;
 mod xml_body;
 

@@ -1,7 +1,10 @@
 //! What can be set, and the limits of the protocol.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+use shingle_runtime::memory::Memory;
 
 /// A pair of keys that may do everything.
 #[derive(Clone)]
@@ -52,6 +55,8 @@ pub struct Limits {
     pub put_bytes_max: u64,
     /// The least size of a part other than the last.
     pub part_bytes_min: u64,
+    /// Memory for bodies that wait: for clients to take or send more of them. Made for `connections_max` users.
+    pub memory: Arc<Memory>,
 }
 
 impl Default for Options {
@@ -71,6 +76,7 @@ impl Default for Limits {
             shutdown_grace: Duration::from_secs(20),
             put_bytes_max: 5 << 30,
             part_bytes_min: 5 << 20,
+            memory: Memory::new(1 << 30, 1024),
         }
     }
 }

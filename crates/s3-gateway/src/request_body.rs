@@ -10,12 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
-use s3s::{S3Error, StdError};
+use s3s::{S3Error, StdError, s3_error};
 
 use crate::errors::BodyError;
 use crate::framing::Framing;
-use crate::options::Limits;
+use crate::options::{Limits, XML_BYTES_MAX};
 use crate::stall::Pace;
+use crate::whole::Whole;
 use crate::xml_body::XmlBody;
 
 /// A body as those see it who do not have it: once the operation is known, they say what its XML must be; whoever answers
@@ -66,6 +67,17 @@ impl Fate {
         })
     }
 
+    fn is_xml(&self) -> bool {
+        self.left().xml.is_some()
+    }
+
+    fn no_memory(&self) -> BodyError {
+        let wrong =
+            s3_error!(SlowDown, "Too many requests bring bodies that must be held in memory; please try again.");
+        self.left().wrong = Some(wrong);
+        BodyError::NoMemory
+    }
+
     /// What was found wrong with the body.
     pub(crate) fn wrong(&self) -> Option<S3Error> {
         self.left().wrong.take()
@@ -100,16 +112,33 @@ impl Fate {
 pub(crate) struct RequestBody {
     body: Option<Incoming>,
     polled: bool,
+    /// Bytes of it, or of the longest XML.
+    length_max: usize,
     fate: Fate,
     framing: Option<Framing>,
     ready: VecDeque<Bytes>,
     pace: Pace,
+    whole: Whole,
 }
 
 impl RequestBody {
     pub(crate) fn new(body: Incoming, framing: Option<Framing>, limits: &Limits, fate: Fate) -> Self {
         let pace = Pace::new(limits.stall_timeout, limits.writer_rate_min);
-        Self { body: Some(body), polled: false, fate, framing, ready: VecDeque::new(), pace }
+        let whole = Whole::new(limits.memory.clone());
+        let stated = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+        let length_max = stated.unwrap_or(usize::MAX).min(XML_BYTES_MAX);
+        Self { body: Some(body), polled: false, length_max, fate, framing, ready: VecDeque::new(), pace, whole }
+    }
+
+    /// Ready once there is memory for what comes next, if it must have come whole before it can be checked.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        let bytes = match &self.framing {
+            _ if self.fate.is_xml() => self.length_max,
+            Some(framing) => framing.whole_bytes(),
+            None => 0,
+        };
+        let has_room = ready!(self.whole.poll_room(bytes, context));
+        Poll::Ready(if has_room { Ok(()) } else { Err(self.fate.no_memory()) })
     }
 }
 
@@ -123,6 +152,7 @@ impl HttpBody for RequestBody {
             if let Some(ready) = this.ready.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(ready))));
             }
+            ready!(this.poll_room(context))?;
             let Some(body) = &mut this.body else { return Poll::Ready(None) };
             this.polled = true;
             let frame = match Pin::new(&mut *body).poll_frame(context) {

@@ -8,6 +8,7 @@ use shingle_array_store::{ArrayDrive, ArrayStore, FormatOptions, IndexPlace};
 use shingle_base::Blocks;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
+use shingle_runtime::memory::Memory;
 use shingle_sim::{Random, Sim, SimDevice};
 use shingle_store_api::{ListRequest, ObjectStore};
 use shingle_zoned::{Geometry, MemoryDevice};
@@ -17,6 +18,7 @@ pub(crate) fn options() -> Options {
     Options {
         queue_depth: 16,
         whole_bytes_max: 3000,
+        memory: Memory::unbounded(),
         writers_max: 3,
         writer_rate_min: 1000,
         writer_grace: Duration::from_secs(20),

@@ -7,7 +7,6 @@ mod chunk_gc;
 mod device;
 mod fio;
 mod limit;
-mod memory;
 mod read;
 mod s3;
 mod simulator;
@@ -23,8 +22,6 @@ enum Name {
     ChunkAppend,
     /// Verified random reads of 4 KiB.
     ChunkRead,
-    /// Memory that the index takes.
-    ChunkMemory,
     /// An append that finds no zone, a step of GC and `stat` on a nearly full drive of 75,000 zones.
     ChunkGc,
     /// An object into an array of 10+2, fragments of 1 MiB.
@@ -54,7 +51,7 @@ pub(crate) struct Bench {
     place: device::Where,
 }
 
-/// One figure: larger is better unless it is memory, or a time.
+/// One figure: larger is better unless it is a time.
 pub(crate) struct Figure {
     pub(crate) id: &'static str,
     pub(crate) unit: &'static str,
@@ -92,7 +89,6 @@ impl Bench {
         let (name, figures) = match self.name {
             Name::ChunkAppend => ("chunk-append", append::run()?),
             Name::ChunkRead => ("chunk-read", read::run()?),
-            Name::ChunkMemory => ("chunk-memory", memory::run()?),
             Name::ChunkGc => ("chunk-gc", chunk_gc::run()?),
             Name::ArrayPut => ("array-put", array::put()?),
             Name::ArrayGet => ("array-get", array::get()?),

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use shingle_chunk_store::Stream;
+use shingle_runtime::memory::Memory;
 use shingle_sim::{Sim, seeds};
 use shingle_store_api::{Commit, CompletedPart, Condition, ObjectStore, StoreErrorKind};
 
@@ -264,4 +265,41 @@ fn names_and_metadata_that_are_too_long_are_refused() {
         }
         assert_eq!(get(&store, "nowhere", "k").await.unwrap_err().kind, StoreErrorKind::NoSuchBucket);
     });
+}
+
+/// MEM-2: where there is no memory for segments, objects have small ones, and nobody waits.
+#[test]
+fn writers_without_memory_have_small_segments() {
+    for seed in seeds(10) {
+        let mut world = World::new(seed, 1, 8 << 20, 256 << 10);
+        world.options.segment_bytes = 64 << 10;
+        let memory = Memory::new(256 << 10, 8);
+        world.options.memory = memory.clone();
+        Sim::new(seed).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            let mut writers = Vec::new();
+            for number in 0..6 {
+                let mut writer = store.begin_put(BUCKET, &number.to_string()).await.unwrap();
+                // The last one is small, and one says nothing of its length.
+                let data = bytes_of(number, if number == 5 { 4000 } else { 100_000 + number as usize });
+                if number != 4 {
+                    writer.expect(data.len() as u64);
+                }
+                writer.write(data.slice(..data.len() / 2)).await.unwrap();
+                writers.push((number, writer, data));
+            }
+            assert_eq!(memory.common_used(), 128 << 10, "seed {seed}: two have whole segments");
+            for (_, writer, data) in &mut writers {
+                writer.write(data.slice(data.len() / 2..)).await.unwrap();
+            }
+            for (number, writer, data) in writers {
+                writer.commit(commit("e")).await.unwrap();
+                assert_eq!(get(&store, BUCKET, &number.to_string()).await.unwrap(), data, "seed {seed}, {number}");
+            }
+            assert_eq!(memory.common_used(), 0);
+            let depth = shingle_object_store::Depth::Full;
+            assert!(store.check(depth).await.unwrap().is_clean());
+        });
+    }
 }

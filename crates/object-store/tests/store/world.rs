@@ -9,6 +9,7 @@ use shingle_object_store::{
     BackupOptions, Drive, GcOptions, MemoryIndex, ObjectEngine, ObjectStoreClient, OpenReport, Options,
 };
 use shingle_runtime::Runtime;
+use shingle_runtime::memory::Memory;
 pub(crate) use shingle_sim::clients::{bytes_of, commit, get, put};
 use shingle_store_api::StoreResult;
 
@@ -70,6 +71,7 @@ pub(crate) fn small_options() -> Options {
         files_open_max: 2,
         reserve_bytes: Some(32 << 10),
         write_budget_bytes: 64 << 10,
+        memory: Memory::unbounded(),
         queue_depth: 16,
         part_bytes_min: 1,
         persist_interval: Duration::from_secs(3600),

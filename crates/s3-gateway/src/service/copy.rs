@@ -73,7 +73,7 @@ impl Service {
 
         let mut writer = store.begin_put(&input.bucket, &input.key).await.map_err(errors::of_store)?;
         let size = info.size;
-        let copied = copy(reader, 0..size, &mut *writer, algorithm).await?;
+        let copied = self.copy(reader, 0..size, &mut *writer, algorithm).await?;
         copied.store_checksum(&mut metadata);
         let mut result = CopyObjectResult::default();
         fill_checksums!(result, &metadata);
@@ -106,7 +106,7 @@ impl Service {
         let mut writer =
             self.store.begin_part(&input.bucket, &input.key, id, number).await.map_err(errors::of_store)?;
         let algorithm = Scheme::of_upload(&upload.metadata).map(|scheme| scheme.algorithm);
-        let copied = copy(reader, range, &mut *writer, algorithm).await?;
+        let copied = self.copy(reader, range, &mut *writer, algorithm).await?;
         let mut commit = Commit { etag: copied.etag.clone(), ..Commit::default() };
         copied.store_checksum(&mut commit.metadata);
         let mut result = CopyPartResult::default();
@@ -115,6 +115,29 @@ impl Service {
         result.last_modified = Some(timestamp(info.modified_unix_ns));
         result.e_tag = Some(ETag::Strong(copied.etag));
         Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
+    }
+
+    async fn copy(
+        &self,
+        reader: Box<dyn ObjectReader>,
+        range: Range<u64>,
+        writer: &mut dyn ObjectWriter,
+        algorithm: Option<Algorithm>,
+    ) -> S3Result<Ingested> {
+        let reader: Arc<dyn ObjectReader> = reader.into();
+        let offsets = (range.start..range.end).step_by(PIECE_BYTES);
+        let reads = offsets.map(|offset| {
+            let reader = reader.clone();
+            async move { reader.read(offset, (range.end - offset).min(PIECE_BYTES as u64)).await }
+        });
+        let mut pieces = stream::iter(reads).buffered(READS_AT_ONCE);
+        writer.expect(range.end - range.start);
+        let mut sink = Sink::new(writer, range.end - range.start, algorithm, &self.limits.memory);
+        while let Some(piece) = pieces.next().await {
+            sink.push(piece.map_err(errors::of_store)?).await?;
+        }
+        let (md5, checksum) = sink.finish().await?;
+        Ok(Ingested { etag: hex(&md5), checksum })
     }
 
     fn copyable(&self, size: u64) -> S3Result<()> {
@@ -169,26 +192,4 @@ fn source_range(text: &str, size: u64) -> S3Result<Range<u64>> {
         }
         _ => Err(s3_error!(InvalidArgument, "The x-amz-copy-source-range value must be of the form bytes=first-last")),
     }
-}
-
-async fn copy(
-    reader: Box<dyn ObjectReader>,
-    range: Range<u64>,
-    writer: &mut dyn ObjectWriter,
-    algorithm: Option<Algorithm>,
-) -> S3Result<Ingested> {
-    let reader: Arc<dyn ObjectReader> = reader.into();
-    let offsets = (range.start..range.end).step_by(PIECE_BYTES);
-    let reads = offsets.map(|offset| {
-        let reader = reader.clone();
-        async move { reader.read(offset, (range.end - offset).min(PIECE_BYTES as u64)).await }
-    });
-    let mut pieces = stream::iter(reads).buffered(READS_AT_ONCE);
-    writer.expect(range.end - range.start);
-    let mut sink = Sink::new(writer, algorithm);
-    while let Some(piece) = pieces.next().await {
-        sink.push(piece.map_err(errors::of_store)?).await?;
-    }
-    let (md5, checksum) = sink.finish().await?;
-    Ok(Ingested { etag: hex(&md5), checksum })
 }

@@ -153,7 +153,7 @@ impl Service {
         let range = input.range.as_ref().filter(|_| if_range(&request.headers, info));
         let asked = Asked::of(info, range, input.part_number)?;
         let mut output = describe!(GetObjectOutput, input, info, &asked);
-        output.body = Some(egress::body(reader, asked.bytes).await?);
+        output.body = Some(egress::body(reader, asked.bytes, self.limits.memory.clone()).await?);
         Ok(output)
     }
 

@@ -1,0 +1,137 @@
+//! A budget of memory for bytes that wait for somebody: half of it is anybody's, half is shares.
+//!
+//! Bytes wait in memory for clients that are slow to take or to send them. With a budget for all of them together, whoever
+//! comes first could keep all others waiting for as long as it likes. So nobody waits: without a part of what is anybody's,
+//! one works in small pieces, for which each has a share of its own.
+//!
+//! # Invariants
+//! - MEM-1: as long as there are no more users than the budget was made for, and each holds at most [`SHARES`] things of the
+//!   size of a share, all of them together stay within it.
+//! - MEM-2: [`Memory::take`] never waits. [`Memory::take_all`] does, for what must be whole.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The unit of the budget, in bytes: so that a large one can be counted.
+const UNIT: usize = 4096;
+
+/// Things that one user may hold in its shares at a time.
+pub const SHARES: usize = 3;
+
+/// The budget.
+#[derive(Debug)]
+pub struct Memory {
+    common: Arc<Semaphore>,
+    /// Units of `common` in all.
+    units: usize,
+    share: usize,
+}
+
+/// A part of the budget, until it is dropped.
+#[derive(Debug)]
+pub struct Hold {
+    bytes: usize,
+    _common: Option<OwnedSemaphorePermit>,
+}
+
+impl Memory {
+    /// A budget of `bytes` for at most `users` at a time. Each has shares of at least 4 KiB, whatever the budget.
+    pub fn new(bytes: u64, users: usize) -> Arc<Self> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let units = (bytes / 2 / UNIT).min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
+        let share = bytes / 2 / users.max(1) / SHARES / UNIT * UNIT;
+        Arc::new(Self { common: Arc::new(Semaphore::new(units)), units, share: share.max(UNIT) })
+    }
+
+    /// One that has as much as anybody wants.
+    pub fn unbounded() -> Arc<Self> {
+        Arc::new(Self { common: Arc::new(Semaphore::new(0)), units: 0, share: usize::MAX })
+    }
+
+    /// Bytes of a share.
+    pub fn share(&self) -> usize {
+        self.share
+    }
+
+    /// Bytes in use of what is anybody's.
+    pub fn common_used(&self) -> u64 {
+        (self.units.saturating_sub(self.common.available_permits()) * UNIT) as u64
+    }
+
+    /// `want` bytes, or as many as a share has if there are not as many at present. (MEM-2)
+    pub fn take(&self, want: usize) -> Hold {
+        if want <= self.share {
+            return Hold { bytes: want, _common: None };
+        }
+        match self.common.clone().try_acquire_many_owned(self.units_of(want)) {
+            Ok(common) => Hold { bytes: want, _common: Some(common) },
+            Err(_) => Hold { bytes: self.share, _common: None },
+        }
+    }
+
+    /// `want` bytes once there are as many; more than there can be are all that there can be.
+    pub async fn take_all(&self, want: usize) -> Hold {
+        if want <= self.share {
+            return Hold { bytes: want, _common: None };
+        }
+        let units = self.units_of(want).min(self.units as u32);
+        // It is never closed.
+        let common = self.common.clone().acquire_many_owned(units).await.ok();
+        Hold { bytes: want, _common: common }
+    }
+
+    fn units_of(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+    }
+}
+
+impl Hold {
+    /// The bytes that may wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether they are of the user's own share.
+    pub fn is_share(&self) -> bool {
+        self._common.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    const MIB: usize = 1 << 20;
+
+    /// MEM-1 and MEM-2: half of the budget is anybody's, and then each has a share.
+    #[test]
+    fn without_what_is_anybodys_there_is_a_share() {
+        let memory = Memory::new(96 * MIB as u64, 16);
+        assert_eq!(memory.share(), MIB);
+        let mut held: Vec<_> = (0..24).map(|_| memory.take(2 * MIB)).collect();
+        assert!(held.iter().all(|hold| hold.bytes() == 2 * MIB && !hold.is_share()));
+        assert_eq!(memory.common_used(), 48 * MIB as u64);
+        let short = memory.take(2 * MIB);
+        assert_eq!((short.bytes(), short.is_share()), (MIB, true));
+        assert_eq!(memory.take(100).bytes(), 100);
+        held.pop();
+        assert_eq!(memory.take(2 * MIB).bytes(), 2 * MIB);
+        let all = 16 * SHARES * memory.share() + 48 * MIB;
+        assert!(all <= 96 * MIB, "{all} bytes of 96 MiB");
+    }
+
+    #[test]
+    fn what_must_be_whole_waits_and_is_never_too_much() {
+        let memory = Memory::new(16 * MIB as u64, 1024);
+        assert_eq!(memory.share(), UNIT);
+        let first = memory.take(8 * MIB);
+        let mut second = Box::pin(memory.take_all(100 * MIB));
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(first);
+        assert_eq!(second.now_or_never().map(|hold| hold.bytes()), Some(100 * MIB));
+        assert_eq!(memory.common_used(), 0);
+        assert_eq!(Memory::unbounded().take(1 << 40).bytes(), 1 << 40);
+    }
+}
