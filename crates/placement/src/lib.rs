@@ -16,8 +16,10 @@
 //! - PLC-5: what changes something goes on to its end also when its caller goes away, as in the stores themselves: whoever
 //!   comes next finds either all of it or nothing, and finds it finished.
 //! - PLC-3: conditions are checked against what everyone sees, and hold until the commit.
+//! - PLC-6: a site that does not answer stops what concerns its own buckets alone. Which ones these are is noted before a bucket is
+//!   made there; as long as nothing was noted of a site that was not open yet, it could have any.
 //!
-//! Tests: `tests/placement.rs`; `tests/moves.rs` for keys that go from store to store and callers that go away.
+//! Tests: `tests/placement.rs`; `tests/absent.rs` for sites that do not answer; `tests/moves.rs` for keys that go from store to store and callers that go away.
 
 mod keys;
 mod merge;
@@ -28,5 +30,5 @@ mod tidy;
 mod whole;
 mod writer;
 
-pub use site::Site;
+pub use site::{Noted, Notes, Site};
 pub use store::Placement;

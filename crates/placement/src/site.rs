@@ -1,10 +1,10 @@
 //! The stores behind the one, and which of them has what of a bucket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use futures_util::future::join_all;
-use shingle_store_api::{ObjectInfo, ObjectStore, StoreError, StoreErrorKind, StoreResult};
+use shingle_store_api::{BucketInfo, ObjectInfo, ObjectStore, StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::Mutex;
 
 use crate::keys::Turns;
@@ -24,6 +24,27 @@ pub struct Site {
     pub store: Arc<dyn ObjectStore>,
 }
 
+/// A memory of which site has which bucket, for the time in which a site cannot be asked. (PLC-6)
+pub trait Notes: Send + Sync {
+    /// Notes durably that `site` may have `bucket` from now on.
+    ///
+    /// # Errors
+    /// It cannot be noted: the bucket is not made then.
+    fn add(&self, site: &str, bucket: &str) -> StoreResult<()>;
+
+    /// Notes that `site` does not have `bucket` any more. A bucket that stays noted does no harm to others.
+    fn remove(&self, site: &str, bucket: &str);
+}
+
+/// A bucket that was noted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// Its name on the site.
+    pub bucket: String,
+    /// When it was created, in seconds since 1970.
+    pub created_unix_s: u64,
+}
+
 /// What a bucket is called on a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
@@ -31,11 +52,47 @@ pub(crate) struct Spot {
     pub(crate) bucket: String,
 }
 
+/// What is known of the buckets.
+#[derive(Default)]
+struct Buckets {
+    /// Where each one is; its home first.
+    spots: BTreeMap<String, Vec<Spot>>,
+    /// When those were created that were noted, in seconds since 1970.
+    created: BTreeMap<String, u64>,
+    /// Sites of which nobody knows yet which buckets they have: any. (PLC-6)
+    unknown: BTreeSet<usize>,
+}
+
+impl Buckets {
+    /// Takes what `site` has in the place of what was known of it.
+    fn set(&mut self, site: usize, found: &[(String, u64)]) {
+        for spots in self.spots.values_mut() {
+            spots.retain(|spot| spot.site != site);
+        }
+        for (bucket, created_unix_s) in found {
+            let name = bucket.strip_prefix('/').unwrap_or(bucket);
+            if is_home(bucket) {
+                self.created.insert(name.to_owned(), *created_unix_s);
+            }
+            let spots = self.spots.entry(name.to_owned()).or_default();
+            spots.push(Spot { site, bucket: bucket.clone() });
+            // Where its home is not here, the bucket is served from its guests.
+            spots.sort_by_key(|spot| (!is_home(&spot.bucket), spot.site));
+        }
+        self.spots.retain(|_, spots| !spots.is_empty());
+        self.unknown.remove(&site);
+    }
+}
+
+fn is_home(bucket: &str) -> bool {
+    !bucket.starts_with('/')
+}
+
 /// The sites and their buckets.
 pub(crate) struct Shared {
     pub(crate) sites: Vec<Site>,
-    /// Where each bucket is; its home first.
-    buckets: RwLock<BTreeMap<String, Vec<Spot>>>,
+    buckets: RwLock<Buckets>,
+    notes: Option<Arc<dyn Notes>>,
     /// Held by whoever makes or deletes a bucket or a guest.
     pub(crate) changing: Mutex<()>,
     pub(crate) turns: Turns,
@@ -64,39 +121,67 @@ pub(crate) fn if_there<T>(result: StoreResult<T>) -> StoreResult<Option<T>> {
 }
 
 impl Shared {
-    /// Learns where the buckets are.
-    ///
-    /// # Errors
-    /// `Invalid` if two sites are home to buckets of one name; the sites'.
-    pub(crate) async fn open(sites: Vec<Site>) -> StoreResult<Self> {
-        let mut buckets: BTreeMap<String, Vec<Spot>> = BTreeMap::new();
-        for (site, Site { name, store, .. }) in sites.iter().enumerate() {
-            for found in store.list_buckets().await? {
-                let guest = found.name.strip_prefix('/');
-                let spots = buckets.entry(guest.unwrap_or(&found.name).to_owned()).or_default();
-                if guest.is_none()
-                    && let Some(other) = spots.first().filter(|spot| !spot.bucket.starts_with('/'))
-                {
-                    let other = sites.get(other.site).map_or("", |site| &site.name);
-                    let message = format!(
-                        "there is a bucket `{}` on {other} and another one on {name}: serve one of the two without the \
-                         other, and empty and delete the bucket there",
-                        found.name
-                    );
-                    return Err(StoreError::new(StoreErrorKind::Invalid, message));
-                }
-                // Where its home is not here, the bucket is served from its guests.
-                let at = if guest.is_none() { 0 } else { spots.len() };
-                spots.insert(at, Spot { site, bucket: found.name });
-            }
+    /// The sites, of which nothing is known yet but what was `noted`, if anything was.
+    pub(crate) fn new(sites: Vec<Site>, noted: Vec<Option<Vec<Noted>>>, notes: Option<Arc<dyn Notes>>) -> Self {
+        let mut buckets = Buckets { unknown: (0..sites.len()).collect(), ..Buckets::default() };
+        for (site, noted) in noted.into_iter().enumerate() {
+            let Some(noted) = noted else { continue };
+            let found: Vec<_> = noted.into_iter().map(|noted| (noted.bucket, noted.created_unix_s)).collect();
+            buckets.set(site, &found);
         }
-        Ok(Self {
+        Self {
             sites,
             buckets: RwLock::new(buckets),
+            notes,
             changing: Mutex::default(),
             turns: Turns::default(),
             moves: Moves::default(),
-        })
+        }
+    }
+
+    /// Learns which buckets a site has, from its `store`, in the place of what was known of it.
+    ///
+    /// # Errors
+    /// `Invalid` if another site is home to a bucket of the same name; the store's.
+    pub(crate) async fn learn(&self, site: usize, store: &dyn ObjectStore) -> StoreResult<Vec<Noted>> {
+        let _changing = self.changing.lock().await;
+        let found: Vec<_> =
+            store.list_buckets().await?.into_iter().map(|info| (info.name, info.created_unix_s)).collect();
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        let name = |site: usize| self.sites.get(site).map_or("", |site| &site.name);
+        for (bucket, _) in found.iter().filter(|(bucket, _)| is_home(bucket)) {
+            let home = buckets.spots.get(bucket).and_then(|spots| spots.first()).filter(|spot| is_home(&spot.bucket));
+            if let Some(other) = home.filter(|spot| spot.site != site) {
+                let (one, two) = (name(other.site.min(site)), name(other.site.max(site)));
+                let message = format!(
+                    "there is a bucket `{bucket}` on {one} and another one on {two}: serve one of the two without the \
+                     other, and empty and delete the bucket there"
+                );
+                return Err(StoreError::new(StoreErrorKind::Invalid, message));
+            }
+        }
+        buckets.set(site, &found);
+        Ok(found.into_iter().map(|(bucket, created_unix_s)| Noted { bucket, created_unix_s }).collect())
+    }
+
+    /// Makes `bucket` on a site, and returns what it is there. It is noted before it is made. (PLC-6)
+    pub(crate) async fn make(&self, spot: &Spot) -> StoreResult<BucketInfo> {
+        let store = self.store(spot)?;
+        // A site that does not answer gets no bucket, and must not be noted for one.
+        match store.bucket(&spot.bucket).await {
+            Err(error) if error.kind == StoreErrorKind::NoSuchBucket => {}
+            there => return there,
+        }
+        if let (Some(notes), Some(site)) = (&self.notes, self.sites.get(spot.site)) {
+            notes.add(&site.name, &spot.bucket)?;
+        }
+        store.create_bucket(&spot.bucket).await
+    }
+
+    /// When a bucket was created, as far as that was noted.
+    pub(crate) fn created_unix_s(&self, bucket: &str) -> u64 {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        buckets.created.get(bucket).copied().unwrap_or_default()
     }
 
     pub(crate) fn store(&self, spot: &Spot) -> StoreResult<&Arc<dyn ObjectStore>> {
@@ -109,27 +194,43 @@ impl Shared {
     }
 
     /// Where a bucket is, its home first.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `Unavailable` as long as a site could have it of which nothing is known.
     pub(crate) fn spots(&self, bucket: &str) -> StoreResult<Vec<Spot>> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        buckets.get(bucket).cloned().ok_or_else(|| StoreError::no_bucket(bucket))
+        self.all_known(&buckets)?;
+        buckets.spots.get(bucket).cloned().ok_or_else(|| StoreError::no_bucket(bucket))
     }
 
-    pub(crate) fn all(&self) -> Vec<(String, Vec<Spot>)> {
+    pub(crate) fn all(&self) -> StoreResult<Vec<(String, Vec<Spot>)>> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        buckets.iter().map(|(name, spots)| (name.clone(), spots.clone())).collect()
+        self.all_known(&buckets)?;
+        Ok(buckets.spots.iter().map(|(name, spots)| (name.clone(), spots.clone())).collect())
+    }
+
+    /// Refuses while a site is unknown. (PLC-6)
+    fn all_known(&self, buckets: &Buckets) -> StoreResult<()> {
+        let Some(site) = buckets.unknown.first().and_then(|&site| self.sites.get(site)) else { return Ok(()) };
+        let message =
+            format!("it is not known yet which buckets are on {}: it has not been open here so far", site.name);
+        Err(StoreError::new(StoreErrorKind::Unavailable, message))
     }
 
     pub(crate) fn add(&self, bucket: &str, spot: Spot) {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        buckets.entry(bucket.to_owned()).or_default().push(spot);
+        buckets.spots.entry(bucket.to_owned()).or_default().push(spot);
     }
 
     pub(crate) fn remove(&self, bucket: &str, spot: &Spot) {
+        if let (Some(notes), Some(site)) = (&self.notes, self.sites.get(spot.site)) {
+            notes.remove(&site.name, &spot.bucket);
+        }
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(spots) = buckets.get_mut(bucket) {
+        if let Some(spots) = buckets.spots.get_mut(bucket) {
             spots.retain(|other| other != spot);
             if spots.is_empty() {
-                buckets.remove(bucket);
+                buckets.spots.remove(bucket);
             }
         }
     }
@@ -148,7 +249,7 @@ impl Shared {
             return Ok(spot);
         }
         let spot = Spot { site: target.unwrap_or(0), bucket: guest_of(bucket) };
-        match self.store(&spot)?.create_bucket(&spot.bucket).await {
+        match self.make(&spot).await {
             Ok(_) => {}
             Err(error) if error.kind == StoreErrorKind::BucketExists => {}
             Err(error) => return Err(error),

@@ -10,7 +10,7 @@ use shingle_store_api::{
 };
 
 use crate::merge;
-use crate::site::{STANDARD, Shared, Site, Spot, if_there};
+use crate::site::{Noted, Notes, STANDARD, Shared, Site, Spot, if_there};
 use crate::whole::to_the_end;
 use crate::writer::{Reader, Writer};
 
@@ -31,7 +31,26 @@ impl Placement {
     /// # Errors
     /// `Invalid` if two of them have buckets of one name; the sites'.
     pub async fn open(sites: Vec<Site>) -> StoreResult<Self> {
-        Ok(Self { shared: Arc::new(Shared::open(sites).await?), target: None })
+        let stores: Vec<_> = sites.iter().map(|site| site.store.clone()).collect();
+        let all = Self::begin(sites, Vec::new(), None);
+        for (site, store) in stores.iter().enumerate() {
+            all.learn(site, &**store).await?;
+        }
+        Ok(all)
+    }
+
+    /// As [`Placement::open`], of sites that need not answer yet: what was `noted` of each is taken for what it has, and nothing
+    /// is served before each was either noted or [learned](Self::learn). (PLC-6)
+    pub fn begin(sites: Vec<Site>, noted: Vec<Option<Vec<Noted>>>, notes: Option<Arc<dyn Notes>>) -> Self {
+        Self { shared: Arc::new(Shared::new(sites, noted, notes)), target: None }
+    }
+
+    /// Learns which buckets a site has from its `store`, which the site itself may still keep from callers; returns them.
+    ///
+    /// # Errors
+    /// `Invalid` if another site is home to a bucket of the same name: this one is not to be served then; the store's.
+    pub async fn learn(&self, site: usize, store: &dyn ObjectStore) -> StoreResult<Vec<Noted>> {
+        self.shared.learn(site, store).await
     }
 
     fn info(&self, spot: &Spot, mut info: ObjectInfo) -> ObjectInfo {
@@ -46,14 +65,18 @@ impl Placement {
 
     async fn make_bucket(&self, bucket: String) -> StoreResult<BucketInfo> {
         let _changing = self.shared.changing.lock().await;
-        if self.shared.spots(&bucket).is_ok() {
-            return Err(StoreError::new(StoreErrorKind::BucketExists, format!("there is a bucket `{bucket}`")));
+        match self.shared.spots(&bucket) {
+            Ok(_) => {
+                return Err(StoreError::new(StoreErrorKind::BucketExists, format!("there is a bucket `{bucket}`")));
+            }
+            Err(error) if error.kind == StoreErrorKind::NoSuchBucket => {}
+            Err(error) => return Err(error),
         }
         if bucket.starts_with('/') {
             return Err(StoreError::new(StoreErrorKind::Invalid, "a bucket's name does not begin with a slash"));
         }
         let spot = Spot { site: self.target.unwrap_or(0), bucket: bucket.clone() };
-        let info = self.shared.store(&spot)?.create_bucket(&bucket).await?;
+        let info = self.shared.make(&spot).await?;
         let info = self.bucket_info(&bucket, &spot, info);
         self.shared.add(&bucket, spot);
         Ok(info)
@@ -115,7 +138,7 @@ impl Placement {
         to_the_end(async move { shared.spot_for(&bucket, target).await }).await
     }
 
-    async fn begin(&self, bucket: String, key: String) -> StoreResult<Box<dyn ObjectWriter>> {
+    async fn begin_at_spot(&self, bucket: String, key: String) -> StoreResult<Box<dyn ObjectWriter>> {
         let spot = self.spot(&bucket).await?;
         let inner = self.shared.store(&spot)?.begin_put(&spot.bucket, &key).await?;
         Ok(Box::new(Writer { shared: self.shared.clone(), spot, bucket, key, inner }))
@@ -223,11 +246,17 @@ impl ObjectStore for Placement {
 
     fn list_buckets(&self) -> StoreFuture<'_, Vec<BucketInfo>> {
         Box::pin(async move {
-            let all = self.shared.all();
+            let all = self.shared.all()?;
             let homes = all.iter().filter_map(|(bucket, spots)| Some((bucket, spots.first()?)));
             let asked = homes.map(|(bucket, spot)| async move {
-                // Those deleted meanwhile are left out.
-                let info = if_there(self.shared.store(spot)?.bucket(&spot.bucket).await)?;
+                // Those deleted meanwhile are left out; those that cannot be asked for are not.
+                let info = match if_there(self.shared.store(spot)?.bucket(&spot.bucket).await) {
+                    Err(error) if error.kind == StoreErrorKind::Unavailable => {
+                        let created_unix_s = self.shared.created_unix_s(bucket);
+                        Some(BucketInfo { name: bucket.clone(), created_unix_s, location: None })
+                    }
+                    answered => answered?,
+                };
                 Ok::<_, StoreError>(info.map(|info| self.bucket_info(bucket, spot, info)))
             });
             let found = join_all(asked).await.into_iter().collect::<StoreResult<Vec<_>>>()?;
@@ -237,7 +266,7 @@ impl ObjectStore for Placement {
 
     fn begin_put(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
         let (bucket, key) = names(bucket, key);
-        Box::pin(self.begin(bucket, key))
+        Box::pin(self.begin_at_spot(bucket, key))
     }
 
     fn head(&self, bucket: &str, key: &str) -> StoreFuture<'_, ObjectInfo> {

@@ -16,7 +16,7 @@ impl Placement {
     /// The sites'. Nothing is wrong then: everyone sees the same as before.
     pub async fn tidy(&self) -> StoreResult<u64> {
         let mut removed = 0;
-        for (bucket, spots) in self.shared.all() {
+        for (bucket, spots) in self.shared.all()? {
             for guest in spots.iter().skip(1) {
                 removed += self.shared.tidy_guest(&bucket, &spots, guest).await?;
             }
