@@ -50,8 +50,11 @@ class Shelf:
         self.config.write_text(text)
 
     def refused(self):
-        """That the server does not start; what it says."""
+        """That a server of the array alone does not start; what it says."""
+        whole = self.config.read_text()
+        self.config.write_text(whole.replace(self.more, ""))
         done = shingle("serve", "--config", self.config, "--data", self.server.data, "--listen", "127.0.0.1:0")
+        self.config.write_text(whole)
         said = done.stdout + done.stderr
         assert done.returncode > 0 and "panicked" not in said, said
         return said
@@ -241,7 +244,7 @@ def figures(admin):
     return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line[0] != "#"}
 
 
-def test_a_lost_drive_is_named_and_done_without_if_told_so(shelves):
+def test_a_lost_drive_is_waited_for_named_and_done_without_unless_told_not_to(shelves):
     shelf = shelves()
     s3 = shelf.server.start().s3()
     s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "shelf"})
@@ -251,20 +254,25 @@ def test_a_lost_drive_is_named_and_done_without_if_told_so(shelves):
     shelf.server.stop()
     gone = shelf.drives[1]
     gone.rename(gone.with_suffix(".away"))
+    shelf.configure(array="degraded = false", top='drive_wait = "1 s"')
     said = shelf.refused()
-    assert all(word in said for word in ("shelf", gone.name, "degraded = true")), said
+    assert all(word in said for word in ("shelf", gone.name, "waited for", "degraded = false")), said
     # Nothing was changed by that: it is there again, and all is well.
     gone.with_suffix(".away").rename(gone)
     shelf.server.start()
     shelf.server.stop()
     gone.rename(gone.with_suffix(".away"))
-    shelf.configure(array="degraded = true", top='admin = "127.0.0.1:0"')
+    shelf.configure(top='drive_wait = "1 s"\nadmin = "127.0.0.1:0"')
     shelf.server.start()
     s3 = shelf.server.s3()
     for key, data in objects.items():
         assert read(s3, "bucket", key) == data
     s3.put_object(Bucket="bucket", Key="new", Body=objects["3"])
     assert read(s3, "bucket", "new", Range="bytes=5-9") == objects["3"][5:10]
+    with urllib.request.urlopen(f"{shelf.server.admin}/readyz", timeout=10) as ready:
+        said = ready.read().decode()
+    # A balancer must not lose a server that serves.
+    assert ready.status == 200 and "shelf: degraded" in said and gone.name in said, said
     now = figures(shelf.server.admin)
     assert now['shingle_array_drives_missing{array="shelf"}'] == 1 and now['shingle_array_up{array="shelf"}'] == 1
     assert now['shingle_array_drives{array="shelf"}'] == 3 and now["shingle_up"] == 1
@@ -286,7 +294,7 @@ def test_what_was_on_a_lost_drive_is_rebuilt_while_objects_are_served(shelves):
     shelf.server.stop()
     gone = shelf.drives[1]
     gone.rename(gone.with_suffix(".away"))
-    shelf.configure(array="degraded = true", top='admin = "127.0.0.1:0"')
+    shelf.configure(top='drive_wait = "1 s"\nadmin = "127.0.0.1:0"')
     s3 = shelf.server.start().s3()
     s3.put_object(Bucket="bucket", Key="while", Body=objects["3"])
     objects["while"] = objects["3"]

@@ -11,6 +11,8 @@ use shingle_store_api::{
 };
 use tokio::sync::mpsc;
 
+use shingle_array_store::Condition as ArrayCondition;
+
 use crate::engine::Core;
 use crate::engine::run::Notice;
 use crate::errors::gone;
@@ -79,6 +81,14 @@ impl ArrayClient {
     /// `Unavailable` if the array has stopped.
     pub async fn figures(&self) -> StoreResult<ArrayFigures> {
         self.read(|core| async move { core.figures() }).await
+    }
+
+    /// How the array stands: its drives, what it can still lose, and a rebuild that is under way.
+    ///
+    /// # Errors
+    /// `Unavailable` if the array has stopped.
+    pub async fn condition(&self) -> StoreResult<ArrayCondition> {
+        self.read(|core| async move { core.condition() }).await
     }
 
     /// Stops the store once all calls so far have been answered; [`crate::ArrayEngine::closed`] then completes.

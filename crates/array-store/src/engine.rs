@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{BufferPool, StoreId};
 use shingle_erasure::{Code, Coder};
-use shingle_runtime::Runtime;
+use shingle_runtime::{Instant, Runtime};
 use shingle_zoned::{DeviceError, ZoneOp};
 use tokio::sync::{Mutex, Notify};
 
@@ -26,6 +26,7 @@ use crate::index::Index;
 use crate::loss::LOSS_NAME;
 use crate::pace::Paces;
 use crate::put::Progress;
+use crate::rebuild::RebuildProgress;
 use crate::repair::Repairs;
 use crate::segment::Rotation;
 use crate::sets::{Hold, Phase, SetTable, ZoneSet, Zones};
@@ -147,6 +148,8 @@ pub(crate) struct Engine {
     pub(crate) unsealed: RefCell<Vec<(OpenSet, Written)>>,
     /// A drive was lost or added.
     pub(crate) lost: Notify,
+    /// How far the rebuild is that goes on by itself, and when it began.
+    pub(crate) rebuilding: Cell<Option<(RebuildProgress, Instant)>>,
     /// Failed drives that a superblock names.
     pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
     /// The array is open for writing: drives that fail are written down.
@@ -254,6 +257,7 @@ impl Engine {
             unflushed: RefCell::default(),
             unsealed: RefCell::default(),
             lost: Notify::new(),
+            rebuilding: Cell::default(),
             recorded: RefCell::new(recorded),
             serving: Cell::new(false),
             stopped: Cell::new(false),

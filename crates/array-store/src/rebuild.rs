@@ -213,7 +213,10 @@ impl Engine {
             let lost = !self.drives.missing().is_empty() || self.sets.listed(List::Unusable) > 0;
             if lost && self.drives.all_taking().len() >= self.code.width() {
                 let options = RebuildOptions { bytes_per_second: self.options.rebuild_rate };
-                match self.rebuild(options, |_| {}).await {
+                let began = self.rt.now();
+                let done = self.rebuild(options, |progress| self.rebuilding.set(Some((progress, began)))).await;
+                self.rebuilding.set(None);
+                match done {
                     Ok(done) => tracing::info!(
                         members = done.members,
                         done = done.done,

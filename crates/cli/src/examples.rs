@@ -15,6 +15,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("shingle serve --data /srv/objects --listen 0.0.0.0:9000", ""),
         ],
     ),
+    (
+        "status",
+        &[
+            ("shingle status --data /srv/objects", "in words"),
+            ("sudo -u shingle shingle status --json", "the service, for a program"),
+        ],
+    ),
     ("drive ls", &[("shingle drive ls", ""), ("shingle drive ls --all --json", "ordinary drives too, for a program")]),
     (
         "drive identify",

@@ -10,6 +10,14 @@ pub(crate) mod status {
     pub(crate) const DAMAGED: u8 = 4;
     /// The check could not run.
     pub(crate) const NOT_RUN: u8 = 8;
+    /// A server serves, but not as it should.
+    pub(crate) const DEGRADED: u8 = 2;
+    /// No server runs: what `systemctl status` reports for that.
+    pub(crate) const NOT_RUNNING: u8 = 3;
+    /// A server runs, and some of it does not serve.
+    pub(crate) const NOT_SERVING: u8 = 4;
+    /// The configuration is wrong: sysexits' `EX_CONFIG`. The service is not started again by itself then.
+    pub(crate) const CONFIG: u8 = 78;
     /// The reader of standard output has gone: what shells report for a program that SIGPIPE ends.
     pub(crate) const NOBODY_READS: u8 = 141;
 }

@@ -17,6 +17,7 @@ mod generate;
 mod lab;
 mod object;
 mod serve;
+mod status;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,8 @@ struct Cli {
 enum Command {
     /// Run the S3 server.
     Serve(serve::Serve),
+    /// Tell how a running server is.
+    Status(status::Status),
     /// Make and look after drives.
     #[command(subcommand)]
     Drive(drive::Drive),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
     let Cli { command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match command {
         Command::Serve(command) => command.run(),
+        Command::Status(command) => command.run(),
         Command::Drive(command) => command.run(),
         Command::Chunk(command) => command.run(),
         Command::Array(command) => command.run(),

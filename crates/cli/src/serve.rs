@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use shingle_server::Config;
+use shingle_server::{Config, Error, ErrorKind};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome, status};
 
 /// Without anything, two emulated drives of 64 GiB are made under ./shingle-data: `shingle serve`
 ///
@@ -27,10 +27,17 @@ pub(crate) struct Serve {
     admin: Option<SocketAddr>,
 }
 
+/// A configuration that cannot be right however often it is tried has a status of its own: the unit does not start again then.
+fn failure(error: Error) -> Failure {
+    let wrong = matches!(error.kind, ErrorKind::Config | ErrorKind::Credentials | ErrorKind::NewerVersion);
+    let status = if wrong { status::CONFIG } else { status::FAILED };
+    Failure::from(error).with_status(status)
+}
+
 /// The configuration of a file, or the default, with the data directory that was asked for.
 pub(crate) fn config(file: Option<&Path>, data: Option<PathBuf>) -> Outcome<Config> {
     let mut config = match file {
-        Some(path) => Config::load(path)?,
+        Some(path) => Config::load(path).map_err(failure)?,
         None => Config::default(),
     };
     if let Some(data) = data {
@@ -44,6 +51,6 @@ impl Serve {
         let mut config = config(self.config.as_deref(), self.data)?;
         config.listen = self.listen.unwrap_or(config.listen);
         config.admin = self.admin.or(config.admin);
-        Ok(shingle_server::run(config)?)
+        shingle_server::run(config).map_err(failure)
     }
 }

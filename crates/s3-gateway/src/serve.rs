@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, SERVER};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, RETRY_AFTER, SERVER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -37,6 +37,8 @@ use crate::xml;
 
 /// The bytes a connection's read buffer may grow to: half a piece, so that few reads fill one.
 const READ_BUFFER_BYTES: usize = PIECE_BYTES / 2;
+/// Seconds after which a client may try again what could not be served for now.
+const RETRY_AFTER_S: &str = "5";
 /// How long to wait after the operating system refused a connection (no descriptors left, most often).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -216,6 +218,9 @@ impl Inner {
         headers.insert(SERVER, HeaderValue::from_static("Shingle"));
         if let Ok(id) = HeaderValue::from_str(&id) {
             headers.insert("x-amz-request-id", id);
+        }
+        if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
         }
         self.metrics.answered(&method, response.status(), began.elapsed());
         tracing::debug!(%method, target, status = response.status().as_u16(), number, "answered");

@@ -1,65 +1,86 @@
-//! The admin listener: `/metrics` and `/healthz`, without authentication, so meant for loopback.
+//! The admin listener: `/livez`, `/readyz` and `/metrics`, without authentication, so meant for loopback.
+//!
+//! It answers from the first second on. `/livez` says that the process runs, `/readyz` that each engine serves. An engine that serves
+//! without one of its drives is ready: whoever sends requests elsewhere must not lose it.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use shingle_array_objects::{ArrayClient, ArrayFigures};
-use shingle_object_store::{ObjectStats, ObjectStoreClient};
+use shingle_array_objects::ArrayFigures;
+use shingle_object_store::ObjectStats;
 use shingle_s3_gateway::GatewayMetrics;
 use shingle_store_api::{ObjectStore, StoreUsage};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::arrays::Array;
-use crate::drive::Drive;
-use crate::{metrics, scrub};
+use crate::drive::DriveView;
+use crate::engines::{self, Engine};
+use crate::health::{Missing, State};
+use crate::{metrics, scrub, status};
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 16;
 /// How long a client may take with a request's head, and the object store with an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is watched.
 pub(crate) struct Watched {
     pub(crate) gateway: Arc<GatewayMetrics>,
-    /// The store on the drives, if there are any.
-    pub(crate) store: Option<ObjectStoreClient>,
-    pub(crate) drives: Arc<Vec<Drive>>,
-    pub(crate) arrays: Vec<WatchedArray>,
+    pub(crate) engines: Vec<Arc<Engine>>,
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) started_unix_s: u64,
 }
 
-/// An array that is watched.
-pub(crate) struct WatchedArray {
-    name: String,
-    client: ArrayClient,
-    scrub: scrub::Shared,
+/// A socket that connections come in by.
+pub(crate) trait Listener: Send + 'static {
+    type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// Whether only those connect who may enter the data directory.
+    const PRIVATE: bool;
+
+    fn accept(&self) -> impl Future<Output = std::io::Result<Self::Io>> + Send;
 }
 
-impl WatchedArray {
-    pub(crate) fn of(array: &Array) -> Self {
-        Self { name: array.name.clone(), client: array.client.clone(), scrub: array.scrub.clone() }
+impl Listener for TcpListener {
+    type Io = TcpStream;
+    const PRIVATE: bool = false;
+
+    async fn accept(&self) -> std::io::Result<TcpStream> {
+        Ok(Self::accept(self).await?.0)
+    }
+}
+
+impl Listener for UnixListener {
+    type Io = UnixStream;
+    const PRIVATE: bool = true;
+
+    async fn accept(&self) -> std::io::Result<UnixStream> {
+        Ok(Self::accept(self).await?.0)
     }
 }
 
 /// Serves until it is dropped.
-pub(crate) async fn serve(listener: TcpListener, watched: Arc<Watched>) {
+pub(crate) async fn serve<L: Listener>(listener: L, watched: Arc<Watched>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         while connections.try_join_next().is_some() {}
-        let socket = match listener.accept().await {
-            Ok((socket, _)) => socket,
+        let socket = match Listener::accept(&listener).await {
+            Ok(socket) => socket,
             Err(error) => {
                 tracing::warn!("an admin connection could not be accepted: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -68,7 +89,7 @@ pub(crate) async fn serve(listener: TcpListener, watched: Arc<Watched>) {
         };
         let watched = watched.clone();
         connections.spawn(async move {
-            let service = service_fn(move |request| answer(request, watched.clone()));
+            let service = service_fn(move |request| answer(request, watched.clone(), L::PRIVATE));
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
             if let Err(error) = http.serve_connection(TokioIo::new(socket), service).await {
@@ -79,17 +100,22 @@ pub(crate) async fn serve(listener: TcpListener, watched: Arc<Watched>) {
     }
 }
 
-async fn answer(request: Request<Incoming>, watched: Arc<Watched>) -> Result<Response<Text>, Infallible> {
+async fn answer(
+    request: Request<Incoming>,
+    watched: Arc<Watched>,
+    private: bool,
+) -> Result<Response<Text>, Infallible> {
     let (status, text) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => {
+        (&Method::GET, "/metrics") => (StatusCode::OK, metrics::render(&watched.gateway, &Answers::of(&watched).await)),
+        (&Method::GET, "/status") if private => (StatusCode::OK, status::page(&watched).await),
+        (&Method::GET, "/livez") => (StatusCode::OK, "ok\n".to_owned()),
+        // The older name is kept for those who ask by it.
+        (&Method::GET, "/readyz" | "/healthz") => {
             let answers = Answers::of(&watched).await;
-            (StatusCode::OK, metrics::render(&watched.gateway, &answers, &watched.drives))
+            let status = if answers.all_serve() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            (status, answers.lines())
         }
-        (&Method::GET, "/healthz") => match Answers::of(&watched).await.missing() {
-            None => (StatusCode::OK, "ok\n".to_owned()),
-            Some(which) => (StatusCode::SERVICE_UNAVAILABLE, format!("{which} does not answer\n")),
-        },
-        (&Method::GET, _) => (StatusCode::NOT_FOUND, "there are /metrics and /healthz\n".to_owned()),
+        (&Method::GET, _) => (StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics\n".to_owned()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned()),
     };
     let mut response = Response::new(Text(Some(Bytes::from(text))));
@@ -99,39 +125,100 @@ async fn answer(request: Request<Incoming>, watched: Arc<Watched>) -> Result<Res
     Ok(response)
 }
 
-/// What the stores said when they were asked; none of those that gave no answer.
-#[derive(Default)]
-pub(crate) struct Answers {
-    /// Of the store on the drives, where there is one.
-    pub(crate) objects: Option<Option<(ObjectStats, StoreUsage)>>,
-    /// Of the arrays.
-    pub(crate) arrays: Vec<(String, Option<ArrayFigures>)>,
-    /// What verifying them in the background came to.
-    pub(crate) scrubs: Vec<scrub::Figures>,
+/// What the engines said when they were asked.
+pub(crate) struct Answers(pub(crate) Vec<Answer>);
+
+/// What one engine said.
+pub(crate) struct Answer {
+    pub(crate) name: String,
+    pub(crate) is_array: bool,
+    pub(crate) state: State,
+    pub(crate) missing: Vec<Missing>,
+    /// None while it is not open, or where it did not answer.
+    pub(crate) figures: Option<Figures>,
+    /// What verifying an array in the background came to, as long as it is open.
+    pub(crate) scrub: Option<scrub::Figures>,
+    lines: String,
+}
+
+/// The figures of an engine.
+pub(crate) enum Figures {
+    Objects(Box<(ObjectStats, StoreUsage)>, Vec<DriveView>),
+    Array(Box<ArrayFigures>),
 }
 
 impl Answers {
-    async fn of(watched: &Watched) -> Self {
-        let mut answers = Self::default();
-        if let Some(store) = &watched.store {
-            let asking = async { Some((store.stats().await.ok()?, store.usage().await.ok()?)) };
-            answers.objects = Some(tokio::time::timeout(PATIENCE, asking).await.ok().flatten());
-        }
-        for WatchedArray { name, client, scrub } in &watched.arrays {
-            let asking = async { client.figures().await.ok() };
-            answers.scrubs.push(*scrub.lock().unwrap_or_else(PoisonError::into_inner));
-            answers.arrays.push((name.clone(), tokio::time::timeout(PATIENCE, asking).await.ok().flatten()));
-        }
-        answers
+    pub(crate) async fn of(watched: &Watched) -> Self {
+        Self(join_all(watched.engines.iter().map(|engine| Answer::of(engine))).await)
     }
 
-    /// One that gave none, if there is one.
-    pub(crate) fn missing(&self) -> Option<String> {
-        if self.objects.is_some_and(|objects| objects.is_none()) {
-            return Some("the object store".to_owned());
+    /// Whether each engine serves and answers. One that serves without a drive does.
+    pub(crate) fn all_serve(&self) -> bool {
+        self.0.iter().all(|answer| answer.figures.is_some())
+    }
+
+    /// Lines for people: "ok" alone, or what is not as it should be.
+    fn lines(&self) -> String {
+        let mut lines: String = self.0.iter().map(|answer| answer.lines.as_str()).collect();
+        if self.all_serve() {
+            lines.insert_str(0, "ok\n");
         }
-        let array = self.arrays.iter().find(|(_, figures)| figures.is_none());
-        array.map(|(name, _)| format!("array {name}"))
+        lines
+    }
+}
+
+impl Answer {
+    async fn of(engine: &Engine) -> Self {
+        let watched = engine.watched();
+        let scrub = match &watched {
+            Some(engines::Watched::Array(_, scrub)) => Some(*scrub.lock().unwrap_or_else(PoisonError::into_inner)),
+            _ => None,
+        };
+        let figures = match watched {
+            None => None,
+            Some(watched) => tokio::time::timeout(PATIENCE, Figures::of(watched)).await.ok().flatten(),
+        };
+        let (name, state) = (engine.health.name().to_owned(), engine.health.state());
+        let mut lines = engine.health.lines();
+        match &figures {
+            None if state == State::Serving => lines += &format!("{name}: does not answer\n"),
+            Some(Figures::Array(figures)) => lines += &degraded(&name, figures),
+            _ => {}
+        }
+        Self { name, is_array: engine.is_array, state, missing: engine.health.missing(), figures, scrub, lines }
+    }
+}
+
+#[cfg(test)]
+impl Answer {
+    pub(crate) fn for_test(name: &str, is_array: bool, figures: Option<Figures>) -> Self {
+        let (missing, lines, scrub) = (Vec::new(), String::new(), is_array.then(scrub::Figures::default));
+        Self { name: name.to_owned(), is_array, state: State::Serving, missing, figures, scrub, lines }
+    }
+}
+
+/// What an array says of its drives.
+fn degraded(name: &str, figures: &ArrayFigures) -> String {
+    let ArrayFigures { array, .. } = figures;
+    let mut lines = String::new();
+    if array.drives_missing > 0 {
+        lines += &format!("{name}: degraded: {} of {} drives missing\n", array.drives_missing, array.drives);
+    }
+    if array.drives_slow > 0 {
+        lines += &format!("{name}: degraded: {} of {} drives slow\n", array.drives_slow, array.drives);
+    }
+    lines
+}
+
+impl Figures {
+    async fn of(watched: engines::Watched) -> Option<Self> {
+        match watched {
+            engines::Watched::Objects(client, drives) => {
+                let (stats, usage) = tokio::try_join!(client.stats(), client.usage()).ok()?;
+                Some(Self::Objects(Box::new((stats, usage)), drives))
+            }
+            engines::Watched::Array(client, _) => Some(Self::Array(Box::new(client.figures().await.ok()?))),
+        }
     }
 }
 

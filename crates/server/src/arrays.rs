@@ -1,34 +1,35 @@
 //! An array's owner: a thread that has all its drives, the array and the store on it.
 //!
 //! # Invariants
-//! - ARR-1: no drive of an array is given up without a word: where one is missing that the array would then stop believing,
-//!   the server does not start unless the configuration says so.
+//! - ARR-1: no drive of an array is given up without a word: one that is missing, and that the array would then stop believing, is
+//!   waited for, then named in the log and in what the server says of its health. With `degraded = false` the array does not open.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use shingle_array_objects::{ArrayClient, ArrayEngine};
 use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, inspect, patient};
 use shingle_runtime::Runtime;
-use shingle_zoned_linux::{OpenOptions, System};
+use shingle_zoned_linux::OpenOptions;
 use tokio::sync::oneshot;
 
 use crate::config::ArrayConfig;
 use crate::device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inventory::{self, DriveName};
-use crate::scrub;
-use crate::thread;
+use crate::health::Health;
+use crate::inventory::DriveName;
+use crate::{scrub, thread, waiting};
 
 /// Where the data directory keeps arrays' indexes.
 pub(crate) const FOLDER: &str = "arrays";
+/// What to do with a drive that comes back.
+const TAKE_BACK: &str = "stop the server, take the drive back with `shingle array readmit`, and start the server again";
 /// Memory that large objects take while they are written to one array, beside what is on its way to the drives.
 const WRITERS_BYTES: u64 = 320 << 20;
 
 /// An array whose owner runs.
 pub(crate) struct Array {
-    pub(crate) name: String,
-    pub(crate) class: String,
     pub(crate) client: ArrayClient,
     /// What verifying it in the background came to.
     pub(crate) scrub: scrub::Shared,
@@ -40,15 +41,15 @@ pub(crate) struct Array {
 ///
 /// # Errors
 /// `Config`, `Drive`, `InUse`, `NewerVersion`, `Store`, `System`, with what to do.
-pub(crate) async fn start(config: ArrayConfig, data: &Path) -> Result<Array> {
+pub(crate) async fn start(config: ArrayConfig, data: &Path, wait: Option<Duration>, health: Health) -> Result<Array> {
     let (tell, told) = oneshot::channel();
-    let (name, class) = (config.name.clone(), config.class().to_owned());
+    let name = config.name.clone();
     let folder = data.join(FOLDER);
     let label = name.clone();
     let figures = scrub::Shared::default();
     let scrub = figures.clone();
     let owner = move |runtime: Runtime| async move {
-        match open(&runtime, &config, &folder, figures).await {
+        match open(&runtime, &config, &folder, figures, wait, &health).await {
             Err(error) => {
                 let message = format!("array {label}: {}", error.message);
                 drop(tell.send(Err(Error::new(error.kind, message))));
@@ -66,12 +67,22 @@ pub(crate) async fn start(config: ArrayConfig, data: &Path) -> Result<Array> {
     let ended = thread::start(&format!("array-{name}"), owner)?;
     let lost = |_| Error::new(ErrorKind::Store, format!("array {name}: its thread ended while it was opened"));
     let client = told.await.map_err(lost)??;
-    Ok(Array { name, class, client, scrub, ended })
+    Ok(Array { client, scrub, ended })
 }
 
-async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path, figures: scrub::Shared) -> Result<ArrayEngine> {
-    let (drives, away) = open_drives(runtime, &config.drives).await?;
+async fn open(
+    runtime: &Runtime,
+    config: &ArrayConfig,
+    folder: &Path,
+    figures: scrub::Shared,
+    wait: Option<Duration>,
+    health: &Health,
+) -> Result<ArrayEngine> {
+    health.opening("opening the drives");
+    let (drives, away) = open_drives(runtime, &config.drives, wait, health).await?;
+    health.opening("opening the array");
     if drives.is_empty() {
+        let away: Vec<_> = away.iter().map(|(name, _)| name.as_str()).collect();
         let message = format!("none of its drives is there: {}", away.join(", "));
         return Err(Error::new(ErrorKind::Drive, message));
     }
@@ -88,8 +99,9 @@ async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path, figures: s
     }
     let opened = ArrayStore::open(runtime, &drives, &IndexPlace::File(index), options).await;
     let (store, report) = opened.map_err(failed)?;
+    health.opened_without(report.missing_drives.iter().cloned());
     for drive in &report.missing_drives {
-        tracing::warn!(array = config.name, "the array does without {drive}: one more lost drive may be one too many");
+        tracing::error!(array = config.name, "the array does without {drive}: one more lost drive may be one too many");
     }
     for file in &report.buffer {
         tracing::warn!(array = config.name, "{file}");
@@ -116,6 +128,7 @@ async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path, figures: s
                 let plan = scrub::Plan { array: config.name.clone(), interval, rate: config.scrub_rate, file };
                 runtime.spawn_detached(plan.keep(runtime.clone(), store, figures));
             }
+            runtime.spawn_detached(waiting::look_out(runtime.clone(), away, health.clone(), TAKE_BACK));
             Ok(engine)
         }
         Err(error) => {
@@ -128,21 +141,28 @@ async fn open(runtime: &Runtime, config: &ArrayConfig, folder: &Path, figures: s
     }
 }
 
-/// Opens those of the drives that are there; others come back by name.
-async fn open_drives(runtime: &Runtime, names: &[PathBuf]) -> Result<(Vec<ArrayDrive>, Vec<String>)> {
+/// Opens those of the drives that are there, or come while they are waited for; others come back by name. (WAIT-1)
+async fn open_drives(
+    runtime: &Runtime,
+    names: &[PathBuf],
+    wait: Option<Duration>,
+    health: &Health,
+) -> Result<(Vec<ArrayDrive>, Vec<(String, DriveName)>)> {
+    let known = names.iter().map(|path| DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error)));
+    let known = known.collect::<Result<Vec<_>>>()?;
+    let found = join_all(known.iter().map(|name| waiting::find(runtime, name, wait, health))).await;
     let (mut drives, mut away) = (Vec::new(), Vec::new());
-    for path in names {
+    for ((path, known), found) in names.iter().zip(known).zip(found) {
         let name = path.display().to_string();
-        let known = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
-        match inventory::locate(runtime, &System::host(), &known).await {
-            Ok(node) if node.exists() => {
+        match found {
+            Ok(Some(node)) => {
                 let dev = device::open_drive(&node, runtime, OpenOptions::default())?;
                 drives.push(ArrayDrive { name, dev });
             }
-            Ok(_) => away.push(name),
+            Ok(None) => away.push((name, known)),
             Err(error) => {
                 tracing::warn!("{error}");
-                away.push(name);
+                away.push((name, known));
             }
         }
     }
@@ -160,7 +180,7 @@ fn check_missing(seen: &Inspection, degraded: bool) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "missing: {}. Attach it and start again. If it is lost, set degraded = true in this [[array]] of the \
+        "missing: {}. Attach it and start again. If it is lost, take degraded = false out of this [[array]] of the \
          configuration: everything is served without it, but it will not be used again as it is, should it come back",
         absent.names.join(", ")
     );

@@ -11,6 +11,7 @@ use shingle_zoned::Geometry;
 use crate::engines::CHUNKS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
+use crate::server::log_levels;
 
 /// A server's configuration.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -26,10 +27,13 @@ pub struct Config {
     pub domain: Option<String>,
     /// What is logged: a level, or levels by module, such as `info,shingle_object_store=debug`.
     pub log: String,
-    /// Where `/metrics` and `/healthz` are served, without authentication; nowhere if not given.
+    /// Where `/livez`, `/readyz` and `/metrics` are served, without authentication; nowhere if not given.
     pub admin: Option<SocketAddr>,
     /// Start although drives are missing: their objects give errors, the others work.
     pub allow_missing_drives: bool,
+    /// So long drives are waited for that are not there at the start; not at all if `off`.
+    #[serde(deserialize_with = "interval")]
+    pub drive_wait: Option<Duration>,
     /// Memory for reading the index.
     #[serde(deserialize_with = "size")]
     pub index_cache: u64,
@@ -63,8 +67,8 @@ pub struct ArrayConfig {
     pub buffer: Option<[PathBuf; 2]>,
     /// Seconds that an object may be in the buffer alone; 30 if neither this nor the array's file says.
     pub buffer_time_s: Option<u64>,
-    /// Start although drives are missing, as long as parity makes up for them. They are not used again as they are.
-    #[serde(default)]
+    /// Serve although drives are missing, as long as parity makes up for them. They are not used again as they are.
+    #[serde(default = "yes")]
     pub degraded: bool,
     /// Bytes a second that may be written to rebuild what was on a lost drive; as many as can be if not given.
     #[serde(default, deserialize_with = "maybe_size")]
@@ -75,6 +79,10 @@ pub struct ArrayConfig {
     /// Bytes a second that may be read for that; half of the time at most if not given.
     #[serde(default, deserialize_with = "maybe_size")]
     pub scrub_rate: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn month() -> Option<Duration> {
@@ -152,6 +160,7 @@ impl Default for Config {
             log: "info".to_owned(),
             admin: None,
             allow_missing_drives: false,
+            drive_wait: Some(Duration::from_secs(10)),
             index_cache: 64 << 20,
             drives: Vec::new(),
             arrays: Vec::new(),
@@ -274,6 +283,7 @@ impl Config {
         if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
             return wrong(format!("region `{}` is none: letters, digits and dashes", self.region));
         }
+        log_levels(&self.log)?;
         if self.limits.connections == 0 {
             return wrong("limits.connections is 0, which lets nobody in".to_owned());
         }
@@ -443,6 +453,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn levels_of_the_log_are_known_words() {
+        for text in ["info", "off", "WARN", "info,shingle_object_store=debug", "error, s3s=trace"] {
+            assert!(Config::parse(&format!("log = \"{text}\"")).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn everything_can_be_left_out() {
         let config = Config::parse("").unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:9000");
@@ -463,6 +480,7 @@ mod tests {
             log = "debug"
             admin = "127.0.0.1:9001"
             allow_missing_drives = true
+            drive_wait = "2 min"
             index_cache = 1048576
             [[drive]]
             path = "a.zoned"
@@ -484,6 +502,7 @@ mod tests {
         let geometry = drives[1].create.unwrap().geometry().unwrap();
         assert_eq!(geometry.zone_capacity.bytes(), 48 << 20);
         assert_eq!(geometry.active_zones_max, Some(14));
+        assert_eq!(config.drive_wait, Some(Duration::from_secs(120)));
         assert_eq!((config.limits.reader_rate_min, config.limits.writer_rate_min), (4096, 0));
     }
 
@@ -501,7 +520,7 @@ mod tests {
         assert!(config.drives().is_empty());
         let arrays = config.arrays().unwrap();
         assert_eq!(arrays[0].drives, [Path::new("shingle-data/x"), Path::new("serial:Z1")]);
-        assert_eq!((arrays[0].class(), arrays[0].degraded, arrays[0].rebuild_rate), ("STANDARD_IA", false, None));
+        assert_eq!((arrays[0].class(), arrays[0].degraded, arrays[0].rebuild_rate), ("STANDARD_IA", true, None));
         let rate = "[[array]]\nname = \"shelf\"\ndrives = [\"x\"]\nrebuild_rate = \"50 MiB\"";
         assert_eq!(Config::parse(rate).unwrap().arrays().unwrap()[0].rebuild_rate, Some(50 << 20));
         let scrub = |text: &str| {
@@ -556,6 +575,11 @@ mod tests {
             ("[[drive]]\npath = \"serial:Z1\"\ncreate = { zones = 64 }", "only emulated"),
             ("region = \"a b\"", "region"),
             ("limits = { connections = 0 }", "nobody"),
+            ("log = \"verbose\"", "`verbose` is no level"),
+            ("log = \"info,shingle_server=loud\"", "`loud` is no level"),
+            ("log = \"\"", "no level"),
+            ("log = \"3\"", "no level"),
+            ("log = \"=info\"", "no name"),
             ("[[array]]\nname = \"a b\"\ndrives = [\"x\"]", "letters"),
             ("[[array]]\nname = \"a\"", "name its file"),
             ("[[array]]\nname = \"a\"\nfile = \"f\"\ndrives = [\"x\"]", "not both"),

@@ -10,14 +10,15 @@ use shingle_chunk_store::{ChunkClient, ChunkStore, Counters, FormatOptions, GcSt
 use shingle_record::SuperblockError;
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
-use shingle_zoned_linux::{OpenOptions, System};
+use shingle_zoned_linux::OpenOptions;
 use tokio::sync::oneshot;
 
 use crate::config::DriveConfig;
 use crate::device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::health::Health;
 use crate::inventory::{self, Content, DriveName};
-use crate::thread;
+use crate::{thread, waiting};
 
 /// Requests that wait between the object store and a drive.
 const QUEUE_DEPTH: usize = 256;
@@ -32,6 +33,14 @@ pub(crate) struct Sample {
     pub(crate) gc: GcStatus,
 }
 
+/// A drive as those see it who only look.
+#[derive(Clone)]
+pub(crate) struct DriveView {
+    pub(crate) path: PathBuf,
+    pub(crate) store: StoreId,
+    pub(crate) sample: Arc<Mutex<Sample>>,
+}
+
 /// A drive whose owner runs.
 pub(crate) struct Drive {
     pub(crate) path: PathBuf,
@@ -43,6 +52,23 @@ pub(crate) struct Drive {
     pub(crate) sample: Arc<Mutex<Sample>>,
     /// Completes when the owner has ended.
     pub(crate) ended: oneshot::Receiver<()>,
+}
+
+impl Drive {
+    pub(crate) fn view(&self) -> DriveView {
+        DriveView { path: self.path.clone(), store: self.store, sample: self.sample.clone() }
+    }
+}
+
+/// How a drive's owner goes about it.
+#[derive(Clone)]
+pub(crate) struct Manner {
+    /// The stores that this data directory has used.
+    pub(crate) ours: Vec<StoreId>,
+    /// How long the drive is waited for where it is not there.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) blank: Blank,
+    pub(crate) health: Health,
 }
 
 /// What the owner says once the store is open.
@@ -62,14 +88,14 @@ pub(crate) enum Blank {
     Leave,
 }
 
-/// Starts a drive's owner and waits until its store is open. `ours` are the stores that this data directory has used.
+/// Starts a drive's owner and waits until its store is open.
 ///
 /// # Errors
 /// `Drive`, `NotMade`, `NewerVersion`, `InUse`, `System`.
-pub(crate) async fn start(config: DriveConfig, number: usize, ours: Vec<StoreId>, blank: Blank) -> Result<Drive> {
+pub(crate) async fn start(config: DriveConfig, number: usize, manner: Manner) -> Result<Drive> {
     let (tell, told) = oneshot::channel();
     let path = config.path.clone();
-    let owner = move |runtime: Runtime| own(runtime, config, ours, blank, tell);
+    let owner = move |runtime: Runtime| own(runtime, config, manner, tell);
     let ended = thread::start(&format!("drive-{number}"), owner)?;
     let lost =
         |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
@@ -77,15 +103,9 @@ pub(crate) async fn start(config: DriveConfig, number: usize, ours: Vec<StoreId>
     Ok(Drive { path, store, hides, client: Some(client), sample, ended })
 }
 
-async fn own(
-    runtime: Runtime,
-    config: DriveConfig,
-    ours: Vec<StoreId>,
-    blank: Blank,
-    tell: oneshot::Sender<Result<Opened>>,
-) {
+async fn own(runtime: Runtime, config: DriveConfig, manner: Manner, tell: oneshot::Sender<Result<Opened>>) {
     let path = config.path.clone();
-    let (store, hides) = match open(&runtime, config, &ours, blank).await {
+    let (store, hides) = match open(&runtime, config, &manner).await {
         Ok((store, hides)) => (Rc::new(store), hides),
         Err(error) => return drop(tell.send(Err(error))),
     };
@@ -115,10 +135,11 @@ fn look(store: &ChunkStore) -> Sample {
 }
 
 /// Opens a drive's store, and says whether it could not read all.
-async fn open(runtime: &Runtime, config: DriveConfig, ours: &[StoreId], blank: Blank) -> Result<(ChunkStore, bool)> {
-    let path = &config.path;
+async fn open(runtime: &Runtime, config: DriveConfig, manner: &Manner) -> Result<(ChunkStore, bool)> {
+    let Manner { ours, wait, blank, health } = manner;
+    let (path, blank) = (&config.path, *blank);
     let name = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
-    let node = inventory::locate(runtime, &System::host(), &name).await?;
+    let node = waiting::find(runtime, &name, *wait, health).await?.unwrap_or_else(|| path.clone());
     if node != *path {
         tracing::info!(drive = %name, node = %node.display(), "found");
     }

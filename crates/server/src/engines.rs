@@ -1,140 +1,370 @@
-//! The stores of a server, and the one store that they are together.
+//! The engines of a server, each kept open on its own, and the one store that they are together.
+//!
+//! # Invariants
+//! - ENG-1: an engine that does not open, or stops, leaves the others serving. It is opened again after a while where that can help.
 
-use std::sync::Arc;
+#![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use shingle_array_objects::ArrayClient;
+use shingle_array_store::Condition;
 use shingle_object_store::ObjectStoreClient;
 use shingle_placement::{Placement, Site};
-use shingle_s3_gateway::GatewayMetrics;
 use shingle_store_api::ObjectStore;
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
+use tokio::task::JoinSet;
 
-use crate::admin::{Watched, WatchedArray};
+use crate::admin::PATIENCE;
 use crate::arrays::{self, Array};
-use crate::config::Config;
+use crate::bucket_notes::BucketNotes;
+use crate::config::{ArrayConfig, Config};
 use crate::data_dir::DataDir;
-use crate::drive::Drive;
+use crate::drive::{Drive, DriveView};
 use crate::error::{Error, ErrorKind, Result};
+use crate::gate::Gate;
+use crate::health::{Health, State};
 use crate::objects::{self, Objects};
 use crate::opening::{self, Purpose};
+use crate::scrub;
 
 /// What the store on the drives is called where there are arrays, too.
 pub(crate) const CHUNKS: &str = "drives";
+/// Time until an engine that failed is opened again.
+const REOPEN: Duration = Duration::from_secs(30);
 
-/// Everything that is open.
-#[derive(Default)]
-pub(crate) struct Engines {
-    drives: Arc<Vec<Drive>>,
-    objects: Option<(ObjectStoreClient, oneshot::Receiver<()>)>,
-    arrays: Vec<Array>,
+/// An engine as those see it who only look.
+pub(crate) struct Engine {
+    pub(crate) health: Health,
+    pub(crate) is_array: bool,
+    watched: Mutex<Option<Watched>>,
 }
 
-/// What front ends get.
-pub(crate) struct Opened {
-    pub(crate) store: Arc<dyn ObjectStore>,
-    /// The same, where it is several.
-    pub(crate) placement: Option<Placement>,
+/// The parts of an open engine that figures come from.
+#[derive(Clone)]
+pub(crate) enum Watched {
+    Objects(ObjectStoreClient, Vec<DriveView>),
+    Array(ArrayClient, scrub::Shared),
+}
+
+impl Engine {
+    /// What figures come from, while it is open.
+    pub(crate) fn watched(&self) -> Option<Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How an array stands that is open and answers.
+    pub(crate) async fn condition(&self) -> Option<Condition> {
+        let Some(Watched::Array(client, _)) = self.watched() else { return None };
+        tokio::time::timeout(PATIENCE, client.condition()).await.ok()?.ok()
+    }
+
+    fn watch(&self, watched: Option<Watched>) {
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = watched;
+    }
+}
+
+/// All engines of a server.
+pub(crate) struct Engines {
+    all: Vec<Arc<Engine>>,
+    store: Arc<dyn ObjectStore>,
+    keepers: JoinSet<()>,
+    stop: watch::Sender<bool>,
+    changed: watch::Receiver<()>,
+    /// Locked until the last owner has ended.
+    _directory: Arc<AsyncMutex<DataDir>>,
 }
 
 impl Engines {
-    /// Opens everything. What was opened stays in here also where it fails.
+    /// Begins to open everything. The store is there at once: what is not open refuses.
     ///
     /// # Errors
-    /// As [`opening::open`] and [`arrays::start`].
-    pub(crate) async fn open(&mut self, config: &Config, directory: &mut DataDir) -> Result<Opened> {
-        let arrays = config.arrays()?;
-        let mut drives = Vec::new();
-        let opened = opening::open(config, directory, &mut drives, Purpose::Serve).await;
-        self.drives = Arc::new(drives);
-        if let Some(Objects { client, report, ended }) = opened? {
-            objects::log_report(&report);
-            self.objects = Some((client, ended));
+    /// As [`Config::arrays`].
+    pub(crate) fn begin(config: &Config, directory: DataDir) -> Result<Self> {
+        let (change, changed) = watch::channel(());
+        let (stop, stopped) = watch::channel(false);
+        let data = directory.path().to_owned();
+        let directory = Arc::new(AsyncMutex::new(directory));
+        let mut plans = Vec::new();
+        if !config.drives().is_empty() {
+            plans.push((CHUNKS.to_owned(), None, Plan::Objects(Box::new(config.clone()), directory.clone())));
         }
-        for array in arrays {
-            self.arrays.push(arrays::start(array, directory.path()).await?);
+        for array in config.arrays()? {
+            let class = Some(array.class().to_owned());
+            plans.push((array.name.clone(), class, Plan::Array(Box::new(array), data.clone(), config.drive_wait)));
         }
-        if let ([], Some((client, _))) = (self.arrays.as_slice(), &self.objects) {
-            return Ok(Opened { store: Arc::new(client.clone()), placement: None });
+        let mut sites = Vec::new();
+        let (mut all, mut gates) = (Vec::new(), Vec::new());
+        for (name, class, plan) in &plans {
+            let health = Health::new(name, change.clone());
+            let gate = Arc::new(Gate::new(health.clone()));
+            sites.push(Site { name: name.clone(), class: class.clone(), store: gate.clone() });
+            gates.push(gate);
+            let is_array = matches!(plan, Plan::Array(..));
+            all.push(Arc::new(Engine { health, is_array, watched: Mutex::default() }));
         }
-        let chunks = self.objects.iter().map(|(client, _)| Site {
-            name: CHUNKS.to_owned(),
-            class: None,
-            store: Arc::new(client.clone()),
-        });
-        let arrays = self.arrays.iter().map(|array| Site {
-            name: array.name.clone(),
-            class: Some(array.class.clone()),
-            store: Arc::new(array.client.clone()),
-        });
-        let placement = Placement::open(chunks.chain(arrays).collect()).await;
-        let placement = placement.map_err(|error| Error::new(ErrorKind::Store, error.message))?;
-        Ok(Opened { store: Arc::new(placement.clone()), placement: Some(placement) })
-    }
-
-    pub(crate) fn watched(&self, gateway: Arc<GatewayMetrics>) -> Watched {
-        Watched {
-            gateway,
-            store: self.objects.as_ref().map(|(client, _)| client.clone()),
-            drives: self.drives.clone(),
-            arrays: self.arrays.iter().map(WatchedArray::of).collect(),
-        }
-    }
-
-    /// Completes with what has ended by itself.
-    pub(crate) async fn ended(&mut self) -> String {
-        let objects = async {
-            match &mut self.objects {
-                Some((_, ended)) => drop(ended.await),
-                None => std::future::pending().await,
+        let (store, together): (Arc<dyn ObjectStore>, _) = match (plans.as_slice(), gates.as_slice()) {
+            ([(_, None, _)], [gate]) => (gate.clone(), None),
+            _ => {
+                let notes = Arc::new(BucketNotes::read(&data));
+                let noted = sites.iter().map(|site| notes.of(&site.name)).collect();
+                let placement = Placement::begin(sites, noted, Some(notes.clone()));
+                let unknown = AtomicUsize::new(plans.len());
+                (Arc::new(placement.clone()), Some(Arc::new(Together { placement, notes, unknown })))
             }
-            "the object store".to_owned()
         };
-        let arrays = self.arrays.iter_mut().map(|array| {
-            Box::pin(async {
-                let _ = (&mut array.ended).await;
-                format!("array {}", array.name)
-            })
-        });
-        let arrays: Vec<_> = arrays.collect();
-        let arrays = async {
-            if arrays.is_empty() {
-                return std::future::pending().await;
+        let mut keepers = JoinSet::new();
+        for (site, ((_, _, plan), (engine, gate))) in plans.into_iter().zip(all.iter().zip(gates)).enumerate() {
+            let keeper =
+                Keeper { site, plan, engine: engine.clone(), gate, together: together.clone(), learned: false };
+            keepers.spawn(keeper.keep(stopped.clone()));
+        }
+        Ok(Self { all, store, keepers, stop, changed, _directory: directory })
+    }
+
+    /// What front ends get.
+    pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
+        self.store.clone()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Engine>> {
+        self.all.clone()
+    }
+
+    /// Completes once each engine has opened or failed.
+    ///
+    /// # Errors
+    /// The first one's, where all of them failed.
+    pub(crate) async fn settled(&mut self) -> Result<()> {
+        loop {
+            self.changed.borrow_and_update();
+            let mut states = self.all.iter().map(|engine| engine.health.state());
+            if !states.any(|state| matches!(state, State::Opening(_))) {
+                return self.failure().map_or(Ok(()), Err);
             }
-            futures_util::future::select_all(arrays).await.0
-        };
-        tokio::select! {
-            which = objects => which,
-            which = arrays => which,
+            // A sender lives in each engine.
+            let _ = self.changed.changed().await;
         }
     }
 
-    /// Closes everything in order. Others must have dropped their handles of the stores.
+    /// Completes when all engines have failed, with the first one's error.
+    pub(crate) async fn failed(&mut self) -> Error {
+        loop {
+            self.changed.borrow_and_update();
+            if let Some(error) = self.failure() {
+                return error;
+            }
+            let _ = self.changed.changed().await;
+        }
+    }
+
+    fn failure(&self) -> Option<Error> {
+        let errors = self.all.iter().map(|engine| match engine.health.state() {
+            State::Failed(kind, message) => Some(Error::new(kind, message)),
+            State::Opening(_) | State::Serving => None,
+        });
+        errors.collect::<Option<Vec<_>>>()?.into_iter().next()
+    }
+
+    /// Closes everything in order. Those that are still opening are left as a power cut would leave them.
     pub(crate) async fn close(self) {
-        let Self { drives, objects, arrays } = self;
-        let close_arrays = arrays.into_iter().map(|Array { name, client, ended, .. }| async move {
-            let closing = async {
-                client.close().await;
-                drop(client);
-                let _ = ended.await;
+        let Self { mut keepers, stop, _directory, .. } = self;
+        stop.send_replace(true);
+        while keepers.join_next().await.is_some() {}
+    }
+}
+
+/// The one store that several engines are.
+struct Together {
+    placement: Placement,
+    notes: Arc<BucketNotes>,
+    /// Engines that were not open yet.
+    unknown: AtomicUsize,
+}
+
+/// What an engine is opened from.
+enum Plan {
+    Objects(Box<Config>, Arc<AsyncMutex<DataDir>>),
+    Array(Box<ArrayConfig>, PathBuf, Option<Duration>),
+}
+
+/// An open engine.
+struct Running {
+    client: Client,
+    /// Completes when its owner has ended; `None` when that is known.
+    ended: Option<oneshot::Receiver<()>>,
+    /// Its drives, if they have owners of their own.
+    drives: Vec<Drive>,
+}
+
+enum Client {
+    Objects(ObjectStoreClient),
+    Array(ArrayClient, scrub::Shared),
+}
+
+/// Keeps an engine open. (ENG-1)
+struct Keeper {
+    site: usize,
+    plan: Plan,
+    engine: Arc<Engine>,
+    gate: Arc<Gate>,
+    together: Option<Arc<Together>>,
+    learned: bool,
+}
+
+impl Keeper {
+    async fn keep(mut self, mut stopped: watch::Receiver<bool>) {
+        let engine = self.engine.clone();
+        let name = engine.health.name();
+        loop {
+            let opened = tokio::select! {
+                opened = self.open() => opened,
+                () = until(&mut stopped) => return,
             };
-            if tokio::time::timeout(opening::CLOSE_PATIENCE, closing).await.is_err() {
-                tracing::warn!(array = name, "the array did not close in time; its next start takes longer");
+            let error = match opened {
+                Err(error) => error,
+                Ok(mut running) => {
+                    engine.watch(Some(running.watched()));
+                    self.gate.open(running.store());
+                    engine.health.serving();
+                    tracing::info!(engine = name, "serving");
+                    let stops = tokio::select! {
+                        () = running.ended() => false,
+                        () = until(&mut stopped) => true,
+                    };
+                    self.gate.shut();
+                    engine.watch(None);
+                    if stops {
+                        return running.close(name).await;
+                    }
+                    let error = Error::new(ErrorKind::Store, format!("{name} has stopped; see the log for why"));
+                    engine.health.failed(&error);
+                    running.close(name).await;
+                    error
+                }
+            };
+            let again = !matches!(error.kind, ErrorKind::Config | ErrorKind::NewerVersion);
+            tracing::error!(engine = name, again, "the engine does not serve: {error}");
+            engine.health.failed(&error);
+            let rest = async {
+                if again {
+                    tokio::time::sleep(REOPEN).await;
+                } else {
+                    std::future::pending().await
+                }
+            };
+            tokio::select! {
+                () = rest => {}
+                () = until(&mut stopped) => return,
             }
-        });
-        let close_objects = async {
-            if let Some((client, ended)) = objects {
-                let closing = async {
-                    client.close().await;
-                    drop(client);
-                    let _ = ended.await;
-                };
-                if tokio::time::timeout(opening::CLOSE_PATIENCE, closing).await.is_err() {
-                    tracing::warn!("the object store did not close in time; the next start takes longer");
-                    return;
+            engine.health.opening(format!("opening again after it failed: {error}"));
+        }
+    }
+
+    /// Opens the engine, and sees that its buckets are no other's.
+    async fn open(&mut self) -> Result<Running> {
+        let health = self.engine.health.clone();
+        let running = match &mut self.plan {
+            Plan::Objects(config, directory) => {
+                let mut drives = Vec::new();
+                let mut directory = directory.lock().await;
+                match opening::open(config, &mut directory, &mut drives, Purpose::Serve, &health).await {
+                    Ok(Some(Objects { client, report, ended })) => {
+                        objects::log_report(&report);
+                        Running { client: Client::Objects(client), ended: Some(ended), drives }
+                    }
+                    Ok(None) => return Err(Error::new(ErrorKind::Config, "there are no drives")),
+                    Err(error) => {
+                        opening::close_drives(drives).await;
+                        return Err(error);
+                    }
                 }
             }
-            // Nobody else has a handle any more.
-            opening::close_drives(Arc::into_inner(drives).unwrap_or_default()).await;
+            Plan::Array(config, data, wait) => {
+                let Array { client, scrub, ended } =
+                    arrays::start((**config).clone(), data, *wait, health.clone()).await?;
+                Running { client: Client::Array(client, scrub), ended: Some(ended), drives: Vec::new() }
+            }
         };
-        tokio::join!(close_objects, futures_util::future::join_all(close_arrays));
+        match self.join(&running).await {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                running.close(health.name()).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn join(&mut self, running: &Running) -> Result<()> {
+        let Some(together) = self.together.clone() else { return Ok(()) };
+        let found = together.placement.learn(self.site, &*running.store()).await;
+        let found = found.map_err(|error| Error::new(ErrorKind::Store, error.message))?;
+        together.notes.set(self.engine.health.name(), &found);
+        if !std::mem::replace(&mut self.learned, true) && together.unknown.fetch_sub(1, Ordering::Relaxed) == 1 {
+            tokio::spawn(tidy(together.placement.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// Completes when it is time to stop.
+async fn until(stopped: &mut watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    drop(stopped.wait_for(|stopped| *stopped).await);
+}
+
+/// Removes what a power cut left in two storage classes.
+async fn tidy(placement: Placement) {
+    match placement.tidy().await {
+        Ok(0) => {}
+        Ok(objects) => tracing::info!(objects, "older versions in other storage classes were removed"),
+        Err(error) => tracing::warn!(%error, "older versions in other storage classes stay until the next start"),
+    }
+}
+
+impl Running {
+    fn store(&self) -> Arc<dyn ObjectStore> {
+        match &self.client {
+            Client::Objects(client) => Arc::new(client.clone()),
+            Client::Array(client, _) => Arc::new(client.clone()),
+        }
+    }
+
+    fn watched(&self) -> Watched {
+        match &self.client {
+            Client::Objects(client) => Watched::Objects(client.clone(), self.drives.iter().map(Drive::view).collect()),
+            Client::Array(client, scrub) => Watched::Array(client.clone(), scrub.clone()),
+        }
+    }
+
+    /// Completes when it has ended by itself.
+    async fn ended(&mut self) {
+        if let Some(ended) = &mut self.ended {
+            // A sender that is gone means the same.
+            let _ = ended.await;
+        }
+        self.ended = None;
+    }
+
+    /// Closes it in order, also where it has ended by itself.
+    async fn close(mut self, name: &str) {
+        let closing = async {
+            match &self.client {
+                Client::Objects(client) => client.close().await,
+                Client::Array(client, _) => client.close().await,
+            }
+            self.ended().await;
+        };
+        if tokio::time::timeout(opening::CLOSE_PATIENCE, closing).await.is_err() {
+            tracing::warn!(engine = name, "the engine did not close in time; its next start takes longer");
+            return;
+        }
+        let Self { client, drives, .. } = self;
+        // Owners of drives end with their last callers.
+        drop(client);
+        opening::close_drives(drives).await;
     }
 }

@@ -14,6 +14,7 @@
 
 mod admin;
 mod arrays;
+mod bucket_notes;
 mod config;
 mod credentials;
 mod data_dir;
@@ -21,6 +22,8 @@ mod device;
 mod drive;
 mod engines;
 mod error;
+mod gate;
+mod health;
 pub mod inventory;
 mod metrics;
 mod objects;
@@ -29,10 +32,13 @@ mod opening;
 mod ready;
 mod scrub;
 mod server;
+mod status;
 mod thread;
+mod waiting;
 
 pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape};
 pub use device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
 pub use offline::Offline;
 pub use server::{Server, run};
+pub use status::ask as ask_status;

@@ -10,8 +10,8 @@ use shingle_object_store::ObjectStats;
 use shingle_s3_gateway::{GatewayMetrics, LATENCY_BOUNDS_S};
 use shingle_store_api::StoreUsage;
 
-use crate::admin::Answers;
-use crate::drive::{Drive, Sample};
+use crate::admin::{Answer, Answers, Figures};
+use crate::drive::{DriveView, Sample};
 use crate::scrub;
 
 /// The text being written.
@@ -36,17 +36,48 @@ impl Text {
 }
 
 /// All figures.
-pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers, drives: &[Drive]) -> String {
+pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers) -> String {
     let mut text = Text::default();
-    text.single("shingle_up", "gauge", "Whether all stores answer.", u8::from(answers.missing().is_none()));
+    text.single("shingle_up", "gauge", "Whether all engines serve.", u8::from(answers.all_serve()));
+    render_engines(&mut text, answers);
     render_gateway(&mut text, gateway);
-    if let Some(Some((stats, usage))) = &answers.objects {
-        render_objects(&mut text, stats, usage);
+    for answer in &answers.0 {
+        if let Some(Figures::Objects(figures, drives)) = &answer.figures {
+            let (stats, usage) = &**figures;
+            render_objects(&mut text, stats, usage);
+            render_drives(&mut text, drives);
+        }
     }
-    render_drives(&mut text, drives);
-    render_arrays(&mut text, &answers.arrays);
-    render_scrubs(&mut text, answers);
+    let arrays: Vec<_> = answers.0.iter().filter(|answer| answer.is_array).map(ArrayAnswer::of).collect();
+    render_arrays(&mut text, &arrays);
+    render_scrubs(&mut text, &arrays);
     text.0
+}
+
+/// An array's name, its figures if it answers, and those of verifying it if it is open.
+struct ArrayAnswer<'a>(&'a str, Option<&'a ArrayFigures>, Option<&'a scrub::Figures>);
+
+impl<'a> ArrayAnswer<'a> {
+    fn of(answer: &'a Answer) -> Self {
+        let figures = match &answer.figures {
+            Some(Figures::Array(figures)) => Some(&**figures),
+            _ => None,
+        };
+        Self(&answer.name, figures, answer.scrub.as_ref())
+    }
+}
+
+fn render_engines(text: &mut Text, answers: &Answers) {
+    let name = "shingle_engine_up";
+    text.family(name, "gauge", "Whether the engine serves.");
+    for answer in &answers.0 {
+        text.sample(name, &format!("engine=\"{}\"", answer.name), u8::from(answer.figures.is_some()));
+    }
+    let name = "shingle_engine_drives_missing";
+    text.family(name, "gauge", "Drives that the engine was opened without.");
+    for answer in &answers.0 {
+        text.sample(name, &format!("engine=\"{}\"", answer.name), answer.missing.len());
+    }
 }
 
 /// A figure of an array: its name, what it is, and where it is found.
@@ -84,17 +115,18 @@ const ARRAY_COUNTERS: [ArrayFigure; 7] = [
 /// States of zone sets, in the order in which an array counts them.
 const SET_STATES: [&str; 6] = ["empty", "available", "open", "closed", "indexed", "index"];
 
-fn render_arrays(text: &mut Text, arrays: &[(String, Option<ArrayFigures>)]) {
+fn render_arrays(text: &mut Text, arrays: &[ArrayAnswer<'_>]) {
     if arrays.is_empty() {
         return;
     }
     let label = |name: &str| format!("array=\"{name}\"");
     let name = "shingle_array_up";
     text.family(name, "gauge", "Whether the array answers.");
-    for (array, figures) in arrays {
+    for ArrayAnswer(array, figures, _) in arrays {
         text.sample(name, &label(array), u8::from(figures.is_some()));
     }
-    let answered: Vec<_> = arrays.iter().filter_map(|(name, figures)| Some((label(name), figures.as_ref()?))).collect();
+    let answered: Vec<_> =
+        arrays.iter().filter_map(|ArrayAnswer(name, figures, _)| Some((label(name), (*figures)?))).collect();
     for (kind, figures) in [("gauge", &ARRAY_GAUGES[..]), ("counter", &ARRAY_COUNTERS[..])] {
         for (name, help, figure) in figures {
             let name = format!("shingle_array_{name}");
@@ -127,16 +159,18 @@ const SCRUB_COUNTERS: [ScrubFigure; 5] = [
     ("lost_parts_total", "Parts of objects that parity could not give back.", |f| f.lost),
 ];
 
-fn render_scrubs(text: &mut Text, answers: &Answers) {
-    if answers.scrubs.is_empty() {
+fn render_scrubs(text: &mut Text, arrays: &[ArrayAnswer<'_>]) {
+    if arrays.is_empty() {
         return;
     }
     for (kind, figures) in [("gauge", &SCRUB_GAUGES[..]), ("counter", &SCRUB_COUNTERS[..])] {
         for (name, help, figure) in figures {
             let name = format!("shingle_array_scrub_{name}");
             text.family(&name, kind, help);
-            for ((array, _), scrub) in answers.arrays.iter().zip(&answers.scrubs) {
-                text.sample(&name, &format!("array=\"{array}\""), figure(scrub));
+            for ArrayAnswer(array, _, scrub) in arrays {
+                if let Some(scrub) = scrub {
+                    text.sample(&name, &format!("array=\"{array}\""), figure(scrub));
+                }
             }
         }
     }
@@ -245,7 +279,7 @@ const COUNTERS: [Figure; 14] = [
     ("checkpoints_total", "Checkpoints completed.", |s| s.counters.checkpoints as f64),
 ];
 
-fn render_drives(text: &mut Text, drives: &[Drive]) {
+fn render_drives(text: &mut Text, drives: &[DriveView]) {
     let sampled: Vec<_> = drives
         .iter()
         .map(|drive| {
@@ -274,12 +308,15 @@ mod tests {
 
     #[test]
     fn every_line_is_a_comment_or_a_figure_of_a_declared_family() {
-        let answers = Answers {
-            objects: Some(Some((ObjectStats::default(), StoreUsage::default()))),
-            arrays: vec![("shelf".to_owned(), Some(ArrayFigures::default())), ("away".to_owned(), None)],
-            scrubs: vec![scrub::Figures::default(); 2],
-        };
-        let text = render(&GatewayMetrics::default(), &answers, &[]);
+        let answer = |name: &str, is_array, figures| Answer::for_test(name, is_array, figures);
+        let objects = Figures::Objects(Box::new((ObjectStats::default(), StoreUsage::default())), Vec::new());
+        let array = Figures::Array(Box::default());
+        let answers = Answers(vec![
+            answer("drives", false, Some(objects)),
+            answer("shelf", true, Some(array)),
+            answer("away", true, None),
+        ]);
+        let text = render(&GatewayMetrics::default(), &answers);
         let mut families = std::collections::BTreeSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {

@@ -10,7 +10,9 @@ use shingle_runtime::Runtime;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::thread;
+use crate::health::Health;
+use crate::inventory::DriveName;
+use crate::{thread, waiting};
 
 /// An object store whose owner runs.
 pub(crate) struct Objects {
@@ -28,6 +30,10 @@ pub(crate) struct Setup {
     pub(crate) options: Options,
     /// Make the index again: with the newest backup, or without.
     pub(crate) rebuild: Option<bool>,
+    /// Hears how far it is.
+    pub(crate) health: Health,
+    /// Drives that it goes without, and is to look out for.
+    pub(crate) away: Vec<(String, DriveName)>,
 }
 
 /// Starts the owner and waits until the store is open.
@@ -37,9 +43,16 @@ pub(crate) struct Setup {
 pub(crate) async fn start(setup: Setup) -> Result<Objects> {
     let (tell, told) = oneshot::channel();
     let owner = move |runtime: Runtime| async move {
-        match open(runtime, setup).await {
+        let (away, health) = (setup.away.clone(), setup.health.clone());
+        match open(runtime.clone(), setup).await {
             Err(error) => drop(tell.send(Err(error))),
             Ok((engine, report)) => {
+                runtime.spawn_detached(waiting::look_out(
+                    runtime.clone(),
+                    away,
+                    health,
+                    "restart the server to take it back",
+                ));
                 if tell.send(Ok((engine.client(), report))).is_ok() {
                     engine.closed().await;
                 }
@@ -53,7 +66,7 @@ pub(crate) async fn start(setup: Setup) -> Result<Objects> {
 }
 
 async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenReport)> {
-    let Setup { index, index_cache_bytes, drives, options, rebuild } = setup;
+    let Setup { index, index_cache_bytes, drives, options, rebuild, health, away: _ } = setup;
     let failed = |error: &dyn std::fmt::Display| {
         let advice = "nothing is lost with the index: it can be removed, and is made again from the drives";
         Error::new(ErrorKind::Store, format!("{error} ({advice})"))
@@ -74,11 +87,13 @@ async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenRepor
             FjallIndex::open(&index, index_cache_bytes).map_err(|error| failed(&error))?
         }
     };
+    health.opening("opening the index");
     let mut told = 0;
     let progress = move |progress: Progress| {
         let percent = (progress.bytes_done * 100).checked_div(progress.bytes).unwrap_or(100);
         if percent >= told + 10 {
             told = percent;
+            health.opening(format!("rebuilding the index, {percent} %"));
             tracing::info!(files = progress.files, files_done = progress.files_done, "reading the drives: {percent} %");
         }
     };
@@ -90,10 +105,13 @@ async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenRepor
     opened.map_err(|error| Error::new(ErrorKind::Store, error.message))
 }
 
-/// Moves a damaged index out of the way, where a person can look at it, and returns where to.
+/// Moves a damaged index out of the way, where a person can look at it, and returns where to. One that was put there before goes: the
+/// disk has room for one.
 fn set_aside(index: &Path) -> std::io::Result<PathBuf> {
-    let name = |number: u32| index.with_extension(format!("damaged-{number}"));
-    let aside = (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0));
+    let aside = index.with_extension("damaged");
+    if aside.exists() {
+        std::fs::remove_dir_all(&aside)?;
+    }
     std::fs::rename(index, &aside)?;
     Ok(aside)
 }

@@ -2,11 +2,14 @@
 
 use shingle_object_store::{CheckReport, Depth, ObjectStats, ObjectStoreClient, OpenReport};
 use shingle_store_api::{ListRequest, ObjectInfo, ObjectStore};
+use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::drive::Drive;
+use crate::engines::CHUNKS;
 use crate::error::{Error, ErrorKind, Result};
+use crate::health::Health;
 use crate::objects::Objects;
 use crate::opening::{self, Purpose};
 
@@ -28,7 +31,9 @@ impl Offline {
     pub async fn open(config: &Config, rebuild: Option<bool>) -> Result<Self> {
         let mut directory = DataDir::existing(&config.data)?;
         let mut drives = Vec::new();
-        match opening::open(config, &mut directory, &mut drives, Purpose::Inspect { rebuild }).await {
+        // Nobody asks how far it is.
+        let health = Health::new(CHUNKS, watch::Sender::default());
+        match opening::open(config, &mut directory, &mut drives, Purpose::Inspect { rebuild }, &health).await {
             Ok(Some(Objects { client, report, ended })) => {
                 Ok(Self { client, report, drives, ended, _directory: directory })
             }

@@ -9,8 +9,10 @@ use shingle_object_store::{Drive as ObjectDrive, Options as ObjectOptions};
 
 use crate::config::Config;
 use crate::data_dir::{DataDir, KnownDrive};
-use crate::drive::{self, Blank, Drive};
+use crate::drive::{self, Blank, Drive, Manner};
 use crate::error::{Error, ErrorKind, Result};
+use crate::health::Health;
+use crate::inventory::DriveName;
 use crate::objects::{self, Objects, Setup};
 
 /// How long the object store, then each drive, gets to close in order. Past it the process ends all the same, which is
@@ -45,6 +47,7 @@ impl Purpose {
 }
 
 /// Opens the drives, which are left in `drives` also where it fails, and the object store on them; `None` where there are none.
+/// `health` hears how far it is, and which drives it goes without.
 ///
 /// # Errors
 /// `Drive`, `NotMade`, `NewerVersion`, `InUse`, `Store`, `System`.
@@ -53,25 +56,35 @@ pub(crate) async fn open(
     directory: &mut DataDir,
     drives: &mut Vec<Drive>,
     purpose: Purpose,
+    health: &Health,
 ) -> Result<Option<Objects>> {
-    start_drives(config, directory, drives, purpose).await?;
+    health.opening("opening the drives");
+    start_drives(config, directory, drives, purpose, health).await?;
     if drives.is_empty() {
         // Everything lives on arrays.
         return Ok(None);
     }
     let known: Vec<_> =
         drives.iter().map(|drive| KnownDrive { store: drive.store, path: drive.path.clone() }).collect();
-    let object_drives = drives.iter_mut().filter_map(|drive| {
-        let client = drive.client.take()?;
-        Some(ObjectDrive { client, store: drive.store, hides: drive.hides })
-    });
+    let object_drives: Vec<_> = drives
+        .iter_mut()
+        .filter_map(|drive| {
+            let client = drive.client.take()?;
+            Some(ObjectDrive { client, store: drive.store, hides: drive.hides })
+        })
+        .collect();
     let known_drives = directory.drives().iter().map(|known| known.store).collect();
+    let missing: Vec<_> = directory.drives().iter().filter(|known| !is_open(drives, known)).collect();
+    let away = missing.iter().filter_map(|known| Some((named(known), DriveName::of_path(&known.path).ok()?)));
+    health.opened_without(missing.iter().map(|known| named(known)));
     let setup = Setup {
         index: directory.path().join("index"),
         index_cache_bytes: config.index_cache,
-        drives: object_drives.collect(),
+        drives: object_drives,
         options: ObjectOptions { known_drives, ..purpose.options(config) },
         rebuild: purpose.rebuild(),
+        health: health.clone(),
+        away: away.collect(),
     };
     let objects = objects::start(setup).await?;
     if purpose == Purpose::Serve
@@ -95,10 +108,24 @@ pub(crate) async fn close_drives(drives: Vec<Drive>) {
 
 /// Starts the drives' owners, all at once, and sees that they belong together. A drive is made, or formatted, only if no drive
 /// is away that this data directory has used: it could be that one.
-async fn start_drives(config: &Config, directory: &DataDir, drives: &mut Vec<Drive>, purpose: Purpose) -> Result<()> {
-    let configured = config.drives();
+async fn start_drives(
+    config: &Config,
+    directory: &DataDir,
+    drives: &mut Vec<Drive>,
+    purpose: Purpose,
+    health: &Health,
+) -> Result<()> {
+    let (configured, wait) = (config.drives(), config.drive_wait);
     let ours: Vec<_> = directory.drives().iter().map(|known| known.store).collect();
-    let start = |number: usize, blank| drive::start(configured[number].clone(), number, ours.clone(), blank);
+    let start = |number: usize, blank| {
+        let config = configured[number].clone();
+        // A drive that was here once, or that cannot be made, is missing where it is not there. (WAIT-1)
+        let known = directory.drives().iter().any(|known| known.path == config.path);
+        let waits = purpose == Purpose::Serve && (known || config.create.is_none());
+        let (ours, health) = (ours.clone(), health.clone());
+        let wait = wait.filter(|_| waits);
+        drive::start(config, number, Manner { ours, wait, blank, health })
+    };
     let mut unmade = Vec::new();
     let mut failed = Vec::new();
     let started = join_all((0..configured.len()).map(|number| start(number, Blank::Leave))).await;
@@ -111,10 +138,7 @@ async fn start_drives(config: &Config, directory: &DataDir, drives: &mut Vec<Dri
         }
     }
     are_no_copies(drives)?;
-    let absent: Vec<_> = {
-        let is_open = |known: &&KnownDrive| drives.iter().any(|drive| drive.store == known.store);
-        directory.drives().iter().filter(|known| !is_open(known)).collect()
-    };
+    let absent: Vec<_> = directory.drives().iter().filter(|known| !is_open(drives, known)).collect();
     // Without those that are away it goes on if it is told to, whether the configuration still names them or not.
     let goes_on = config.allow_missing_drives && !absent.is_empty() && !drives.is_empty();
     for error in failed {
@@ -139,6 +163,15 @@ async fn start_drives(config: &Config, directory: &DataDir, drives: &mut Vec<Dri
     Ok(())
 }
 
+fn is_open(drives: &[Drive], known: &KnownDrive) -> bool {
+    drives.iter().any(|drive| drive.store == known.store)
+}
+
+/// What a drive is called where people read it.
+fn named(known: &KnownDrive) -> String {
+    format!("{} (store {})", known.path.display(), known.store)
+}
+
 fn are_no_copies(drives: &[Drive]) -> Result<()> {
     for (number, drive) in drives.iter().enumerate() {
         if let Some(other) = drives[..number].iter().find(|other| other.store == drive.store) {
@@ -152,8 +185,7 @@ fn are_no_copies(drives: &[Drive]) -> Result<()> {
 
 /// Drives that this data directory has used are not there.
 fn away(directory: &DataDir, absent: &[&KnownDrive], unmade: Option<&Error>) -> Error {
-    let names: Vec<_> =
-        absent.iter().map(|known| format!("{} (store {})", known.path.display(), known.store)).collect();
+    let names: Vec<_> = absent.iter().map(|known| named(known)).collect();
     let unmade = unmade.map(|error| format!("{error}, and is not made anew, since it may be one of those; "));
     Error::new(
         ErrorKind::Drive,

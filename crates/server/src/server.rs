@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use shingle_placement::Placement;
 use shingle_s3_gateway::{Gateway, Limits, Options as GatewayOptions};
 use shingle_store_api::ObjectStore;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tracing_subscriber::Layer as _;
@@ -20,13 +19,15 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::admin;
+use crate::admin::{self, Watched};
 use crate::config::Config;
 use crate::credentials;
 use crate::data_dir::DataDir;
-use crate::engines::{Engines, Opened};
+use crate::engines::Engines;
 use crate::error::{Error, ErrorKind, Result};
+use crate::health::unix_time_s;
 use crate::ready;
+use crate::status;
 
 /// A server that runs, in the tokio runtime it was started in.
 pub struct Server {
@@ -36,37 +37,45 @@ pub struct Server {
     region: String,
     store: Arc<dyn ObjectStore>,
     engines: Engines,
-    tidying: Option<JoinHandle<()>>,
     stop_gateway: oneshot::Sender<()>,
     gateway: JoinHandle<()>,
-    admin_task: Option<JoinHandle<()>>,
-    /// Locked until the last thread has ended.
-    _directory: DataDir,
+    admin_tasks: Vec<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Starts everything, and returns when requests are served.
+    /// Starts everything, and returns when requests are served: by each engine, or by those that could be opened.
     ///
     /// # Errors
-    /// Every kind; the message says what to do. What was opened is closed again.
+    /// As [`Server::begin`] and [`Server::opened`]. What was opened is closed again.
     pub async fn start(config: Config) -> Result<Self> {
-        let mut directory = DataDir::open(&config.data)?;
-        let keys = credentials::load_or_create(directory.path())?;
-        // Before the drives, which can take long to open.
+        let mut server = Self::begin(config).await?;
+        match server.opened().await {
+            Ok(()) => Ok(server),
+            Err(error) => {
+                server.stop().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins to start everything. Connections are answered from now on: what is not open yet refuses with 503.
+    ///
+    /// # Errors
+    /// `Config`, `Credentials`, `InUse`, `NewerVersion`, `System`; the message says what to do.
+    pub async fn begin(config: Config) -> Result<Self> {
+        let directory = DataDir::open(&config.data)?;
+        let path = directory.path().to_owned();
+        let keys = credentials::load_or_create(&path)?;
         let listener = bind(config.listen, "listen").await?;
         let admin_listener = match config.admin {
             Some(address) => Some(bind(address, "admin").await?),
             None => None,
         };
-        let mut engines = Engines::default();
-        let store = match engines.open(&config, &mut directory).await {
-            Ok(store) => store,
-            Err(error) => {
-                engines.close().await;
-                return Err(error);
-            }
-        };
-        let Opened { store, placement } = store;
+        let address = |listener: &TcpListener| listener.local_addr().map_err(|error| Error::system("a socket", error));
+        let endpoint = address(&listener)?;
+        let admin = admin_listener.as_ref().map(address).transpose()?;
+        let engines = Engines::begin(&config, directory)?;
+        let store = engines.store();
 
         let limits = Limits {
             connections_max: config.limits.connections,
@@ -81,14 +90,17 @@ impl Server {
             GatewayOptions { region: config.region.clone(), credentials: vec![keys], domain: config.domain, limits };
         let gateway =
             Gateway::new(store.clone(), options).map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
-        let address = |listener: &TcpListener| listener.local_addr().map_err(|error| Error::system("a socket", error));
-        let endpoint = address(&listener)?;
-        let admin = admin_listener.as_ref().map(address).transpose()?;
-        let admin_task = admin_listener.map(|listener| {
-            let watched = engines.watched(gateway.metrics());
-            tokio::spawn(admin::serve(listener, Arc::new(watched)))
+        let watched = Arc::new(Watched {
+            gateway: gateway.metrics(),
+            engines: engines.all(),
+            listen: endpoint,
+            admin,
+            started_unix_s: unix_time_s(),
         });
-        let tidying = placement.map(|placement| tokio::spawn(tidy(placement)));
+        let mut admin_tasks = vec![tokio::spawn(admin::serve(status::listen(&path)?, watched.clone()))];
+        if let Some(listener) = admin_listener {
+            admin_tasks.push(tokio::spawn(admin::serve(listener, watched)));
+        }
         let (stop_gateway, stop) = oneshot::channel();
         let serving = tokio::spawn(async move {
             // A sender that is gone means the same.
@@ -100,16 +112,22 @@ impl Server {
         Ok(Self {
             endpoint,
             admin,
-            credentials: directory.path().join(credentials::FILE),
+            credentials: path.join(credentials::FILE),
             region: config.region,
             store,
             engines,
-            tidying,
             stop_gateway,
             gateway: serving,
-            admin_task,
-            _directory: directory,
+            admin_tasks,
         })
+    }
+
+    /// Completes once each engine serves or has failed.
+    ///
+    /// # Errors
+    /// Every kind but those of [`Server::begin`], where all engines have failed; the message says what to do.
+    pub async fn opened(&mut self) -> Result<()> {
+        self.engines.settled().await
     }
 
     /// Where S3 clients connect.
@@ -137,22 +155,18 @@ impl Server {
         ready::text(self.endpoint, self.admin, &self.credentials, &self.region, person)
     }
 
-    /// Completes if one of the stores ends by itself, which it only does when it fails.
+    /// Completes if no engine is left, each having failed; with the first one's error.
     pub async fn failed(&mut self) -> Error {
-        let which = self.engines.ended().await;
-        let message = format!("{which} has stopped; see the log for why, and start the server again");
-        Error::new(ErrorKind::Store, message)
+        self.engines.failed().await
     }
 
-    /// Stops: no new requests, those under way finish, then the engines close. Takes at most the shutdown grace and a
-    /// minute; what was acknowledged is safe in any case.
+    /// Stops: no new requests, those under way finish, then the engines close. What was acknowledged is safe in any case.
     pub async fn stop(self) {
-        let Self { store, engines, tidying, stop_gateway, gateway, admin_task, _directory, .. } = self;
+        let Self { store, engines, stop_gateway, gateway, admin_tasks, .. } = self;
         let _ = stop_gateway.send(());
         let _ = gateway.await;
         drop(store);
-        // They have handles of the stores.
-        for task in [tidying, admin_task].into_iter().flatten() {
+        for task in admin_tasks {
             task.abort();
             let _ = task.await;
         }
@@ -160,20 +174,11 @@ impl Server {
     }
 }
 
-/// Removes what a power cut left in two storage classes.
-async fn tidy(placement: Placement) {
-    match placement.tidy().await {
-        Ok(0) => {}
-        Ok(objects) => tracing::info!(objects, "older versions in other storage classes were removed"),
-        Err(error) => tracing::warn!(%error, "older versions in other storage classes stay until the next start"),
-    }
-}
-
-/// Starts a server and runs it until SIGINT or SIGTERM. Standard output gets what [`Server::ready_text`] says once
+/// Starts a server and runs it until SIGINT, SIGTERM or SIGHUP. Standard output gets what [`Server::ready_text`] says once
 /// requests are served, standard error the log.
 ///
 /// # Errors
-/// As [`Server::start`]; and `Store` if the object store stops by itself.
+/// As [`Server::start`]; and that of an engine where all of them have failed.
 pub fn run(config: Config) -> Result<()> {
     start_log(&config.log)?;
     let executor = tokio::runtime::Builder::new_multi_thread()
@@ -182,26 +187,21 @@ pub fn run(config: Config) -> Result<()> {
         .map_err(|error| Error::system("no threads for the front end", error))?;
     let result = executor.block_on(async {
         let caught = |kind| signal(kind).map_err(|error| Error::system("no handler for signals", error));
-        let (mut interrupt, mut terminate) = (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?);
-        let mut server = tokio::select! {
-            server = Server::start(config) => server?,
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
+        let mut signals = Signals {
+            interrupt: caught(SignalKind::interrupt())?,
+            terminate: caught(SignalKind::terminate())?,
+            hangup: caught(SignalKind::hangup())?,
         };
-        let mut out = io::stdout();
-        let text = server.ready_text(io::IsTerminal::is_terminal(&out));
-        // A reader that is gone is no reason to stop.
-        let _ = io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| io::Write::flush(&mut out));
+        let mut server = Server::begin(config).await?;
+        tracing::info!(endpoint = %server.endpoint(), "listening; the engines are being opened");
         let result = tokio::select! {
-            _ = interrupt.recv() => Ok(()),
-            _ = terminate.recv() => Ok(()),
-            error = server.failed() => Err(error),
+            () = signals.any() => Ok(()),
+            error = serve(&mut server) => Err(error),
         };
         tracing::info!("stopping; a second signal stops at once");
         tokio::select! {
             () = server.stop() => {}
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            () = signals.any() => {}
         }
         result
     });
@@ -209,9 +209,56 @@ pub fn run(config: Config) -> Result<()> {
     result
 }
 
+/// Says when requests are served, and completes when none is any more.
+async fn serve(server: &mut Server) -> Error {
+    if let Err(error) = server.opened().await {
+        return error;
+    }
+    let mut out = io::stdout();
+    let text = server.ready_text(io::IsTerminal::is_terminal(&out));
+    // A reader that is gone is no reason to stop.
+    let _ = io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| io::Write::flush(&mut out));
+    server.failed().await
+}
+
+/// The signals that stop a server in order.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// The terminal is gone.
+    hangup: Signal,
+}
+
+impl Signals {
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+/// A level, or levels by module. A word that is neither would be taken for a module whose name it is, and silence all others.
+pub(crate) fn log_levels(levels: &str) -> Result<Targets> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        let advice = "a level is one of off, error, warn, info, debug and trace; a module's is written module=level";
+        Error::new(ErrorKind::Config, format!("log = \"{levels}\": {why}; {advice}"))
+    };
+    for word in levels.split(',').map(str::trim) {
+        let (level, module) = word.split_once('=').map_or((word, None), |(module, level)| (level, Some(module)));
+        if level.parse::<LevelFilter>().is_err() || level.bytes().all(|c| c.is_ascii_digit()) {
+            return Err(wrong(&format_args!("`{level}` is no level")));
+        }
+        if module.is_some_and(|module| module.trim().is_empty()) {
+            return Err(wrong(&"a module has no name"));
+        }
+    }
+    levels.parse().map_err(|error| wrong(&error))
+}
+
 fn start_log(levels: &str) -> Result<()> {
-    let parsed: Targets =
-        levels.parse().map_err(|error| Error::new(ErrorKind::Config, format!("log = \"{levels}\": {error}")))?;
+    let parsed = log_levels(levels)?;
     // The adapter calls every refused request an error and shows it whole, so clients could fill the log.
     let levels = if levels.contains("s3s") { parsed } else { parsed.with_target("s3s", LevelFilter::OFF) };
     let layer = tracing_subscriber::fmt::layer()

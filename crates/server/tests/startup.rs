@@ -1,77 +1,17 @@
 //! What a server does with data directories, drives and addresses that are not as they should be.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+mod common;
+
 use std::path::{Path, PathBuf};
 
-use shingle_server::{Config, DriveConfig, Error, ErrorKind, Offline, Server, Shape};
-
-/// Small enough that a test takes no time, large enough for a store: 64 zones of 1 MiB.
-const SHAPE: Shape = Shape {
-    zone_size: 1 << 20,
-    zone_capacity: None,
-    zones: 64,
-    conventional_zones: 2,
-    open_zones_max: 32,
-    active_zones_max: None,
-};
-
-/// A directory of the test's own, removed when it is done.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("shingle-startup-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn config(data: &Path, drives: &[&Path]) -> Config {
-    let drive = |path: &&Path| DriveConfig { path: path.to_path_buf(), create: Some(SHAPE) };
-    Config {
-        listen: ([127, 0, 0, 1], 0).into(),
-        data: data.to_owned(),
-        drives: drives.iter().map(drive).collect(),
-        ..Config::default()
-    }
-}
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(work)
-}
+use common::{SHAPE, Scratch, block_on, config, get, make_bucket, run_once};
+use shingle_server::{Config, Error, ErrorKind, Offline, Server};
 
 async fn refused(config: Config) -> Error {
     match Server::start(config).await {
         Err(error) => error,
         Ok(_) => panic!("the server started"),
     }
-}
-
-/// Starts, stops, and says which stores its data directory has noted.
-async fn run_once(config: Config) -> String {
-    let notes = config.data.join("drives.toml");
-    Server::start(config).await.unwrap().stop().await;
-    std::fs::read_to_string(notes).unwrap()
-}
-
-fn get(address: SocketAddr, path: &str) -> String {
-    let mut socket = TcpStream::connect(address).unwrap();
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 #[test]
@@ -84,7 +24,9 @@ fn a_first_start_makes_drives_and_keys_and_a_second_finds_them() {
         let server = Server::start(config.clone()).await.unwrap();
         assert!(get(server.endpoint(), "/").starts_with("HTTP/1.1 403 "), "an unsigned request");
         let admin = server.admin().unwrap();
-        assert!(get(admin, "/healthz").starts_with("HTTP/1.1 200 "));
+        for path in ["/livez", "/readyz", "/healthz"] {
+            assert!(get(admin, path).starts_with("HTTP/1.1 200 "), "{path}");
+        }
         let metrics = get(admin, "/metrics");
         assert!(metrics.contains("\nshingle_up 1\n") && metrics.contains("shingle_drive_free_bytes{"), "{metrics}");
         assert!(get(admin, "/other").starts_with("HTTP/1.1 404 "));
@@ -204,11 +146,6 @@ fn looking_at_objects_makes_nothing() {
     });
 }
 
-/// Something durable on the server's drives.
-async fn make_bucket(server: &Server) {
-    server.store().create_bucket("first").await.unwrap();
-}
-
 #[test]
 fn what_is_no_drive_is_left_alone() {
     let scratch = Scratch::new("no-drive");
@@ -272,10 +209,14 @@ fn a_damaged_index_is_set_aside_and_made_again_from_the_drives() {
             damaged += 1;
         }
         assert!(damaged > 0, "there is an index to damage");
+        // One is kept, however often that happens.
+        std::fs::create_dir(data.join("index.damaged")).unwrap();
+        std::fs::write(data.join("index.damaged").join("older"), b"").unwrap();
         let server = Server::start(config(&data, &[&drive])).await.unwrap();
         let buckets = server.store().list_buckets().await.unwrap();
         assert_eq!(buckets.len(), 1, "the bucket is found on the drive");
-        assert!(data.join("index.damaged-1").is_dir(), "the damaged index is kept for a look");
+        assert!(data.join("index.damaged").is_dir(), "the damaged index is kept for a look");
+        assert!(!data.join("index.damaged").join("older").exists());
         server.stop().await;
     });
 }

@@ -136,6 +136,10 @@ impl Core {
         })
     }
 
+    pub(crate) fn condition(&self) -> StoreResult<shingle_array_store::Condition> {
+        self.store.condition().map_err(from_array)
+    }
+
     pub(crate) fn figures(&self) -> StoreResult<ArrayFigures> {
         let array = self.store.stats().map_err(from_array)?;
         let (objects, object_bytes) = self.counts.get();

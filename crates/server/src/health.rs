@@ -1,0 +1,217 @@
+//! How an engine is, in words: what is known of it without asking it.
+
+#![expect(clippy::disallowed_methods, reason = "times for people, outside simulations")]
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use tokio::sync::watch;
+
+use crate::error::{Error, ErrorKind};
+
+/// What an engine is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It does not serve yet: what it does instead.
+    Opening(String),
+    /// It serves.
+    Serving,
+    /// It does not serve: why.
+    Failed(ErrorKind, String),
+}
+
+/// A drive that an engine serves without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) drive: String,
+    /// When that was noticed, in seconds of Unix time.
+    pub(crate) since: u64,
+    /// It has been seen again since; what to do then.
+    pub(crate) back: Option<&'static str>,
+}
+
+/// The health of an engine. Clones are of the same engine.
+#[derive(Clone)]
+pub(crate) struct Health {
+    name: Arc<str>,
+    facts: Arc<Mutex<Facts>>,
+    changed: watch::Sender<()>,
+}
+
+struct Facts {
+    state: State,
+    waits_for: Vec<String>,
+    missing: Vec<Missing>,
+}
+
+impl Missing {
+    /// For people.
+    pub(crate) fn words(&self) -> String {
+        let words = format!("drive {} missing since {}", self.drive, utc(self.since));
+        match self.back {
+            Some(advice) => format!("{words}; it is there again: {advice}"),
+            None => words,
+        }
+    }
+}
+
+impl Health {
+    /// Of the engine called `name`, which is about to open. Whoever subscribed to `changed` hears of what happens.
+    pub(crate) fn new(name: &str, changed: watch::Sender<()>) -> Self {
+        let state = State::Opening("opening".to_owned());
+        let facts = Facts { state, waits_for: Vec::new(), missing: Vec::new() };
+        Self { name: name.into(), facts: Arc::new(Mutex::new(facts)), changed }
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, state: State) {
+        self.facts().state = state;
+        self.changed.send_replace(());
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn state(&self) -> State {
+        let facts = self.facts();
+        match &facts.state {
+            State::Opening(doing) if !facts.waits_for.is_empty() => {
+                State::Opening(format!("{doing}; waiting for {}", facts.waits_for.join(", ")))
+            }
+            state => state.clone(),
+        }
+    }
+
+    /// The drives that it serves without.
+    pub(crate) fn missing(&self) -> Vec<Missing> {
+        self.facts().missing.clone()
+    }
+
+    /// It does not serve yet, and does this.
+    pub(crate) fn opening(&self, doing: impl Into<String>) {
+        self.set(State::Opening(doing.into()));
+    }
+
+    /// It serves from now on.
+    pub(crate) fn serving(&self) {
+        self.set(State::Serving);
+    }
+
+    /// It does not serve, for that reason.
+    pub(crate) fn failed(&self, error: &Error) {
+        self.facts().missing.clear();
+        self.set(State::Failed(error.kind, error.message.clone()));
+    }
+
+    /// It waits for a drive, or does not any more.
+    pub(crate) fn waits(&self, drive: &str, waits: bool) {
+        let mut facts = self.facts();
+        facts.waits_for.retain(|other| other != drive);
+        if waits {
+            facts.waits_for.push(drive.to_owned());
+        }
+    }
+
+    /// It is opened without these drives.
+    pub(crate) fn opened_without(&self, drives: impl IntoIterator<Item = String>) {
+        let since = unix_time_s();
+        self.facts().missing = drives.into_iter().map(|drive| Missing { drive, since, back: None }).collect();
+    }
+
+    /// A drive that it serves without is there again, which is to be told with what to do.
+    pub(crate) fn is_back(&self, drive: &str, advice: &'static str) {
+        self.facts().missing.iter_mut().filter(|missing| missing.drive == drive).for_each(|missing| {
+            missing.back = Some(advice);
+        });
+    }
+
+    /// Why a request of it is refused.
+    pub(crate) fn refusal(&self) -> String {
+        let name = &self.name;
+        match self.state() {
+            State::Opening(doing) => format!("{name} does not serve yet: {doing}"),
+            State::Serving => format!("{name} is stopping"),
+            // The reason names paths: it is for the log, not for clients.
+            State::Failed(..) => format!("{name} has failed; the server's log and `shingle status` say why"),
+        }
+    }
+
+    /// Lines for people: the engine's state, then what is not as it should be.
+    pub(crate) fn lines(&self) -> String {
+        let name = &self.name;
+        let missing = self.missing();
+        let mut lines = match self.state() {
+            State::Opening(doing) => format!("{name}: {doing}\n"),
+            State::Failed(_, why) => format!("{name}: failed: {why}\n"),
+            State::Serving if missing.is_empty() => format!("{name}: ok\n"),
+            State::Serving => String::new(),
+        };
+        for missing in missing {
+            lines += &format!("{name}: degraded: {}\n", missing.words());
+        }
+        lines
+    }
+}
+
+/// Seconds of Unix time.
+pub(crate) fn unix_time_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A time as `2026-11-23T12:00:00Z`.
+pub(crate) fn utc(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    // The civil calendar in years that begin in March, from the day that began the first of 400 of them. (Hinnant,
+    // "chrono-compatible low-level date algorithms")
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + later;
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (unix_s, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_772_323_200, "2026-03-01T00:00:00Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (1_798_761_599, "2026-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(utc(unix_s), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_well_has_lines_of_its_own() {
+        let (changed, _heard) = watch::channel(());
+        let health = Health::new("shelf", changed);
+        health.waits("serial:Z1", true);
+        assert_eq!(health.lines(), "shelf: opening; waiting for serial:Z1\n");
+        health.waits("serial:Z1", false);
+        health.opened_without(["serial:Z1".to_owned()]);
+        health.serving();
+        let lines = health.lines();
+        assert!(lines.starts_with("shelf: degraded: drive serial:Z1 missing since 20"), "{lines}");
+        health.is_back("serial:Z1", "restart");
+        assert!(health.lines().ends_with("Z; it is there again: restart\n"), "{}", health.lines());
+        health.failed(&Error::new(ErrorKind::Drive, "it burned"));
+        assert_eq!(health.lines(), "shelf: failed: it burned\n");
+        assert!(!health.refusal().contains("burned"));
+    }
+}

@@ -1,0 +1,352 @@
+//! How the server is, for `shingle status`: a page of JSON over a Unix socket in the data directory.
+//!
+//! Whoever may enter the data directory may ask; no key is needed. Connections and the time that they take are bounded as those of the
+//! admin listener are, whose pages are served here, too.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use shingle_array_store::Condition;
+use tokio::net::UnixListener;
+
+use crate::admin::{Answer, Answers, Figures, Watched};
+use crate::error::{Error, Result};
+use crate::health::{Missing, State, utc};
+
+/// The socket in the data directory.
+const SOCKET: &str = "status.sock";
+/// How long whoever asks waits.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of an answer: a thousand drives take a quarter of this.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+
+/// How a server is.
+#[derive(serde::Serialize)]
+struct Status {
+    version: &'static str,
+    process: u32,
+    started: String,
+    /// `healthy`, `degraded`, or `not serving` where an engine does not.
+    state: &'static str,
+    listen: String,
+    admin: Option<String>,
+    engines: Vec<EngineStatus>,
+}
+
+#[derive(serde::Serialize)]
+struct EngineStatus {
+    name: String,
+    kind: &'static str,
+    /// `serving`, `opening`, `failed` or `silent`.
+    state: &'static str,
+    /// What it does while it is opening, or why it failed.
+    reason: Option<String>,
+    /// What is not as it should be, in words.
+    problems: Vec<String>,
+    space: Option<Space>,
+    drives: Vec<DriveStatus>,
+    rebuild: Option<Rebuild>,
+    scrub: Option<Scrub>,
+}
+
+#[derive(serde::Serialize)]
+struct Space {
+    objects: u64,
+    live_bytes: u64,
+    capacity_bytes: u64,
+}
+
+#[derive(serde::Serialize)]
+struct DriveStatus {
+    drive: String,
+    /// `up`, `slow`, `leaving` or `missing`.
+    state: &'static str,
+    /// Since when it is missing.
+    since: Option<String>,
+    free_bytes: Option<u64>,
+    write_errors: Option<u64>,
+    corrupt_reads: Option<u64>,
+}
+
+#[derive(serde::Serialize)]
+struct Rebuild {
+    zones: usize,
+    zones_done: usize,
+    zones_failed: usize,
+    seconds_left: Option<u64>,
+}
+
+#[derive(serde::Serialize)]
+struct Scrub {
+    sets_left: u64,
+    damaged_zones: u64,
+    repaired_zones: u64,
+    lost_parts: u64,
+    /// When everything had been verified last.
+    ended: Option<String>,
+}
+
+/// The page.
+pub(crate) async fn page(watched: &Watched) -> String {
+    let answers = Answers::of(watched).await;
+    let mut engines = Vec::new();
+    for (answer, engine) in answers.0.into_iter().zip(&watched.engines) {
+        let condition = engine.condition().await;
+        engines.push(EngineStatus::of(answer, condition));
+    }
+    let state = if engines.iter().any(|engine| engine.state != "serving") {
+        "not serving"
+    } else if engines.iter().any(|engine| !engine.problems.is_empty()) {
+        "degraded"
+    } else {
+        "healthy"
+    };
+    let status = Status {
+        version: env!("CARGO_PKG_VERSION"),
+        process: std::process::id(),
+        started: utc(watched.started_unix_s),
+        state,
+        listen: watched.listen.to_string(),
+        admin: watched.admin.map(|admin| admin.to_string()),
+        engines,
+    };
+    // No map has keys that are no text.
+    serde_json::to_string(&status).unwrap_or_default() + "\n"
+}
+
+impl EngineStatus {
+    fn of(answer: Answer, condition: Option<Condition>) -> Self {
+        let kind = if answer.is_array { "array" } else { "drives" };
+        let (state, reason) = match (answer.state, &answer.figures) {
+            (State::Opening(doing), _) => ("opening", Some(doing)),
+            (State::Failed(_, why), _) => ("failed", Some(why)),
+            (State::Serving, None) => ("silent", Some("it does not answer".to_owned())),
+            (State::Serving, Some(_)) => ("serving", None),
+        };
+        let mut status = Self {
+            name: answer.name,
+            kind,
+            state,
+            reason,
+            problems: answer.missing.iter().map(Missing::words).collect(),
+            space: None,
+            drives: Vec::new(),
+            rebuild: None,
+            scrub: None,
+        };
+        match &answer.figures {
+            Some(Figures::Objects(figures, drives)) => {
+                let (_, usage) = &**figures;
+                status.space = Some(Space {
+                    objects: usage.objects,
+                    live_bytes: usage.live_bytes,
+                    capacity_bytes: usage.capacity_bytes,
+                });
+                for drive in drives {
+                    let sample = *drive.sample.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (write_errors, corrupt_reads) = (sample.counters.write_errors, sample.counters.corrupt_reads);
+                    let name = drive.path.display().to_string();
+                    for (count, what) in [(write_errors, "failed writes"), (corrupt_reads, "reads that found damage")] {
+                        if count > 0 {
+                            status.problems.push(format!("drive {name}: {count} {what} since the start"));
+                        }
+                    }
+                    status.drives.push(DriveStatus {
+                        drive: name,
+                        state: "up",
+                        since: None,
+                        free_bytes: Some(sample.space.free_bytes),
+                        write_errors: Some(write_errors),
+                        corrupt_reads: Some(corrupt_reads),
+                    });
+                }
+                status.drives.extend(answer.missing.iter().map(DriveStatus::missing));
+            }
+            Some(Figures::Array(figures)) => {
+                status.space = Some(Space {
+                    objects: figures.objects,
+                    live_bytes: figures.array.live,
+                    capacity_bytes: figures.array.capacity,
+                });
+            }
+            None => {}
+        }
+        if let Some(condition) = condition {
+            status.add_condition(&condition, &answer.missing);
+        }
+        if let Some(scrub) = answer.scrub {
+            let left = scrub.damaged.saturating_sub(scrub.repaired);
+            if left > 0 {
+                status.problems.push(format!("{left} damaged zones are not replaced: add a drive, or free some space"));
+            }
+            if scrub.lost > 0 {
+                status.problems.push(format!("{} parts of objects are lost; the log names them", scrub.lost));
+            }
+            status.scrub = Some(Scrub {
+                sets_left: scrub.left,
+                damaged_zones: scrub.damaged,
+                repaired_zones: scrub.repaired,
+                lost_parts: scrub.lost,
+                ended: (scrub.ended > 0).then(|| utc(scrub.ended)),
+            });
+        }
+        status
+    }
+
+    /// What an array says of its drives and of a rebuild.
+    fn add_condition(&mut self, condition: &Condition, missing: &[Missing]) {
+        for drive in &condition.drives {
+            let known = missing.iter().find(|missing| missing.drive.contains(&drive.name));
+            let state = match drive {
+                drive if !drive.up => "missing",
+                drive if drive.leaving => "leaving",
+                drive if drive.slow => "slow",
+                _ => "up",
+            };
+            if state == "missing" && known.is_none() {
+                self.problems.push(format!("drive {} failed or went away while the server ran", drive.name));
+            }
+            if state == "slow" {
+                self.problems.push(format!("drive {} answers far later than the others", drive.name));
+            }
+            self.drives.push(DriveStatus {
+                drive: drive.name.clone(),
+                state,
+                since: known.map(|missing| utc(missing.since)),
+                free_bytes: None,
+                write_errors: None,
+                corrupt_reads: None,
+            });
+        }
+        if condition.lacking > 0 {
+            self.problems.push(match condition.parity.saturating_sub(condition.lacking) {
+                0 => "no further drive may be lost before what was on them is rebuilt".to_owned(),
+                1 => "one more drive may be lost".to_owned(),
+                more => format!("{more} more drives may be lost"),
+            });
+        }
+        if let Some((progress, took)) = condition.rebuilding {
+            let done = progress.done + progress.failed;
+            let left = progress.members.saturating_sub(done) as u64;
+            let seconds_left = (took.as_secs() * left).checked_div(done as u64);
+            let percent = (done * 100).checked_div(progress.members).unwrap_or(100);
+            let time = seconds_left.map_or(String::new(), |seconds| format!(", {} left", rough(seconds)));
+            self.problems.push(format!("rebuilding, {percent} %{time}"));
+            let (zones, zones_done, zones_failed) = (progress.members, progress.done, progress.failed);
+            self.rebuild = Some(Rebuild { zones, zones_done, zones_failed, seconds_left });
+        } else if condition.lost_members > 0 {
+            self.problems.push(format!("{} zones wait to be rebuilt", condition.lost_members));
+        }
+    }
+}
+
+impl DriveStatus {
+    fn missing(missing: &Missing) -> Self {
+        Self {
+            drive: missing.drive.clone(),
+            state: "missing",
+            since: Some(utc(missing.since)),
+            free_bytes: None,
+            write_errors: None,
+            corrupt_reads: None,
+        }
+    }
+}
+
+/// A time as people say it.
+fn rough(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..5400 => format!("{} min", seconds.div_ceil(60)),
+        5400..172_800 => format!("{} h", seconds.div_ceil(3600)),
+        _ => format!("{} days", seconds.div_ceil(86_400)),
+    }
+}
+
+/// The socket by a short way: the paths of sockets have at most 107 bytes.
+fn by_directory(directory: &Path) -> std::io::Result<(std::fs::File, PathBuf)> {
+    let opened = std::fs::File::open(directory)?;
+    let path = Path::new("/proc/self/fd").join(opened.as_raw_fd().to_string()).join(SOCKET);
+    Ok((opened, path))
+}
+
+/// The socket of a server whose data directory this is, and is locked.
+///
+/// # Errors
+/// `System`.
+pub(crate) fn listen(directory: &Path) -> Result<UnixListener> {
+    let bound = by_directory(directory).and_then(|(_opened, path)| {
+        // A server that was killed left it.
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(listener)
+    });
+    bound.map_err(|error| Error::system(directory.join(SOCKET).display(), error))
+}
+
+/// Asks the server of a data directory how it is: JSON. `None`: none runs there.
+///
+/// # Errors
+/// `System`: it cannot be asked, or makes no sense.
+pub fn ask(directory: &Path) -> Result<Option<String>> {
+    use std::io::ErrorKind as Io;
+    let failed = |error: std::io::Error| Error::system(directory.join(SOCKET).display(), error);
+    let (_opened, path) = match by_directory(directory) {
+        Err(error) if error.kind() == Io::NotFound => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    let mut socket = match UnixStream::connect(&path) {
+        Err(error) if matches!(error.kind(), Io::NotFound | Io::ConnectionRefused) => return Ok(None),
+        connected => connected.map_err(failed)?,
+    };
+    socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    socket.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    socket.write_all(b"GET /status HTTP/1.1\r\nHost: shingle\r\nConnection: close\r\n\r\n").map_err(failed)?;
+    let mut answer = String::new();
+    socket.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).map_err(failed)?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, page)) if head.starts_with("HTTP/1.1 200 ") => Ok(Some(page.to_owned())),
+        _ => Err(Error::system(directory.join(SOCKET).display(), "the answer makes no sense")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shingle_array_store::{DriveCondition, RebuildProgress};
+
+    #[test]
+    fn an_array_says_what_may_still_be_lost_and_how_long_a_rebuild_takes() {
+        let drive = |name: &str, up, slow| DriveCondition { name: name.to_owned(), up, leaving: false, slow };
+        let progress = RebuildProgress { members: 100, done: 40, ..RebuildProgress::default() };
+        let condition = Condition {
+            drives: vec![drive("a", true, false), drive("b", false, false), drive("c", true, true)],
+            parity: 2,
+            lacking: 1,
+            lost_members: 60,
+            rebuilding: Some((progress, Duration::from_secs(7200))),
+        };
+        let status = EngineStatus::of(Answer::for_test("shelf", true, None), Some(condition));
+        assert_eq!(
+            status.problems,
+            [
+                "drive b failed or went away while the server ran",
+                "drive c answers far later than the others",
+                "one more drive may be lost",
+                "rebuilding, 40 %, 3 h left"
+            ]
+        );
+        let states: Vec<_> = status.drives.iter().map(|drive| drive.state).collect();
+        assert_eq!(states, ["up", "missing", "slow"]);
+        assert_eq!(rough(59) + &rough(61) + &rough(86_400) + &rough(200_000), "59 s2 min24 h3 days");
+    }
+}

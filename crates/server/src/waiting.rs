@@ -1,0 +1,86 @@
+//! Drives that are not there: waiting for them at the start, and looking out for them later.
+//!
+//! # Invariants
+//! - WAIT-1: a drive that is not there is waited for, as long as the configuration says, before anything is done without it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use shingle_runtime::Runtime;
+use shingle_zoned_linux::System;
+
+use crate::error::Result;
+use crate::health::Health;
+use crate::inventory::{self, DriveName};
+
+/// Time between two looks for a drive that is waited for.
+const LOOK: Duration = Duration::from_secs(1);
+/// As long as the server runs without it.
+const LOOK_OUT: Duration = Duration::from_secs(10);
+
+/// Finds the node of a drive, which may not be there yet. `None`, or an error that says more: it did not come in time. (WAIT-1)
+///
+/// # Errors
+/// As [`inventory::locate`].
+pub(crate) async fn find(
+    runtime: &Runtime,
+    name: &DriveName,
+    wait: Option<Duration>,
+    health: &Health,
+) -> Result<Option<PathBuf>> {
+    let began = runtime.now();
+    let mut told = false;
+    let found = loop {
+        let found = there(runtime, name).await;
+        let left = wait.map_or(Duration::ZERO, |wait| wait.saturating_sub(runtime.now().since(began)));
+        if matches!(found, Ok(Some(_))) || left.is_zero() {
+            break found;
+        }
+        if !told {
+            told = true;
+            health.waits(&name.to_string(), true);
+            tracing::warn!(engine = health.name(), drive = %name, wait_s = left.as_secs(), "the drive is not there: it is waited for");
+        }
+        runtime.sleep(left.min(LOOK)).await;
+    };
+    if told {
+        health.waits(&name.to_string(), false);
+        match &found {
+            Ok(Some(_)) => tracing::info!(engine = health.name(), drive = %name, "the drive has come"),
+            _ => tracing::error!(engine = health.name(), drive = %name, "the drive did not come in time"),
+        }
+    }
+    found
+}
+
+/// Tells when one of the drives that are missing is there again.
+pub(crate) async fn look_out(
+    runtime: Runtime,
+    missing: Vec<(String, DriveName)>,
+    health: Health,
+    advice: &'static str,
+) {
+    let mut missing = missing;
+    while !missing.is_empty() {
+        runtime.sleep(LOOK_OUT).await;
+        let mut still = Vec::new();
+        for (label, name) in missing {
+            if matches!(there(&runtime, &name).await, Ok(Some(_))) {
+                tracing::warn!(
+                    engine = health.name(),
+                    drive = label,
+                    "a drive that was missing is there again: {advice}"
+                );
+                health.is_back(&label, advice);
+            } else {
+                still.push((label, name));
+            }
+        }
+        missing = still;
+    }
+}
+
+async fn there(runtime: &Runtime, name: &DriveName) -> Result<Option<PathBuf>> {
+    let node = inventory::locate(runtime, &System::host(), name).await?;
+    Ok(node.exists().then_some(node))
+}

@@ -1,0 +1,192 @@
+"""A server that answers from the first second on, stays with what it has, and ends when it cannot be right."""
+
+import json
+import re
+import signal
+import socket
+import stat
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import botocore.exceptions
+import pytest
+
+from shingle import BINARY, Server, s3_client, shingle
+from test_bad_input import ok
+
+DRIVE = """
+[[drive]]
+path = "drive.shingle"
+create = { zone_size = "4 MiB", zones = 64 }
+"""
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def ask(admin, path):
+    """Status and words of the admin listener, once it is there."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://{admin}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            assert time.monotonic() < deadline, "nobody answers"
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def processes():
+    running = []
+    yield running
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def serve(processes, config, data):
+    command = [str(BINARY), "serve", "--config", str(config), "--data", str(data)]
+    processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    return processes[-1]
+
+
+def test_requests_are_told_to_come_again_while_a_drive_is_waited_for(tmp_path, processes):
+    config, data = tmp_path / "shingle.toml", tmp_path / "data"
+    listen, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    config.write_text(f'listen = "{listen}"\nadmin = "{admin}"\ndrive_wait = "1 min"\n{DRIVE}')
+    server = Server(data, config=config).start()
+    server.s3().create_bucket(Bucket="first")
+    keys = server.keys
+    server.stop()
+    drive, away = data / "drive.shingle", tmp_path / "away"
+    drive.rename(away)
+    serve(processes, config, data)
+    status, said = ask(admin, "/readyz")
+    assert status == 503 and "drives: " in said, said
+    assert ask(admin, "/livez") == (200, "ok\n")
+    s3 = s3_client(f"http://{listen}", keys)
+    with pytest.raises(botocore.exceptions.ClientError) as refused:
+        s3.list_objects_v2(Bucket="first")
+    answer = refused.value.response
+    assert answer["Error"]["Code"] == "ServiceUnavailable" and "drive.shingle" in answer["Error"]["Message"], answer
+    assert answer["ResponseMetadata"]["HTTPHeaders"]["retry-after"] == "5", answer
+    away.rename(drive)
+    deadline = time.monotonic() + 30
+    while ask(admin, "/readyz")[0] != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert "Contents" not in s3.list_objects_v2(Bucket="first")
+
+
+def test_an_array_that_does_not_open_leaves_the_drives_serving(tmp_path, processes):
+    config, data = tmp_path / "shingle.toml", tmp_path / "data"
+    admin = f"127.0.0.1:{free_port()}"
+    disks = [tmp_path / f"disk{number}.shingle" for number in range(3)]
+    for disk in disks:
+        ok("drive", "create", disk, "--size", "64MiB", "--zone-size", "4MiB")
+    shelf = tmp_path / "shelf.toml"
+    ok("array", "format", "--array", shelf, "--code", "2+1", "--segment", "256KiB", *disks)
+    array = f'[[array]]\nname = "shelf"\nfile = "{shelf}"\n'
+    config.write_text(f'admin = "{admin}"\ndrive_wait = "1 s"\n{DRIVE}{array}')
+    server = Server(data, config=config).start()
+    s3 = server.s3()
+    s3.create_bucket(Bucket="plain")
+    s3.create_bucket(Bucket="cold", CreateBucketConfiguration={"LocationConstraint": "shelf"})
+    server.stop()
+    for disk in disks[:2]:
+        disk.rename(disk.with_suffix(".away"))
+    try:
+        s3 = server.start().s3()
+        s3.put_object(Bucket="plain", Key="k", Body=b"x")
+        assert s3.get_object(Bucket="plain", Key="k")["Body"].read() == b"x"
+        for call in (s3.list_objects_v2, s3.head_bucket):
+            with pytest.raises(botocore.exceptions.ClientError) as refused:
+                call(Bucket="cold")
+            assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+        assert [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]] == ["cold", "plain"]
+        status, said = ask(admin, "/readyz")
+        assert status == 503 and re.search("^shelf: failed: .*disk0", said, re.M) and "drives: ok" in said, said
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("text", ["listen = 5", 'log = "verbose"', "[[drive]]\npath = 'uuid:12'", "[[array]]\nname = 'a'"])
+def test_a_wrong_configuration_has_a_status_of_its_own(tmp_path, text):
+    """The unit is not started again by itself then: RestartPreventExitStatus."""
+    (tmp_path / "shingle.toml").write_text(text)
+    done = shingle("serve", "--config", tmp_path / "shingle.toml", "--data", tmp_path / "data")
+    assert done.returncode == 78 and "shingle.toml" in done.stderr or "log" in done.stderr, (done.returncode, done.stderr)
+    assert done.returncode == 78
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_each_of_three_signals_stops_in_order(tmp_path, number):
+    config = tmp_path / "shingle.toml"
+    config.write_text(DRIVE)
+    server = Server(tmp_path / "data", config=config).start()
+    server.s3().create_bucket(Bucket="first")
+    server.process.send_signal(number)
+    assert server.process.wait(timeout=30) == 0, server.lines
+    assert any("stopping" in line for line in server.lines)
+
+
+def test_status_tells_how_a_running_server_is(tmp_path):
+    config, data = tmp_path / "shingle.toml", tmp_path / "data"
+    text = f'drive_wait = "1 s"\nallow_missing_drives = true\n{DRIVE}{DRIVE.replace("drive.shingle", "other.shingle")}'
+    config.write_text(text)
+
+    def status(*options):
+        return shingle("status", "--config", config, "--data", data, *options)
+
+    done = status()
+    assert done.returncode == 3 and "no server runs" in done.stderr, done
+    assert not data.exists()
+    server = Server(data, config=config).start()
+    try:
+        done = status()
+        assert done.returncode == 0 and done.stdout.startswith("HEALTHY\n"), done
+        assert re.search(r"drive \S+other.shingle: up, [\d.]+ MiB free", done.stdout), done.stdout
+        told = json.loads(status("--json").stdout)
+        assert told["state"] == "healthy" and told["process"] == server.process.pid, told
+        assert f"http://{told['listen']}" == server.endpoint
+        assert stat.S_IMODE((data / "status.sock").stat().st_mode) == 0o600
+        server.kill()
+        # The socket of a server that was killed says nothing.
+        assert status().returncode == 3
+        (data / "other.shingle").rename(tmp_path / "away")
+        server.start()
+        done = status()
+        assert done.returncode == 2 and done.stdout.startswith("DEGRADED\n"), done
+        assert re.search(r"! drive \S+other.shingle .*missing since 20", done.stdout), done.stdout
+    finally:
+        server.stop()
+    # With a long path, too: those of sockets are short.
+    long = tmp_path / ("d" * 120)
+    server = Server(long, config=config)
+    config.write_text(DRIVE)
+    server.start()
+    try:
+        assert shingle("status", "--data", long).returncode == 0
+    finally:
+        server.stop()
+
+
+def test_status_tells_how_far_an_engine_is_that_does_not_serve(tmp_path, processes):
+    config, data = tmp_path / "shingle.toml", tmp_path / "data"
+    config.write_text(f'listen = "127.0.0.1:0"\ndrive_wait = "1 min"\n{DRIVE}')
+    Server(data, config=config).start().stop()
+    (data / "drive.shingle").rename(tmp_path / "away")
+    serve(processes, config, data)
+    deadline = time.monotonic() + 20
+    while "waiting for" not in (done := shingle("status", "--data", data)).stdout:
+        assert time.monotonic() < deadline, done
+        time.sleep(0.1)
+    assert done.returncode == 4 and "OPENING" in done.stdout and "drive.shingle" in done.stdout, done
