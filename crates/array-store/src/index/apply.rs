@@ -57,7 +57,7 @@ impl Index {
     /// # Errors
     /// If the tree cannot be written: nothing was applied, and the index should be given up.
     pub(crate) fn apply(&self, changes: &[Change]) -> IndexResult<Applied> {
-        let transaction = self.database.begin_write()?;
+        let transaction = self.begin()?;
         let applier = Applier {
             parts: transaction.open_table(PARTS)?,
             complete: transaction.open_table(COMPLETE)?,

@@ -51,4 +51,4 @@ macro_rules! from_tree {
     };
 }
 
-from_tree!(CommitError, CursorError, DatabaseError, StorageError, TableError, TransactionError);
+from_tree!(CommitError, CursorError, DatabaseError, SetDurabilityError, StorageError, TableError, TransactionError);

@@ -145,3 +145,23 @@ fn memory_closes_too() {
     index.apply(&[put("a", 1, 0, 1), put_last("a", 1, 10, 2)]).unwrap();
     index.close_clean(moment(1)).unwrap();
 }
+
+/// Pages that changes replace are used again, also those of the file as it was left clean: it does not grow to twice its size.
+#[test]
+fn a_file_of_which_all_entries_change_hardly_grows() {
+    let folder = Folder::new("growth");
+    let path = folder.0.join("index");
+    let index = Index::create(&path).unwrap();
+    let names: Vec<String> = (0..20_000).map(|number| format!("{number:0100}")).collect();
+    for names in names.chunks(1000) {
+        index.apply(&names.iter().map(|name| put_last(name, 1, 0, 1)).collect::<Vec<_>>()).unwrap();
+    }
+    index.close_clean(moment(7)).unwrap();
+    let length = || fs::metadata(&path).unwrap().len();
+    let before = length();
+    let index = Index::open_clean(&path, moment(7)).unwrap().unwrap();
+    for names in names.chunks(8) {
+        index.apply(&names.iter().map(|name| put_last(name, 1, 0, 2)).collect::<Vec<_>>()).unwrap();
+    }
+    assert!(length() <= before * 3 / 2, "{before} bytes became {}", length());
+}
