@@ -1,11 +1,13 @@
-//! Memory that the kernel fills: buffers of single reads, and a pool of small ones that is registered with the ring.
+//! Memory that the kernel fills: buffers of reads, of which the small ones are registered with the ring. All are used again: to
+//! map fresh memory, clear it and give it back costs the kernel more than it costs to read into it.
 //!
 //! **Owns** the memory and says who may touch it. **Knows nothing of** drives.
 //!
 //! # Invariants
 //! - BF-1: while the kernel may write to a buffer, only its operation has it; as bytes it is shared only behind that, all
-//!   of it written or zero.
-//! - BF-2: a slot of the pool has one holder: an operation, or the bytes made of it.
+//!   of it written: an operation that read less than all of it has failed (RG-2).
+//! - BF-2: a slot of the pool, and a large buffer, has one holder: an operation, or the bytes made of it.
+//! - BF-3: buffers that wait to be used again have so many bytes at most. `large_buffers_are_used_again`.
 //!
 //! A process that has such a buffer with the kernel must not `fork` and let both go on. Memory is then shared until one
 //! of them writes to it, and before Linux 5.12 the page that the kernel fills may be left to the child, while the parent
@@ -35,7 +37,7 @@ impl Memory {
     fn new(size: usize) -> Self {
         assert!(size > 0 && size.is_multiple_of(BLOCK_SIZE), "whole blocks");
         let Ok(layout) = Layout::from_size_align(size, BLOCK_SIZE) else { panic!("a buffer of {size} bytes") };
-        // Zeroed: large areas come so from the kernel at no cost, and a short read then shows no other data.
+        // Zeroed: all of it is then memory that may be read, whatever the kernel writes.
         // SAFETY: the layout's size is not zero.
         let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
         Self { start, layout }
@@ -54,17 +56,24 @@ pub(crate) const SLOT_BYTES: usize = 16 << 10;
 /// Slots of the pool: 4 MiB together, half of what an ordinary user may have registered.
 const SLOTS: usize = 256;
 
-/// Memory registered with the ring, in slots.
+/// Larger buffers have a multiple of this, so that reads of about one length have use of each other's.
+const LARGE_STEP: usize = 64 << 10;
+/// Bytes of large buffers that wait to be used again: some reads of a MiB.
+const LARGE_BYTES: usize = 8 << 20;
+
+/// Memory registered with the ring, in slots, and large buffers that wait to be used again.
 pub(crate) struct Pool {
     memory: Memory,
     /// Slots that nobody holds, the last used last: its memory is likely in the processor's cache.
     free: Mutex<Vec<u16>>,
+    /// The last used last as well.
+    large: Mutex<Vec<Memory>>,
 }
 
 impl Pool {
     pub(crate) fn new() -> Arc<Self> {
         let free = Mutex::new((0..SLOTS as u16).rev().collect());
-        Arc::new(Self { memory: Memory::new(SLOTS * SLOT_BYTES), free })
+        Arc::new(Self { memory: Memory::new(SLOTS * SLOT_BYTES), free, large: Mutex::default() })
     }
 
     /// All of it, to be registered.
@@ -82,6 +91,54 @@ impl Pool {
     fn take(self: &Arc<Self>) -> Option<Slot> {
         let number = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         Some(Slot { pool: self.clone(), number })
+    }
+
+    fn take_large(self: &Arc<Self>, length: usize) -> Large {
+        let kept = {
+            let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
+            // The tightest fit, and nothing far too long.
+            let fits = large.iter().enumerate().rev().filter(|(_, memory)| {
+                (length..=2 * length.next_multiple_of(LARGE_STEP)).contains(&memory.layout.size())
+            });
+            let at = fits.min_by_key(|(_, memory)| memory.layout.size()).map(|(at, _)| at);
+            at.map(|at| large.remove(at))
+        };
+        let memory = kept.unwrap_or_else(|| Memory::new(length.next_multiple_of(LARGE_STEP)));
+        Large { pool: self.clone(), memory: Some(memory) }
+    }
+
+    fn keep_large(&self, memory: Memory) {
+        let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory.layout.size() > LARGE_BYTES {
+            return;
+        }
+        large.push(memory);
+        let mut bytes: usize = large.iter().map(|memory| memory.layout.size()).sum();
+        while bytes > LARGE_BYTES {
+            // The longest unused.
+            bytes -= large.remove(0).layout.size();
+        }
+    }
+}
+
+/// A large buffer, held; given back when dropped.
+struct Large {
+    pool: Arc<Pool>,
+    /// Always there, until it is dropped.
+    memory: Option<Memory>,
+}
+
+impl Large {
+    fn start(&self) -> *mut u8 {
+        self.memory.as_ref().map_or(std::ptr::null_mut(), |memory| memory.start.as_ptr())
+    }
+}
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.pool.keep_large(memory);
+        }
     }
 }
 
@@ -106,10 +163,10 @@ impl Drop for Slot {
 
 enum Place {
     Slot(Slot),
-    Own(Memory),
+    Large(Large),
 }
 
-/// Where a read goes: a slot of the pool if it fits one, else memory of its own.
+/// Where a read goes: a slot of the pool if it fits one, else a large buffer.
 pub(crate) struct ReadBuffer {
     place: Place,
     length: usize,
@@ -119,7 +176,7 @@ impl ReadBuffer {
     /// A buffer of `length` bytes, whole blocks and not zero.
     pub(crate) fn new(pool: &Arc<Pool>, length: usize) -> Self {
         let slot = if length <= SLOT_BYTES { pool.take() } else { None };
-        let place = slot.map_or_else(|| Place::Own(Memory::new(length)), Place::Slot);
+        let place = slot.map_or_else(|| Place::Large(pool.take_large(length)), Place::Slot);
         Self { place, length }
     }
 
@@ -131,7 +188,7 @@ impl ReadBuffer {
     pub(crate) fn start(&self) -> *mut u8 {
         match &self.place {
             Place::Slot(slot) => slot.start(),
-            Place::Own(memory) => memory.start.as_ptr(),
+            Place::Large(large) => large.start(),
         }
     }
 
@@ -153,8 +210,8 @@ struct Filled(ReadBuffer);
 
 impl AsRef<[u8]> for Filled {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `start` begins at least `length` bytes of memory that this value holds alone (BF-2), zeroed when it was
-        // made, and nobody writes to it while this value lives, as `freeze` demands (BF-1).
+        // SAFETY: `start` begins at least `length` bytes of memory that this value holds alone (BF-2), zeroed when it came
+        // from the allocator, and nobody writes to it while this value lives, as `freeze` demands (BF-1).
         unsafe { std::slice::from_raw_parts(self.0.start(), self.0.length) }
     }
 }
@@ -197,5 +254,28 @@ mod tests {
         assert_eq!((large.len(), large.as_ptr().align_offset(BLOCK_SIZE)), (SLOT_BYTES + BLOCK_SIZE, 0));
         drop(pool);
         std::thread::scope(|scope| drop(scope.spawn(move || large.len()).join()));
+    }
+
+    /// BF-2 and BF-3.
+    #[test]
+    fn large_buffers_are_used_again() {
+        let pool = Pool::new();
+        let mib = 1 << 20;
+        let first = freeze(ReadBuffer::new(&pool, mib));
+        let (start, part) = (first.as_ptr(), first.slice(5..10));
+        drop(first);
+        assert_ne!(ReadBuffer::new(&pool, mib).start().cast_const(), start, "a part of it is still held");
+        drop(part);
+        // A little shorter or longer is no other length.
+        for length in [mib, mib - 5 * BLOCK_SIZE, mib - 15 * BLOCK_SIZE] {
+            let again = ReadBuffer::new(&pool, length);
+            assert_eq!((again.start().cast_const(), again.len(), again.pooled()), (start, length, false));
+        }
+        assert_ne!(ReadBuffer::new(&pool, SLOT_BYTES + BLOCK_SIZE).start().cast_const(), start, "far too long");
+        let kept = |pool: &Pool| pool.large.lock().unwrap().iter().map(|memory| memory.layout.size()).sum::<usize>();
+        drop((0..40).map(|_| ReadBuffer::new(&pool, mib)).collect::<Vec<_>>());
+        assert_eq!(kept(&pool), LARGE_BYTES);
+        drop(ReadBuffer::new(&pool, LARGE_BYTES + mib));
+        assert_eq!(kept(&pool), LARGE_BYTES);
     }
 }
