@@ -1,12 +1,18 @@
 //! Reading an object that is open: what it lies in stays until the reader is dropped.
+//!
+//! # Invariants
+//! - READER-1: the engine is asked once for each segment that is read from front to back, however small the pieces are: its place is kept until another segment is
+//!   read. `a_segment_is_looked_up_once`.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture};
+use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture, StoreResult};
 
 use crate::engine::purge::Release;
-use crate::engine::reading::{Source, ranges};
+use crate::engine::reading::{Located, SegmentRange, Source, ranges};
 use crate::engine::run::Entrance;
 use crate::engine::{Core, Opened};
 use crate::errors::{from_chunk, invalid};
@@ -15,11 +21,26 @@ use crate::errors::{from_chunk, invalid};
 pub(crate) struct Reader {
     entrance: Entrance,
     opened: Opened,
+    /// The segment that was found last.
+    last: Mutex<Option<Arc<Located>>>,
 }
 
 impl Reader {
     pub(crate) fn new(entrance: Entrance, opened: Opened) -> Self {
-        Self { entrance, opened }
+        Self { entrance, opened, last: Mutex::default() }
+    }
+
+    /// The place of a range's segment.
+    async fn locate(&self, range: SegmentRange) -> StoreResult<Arc<Located>> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(last) = last.filter(|last| last.holds(&range)) {
+            return Ok(last);
+        }
+        let releases = self.entrance.releases.clone();
+        let locate = move |core: Rc<Core>| async move { core.locate(range, releases).await };
+        let found = Arc::new(self.entrance.ask(locate).await?);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+        Ok(found)
     }
 }
 
@@ -48,21 +69,21 @@ impl ObjectReader for Reader {
             if length == 0 {
                 return Ok(Bytes::new());
             }
-            match &self.opened.source {
+            let bytes = match &self.opened.source {
                 // Straight to the drive: the pinned file keeps its chunk.
                 Source::Whole { client, chunk, offset: at, .. } => {
-                    client.read(*chunk, at + offset, length).await.map_err(from_chunk)
+                    client.read(*chunk, at + offset, length).await.map_err(from_chunk)?
                 }
                 Source::Blobs(blobs) => {
                     let mut pieces = Vec::new();
                     for range in ranges(blobs, offset, length) {
-                        let releases = self.entrance.releases.clone();
-                        let locate = move |core: Rc<Core>| async move { core.locate(range, releases).await };
-                        pieces.push(self.entrance.ask(locate).await?.read().await?);
+                        pieces.push(self.locate(range).await?.read(&range).await?);
                     }
-                    Ok(joined(pieces))
+                    joined(pieces)
                 }
-            }
+            };
+            self.entrance.read_bytes.fetch_add(length, Ordering::Relaxed);
+            Ok(bytes)
         })
     }
 }

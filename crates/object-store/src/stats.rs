@@ -9,7 +9,7 @@ pub struct ObjectStats {
     pub put_bytes: u64,
     /// Objects opened for reading.
     pub opens: u64,
-    /// Bytes read by readers of large objects. (Small ones are read past the engine.)
+    /// Bytes read.
     pub read_bytes: u64,
     /// Objects deleted.
     pub deletes: u64,

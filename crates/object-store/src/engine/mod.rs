@@ -20,6 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use shingle_runtime::Runtime;
@@ -58,6 +59,8 @@ pub(crate) struct Core {
     pub(crate) files: RefCell<Files>,
     pub(crate) totals: Cell<Totals>,
     pub(crate) stats: RefCell<ObjectStats>,
+    /// Readers count past the engine.
+    read_bytes: Arc<AtomicU64>,
     /// The next version, file, blob or upload.
     sequence: Cell<u64>,
     /// Buckets and when they were created: few, and asked for in every call.
@@ -112,6 +115,7 @@ impl Core {
         index: Arc<dyn Index>,
         recovered: Recovered,
         indexing: mpsc::UnboundedSender<indexing::Submission>,
+        read_bytes: Arc<AtomicU64>,
     ) -> Rc<Self> {
         Rc::new(Self {
             runtime,
@@ -122,6 +126,7 @@ impl Core {
             files: RefCell::new(recovered.files),
             totals: Cell::new(recovered.totals),
             stats: RefCell::default(),
+            read_bytes,
             sequence: Cell::new(recovered.sequence),
             buckets: RefCell::new(recovered.buckets),
             gates: Rc::default(),
@@ -233,6 +238,7 @@ impl Core {
         let mut stats = *self.stats.borrow();
         let sums = self.files.borrow().sums();
         (stats.files, stats.file_bytes, stats.live_bytes) = (sums.files, sums.bytes, sums.live_bytes);
+        stats.read_bytes = self.read_bytes.load(Ordering::Relaxed);
         stats.objects = totals.objects;
         stats.object_bytes = totals.object_bytes;
         stats

@@ -94,7 +94,7 @@ impl Core {
         Ok(Some((self.drives.borrow()[drive].client.clone(), name.id())))
     }
 
-    /// Finds where bytes of a large object's segment lie, wherever GC has taken them, and keeps them there.
+    /// Finds where a large object's segment lies, wherever GC has taken it, and keeps it there.
     ///
     /// The drive is not asked: whoever reads waits for it alone, and holds no place of the store's (RD-1).
     pub(crate) async fn locate(&self, want: SegmentRange, releases: Releases) -> StoreResult<Located> {
@@ -119,9 +119,8 @@ impl Core {
             };
             // From here on whoever drops it lets the file go, also if the caller has left.
             let pin = Pin { file: location.file, releases };
-            self.stats.borrow_mut().read_bytes += length;
-            let offset = location.offset + u64::from(location.head) + offset;
-            return Ok(Located { client, chunk, offset, length, _pin: pin });
+            let (offset, length) = (location.offset + u64::from(location.head), u64::from(location.data));
+            return Ok(Located { blob, index, client, chunk, offset, length, _pin: pin });
         }
     }
 }
@@ -135,10 +134,13 @@ pub(crate) struct SegmentRange {
     length: u64,
 }
 
-/// Place of bytes, which stay there as long as it is kept.
+/// Place of a segment of a blob, which stays there as long as this is kept.
 pub(crate) struct Located {
+    blob: u64,
+    index: u32,
     client: ChunkClient,
     chunk: ChunkId,
+    /// Of its first byte in the chunk.
     offset: u64,
     length: u64,
     _pin: Pin,
@@ -158,9 +160,14 @@ impl Drop for Pin {
 }
 
 impl Located {
-    /// Reads them.
-    pub(crate) async fn read(self) -> StoreResult<Bytes> {
-        self.client.read(self.chunk, self.offset, self.length).await.map_err(from_chunk)
+    /// Whether the range lies in this segment.
+    pub(crate) fn holds(&self, range: &SegmentRange) -> bool {
+        (self.blob, self.index) == (range.blob, range.index) && range.offset + range.length <= self.length
+    }
+
+    /// Reads a range of it.
+    pub(crate) async fn read(&self, range: &SegmentRange) -> StoreResult<Bytes> {
+        self.client.read(self.chunk, self.offset + range.offset, range.length).await.map_err(from_chunk)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use shingle_runtime::owner::{Desk, Gone};
 use shingle_runtime::{Runtime, Task};
@@ -29,6 +30,8 @@ pub(crate) struct Entrance {
     pub(crate) releases: mpsc::UnboundedSender<Release>,
     /// Bytes on their way to the drives.
     pub(crate) budget: Arc<Semaphore>,
+    /// Bytes that were read.
+    pub(crate) read_bytes: Arc<AtomicU64>,
 }
 
 /// A running object store: the owner's side. It lives on one thread; front ends use [`ObjectEngine::client`].
@@ -89,9 +92,10 @@ impl ObjectEngine {
         let (writes, write_jobs) = Desk::new(options.queue_depth);
         let (releases, released) = mpsc::unbounded_channel();
         let budget = Arc::new(Semaphore::new(options.write_budget_bytes.max(1) as usize));
-        let entrance = Entrance { reads, writes, releases, budget };
+        let read_bytes = Arc::<AtomicU64>::default();
+        let entrance = Entrance { reads, writes, releases, budget, read_bytes: read_bytes.clone() };
         let client = ObjectStoreClient::new(entrance, &options);
-        let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing);
+        let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing, read_bytes);
 
         core.refresh_drives().await;
         let indexer = core.clone().run_indexer(opened.indexer, submissions);

@@ -1,8 +1,13 @@
 //! Readers and writers that meet.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use shingle_chunk_store::Stream;
+use shingle_object_store::index::{Batch, IndexResult, Space, Step, View};
+use shingle_object_store::{Index, MemoryIndex, ObjectEngine};
 use shingle_runtime::memory::Memory;
 use shingle_sim::{Sim, seeds};
 use shingle_store_api::{Commit, CompletedPart, Condition, ObjectStore, StoreErrorKind};
@@ -302,4 +307,71 @@ fn writers_without_memory_have_small_segments() {
             assert!(store.check(depth).await.unwrap().is_clean());
         });
     }
+}
+
+/// An index that counts in which segments it is asked for.
+struct Counting(MemoryIndex, Arc<AtomicU64>);
+
+impl View for Counting {
+    fn get(&self, space: Space, key: &[u8]) -> IndexResult<Option<Bytes>> {
+        self.1.fetch_add(u64::from(space == Space::Segments), Ordering::Relaxed);
+        self.0.get(space, key)
+    }
+
+    fn scan(&self, space: Space, from: &[u8], visit: &mut dyn FnMut(&[u8], Bytes) -> Step) -> IndexResult<()> {
+        self.0.scan(space, from, visit)
+    }
+}
+
+impl Index for Counting {
+    fn apply(&self, batch: Batch) -> IndexResult<()> {
+        self.0.apply(batch)
+    }
+
+    fn persist(&self) -> IndexResult<()> {
+        self.0.persist()
+    }
+
+    fn revive(&self) -> IndexResult<()> {
+        self.0.revive()
+    }
+
+    fn clear(&self) -> IndexResult<()> {
+        Index::clear(&self.0)
+    }
+
+    fn snapshot(&self) -> IndexResult<Box<dyn View>> {
+        self.0.snapshot()
+    }
+
+    fn blocks(&self) -> bool {
+        self.0.blocks()
+    }
+}
+
+/// READER-1: 40 KiB in pieces of 1 KiB are ten segments, each looked up once, and let go when the next is read.
+#[test]
+fn a_segment_is_looked_up_once() {
+    let world = World::new(1, 2, 4 << 20, 40 << 10);
+    Sim::new(1).run(move |rt| async move {
+        let (looks, drives) = (Arc::<AtomicU64>::default(), world.served(&rt));
+        let index = Arc::new(Counting(world.index.clone(), looks.clone()));
+        let (engine, _) = ObjectEngine::open(rt.clone(), drives, index, world.options.clone(), None).await.unwrap();
+        let store = engine.client();
+        store.create_bucket(BUCKET).await.unwrap();
+        let data = bytes_of(1, 40 << 10);
+        put(&store, BUCKET, "k", &data, commit("e")).await.unwrap();
+        let reader = store.open(BUCKET, "k").await.unwrap();
+        let before = looks.load(Ordering::Relaxed);
+        for at in (0..40 << 10).step_by(1 << 10) {
+            assert_eq!(reader.read(at as u64, 1 << 10).await.unwrap(), data.slice(at..at + (1 << 10)));
+        }
+        assert_eq!(looks.load(Ordering::Relaxed) - before, 10);
+        assert_eq!(store.stats().await.unwrap().read_bytes, 40 << 10);
+        drop(reader);
+        store.delete(BUCKET, "k").await.unwrap();
+        store.collect_garbage().await.unwrap();
+        assert!(store.stats().await.unwrap().file_bytes < 1000, "a file is held");
+        engine.close().await;
+    });
 }
