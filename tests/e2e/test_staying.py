@@ -1,6 +1,7 @@
 """A server that answers from the first second on, stays with what it has, and ends when it cannot be right."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -190,3 +191,101 @@ def test_status_tells_how_far_an_engine_is_that_does_not_serve(tmp_path, process
         assert time.monotonic() < deadline, done
         time.sleep(0.1)
     assert done.returncode == 4 and "OPENING" in done.stdout and "drive.shingle" in done.stdout, done
+
+
+def test_a_check_before_the_start_changes_nothing_and_names_every_problem(tmp_path):
+    """PRE-1"""
+    config, data = tmp_path / "shingle.toml", tmp_path / "data"
+    config.write_text(DRIVE)
+
+    def check():
+        return shingle("serve", "--config", config, "--data", data, "--listen", "127.0.0.1:0", "--check")
+
+    done = check()
+    assert done.returncode == 0 and "made at the start" in done.stdout and not data.exists(), done
+    Server(data, config=config).start().stop()
+    disk = tmp_path / "disk.shingle"
+    ok("drive", "create", disk, "--size", "64MiB", "--zone-size", "4MiB")
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in data.rglob("*"))
+    done = check()
+    assert done.returncode == 0 and "ok: " in done.stdout and "problem" not in done.stdout, done
+    array = f'[[array]]\nname = "shelf"\ndrives = ["{disk}", "{tmp_path}/none"]\n'
+    config.write_text(f'{DRIVE}[[drive]]\npath = "serial:NOBODY-HAS-THIS"\n{array}')
+    (data / "credentials.toml").chmod(0o644)
+    done = check()
+    assert done.returncode == 78, done
+    problems = [line for line in done.stdout.splitlines() if line.startswith("problem: ")]
+    for words in ("chmod 600", "NOBODY-HAS-THIS", "shelf"):
+        assert any(words in line for line in problems), done.stdout
+    (data / "credentials.toml").chmod(0o600)
+    assert check().returncode == 1
+    config.write_text(DRIVE)
+    (data / "drive.shingle").rename(tmp_path / "away")
+    done = check()
+    assert done.returncode == 1 and "objects lie on" in done.stdout, done
+    (tmp_path / "away").rename(data / "drive.shingle")
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in data.rglob("*")) == before
+
+
+def test_the_access_log_has_a_line_for_each_request_and_is_rotated(tmp_path):
+    config, data = tmp_path / "shingle.toml", tmp_path / "data"
+    config.write_text(f'access_log = "access.jsonl"\n{DRIVE}')
+    server = Server(data, config=config).start()
+    try:
+        s3 = server.s3()
+        s3.create_bucket(Bucket="first")
+        answer = s3.put_object(Bucket="first", Key="a\nkey\t", Body=b"0123456789")
+        log, old = data / "access.jsonl", data / "access.jsonl.1"
+
+        def lines(path, count):
+            deadline = time.monotonic() + 20
+            while not path.exists() or path.read_text().count("\n") < count:
+                assert time.monotonic() < deadline, path
+                time.sleep(0.05)
+            return [json.loads(line) for line in path.read_text().splitlines()]
+
+        put = lines(log, 2)[1]
+        assert put["id"] == answer["ResponseMetadata"]["RequestId"] and put["key_id"] == server.keys[0]
+        expected = {"operation": "PutObject", "bucket": "first", "key": "a\nkey\t", "status": 200, "peer": "127.0.0.1"}
+        assert expected.items() <= put.items(), put
+        log.rename(old)
+        server.process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + 20
+        while not log.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        with pytest.raises(botocore.exceptions.ClientError):
+            s3.get_object(Bucket="first", Key="none")
+        assert lines(log, 1)[0]["error"] == "NoSuchKey"
+        text = log.read_text() + old.read_text()
+        assert len(text.splitlines()) == 3 and server.keys[1] not in text and "Signature" not in text
+    finally:
+        server.stop()
+
+
+def test_the_service_manager_is_told_that_it_lives_and_how_long_a_stop_takes(tmp_path, processes):
+    config, data = tmp_path / "shingle.toml", tmp_path / "data"
+    config.write_text(f'listen = "127.0.0.1:0"\n{DRIVE}')
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
+        environment = os.environ | {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "600000"}
+        command = [str(BINARY), "serve", "--config", str(config), "--data", str(data)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+        processes.append(process)
+        heard = []
+
+        def hear(words):
+            while not any(words in message for message in heard):
+                heard.append(manager.recv(4096).decode())
+
+        hear("READY=1")
+        hear("STATUS=ok")
+        heard.clear()
+        for _ in range(3):
+            hear("WATCHDOG=1")
+            heard.clear()
+        process.send_signal(signal.SIGTERM)
+        hear("STOPPING=1")
+        assert re.search("^EXTEND_TIMEOUT_USEC=[6-9]0000000$", "".join(heard), re.M), heard
+        assert process.wait(timeout=30) == 0

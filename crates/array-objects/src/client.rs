@@ -83,12 +83,12 @@ impl ArrayClient {
         self.read(|core| async move { core.figures() }).await
     }
 
-    /// How the array stands: its drives, what it can still lose, and a rebuild that is under way.
+    /// How the array stands: its drives, a rebuild that is under way, and with `sets` what it can still lose.
     ///
     /// # Errors
     /// `Unavailable` if the array has stopped.
-    pub async fn condition(&self) -> StoreResult<ArrayCondition> {
-        self.read(|core| async move { core.condition() }).await
+    pub async fn condition(&self, sets: bool) -> StoreResult<ArrayCondition> {
+        self.read(move |core| async move { core.condition(sets) }).await
     }
 
     /// Stops the store once all calls so far have been answered; [`crate::ArrayEngine::closed`] then completes.

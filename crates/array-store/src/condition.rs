@@ -17,7 +17,7 @@ pub struct Condition {
     pub drives: Vec<DriveCondition>,
     /// Drives that any set can do without, if none of its own is missing.
     pub parity: usize,
-    /// The most members that a set with data lacks; parity makes up for that many more that are lost at once.
+    /// The most members that a set with data lacks, 0 if sets were not asked for; parity makes up for that many more that are lost at once.
     pub lacking: usize,
     /// Zones of sets with data that are on drives which are missing or leave.
     pub lost_members: u64,
@@ -39,18 +39,18 @@ pub struct DriveCondition {
 }
 
 impl ArrayStore {
-    /// How the array stands. Looks at each set: meant for people and programs that ask now and then.
+    /// How the array stands. With `sets`, looks at each set if a drive is missing: meant for people, who ask now and then.
     ///
     /// # Errors
     /// `Stopped`.
-    pub fn condition(&self) -> Result<Condition> {
+    pub fn condition(&self, sets: bool) -> Result<Condition> {
         self.0.objects()?;
-        Ok(self.0.condition())
+        Ok(self.0.condition(sets))
     }
 }
 
 impl Engine {
-    fn condition(self: &Rc<Self>) -> Condition {
+    fn condition(self: &Rc<Self>, sets: bool) -> Condition {
         let slow: Vec<_> = self.slow_drives().into_iter().map(|slow| slow.drive).collect();
         let belong = self.drives.entries().into_iter().zip(self.drives.ids());
         let drives = belong.filter(|(entry, _)| entry.state != DriveState::Removed).map(|(entry, id)| DriveCondition {
@@ -62,7 +62,7 @@ impl Engine {
         let mut condition = Condition { drives: drives.collect(), parity: self.code.parity(), ..Condition::default() };
         // Where all drives are well, no set is looked at: there are many. (LIST-2)
         let well = condition.drives.iter().all(|drive| drive.up && !drive.leaving);
-        let sets = (!well).then(|| self.sets.all());
+        let sets = (sets && !well).then(|| self.sets.all());
         for (_, set) in sets.into_iter().flatten() {
             if !matches!(set.state(), SetState::Empty | SetState::Available) {
                 let lossy = self.lossy(&set);

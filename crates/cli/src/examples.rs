@@ -12,6 +12,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("shingle serve", "two emulated drives of 64 GiB under ./shingle-data"),
             ("shingle serve --config /etc/shingle/config.toml", "the drives that the configuration names"),
+            ("shingle serve --config /etc/shingle/config.toml --check", "whether it could start"),
             ("shingle serve --data /srv/objects --listen 0.0.0.0:9000", ""),
         ],
     ),

@@ -25,6 +25,24 @@ pub(crate) struct Serve {
     /// Where metrics are served, for anyone who can connect there.
     #[arg(long)]
     admin: Option<SocketAddr>,
+    /// Only look whether it could be served, at the configuration and every drive and array, and change nothing. Exit status: 0 it
+    /// could, 1 it could not, 78 the configuration is wrong.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Looks whether it could be served; what was found, the problems last.
+fn check(config: Config) -> Outcome {
+    let look = |runtime| async move { shingle_server::precheck(&runtime, &config).await };
+    let found = shingle_runtime::real::run(look)??;
+    found.fine.iter().for_each(|line| say!("ok: {line}"));
+    found.warnings.iter().for_each(|line| say!("warning: {line}"));
+    found.problems.iter().for_each(|line| say!("problem: {line}"));
+    match (found.problems.is_empty(), found.wrong) {
+        (true, _) => Ok(()),
+        (false, true) => Err(Failure::silent(status::CONFIG)),
+        (false, false) => Err(Failure::silent(status::FAILED)),
+    }
 }
 
 /// A configuration that cannot be right however often it is tried has a status of its own: the unit does not start again then.
@@ -51,6 +69,9 @@ impl Serve {
         let mut config = config(self.config.as_deref(), self.data)?;
         config.listen = self.listen.unwrap_or(config.listen);
         config.admin = self.admin.or(config.admin);
+        if self.check {
+            return check(config);
+        }
         shingle_server::run(config).map_err(failure)
     }
 }

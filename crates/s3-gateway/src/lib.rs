@@ -14,6 +14,7 @@
 //!
 //! [`ObjectStore`]: shingle_store_api::ObjectStore
 
+mod access;
 mod checksums;
 mod conditions;
 mod digests;
@@ -42,6 +43,7 @@ mod whole;
 mod xml;
 mod xml_body;
 
+pub use access::{Access, AccessLog};
 pub use metrics::{GatewayMetrics, LATENCY_BOUNDS_S, MethodMetrics};
 pub use options::{Credentials, Limits, Options};
 pub use serve::{Gateway, Served};

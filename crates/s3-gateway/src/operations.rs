@@ -13,7 +13,7 @@ use s3s::{S3Result, s3_error};
 
 use crate::digests::Digests;
 use crate::guard::query_of;
-use crate::request_body::Fate;
+use crate::request_body::{Fate, Told};
 use crate::service::OWNER;
 use crate::xml_body::XmlBody;
 
@@ -211,6 +211,15 @@ pub(crate) struct Listed {
 #[async_trait::async_trait]
 impl S3Access for Listed {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let path = context.s3_path();
+        let told = Told {
+            operation: context.s3_op().name().to_owned(),
+            bucket: path.get_bucket_name().map(str::to_owned),
+            key: path.get_object_key().map(str::to_owned),
+        };
+        if let Some(fate) = context.extensions_mut().get::<Fate>() {
+            fate.tell(told);
+        }
         if self.signed && context.credentials().is_none() {
             return Err(s3_error!(AccessDenied, "Requests must be signed."));
         }

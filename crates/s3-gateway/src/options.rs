@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use shingle_runtime::memory::Memory;
 
+use crate::access::AccessLog;
+
 /// A pair of keys that may do everything.
 #[derive(Clone)]
 pub struct Credentials {
@@ -33,6 +35,8 @@ pub struct Options {
     pub domain: Option<String>,
     /// Limits on what clients may do.
     pub limits: Limits,
+    /// Who takes note of each request, if anybody does.
+    pub access: Option<Arc<dyn AccessLog>>,
 }
 
 /// Limits on what clients may do.
@@ -61,7 +65,13 @@ pub struct Limits {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { region: "us-east-1".to_owned(), credentials: Vec::new(), domain: None, limits: Limits::default() }
+        Self {
+            region: "us-east-1".to_owned(),
+            credentials: Vec::new(),
+            domain: None,
+            limits: Limits::default(),
+            access: None,
+        }
     }
 }
 

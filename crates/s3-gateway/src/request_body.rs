@@ -30,6 +30,17 @@ struct Left {
     rest: Option<Rest>,
     xml: Option<XmlBody>,
     wrong: Option<S3Error>,
+    told: Option<Told>,
+    /// Bytes of the body that came.
+    received: u64,
+}
+
+/// The operation that a request turned out to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) operation: String,
+    pub(crate) bucket: Option<String>,
+    pub(crate) key: Option<String>,
 }
 
 struct Rest {
@@ -56,6 +67,7 @@ impl Fate {
     /// Checks what came of an XML body; with `None`, all of it.
     fn check_xml(&self, data: Option<&[u8]>) -> Result<(), BodyError> {
         let mut left = self.left();
+        left.received += data.map_or(0, <[u8]>::len) as u64;
         let checked = match (data, &mut left.xml) {
             (Some(data), Some(xml)) => xml.update(data),
             (None, xml) => xml.take().map_or(Ok(()), XmlBody::verify),
@@ -76,6 +88,21 @@ impl Fate {
             s3_error!(SlowDown, "Too many requests bring bodies that must be held in memory; please try again.");
         self.left().wrong = Some(wrong);
         BodyError::NoMemory
+    }
+
+    /// Takes note of the operation that the request is.
+    pub(crate) fn tell(&self, told: Told) {
+        self.left().told = Some(told);
+    }
+
+    /// The operation that the request is, once that is known.
+    pub(crate) fn told(&self) -> Option<Told> {
+        self.left().told.clone()
+    }
+
+    /// Bytes of the body that came so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.left().received
     }
 
     /// What was found wrong with the body.

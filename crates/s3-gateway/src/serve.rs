@@ -4,9 +4,10 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, RETRY_AFTER, SERVER};
@@ -22,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::access::{AccessLog, Draft};
 use crate::guard;
 use crate::host::Domain;
 use crate::keys::Keys;
@@ -52,7 +54,9 @@ struct Inner {
     service: S3Service,
     limits: Limits,
     metrics: Arc<GatewayMetrics>,
+    /// The number of the next request. It begins with the time, in nanoseconds: a server that starts again gives no number twice.
     requests: AtomicU64,
+    access: Option<Arc<dyn AccessLog>>,
 }
 
 /// How serving ended.
@@ -82,11 +86,13 @@ impl Gateway {
         };
         let mut builder = build(Listed { signed: true })?;
         builder.set_route(PassedOver::new(build(Listed { signed: false })?.build()));
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let inner = Inner {
             service: builder.build(),
             limits: options.limits,
             metrics: Arc::default(),
-            requests: AtomicU64::new(0),
+            requests: AtomicU64::new(since.map_or(0, |since| since.as_nanos() as u64)),
+            access: options.access,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -161,10 +167,12 @@ impl Inner {
         let _open = Gauge::raise(&self.metrics, |metrics| &metrics.connections_open);
         // Answers are written whole; waiting to join small ones only adds latency.
         let _ = socket.set_nodelay(true);
+        // One that is gone already gets no answer.
+        let peer = socket.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         let io = TokioIo::new(Socket::new(socket, &self.limits, self.metrics.clone(), Some(seat.clone())));
         let service = service_fn(|request| {
             let (inner, busy) = (self.clone(), seat.busy());
-            async move { Ok::<_, HttpError>(inner.answer(request).await?.map(|body| busy.until_sent(body))) }
+            async move { Ok::<_, HttpError>(inner.answer(request, peer).await?.map(|body| busy.until_sent(body))) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -190,12 +198,17 @@ impl Inner {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, HttpError> {
+    async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Result<Response<Body>, HttpError> {
         let began = Instant::now();
         let _in_flight = Gauge::raise(&self.metrics, |metrics| &metrics.requests_in_flight);
         let number = self.requests.fetch_add(1, Relaxed);
         let (method, target) = (request.method().clone(), request.uri().path().to_owned());
         let fate = Fate::default();
+        let id = format!("{number:016X}");
+        let note = self
+            .access
+            .clone()
+            .map(|log| Draft::begin(log, &request, peer, id.clone(), (SystemTime::now(), began), fate.clone()));
         let awaits_continue = request.headers().contains_key(EXPECT);
         let mut response = self.respond(request, fate.clone()).await?;
         if !fate.drain(awaits_continue).await {
@@ -208,7 +221,6 @@ impl Inner {
             response.headers_mut().remove(CONTENT_TYPE);
             response.headers_mut().remove(CONTENT_LENGTH);
         }
-        let id = format!("{number:016X}");
         if let Some(written) = response.body().bytes().as_deref().and_then(|body| of_xml(&response, body, &id)) {
             // The length is the body's, which hyper asks it for.
             response.headers_mut().remove(CONTENT_LENGTH);
@@ -216,15 +228,18 @@ impl Inner {
         }
         let headers = response.headers_mut();
         headers.insert(SERVER, HeaderValue::from_static("Shingle"));
-        if let Ok(id) = HeaderValue::from_str(&id) {
+        if let Ok(id) = HeaderValue::try_from(id.as_str()) {
             headers.insert("x-amz-request-id", id);
         }
         if response.status() == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
         }
         self.metrics.answered(&method, response.status(), began.elapsed());
-        tracing::debug!(%method, target, status = response.status().as_u16(), number, "answered");
-        Ok(response)
+        tracing::debug!(%method, target, status = response.status().as_u16(), id, "answered");
+        Ok(match note {
+            Some(note) => note.until_sent(response),
+            None => response,
+        })
     }
 
     async fn respond(&self, request: Request<Incoming>, fate: Fate) -> Result<Response<Body>, HttpError> {

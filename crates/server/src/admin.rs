@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use shingle_array_objects::ArrayFigures;
+use shingle_array_store::Condition;
 use shingle_object_store::ObjectStats;
 use shingle_s3_gateway::GatewayMetrics;
 use shingle_store_api::{ObjectStore, StoreUsage};
@@ -138,6 +139,8 @@ pub(crate) struct Answer {
     pub(crate) figures: Option<Figures>,
     /// What verifying an array in the background came to, as long as it is open.
     pub(crate) scrub: Option<scrub::Figures>,
+    /// The drives of an array, as far as it answers.
+    pub(crate) condition: Option<Condition>,
     lines: String,
 }
 
@@ -157,8 +160,23 @@ impl Answers {
         self.0.iter().all(|answer| answer.figures.is_some())
     }
 
+    /// Whether each engine that is open answers.
+    pub(crate) fn all_alive(&self) -> bool {
+        self.0.iter().all(|answer| answer.state != State::Serving || answer.figures.is_some())
+    }
+
+    /// Objects in the engine that has most, as far as they answer.
+    pub(crate) fn objects_max(&self) -> u64 {
+        let objects = |answer: &Answer| match &answer.figures {
+            Some(Figures::Objects(figures, _)) => figures.1.objects,
+            Some(Figures::Array(figures)) => figures.objects,
+            None => 0,
+        };
+        self.0.iter().map(objects).max().unwrap_or(0)
+    }
+
     /// Lines for people: "ok" alone, or what is not as it should be.
-    fn lines(&self) -> String {
+    pub(crate) fn lines(&self) -> String {
         let mut lines: String = self.0.iter().map(|answer| answer.lines.as_str()).collect();
         if self.all_serve() {
             lines.insert_str(0, "ok\n");
@@ -178,6 +196,7 @@ impl Answer {
             None => None,
             Some(watched) => tokio::time::timeout(PATIENCE, Figures::of(watched)).await.ok().flatten(),
         };
+        let condition = if figures.is_some() { engine.condition(false).await } else { None };
         let (name, state) = (engine.health.name().to_owned(), engine.health.state());
         let mut lines = engine.health.lines();
         match &figures {
@@ -185,15 +204,29 @@ impl Answer {
             Some(Figures::Array(figures)) => lines += &degraded(&name, figures),
             _ => {}
         }
-        Self { name, is_array: engine.is_array, state, missing: engine.health.missing(), figures, scrub, lines }
+        Self {
+            name,
+            is_array: engine.is_array,
+            state,
+            missing: engine.health.missing(),
+            figures,
+            scrub,
+            condition,
+            lines,
+        }
     }
 }
+
+#[cfg(test)]
+use shingle_array_store::DriveCondition;
 
 #[cfg(test)]
 impl Answer {
     pub(crate) fn for_test(name: &str, is_array: bool, figures: Option<Figures>) -> Self {
         let (missing, lines, scrub) = (Vec::new(), String::new(), is_array.then(scrub::Figures::default));
-        Self { name: name.to_owned(), is_array, state: State::Serving, missing, figures, scrub, lines }
+        let drive = DriveCondition { name: "a \"b\"\n".to_owned(), up: false, leaving: false, slow: true };
+        let condition = is_array.then(|| Condition { drives: vec![drive], ..Condition::default() });
+        Self { name: name.to_owned(), is_array, state: State::Serving, missing, figures, scrub, condition, lines }
     }
 }
 

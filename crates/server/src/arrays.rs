@@ -19,7 +19,7 @@ use crate::device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::health::Health;
 use crate::inventory::DriveName;
-use crate::{scrub, thread, waiting};
+use crate::{room, scrub, thread, waiting};
 
 /// Where the data directory keeps arrays' indexes.
 pub(crate) const FOLDER: &str = "arrays";
@@ -151,6 +151,10 @@ async fn open_drives(
     let known = names.iter().map(|path| DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error)));
     let known = known.collect::<Result<Vec<_>>>()?;
     let found = join_all(known.iter().map(|name| waiting::find(runtime, name, wait, health))).await;
+    let there = found.iter().filter_map(|found| found.as_ref().ok().cloned().flatten());
+    for short in room::short(there) {
+        tracing::warn!("{short}");
+    }
     let (mut drives, mut away) = (Vec::new(), Vec::new());
     for ((path, known), found) in names.iter().zip(known).zip(found) {
         let name = path.display().to_string();

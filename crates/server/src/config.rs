@@ -8,6 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use shingle_base::{BLOCK_SIZE, Blocks, ByteSize};
 use shingle_zoned::Geometry;
 
+use crate::access_log::Place;
 use crate::engines::CHUNKS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
@@ -27,6 +28,8 @@ pub struct Config {
     pub domain: Option<String>,
     /// What is logged: a level, or levels by module, such as `info,shingle_object_store=debug`.
     pub log: String,
+    /// Where a line for each request is written: `off`, `log`, or a file, which is in the data directory if its path is not absolute.
+    pub access_log: String,
     /// Where `/livez`, `/readyz` and `/metrics` are served, without authentication; nowhere if not given.
     pub admin: Option<SocketAddr>,
     /// Start although drives are missing: their objects give errors, the others work.
@@ -158,6 +161,7 @@ impl Default for Config {
             region: "us-east-1".to_owned(),
             domain: None,
             log: "info".to_owned(),
+            access_log: "off".to_owned(),
             admin: None,
             allow_missing_drives: false,
             drive_wait: Some(Duration::from_secs(10)),
@@ -283,11 +287,23 @@ impl Config {
         if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
             return wrong(format!("region `{}` is none: letters, digits and dashes", self.region));
         }
+        if self.access_log.is_empty() {
+            return wrong("access_log is empty: write off, log, or a file".to_owned());
+        }
         log_levels(&self.log)?;
         if self.limits.connections == 0 {
             return wrong("limits.connections is 0, which lets nobody in".to_owned());
         }
         Ok(())
+    }
+
+    /// Where a line for each request goes, if anywhere.
+    pub(crate) fn access_log(&self) -> Option<Place> {
+        match self.access_log.as_str() {
+            "off" => None,
+            "log" => Some(Place::Log),
+            file => Some(Place::File(self.data.join(file))),
+        }
     }
 
     /// The drives with the paths they are found at; names that are no paths stay what they are.
@@ -478,6 +494,7 @@ mod tests {
             region = "eu-test-1"
             domain = "s3.test"
             log = "debug"
+            access_log = "access.jsonl"
             admin = "127.0.0.1:9001"
             allow_missing_drives = true
             drive_wait = "2 min"
@@ -502,6 +519,7 @@ mod tests {
         let geometry = drives[1].create.unwrap().geometry().unwrap();
         assert_eq!(geometry.zone_capacity.bytes(), 48 << 20);
         assert_eq!(geometry.active_zones_max, Some(14));
+        assert_eq!(config.access_log(), Some(Place::File("/srv/shingle/access.jsonl".into())));
         assert_eq!(config.drive_wait, Some(Duration::from_secs(120)));
         assert_eq!((config.limits.reader_rate_min, config.limits.writer_rate_min), (4096, 0));
     }
@@ -580,6 +598,7 @@ mod tests {
             ("log = \"\"", "no level"),
             ("log = \"3\"", "no level"),
             ("log = \"=info\"", "no name"),
+            ("access_log = \"\"", "access_log"),
             ("[[array]]\nname = \"a b\"\ndrives = [\"x\"]", "letters"),
             ("[[array]]\nname = \"a\"", "name its file"),
             ("[[array]]\nname = \"a\"\nfile = \"f\"\ndrives = [\"x\"]", "not both"),

@@ -38,6 +38,19 @@ pub(crate) fn load_or_create(directory: &Path) -> Result<Credentials> {
     }
 }
 
+/// Looks whether the keys in `directory` can be used, if there are any yet.
+///
+/// # Errors
+/// As [`load_or_create`].
+pub(crate) fn look(directory: &Path) -> Result<()> {
+    let path = directory.join(FILE);
+    match File::open(&path) {
+        Ok(file) => load(file, &path).map(drop),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::system(path.display(), error)),
+    }
+}
+
 fn load(mut file: File, path: &Path) -> Result<Credentials> {
     let failed = |error| Error::system(path.display(), error);
     let wrong = |text: String| Error::new(ErrorKind::Credentials, text);

@@ -112,6 +112,14 @@ impl DataDir {
     }
 }
 
+/// The drives that the directory at `path` has used, which may be in use, and may not be there.
+///
+/// # Errors
+/// `NewerVersion`, `System`.
+pub(crate) fn look(path: &Path) -> Result<Vec<KnownDrive>> {
+    read_drives(&path.join(DRIVES))
+}
+
 fn lock(directory: &Path) -> std::io::Result<Result<File>> {
     let path = directory.join(LOCK);
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;

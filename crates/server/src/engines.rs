@@ -57,9 +57,9 @@ impl Engine {
     }
 
     /// How an array stands that is open and answers.
-    pub(crate) async fn condition(&self) -> Option<Condition> {
+    pub(crate) async fn condition(&self, sets: bool) -> Option<Condition> {
         let Some(Watched::Array(client, _)) = self.watched() else { return None };
-        tokio::time::timeout(PATIENCE, client.condition()).await.ok()?.ok()
+        tokio::time::timeout(PATIENCE, client.condition(sets)).await.ok()?.ok()
     }
 
     fn watch(&self, watched: Option<Watched>) {
@@ -340,6 +340,17 @@ impl Running {
         }
     }
 
+    /// How many objects it has, if it says so soon.
+    async fn objects(&self) -> u64 {
+        let asking = async {
+            match &self.client {
+                Client::Objects(client) => client.usage().await.ok().map(|usage| usage.objects),
+                Client::Array(client, _) => client.figures().await.ok().map(|figures| figures.objects),
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking).await.ok().flatten().unwrap_or(0)
+    }
+
     /// Completes when it has ended by itself.
     async fn ended(&mut self) {
         if let Some(ended) = &mut self.ended {
@@ -351,6 +362,7 @@ impl Running {
 
     /// Closes it in order, also where it has ended by itself.
     async fn close(mut self, name: &str) {
+        let objects = self.objects().await;
         let closing = async {
             match &self.client {
                 Client::Objects(client) => client.close().await,
@@ -358,7 +370,7 @@ impl Running {
             }
             self.ended().await;
         };
-        if tokio::time::timeout(opening::CLOSE_PATIENCE, closing).await.is_err() {
+        if tokio::time::timeout(opening::close_patience(objects), closing).await.is_err() {
             tracing::warn!(engine = name, "the engine did not close in time; its next start takes longer");
             return;
         }

@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "times for people, outside simulations")]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
@@ -162,6 +162,12 @@ pub(crate) fn unix_time_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+/// A time since 1970 as `2026-11-23T12:00:00.000Z`.
+pub(crate) fn utc_ms(since: Duration) -> String {
+    let text = utc(since.as_secs());
+    format!("{}.{:03}Z", text.trim_end_matches('Z'), since.subsec_millis())
+}
+
 /// A time as `2026-11-23T12:00:00Z`.
 pub(crate) fn utc(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
@@ -195,6 +201,7 @@ mod tests {
         ] {
             assert_eq!(utc(unix_s), text);
         }
+        assert_eq!(utc_ms(Duration::from_millis(1_005)), "1970-01-01T00:00:01.005Z");
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! - SRV-3: the secret key is in one file that only its owner reads, and never in a log or on a terminal.
 //! - SRV-4: what was acknowledged does not depend on an orderly end: stopping only saves the next start some work.
 
+mod access_log;
 mod admin;
 mod arrays;
 mod bucket_notes;
@@ -26,10 +27,13 @@ mod gate;
 mod health;
 pub mod inventory;
 mod metrics;
+mod notify;
 mod objects;
 mod offline;
 mod opening;
+mod precheck;
 mod ready;
+mod room;
 mod scrub;
 mod server;
 mod status;
@@ -40,5 +44,6 @@ pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape};
 pub use device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
 pub use offline::Offline;
+pub use precheck::{Findings, look as precheck};
 pub use server::{Server, run};
 pub use status::ask as ask_status;

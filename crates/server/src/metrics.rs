@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use shingle_array_objects::ArrayFigures;
+use shingle_array_store::{Condition, DriveCondition};
 use shingle_chunk_store::Forecast;
 use shingle_object_store::ObjectStats;
 use shingle_s3_gateway::{GatewayMetrics, LATENCY_BOUNDS_S};
@@ -40,6 +41,7 @@ pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers) -> String {
     let mut text = Text::default();
     text.single("shingle_up", "gauge", "Whether all engines serve.", u8::from(answers.all_serve()));
     render_engines(&mut text, answers);
+    render_drives_up(&mut text, answers);
     render_gateway(&mut text, gateway);
     for answer in &answers.0 {
         if let Some(Figures::Objects(figures, drives)) = &answer.figures {
@@ -51,6 +53,7 @@ pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers) -> String {
     let arrays: Vec<_> = answers.0.iter().filter(|answer| answer.is_array).map(ArrayAnswer::of).collect();
     render_arrays(&mut text, &arrays);
     render_scrubs(&mut text, &arrays);
+    render_array_drives(&mut text, answers);
     text.0
 }
 
@@ -64,6 +67,29 @@ impl<'a> ArrayAnswer<'a> {
             _ => None,
         };
         Self(&answer.name, figures, answer.scrub.as_ref())
+    }
+}
+
+/// Drives of the object store that are there, and those that are not.
+fn render_drives_up(text: &mut Text, answers: &Answers) {
+    let name = "shingle_drive_up";
+    let mut named = false;
+    for answer in answers.0.iter().filter(|answer| !answer.is_array) {
+        if !std::mem::replace(&mut named, true) {
+            text.family(name, "gauge", "Whether the object store has the drive.");
+        }
+        if let Some(Figures::Objects(_, drives)) = &answer.figures {
+            for drive in drives {
+                text.sample(name, &format!("drive=\"{}\"", escaped(&drive.path.to_string_lossy())), 1);
+            }
+        }
+        for missing in &answer.missing {
+            text.sample(
+                name,
+                &format!("drive=\"{}\"", escaped(missing.drive.split(" (store ").next().unwrap_or_default())),
+                0,
+            );
+        }
     }
 }
 
@@ -141,6 +167,51 @@ fn render_arrays(text: &mut Text, arrays: &[ArrayAnswer<'_>]) {
             text.sample(name, &format!("{label},state=\"{state}\""), count);
         }
     }
+}
+
+/// Zones that a rebuild replaces, of those that were lost.
+fn rebuild_zones(condition: &Condition, done: bool) -> usize {
+    condition.rebuilding.map_or(0, |(progress, _)| if done { progress.done } else { progress.members })
+}
+
+/// A state of an array's drive: its name, what it is, and where it is found.
+type DriveFigure = (&'static str, &'static str, fn(&DriveCondition) -> bool);
+
+fn render_array_drives(text: &mut Text, answers: &Answers) {
+    let known: Vec<_> =
+        answers.0.iter().filter_map(|answer| Some((&answer.name, answer.condition.as_ref()?))).collect();
+    if known.is_empty() {
+        return;
+    }
+    let states: [DriveFigure; 2] = [
+        ("up", "Whether a drive of the array is there and did not fail.", |drive| drive.up),
+        ("slow", "Whether it answers far later than its peers.", |drive| drive.slow),
+    ];
+    for (name, help, state) in states {
+        let name = format!("shingle_array_drive_{name}");
+        text.family(&name, "gauge", help);
+        for (array, condition) in &known {
+            for drive in &condition.drives {
+                let labels = format!("array=\"{array}\",drive=\"{}\"", escaped(&drive.name));
+                text.sample(&name, &labels, u8::from(state(drive)));
+            }
+        }
+    }
+    for (name, help, done) in [
+        ("zones", "Zones on lost drives that the rebuild under way began with; 0: there is none.", false),
+        ("done_zones", "Of them, those that were written anew on other drives.", true),
+    ] {
+        let name = format!("shingle_array_rebuild_{name}");
+        text.family(&name, "gauge", help);
+        for (array, condition) in &known {
+            text.sample(&name, &format!("array=\"{array}\""), rebuild_zones(condition, done));
+        }
+    }
+}
+
+/// A label's value, as Prometheus reads it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// A figure of verifying an array: its name, what it is, and where it is found.
@@ -283,8 +354,7 @@ fn render_drives(text: &mut Text, drives: &[DriveView]) {
     let sampled: Vec<_> = drives
         .iter()
         .map(|drive| {
-            let path = drive.path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let labels = format!("drive=\"{path}\",store=\"{}\"", drive.store);
+            let labels = format!("drive=\"{}\",store=\"{}\"", escaped(&drive.path.to_string_lossy()), drive.store);
             (labels, *drive.sample.lock().unwrap_or_else(PoisonError::into_inner))
         })
         .collect();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use shingle_s3_gateway::{Gateway, Limits, Options as GatewayOptions};
+use shingle_s3_gateway::{AccessLog, Gateway, Limits, Options as GatewayOptions};
 use shingle_store_api::ObjectStore;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -19,15 +19,21 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::admin::{self, Watched};
+use crate::access_log::AccessWriter;
+use crate::admin::{self, Answers, Watched};
 use crate::config::Config;
 use crate::credentials;
 use crate::data_dir::DataDir;
 use crate::engines::Engines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::health::unix_time_s;
+use crate::notify::Manager;
+use crate::opening;
 use crate::ready;
 use crate::status;
+
+/// Time between two lines to the service manager.
+const STATUS_PAUSE: Duration = Duration::from_secs(30);
 
 /// A server that runs, in the tokio runtime it was started in.
 pub struct Server {
@@ -37,6 +43,9 @@ pub struct Server {
     region: String,
     store: Arc<dyn ObjectStore>,
     engines: Engines,
+    watched: Arc<Watched>,
+    access_log: Option<Arc<AccessWriter>>,
+    grace: Duration,
     stop_gateway: oneshot::Sender<()>,
     gateway: JoinHandle<()>,
     admin_tasks: Vec<JoinHandle<()>>,
@@ -77,17 +86,29 @@ impl Server {
         let engines = Engines::begin(&config, directory)?;
         let store = engines.store();
 
+        let access = match config.access_log() {
+            Some(place) => Some(Arc::new(AccessWriter::start(place)?)),
+            None => None,
+        };
+        let access_log = access.clone();
+        let access = access.map(|writer| writer as Arc<dyn AccessLog>);
+        let grace = Duration::from_secs(config.limits.shutdown_grace_s);
         let limits = Limits {
             connections_max: config.limits.connections,
             head_timeout: Duration::from_secs(config.limits.head_timeout_s),
             stall_timeout: Duration::from_secs(config.limits.stall_timeout_s),
             reader_rate_min: config.limits.reader_rate_min,
             writer_rate_min: config.limits.writer_rate_min,
-            shutdown_grace: Duration::from_secs(config.limits.shutdown_grace_s),
+            shutdown_grace: grace,
             ..Limits::default()
         };
-        let options =
-            GatewayOptions { region: config.region.clone(), credentials: vec![keys], domain: config.domain, limits };
+        let options = GatewayOptions {
+            region: config.region.clone(),
+            credentials: vec![keys],
+            domain: config.domain,
+            limits,
+            access,
+        };
         let gateway =
             Gateway::new(store.clone(), options).map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
         let watched = Arc::new(Watched {
@@ -99,7 +120,7 @@ impl Server {
         });
         let mut admin_tasks = vec![tokio::spawn(admin::serve(status::listen(&path)?, watched.clone()))];
         if let Some(listener) = admin_listener {
-            admin_tasks.push(tokio::spawn(admin::serve(listener, watched)));
+            admin_tasks.push(tokio::spawn(admin::serve(listener, watched.clone())));
         }
         let (stop_gateway, stop) = oneshot::channel();
         let serving = tokio::spawn(async move {
@@ -116,6 +137,9 @@ impl Server {
             region: config.region,
             store,
             engines,
+            watched,
+            access_log,
+            grace,
             stop_gateway,
             gateway: serving,
             admin_tasks,
@@ -148,6 +172,14 @@ impl Server {
     /// The store that is served, for use without a front end.
     pub fn store(&self) -> Arc<dyn ObjectStore> {
         self.store.clone()
+    }
+
+    /// The longest time that [`Server::stop`] takes: it grows with the objects, whose index has to be made durable.
+    pub async fn stop_patience(&self) -> Duration {
+        let objects = Answers::of(&self.watched).await.objects_max();
+        [opening::close_patience(objects), opening::DRIVE_CLOSE_PATIENCE]
+            .into_iter()
+            .fold(self.grace, Duration::saturating_add)
     }
 
     /// What is said once requests are served: endpoint, where the keys are, and to a person commands to try.
@@ -187,6 +219,8 @@ pub fn run(config: Config) -> Result<()> {
         .map_err(|error| Error::system("no threads for the front end", error))?;
     let result = executor.block_on(async {
         let caught = |kind| signal(kind).map_err(|error| Error::system("no handler for signals", error));
+        let manager = Manager::from_environment();
+        let mut reopen = caught(SignalKind::user_defined1())?;
         let mut signals = Signals {
             interrupt: caught(SignalKind::interrupt())?,
             terminate: caught(SignalKind::terminate())?,
@@ -194,10 +228,21 @@ pub fn run(config: Config) -> Result<()> {
         };
         let mut server = Server::begin(config).await?;
         tracing::info!(endpoint = %server.endpoint(), "listening; the engines are being opened");
+        manager.ready();
+        let (watched, access_log) = (server.watched.clone(), server.access_log.clone());
+        let rotate = async {
+            while reopen.recv().await.is_some() {
+                access_log.iter().for_each(|log| log.reopen());
+            }
+            std::future::pending().await
+        };
         let result = tokio::select! {
             () = signals.any() => Ok(()),
             error = serve(&mut server) => Err(error),
+            () = tell(&manager, &watched) => Ok(()),
+            () = rotate => Ok(()),
         };
+        manager.stopping(server.stop_patience().await);
         tracing::info!("stopping; a second signal stops at once");
         tokio::select! {
             () = server.stop() => {}
@@ -219,6 +264,22 @@ async fn serve(server: &mut Server) -> Error {
     // A reader that is gone is no reason to stop.
     let _ = io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| io::Write::flush(&mut out));
     server.failed().await
+}
+
+/// Tells the service manager how the server is, and that it lives, as long as each engine that is open answers.
+async fn tell(manager: &Manager, watched: &Watched) {
+    // A third, so that one that comes late does no harm.
+    let pause = manager.watchdog().map_or(STATUS_PAUSE, |time| (time / 3).min(STATUS_PAUSE));
+    loop {
+        let answers = Answers::of(watched).await;
+        manager.status(answers.lines().trim_end());
+        if answers.all_alive() {
+            manager.alive();
+        } else {
+            tracing::error!("an engine does not answer: {}", answers.lines().trim_end());
+        }
+        tokio::time::sleep(pause).await;
+    }
 }
 
 /// The signals that stop a server in order.

@@ -96,7 +96,7 @@ pub(crate) async fn page(watched: &Watched) -> String {
     let answers = Answers::of(watched).await;
     let mut engines = Vec::new();
     for (answer, engine) in answers.0.into_iter().zip(&watched.engines) {
-        let condition = engine.condition().await;
+        let condition = engine.condition(true).await;
         engines.push(EngineStatus::of(answer, condition));
     }
     let state = if engines.iter().any(|engine| engine.state != "serving") {

@@ -136,8 +136,8 @@ impl Core {
         })
     }
 
-    pub(crate) fn condition(&self) -> StoreResult<shingle_array_store::Condition> {
-        self.store.condition().map_err(from_array)
+    pub(crate) fn condition(&self, sets: bool) -> StoreResult<shingle_array_store::Condition> {
+        self.store.condition(sets).map_err(from_array)
     }
 
     pub(crate) fn figures(&self) -> StoreResult<ArrayFigures> {

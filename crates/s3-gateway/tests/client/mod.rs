@@ -42,7 +42,7 @@ impl Server {
         Self::begin(Options { domain: domain.map(str::to_owned), limits, ..Options::default() }, 1 << 30).await
     }
 
-    async fn begin(options: Options, capacity: u64) -> Self {
+    pub async fn begin(options: Options, capacity: u64) -> Self {
         let store = MemoryStore::new(capacity);
         let credentials = Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
         let options = Options { credentials: vec![credentials], ..options };
