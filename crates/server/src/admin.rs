@@ -29,6 +29,7 @@ use tokio::task::JoinSet;
 
 use crate::drive::DriveView;
 use crate::engines::{self, Engine};
+use crate::gauges::Gauges;
 use crate::health::{Missing, State};
 use crate::{metrics, scrub, status};
 
@@ -139,6 +140,8 @@ pub(crate) struct Answer {
     pub(crate) figures: Option<Figures>,
     /// What verifying an array in the background came to, as long as it is open.
     pub(crate) scrub: Option<scrub::Figures>,
+    /// The commands of its drives, while it is open.
+    pub(crate) gauges: Vec<(String, Arc<Gauges>)>,
     /// The drives of an array, as far as it answers.
     pub(crate) condition: Option<Condition>,
     lines: String,
@@ -189,8 +192,15 @@ impl Answer {
     async fn of(engine: &Engine) -> Self {
         let watched = engine.watched();
         let scrub = match &watched {
-            Some(engines::Watched::Array(_, scrub)) => Some(*scrub.lock().unwrap_or_else(PoisonError::into_inner)),
+            Some(engines::Watched::Array(_, scrub, _)) => Some(*scrub.lock().unwrap_or_else(PoisonError::into_inner)),
             _ => None,
+        };
+        let gauges = match &watched {
+            Some(engines::Watched::Array(_, _, gauges)) => gauges.clone(),
+            Some(engines::Watched::Objects(_, drives)) => {
+                drives.iter().map(|drive| (drive.path.display().to_string(), drive.gauges.clone())).collect()
+            }
+            None => Vec::new(),
         };
         let figures = match watched {
             None => None,
@@ -211,6 +221,7 @@ impl Answer {
             missing: engine.health.missing(),
             figures,
             scrub,
+            gauges,
             condition,
             lines,
         }
@@ -224,9 +235,20 @@ use shingle_array_store::DriveCondition;
 impl Answer {
     pub(crate) fn for_test(name: &str, is_array: bool, figures: Option<Figures>) -> Self {
         let (missing, lines, scrub) = (Vec::new(), String::new(), is_array.then(scrub::Figures::default));
+        let gauges = vec![(format!("disk of {name}"), Arc::default())];
         let drive = DriveCondition { name: "a \"b\"\n".to_owned(), up: false, leaving: false, slow: true };
         let condition = is_array.then(|| Condition { drives: vec![drive], ..Condition::default() });
-        Self { name: name.to_owned(), is_array, state: State::Serving, missing, figures, scrub, condition, lines }
+        Self {
+            name: name.to_owned(),
+            is_array,
+            state: State::Serving,
+            missing,
+            figures,
+            scrub,
+            gauges,
+            condition,
+            lines,
+        }
     }
 }
 
@@ -250,7 +272,7 @@ impl Figures {
                 let (stats, usage) = tokio::try_join!(client.stats(), client.usage()).ok()?;
                 Some(Self::Objects(Box::new((stats, usage)), drives))
             }
-            engines::Watched::Array(client, _) => Some(Self::Array(Box::new(client.figures().await.ok()?))),
+            engines::Watched::Array(client, ..) => Some(Self::Array(Box::new(client.figures().await.ok()?))),
         }
     }
 }

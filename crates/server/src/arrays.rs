@@ -5,6 +5,7 @@
 //!   waited for, then named in the log and in what the server says of its health. With `degraded = false` the array does not open.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -17,6 +18,7 @@ use tokio::sync::oneshot;
 use crate::config::ArrayConfig;
 use crate::device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::gauges::Gauges;
 use crate::health::Health;
 use crate::inventory::DriveName;
 use crate::{room, scrub, thread, waiting};
@@ -33,6 +35,8 @@ pub(crate) struct Array {
     pub(crate) client: ArrayClient,
     /// What verifying it in the background came to.
     pub(crate) scrub: scrub::Shared,
+    /// The commands of its drives, by what the configuration calls these.
+    pub(crate) gauges: Vec<(String, Arc<Gauges>)>,
     /// Completes when the owner has ended: after [`ArrayClient::close`], or because it failed.
     pub(crate) ended: oneshot::Receiver<()>,
 }
@@ -46,10 +50,13 @@ pub(crate) async fn start(config: ArrayConfig, data: &Path, wait: Option<Duratio
     let name = config.name.clone();
     let folder = data.join(FOLDER);
     let label = name.clone();
+    let gauges: Vec<_> =
+        config.drives.iter().map(|path| (path.display().to_string(), Arc::new(Gauges::default()))).collect();
+    let counted = gauges.clone();
     let figures = scrub::Shared::default();
     let scrub = figures.clone();
     let owner = move |runtime: Runtime| async move {
-        match open(&runtime, &config, &folder, figures, wait, &health).await {
+        match open(&runtime, &config, &folder, figures, wait, &health, &counted).await {
             Err(error) => {
                 let message = format!("array {label}: {}", error.message);
                 drop(tell.send(Err(Error::new(error.kind, message))));
@@ -67,7 +74,7 @@ pub(crate) async fn start(config: ArrayConfig, data: &Path, wait: Option<Duratio
     let ended = thread::start(&format!("array-{name}"), owner)?;
     let lost = |_| Error::new(ErrorKind::Store, format!("array {name}: its thread ended while it was opened"));
     let client = told.await.map_err(lost)??;
-    Ok(Array { client, scrub, ended })
+    Ok(Array { client, scrub, gauges, ended })
 }
 
 async fn open(
@@ -77,9 +84,15 @@ async fn open(
     figures: scrub::Shared,
     wait: Option<Duration>,
     health: &Health,
+    gauges: &[(String, Arc<Gauges>)],
 ) -> Result<ArrayEngine> {
     health.opening("opening the drives");
-    let (drives, away) = open_drives(runtime, &config.drives, wait, health).await?;
+    let (mut drives, away) = open_drives(runtime, &config.drives, wait, health).await?;
+    for drive in &mut drives {
+        if let Some((_, gauges)) = gauges.iter().find(|(name, _)| *name == drive.name) {
+            drive.dev = gauges.count(runtime, drive.dev.clone());
+        }
+    }
     health.opening("opening the array");
     if drives.is_empty() {
         let away: Vec<_> = away.iter().map(|(name, _)| name.as_str()).collect();

@@ -246,55 +246,62 @@ impl Config {
         Ok(config)
     }
 
+    /// Says at once all that is wrong.
     fn validate(&self) -> Result<()> {
-        let wrong = |text: String| Err(Error::new(ErrorKind::Config, text));
+        let mut wrong = Vec::new();
+        self.find_wrong_drives(&mut wrong);
+        self.find_wrong_arrays(&mut wrong);
+        if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
+            wrong.push(format!("region `{}` is none: letters, digits and dashes", self.region));
+        }
+        if self.access_log.is_empty() {
+            wrong.push("access_log is empty: write off, log, or a file".to_owned());
+        }
+        wrong.extend(log_levels(&self.log).err().map(|error| error.message));
+        if self.limits.connections == 0 {
+            wrong.push("limits.connections is 0, which lets nobody in".to_owned());
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Config, wrong.join("\n"))) }
+    }
+
+    fn find_wrong_drives(&self, wrong: &mut Vec<String>) {
         for (index, drive) in self.drives.iter().enumerate() {
             if self.drives.iter().take(index).any(|other| other.path == drive.path) {
-                return wrong(format!("the drive {} is named twice", drive.path.display()));
+                wrong.push(format!("the drive {} is named twice", drive.path.display()));
             }
             match DriveName::of_path(&drive.path) {
-                Err(error) => return wrong(format!("the drive {} cannot be: {error}", drive.path.display())),
+                Err(error) => wrong.push(format!("the drive {} cannot be: {error}", drive.path.display())),
                 Ok(DriveName::Path(_)) => {}
                 Ok(name) if drive.create.is_some() => {
-                    return wrong(format!("the drive {name} cannot be made: only emulated drives are, by their files"));
+                    wrong.push(format!("the drive {name} cannot be made: only emulated drives are, by their files"));
                 }
                 Ok(_) => {}
             }
             if let Some(Err(error)) = drive.create.as_ref().map(Shape::geometry) {
-                return wrong(format!("the drive {} cannot be made: {error}", drive.path.display()));
+                wrong.push(format!("the drive {} cannot be made: {error}", drive.path.display()));
             }
         }
+    }
+
+    fn find_wrong_arrays(&self, wrong: &mut Vec<String>) {
         for (index, array) in self.arrays.iter().enumerate() {
-            array.validate().map_err(|why| Error::new(ErrorKind::Config, format!("array `{}`: {why}", array.name)))?;
+            wrong.extend(array.validate().err().map(|why| format!("array `{}`: {why}", array.name)));
             if array.name == self.region {
-                return wrong(format!(
-                    "array `{}` has the region's name: a bucket's location would mean both",
-                    array.name
-                ));
+                wrong
+                    .push(format!("array `{}` has the region's name: a bucket's location would mean both", array.name));
             }
             for other in self.arrays.iter().take(index) {
                 if other.name == array.name {
-                    return wrong(format!("two arrays are called `{}`", array.name));
+                    wrong.push(format!("two arrays are called `{}`", array.name));
                 }
                 if other.class() == array.class() {
                     let (one, two, class) = (&other.name, &array.name, array.class());
-                    return wrong(format!(
+                    wrong.push(format!(
                         "the arrays `{one}` and `{two}` have the same class, {class}: give each its own"
                     ));
                 }
             }
         }
-        if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
-            return wrong(format!("region `{}` is none: letters, digits and dashes", self.region));
-        }
-        if self.access_log.is_empty() {
-            return wrong("access_log is empty: write off, log, or a file".to_owned());
-        }
-        log_levels(&self.log)?;
-        if self.limits.connections == 0 {
-            return wrong("limits.connections is 0, which lets nobody in".to_owned());
-        }
-        Ok(())
     }
 
     /// Where a line for each request goes, if anywhere.
@@ -467,6 +474,16 @@ fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let text = "log = \"verbose\"\nregion = \"a b\"\n[[drive]]\npath = \"uuid:12\"\n[[array]]\nname = \"a\"";
+        let said = Config::parse(text).unwrap_err().message;
+        for word in ["verbose", "region", "identifier", "name its file"] {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+        assert_eq!(said.lines().count(), 4);
+    }
 
     #[test]
     fn levels_of_the_log_are_known_words() {

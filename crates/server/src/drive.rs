@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::config::DriveConfig;
 use crate::device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::gauges::Gauges;
 use crate::health::Health;
 use crate::inventory::{self, Content, DriveName};
 use crate::{thread, waiting};
@@ -39,6 +40,7 @@ pub(crate) struct DriveView {
     pub(crate) path: PathBuf,
     pub(crate) store: StoreId,
     pub(crate) sample: Arc<Mutex<Sample>>,
+    pub(crate) gauges: Arc<Gauges>,
 }
 
 /// A drive whose owner runs.
@@ -50,13 +52,19 @@ pub(crate) struct Drive {
     /// Dropped when the object store has it: the owner ends with its last client.
     pub(crate) client: Option<ChunkClient>,
     pub(crate) sample: Arc<Mutex<Sample>>,
+    pub(crate) gauges: Arc<Gauges>,
     /// Completes when the owner has ended.
     pub(crate) ended: oneshot::Receiver<()>,
 }
 
 impl Drive {
     pub(crate) fn view(&self) -> DriveView {
-        DriveView { path: self.path.clone(), store: self.store, sample: self.sample.clone() }
+        DriveView {
+            path: self.path.clone(),
+            store: self.store,
+            sample: self.sample.clone(),
+            gauges: self.gauges.clone(),
+        }
     }
 }
 
@@ -95,17 +103,25 @@ pub(crate) enum Blank {
 pub(crate) async fn start(config: DriveConfig, number: usize, manner: Manner) -> Result<Drive> {
     let (tell, told) = oneshot::channel();
     let path = config.path.clone();
-    let owner = move |runtime: Runtime| own(runtime, config, manner, tell);
+    let gauges = Arc::new(Gauges::default());
+    let counted = gauges.clone();
+    let owner = move |runtime: Runtime| own(runtime, config, manner, counted, tell);
     let ended = thread::start(&format!("drive-{number}"), owner)?;
     let lost =
         |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
     let Opened { store, hides, client, sample } = told.await.map_err(lost)??;
-    Ok(Drive { path, store, hides, client: Some(client), sample, ended })
+    Ok(Drive { path, store, hides, client: Some(client), sample, gauges, ended })
 }
 
-async fn own(runtime: Runtime, config: DriveConfig, manner: Manner, tell: oneshot::Sender<Result<Opened>>) {
+async fn own(
+    runtime: Runtime,
+    config: DriveConfig,
+    manner: Manner,
+    gauges: Arc<Gauges>,
+    tell: oneshot::Sender<Result<Opened>>,
+) {
     let path = config.path.clone();
-    let (store, hides) = match open(&runtime, config, &manner).await {
+    let (store, hides) = match open(&runtime, config, &manner, &gauges).await {
         Ok((store, hides)) => (Rc::new(store), hides),
         Err(error) => return drop(tell.send(Err(error))),
     };
@@ -135,7 +151,12 @@ fn look(store: &ChunkStore) -> Sample {
 }
 
 /// Opens a drive's store, and says whether it could not read all.
-async fn open(runtime: &Runtime, config: DriveConfig, manner: &Manner) -> Result<(ChunkStore, bool)> {
+async fn open(
+    runtime: &Runtime,
+    config: DriveConfig,
+    manner: &Manner,
+    gauges: &Arc<Gauges>,
+) -> Result<(ChunkStore, bool)> {
     let Manner { ours, wait, blank, health } = manner;
     let (path, blank) = (&config.path, *blank);
     let name = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
@@ -143,7 +164,7 @@ async fn open(runtime: &Runtime, config: DriveConfig, manner: &Manner) -> Result
     if node != *path {
         tracing::info!(drive = %name, node = %node.display(), "found");
     }
-    let device = open_device(runtime, &DriveConfig { path: node, ..config.clone() }, blank)?;
+    let device = gauges.count(runtime, open_device(runtime, &DriveConfig { path: node, ..config.clone() }, blank)?);
     let failed = |error: shingle_chunk_store::Error| {
         let kind = if error.message.contains("newer") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
         Error::new(kind, format!("{}: {error}", path.display()))

@@ -26,6 +26,7 @@ use crate::data_dir::DataDir;
 use crate::drive::{Drive, DriveView};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gate::Gate;
+use crate::gauges::Gauges;
 use crate::health::{Health, State};
 use crate::objects::{self, Objects};
 use crate::opening::{self, Purpose};
@@ -47,7 +48,7 @@ pub(crate) struct Engine {
 #[derive(Clone)]
 pub(crate) enum Watched {
     Objects(ObjectStoreClient, Vec<DriveView>),
-    Array(ArrayClient, scrub::Shared),
+    Array(ArrayClient, scrub::Shared, Vec<(String, Arc<Gauges>)>),
 }
 
 impl Engine {
@@ -58,7 +59,7 @@ impl Engine {
 
     /// How an array stands that is open and answers.
     pub(crate) async fn condition(&self, sets: bool) -> Option<Condition> {
-        let Some(Watched::Array(client, _)) = self.watched() else { return None };
+        let Some(Watched::Array(client, ..)) = self.watched() else { return None };
         tokio::time::timeout(PATIENCE, client.condition(sets)).await.ok()?.ok()
     }
 
@@ -202,7 +203,7 @@ struct Running {
 
 enum Client {
     Objects(ObjectStoreClient),
-    Array(ArrayClient, scrub::Shared),
+    Array(ArrayClient, scrub::Shared, Vec<(String, Arc<Gauges>)>),
 }
 
 /// Keeps an engine open. (ENG-1)
@@ -284,9 +285,9 @@ impl Keeper {
                 }
             }
             Plan::Array(config, data, wait) => {
-                let Array { client, scrub, ended } =
+                let Array { client, scrub, gauges, ended } =
                     arrays::start((**config).clone(), data, *wait, health.clone()).await?;
-                Running { client: Client::Array(client, scrub), ended: Some(ended), drives: Vec::new() }
+                Running { client: Client::Array(client, scrub, gauges), ended: Some(ended), drives: Vec::new() }
             }
         };
         match self.join(&running).await {
@@ -329,14 +330,14 @@ impl Running {
     fn store(&self) -> Arc<dyn ObjectStore> {
         match &self.client {
             Client::Objects(client) => Arc::new(client.clone()),
-            Client::Array(client, _) => Arc::new(client.clone()),
+            Client::Array(client, ..) => Arc::new(client.clone()),
         }
     }
 
     fn watched(&self) -> Watched {
         match &self.client {
             Client::Objects(client) => Watched::Objects(client.clone(), self.drives.iter().map(Drive::view).collect()),
-            Client::Array(client, scrub) => Watched::Array(client.clone(), scrub.clone()),
+            Client::Array(client, scrub, gauges) => Watched::Array(client.clone(), scrub.clone(), gauges.clone()),
         }
     }
 
@@ -345,7 +346,7 @@ impl Running {
         let asking = async {
             match &self.client {
                 Client::Objects(client) => client.usage().await.ok().map(|usage| usage.objects),
-                Client::Array(client, _) => client.figures().await.ok().map(|figures| figures.objects),
+                Client::Array(client, ..) => client.figures().await.ok().map(|figures| figures.objects),
             }
         };
         tokio::time::timeout(PATIENCE, asking).await.ok().flatten().unwrap_or(0)
@@ -366,7 +367,7 @@ impl Running {
         let closing = async {
             match &self.client {
                 Client::Objects(client) => client.close().await,
-                Client::Array(client, _) => client.close().await,
+                Client::Array(client, ..) => client.close().await,
             }
             self.ended().await;
         };

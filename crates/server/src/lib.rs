@@ -24,6 +24,7 @@ mod drive;
 mod engines;
 mod error;
 mod gate;
+mod gauges;
 mod health;
 pub mod inventory;
 mod metrics;

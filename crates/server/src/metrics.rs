@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use shingle_array_objects::ArrayFigures;
 use shingle_array_store::{Condition, DriveCondition};
@@ -13,6 +13,7 @@ use shingle_store_api::StoreUsage;
 
 use crate::admin::{Answer, Answers, Figures};
 use crate::drive::{DriveView, Sample};
+use crate::gauges::{BOUNDS_S, Commands};
 use crate::scrub;
 
 /// The text being written.
@@ -54,6 +55,7 @@ pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers) -> String {
     render_arrays(&mut text, &arrays);
     render_scrubs(&mut text, &arrays);
     render_array_drives(&mut text, answers);
+    render_devices(&mut text, answers);
     text.0
 }
 
@@ -206,6 +208,48 @@ fn render_array_drives(text: &mut Text, answers: &Answers) {
         for (array, condition) in &known {
             text.sample(&name, &format!("array=\"{array}\""), rebuild_zones(condition, done));
         }
+    }
+}
+
+/// A figure of commands: its name, its type, what it is, and where it is found.
+type CommandFigure = (&'static str, &'static str, &'static str, fn(&Commands) -> &AtomicU64);
+
+/// The commands of all drives.
+fn render_devices(text: &mut Text, answers: &Answers) {
+    let get = |value: &AtomicU64| value.load(Relaxed);
+    let mut all = Vec::new();
+    for answer in &answers.0 {
+        for (drive, gauges) in &answer.gauges {
+            for (kind, commands) in gauges.kinds() {
+                let drive = escaped(drive);
+                all.push((format!("engine=\"{}\",drive=\"{drive}\",command=\"{kind}\"", answer.name), commands));
+            }
+        }
+    }
+    if all.is_empty() {
+        return;
+    }
+    let name = "shingle_device_command_seconds";
+    text.family(name, "histogram", "Time that commands to a drive took.");
+    for (labels, commands) in &all {
+        let mut sum = 0;
+        let bounds = BOUNDS_S.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        for (bound, count) in bounds.zip(&commands.times) {
+            sum += get(count);
+            text.sample(&format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), sum);
+        }
+        text.sample(&format!("{name}_sum"), labels, get(&commands.time_sum_ns) as f64 / 1e9);
+        text.sample(&format!("{name}_count"), labels, sum);
+    }
+    let figures: [CommandFigure; 3] = [
+        ("bytes_total", "counter", "Bytes that commands to a drive moved.", |commands| &commands.bytes),
+        ("errors_total", "counter", "Commands that a drive failed.", |commands| &commands.errors),
+        ("commands", "gauge", "Commands under way.", |commands| &commands.under_way),
+    ];
+    for (name, kind, help, figure) in figures {
+        let name = format!("shingle_device_{name}");
+        text.family(&name, kind, help);
+        all.iter().for_each(|(labels, commands)| text.sample(&name, labels, get(figure(commands))));
     }
 }
 
