@@ -12,7 +12,9 @@
 //!   of its records: a chunk of that id that is younger than the mark is another one (REC-1).
 //! - MARK-3: a zone's marks adjoin, or overlap with what the checkpoint has; recovery trusts one that does not for its
 //!   records, but not to cover any blocks. Such a one names the records that an opening found behind blocks that it could not read,
-//!   and is the only one to reach past `indexed_to`.
+//!   and is the only one to reach past `indexed_to`. It too has no block between its ends that the opening could not read or
+//!   judge: the checkpoint, or marks that the opening did not heed, may have more of the zone than the opening could read, and it then
+//!   covers what it has. `marks_of_what_lies_between_bad_blocks_cover_none_of_them`.
 //! - MARK-4: where the journal wants a checkpoint, no marks are made but those that a reset needs.
 //! - MARK-5: no zone is reset before marks, or a checkpoint, name all that was moved, by GC or out of landing zones. Until
 //!   then the original is there; from then on the copy has not only itself to say that it was durable.
@@ -155,8 +157,8 @@ pub(crate) struct Unmarked {
     zones: BTreeSet<ZoneId>,
     /// Zones with records of which another copy was acknowledged, and may be reset (MARK-5).
     moved: BTreeSet<ZoneId>,
-    /// The first and last blocks of zones in which an opening found records behind what it could not read (MARK-3).
-    behind: BTreeMap<ZoneId, (u32, u32)>,
+    /// Stretches of zones that an opening read, behind what it could not read (MARK-3).
+    behind: BTreeMap<ZoneId, Vec<(u32, u32)>>,
 }
 
 impl Unmarked {
@@ -173,9 +175,9 @@ impl Unmarked {
         self.blocks >= every
     }
 
-    /// An opening found what lies between two blocks of a zone, and could not read what is before them.
-    pub(crate) fn note_behind(&mut self, zone: ZoneId, from: u32, to: u32) {
-        self.behind.insert(zone, (from, to));
+    /// An opening read all between two blocks of a zone, and could not read what is before them.
+    pub(crate) fn note_behind(&mut self, zone: ZoneId, stretch: (u32, u32)) {
+        self.behind.entry(zone).or_default().push(stretch);
         self.moved.insert(zone);
     }
 
@@ -204,7 +206,7 @@ impl State {
         if let Some(last) = marks.last_mut() {
             last.closed = closed;
         }
-        if let Some(&(from, to)) = self.unmarked.behind.get(&zone) {
+        for &(from, to) in self.unmarked.behind.get(&zone).into_iter().flatten() {
             marks.extend(self.marks_between(zone, from, to, bytes_max));
         }
         marks

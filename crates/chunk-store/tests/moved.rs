@@ -175,6 +175,43 @@ fn copies_behind_what_cannot_be_read_are_marked_too() {
     }
 }
 
+/// MARK-3: an opening that scans zones from their heads cannot read a record that the checkpoint has, nor one behind it. Marks of what it
+/// found between these and behind adjoin what the checkpoint has of the zone, and cover neither.
+#[test]
+fn marks_of_what_lies_between_bad_blocks_cover_none_of_them() {
+    Sim::new(1).run(|rt| async move {
+        let device = drive(&rt, false).await;
+        let (store, _) = ChunkStore::open(&rt, Rc::new(device.clone()), quiet()).await.unwrap();
+        store.create(id(1), Stream::Data).await.unwrap();
+        for number in 0..10 {
+            put(&store, 1, number * 10_000, 10_000, number).await;
+            if number == 4 {
+                store.checkpoint().await.unwrap();
+            }
+        }
+        let image = device.crash_image(1);
+        let records = records(&rt, &image, 1).await;
+        let device = SimDevice::new(&rt, &image);
+        for record in [records[1], records[6]] {
+            let at = device.geometry().start_of(record.zone) + Blocks(u64::from(record.block));
+            device.medium().fail_reads(at, Blocks(1), None);
+        }
+        let whole = Options { scan_whole_zones: true, ..quiet() };
+        let (store, report) = ChunkStore::open(&rt, Rc::new(device.clone()), whole).await.unwrap();
+        assert!(report.hidden, "{report:?}");
+        churn(&store).await;
+        let counters = store.counters();
+        assert!(counters.resets > 10 && counters.marks > 0 && counters.checkpoints == 0, "{counters:?}");
+        let (_, store, report) = opened(&rt, &device.crash_image(1)).await;
+        assert_eq!(report.damage, []);
+        assert_eq!(store.stat(id(1)).unwrap().size, 100_000);
+        for number in 0..10 {
+            let bytes = store.read(id(1), number * 10_000, 10_000).await.unwrap();
+            assert!(bytes == content(number, number * 10_000, 10_000), "{number}");
+        }
+    });
+}
+
 /// APP-5, after a checkpoint: a tail that could not be read for a while ends before the newer append that took its place does.
 /// When the newer one rots that leaves a hole, whatever else lies on the drive; in a chunk that was sealed, too.
 #[test]

@@ -284,10 +284,11 @@ fn what_could_not_be_read_comes_back_and_never_over_what_came_after() {
 /// found (`a_torn_head_is_no_damage_at_any_opening`); in 3145 a torn copy took the place of a record that could not be read for a
 /// while, and in 4476 one was passed over that could be read again (`a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later`
 /// and `of_bad_copies_that_is_taken_that_may_be_read_again` of `recovery`). In 5731 the last opening told of rot in a zone that needs no
-/// look (`an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`). Those tests show each alone, whatever seeds come to mean.
+/// look (`an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`). In 9709 and 15532 a mark covered a block that the opening which
+/// made it could not read (`marks_of_what_lies_between_bad_blocks_cover_none_of_them`). Those tests show each alone, whatever seeds come to mean.
 #[test]
 fn chains_that_once_failed() {
-    for seed in [1244, 2739, 3145, 4476, 5731] {
+    for seed in [1244, 2739, 3145, 4476, 5731, 9709, 15532] {
         let mut met = Met::default();
         chain(seed, &mut met);
         assert!(met.holes > 0 && met.cut_openings > 0 && met.damage > 0, "seed {seed} met too little: {met:?}");

@@ -105,7 +105,7 @@ pub(super) fn state(
         let mut status = zone.status;
         let slot = zones.get_mut(zone.zone);
         (slot.stream, slot.epoch, slot.last_write) = (zone.stream, zone.epoch, zone.last_write);
-        (slot.landing, slot.suspect) = (zone.landing, zone.suspect);
+        (slot.landing, slot.suspect) = (zone.landing, zone.is_suspect());
         slot.lost = zone.lost;
         (slot.written, slot.indexed_to, slot.marked_to) = (zone.written, zone.indexed_to, zone.marked_to);
         if zone.marked_to < zone.indexed_to && !zone.landing && zone.status != ZoneStatus::Garbage {
@@ -113,8 +113,8 @@ pub(super) fn state(
             // Of what was found there some may be copies (MARK-5).
             unmarked.note_moved(zone.zone);
         }
-        if zone.suspect && zone.status != ZoneStatus::Garbage {
-            unmarked.note_behind(zone.zone, zone.indexed_to + 1, zone.written);
+        if zone.status != ZoneStatus::Garbage {
+            zone.behind().into_iter().for_each(|stretch| unmarked.note_behind(zone.zone, stretch));
         }
         // A landing zone goes on as any other that is closed: its records are in the index now.
         if pooled.contains(&zone.zone) {

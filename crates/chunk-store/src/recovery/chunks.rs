@@ -162,7 +162,7 @@ impl Loading {
     /// Puts every chunk together (REC-2, REC-3).
     pub(crate) fn finish(mut self, damage: &mut Vec<Damage>) -> Chunks {
         let mut places = Resumed::default();
-        let mut passed_over: BTreeMap<ZoneId, u32> = BTreeMap::new();
+        let mut passed_over: BTreeMap<ZoneId, Vec<Located>> = BTreeMap::new();
         let mut hidden = self.unread;
         for handle in self.chunks.handles() {
             let sealed_at = self.sealed_at.get(&handle).copied();
@@ -191,9 +191,8 @@ impl Loading {
                 let what = format!("bytes {from} to {to} are lost: no record of them was found");
                 damage.push(Damage { chunk: Some(chunk.id), zone: None, what });
             }
-            for record in &lost.passed_over {
-                let first = passed_over.entry(record.zone).or_insert(record.block);
-                *first = record.block.min(*first);
+            for record in lost.passed_over {
+                passed_over.entry(record.zone).or_default().push(record);
             }
             chunk.sealed = sealed_at.is_some();
             if chunk.sealed {
@@ -209,8 +208,8 @@ pub(crate) struct Chunks {
     pub(crate) table: ChunkTable,
     /// Where they were gone on with.
     pub(crate) resumed: Resumed,
-    /// Zones with records that an opening which can read all has to judge, each with the block of the first.
-    pub(crate) passed_over: BTreeMap<ZoneId, u32>,
+    /// Records that an opening which can read all has to judge, by zone.
+    pub(crate) passed_over: BTreeMap<ZoneId, Vec<Located>>,
     /// Blocks could not be read that have records, or may have some.
     pub(crate) hidden: bool,
 }

@@ -184,9 +184,7 @@ pub(crate) async fn recover(
     let chunks = loading.finish(&mut report.damage);
     report.hidden |= chunks.hidden;
     for zone in &mut zones {
-        if let Some(&block) = chunks.passed_over.get(&zone.zone) {
-            zone.hold(block);
-        }
+        chunks.passed_over.get(&zone.zone).into_iter().flatten().for_each(|record| zone.hold(record));
     }
     sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
     if report.hidden {

@@ -17,7 +17,7 @@ use crate::types::Stream;
 use crate::zones::ZoneStatus;
 
 /// A data zone as recovery found it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FoundZone {
     pub(crate) zone: ZoneId,
     pub(crate) status: ZoneStatus,
@@ -31,8 +31,8 @@ pub(crate) struct FoundZone {
     pub(crate) last_write: u64,
     /// Everything up to the write pointer is records, and the drive takes more: it can go back into a pool.
     pub(crate) reusable: bool,
-    /// ZONE-4.
-    pub(crate) suspect: bool,
+    /// Blocks that a later opening has to look at, in stretches: they could not be read, or not be judged (ZONE-4).
+    pub(crate) undecided: Vec<(u32, u32)>,
     /// It is offline, with records that were acknowledged (ZONE-5).
     pub(crate) lost: bool,
     /// The drive counts it against its limits.
@@ -40,11 +40,25 @@ pub(crate) struct FoundZone {
 }
 
 impl FoundZone {
-    /// A later opening has to look at what lies from that block on (REC-8).
-    pub(crate) fn hold(&mut self, block: u32) {
-        self.indexed_to = self.indexed_to.min(block);
-        self.marked_to = self.marked_to.min(block);
-        self.suspect = true;
+    /// A later opening has to look at a record (REC-8).
+    pub(crate) fn hold(&mut self, record: &Located) {
+        self.indexed_to = self.indexed_to.min(record.block);
+        self.marked_to = self.marked_to.min(record.block);
+        self.undecided.push((record.block, record.block + record.blocks().0 as u32));
+    }
+
+    /// ZONE-4.
+    pub(crate) fn is_suspect(&self) -> bool {
+        !self.undecided.is_empty()
+    }
+
+    /// Stretches of blocks behind the first that are undecided, and without any such (MARK-3).
+    pub(crate) fn behind(&self) -> Vec<(u32, u32)> {
+        let mut undecided = self.undecided.clone();
+        undecided.sort_unstable();
+        let begins = undecided.iter().map(|&(_, to)| to);
+        let ends = undecided.iter().skip(1).map(|&(from, _)| from).chain([self.written]);
+        begins.zip(ends).filter(|(from, to)| from < to).collect()
     }
 }
 
@@ -118,7 +132,7 @@ impl ScanContext<'_> {
             marked_to: indexed_to,
             last_write: known.map_or(0, |entry| entry.epoch),
             reusable: true,
-            suspect: false,
+            undecided: Vec::new(),
             lost: false,
             active: info.state.is_active(),
         };
@@ -155,7 +169,7 @@ impl ScanContext<'_> {
             scan.found.reusable &= !closed;
             // Where every block up to the last record was read, what is not in the index is dead, rotten, or the unused end of a
             // zone that was finished early (ZONE-3): no later opening has to look there.
-            if scan.found.status == ZoneStatus::Closed && !scan.found.suspect {
+            if scan.found.status == ZoneStatus::Closed && !scan.found.is_suspect() {
                 scan.found.indexed_to = scan.found.indexed_to.max(scan.found.written);
             }
         }
@@ -276,7 +290,7 @@ impl ScanContext<'_> {
                     if unreadable {
                         // Looked at again by the next recovery: whatever lies there is neither in the index nor dead (ZONE-3).
                         found.indexed_to = found.indexed_to.min(from);
-                        found.suspect = true;
+                        found.undecided.push((from, to));
                         scan.unread = true;
                     }
                     let what = format!("blocks {from} to {to} {}, and records in them are lost", bad(unreadable));
@@ -305,7 +319,7 @@ impl ScanContext<'_> {
                         let (sequence, landed) = (header.sequence, found.landing);
                         scan.records.push((info.chunk, Found { record, sequence, landed, trust, bad, unreadable }));
                     }
-                    if !found.suspect {
+                    if !found.is_suspect() {
                         found.indexed_to = found.indexed_to.max(block + header.blocks().0 as u32);
                     }
                 }
