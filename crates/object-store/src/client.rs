@@ -24,8 +24,8 @@ pub struct ObjectStoreClient {
 }
 
 impl ObjectStoreClient {
-    pub(crate) fn new(entrance: Entrance, options: &Options) -> Self {
-        Self { entrance, budget_bytes: options.write_budget_bytes.max(1), memory: options.memory.clone() }
+    pub(crate) fn new(entrance: Entrance, options: &Options, budget_bytes: u32) -> Self {
+        Self { entrance, budget_bytes, memory: options.memory.clone() }
     }
 
     /// Bytes a write may ask of the budget: all of it at most, so that one longer than it can go alone.

@@ -30,8 +30,9 @@ pub struct Options {
     pub files_open_max: usize,
     /// Bytes of a drive that only deletions and GC may use, by default 1/32 of it: so that a full drive can be emptied.
     pub reserve_bytes: Option<u64>,
-    /// Bytes of objects that may be on their way to the drives: writers wait beyond it.
-    pub write_budget_bytes: u32,
+    /// Bytes of objects that may be on their way to the drives: writers wait beyond it. By default 128 MiB, and more with many drives: each is to
+    /// have some objects waiting while it writes others.
+    pub write_budget_bytes: Option<u32>,
     /// Memory for objects whose bytes are still coming. Without enough of it for a segment, an object gets smaller segments.
     pub memory: Arc<Memory>,
     /// Calls that wait for the engine, of each of reading and writing.
@@ -78,6 +79,18 @@ pub struct BackupOptions {
     pub size_factor: u64,
 }
 
+/// The least default budget of writes, and what each drive needs of it.
+const WRITE_BUDGET_BYTES: u32 = 128 << 20;
+const WRITE_BUDGET_BYTES_EACH: u32 = 4 << 20;
+
+impl Options {
+    /// The budget of writes, with so many drives.
+    pub(crate) fn write_budget(&self, drives: usize) -> u32 {
+        let each = u32::try_from(drives).unwrap_or(u32::MAX).saturating_mul(WRITE_BUDGET_BYTES_EACH);
+        self.write_budget_bytes.unwrap_or(each.max(WRITE_BUDGET_BYTES)).max(1)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -85,7 +98,7 @@ impl Default for Options {
             file_bytes: None,
             files_open_max: 8,
             reserve_bytes: None,
-            write_budget_bytes: 128 << 20,
+            write_budget_bytes: None,
             memory: Memory::unbounded(),
             queue_depth: 256,
             part_bytes_min: 5 << 20,

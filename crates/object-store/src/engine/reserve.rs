@@ -15,8 +15,9 @@ use crate::format::ChunkName;
 use crate::placement::{self, Ahead, Choice, Offer, View};
 use crate::records::Position;
 
-/// A file with more than this on its way is busy: another is opened beside it.
-const BUSY_BYTES: u64 = 1 << 20;
+/// A file with more than this on its way is busy: another is opened beside it. It is what a drive writes at once: up to there one zone takes all that
+/// waits in one write, where several zones would cost a disk a visit each.
+const BUSY_BYTES: u64 = 8 << 20;
 /// The least default size of a file, until a chunk has shown what it takes.
 const FILE_BYTES_MIN: u64 = 64 << 10;
 /// The largest default size of a file.

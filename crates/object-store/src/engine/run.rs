@@ -91,10 +91,11 @@ impl ObjectEngine {
         let (reads, read_jobs) = Desk::new(options.queue_depth);
         let (writes, write_jobs) = Desk::new(options.queue_depth);
         let (releases, released) = mpsc::unbounded_channel();
-        let budget = Arc::new(Semaphore::new(options.write_budget_bytes.max(1) as usize));
+        let budget_bytes = options.write_budget(count);
+        let budget = Arc::new(Semaphore::new(budget_bytes as usize));
         let read_bytes = Arc::<AtomicU64>::default();
         let entrance = Entrance { reads, writes, releases, budget, read_bytes: read_bytes.clone() };
-        let client = ObjectStoreClient::new(entrance, &options);
+        let client = ObjectStoreClient::new(entrance, &options, budget_bytes);
         let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing, read_bytes);
 
         core.refresh_drives().await;

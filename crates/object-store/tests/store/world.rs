@@ -70,7 +70,7 @@ pub(crate) fn small_options() -> Options {
         file_bytes: Some(48 << 10),
         files_open_max: 2,
         reserve_bytes: Some(32 << 10),
-        write_budget_bytes: 64 << 10,
+        write_budget_bytes: Some(64 << 10),
         memory: Memory::unbounded(),
         queue_depth: 16,
         part_bytes_min: 1,
