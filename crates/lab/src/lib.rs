@@ -16,6 +16,7 @@ pub mod opening;
 pub mod output;
 pub mod replay;
 pub mod report;
+pub mod scaling;
 pub mod ssd;
 pub mod store;
 pub mod target;

@@ -9,6 +9,7 @@ mod fio;
 mod limit;
 mod read;
 mod s3;
+mod s3_drives;
 mod simulator;
 
 use clap::{Args, ValueEnum};
@@ -32,6 +33,8 @@ enum Name {
     ArrayRebuild,
     /// PUT and GET of 1 MiB objects over loopback, 8 clients.
     S3,
+    /// PUT of 1 MiB objects to one and to many modelled drives, in virtual time: what each takes, and how evenly they fill.
+    S3Drives,
     /// Device commands through the simulator: writes in sequence, reads anywhere, and both.
     Simulator,
     /// Writes of 1 MiB in sequence and random reads of 4 KiB through the device layer, beside fio's io_uring engine.
@@ -47,6 +50,9 @@ pub(crate) struct Bench {
     /// Print one JSON object as the last line.
     #[arg(long)]
     json: bool,
+    /// For `s3-drives`: the numbers of drives [default: 1,2,4,8,16,60].
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    drives: Vec<usize>,
     #[command(flatten)]
     place: device::Where,
 }
@@ -86,7 +92,14 @@ impl Bench {
         if self.place.is_given() && !matches!(self.name, Name::Device) {
             return Err(Failure::new("--device and --dir are for `shingle bench device`"));
         }
+        if !self.drives.is_empty() && !matches!(self.name, Name::S3Drives) {
+            return Err(Failure::new("--drives is for `shingle bench s3-drives`"));
+        }
         let (name, figures) = match self.name {
+            Name::S3Drives => {
+                let drives = if self.drives.is_empty() { &s3_drives::DRIVES[..] } else { &self.drives };
+                return s3_drives::run(drives, self.json);
+            }
             Name::ChunkAppend => ("chunk-append", append::run()?),
             Name::ChunkRead => ("chunk-read", read::run()?),
             Name::ChunkGc => ("chunk-gc", chunk_gc::run()?),

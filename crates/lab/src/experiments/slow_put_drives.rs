@@ -3,29 +3,21 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use shingle_chunk_store::{ChunkClient, ChunkStore, FormatOptions};
 use shingle_drive_model::Drive as Model;
-use shingle_object_store::{Drive, MemoryIndex, ObjectEngine, ObjectStoreClient, Options};
-use shingle_runtime::Runtime;
-use shingle_sim::{Random, Sim, SimDevice};
-use shingle_store_api::{Commit, ObjectStore};
+use shingle_sim::{Random, Sim};
+use shingle_store_api::ObjectStore;
 
 use super::slow_drive::{SLOWER, WARM_UP};
 use super::slow_put::{GOAL, Puts, compared, ratio};
 use crate::drives::LabDrive;
-use crate::engine::Setup;
 use crate::experiment::{Better, Context, LabError, Row};
-use crate::host::{Host, HostDevice};
+use crate::scaling::{BUCKET, lab_error, open, put};
 
 const DRIVES: usize = 4;
-const OBJECT: usize = 1 << 20;
 /// Puts in a second: less than a fifth of what the drives can write.
 const PUTS: u64 = 40;
-const BUCKET: &str = "bucket";
 
 pub(super) fn row(context: &Context) -> Result<Row, LabError> {
     let drive = LabDrive::shingled(context)?.first_zones(2_000);
@@ -45,34 +37,11 @@ pub(super) fn row(context: &Context) -> Result<Row, LabError> {
         .judged())
 }
 
-fn lab_error(error: impl ToString) -> LabError {
-    LabError(error.to_string())
-}
-
-/// The store on fresh drives, and their devices.
-async fn open(rt: &Runtime, drive: &LabDrive) -> Result<(ObjectEngine, Vec<Rc<SimDevice>>), LabError> {
-    let (mut drives, mut devices) = (Vec::new(), Vec::new());
-    for _ in 0..DRIVES {
-        let device = drive.device(rt, drive.medium());
-        let host = HostDevice::new(Host::linux_6_10(), device.clone());
-        ChunkStore::format(rt, host.clone(), &FormatOptions::default()).await.map_err(lab_error)?;
-        let (chunks, _) = ChunkStore::open(rt, host, Setup::Ours.options()).await.map_err(lab_error)?;
-        let store = chunks.id();
-        let (client, requests) = ChunkClient::channel(256);
-        drop(rt.spawn(async move { chunks.serve(requests).await }));
-        drives.push(Drive { client, store, hides: false });
-        devices.push(device);
-    }
-    let index = Arc::new(MemoryIndex::new());
-    let opened = ObjectEngine::open(rt.clone(), drives, index, Options::default(), None).await;
-    Ok((opened.map_err(lab_error)?.0, devices))
-}
-
 /// Puts that come at random times, whatever became of those before.
 fn measure(drive: &LabDrive, slower: u32, time: Duration, seed: u64) -> Result<Puts, LabError> {
     let drive = drive.clone();
     Sim::new(seed).run(move |rt| async move {
-        let (engine, devices) = open(&rt, &drive).await?;
+        let (engine, devices) = open(&rt, &drive, DRIVES).await?;
         let store = engine.client();
         store.create_bucket(BUCKET).await.map_err(lab_error)?;
         if slower > 1 {
@@ -89,7 +58,7 @@ fn measure(drive: &LabDrive, slower: u32, time: Duration, seed: u64) -> Result<P
             let (rt, store, found) = (rt.clone(), store.clone(), found.clone());
             under_way.push(rt.clone().spawn(async move {
                 let came = rt.now();
-                let ended = put(&store, number).await;
+                let ended = put(&store, &number.to_string()).await;
                 let (came, took) = (came.since(from), rt.now().since(came));
                 let mut found = found.borrow_mut();
                 match ended {
@@ -104,10 +73,4 @@ fn measure(drive: &LabDrive, slower: u32, time: Duration, seed: u64) -> Result<P
         let (puts, error) = found.take();
         error.map_or(Ok(puts), Err)
     })
-}
-
-async fn put(store: &ObjectStoreClient, number: u64) -> Result<(), LabError> {
-    let mut writer = store.begin_put(BUCKET, &number.to_string()).await.map_err(lab_error)?;
-    writer.write(Bytes::from(vec![0; OBJECT])).await.map_err(lab_error)?;
-    writer.commit(Commit::default()).await.map(drop).map_err(lab_error)
 }
