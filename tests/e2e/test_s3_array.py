@@ -277,6 +277,15 @@ def test_a_lost_drive_is_waited_for_named_and_done_without_unless_told_not_to(sh
     assert now['shingle_array_drives_missing{array="shelf"}'] == 1 and now['shingle_array_up{array="shelf"}'] == 1
     assert now['shingle_array_drives{array="shelf"}'] == 3 and now["shingle_up"] == 1
     assert now['shingle_array_reconstructed_bytes_total{array="shelf"}'] > 0
+    told = shingle("status", "--data", shelf.server.data)
+    words = ("DEGRADED", f"drive {gone} missing since 20", "no further drive may be lost")
+    assert told.returncode == 2 and all(word in told.stdout for word in words), told.stdout
+    gone.with_suffix(".away").rename(gone)
+    deadline = time.monotonic() + 60
+    while "array readmit" not in shingle("status", "--data", shelf.server.data).stdout:
+        assert time.monotonic() < deadline, "nobody says that the drive is there again"
+        time.sleep(1)
+    gone.rename(gone.with_suffix(".away"))
     shelf.server.stop()
     other = shelf.drives[2]
     other.rename(other.with_suffix(".away"))
@@ -302,6 +311,10 @@ def test_what_was_on_a_lost_drive_is_rebuilt_while_objects_are_served(shelves):
     while figures(shelf.server.admin)['shingle_array_drives_missing{array="shelf"}'] > 0:
         assert time.monotonic() < deadline, "nothing was rebuilt"
         time.sleep(0.2)
+    # Nothing is missing any more.
+    with urllib.request.urlopen(f"{shelf.server.admin}/readyz", timeout=10) as ready:
+        assert ready.read() == b"ok\nshelf: ok\n"
+    assert shingle("status", "--data", shelf.server.data).returncode == 0
     # Another one may go now.
     shelf.server.stop()
     other = shelf.drives[2]

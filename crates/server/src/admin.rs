@@ -208,23 +208,18 @@ impl Answer {
         };
         let condition = if figures.is_some() { engine.condition(false).await } else { None };
         let (name, state) = (engine.health.name().to_owned(), engine.health.state());
-        let mut lines = engine.health.lines();
+        let mut missing = engine.health.missing();
+        if let Some(condition) = &condition {
+            // An array that has rebuilt what was on a drive does not miss it any more.
+            missing.retain(|missing| condition.drives.iter().any(|drive| !drive.up && missing.is(&drive.name)));
+        }
+        let mut lines = engine.health.lines(&missing);
         match &figures {
             None if state == State::Serving => lines += &format!("{name}: does not answer\n"),
             Some(Figures::Array(figures)) => lines += &degraded(&name, figures),
             _ => {}
         }
-        Self {
-            name,
-            is_array: engine.is_array,
-            state,
-            missing: engine.health.missing(),
-            figures,
-            scrub,
-            gauges,
-            condition,
-            lines,
-        }
+        Self { name, is_array: engine.is_array, state, missing, figures, scrub, gauges, condition, lines }
     }
 }
 

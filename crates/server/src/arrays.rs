@@ -112,7 +112,7 @@ async fn open(
     }
     let opened = ArrayStore::open(runtime, &drives, &IndexPlace::File(index), options).await;
     let (store, report) = opened.map_err(failed)?;
-    health.opened_without(report.missing_drives.iter().cloned());
+    health.opened_without(called(&report.missing_drives, &away));
     for drive in &report.missing_drives {
         tracing::error!(array = config.name, "the array does without {drive}: one more lost drive may be one too many");
     }
@@ -152,6 +152,15 @@ async fn open(
             Err(Error::new(ErrorKind::Store, error.message))
         }
     }
+}
+
+/// Missing drives as the configuration calls them, where it is known which ones these are.
+fn called(missing: &[String], away: &[(String, DriveName)]) -> Vec<String> {
+    let called = |drive: &String| {
+        let known = away.iter().find(|(label, _)| drive.contains(label.as_str()));
+        known.map_or_else(|| drive.clone(), |(label, _)| label.clone())
+    };
+    missing.iter().map(called).collect()
 }
 
 /// Opens those of the drives that are there, or come while they are waited for; others come back by name. (WAIT-1)

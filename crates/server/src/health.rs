@@ -45,6 +45,11 @@ struct Facts {
 }
 
 impl Missing {
+    /// Whether it is the drive that is called so elsewhere.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.drive.contains(name) || name.contains(&self.drive)
+    }
+
     /// For people.
     pub(crate) fn words(&self) -> String {
         let words = format!("drive {} missing since {}", self.drive, utc(self.since));
@@ -140,10 +145,9 @@ impl Health {
         }
     }
 
-    /// Lines for people: the engine's state, then what is not as it should be.
-    pub(crate) fn lines(&self) -> String {
+    /// Lines for people: the engine's state, then the drives that are `missing`.
+    pub(crate) fn lines(&self, missing: &[Missing]) -> String {
         let name = &self.name;
-        let missing = self.missing();
         let mut lines = match self.state() {
             State::Opening(doing) => format!("{name}: {doing}\n"),
             State::Failed(_, why) => format!("{name}: failed: {why}\n"),
@@ -209,16 +213,20 @@ mod tests {
         let (changed, _heard) = watch::channel(());
         let health = Health::new("shelf", changed);
         health.waits("serial:Z1", true);
-        assert_eq!(health.lines(), "shelf: opening; waiting for serial:Z1\n");
+        assert_eq!(health.lines(&health.missing()), "shelf: opening; waiting for serial:Z1\n");
         health.waits("serial:Z1", false);
         health.opened_without(["serial:Z1".to_owned()]);
         health.serving();
-        let lines = health.lines();
+        let lines = health.lines(&health.missing());
         assert!(lines.starts_with("shelf: degraded: drive serial:Z1 missing since 20"), "{lines}");
         health.is_back("serial:Z1", "restart");
-        assert!(health.lines().ends_with("Z; it is there again: restart\n"), "{}", health.lines());
+        assert!(
+            health.lines(&health.missing()).ends_with("Z; it is there again: restart\n"),
+            "{}",
+            health.lines(&health.missing())
+        );
         health.failed(&Error::new(ErrorKind::Drive, "it burned"));
-        assert_eq!(health.lines(), "shelf: failed: it burned\n");
+        assert_eq!(health.lines(&health.missing()), "shelf: failed: it burned\n");
         assert!(!health.refusal().contains("burned"));
     }
 }

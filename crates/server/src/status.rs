@@ -201,7 +201,7 @@ impl EngineStatus {
     /// What an array says of its drives and of a rebuild.
     fn add_condition(&mut self, condition: &Condition, missing: &[Missing]) {
         for drive in &condition.drives {
-            let known = missing.iter().find(|missing| missing.drive.contains(&drive.name));
+            let known = missing.iter().find(|missing| missing.is(&drive.name));
             let state = match drive {
                 drive if !drive.up => "missing",
                 drive if drive.leaving => "leaving",
