@@ -36,11 +36,11 @@ class Array:
 
     def put(self, name, data, *arguments):
         done = subprocess.run(
-            [BINARY, "array", "put", "--array", self.file, name, *arguments],
+            [BINARY, "array", "put", "--array", self.file, name, "--json", *arguments],
             input=data, capture_output=True, timeout=120,
         )
         assert done.returncode == 0, done.stderr
-        assert int(done.stdout) == len(data)
+        assert json.loads(done.stdout)["size_bytes"] == len(data)
 
     def get(self, name, *arguments):
         done = subprocess.run(
@@ -50,7 +50,12 @@ class Array:
         return done.stdout
 
     def stat(self, *arguments):
-        return json.loads(self.run("stat", "--json", *arguments))
+        done = shingle("array", "stat", "--array", self.file, "--json", *arguments)
+        told = json.loads(done.stdout)
+        states = {drive["state"] for drive in told.get("drives", [])}
+        # Whoever watches an array by the status alone learns that a drive is missing.
+        assert done.returncode == (0 if states <= {"ok", "removed"} else 4), done
+        return told
 
     def names(self, *arguments):
         return [object["name"] for object in json.loads(self.run("ls", "--json", *arguments))["objects"]]
@@ -114,7 +119,7 @@ def test_every_command_leaves_the_array_closed(array, tmp_path, index):
     for command in (["put", "name", array.file], ["ls"], ["gc"], ["snapshot"], ["rm", "name"]):
         array.run(*command, *place)
         assert json.loads(array.run("dump", "--json"))["clean"], command
-        assert array.stat(*place)["opening"]["clean"] == index, command
+        assert array.stat(*place)["opening"]["index_taken"] == index, command
     # Also where it failed.
     array.refused("get", "name", *place, status=1)
     assert json.loads(array.run("dump", "--json"))["clean"]
@@ -162,7 +167,8 @@ def test_a_missing_drive_is_named_and_done_without_if_told_so(array):
     assert array.get("more") == OBJECTS["large"]
     states = {drive["name"]: drive["state"] for drive in array.stat()["drives"]}
     assert states.pop(str(gone)) == "missing" and set(states.values()) == {"ok"}
-    assert any(gone.name in line and "missing" in line for line in array.run("stat").splitlines())
+    seen = shingle("array", "stat", "--array", array.file)
+    assert seen.returncode == 4 and any(gone.name in line and "missing" in line for line in seen.stdout.splitlines())
 
 
 def test_a_drive_that_was_given_up_is_taken_back(array):
@@ -184,6 +190,34 @@ def test_a_drive_that_was_given_up_is_taken_back(array):
     assert array.get("more") == OBJECTS["large"]
     assert "films/small" not in array.names()
     array.refused("readmit", "--degraded", says=["out of use"], status=1)
+
+
+def test_adding_a_drive_that_the_file_names_takes_it_back(array, tmp_path):
+    filled(array)
+    array.refused("add", array.drives[1], says=["disk1", "drive 1", "already"], status=1)
+    gone, away = array.drives[3], array.drives[3].with_suffix(".away")
+    gone.rename(away)
+    array.put("more", OBJECTS["large"], "--degraded")
+    array.refused("add", gone, says=["there is no drive", "disk3"], status=1)
+    away.rename(gone)
+    # By another way to name it, too.
+    (tmp_path / "link.shingle").symlink_to(gone)
+    said = array.run("add", tmp_path / "link.shingle")
+    assert "disk3" in said and "drive 6" in said and "rebuilt" in said, said
+    assert all(drive["state"] in ("ok", "removed") for drive in array.stat()["drives"])
+    assert array.file.read_text().count("disk3") == 1 and "link" not in array.file.read_text()
+    # Another may be lost now.
+    array.drives[0].rename(tmp_path / "gone")
+    for name, data in [*OBJECTS.items(), ("more", OBJECTS["large"])]:
+        assert array.get(name) == data, name
+
+
+def test_a_new_drive_that_the_file_names_already_is_added(array, tmp_path):
+    new = blank_drive(tmp_path, "new.shingle")
+    array.file.write_text(array.file.read_text().replace("drives = [", f'drives = ["{new}",', 1))
+    assert json.loads(array.run("add", new, "--json")) == {"added": [{"drive": 6, "name": str(new)}]}
+    assert array.file.read_text().count("new.shingle") == 1
+    assert [drive["state"] for drive in array.stat()["drives"]] == ["ok"] * 7
 
 
 def test_two_missing_drives_of_5_plus_1_are_an_error_that_names_them(array):
@@ -304,7 +338,11 @@ def test_a_lost_drive_is_replaced_by_a_new_one_and_another_may_be_lost(array, tm
     filled(array)
     array.drives[2].unlink()
     array.refused("add", blank_drive(tmp_path, "new.shingle"), says=["disk2", "--degraded"], status=1)
-    array.refused("rebuild", says=["add a drive"], status=1)
+    # It may only be unplugged.
+    array.refused("rebuild", says=["disk2", "unplugged", "--yes"], status=1)
+    assert {drive["in_use"] for drive in array.stat()["drives"]} == {True}
+    array.refused("rebuild", "--degraded", says=["add a drive"], status=1)
+    assert [drive["in_use"] for drive in array.stat()["drives"]].count(False) == 1
     array.run("add", tmp_path / "new.shingle", "--degraded")
     done = json.loads(array.run("rebuild", "--json"))
     assert done["zones"] == done["rebuilt"] > 0 and done["failed"] == 0 and done["bytes"] > 0
@@ -344,7 +382,9 @@ def test_drives_join_and_leave(array, tmp_path):
     new = [blank_drive(tmp_path, f"new{number}.shingle", size="256MiB") for number in range(6)]
     array.run("add", *new)
     assert array.stat()["capacity_bytes"] > 2.5 * before
-    array.run("remove", array.drives[0])
+    array.refused("remove", "isk0.shingle", says=["isk0"], status=1)
+    # By the end of its path, as `format` may have been told.
+    array.run("remove", array.drives[0].name)
     assert "disk0" not in array.file.read_text() and "new3" in array.file.read_text()
     for name, data in OBJECTS.items():
         assert array.get(name) == data, name
@@ -364,6 +404,48 @@ def spoil(drives, data):
                 file.write(bytes(len(data)))
             return drive
     raise AssertionError("no drive holds them")
+
+
+def test_commands_say_what_they_did_and_the_state_agrees(array):
+    data = OBJECTS["films/segment"]
+    array.put("one", data)
+    said = array.run("put", "two\x1b[2J", array.file)
+    assert said.startswith("stored `two") and "bytes)" in said and "\x1b" not in said, said
+    assert array.run("rm", "one") == "deleted `one`\n"
+    for told in (array.stat(), json.loads(array.run("dump", "--json"))):
+        assert told["clean"] is True
+    said = array.run("stat")
+    for word in ("ready to be filled", "1 being filled", "index made anew from 1 zone set, "):
+        assert word in said, said
+
+
+def in_a_terminal(*command):
+    """Status and what a terminal shows."""
+    import os
+    import pty
+
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen([BINARY, *command], stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    except OSError:
+        pass
+    _, error = done.communicate(timeout=120)
+    os.close(ours)
+    return done.returncode, shown, error.decode()
+
+
+def test_binary_goes_to_a_terminal_only_by_force(array):
+    array.put("text", "Übung\n".encode())
+    array.put("binary", b"a\x1b[2Jb")
+    get = lambda name, *more: in_a_terminal("array", "get", "--array", array.file, name, *more)
+    assert get("text") == (0, "Übung\r\n".encode(), "")
+    status, shown, error = get("binary")
+    assert (status, shown) == (1, b"") and "--force" in error and "-o" in error, error
+    assert get("binary", "--force") == (0, b"a\x1b[2Jb", "")
 
 
 def test_rot_is_found_by_check_and_mended_by_scrub(array, tmp_path):

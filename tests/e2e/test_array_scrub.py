@@ -4,6 +4,7 @@ import json
 import re
 import time
 
+from shingle import shingle
 from test_array import spoil
 from test_bad_input import ok
 from test_s3_array import content, figures, read, shelves  # noqa: F401: a fixture
@@ -88,3 +89,17 @@ def test_a_restart_goes_on_where_it_was(shelves):  # noqa: F811
     state(shelf, lambda noted: noted.get("began", "0") > before["began"])
     # A pass that waits does not keep the server from ending.
     shelf.server.stop()
+
+
+def test_a_report_of_damage_names_bucket_and_key(shelves):  # noqa: F811
+    shelf = shelves()
+    filled(shelf)
+    # Two of three fragments of one slice: more than parity makes up for.
+    data = content("5", 8 * MIB)
+    for at in (100_000, 100_000 + 512 * 1024):
+        spoil(shelf.drives, data[at : at + 32])
+    done = shingle("array", "check", "--array", shelf.file)
+    assert done.returncode == 4, done
+    lost = [line for line in done.stdout.splitlines() if line.startswith("lost: ")]
+    assert lost and all(line.startswith("lost: `bucket/5`: ") for line in lost), done.stdout
+    assert all(line.isprintable() for line in done.stdout.splitlines()), done.stdout

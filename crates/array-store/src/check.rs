@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::examine::{Examined, Holds};
 use crate::format::ItemBody;
 use crate::index::PartKey;
+use crate::naming::Naming;
 use crate::scrub::{ScrubOptions, ScrubReport};
 use crate::store::{ArrayDrive, ArrayStore, IndexPlace};
 use crate::types::{PartPlace, SetId};
@@ -51,6 +52,8 @@ pub struct CheckOptions {
     pub buffer: Option<[PathBuf; 2]>,
     /// Go on where the buffer is lost: as [`Options::abandon_buffer`].
     pub abandon_buffer: bool,
+    /// How names of objects are told: as [`Options::naming`].
+    pub naming: Naming,
 }
 
 /// Builds the index of an array from its drives alone, holds it against what lies there, and verifies every byte unless it
@@ -64,8 +67,8 @@ pub async fn check(
     wanted: CheckOptions,
     progress: impl FnMut(&ScrubReport),
 ) -> Result<CheckReport> {
-    let CheckOptions { quick, buffer, abandon_buffer } = wanted;
-    let options = Options { read_only: true, background: false, buffer, abandon_buffer, ..Options::default() };
+    let CheckOptions { quick, buffer, abandon_buffer, naming } = wanted;
+    let options = Options { read_only: true, background: false, buffer, abandon_buffer, naming, ..Options::default() };
     let (store, found) = ArrayStore::open(rt, drives, &IndexPlace::Memory, options).await?;
     let mut report = CheckReport {
         objects: found.objects,
@@ -106,14 +109,13 @@ impl Engine {
                 }
             }
         }
-        let mut wrong = Vec::new();
+        let mut misplaced = Vec::new();
         let mut look = |key: PartKey, place: &PartPlace| {
             // What is buffered is in memory by now.
             if place.set != BUFFER_SET
                 && segments.get(&(place.set, place.block)) != Some(&(place.stamp, place.segment_length))
             {
-                let name = String::from_utf8_lossy(&key.name).into_owned();
-                wrong.push(format!("`{name}`: {} bytes from {} are not in {}", place.length, key.offset, place.set));
+                misplaced.push((key, *place));
             }
         };
         self.index()?
@@ -122,6 +124,10 @@ impl Engine {
                 look(PartKey { name, version, offset }, place);
             })
             .map_err(Error::index)?;
-        Ok(wrong)
+        let told = |(key, place): (PartKey, PartPlace)| {
+            let name = self.named(&key.name)?;
+            Ok(format!("{name}: {} bytes from {} are not in {}", place.length, key.offset, place.set))
+        };
+        misplaced.into_iter().map(told).collect()
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use shingle_erasure::Code;
 
+use crate::naming::Naming;
 use crate::types::DriveId;
 use crate::watch::HUNG_AFTER;
 
@@ -91,6 +92,8 @@ pub struct Options {
     /// A table of zone sets with up to so many bytes is in every superblock; of a larger one a few drives have it whole, and behind that
     /// what changed.
     pub whole_table: usize,
+    /// How names of objects are told to people.
+    pub naming: Naming,
     /// Whether different sets' digests are read off different drives, and not all off the first. (The paper: off one.)
     pub spread_digests: bool,
 }
@@ -119,6 +122,7 @@ impl Default for Options {
             snapshot_interval: Duration::from_secs(2 * 60 * 60),
             recovery_depth: 64,
             whole_table: 64 << 10,
+            naming: Naming::default(),
             spread_digests: true,
         }
     }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::naming::quoted;
 use crate::put::check_name;
 use crate::segment::{Fault, Shape, Source, read_hollow, read_part};
 use crate::sets::Hold;
@@ -147,5 +148,5 @@ impl Engine {
 }
 
 pub(crate) fn not_found(name: &[u8]) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no object `{}`", String::from_utf8_lossy(name)))
+    Error::new(ErrorKind::NotFound, format!("there is no object {}", quoted(name)))
 }

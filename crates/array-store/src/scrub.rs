@@ -241,9 +241,9 @@ impl Engine {
         if let ItemBody::Segment(marker) = &item.body {
             for part in &marker.parts {
                 if self.live_place(id, marker.stamp, part)?.is_some() {
-                    let name = String::from_utf8_lossy(&part.name);
+                    let name = self.named(&part.name)?;
                     names.push(format!(
-                        "`{name}`: {} bytes from {} ({id}, block {})",
+                        "{name}: {} bytes from {} ({id}, block {})",
                         part.length, part.offset, item.block
                     ));
                 }

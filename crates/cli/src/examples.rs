@@ -148,6 +148,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("shingle array get --array shelf.toml films/one.mkv -o one.mkv", ""),
             ("shingle array get films/one.mkv --range 0-1023", "the first 1024 bytes, to standard output"),
+            ("shingle array get films/one.mkv --range 0-1023 --force", "also if that is a terminal"),
         ],
     ),
     (
@@ -177,6 +178,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("shingle array rebuild --array shelf.toml", ""),
             ("shingle array rebuild --array shelf.toml --rate 40MiB", "beside other work"),
+            (
+                "shingle array rebuild --array shelf.toml --yes",
+                "also what a drive held that is missing: it is given up",
+            ),
         ],
     ),
     (
@@ -191,6 +196,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("shingle array add --array shelf.toml serial:ZL2XXXXX", "the array's file names it from then on"),
             ("shingle array add --array shelf.toml --degraded serial:ZL2XXXXX", "in the place of a drive that is lost"),
+            ("shingle array add --array shelf.toml serial:ZL2AAAAA", "takes back one that was given up"),
         ],
     ),
     ("array remove", &[("shingle array remove --array shelf.toml serial:ZL2AAAAA", "or by its number: 3")]),

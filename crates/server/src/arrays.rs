@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use shingle_array_objects::{ArrayClient, ArrayEngine};
+use shingle_array_objects::{ArrayClient, ArrayEngine, NAMING};
 use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, inspect, patient};
 use shingle_runtime::Runtime;
 use shingle_zoned_linux::OpenOptions;
@@ -105,8 +105,12 @@ async fn open(
     // By the array's identity: another array's files are never taken for this one's.
     let index = config.index.clone().unwrap_or_else(|| folder.join(format!("{}.index", seen.array)));
     // In the background it also rebuilds what was on a lost drive, as far as others have room.
-    let mut options =
-        Options { rebuild_rate: config.rebuild_rate, buffer: config.buffer.clone(), ..Options::default() };
+    let mut options = Options {
+        rebuild_rate: config.rebuild_rate,
+        buffer: config.buffer.clone(),
+        naming: NAMING,
+        ..Options::default()
+    };
     if let Some(seconds) = config.buffer_time_s {
         options.buffer_time = Duration::from_secs(seconds);
     }

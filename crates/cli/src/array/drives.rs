@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use shingle_array_store::{ArrayStore, DriveId, Inspection, Readmitted, RebuildOptions, RebuildProgress};
+use shingle_array_store::{
+    ArrayStore, DriveId, DriveInspection, Inspection, Readmitted, RebuildOptions, RebuildProgress,
+};
 use shingle_base::ByteSize;
 
-use super::place::{ArrayFile, Missing, Place, with_array};
+use super::counted;
+use super::place::{ArrayFile, Missing, Place, is_same, look_past, with_array};
 use super::taking::{Consent, take_drives};
 use super::telling::Change;
 use crate::failure::{Failure, Outcome, status};
@@ -20,6 +23,9 @@ pub(crate) struct Rebuild {
     place: Place,
     #[command(flatten)]
     pace: Pace,
+    /// Give up drives that are missing, without being asked: what they hold is written anew to others.
+    #[arg(long, alias = "degraded")]
+    yes: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -28,8 +34,9 @@ pub(crate) struct Rebuild {
 /// Adds drives.
 #[derive(Args)]
 pub(crate) struct Add {
-    /// The drives, as other commands name them.
-    #[arg(value_name = "NEW", required = true)]
+    /// The drives, as other commands name them. One that the array's file names, and that was given up, is taken back as `shingle
+    /// array readmit` does.
+    #[arg(value_name = "DRIVE", required = true)]
     new: Vec<PathBuf>,
     #[command(flatten)]
     change: Change,
@@ -53,7 +60,7 @@ pub(crate) struct Readmit {
 /// Takes a drive out.
 #[derive(Args)]
 pub(crate) struct Remove {
-    /// The drive: its number, as `shingle array stat` shows it, or the name that the array's file gives it.
+    /// The drive: its number, as `shingle array stat` shows it, or its name in the array's file or in `shingle array format`.
     drive: String,
     #[command(flatten)]
     pace: Pace,
@@ -98,19 +105,21 @@ fn tell(done: RebuildProgress, json: bool, more: Map<String, Value>) -> Outcome 
     } else if done.members == 0 {
         say!("nothing to rebuild: no zone is lost");
     } else {
-        say!("{} of {} zones rebuilt, {} written", done.done, done.members, ByteSize(done.bytes));
+        let zones = counted(done.members, "zone", "zones");
+        say!("{} of {zones} rebuilt, {} written", done.done, ByteSize(done.bytes));
     }
     if done.failed == 0 {
         return Ok(());
     }
-    note!("shingle: {} zones are still lost: add a drive, or free some space, and run it again", done.failed);
+    let lost = counted(done.failed, "zone is", "zones are");
+    note!("shingle: {lost} still lost: add a drive, or free some space, and run it again");
     Err(Failure::silent(status::DAMAGED))
 }
 
 impl Rebuild {
     pub(crate) fn run(self) -> Outcome {
-        // A drive that is missing is what this is for.
-        with_array(&self.place, Missing::GoOn, false, |opened| async move {
+        // A drive that is missing is what this is for, if it does not come back.
+        with_array(&self.place, Missing::Ask { yes: self.yes }, false, |opened| async move {
             tell(rebuild(&opened.store, self.pace).await?, self.json, Map::new())
         })
     }
@@ -118,58 +127,123 @@ impl Rebuild {
 
 impl Readmit {
     pub(crate) fn run(self) -> Outcome {
-        let chosen = |seen: &Inspection| {
+        let chosen = |seen: &Inspection, given: &[String]| {
             let out: Vec<_> = seen.drives.iter().filter(|drive| drive.given.is_some() && !drive.in_use).collect();
             if self.back.is_empty() && out.is_empty() {
                 return Err(Failure::new("no drive of the array is there and out of use"));
             }
             match &self.back[..] {
                 [] => Ok(out.iter().map(|drive| drive.id).collect()),
-                names => names.iter().map(|name| named(seen, name).map(|(id, _)| id)).collect(),
+                names => names.iter().map(|name| named(seen, given, name).map(|(id, _)| id)).collect(),
             }
         };
-        self.change.run_with(chosen, |opened| async move {
-            let back = &opened.report.readmitted;
-            for drive in back.iter().filter(|_| !self.change.json) {
-                let Readmitted { name, new, kept, missed, .. } = drive;
-                say!("{name} is {new} of the array now: it has {kept} zones, and missed {missed}");
-            }
-            let told = |drive: &Readmitted| {
-                json!({ "name": drive.name, "was": drive.old.0, "drive": drive.new.0, "kept": drive.kept,
-                        "missed": drive.missed })
-            };
-            let readmitted = Value::Array(back.iter().map(told).collect());
-            let done = rebuild(&opened.store, self.pace).await?;
-            tell(done, self.change.json, Map::from_iter([("readmitted".to_owned(), readmitted)]))
+        self.change.run_with(&self.change.place, chosen, |opened| async move {
+            let told = taken_back(&opened.report.readmitted, self.change.json);
+            tell(rebuild(&opened.store, self.pace).await?, self.change.json, told)
         })
     }
+}
+
+/// Says which drives were taken back; or what JSON has of it.
+fn taken_back(back: &[Readmitted], json: bool) -> Map<String, Value> {
+    for Readmitted { name, new, kept, missed, .. } in back.iter().filter(|_| !json) {
+        say!("{name} is {new} of the array now: it has {}, and missed {missed}", counted(*kept, "zone", "zones"));
+    }
+    let told = |drive: &Readmitted| {
+        json!({ "name": drive.name, "was": drive.old.0, "drive": drive.new.0, "kept": drive.kept,
+                "missed": drive.missed })
+    };
+    Map::from_iter([("readmitted".to_owned(), Value::Array(back.iter().map(told).collect()))])
+}
+
+/// The drives that are to be added, by what they are to the array.
+struct Sorted {
+    /// It names them and gave them up.
+    back: Vec<DriveId>,
+    /// All others.
+    new: Vec<PathBuf>,
+    /// Where the array is: without those of its drives' names that are among the new.
+    place: Place,
+}
+
+/// Finds out which of the drives the array names, and has, already. Changes nothing.
+///
+/// # Errors
+/// One of them is in use, or not there.
+fn sorted(place: &Place, wanted: Vec<PathBuf>) -> Outcome<Sorted> {
+    let known = place.named()?.drives;
+    let is_known = |drive: &Path| known.iter().find(|known| is_same(drive, known)).cloned();
+    let mut sorted = Sorted { back: Vec::new(), new: Vec::new(), place: place.clone() };
+    let mut own = Vec::new();
+    for drive in wanted {
+        match is_known(&drive) {
+            Some(known) => own.push(known),
+            None => sorted.new.push(drive),
+        }
+    }
+    if own.is_empty() {
+        return Ok(sorted);
+    }
+    let (seen, names, mut strangers) = look_past(place, |drive| own.iter().any(|own| drive == own))?;
+    own.retain(|drive| !strangers.contains(drive));
+    for drive in own {
+        let name = drive.display().to_string();
+        let at = names.iter().position(|known| *known == name);
+        let of_it = |seen: &&DriveInspection| seen.given.is_some() && seen.given == at;
+        match seen.drives.iter().find(of_it) {
+            Some(seen) if seen.in_use => {
+                return Err(Failure::new(format!("{name} is {} of the array already", seen.id)));
+            }
+            Some(seen) if !seen.removed => sorted.back.push(seen.id),
+            _ if at.is_none() => return Err(Failure::new(format!("there is no drive {name}"))),
+            _ => strangers.push(drive),
+        }
+    }
+    sorted.place = place.without(&strangers)?;
+    sorted.new.extend(strangers);
+    Ok(sorted)
 }
 
 impl Add {
     pub(crate) fn run(self) -> Outcome {
         let file = self.change.place.file();
-        self.change.run(|opened| async move {
-            let drives = take_drives(&self.new, &opened.rt, self.consent).await?;
-            let mut added = Vec::new();
-            for drive in &drives {
-                let id = opened.store.add_drive(drive).await?;
-                added.push(json!({ "drive": id.0, "name": drive.name }));
-                if !self.change.json {
-                    say!("{} is {id} of the array", drive.name);
+        let Sorted { back, new, place } = &sorted(&self.change.place, self.new)?;
+        self.change.run_with(
+            place,
+            |_, _| Ok(back.clone()),
+            |opened| async move {
+                let told = taken_back(&opened.report.readmitted, self.change.json);
+                let drives = take_drives(new, &opened.rt, self.consent).await?;
+                let mut added = Vec::new();
+                for drive in &drives {
+                    let id = opened.store.add_drive(drive).await?;
+                    added.push(json!({ "drive": id.0, "name": drive.name }));
+                    if !self.change.json {
+                        say!("{} is {id} of the array", drive.name);
+                    }
                 }
-            }
-            if self.change.json {
-                say!("{}", json!({ "added": added }));
-            }
-            match file {
-                Some(file) => renamed(&file, |drives| drives.extend(self.new.iter().cloned())),
-                None if self.change.json => Ok(()),
-                None => {
-                    say!("name it with --drive from now on, beside the others");
-                    Ok(())
+                match &file {
+                    _ if new.is_empty() => {}
+                    Some(file) => renamed(file, |drives| {
+                        drives.retain(|drive| !new.contains(drive));
+                        drives.extend(new.iter().cloned());
+                    })?,
+                    None if self.change.json => {}
+                    None => say!("name it with --drive from now on, beside the others"),
                 }
-            }
-        })
+                match back.is_empty() {
+                    true if self.change.json => say!("{}", json!({ "added": added })),
+                    true => {}
+                    false => {
+                        let mut told = told;
+                        told.insert("added".into(), added.into());
+                        // What it missed.
+                        tell(rebuild(&opened.store, Pace { rate: None }).await?, self.change.json, told)?;
+                    }
+                }
+                Ok(())
+            },
+        )
     }
 }
 
@@ -200,7 +274,7 @@ impl Remove {
     pub(crate) fn run(self) -> Outcome {
         let file = self.change.place.file();
         self.change.run(|opened| async move {
-            let (id, name) = named(&opened.seen, &self.drive)?;
+            let (id, name) = named(&opened.seen, &opened.names, &self.drive)?;
             let mut line = Progress::new();
             let show = |progress| show(&mut line, progress);
             let done = opened.store.remove_drive(id, self.pace.options(), show).await?;
@@ -209,24 +283,31 @@ impl Remove {
                 say!("{id} ({name}) is no part of the array any more");
             }
             if let Some(file) = file {
-                renamed(&file, |drives| drives.retain(|drive| drive.display().to_string() != name))?;
+                renamed(&file, |drives| drives.retain(|drive| !is_same(drive, Path::new(&name))))?;
             }
             tell(done, self.change.json, Map::new())
         })
     }
 }
 
-/// The drive of that number or name.
-fn named(seen: &Inspection, drive: &str) -> Outcome<(DriveId, String)> {
-    let known = seen.drives.iter().filter(|known| !known.removed);
+/// The drive of that number or name, and what it is called now. `names` are those of the drives that are there.
+fn named(seen: &Inspection, names: &[String], drive: &str) -> Outcome<(DriveId, String)> {
+    let known: Vec<_> = seen.drives.iter().filter(|known| !known.removed).collect();
+    let now = |known: &DriveInspection| known.given.and_then(|at| names.get(at)).unwrap_or(&known.name).clone();
     let number = drive.strip_prefix("drive ").unwrap_or(drive).parse::<u8>().ok();
-    let found: Vec<_> = known.filter(|known| known.name == drive || number == Some(known.id.0)).collect();
-    match found[..] {
-        [one] => Ok((one.id, one.name.clone())),
-        _ => {
-            let drives: Vec<_> = seen.drives.iter().filter(|drive| !drive.removed).collect();
-            let drives: Vec<_> = drives.iter().map(|drive| format!("{} {}", drive.id.0, drive.name)).collect();
-            Err(Failure::new(format!("which drive is {drive}? The array has: {}", drives.join(", "))))
-        }
-    }
+    let exactly = |known: &DriveInspection| known.name == drive || now(known) == drive || number == Some(known.id.0);
+    // As it was named when the array was made, perhaps from another folder.
+    let nearly = |known: &DriveInspection| {
+        let (now, drive) = (now(known), Path::new(drive));
+        is_same(Path::new(&now), drive) || Path::new(&now).ends_with(drive)
+    };
+    let found =
+        |is: &dyn Fn(&DriveInspection) -> bool| match known.iter().filter(|known| is(known)).collect::<Vec<_>>()[..] {
+            [one] => Some((one.id, now(one))),
+            _ => None,
+        };
+    found(&exactly).or_else(|| found(&nearly)).ok_or_else(|| {
+        let drives: Vec<_> = known.iter().map(|known| format!("{} {}", known.id.0, now(known))).collect();
+        Failure::new(format!("which drive is {drive}? The array has: {}", drives.join(", ")))
+    })
 }

@@ -6,8 +6,8 @@ use shingle_array_store::{DriveInspection, Object, SetState};
 use shingle_base::ByteSize;
 
 use super::place::{Missing, Opened, Place, look, with_array};
-use super::shown;
-use crate::failure::Outcome;
+use super::{counted, shown, zone_sets};
+use crate::failure::{Failure, Outcome, status};
 
 /// Objects of a page.
 const PAGE: usize = 1000;
@@ -129,16 +129,17 @@ fn array(opened: &Opened, json: bool) -> Outcome {
             json!({ "array": seen.array.to_string(), "code": seen.code.to_string(),
                     "segment_bytes": seen.segment_length, "objects": stats.objects, "live_bytes": stats.live,
                     "capacity_bytes": stats.capacity, "buffered_bytes": stats.buffered, "zone_sets": sets, "drives": drives,
-                    "missing_drives": report.missing_drives,
-                    "opening": { "clean": report.clean, "seconds": took, "snapshot_pieces": report.snapshot_pieces,
+                    "missing_drives": report.missing_drives, "clean": seen.clean,
+                    "opening": { "index_taken": report.clean, "seconds": took, "snapshot_pieces": report.snapshot_pieces,
                                  "snapshot_lost": report.snapshot_lost, "sets_examined": report.sets_examined,
                                  "digests": report.digests, "incomplete": report.incomplete, "damage": report.damage } })
         );
-        return Ok(());
+        return condition_of(opened);
     }
     let per_cent = if stats.capacity == 0 { 0.0 } else { stats.live as f64 * 100.0 / stats.capacity as f64 };
+    let words = STATES.iter().zip(stats.sets).map(|((state, _), count)| (state, count));
     let sets: Vec<String> =
-        sets.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+        words.filter(|(_, count)| *count > 0).map(|(state, count)| format!("{count} {}", in_words(*state))).collect();
     say!("array      {}, {}", seen.array, seen.code);
     say!("objects    {}", stats.objects);
     say!("data       {} of {} ({per_cent:.1} %)", ByteSize(stats.live), ByteSize(stats.capacity));
@@ -149,7 +150,11 @@ fn array(opened: &Opened, json: bool) -> Outcome {
     let how = match (report.clean, report.sets_examined) {
         (true, _) => "from its index".to_owned(),
         (false, sets) => {
-            format!("index made anew: {sets} zone sets looked at, {} of a snapshot", report.snapshot_pieces)
+            let saved = match report.snapshot_pieces {
+                0 => String::new(),
+                pieces => format!("a saved index of {} and ", counted(pieces, "piece", "pieces")),
+            };
+            format!("index made anew from {saved}{}", zone_sets(sets))
         }
     };
     say!("opened     {how}, {took:.1} s");
@@ -160,11 +165,29 @@ fn array(opened: &Opened, json: bool) -> Outcome {
         say!("           the saved index was lost: objects that were deleted may be back");
     }
     seen.drives.iter().for_each(|drive| say!("{:<9}  {}  {}", drive.id.to_string(), condition(drive), drive.name));
-    Ok(())
+    condition_of(opened)
+}
+
+/// A state as a word for people.
+fn in_words(state: SetState) -> &'static str {
+    match state {
+        SetState::Empty => "empty",
+        SetState::Available => "ready to be filled",
+        SetState::Open => "being filled",
+        SetState::Closed => "with objects",
+        SetState::Indexed => "with objects, in the saved index",
+        SetState::Index => "with the saved index",
+    }
+}
+
+/// Ends with a status where the array is not as it should be; it was said how.
+fn condition_of(opened: &Opened) -> Outcome {
+    let well = opened.seen.drives.iter().all(|drive| matches!(condition(drive), "ok" | "removed"));
+    if well && opened.report.damage.is_empty() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
 }
 
 fn drive_json(drive: &DriveInspection) -> Value {
-    json!({ "drive": drive.id.0, "name": drive.name, "state": condition(drive), "zones": drive.zones,
+    json!({ "drive": drive.id.0, "name": drive.name, "state": condition(drive), "in_use": drive.in_use, "zones": drive.zones,
             "zone_capacity_bytes": u64::from(drive.zone_capacity) * shingle_base::BLOCK_SIZE as u64 })
 }
 

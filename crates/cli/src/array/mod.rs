@@ -42,17 +42,17 @@ pub(crate) enum Array {
     Ls(look::Ls),
     /// Delete objects.
     Rm(upkeep::Rm),
-    /// Show an object, or the array: drives, room, what opening it came to.
+    /// Show an object, or the array: drives, room, what opening it came to. Status 4 where a drive is missing or something damaged.
     Stat(look::Stat),
     /// Win back the space of deleted and replaced objects now.
     Gc(upkeep::Gc),
     /// Save the index on the drives now, so that opening the array after a crash takes less time.
     Snapshot(upkeep::Snapshot),
-    /// Replace what lost drives held, with free zones of the others or of drives that were added.
+    /// Replace what lost drives held, with free zones of the others or of drives that were added. Asks before it gives up a drive that is missing.
     Rebuild(drives::Rebuild),
     /// Take back drives that were given up and are there again; what they missed is rebuilt.
     Readmit(drives::Readmit),
-    /// Add drives: `shingle array add /dev/sdx --array shelf.toml`
+    /// Add drives, and take back those that were given up: `shingle array add /dev/sdx --array shelf.toml`
     Add(drives::Add),
     /// Take a drive out; what it holds goes to the others first: `shingle array remove serial:ZL2AAAAA`
     Remove(drives::Remove),
@@ -89,8 +89,20 @@ impl Array {
     }
 }
 
-/// A name for a terminal: control characters would do things there.
+/// A name for a terminal.
 fn shown(name: &[u8]) -> String {
-    let text = String::from_utf8_lossy(name);
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+    shingle_array_store::printable(name)
+}
+
+/// Words for a count: `one`, or `many` of them.
+fn counted(count: usize, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    }
+}
+
+/// Words for a count of zone sets.
+fn zone_sets(count: usize) -> String {
+    counted(count, "zone set", "zone sets")
 }

@@ -9,13 +9,16 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use shingle_array_objects::NAMING;
 use shingle_array_store::{
-    ArrayDrive, ArrayStore, DriveId, IndexPlace, Inspection, Options, RecoveryReport, inspect, patient, two_files,
+    ArrayDrive, ArrayStore, DriveId, IndexPlace, Inspection, Options, RecoveryReport, array_of, inspect, patient,
+    two_files,
 };
 use shingle_runtime::Runtime;
 use shingle_server::inventory::DriveName;
 use shingle_zoned_linux::OpenOptions;
 
+use crate::confirm::confirm;
 use crate::device;
 use crate::failure::{Failure, Outcome};
 
@@ -99,6 +102,20 @@ impl Place {
         Ok(Named { drives: file.drives, index, buffer, abandon_buffer, accept_loss })
     }
 
+    /// The same array without these of its drives.
+    pub(crate) fn without(&self, drives: &[PathBuf]) -> Outcome<Self> {
+        if drives.is_empty() {
+            return Ok(self.clone());
+        }
+        let named = self.named()?;
+        let left = named.drives.into_iter().filter(|drive| !drives.contains(drive)).collect();
+        let index = match named.index {
+            IndexPlace::File(path) => Some(path),
+            IndexPlace::Memory => None,
+        };
+        Ok(Self { array: None, drives: left, index, buffer: named.buffer.map(Vec::from), ..self.clone() })
+    }
+
     /// The buffer's files that the command line names.
     pub(crate) fn buffer_files(&self) -> Outcome<Option<[PathBuf; 2]>> {
         let Some(files) = &self.buffer else { return Ok(None) };
@@ -157,6 +174,12 @@ impl ArrayFile {
     }
 }
 
+/// Whether two names are of one drive: the same, or paths that lead to the same place.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |name: &Path| is_path(name).then(|| name.canonicalize().or_else(|_| std::path::absolute(name)).ok());
+    one == other || place(one).flatten().is_some_and(|one| place(other).flatten() == Some(one))
+}
+
 fn is_path(name: &Path) -> bool {
     matches!(DriveName::of_path(name), Ok(DriveName::Path(_)))
 }
@@ -194,6 +217,11 @@ pub(crate) enum Missing {
     Refuse,
     /// It writes, and was told to go on without.
     GoOn,
+    /// It gives the drive up for good: ask, unless `yes`.
+    Ask {
+        /// Was given.
+        yes: bool,
+    },
 }
 
 impl Missing {
@@ -226,11 +254,20 @@ async fn looked_at(
                 "{words}\nAttach what is missing and try again; nothing was changed. What can be read without it can be read now"
             )));
         }
-        (None, Missing::Read) => note!("shingle: missing from the array, and done without: {names}"),
+        (None, Missing::Read) => note!("shingle: the array is read without drives that are missing: {names}"),
         _ => {}
     }
-    if missing != Missing::Refuse {
-        return Ok(seen);
+    match missing {
+        Missing::Read | Missing::GoOn => return Ok(seen),
+        Missing::Ask { yes } => {
+            let what = format!(
+                "missing from the array: {names}\nIf it is only unplugged, attach it and try again. To go on is to give it up: what it \
+                 holds is written anew to others, and the array will not use it again as it is"
+            );
+            confirm(yes, &what)?;
+            return Ok(seen);
+        }
+        Missing::Refuse => {}
     }
     Err(Failure::new(format!(
         "missing from the array: {names}\nAttach it and try again. If it is lost, add --degraded: the array works without it, \
@@ -245,6 +282,8 @@ pub(crate) struct Opened {
     pub(crate) report: RecoveryReport,
     /// As it was before it was opened.
     pub(crate) seen: Inspection,
+    /// What its drives that are there are called now; `seen` tells their places here.
+    pub(crate) names: Vec<String>,
 }
 
 /// Runs `work` with an array open, and closes it.
@@ -254,15 +293,15 @@ pub(crate) fn with_array<T, F: Future<Output = Outcome<T>>>(
     background: bool,
     work: impl FnOnce(Opened) -> F,
 ) -> Outcome<T> {
-    with_array_and(place, missing, background, |_| Ok(Vec::new()), work)
+    with_array_and(place, missing, background, |_, _| Ok(Vec::new()), work)
 }
 
-/// The same, and drives that were given up are taken back: those that `readmit` names.
+/// The same, and drives that were given up are taken back: those that `readmit` names, of what was seen and the drives' names.
 pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
     place: &Place,
     missing: Missing,
     background: bool,
-    readmit: impl FnOnce(&Inspection) -> Outcome<Vec<DriveId>>,
+    readmit: impl FnOnce(&Inspection, &[String]) -> Outcome<Vec<DriveId>>,
     work: impl FnOnce(Opened) -> F,
 ) -> Outcome<T> {
     let named = place.named()?;
@@ -270,14 +309,24 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
         let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
         let Named { buffer, abandon_buffer, accept_loss, .. } = named;
         let seen = looked_at(&rt, &drives, &away, missing, accept_loss).await?;
-        let (read_only, readmit) = (missing == Missing::Read, readmit(&seen)?);
-        let options =
-            Options { background, read_only, buffer, abandon_buffer, accept_loss, readmit, ..Options::default() };
+        let names: Vec<String> = drives.iter().map(|drive| drive.name.clone()).collect();
+        let (read_only, readmit) = (missing == Missing::Read, readmit(&seen, &names)?);
+        let naming = NAMING;
+        let options = Options {
+            background,
+            read_only,
+            buffer,
+            abandon_buffer,
+            accept_loss,
+            readmit,
+            naming,
+            ..Options::default()
+        };
         let (store, report) = ArrayStore::open(&rt, &drives, &named.index, options).await?;
         report.missing_drives.iter().for_each(|drive| note!("shingle: the array does without {drive}"));
         report.buffer.iter().for_each(|file| note!("shingle: {file}"));
         report.damage.iter().for_each(|damage| note!("shingle: damaged: {damage}"));
-        let work = work(Opened { rt: rt.clone(), store: store.clone(), report, seen });
+        let work = work(Opened { rt: rt.clone(), store: store.clone(), report, seen, names });
         let result = tokio::select! {
             result = work => result,
             _ = tokio::signal::ctrl_c() => Err(Failure::new("interrupted").with_status(INTERRUPTED)),
@@ -295,6 +344,30 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
         Ok(value)
     });
     result?
+}
+
+/// Looks at an array without those of its drives that are `asked` about and hold no array at all, which come last; and changes
+/// nothing. The names of the others that are there, by their places.
+pub(crate) fn look_past(
+    place: &Place,
+    asked: impl Fn(&Path) -> bool,
+) -> Outcome<(Inspection, Vec<String>, Vec<PathBuf>)> {
+    let named = place.named()?;
+    shingle_runtime::real::run(|rt| async move {
+        let (mut drives, _) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
+        let mut strange = Vec::new();
+        for path in named.drives.iter().filter(|path| asked(path)) {
+            let name = path.display().to_string();
+            if let Some(drive) = drives.iter().find(|drive| drive.name == name)
+                && array_of(drive).await?.is_none()
+            {
+                drives.retain(|drive| drive.name != name);
+                strange.push(path.clone());
+            }
+        }
+        let names = drives.iter().map(|drive| drive.name.clone()).collect();
+        Ok((inspect(&patient(&rt, &drives)).await?, names, strange))
+    })?
 }
 
 /// Looks at an array without opening it, which changes nothing on its drives.

@@ -27,12 +27,13 @@ impl Change {
         with_array(&self.place, Missing::told(self.degraded), false, work)
     }
 
-    /// The same, and drives that were given up are taken back: those that `readmit` names.
+    /// The same, with the array's drives as `place` has them, and drives that were given up are taken back: those that `readmit` names.
     pub(super) fn run_with<T, F: Future<Output = Outcome<T>>>(
         &self,
-        readmit: impl FnOnce(&Inspection) -> Outcome<Vec<DriveId>>,
+        place: &Place,
+        readmit: impl FnOnce(&Inspection, &[String]) -> Outcome<Vec<DriveId>>,
         work: impl FnOnce(Opened) -> F,
     ) -> Outcome<T> {
-        with_array_and(&self.place, Missing::told(self.degraded), false, readmit, work)
+        with_array_and(place, Missing::told(self.degraded), false, readmit, work)
     }
 }

@@ -46,6 +46,9 @@ pub(crate) struct Get {
     /// Only these bytes, as HTTP counts them: 0-99 (the first 100), 100- (all behind), -100 (the last 100).
     #[arg(long, value_name = "FIRST-LAST", allow_hyphen_values = true)]
     range: Option<Range>,
+    /// Write binary data to the terminal too.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     place: Place,
 }
@@ -93,6 +96,16 @@ fn named(path: &Path, error: &std::io::Error) -> Failure {
 
 fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Whether bytes, which may end in the middle of a character, can be shown in a terminal.
+fn is_text(bytes: &[u8]) -> bool {
+    let harmless = |text: &str| text.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t'));
+    match std::str::from_utf8(bytes) {
+        Ok(text) => harmless(text),
+        Err(error) if error.error_len().is_some() => false,
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).is_ok_and(harmless),
+    }
 }
 
 impl Put {
@@ -147,7 +160,8 @@ impl Put {
             if self.json {
                 say!("{}", json!({ "name": name, "size_bytes": stored.size, "version": stored.version.0 }));
             } else {
-                say!("{}", stored.size);
+                let name = shown(name.as_bytes());
+                say!("stored `{name}`: {} ({} bytes)", ByteSize(stored.size), stored.size);
             }
             Ok(())
         })
@@ -158,6 +172,7 @@ impl Get {
     pub(crate) fn run(self) -> Outcome {
         let file = self.output.filter(|path| !is_dash(path));
         let (name, range) = (self.name, self.range);
+        let only_text = file.is_none() && !self.force && std::io::stdout().is_terminal();
         with_array(&self.place, Missing::Read, false, |opened| async move {
             let reader = opened.store.open_object(name.clone())?;
             let size = reader.object().size;
@@ -189,6 +204,12 @@ impl Get {
                         shown(name.as_bytes())
                     ))
                 })?;
+                if only_text && !is_text(&bytes) {
+                    return Err(Failure::new(format!(
+                        "`{}` is no text: write it to a file with -o, or to the terminal all the same with --force",
+                        shown(name.as_bytes())
+                    )));
+                }
                 told(out.write_all(&bytes))?;
                 at += bytes.len() as u64;
                 if file.is_some() {
@@ -204,6 +225,17 @@ impl Get {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_told_from_what_would_garble_a_terminal() {
+        for text in ["", "a line\r\n\tanother", "ü"] {
+            assert!(is_text(text.as_bytes()), "{text:?}");
+        }
+        assert!(is_text(&"ü".as_bytes()[..1]), "the rest of the character comes next");
+        for binary in [&b"a\0b"[..], b"\x1b[2J", b"\xff", b"a\xc3b", "\u{9b}".as_bytes(), b"\x7f"] {
+            assert!(!is_text(binary), "{binary:?}");
+        }
+    }
 
     #[test]
     fn ranges_are_those_of_http() {

@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 use shingle_base::ByteSize;
 
-use super::shown;
 use super::telling::Change;
+use super::{counted, shown, zone_sets};
 use crate::failure::{Failure, Outcome};
 use crate::output::Progress;
 
@@ -51,6 +51,8 @@ impl Rm {
             }
             if self.change.json {
                 say!("{}", json!({ "deleted": deleted, "absent": absent }));
+            } else {
+                deleted.iter().for_each(|name: &String| say!("deleted `{}`", shown(name.as_bytes())));
             }
             if absent.is_empty() {
                 return Ok(());
@@ -76,7 +78,8 @@ impl Gc {
                     sets = &mut cleaning => break sets?,
                     () = opened.rt.sleep(TICK) => {
                         let stats = store.stats()?;
-                        progress.show(&format!("{} zone sets emptied, {} moved", stats.cleaned, ByteSize(stats.moved)));
+                        let emptied = zone_sets(stats.cleaned as usize);
+                        progress.show(&format!("{emptied} emptied, {} moved", ByteSize(stats.moved)));
                     }
                 }
             };
@@ -85,7 +88,7 @@ impl Gc {
             if json {
                 say!("{}", json!({ "sets": sets, "moved_bytes": moved }));
             } else {
-                say!("{sets} zone sets emptied, {} moved", ByteSize(moved));
+                say!("{} emptied, {} moved", zone_sets(sets), ByteSize(moved));
             }
             Ok(())
         })
@@ -100,7 +103,8 @@ impl Snapshot {
             if self.change.json {
                 say!("{}", json!({ "objects": objects }));
             } else {
-                say!("the index of {objects} objects is saved on the drives");
+                let objects = counted(objects as usize, "object", "objects");
+                say!("the index of {objects} is saved on the drives");
             }
             Ok(())
         })

@@ -2,12 +2,14 @@
 
 use clap::Args;
 use serde_json::json;
+use shingle_array_objects::NAMING;
 use shingle_array_store::{CheckOptions, ScrubOptions, ScrubReport, check};
 use shingle_base::ByteSize;
 use shingle_zoned_linux::OpenOptions;
 
 use super::place::{Place, open_drives};
 use super::telling::Change;
+use super::{counted, zone_sets};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 
@@ -36,7 +38,7 @@ pub(crate) struct Check {
 
 fn show(line: &mut Progress, report: &ScrubReport) {
     let found = if report.damaged.is_empty() { String::new() } else { format!(", {} damaged", report.damaged.len()) };
-    line.show(&format!("{} of {} zone sets, {} verified{found}", report.done, report.sets, ByteSize(report.bytes)));
+    line.show(&format!("{} of {}, {} verified{found}", report.done, zone_sets(report.sets), ByteSize(report.bytes)));
 }
 
 impl Scrub {
@@ -56,7 +58,7 @@ impl Scrub {
                             "damage": damage, "zone_sets": report.sets, "verified_bytes": report.bytes })
                 );
             } else {
-                say!("{} in {} zone sets verified", ByteSize(report.bytes), report.sets);
+                say!("{} in {} verified", ByteSize(report.bytes), zone_sets(report.sets));
                 report.damaged.iter().for_each(|zone| say!("damaged: {zone}"));
                 if !report.damaged.is_empty() {
                     say!("{} of {} damaged zones repaired", report.repaired, report.damaged.len());
@@ -82,7 +84,7 @@ impl Check {
             }
             let mut line = Progress::new();
             let (buffer, abandon_buffer) = (named.buffer, named.abandon_buffer);
-            let options = CheckOptions { quick: self.quick, buffer, abandon_buffer };
+            let options = CheckOptions { quick: self.quick, buffer, abandon_buffer, naming: NAMING };
             Ok(check(&rt, &drives, options, |report| show(&mut line, report)).await?)
         });
         let report = report.map_err(|error| not_run(error.into()))?.map_err(not_run)?;
@@ -95,7 +97,8 @@ impl Check {
                         "missing_drives": report.missing_drives, "buffer": report.buffer })
             );
         } else {
-            say!("{} objects in {} zone sets, {} verified", report.objects, report.sets, ByteSize(report.bytes));
+            let objects = counted(report.objects as usize, "object", "objects");
+            say!("{objects} in {}, {} verified", zone_sets(report.sets), ByteSize(report.bytes));
             report
                 .missing_drives
                 .iter()

@@ -110,7 +110,7 @@ fn columns(found: &Found, all: &[Drive]) -> [String; 10] {
     let zones = Zones::of(found);
     let mut holds = found.content.to_string();
     if found.emulated {
-        holds += " (zones emulated)";
+        holds += " on emulated zones";
     }
     if let Some(mount) = drive.and_then(|drive| drive.mounts.first()) {
         holds = format!("{holds}, in use at {}", mount.display());

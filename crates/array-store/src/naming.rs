@@ -1,0 +1,74 @@
+//! Names of objects in words for people: reports of damage, errors.
+
+use std::fmt;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+
+/// How names of objects are told to people: by the name and the attributes, which are empty where they are not known. [`quoted`],
+/// unless whoever keeps things in an array gives them other names.
+#[derive(Clone, Copy)]
+pub struct Naming(pub fn(&[u8], &[u8]) -> String);
+
+impl Default for Naming {
+    fn default() -> Self {
+        Self(|name, _| quoted(name))
+    }
+}
+
+impl PartialEq for Naming {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+}
+
+impl Eq for Naming {}
+
+impl fmt::Debug for Naming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Naming")
+    }
+}
+
+/// A name that may be shown: control characters would do things in a terminal or a log, and not all names are UTF-8.
+pub fn printable(name: &[u8]) -> String {
+    let mut shown = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            if char.is_control() {
+                shown.extend(char.escape_default());
+            } else {
+                shown.push(char);
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| shown += &format!("\\x{byte:02x}"));
+    }
+    shown
+}
+
+/// The same between quotation marks.
+pub fn quoted(name: &[u8]) -> String {
+    format!("`{}`", printable(name))
+}
+
+impl Engine {
+    /// What an object is called in words.
+    pub(crate) fn named(&self, name: &[u8]) -> Result<String> {
+        let object = self.index()?.object(name).map_err(Error::index)?;
+        let attributes = object.map(|object| object.attributes).unwrap_or_default();
+        Ok((self.options.naming.0)(name, &attributes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_no_control_characters() {
+        assert_eq!(printable("films/Übung.mkv".as_bytes()), "films/Übung.mkv");
+        assert_eq!(printable(b"a\0b\x1b[2Jc\n\xffd\x7f"), "a\\u{0}b\\u{1b}[2Jc\\n\\xffd\\u{7f}");
+        assert_eq!(quoted("c1: \u{9b}".as_bytes()), "`c1: \\u{9b}`");
+        assert_eq!((Naming::default().0)(b"x", b"attributes"), "`x`");
+    }
+}
