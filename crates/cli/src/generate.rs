@@ -37,7 +37,9 @@ The configuration of the service, see
 .I /var/lib/shingle
 The service's data directory: index, keys
 .RI ( credentials.toml ),
-what is known of drives, and emulated drives.
+what is known of drives, emulated drives, and the socket of
+.B shingle status
+.RI ( status.sock ).
 .SH SEE ALSO
 .BR shingle.toml (5),
 .BR blkzone (8),
