@@ -285,10 +285,11 @@ fn what_could_not_be_read_comes_back_and_never_over_what_came_after() {
 /// while, and in 4476 one was passed over that could be read again (`a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later`
 /// and `of_bad_copies_that_is_taken_that_may_be_read_again` of `recovery`). In 5731 the last opening told of rot in a zone that needs no
 /// look (`an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`). In 9709 and 15532 a mark covered a block that the opening which
-/// made it could not read (`marks_of_what_lies_between_bad_blocks_cover_none_of_them`). Those tests show each alone, whatever seeds come to mean.
+/// made it could not read (`marks_of_what_lies_between_bad_blocks_cover_none_of_them`). In 12227 and 25432 a torn copy and its original could
+/// not be read, and the copy stayed (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). Those tests show each alone, whatever seeds come to mean.
 #[test]
 fn chains_that_once_failed() {
-    for seed in [1244, 2739, 3145, 4476, 5731, 9709, 15532] {
+    for seed in [1244, 2739, 3145, 4476, 5731, 9709, 12227, 15532, 25432] {
         let mut met = Met::default();
         chain(seed, &mut met);
         assert!(met.holes > 0 && met.cut_openings > 0 && met.damage > 0, "seed {seed} met too little: {met:?}");

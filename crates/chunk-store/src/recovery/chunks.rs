@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use shingle_base::{ChunkId, ZoneId};
 
 use crate::format::{ChunkEntry, JournalEntry};
-use crate::index::{Located, Run};
+use crate::index::{Groups, Located, Run};
 use crate::mark::Mark;
-use crate::recovery::complete::{Bad, complete};
+use crate::recovery::complete::{Bad, choose_again, complete};
 use crate::recovery::report::Damage;
 use crate::resumed::{Place, Resumed};
 use crate::table::{Chunk, ChunkTable, Handle};
@@ -162,11 +162,11 @@ impl Loading {
     /// Puts every chunk together (REC-2, REC-3).
     pub(crate) fn finish(mut self, damage: &mut Vec<Damage>) -> Chunks {
         let mut places = Resumed::default();
-        let mut passed_over: BTreeMap<ZoneId, Vec<Located>> = BTreeMap::new();
+        let mut undecided: BTreeMap<ZoneId, Vec<Located>> = BTreeMap::new();
         let mut hidden = self.unread;
         for handle in self.chunks.handles() {
             let sealed_at = self.sealed_at.get(&handle).copied();
-            let (known_to, sparse) = self.sparse.remove(&handle).unzip();
+            let (known_to, mut sparse) = self.sparse.remove(&handle).unzip();
             let scanned = self.scanned.remove(&handle).unwrap_or_default();
             let Some(chunk) = self.chunks.get_mut(handle) else { continue };
             let mut resumed = self.resumed.remove(&handle).unwrap_or_default();
@@ -176,11 +176,20 @@ impl Loading {
             // Where it was last gone on with it had all bytes before, whether they are found now or not.
             let last = resumed.last();
             resumed.iter().for_each(|&place| places.note(handle, place));
-            let known_to = known_to.unwrap_or(0).max(last.map_or(0, |&(_, size)| size));
+            let mut known_to = known_to.unwrap_or(0).max(last.map_or(0, |&(_, size)| size));
             let lives = |found: &Found| {
                 resumed.iter().all(|&(sequence, size)| found.sequence > sequence || found.record.end() <= size)
             };
-            let scanned = scanned.into_iter().filter(lives).collect();
+            let mut scanned: Vec<Found> = scanned.into_iter().filter(lives).collect();
+            if scanned.iter().any(|found| found.bad.is_some()) {
+                let own = || chunk.groups.iter().flat_map(|group| group.records()).collect();
+                let mut indexed = sparse.clone().unwrap_or_else(own);
+                if choose_again(&mut indexed, &mut scanned) {
+                    known_to = known_to.max(chunk.size);
+                    chunk.groups = Groups::default();
+                    sparse = Some(indexed);
+                }
+            }
             let lost = complete(chunk, sparse, scanned, sealed_at, known_to, self.unread);
             for Bad { zone, bytes: (from, to), unreadable } in &lost.bad {
                 hidden |= unreadable;
@@ -191,15 +200,15 @@ impl Loading {
                 let what = format!("bytes {from} to {to} are lost: no record of them was found");
                 damage.push(Damage { chunk: Some(chunk.id), zone: None, what });
             }
-            for record in lost.passed_over {
-                passed_over.entry(record.zone).or_default().push(record);
+            for record in lost.undecided {
+                undecided.entry(record.zone).or_default().push(record);
             }
             chunk.sealed = sealed_at.is_some();
             if chunk.sealed {
                 chunk.groups.shrink();
             }
         }
-        Chunks { table: self.chunks, resumed: places, passed_over, hidden }
+        Chunks { table: self.chunks, resumed: places, undecided, hidden }
     }
 }
 
@@ -209,7 +218,7 @@ pub(crate) struct Chunks {
     /// Where they were gone on with.
     pub(crate) resumed: Resumed,
     /// Records that an opening which can read all has to judge, by zone.
-    pub(crate) passed_over: BTreeMap<ZoneId, Vec<Located>>,
+    pub(crate) undecided: BTreeMap<ZoneId, Vec<Located>>,
     /// Blocks could not be read that have records, or may have some.
     pub(crate) hidden: bool,
 }

@@ -15,8 +15,9 @@ use crate::table::Chunk;
 pub(super) struct Lost {
     pub(super) holes: Vec<(u32, u32)>,
     pub(super) bad: Vec<Bad>,
-    /// Torn records that could have had some of what no other has.
-    pub(super) passed_over: Vec<Located>,
+    /// Records that a later opening has to judge: torn ones that could have had some of what no other has; those that were taken though
+    /// they cannot be read, where another may turn out to be better; and these others.
+    pub(super) undecided: Vec<Located>,
 }
 
 /// Bytes of a chunk in a record that fail their checks.
@@ -35,7 +36,8 @@ type Ranked = ((bool, u64), Located);
 /// to `limit`, where the chunk was sealed, up to `known_to`, and up to any record that was durable itself.
 ///
 /// A record that is torn for good, perhaps a copy that GC was writing, takes no place if others are `unread`, which may be better.
-/// It is passed over, and an opening that can read all decides (REC-8).
+/// It is passed over, and an opening that can read all decides (REC-8). A record that cannot be read may be torn, too: it is taken, and
+/// judged again by a later opening.
 pub(super) fn complete(
     chunk: &mut Chunk,
     sparse: Option<Vec<Located>>,
@@ -74,9 +76,11 @@ pub(super) fn complete(
     for step in steps(&tiers, start, sure_to) {
         match step {
             Step::Record(record) => {
-                let bad = spoilt.iter().find(|found| found.record == record);
-                let bad = bad.and_then(|&Found { bad, unreadable, .. }| Some((bad?, unreadable)));
-                lost.bad.extend(bad.map(|(bytes, unreadable)| Bad { zone: record.zone, bytes, unreadable }));
+                if let Some(taken) = spoilt.iter().find(|found| found.record == record) {
+                    let (zone, unreadable) = (record.zone, taken.unreadable);
+                    lost.bad.extend(taken.bad.map(|bytes| Bad { zone, bytes, unreadable }));
+                    lost.undecided.extend(undecided(taken, &spoilt, unread));
+                }
                 chunk.groups.push(record);
             }
             Step::Hole(from, to) => lost.holes.push((from, to)),
@@ -88,7 +92,8 @@ pub(super) fn complete(
             let in_hole = |&(from, to): &(u32, u32)| record.offset < to && from < record.end();
             record.end() > chunk.groups.end() || lost.holes.iter().any(in_hole)
         };
-        lost.passed_over = passed.filter(missing).collect();
+        let passed: Vec<Located> = passed.filter(missing).collect();
+        lost.undecided.extend(passed);
     }
     chunk.size = chunk.groups.end().max(sure_to);
     lost
@@ -96,6 +101,36 @@ pub(super) fn complete(
 
 fn torn_for_good(found: &Found) -> bool {
     found.trust == Trust::Torn && !found.unreadable
+}
+
+fn overlap(one: &Located, other: &Located) -> bool {
+    one.offset < other.end() && other.offset < one.end()
+}
+
+/// A record with bad slices that was taken, and the others that may be better, if a later opening has to choose (REC-8).
+fn undecided(taken: &Found, spoilt: &[Found], unread: bool) -> Vec<Located> {
+    let rivals = spoilt.iter().filter(|found| !torn_for_good(found) && overlap(&found.record, &taken.record));
+    let all: Vec<Located> = rivals.map(|found| found.record).collect();
+    if taken.unreadable && (unread || all.len() > 1) { all } else { Vec::new() }
+}
+
+/// Takes a record out of what the index has of a chunk, if the scan found it bad and has another of its bytes: an earlier opening
+/// that could not read it had put it there, and this one chooses anew (REC-8). It counts as durable, for the index had it.
+/// Returns whether there was one.
+pub(super) fn choose_again(indexed: &mut Vec<Located>, scanned: &mut [Found]) -> bool {
+    let had = indexed.len();
+    let others: Vec<Located> = scanned.iter().map(|found| found.record).collect();
+    for found in scanned.iter_mut().filter(|found| found.bad.is_some()) {
+        let rivals = others.iter().any(|other| *other != found.record && overlap(other, &found.record));
+        let before = indexed.len();
+        if rivals {
+            indexed.retain(|record| *record != found.record);
+        }
+        if indexed.len() < before {
+            found.trust = Trust::Sure;
+        }
+    }
+    indexed.len() < had
 }
 
 /// A step from a chunk's start to its end.

@@ -18,7 +18,9 @@
 //!   of its zone says so (`durable`), if a later record of its chunk lies elsewhere, or if the chunk was sealed or
 //!   indexed past it. Where the device loses writes from their ends only, any later record says so.
 //! - REC-8: an opening that could not read all decides nothing for good. A torn record with some of what nothing else has is
-//!   passed over while there may be a better one, and its zone is kept and looked at again (ZONE-4). `hidden` in the report tells
+//!   passed over while there may be a better one, and its zone is kept and looked at again (ZONE-4). A record that cannot be read
+//!   may be torn, too: where another may be better, the zones of both are kept, and a later opening chooses anew, whichever is in the
+//!   index (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). `hidden` in the report tells
 //!   the caller that a later opening may see more. `a_torn_record_is_judged_by_the_opening_that_can_read_all`.
 //! - REC-6: what recovery found is durable before anybody hears of it.
 //! - REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table calls
@@ -184,7 +186,7 @@ pub(crate) async fn recover(
     let chunks = loading.finish(&mut report.damage);
     report.hidden |= chunks.hidden;
     for zone in &mut zones {
-        chunks.passed_over.get(&zone.zone).into_iter().flatten().for_each(|record| zone.hold(record));
+        chunks.undecided.get(&zone.zone).into_iter().flatten().for_each(|record| zone.hold(record));
     }
     sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
     if report.hidden {

@@ -244,12 +244,42 @@ fn a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later() {
         loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
         [torn, next].into_iter().for_each(|found| loading.found(id(), found));
         let mut damage = Vec::new();
-        let Chunks { table, passed_over, .. } = loading.finish(&mut damage);
+        let Chunks { table, undecided, .. } = loading.finish(&mut damage);
         let chunk = table.get(table.find(id()).unwrap()).unwrap();
         let first = chunk.groups.iter().next().map(|group| group.start());
         assert_eq!((first, chunk.size, damage.len()), (Some(if unread { 10 } else { 0 }), 20, 1), "{unread}");
-        let held = passed_over.into_iter().collect::<Vec<_>>();
+        let held = undecided.into_iter().collect::<Vec<_>>();
         assert_eq!(held, if unread { vec![(torn.record.zone, vec![torn.record])] } else { vec![] }, "{unread}");
+    }
+}
+
+/// REC-8: a copy that was torn while it was written, and its landed original; neither can be read, and the copy is taken. The next
+/// opening can read both, and finds the copy in the index.
+#[test]
+fn of_records_that_cannot_be_read_a_later_opening_chooses_again() {
+    let next = found(50, 10, Trust::Sure, None);
+    let copy = Found { record: located(2, 9, 0, 10), unreadable: true, ..found(9, 0, Trust::Sure, Some((0, 10))) };
+    let landed = Found { landed: true, unreadable: true, ..found(3, 0, Trust::Sure, Some((4, 8))) };
+    let mut loading = Loading::default();
+    loading.replay(JournalEntry::Create { id: id(), stream: Stream::Data }, 1);
+    [copy, landed, next].into_iter().for_each(|found| loading.found(id(), found));
+    let Chunks { table, undecided, .. } = loading.finish(&mut Vec::new());
+    assert_eq!(zones(&table), [(2, 10), (1, 20)]);
+    let held = undecided.into_values().flatten().collect::<Vec<_>>();
+    assert_eq!(held, [landed.record, copy.record]);
+    for (original, taken, damages) in
+        [(Found { bad: None, unreadable: false, ..landed }, vec![(1, 20)], 0), (landed, vec![(1, 20)], 1)]
+    {
+        let runs = [(Run::of(copy.record), 5), (Run::of(next.record), 5)].to_vec();
+        let stream = Stream::Data;
+        let entry = ChunkEntry { id: id(), stream, sealed: false, birth: 1, size: 20, since: 0, runs };
+        let mut loading = Loading::default();
+        loading.load(entry, &BTreeMap::new(), |_| true);
+        let torn = Found { trust: Trust::Torn, unreadable: false, ..copy };
+        [torn, original].into_iter().for_each(|found| loading.found(id(), found));
+        let mut damage = Vec::new();
+        let Chunks { table, .. } = loading.finish(&mut damage);
+        assert_eq!((zones(&table), damage.len()), (taken, damages), "{damage:?}");
     }
 }
 
