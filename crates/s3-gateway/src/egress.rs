@@ -199,6 +199,7 @@ impl HttpBody for ReadBody {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 mod tests {
     use super::*;
     use futures_util::StreamExt;

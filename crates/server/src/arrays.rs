@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use shingle_array_objects::{ArrayClient, ArrayEngine, NAMING};
 use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, inspect, patient};
 use shingle_runtime::Runtime;
+use shingle_runtime::memory::Memory;
 use shingle_zoned_linux::OpenOptions;
 use tokio::sync::oneshot;
 
@@ -30,6 +31,15 @@ const TAKE_BACK: &str = "stop the server, take the drive back with `shingle arra
 /// Memory that large objects take while they are written to one array, beside what is on its way to the drives.
 const WRITERS_BYTES: u64 = 320 << 20;
 
+/// What a server gives to each of its engines.
+#[derive(Clone)]
+pub(crate) struct Given {
+    /// How long drives that are not there are waited for; `None`: not at all.
+    pub(crate) wait: Option<Duration>,
+    /// Memory for objects whose bytes are still coming.
+    pub(crate) memory: Arc<Memory>,
+}
+
 /// An array whose owner runs.
 pub(crate) struct Array {
     pub(crate) client: ArrayClient,
@@ -45,7 +55,7 @@ pub(crate) struct Array {
 ///
 /// # Errors
 /// `Config`, `Drive`, `InUse`, `NewerVersion`, `Store`, `System`, with what to do.
-pub(crate) async fn start(config: ArrayConfig, data: &Path, wait: Option<Duration>, health: Health) -> Result<Array> {
+pub(crate) async fn start(config: ArrayConfig, data: &Path, given: Given, health: Health) -> Result<Array> {
     let (tell, told) = oneshot::channel();
     let name = config.name.clone();
     let folder = data.join(FOLDER);
@@ -56,7 +66,7 @@ pub(crate) async fn start(config: ArrayConfig, data: &Path, wait: Option<Duratio
     let figures = scrub::Shared::default();
     let scrub = figures.clone();
     let owner = move |runtime: Runtime| async move {
-        match open(&runtime, &config, &folder, figures, wait, &health, &counted).await {
+        match open(&runtime, &config, &folder, figures, given, &health, &counted).await {
             Err(error) => {
                 let message = format!("array {label}: {}", error.message);
                 drop(tell.send(Err(Error::new(error.kind, message))));
@@ -82,12 +92,12 @@ async fn open(
     config: &ArrayConfig,
     folder: &Path,
     figures: scrub::Shared,
-    wait: Option<Duration>,
+    given: Given,
     health: &Health,
     gauges: &[(String, Arc<Gauges>)],
 ) -> Result<ArrayEngine> {
     health.opening("opening the drives");
-    let (mut drives, away) = open_drives(runtime, &config.drives, wait, health).await?;
+    let (mut drives, away) = open_drives(runtime, &config.drives, given.wait, health).await?;
     for drive in &mut drives {
         if let Some((_, gauges)) = gauges.iter().find(|(name, _)| *name == drive.name) {
             drive.dev = gauges.count(runtime, drive.dev.clone());
@@ -136,7 +146,11 @@ async fn open(
         "array open"
     );
     let writers_max = (WRITERS_BYTES / u64::from(seen.segment_length).max(1)).clamp(4, 64) as usize;
-    let options = shingle_array_objects::Options { writers_max, ..shingle_array_objects::Options::default() };
+    let options = shingle_array_objects::Options {
+        writers_max,
+        memory: given.memory,
+        ..shingle_array_objects::Options::default()
+    };
     let engine = ArrayEngine::open(runtime.clone(), store.clone(), options).await;
     match engine {
         Ok(engine) => {
@@ -168,7 +182,7 @@ fn called(missing: &[String], away: &[(String, DriveName)]) -> Vec<String> {
 }
 
 /// Opens those of the drives that are there, or come while they are waited for; others come back by name. (WAIT-1)
-async fn open_drives(
+pub(crate) async fn open_drives(
     runtime: &Runtime,
     names: &[PathBuf],
     wait: Option<Duration>,
@@ -217,7 +231,7 @@ fn check_missing(seen: &Inspection, degraded: bool) -> Result<()> {
     Err(Error::new(ErrorKind::Drive, message))
 }
 
-fn failed(error: shingle_array_store::Error) -> Error {
+pub(crate) fn failed(error: shingle_array_store::Error) -> Error {
     use shingle_array_store::ErrorKind as Array;
     let kind = match error.kind {
         Array::Format if error.message.contains("newer") => ErrorKind::NewerVersion,

@@ -2,10 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use shingle_base::{BLOCK_SIZE, Blocks, ByteSize};
+use shingle_runtime::memory::Memory;
 use shingle_zoned::Geometry;
 
 use crate::access_log::Place;
@@ -13,6 +15,9 @@ use crate::engines::CHUNKS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
 use crate::server::log_levels;
+
+/// The least memory for bodies, by connection: with less, pieces would be too small to be worth their handling.
+const CONNECTION_BYTES_MIN: u64 = 128 << 10;
 
 /// A server's configuration.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -143,6 +148,9 @@ pub struct LimitsConfig {
     pub head_timeout_s: u64,
     /// Seconds a connection may go without a byte in the direction that is due.
     pub stall_timeout_s: u64,
+    /// Memory for bodies on their way: pieces of answers and of objects that are still coming, for all requests together.
+    #[serde(deserialize_with = "size")]
+    pub memory: u64,
     /// Bytes a second that a client has to take of an answer, over `stall_timeout_s`; 0: any.
     #[serde(deserialize_with = "size")]
     pub reader_rate_min: u64,
@@ -177,6 +185,7 @@ impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             connections: 1024,
+            memory: 1 << 30,
             head_timeout_s: 60,
             stall_timeout_s: 60,
             reader_rate_min: 16 << 10,
@@ -261,6 +270,15 @@ impl Config {
         if self.limits.connections == 0 {
             wrong.push("limits.connections is 0, which lets nobody in".to_owned());
         }
+        let least = (self.limits.connections as u64).saturating_mul(CONNECTION_BYTES_MIN);
+        if self.limits.memory < least {
+            wrong.push(format!(
+                "limits.memory is {}, too little for {} connections: {} at least, or fewer connections",
+                ByteSize(self.limits.memory),
+                self.limits.connections,
+                ByteSize(least)
+            ));
+        }
         if wrong.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Config, wrong.join("\n"))) }
     }
 
@@ -311,6 +329,11 @@ impl Config {
             "log" => Some(Place::Log),
             file => Some(Place::File(self.data.join(file))),
         }
+    }
+
+    /// The budget of memory for bodies.
+    pub(crate) fn memory(&self) -> Arc<Memory> {
+        Memory::new(self.limits.memory, self.limits.connections)
     }
 
     /// The drives with the paths they are found at; names that are no paths stay what they are.
@@ -523,6 +546,7 @@ mod tests {
             create = { zone_size = "64 MiB", zone_capacity = "48 MiB", zones = 32, conventional_zones = 0, open_zones_max = 14, active_zones_max = 14 }
             [limits]
             connections = 8
+            memory = "64 MiB"
             head_timeout_s = 1
             stall_timeout_s = 2
             reader_rate_min = "4 KiB"
@@ -539,6 +563,7 @@ mod tests {
         assert_eq!(config.access_log(), Some(Place::File("/srv/shingle/access.jsonl".into())));
         assert_eq!(config.drive_wait, Some(Duration::from_secs(120)));
         assert_eq!((config.limits.reader_rate_min, config.limits.writer_rate_min), (4096, 0));
+        assert_eq!((config.limits.memory, config.memory().share()), (64 << 20, 1364 << 10));
     }
 
     #[test]
@@ -610,6 +635,7 @@ mod tests {
             ("[[drive]]\npath = \"serial:Z1\"\ncreate = { zones = 64 }", "only emulated"),
             ("region = \"a b\"", "region"),
             ("limits = { connections = 0 }", "nobody"),
+            ("limits = { memory = \"16 MiB\" }", "too little for 1024 connections: 128 MiB"),
             ("log = \"verbose\"", "`verbose` is no level"),
             ("log = \"info,shingle_server=loud\"", "`loud` is no level"),
             ("log = \"\"", "no level"),

@@ -14,12 +14,13 @@ use shingle_array_objects::ArrayClient;
 use shingle_array_store::Condition;
 use shingle_object_store::ObjectStoreClient;
 use shingle_placement::{Placement, Site};
+use shingle_runtime::memory::Memory;
 use shingle_store_api::ObjectStore;
 use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::admin::PATIENCE;
-use crate::arrays::{self, Array};
+use crate::arrays::{self, Array, Given};
 use crate::bucket_notes::BucketNotes;
 use crate::config::{ArrayConfig, Config};
 use crate::data_dir::DataDir;
@@ -84,18 +85,23 @@ impl Engines {
     ///
     /// # Errors
     /// As [`Config::arrays`].
-    pub(crate) fn begin(config: &Config, directory: DataDir) -> Result<Self> {
+    pub(crate) fn begin(config: &Config, directory: DataDir, memory: &Arc<Memory>) -> Result<Self> {
         let (change, changed) = watch::channel(());
         let (stop, stopped) = watch::channel(false);
         let data = directory.path().to_owned();
         let directory = Arc::new(AsyncMutex::new(directory));
         let mut plans = Vec::new();
         if !config.drives().is_empty() {
-            plans.push((CHUNKS.to_owned(), None, Plan::Objects(Box::new(config.clone()), directory.clone())));
+            plans.push((
+                CHUNKS.to_owned(),
+                None,
+                Plan::Objects(Box::new(config.clone()), directory.clone(), memory.clone()),
+            ));
         }
         for array in config.arrays()? {
             let class = Some(array.class().to_owned());
-            plans.push((array.name.clone(), class, Plan::Array(Box::new(array), data.clone(), config.drive_wait)));
+            let given = Given { wait: config.drive_wait, memory: memory.clone() };
+            plans.push((array.name.clone(), class, Plan::Array(Box::new(array), data.clone(), given)));
         }
         let mut sites = Vec::new();
         let (mut all, mut gates) = (Vec::new(), Vec::new());
@@ -188,8 +194,8 @@ struct Together {
 
 /// What an engine is opened from.
 enum Plan {
-    Objects(Box<Config>, Arc<AsyncMutex<DataDir>>),
-    Array(Box<ArrayConfig>, PathBuf, Option<Duration>),
+    Objects(Box<Config>, Arc<AsyncMutex<DataDir>>, Arc<Memory>),
+    Array(Box<ArrayConfig>, PathBuf, Given),
 }
 
 /// An open engine.
@@ -269,10 +275,11 @@ impl Keeper {
     async fn open(&mut self) -> Result<Running> {
         let health = self.engine.health.clone();
         let running = match &mut self.plan {
-            Plan::Objects(config, directory) => {
+            Plan::Objects(config, directory, memory) => {
                 let mut drives = Vec::new();
                 let mut directory = directory.lock().await;
-                match opening::open(config, &mut directory, &mut drives, Purpose::Serve, &health).await {
+                match opening::open(config, &mut directory, &mut drives, Purpose::Serve, memory.clone(), &health).await
+                {
                     Ok(Some(Objects { client, report, ended })) => {
                         objects::log_report(&report);
                         Running { client: Client::Objects(client), ended: Some(ended), drives }
@@ -284,9 +291,9 @@ impl Keeper {
                     }
                 }
             }
-            Plan::Array(config, data, wait) => {
+            Plan::Array(config, data, given) => {
                 let Array { client, scrub, gauges, ended } =
-                    arrays::start((**config).clone(), data, *wait, health.clone()).await?;
+                    arrays::start((**config).clone(), data, given.clone(), health.clone()).await?;
                 Running { client: Client::Array(client, scrub, gauges), ended: Some(ended), drives: Vec::new() }
             }
         };

@@ -2,10 +2,12 @@
 //!
 //! **Owns** SRV-2, with `drive`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use shingle_object_store::{Drive as ObjectDrive, Options as ObjectOptions};
+use shingle_runtime::memory::Memory;
 
 use crate::config::Config;
 use crate::data_dir::{DataDir, KnownDrive};
@@ -64,6 +66,7 @@ pub(crate) async fn open(
     directory: &mut DataDir,
     drives: &mut Vec<Drive>,
     purpose: Purpose,
+    memory: Arc<Memory>,
     health: &Health,
 ) -> Result<Option<Objects>> {
     health.opening("opening the drives");
@@ -92,7 +95,7 @@ pub(crate) async fn open(
         index: directory.path().join("index"),
         index_cache_bytes: config.index_cache,
         drives: object_drives,
-        options: ObjectOptions { known_drives, ..purpose.options(config) },
+        options: ObjectOptions { known_drives, memory, ..purpose.options(config) },
         rebuild: purpose.rebuild(),
         health: health.clone(),
         away: away.collect(),

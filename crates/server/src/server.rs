@@ -83,7 +83,8 @@ impl Server {
         let address = |listener: &TcpListener| listener.local_addr().map_err(|error| Error::system("a socket", error));
         let endpoint = address(&listener)?;
         let admin = admin_listener.as_ref().map(address).transpose()?;
-        let engines = Engines::begin(&config, directory)?;
+        let memory = config.memory();
+        let engines = Engines::begin(&config, directory, &memory)?;
         let store = engines.store();
 
         let access = match config.access_log() {
@@ -100,6 +101,7 @@ impl Server {
             reader_rate_min: config.limits.reader_rate_min,
             writer_rate_min: config.limits.writer_rate_min,
             shutdown_grace: grace,
+            memory,
             ..Limits::default()
         };
         let options = GatewayOptions {
