@@ -103,7 +103,7 @@ def test_a_corrupted_drive_gives_an_error_or_damage_never_a_panic(drive, tmp_pat
         done = shingle(*command, drive)
         assert done.returncode in (0, 1, 4, 8), (seed, command, done.stdout[-500:], done.stderr[-2000:])
         assert "panicked" not in done.stderr, (seed, command, done.stderr)
-    read = subprocess.run([BINARY, "chunk", "read", drive, "2a"], capture_output=True, timeout=60)
+    read = subprocess.run([BINARY, "chunk", "get", drive, "2a"], capture_output=True, timeout=60)
     assert b"panicked" not in read.stderr, (seed, read.stderr)
     # What is read was written; what is damaged is not returned.
     assert data.startswith(read.stdout), seed
@@ -119,15 +119,15 @@ def test_a_flipped_bit_of_data_is_found_by_check_and_by_read(drive, tmp_path):
     raw[at] ^= 1
     drive.write_bytes(raw)
     refused("chunk", "check", drive, status=4, says=["damage"])
-    refused("chunk", "read", drive, "2a", tmp_path / "out")
+    refused("chunk", "get", drive, "2a", tmp_path / "out")
 
 
 def test_chunks_that_cannot_be_are_refused(drive):
     refused("chunk", "create", drive, "2a", says=["2a"])
-    refused("chunk", "read", drive, "2b", says=["2b"])
+    refused("chunk", "get", drive, "2b", says=["2b"])
     refused("chunk", "stat", drive, "2b", says=["2b"])
     refused("chunk", "create", drive, "no-hex")
-    refused("chunk", "read", drive, "2a", "--offset", "300000", "--length", "1")
+    refused("chunk", "get", drive, "2a", "--offset", "300000", "--length", "1")
     ok("chunk", "seal", drive, "2a")
     refused("chunk", "append", drive, "2a", drive, says=["seal"])
 

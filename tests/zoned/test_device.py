@@ -90,7 +90,7 @@ def test_an_emulated_drive_on_a_disk_is_not_taken_for_what_was_there(guest, shin
     assert mark in guest.ok(f"wipefs {node}")
     status, said = guest.run(f"{create} 2>&1")
     assert status == 1 and f"wipefs --all {node}" in said and "blkzone" not in said, said
-    guest.ok(f"{create} --force")
+    guest.ok(f"{create} --force --yes")
     assert guest.ok(f"wipefs {node}") == "", f"a trace of {mark} is left"
     # The kernel has no partition any more, either: the drive is taken as it is.
     guest.ok(f"{shingle} chunk format {node} && {shingle} chunk check {node}")

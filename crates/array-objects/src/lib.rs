@@ -30,5 +30,6 @@ mod writer;
 pub use client::ArrayClient;
 pub use engine::run::ArrayEngine;
 pub use engine::salvage::{Salvage, Salvaged, salvage};
+pub use engine::survey::survey;
 pub use naming::NAMING;
 pub use options::{ArrayFigures, Options};

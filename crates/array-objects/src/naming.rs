@@ -1,6 +1,7 @@
 //! What things in the array are to users of S3, in words: bucket and key, and never the names by which they lie there.
 
-use shingle_array_store::{Naming, printable, quoted};
+use shingle_array_store::{Naming, quoted};
+use shingle_base::printable;
 
 use crate::format::{BlobRecord, BucketRecord};
 use crate::names::{BUCKET, Blob, OBJECT, key_of, split_upload};

@@ -74,7 +74,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};
 pub use inspect::{Absent, DriveInspection, Inspection, SetInspection, array_of, inspect};
 pub use modelled::{Laid, Load};
-pub use naming::{Naming, printable, quoted};
+pub use naming::{Naming, quoted};
 pub use put::{Put, Stored};
 pub use readmit::Readmitted;
 pub use rebuild::{RebuildOptions, RebuildProgress};

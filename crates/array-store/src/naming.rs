@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use shingle_base::printable;
+
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
@@ -30,23 +32,7 @@ impl fmt::Debug for Naming {
     }
 }
 
-/// A name that may be shown: control characters would do things in a terminal or a log, and not all names are UTF-8.
-pub fn printable(name: &[u8]) -> String {
-    let mut shown = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for char in chunk.valid().chars() {
-            if char.is_control() {
-                shown.extend(char.escape_default());
-            } else {
-                shown.push(char);
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| shown += &format!("\\x{byte:02x}"));
-    }
-    shown
-}
-
-/// The same between quotation marks.
+/// A printable name between quotation marks.
 pub fn quoted(name: &[u8]) -> String {
     format!("`{}`", printable(name))
 }

@@ -7,6 +7,7 @@ mod checksum;
 mod decay;
 mod ids;
 mod pool;
+mod printable;
 mod units;
 pub mod wire;
 
@@ -15,4 +16,5 @@ pub use checksum::{Crc, crc32c};
 pub use decay::decay;
 pub use ids::{ChunkId, ParseIdError, StoreId, ZoneId};
 pub use pool::BufferPool;
+pub use printable::printable;
 pub use units::{BLOCK_SIZE, Blocks, ByteSize, Lba, ParseSizeError};

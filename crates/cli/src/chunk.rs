@@ -12,9 +12,10 @@ use shingle_chunk_store::{ChunkStat, ChunkStore, Damage, FormatOptions, Options,
 use shingle_server::inventory::{self, Content};
 use shingle_zoned_linux::OpenOptions;
 
+use crate::confirm::confirm;
 use crate::device;
 use crate::failure::{Failure, Outcome, status};
-use crate::output::{self, Progress};
+use crate::output::{self, Progress, counted};
 
 /// Bytes that one append takes at most.
 const PIECE: usize = 1 << 20;
@@ -28,12 +29,14 @@ pub(crate) enum Chunk {
     Create(Create),
     /// Append standard input, or a file: `shingle chunk append disk.shingle 2a < photo.jpg`
     Append(Append),
-    /// Write a chunk's bytes to standard output, or a file: `shingle chunk read disk.shingle 2a > photo.jpg`
-    Read(ReadChunk),
+    /// Write a chunk's bytes to standard output, or a file: `shingle chunk get disk.shingle 2a > photo.jpg`
+    #[command(alias = "read")]
+    Get(Get),
     /// Seal a chunk: it takes no more appends.
     Seal(One),
     /// Delete a chunk.
-    Delete(One),
+    #[command(alias = "delete")]
+    Rm(One),
     /// List all chunks.
     Ls(Store),
     /// Show a chunk, or the store.
@@ -49,19 +52,22 @@ pub(crate) enum Chunk {
 #[derive(Args)]
 pub(crate) struct Format {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
-    device: PathBuf,
+    drive: PathBuf,
     /// The number of metazones, if not the usual share.
     #[arg(long)]
     metazones: Option<u32>,
-    /// Format even if the drive holds a store, or a file system that is not mounted; its data is lost.
+    /// Format even if the drive holds a store, or a file system that is not mounted; its data is lost. Asks before.
     #[arg(long)]
     force: bool,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Store {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
-    device: PathBuf,
+    drive: PathBuf,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -70,7 +76,7 @@ pub(crate) struct Store {
 #[derive(Args)]
 pub(crate) struct One {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
-    device: PathBuf,
+    drive: PathBuf,
     /// The chunk: up to 48 hexadecimal digits.
     chunk: ChunkId,
 }
@@ -96,7 +102,7 @@ pub(crate) struct Append {
 }
 
 #[derive(Args)]
-pub(crate) struct ReadChunk {
+pub(crate) struct Get {
     #[command(flatten)]
     one: One,
     /// The file to write, instead of standard output.
@@ -107,12 +113,15 @@ pub(crate) struct ReadChunk {
     /// How much to read; to the end where absent.
     #[arg(long)]
     length: Option<u64>,
+    /// Write to a terminal too.
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Stat {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
-    device: PathBuf,
+    drive: PathBuf,
     /// The chunk; the store where absent.
     chunk: Option<ChunkId>,
     /// Print JSON.
@@ -123,7 +132,7 @@ pub(crate) struct Stat {
 #[derive(Args)]
 pub(crate) struct Gc {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
-    device: PathBuf,
+    drive: PathBuf,
     /// How many zones to empty at most; all that are worth it where absent.
     #[arg(long)]
     zones: Option<u64>,
@@ -149,16 +158,19 @@ impl Chunk {
     pub(crate) fn run(self) -> Outcome {
         match self {
             Self::Format(format) => format.run(),
-            Self::Create(create) => with_store(create.one.device, |store| async move {
-                Ok(store.create(create.one.chunk, create.stream).await?)
-            }),
+            Self::Create(create) => {
+                with_store(
+                    create.one.drive,
+                    |store| async move { Ok(store.create(create.one.chunk, create.stream).await?) },
+                )
+            }
             Self::Append(append) => append.run(),
-            Self::Read(read) => read.run(),
-            Self::Seal(one) => with_store(one.device, |store| async move {
+            Self::Get(get) => get.run(),
+            Self::Seal(one) => with_store(one.drive, |store| async move {
                 say!("{}", store.seal(one.chunk).await?);
                 Ok(())
             }),
-            Self::Delete(one) => with_store(one.device, |store| async move { Ok(store.delete(one.chunk).await?) }),
+            Self::Rm(one) => with_store(one.drive, |store| async move { Ok(store.delete(one.chunk).await?) }),
             Self::Ls(store) => store.list(),
             Self::Stat(stat) => stat.run(),
             Self::Gc(gc) => gc.run(),
@@ -173,15 +185,16 @@ impl Format {
         shingle_runtime::real::run(|rt| async move {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
             let open = OpenOptions { force: self.force, keep_open: false };
-            let device = device::open_with(&self.device, &rt, open).await?;
-            if let content @ Content::Array(_) = inventory::content(&device).await
-                && !self.force
-            {
-                let drive = self.device.display();
+            let device = device::open_with(&self.drive, &rt, open).await?;
+            let (drive, content) = (self.drive.display(), inventory::content(&device).await);
+            if matches!(content, Content::Array(_)) && !self.force {
                 return Err(Failure::new(format!("{drive}: {content}: add --force to format it all the same")));
             }
+            if self.force {
+                confirm(self.yes, &format!("{drive}: {content}: all that it holds will be lost"))?;
+            }
             let id = ChunkStore::format(&rt, device, &options).await?;
-            say!("{}: store {id}", self.device.display());
+            say!("{}: store {id}", self.drive.display());
             Ok(())
         })?
     }
@@ -193,7 +206,7 @@ impl Append {
             Some(path) => Box::new(std::fs::File::open(path).map_err(|error| named(path, &error))?),
             None => Box::new(std::io::stdin().lock()),
         };
-        with_store(self.one.device, |store| async move {
+        with_store(self.one.drive, |store| async move {
             let id = self.one.chunk;
             let mut size = store.stat(id)?.size;
             if self.offset.is_some_and(|offset| offset != size) {
@@ -213,18 +226,21 @@ impl Append {
     }
 }
 
-impl ReadChunk {
+impl Get {
     fn run(self) -> Outcome {
         let mut out: Box<dyn Write> = match &self.file {
             Some(path) => Box::new(std::fs::File::create(path).map_err(|error| named(path, &error))?),
-            None => Box::new(std::io::stdout().lock()),
+            None => {
+                output::may_take_bytes(self.force)?;
+                Box::new(std::io::stdout().lock())
+            }
         };
         let file = self.file;
         let told = |result: std::io::Result<()>| match &file {
             Some(path) => result.map_err(|error| named(path, &error)),
             None => output::written(result),
         };
-        with_store(self.one.device, |store| async move {
+        with_store(self.one.drive, |store| async move {
             let id = self.one.chunk;
             let size = store.stat(id)?.size;
             let end = self.length.map_or(size, |length| self.offset.saturating_add(length));
@@ -261,7 +277,7 @@ fn chunk_line(stat: &ChunkStat) -> String {
 
 impl Store {
     fn list(self) -> Outcome {
-        with_store(self.device, |store| async move {
+        with_store(self.drive, |store| async move {
             let mut after = None;
             let mut rows = Vec::new();
             loop {
@@ -283,10 +299,10 @@ impl Store {
 
     fn check(self) -> Outcome {
         let checked = shingle_runtime::real::run(|rt| async move {
-            let device = device::open(&self.device, &rt).await?;
+            let device = device::open(&self.drive, &rt).await?;
             let mut progress = Progress::new();
             let report = shingle_chunk_store::check(&rt, device, |done, all| {
-                progress.show(&format!("{done} of {all} chunks"));
+                progress.show(&format!("{done} of {}", counted(all, "chunk")));
             });
             Ok::<_, Failure>(report.await?)
         });
@@ -298,7 +314,8 @@ impl Store {
             say!("{}", json!({ "clean": report.clean, "repaired": 0, "damage": damage, "warnings": warnings }));
         } else {
             say!("{}", report.recovery);
-            say!("{} of {} chunks verified", ByteSize(report.verified_bytes), report.chunks);
+            let chunks = counted(report.chunks as u64, "chunk");
+            say!("{} in {chunks} verified", ByteSize(report.verified_bytes));
             warnings.iter().for_each(|line| say!("warning: {line}"));
             damage.iter().for_each(|line| say!("damaged: {line}"));
             say!("{}", if report.clean { "clean" } else { "damage is left: restore these chunks from another copy" });
@@ -308,7 +325,7 @@ impl Store {
 
     fn dump(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let dump = shingle_chunk_store::dump(&rt, device::open(&self.device, &rt).await?).await?;
+            let dump = shingle_chunk_store::dump(&rt, device::open(&self.drive, &rt).await?).await?;
             let log: Vec<_> = dump
                 .log
                 .iter()
@@ -357,7 +374,7 @@ impl Store {
 
 impl Stat {
     fn run(self) -> Outcome {
-        with_store(self.device, |store| async move {
+        with_store(self.drive, |store| async move {
             if let Some(id) = self.chunk {
                 let stat = store.stat(id)?;
                 say!("{}", if self.json { chunk_json(&stat).to_string() } else { chunk_line(&stat) });
@@ -387,11 +404,12 @@ impl Stat {
 
 impl Gc {
     fn run(self) -> Outcome {
-        with_store(self.device, |store| async move {
+        with_store(self.drive, |store| async move {
             let mut progress = Progress::new();
             let report = store
                 .gc(self.zones.unwrap_or(u64::MAX), |report| {
-                    progress.show(&format!("{} zones emptied, {} moved", report.zones, ByteSize(report.moved_bytes)));
+                    let zones = counted(report.zones, "zone");
+                    progress.show(&format!("{zones} emptied, {} moved", ByteSize(report.moved_bytes)));
                 })
                 .await?;
             drop(progress);
@@ -401,7 +419,7 @@ impl Gc {
                     json!({ "zones": report.zones, "moved_bytes": report.moved_bytes, "damaged": report.damaged })
                 );
             } else {
-                say!("{} zones emptied, {} moved", report.zones, ByteSize(report.moved_bytes));
+                say!("{} emptied, {} moved", counted(report.zones, "zone"), ByteSize(report.moved_bytes));
             }
             Ok(())
         })

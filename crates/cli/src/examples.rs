@@ -20,7 +20,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "status",
         &[
             ("shingle status --data /srv/objects", "in words"),
-            ("sudo -u shingle shingle status --json", "the service, for a program"),
+            ("shingle status --json", "for a program; as the service's user, for the service"),
         ],
     ),
     ("drive ls", &[("shingle drive ls", ""), ("shingle drive ls --all --json", "ordinary drives too, for a program")]),
@@ -106,14 +106,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "chunk read",
+        "chunk get",
         &[
-            ("shingle chunk read disk.shingle 2a photo.jpg", ""),
-            ("shingle chunk read disk.shingle 2a --offset 4096 --length 512", "to standard output"),
+            ("shingle chunk get disk.shingle 2a photo.jpg", ""),
+            ("shingle chunk get disk.shingle 2a --offset 4096 --length 512", "to standard output"),
         ],
     ),
     ("chunk seal", &[("shingle chunk seal disk.shingle 2a", "prints its size")]),
-    ("chunk delete", &[("shingle chunk delete disk.shingle 2a", "")]),
+    ("chunk rm", &[("shingle chunk rm disk.shingle 2a", "")]),
     ("chunk ls", &[("shingle chunk ls disk.shingle", "identity, stream, state, size in bytes")]),
     (
         "chunk stat",

@@ -33,7 +33,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), status: status::FAILED }
+        Self { message: without_number(message.into()), status: status::FAILED }
     }
 
     /// Ends with a status, everything having been said already.
@@ -46,8 +46,36 @@ impl Failure {
     }
 }
 
+/// A message without the operating system's number behind its words: `(os error 2)`.
+fn without_number(mut message: String) -> String {
+    const BEFORE: &str = " (os error ";
+    while let Some(at) = message.find(BEFORE) {
+        let number = &message[at + BEFORE.len()..];
+        let Some(end) = number.find(')').filter(|end| number[..*end].bytes().all(|byte| byte.is_ascii_digit())) else {
+            break;
+        };
+        message.replace_range(at..at + BEFORE.len() + end + 1, "");
+    }
+    message
+}
+
 impl<E: Error> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::new(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operating_system_speaks_in_words() {
+        let missing = std::io::Error::from_raw_os_error(2);
+        assert_eq!(
+            Failure::new(format!("a: {missing}, b: {missing}")).message,
+            "a: No such file or directory, b: No such file or directory"
+        );
+        assert_eq!(Failure::new("x (os error y)").message, "x (os error y)");
     }
 }

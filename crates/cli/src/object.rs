@@ -1,21 +1,26 @@
 //! `shingle object`: the objects of a server that is not running.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
+use shingle_array_store::CheckReport as ArrayReport;
 use shingle_base::ByteSize;
-use shingle_server::Offline;
+use shingle_object_store::{CheckReport, ObjectName};
+use shingle_server::{Checked, Counted, Error, Offline, Progress};
 
 use crate::failure::{Failure, Outcome, status};
+use crate::output::{self, counted};
 
 /// Commands on the objects of a data directory.
 #[derive(Subcommand)]
 pub(crate) enum Object {
     /// Make the index again from the drives: `shingle object rebuild-index --data shingle-data`
     RebuildIndex(Rebuild),
-    /// Compare index and drives. Exit status: 0 clean, 4 damage, 8 could not run.
+    /// Compare index and drives, of arrays too. Exit status: 0 clean, 4 damage, 8 could not run.
     Check(Check),
     /// List all objects.
     Ls(List),
@@ -76,8 +81,8 @@ fn with_objects<T, F: Future<Output = Outcome<(Offline, T)>>>(
     if !config.data.is_dir() {
         return Err(not_run(Failure::new(format!("there is no data directory {}", config.data.display()))));
     }
-    let run = |_| async move {
-        let (objects, value) = work(Offline::open(&config, rebuild).await?).await?;
+    let run = |rt| async move {
+        let (objects, value) = work(Offline::open(&rt, &config, rebuild).await?).await?;
         objects.close().await;
         Ok(value)
     };
@@ -100,10 +105,10 @@ impl Rebuild {
     fn run(self) -> Outcome {
         let directory = self.directory;
         with_objects(&directory, Some(!self.no_backup), |objects| async {
-            let report = objects.report();
-            let objects_now = objects.stats().await?.objects;
+            let report = objects.report()?;
+            let objects_now = objects.stats().await?.objects.map_or(0, |stats| stats.objects);
             if directory.json {
-                let damage: Vec<_> = report.damage.iter().map(|damage| format!("{damage:?}")).collect();
+                let damage: Vec<_> = report.damage.iter().map(ToString::to_string).collect();
                 say!(
                     "{}",
                     json!({ "objects": objects_now, "files": report.files, "entries": report.entries,
@@ -111,33 +116,115 @@ impl Rebuild {
                 );
             } else {
                 say!(
-                    "{objects_now} objects; {} entries read in {} files, {}",
-                    report.entries,
-                    report.files,
+                    "{}; read: {} in {}, {}",
+                    counted(objects_now, "object"),
+                    entries(report.entries),
+                    counted(report.files, "file"),
                     ByteSize(report.bytes)
                 );
-                report.damage.iter().for_each(|damage| say!("damaged: {damage:?}"));
+                report.damage.iter().for_each(|damage| say!("damaged: {damage}"));
             }
             Ok((objects, ()))
         })
     }
 }
 
+/// `1 entry`, `2 entries`.
+fn entries(count: u64) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
+}
+
 impl Check {
     fn run(self) -> Outcome {
         let directory = self.directory;
-        let report = with_objects(&directory, None, |objects| async {
-            let report = objects.check(!self.quick).await?;
-            Ok((objects, report))
-        })?;
+        let line = Arc::new(Mutex::new(output::Progress::new()));
+        let shown = line.clone();
+        let show = move |now: Progress<'_>| {
+            let mut line = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            match now {
+                Progress::Drives(done, all) => line.show_bytes(done, all, ""),
+                Progress::Array(name, done, all, bytes) => {
+                    line.show(&format!(
+                        "array {name}: {done} of {}, {bytes} verified",
+                        counted(all as u64, "zone set")
+                    ));
+                }
+            }
+        };
+        let checked = with_objects(&directory, None, |objects| async {
+            let checked = objects.check(!self.quick, show).await?;
+            Ok((objects, checked))
+        });
+        drop(line);
+        let checked = checked?;
         if directory.json {
-            say!("{}", json!({ "clean": report.is_clean(), "repaired": 0, "damage": report.damage }));
+            tell_json(&checked)
         } else {
-            say!("{} objects, {} verified", report.objects, ByteSize(report.bytes));
-            report.damage.iter().for_each(|damage| say!("damaged: {damage}"));
-            say!("{}", if report.is_clean() { "clean" } else { "damage is left: restore what is named above" });
+            tell(&checked)
         }
-        if report.is_clean() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
+        let reports = || checked.arrays.iter().filter_map(|(_, report)| report.as_ref().ok());
+        let clean =
+            checked.objects.as_ref().is_none_or(CheckReport::is_clean) && reports().all(|report| report.clean());
+        match (clean, checked.arrays.iter().all(|(_, report)| report.is_ok())) {
+            (false, _) => Err(Failure::silent(status::DAMAGED)),
+            (true, false) => Err(Failure::silent(status::NOT_RUN)),
+            (true, true) => Ok(()),
+        }
+    }
+}
+
+fn tell_json(checked: &Checked) {
+    let name = |object: &ObjectName| json!({ "bucket": object.bucket, "key": object.key });
+    let names = |of: &BTreeSet<ObjectName>| of.iter().map(name).collect::<Vec<_>>();
+    let arrays: Vec<_> = checked.arrays.iter().map(|(name, report)| array_json(name, report)).collect();
+    let default = CheckReport::default();
+    let report = checked.objects.as_ref().unwrap_or(&default);
+    let clean = report.is_clean() && checked.arrays.iter().all(|(_, found)| found.as_ref().is_ok_and(|it| it.clean()));
+    say!(
+        "{}",
+        json!({ "clean": clean, "repaired": 0, "damage": report.damage, "damage_more": report.damage_more,
+                "damaged_objects": names(&report.damaged_objects), "damaged_uploads": names(&report.damaged_uploads),
+                "arrays": arrays })
+    );
+}
+
+fn array_json(name: &str, report: &Result<ArrayReport, Error>) -> Value {
+    match report {
+        Err(error) => json!({ "array": name, "error": error.message }),
+        Ok(report) => json!({ "array": name, "clean": report.clean(), "objects": report.objects,
+            "verified_bytes": report.bytes, "missing_drives": report.missing_drives, "buffer": report.buffer,
+            "repairable": report.repairable, "lost": report.lost }),
+    }
+}
+
+fn tell(checked: &Checked) {
+    if let Some(report) = &checked.objects {
+        say!("{}, {} verified", counted(report.objects, "object"), ByteSize(report.bytes));
+        report.damage.iter().for_each(|damage| say!("damaged: {damage}"));
+        if report.damage_more > 0 {
+            say!("damaged: {} more places", report.damage_more);
+        }
+        report.damaged_objects.iter().for_each(|object| say!("damaged object: {object}"));
+        report.damaged_uploads.iter().for_each(|upload| say!("damaged upload: {upload}"));
+        say!("{}", if report.is_clean() { "clean" } else { "damage is left: restore what is named above" });
+    }
+    for (name, report) in &checked.arrays {
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => {
+                say!("array {name}: not checked: {}", error.message);
+                continue;
+            }
+        };
+        say!("array {name}: {}, {} verified", counted(report.objects, "object"), ByteSize(report.bytes));
+        report.missing_drives.iter().for_each(|drive| say!("array {name}: missing: {drive}"));
+        report.buffer.iter().for_each(|file| say!("array {name}: {file}"));
+        report
+            .repairable
+            .iter()
+            .for_each(|zone| say!("array {name}: damaged: {zone}; `shingle array scrub` replaces it"));
+        report.lost.iter().for_each(|lost| say!("array {name}: lost: {lost}"));
+        say!("array {name}: {}", if report.clean() { "clean" } else { "damage is left" });
     }
 }
 
@@ -152,7 +239,8 @@ impl List {
                         json!({ "bucket": bucket, "key": object.key, "size_bytes": object.size, "etag": object.etag }),
                     );
                 } else {
-                    say!("{:>14}  {bucket}/{}", object.size, object.key);
+                    let name = ObjectName { bucket: bucket.to_owned(), key: object.key.clone() };
+                    say!("{:>14}  {name}", object.size);
                 }
             });
             list.await?;
@@ -171,16 +259,35 @@ impl Directory {
             let stats = objects.stats().await?;
             Ok((objects, stats))
         })?;
+        let Counted { objects, arrays } = stats;
         if self.json {
-            say!(
-                "{}",
-                json!({ "objects": stats.objects, "live_bytes": stats.live_bytes, "files": stats.files,
+            let arrays: Vec<_> = arrays
+                .iter()
+                .map(|(name, stats)| {
+                    json!({ "array": name, "objects": stats.objects, "live_bytes": stats.live,
+                            "capacity_bytes": stats.capacity })
+                })
+                .collect();
+            let mut all = objects.map_or_else(
+                || json!({}),
+                |stats| {
+                    json!({ "objects": stats.objects, "live_bytes": stats.live_bytes, "files": stats.files,
                         "file_bytes": stats.file_bytes })
+                },
             );
-        } else {
+            all["arrays"] = arrays.into();
+            say!("{all}");
+            return Ok(());
+        }
+        if let Some(stats) = objects {
             say!("objects  {}", stats.objects);
             say!("live     {}", ByteSize(stats.live_bytes));
             say!("files    {}, {}", stats.files, ByteSize(stats.file_bytes));
+        }
+        for (name, stats) in arrays {
+            // Of the array: parts of large objects, and buckets, are objects of it too.
+            let held = counted(stats.objects, "object");
+            say!("array {name}: {held} of the array, {} of {}", ByteSize(stats.live), ByteSize(stats.capacity));
         }
         Ok(())
     }

@@ -4,8 +4,13 @@
 //! - OUT-1: a reader that has had enough (`| head`) ends a command without a word and with the status that shells give for
 //!   it; `println!` would panic there. So nothing else writes to standard output or standard error. (`test_owner.py`)
 
+#![expect(clippy::disallowed_methods, reason = "progress is shown to a person, in that person's time")]
+
 use std::fmt;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use shingle_base::ByteSize;
 
 use crate::failure::{Failure, Outcome, status};
 
@@ -23,11 +28,19 @@ macro_rules! note {
 pub(crate) struct Progress {
     shown: bool,
     terminal: bool,
+    began: Instant,
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { shown: false, terminal: std::io::stderr().is_terminal() }
+        Self { shown: false, terminal: std::io::stderr().is_terminal(), began: Instant::now() }
+    }
+
+    /// Shows how much of all is done, at which rate, and how long the rest takes at that.
+    pub(crate) fn show_bytes(&mut self, done: u64, all: u64, found: &str) {
+        if self.terminal {
+            self.show(&format!("{}{found}", pace(done, all, self.began.elapsed())));
+        }
     }
 
     pub(crate) fn show(&mut self, text: &str) {
@@ -45,6 +58,49 @@ impl Drop for Progress {
             let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
         }
     }
+}
+
+/// `3 GiB of 8 GiB, 210 MiB/s, 25 s left`
+pub(crate) fn pace(done: u64, all: u64, took: Duration) -> String {
+    let share = format!("{} of {}", ByteSize(done), ByteSize(all));
+    // A rate of the first moments says nothing.
+    if took < Duration::from_secs(1) || done == 0 {
+        return share;
+    }
+    let rate = done as f64 / took.as_secs_f64();
+    let left = all.saturating_sub(done) as f64 / rate;
+    format!("{share}, {}/s, {} left", ByteSize(rate as u64), time(left))
+}
+
+/// Seconds as a person says them.
+pub(crate) fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 90.0 * 60.0 => format!("{:.0} min", s / 60.0),
+        s if s < 48.0 * 3600.0 => format!("{:.1} h", s / 3600.0),
+        s => format!("{:.0} days", s / 86_400.0),
+    }
+}
+
+/// A number of things: `1 chunk`, `2 chunks`.
+pub(crate) fn counted(count: impl Into<u64>, thing: &str) -> String {
+    match count.into() {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
+}
+
+/// Refuses where the bytes of an object would go to a terminal, which takes some of them for commands.
+///
+/// # Errors
+/// Standard output is a terminal, and `force` was not given.
+pub(crate) fn may_take_bytes(force: bool) -> Outcome {
+    if force || !std::io::stdout().is_terminal() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "these bytes may be anything, and a terminal takes some for commands: name a file, or add --force",
+    ))
 }
 
 /// A line to standard output, through [`say!`]. Output that cannot be written ends the command.
@@ -99,4 +155,23 @@ pub(crate) fn colours() -> bool {
 pub(crate) fn print(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_says_how_fast_and_how_long() {
+        assert_eq!(pace(3 << 30, 8 << 30, Duration::from_millis(900)), "3 GiB of 8 GiB");
+        assert_eq!(pace(3 << 30, 9 << 30, Duration::from_secs(12)), "3 GiB of 9 GiB, 256 MiB/s, 24 s left");
+        assert_eq!(pace(0, 1 << 20, Duration::from_secs(9)), "0 B of 1 MiB");
+        let times = [(0.4, "0 s"), (300.0, "5 min"), (3.0 * 3600.0, "3.0 h"), (3e5, "3 days")];
+        times.iter().for_each(|(seconds, words)| assert_eq!(time(*seconds), *words));
+    }
+
+    #[test]
+    fn one_thing_is_not_many() {
+        assert_eq!([0u64, 1, 2].map(|count| counted(count, "zone set")), ["0 zone sets", "1 zone set", "2 zone sets"]);
+    }
 }

@@ -8,7 +8,7 @@ use shingle_store_api::{
     ObjectStore, ObjectWriter, PartInfo, StoreFuture, StoreResult, StoreUsage, UploadId, UploadInfo, UploadListing,
 };
 
-use crate::check::{CheckReport, Depth};
+use crate::check::{CheckProgress, CheckReport, Depth};
 use crate::engine::run::Entrance;
 use crate::options::Options;
 use crate::reader::Reader;
@@ -70,7 +70,19 @@ impl ObjectStoreClient {
     /// # Errors
     /// `Unavailable` if the index fails or the store has stopped. Damage is no error; it is in the report.
     pub async fn check(&self, depth: Depth) -> StoreResult<CheckReport> {
-        self.entrance.read(move |core| async move { core.check(depth).await }).await
+        self.check_with(depth, |_| ()).await
+    }
+
+    /// The same, and `progress` is told how far it is.
+    ///
+    /// # Errors
+    /// As [`ObjectStoreClient::check`].
+    pub async fn check_with(
+        &self,
+        depth: Depth,
+        mut progress: impl FnMut(CheckProgress) + Send + 'static,
+    ) -> StoreResult<CheckReport> {
+        self.entrance.read(move |core| async move { core.check(depth, &mut progress).await }).await
     }
 
     /// The store in words, a line at a time: files with their sizes, and every entry in them if `entries`.

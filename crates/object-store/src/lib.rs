@@ -43,7 +43,7 @@ mod writer;
 use shingle_base::wire;
 use shingle_runtime::locks;
 
-pub use check::{CheckReport, Depth};
+pub use check::{CheckProgress, CheckReport, DAMAGE_MAX, Depth, ObjectName};
 pub use client::ObjectStoreClient;
 pub use engine::run::ObjectEngine;
 pub use index::{FjallIndex, Index, IndexError, IndexErrorKind, MemoryIndex};

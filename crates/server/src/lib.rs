@@ -44,7 +44,7 @@ mod waiting;
 pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape};
 pub use device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
-pub use offline::Offline;
+pub use offline::{Checked, Counted, Offline, Progress};
 pub use precheck::{Findings, look as precheck};
 pub use server::{Server, run};
 pub use status::ask as ask_status;

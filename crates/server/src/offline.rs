@@ -1,10 +1,17 @@
 //! The objects of a server that is not running: for commands that look after them.
 
+use shingle_array_objects::{NAMING, survey};
+use shingle_array_store::{
+    ArrayDrive, ArrayStore, CheckOptions, CheckReport as ArrayReport, IndexPlace, Options, Stats, check,
+};
+use shingle_base::ByteSize;
 use shingle_object_store::{CheckReport, Depth, ObjectStats, ObjectStoreClient, OpenReport};
+use shingle_runtime::Runtime;
 use shingle_store_api::{ListRequest, ObjectInfo, ObjectStore};
 use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::arrays;
+use crate::config::{ArrayConfig, Config};
 use crate::data_dir::DataDir;
 use crate::drive::Drive;
 use crate::engines::CHUNKS;
@@ -13,76 +20,202 @@ use crate::health::Health;
 use crate::objects::Objects;
 use crate::opening::{self, Purpose};
 
-/// The objects of a data directory, without a front end. The directory is locked while this exists.
+/// The objects of a data directory and of the arrays that its configuration names, without a front end. The directory is locked
+/// while this exists.
 pub struct Offline {
+    rt: Runtime,
+    chunks: Option<Chunks>,
+    arrays: Vec<ArrayConfig>,
+    _directory: DataDir,
+}
+
+/// The store on the drives that belong to no array.
+struct Chunks {
     client: ObjectStoreClient,
     report: OpenReport,
     drives: Vec<Drive>,
     ended: tokio::sync::oneshot::Receiver<()>,
-    _directory: DataDir,
+}
+
+/// A check's outcome.
+#[derive(Debug)]
+pub struct Checked {
+    /// Of the objects on drives that belong to no array, if there are such drives.
+    pub objects: Option<CheckReport>,
+    /// Of each array, by name; an error where it could not be checked.
+    pub arrays: Vec<(String, Result<ArrayReport>)>,
+}
+
+/// Counters and sizes.
+#[derive(Debug)]
+pub struct Counted {
+    /// Of the objects on drives that belong to no array, if there are such drives.
+    pub objects: Option<ObjectStats>,
+    /// Of each array, by name.
+    pub arrays: Vec<(String, Stats)>,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// Bytes of the drives that belong to no array, of all that they hold.
+    Drives(u64, u64),
+    /// Zone sets of an array, of all of it, and their bytes.
+    Array(&'a str, usize, usize, ByteSize),
 }
 
 impl Offline {
     /// Opens drives and objects, and makes neither. With `rebuild` the index is made again from the drives: `Some(true)` begins with the
-    /// newest backup of it, `Some(false)` reads everything.
+    /// newest backup of it, `Some(false)` reads everything. Arrays are opened when they are looked at, for reading only.
     ///
     /// # Errors
     /// As [`Server::start`](crate::Server::start), but for those of the network.
-    pub async fn open(config: &Config, rebuild: Option<bool>) -> Result<Self> {
+    pub async fn open(rt: &Runtime, config: &Config, rebuild: Option<bool>) -> Result<Self> {
         let mut directory = DataDir::existing(&config.data)?;
+        let arrays = config.arrays()?;
         let mut drives = Vec::new();
         // Nobody asks how far it is.
         let health = Health::new(CHUNKS, watch::Sender::default());
-        match opening::open(config, &mut directory, &mut drives, Purpose::Inspect { rebuild }, &health).await {
-            Ok(Some(Objects { client, report, ended })) => {
-                Ok(Self { client, report, drives, ended, _directory: directory })
-            }
-            Ok(None) => Err(Error::new(
-                ErrorKind::Config,
-                "the configuration names arrays only, which `shingle array` looks after",
-            )),
+        let purpose = Purpose::Inspect { rebuild };
+        let opened = opening::open(config, &mut directory, &mut drives, purpose, config.memory(), &health).await;
+        let chunks = match opened {
+            Ok(objects) => objects.map(|Objects { client, report, ended }| Chunks { client, report, drives, ended }),
             Err(error) => {
                 opening::close_drives(drives).await;
-                Err(error)
+                return Err(error);
             }
-        }
+        };
+        Ok(Self { rt: rt.clone(), chunks, arrays, _directory: directory })
+    }
+
+    /// What there is on drives that belong to no array.
+    fn chunks(&self) -> Result<&Chunks> {
+        let none = "the configuration names arrays only, which `shingle array` looks after";
+        self.chunks.as_ref().ok_or_else(|| Error::new(ErrorKind::Config, none))
     }
 
     /// What opening found.
-    pub fn report(&self) -> &OpenReport {
-        &self.report
-    }
-
-    /// Compares index and drives; with `full`, reads and verifies every byte.
     ///
     /// # Errors
-    /// `Store` if the check could not run. Damage is no error; it is in the report.
-    pub async fn check(&self, full: bool) -> Result<CheckReport> {
-        let depth = if full { Depth::Full } else { Depth::Quick };
-        self.client.check(depth).await.map_err(failed)
+    /// `Config` if there are arrays only.
+    pub fn report(&self) -> Result<&OpenReport> {
+        Ok(&self.chunks()?.report)
     }
 
-    /// Collects all garbage there is; returns the bytes of files deleted.
+    /// Compares indexes and drives; with `full`, reads and verifies every byte. `progress` is told now and then.
     ///
     /// # Errors
-    /// `Store` if there is no room for copies, or a drive fails.
+    /// `Store` if the check of the drives that belong to no array could not run. Damage is no error; it is in the report.
+    pub async fn check(&self, full: bool, progress: impl Fn(Progress<'_>) + Clone + Send + 'static) -> Result<Checked> {
+        let objects = match &self.chunks {
+            None => None,
+            Some(chunks) => {
+                let depth = if full { Depth::Full } else { Depth::Quick };
+                let tell = progress.clone();
+                let check = chunks.client.check_with(depth, move |now| tell(Progress::Drives(now.done, now.all)));
+                Some(check.await.map_err(failed)?)
+            }
+        };
+        let mut arrays = Vec::new();
+        for config in &self.arrays {
+            arrays.push((config.name.clone(), self.check_array(config, !full, &progress).await));
+        }
+        Ok(Checked { objects, arrays })
+    }
+
+    async fn check_array(
+        &self,
+        config: &ArrayConfig,
+        quick: bool,
+        progress: &impl Fn(Progress<'_>),
+    ) -> Result<ArrayReport> {
+        let drives = self.drives_of(config).await?;
+        let options = CheckOptions { quick, buffer: config.buffer.clone(), naming: NAMING, ..CheckOptions::default() };
+        let tell = |report: &shingle_array_store::ScrubReport| {
+            progress(Progress::Array(&config.name, report.done, report.sets, ByteSize(report.bytes)));
+        };
+        check(&self.rt, &drives, options, tell).await.map_err(|error| of_array(config, error))
+    }
+
+    async fn drives_of(&self, config: &ArrayConfig) -> Result<Vec<ArrayDrive>> {
+        let health = Health::new(&config.name, watch::Sender::default());
+        let (drives, away) = arrays::open_drives(&self.rt, &config.drives, None, &health).await?;
+        if drives.is_empty() {
+            let names: Vec<_> = away.iter().map(|(name, _)| name.as_str()).collect();
+            let message = format!("array {}: none of its drives is there: {}", config.name, names.join(", "));
+            return Err(Error::new(ErrorKind::Drive, message));
+        }
+        Ok(drives)
+    }
+
+    /// An array, open for reading only. Its index is made from its drives: what a server keeps is left alone.
+    async fn open_array(&self, config: &ArrayConfig) -> Result<ArrayStore> {
+        let drives = self.drives_of(config).await?;
+        let buffer = config.buffer.clone();
+        let options = Options { read_only: true, background: false, buffer, naming: NAMING, ..Options::default() };
+        let opened = ArrayStore::open(&self.rt, &drives, &IndexPlace::Memory, options).await;
+        Ok(opened.map_err(|error| of_array(config, error))?.0)
+    }
+
+    /// Collects all garbage there is on drives that belong to no array; returns the bytes of files deleted.
+    ///
+    /// # Errors
+    /// `Store` if there is no room for copies, or a drive fails; `Config` if there are arrays only.
     pub async fn collect_garbage(&self) -> Result<u64> {
-        self.client.collect_garbage().await.map_err(failed)
+        self.chunks()?.client.collect_garbage().await.map_err(failed)
     }
 
     /// Counters and sizes.
     ///
     /// # Errors
-    /// `Store` if the store has stopped.
-    pub async fn stats(&self) -> Result<ObjectStats> {
-        self.client.stats().await.map_err(failed)
+    /// `Store` if a store has stopped; as [`Offline::open`] for an array.
+    pub async fn stats(&self) -> Result<Counted> {
+        let objects = match &self.chunks {
+            None => None,
+            Some(chunks) => Some(chunks.client.stats().await.map_err(failed)?),
+        };
+        let mut arrays = Vec::new();
+        for config in &self.arrays {
+            let store = self.open_array(config).await?;
+            let stats = store.stats().map_err(|error| of_array(config, error));
+            store.close().await.map_err(|error| of_array(config, error))?;
+            arrays.push((config.name.clone(), stats?));
+        }
+        Ok(Counted { objects, arrays })
     }
 
     /// Every object: its bucket, and what is known of it.
     ///
     /// # Errors
-    /// `Store` if the index fails.
+    /// `Store` if an index fails; as [`Offline::open`] for an array.
     pub async fn list(&self, prefix: &str, mut found: impl FnMut(&str, &ObjectInfo)) -> Result<()> {
+        if let Some(chunks) = &self.chunks {
+            chunks.list(prefix, &mut found).await?;
+        }
+        for config in &self.arrays {
+            let store = self.open_array(config).await?;
+            let listed = survey(&self.rt, store.clone(), prefix, &mut found).await;
+            store.close().await.map_err(|error| of_array(config, error))?;
+            listed
+                .map_err(|error| Error::new(ErrorKind::Store, format!("array {}: {}", config.name, error.message)))?;
+        }
+        Ok(())
+    }
+
+    /// Closes objects and drives in order.
+    pub async fn close(self) {
+        let Some(Chunks { client, drives, ended, .. }) = self.chunks else { return };
+        client.close().await;
+        drop(client);
+        let _ = ended.await;
+        for drive in drives {
+            let _ = drive.ended.await;
+        }
+    }
+}
+
+impl Chunks {
+    async fn list(&self, prefix: &str, found: &mut impl FnMut(&str, &ObjectInfo)) -> Result<()> {
         for bucket in self.client.list_buckets().await.map_err(failed)? {
             let mut after = None;
             loop {
@@ -97,19 +230,13 @@ impl Offline {
         }
         Ok(())
     }
-
-    /// Closes objects and drives in order.
-    pub async fn close(self) {
-        let Self { client, drives, ended, .. } = self;
-        client.close().await;
-        drop(client);
-        let _ = ended.await;
-        for drive in drives {
-            let _ = drive.ended.await;
-        }
-    }
 }
 
 fn failed(error: shingle_store_api::StoreError) -> Error {
     Error::new(ErrorKind::Store, error.message)
+}
+
+fn of_array(config: &ArrayConfig, error: shingle_array_store::Error) -> Error {
+    let error = arrays::failed(error);
+    Error::new(error.kind, format!("array {}: {}", config.name, error.message))
 }

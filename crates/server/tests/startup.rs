@@ -126,22 +126,33 @@ fn a_drive_is_not_made_while_another_is_away() {
     });
 }
 
+/// Opens the objects as a command does, and finds nothing wrong.
+#[expect(clippy::disallowed_methods, reason = "a command has a process of its own, and this a thread")]
+fn look(config: Config) -> Result<(), Error> {
+    let work = |rt| async move {
+        let objects = Offline::open(&rt, &config, None).await?;
+        let checked = objects.check(true, |_| ()).await?;
+        assert!(checked.objects.unwrap().is_clean() && checked.arrays.is_empty());
+        objects.close().await;
+        Ok(())
+    };
+    std::thread::spawn(|| shingle_runtime::real::run(work).unwrap()).join().unwrap()
+}
+
 #[test]
 fn looking_at_objects_makes_nothing() {
     let scratch = Scratch::new("looking");
     let (data, a, b) = (scratch.path("data"), scratch.path("a"), scratch.path("b"));
     std::fs::create_dir_all(&data).unwrap();
     block_on(async {
-        let error = Offline::open(&config(&data, &[&a]), None).await.err().unwrap();
+        let error = look(config(&data, &[&a])).unwrap_err();
         assert!(error.kind == ErrorKind::Config && error.message.contains("no data directory"), "{error}");
         assert_eq!((std::fs::read_dir(&data).unwrap().count(), a.exists()), (0, false));
 
         let noted = run_once(config(&data, &[&a])).await;
-        let error = Offline::open(&config(&data, &[&a, &b]), None).await.err().unwrap();
+        let error = look(config(&data, &[&a, &b])).unwrap_err();
         assert!(error.kind == ErrorKind::NotMade && !b.exists(), "{error}");
-        let objects = Offline::open(&config(&data, &[&a]), None).await.unwrap();
-        assert!(objects.check(true).await.unwrap().is_clean());
-        objects.close().await;
+        look(config(&data, &[&a])).unwrap();
         assert_eq!(std::fs::read_to_string(data.join("drives.toml")).unwrap(), noted);
     });
 }

@@ -13,6 +13,7 @@ pub(crate) mod purge;
 pub(crate) mod reading;
 pub(crate) mod run;
 pub(crate) mod salvage;
+pub(crate) mod survey;
 mod uploads;
 pub(crate) mod writing;
 

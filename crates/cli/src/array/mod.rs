@@ -91,7 +91,7 @@ impl Array {
 
 /// A name for a terminal.
 fn shown(name: &[u8]) -> String {
-    shingle_array_store::printable(name)
+    shingle_base::printable(name)
 }
 
 /// Words for a count: `one`, or `many` of them.

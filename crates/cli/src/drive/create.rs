@@ -1,12 +1,15 @@
 //! `shingle drive create`: emulated drives, in files or on ordinary block devices.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use shingle_base::ByteSize;
+use shingle_server::inventory;
 use shingle_zoned::GeometrySpec;
 use shingle_zoned_linux::{CreateDrive, create_drive, is_node};
 
+use crate::confirm::confirm;
+use crate::device;
 use crate::failure::{Failure, Outcome};
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -43,12 +46,24 @@ pub(crate) struct Create {
     /// How many zones may be open or closed at once.
     #[arg(long)]
     max_active: Option<u32>,
-    /// Replace an emulated drive that is there; its data is lost.
+    /// Replace an emulated drive that is there; its data is lost. Asks before.
     #[arg(long)]
     overwrite: bool,
-    /// Use a block device although it is partitioned or holds a file system or the like, which is lost.
+    /// Use a block device although it is partitioned or holds a file system or the like, which is lost. Asks before.
     #[arg(long)]
     force: bool,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// What is to be lost, as far as it can be told.
+fn content_of(path: &Path) -> String {
+    let content = shingle_runtime::real::run(|rt| async move {
+        let device = device::open(path, &rt).await.ok()?;
+        Some(inventory::content(&device).await.to_string())
+    });
+    content.ok().flatten().unwrap_or_else(|| "not a drive that can be read".to_owned())
 }
 
 impl Create {
@@ -80,6 +95,10 @@ impl Create {
                 "there is no directory {}: make it first (`mkdir -p`)",
                 parent.display()
             )));
+        }
+        if (self.overwrite || self.force) && self.path.exists() {
+            let content = content_of(&self.path);
+            confirm(self.yes, &format!("{}: {content}: all that it holds will be lost", self.path.display()))?;
         }
         let options = CreateDrive { overwrite: self.overwrite, force: self.force };
         let spec = |bytes: Option<u64>| self.spec(self.size.or(bytes.map(ByteSize)).unwrap_or(ByteSize(0)));

@@ -15,6 +15,7 @@ mod scan;
 mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use shingle_base::StoreId;
@@ -67,6 +68,14 @@ pub struct Damage {
     pub why: String,
     /// The drive did not give it, and may another time: every opening looks there again. Else it is told once.
     pub again: bool,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, file, ordinal, from, to, why, again } = self;
+        let later = if *again { "; it may be readable another time" } else { "" };
+        write!(f, "store {store}: file {file}: chunk {ordinal}: bytes {from} to {to}: {why}{later}")
+    }
 }
 
 /// What opening a store found and did.

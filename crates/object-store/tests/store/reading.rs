@@ -235,6 +235,8 @@ fn unreadable_bytes_give_an_error_and_leave_other_objects_alone() {
         assert_eq!(get(&store, BUCKET, "b").await.unwrap_err().kind, StoreErrorKind::Corrupt);
         let check = store.check(shingle_object_store::Depth::Full).await.unwrap();
         assert_eq!(check.damage.len(), 1, "{:?}", check.damage);
+        let named: Vec<String> = check.damaged_objects.iter().map(ToString::to_string).collect();
+        assert_eq!(named, ["bucket/b"]);
         // GC takes what it can read, and keeps the file for what it cannot.
         put(&store, BUCKET, "c", &bytes_of(4, 3000), commit("c")).await.unwrap();
         store.collect_garbage().await.unwrap();
@@ -373,5 +375,49 @@ fn a_segment_is_looked_up_once() {
         store.collect_garbage().await.unwrap();
         assert!(store.stats().await.unwrap().file_bytes < 1000, "a file is held");
         engine.close().await;
+    });
+}
+
+/// A report names objects and uploads by bucket and key, whichever of their entries is damaged.
+#[test]
+fn a_check_names_what_damage_is_of() {
+    let world = World::new(1, 1, 8 << 20, 400 << 10);
+    Sim::new(1).run(move |runtime| async move {
+        let (_engine, store, _) = world.open(&runtime).await;
+        store.create_bucket(BUCKET).await.unwrap();
+        put(&store, BUCKET, "first", &bytes_of(1, 20_000), commit("e")).await.unwrap();
+        put(&store, BUCKET, "large\x1b[2J", &bytes_of(2, 20_000), commit("e")).await.unwrap();
+        let upload = store.begin_upload(BUCKET, "upload", Default::default()).await.unwrap().id;
+        let mut part = store.begin_part(BUCKET, "upload", upload, 7).await.unwrap();
+        part.write(bytes_of(3, 9000)).await.unwrap();
+        part.commit(commit("e")).await.unwrap();
+        put(&store, BUCKET, "last", &bytes_of(4, 3000), commit("e")).await.unwrap();
+        let names = |names: &std::collections::BTreeSet<shingle_object_store::ObjectName>| {
+            names.iter().map(ToString::to_string).collect::<Vec<String>>()
+        };
+        let depth = shingle_object_store::Depth::Full;
+        let steps = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let told = steps.clone();
+        let progress = move |now: shingle_object_store::CheckProgress| told.lock().unwrap().push((now.done, now.all));
+        assert!(store.check_with(depth, progress).await.unwrap().is_clean());
+        assert!(steps.lock().unwrap().iter().is_sorted(), "it goes on");
+        // In the second object's segments, then in the part: the first object takes 20,000 bytes and some.
+        let chunk = world.drives[0].chunks(Stream::Data)[0];
+        world.drives[0].corrupt(chunk, 30_000, 30_001);
+        let check = store.check(depth).await.unwrap();
+        assert_eq!(
+            (names(&check.damaged_objects), names(&check.damaged_uploads)),
+            (vec!["bucket/large\\u{1b}[2J".to_owned()], vec![]),
+            "{:?}",
+            check.damage
+        );
+        world.drives[0].corrupt(chunk, 45_000, 45_001);
+        let check = store.check(depth).await.unwrap();
+        assert_eq!(
+            (check.damaged_objects.len(), names(&check.damaged_uploads)),
+            (1, vec!["bucket/upload".to_owned()]),
+            "{:?}",
+            check.damage
+        );
     });
 }

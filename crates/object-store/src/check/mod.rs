@@ -1,9 +1,14 @@
-//! Comparing index and drives, and showing what is in them.
+//! Comparing index and drives.
 
-use std::collections::BTreeMap;
+mod dump;
+mod named;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use shingle_base::printable;
 use shingle_store_api::StoreResult;
 
 use crate::engine::Core;
@@ -37,8 +42,41 @@ pub struct CheckReport {
     pub entries: u64,
     /// Bytes read and verified, in a full check.
     pub bytes: u64,
-    /// What is wrong, each in a sentence that names the place.
+    /// What is wrong, each in a sentence that names the place: the first [`DAMAGE_MAX`].
     pub damage: Vec<String>,
+    /// How much more is.
+    pub damage_more: u64,
+    /// The objects of which something is damaged.
+    pub damaged_objects: BTreeSet<ObjectName>,
+    /// The uploads under way of which something is.
+    pub damaged_uploads: BTreeSet<ObjectName>,
+}
+
+/// Sentences of a report: what all of them have in common is in the first.
+pub const DAMAGE_MAX: usize = 10_000;
+
+/// A bucket and a key. Shown so that a terminal can take it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectName {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: String,
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", printable(self.bucket.as_bytes()), printable(self.key.as_bytes()))
+    }
+}
+
+/// How far a full check is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// Bytes of files that were read, or passed over.
+    pub done: u64,
+    /// Bytes of all files.
+    pub all: u64,
 }
 
 impl CheckReport {
@@ -54,18 +92,29 @@ struct Check {
     report: CheckReport,
     /// Bytes the index's records point to, by file.
     live: BTreeMap<u64, u64>,
+    hurt: named::Hurt,
 }
 
 impl Core {
     /// Compares index and drives.
-    pub(crate) async fn check(self: &Rc<Self>, depth: Depth) -> StoreResult<CheckReport> {
+    pub(crate) async fn check(
+        self: &Rc<Self>,
+        depth: Depth,
+        progress: &mut dyn FnMut(CheckProgress),
+    ) -> StoreResult<CheckReport> {
         self.working()?;
         // What dead blobs leave would be there for one part of the check and gone for the next.
         self.purge_all().await;
-        let mut check = Check { core: self.clone(), report: CheckReport::default(), live: BTreeMap::new() };
+        let mut check = Check {
+            core: self.clone(),
+            report: CheckReport::default(),
+            live: BTreeMap::new(),
+            hurt: named::Hurt::default(),
+        };
         check.records().await?;
         check.manifests().await?;
-        check.files(depth).await?;
+        check.files(depth, progress).await?;
+        check.name_damaged().await?;
         Ok(check.report)
     }
 
@@ -81,88 +130,55 @@ impl Core {
         })
         .await
     }
-
-    /// Shows files, and entries if `entries`, a line at a time.
-    pub(crate) async fn dump(self: &Rc<Self>, entries: bool, mut line: impl FnMut(String)) -> StoreResult<()> {
-        self.working()?;
-        let numbers: Vec<u64> = self.files.borrow().iter().map(|(number, _)| number).collect();
-        for number in numbers {
-            let chunks: Vec<u32> = {
-                let files = self.files.borrow();
-                let Some(file) = files.get(number) else { continue };
-                let record = &file.record;
-                line(format!(
-                    "file {number} store {:016x} stream {} chunks {} size {} live {} graves {} indexed {}:{}{}{}",
-                    record.store,
-                    file.stream,
-                    file.closed.len() + usize::from(file.tail.is_some()),
-                    file.size(),
-                    record.live_bytes,
-                    record.grave_bytes,
-                    record.indexed.ordinal,
-                    record.indexed.offset,
-                    if file.tail.is_some() { " open" } else { "" },
-                    if record.dropping { " dropping" } else { "" },
-                ));
-                file.closed.keys().copied().chain(file.tail.map(|tail| tail.ordinal)).collect()
-            };
-            for ordinal in chunks.into_iter().filter(|_| entries) {
-                let Some((client, name)) = self.chunk_of(number, ordinal) else { continue };
-                let size = client.stat(name.id()).await.map_err(from_chunk)?.size;
-                let mut scanner = Scanner::new(client, name, 0, size);
-                loop {
-                    match scanner.next().await.map_err(from_chunk)? {
-                        Next::Entry(Scanned { version, body, location }) => line(format!(
-                            "  {ordinal}:{} {} version {version} head {} data {} {body:?}",
-                            location.offset,
-                            body.name(),
-                            location.head,
-                            location.data
-                        )),
-                        Next::Damage { from, to, why, .. } => line(format!("  {ordinal}:{from} damage to {to}: {why}")),
-                        Next::End => break,
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Check {
     fn damage(&mut self, what: String) {
-        self.report.damage.push(what);
+        if self.report.damage.len() < DAMAGE_MAX {
+            self.report.damage.push(what);
+        } else {
+            self.report.damage_more += 1;
+        }
+    }
+
+    /// Calls `look` with each record of a space.
+    async fn each(&mut self, space: Space, mut look: impl FnMut(&mut Self, &[u8], &Bytes)) -> StoreResult<()> {
+        let mut from = Vec::new();
+        loop {
+            let page = self.core.page(space, from).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            from = [last.as_slice(), &[0]].concat();
+            page.iter().for_each(|(key, value)| look(self, key, value));
+        }
     }
 
     /// Every record points into a file that is there.
     async fn records(&mut self) -> StoreResult<()> {
         let spaces = [Space::Buckets, Space::Objects, Space::Uploads, Space::Graves, Space::Parts, Space::Segments];
         for space in spaces {
-            let mut from = Vec::new();
-            loop {
-                let page = self.core.page(space, from).await?;
-                let Some((last, _)) = page.last() else { break };
-                from = [last.as_slice(), &[0]].concat();
-                for (key, value) in &page {
-                    let location = match space {
-                        Space::Segments => Location::decode(value),
-                        Space::Parts => PartRecord::decode(value).map(|record| record.location),
-                        _ => Item::decode(value).map(|item| item.location),
-                    };
-                    self.report.objects += u64::from(space == Space::Objects);
-                    match location {
-                        Ok(location) => self.location(space, key, location),
-                        Err(error) => self.damage(format!("index: {} {}: {error}", space.name(), readable(key))),
+            self.each(space, |check, key, value| {
+                let location = match space {
+                    Space::Segments => Location::decode(value),
+                    Space::Parts => PartRecord::decode(value).map(|record| record.location),
+                    _ => Item::decode(value).map(|item| item.location),
+                };
+                check.report.objects += u64::from(space == Space::Objects);
+                match location {
+                    Ok(location) => check.location(space, key, location),
+                    Err(error) => {
+                        check.damaged_object(key);
+                        check.damage(format!("index: {}: {error}", readable(space, key)));
                     }
                 }
-            }
+            })
+            .await?;
         }
         Ok(())
     }
 
     fn location(&mut self, space: Space, key: &[u8], location: Location) {
         *self.live.entry(location.file).or_default() += location.length();
-        let what = || format!("{} {} in file {}", space.name(), readable(key), location.file);
+        let what = || format!("{} in file {}", readable(space, key), location.file);
         let wrong = {
             let files = self.core.files.borrow();
             match files.get(location.file) {
@@ -181,6 +197,12 @@ impl Check {
         if let Some(wrong) = wrong {
             let what = what();
             self.damage(format!("{what}: {wrong}"));
+            match space {
+                Space::Objects => self.damaged_object(key),
+                Space::Segments => keys::split_segment(key).into_iter().for_each(|(blob, _)| self.hurt.blob(blob)),
+                Space::Parts => self.hurt.place(location.file, location.ordinal, location.offset, location.end()),
+                _ => {}
+            }
         }
     }
 
@@ -200,7 +222,8 @@ impl Check {
                 let version = keys::number(item.version);
                 let bytes = self.core.read(move |index| index.get(Space::Manifests, &version)).await?;
                 let Some(bytes) = bytes else {
-                    self.damage(format!("object {} has no manifest", readable(key)));
+                    self.damage(format!("{}: its list of segments is missing", readable(Space::Objects, key)));
+                    self.damaged_object(key);
                     continue;
                 };
                 let manifest = Manifest::read(&mut Input::new(&bytes)).map_err(from_record)?;
@@ -232,19 +255,28 @@ impl Check {
                 Ok(missing.or((next != blob.segments()).then_some(next)))
             });
             if let Some(index) = missing.await? {
-                self.damage(format!("object {}: segment {index} of blob {} is missing", readable(key), blob.blob));
+                self.damage(format!(
+                    "{}: segment {index} of blob {} is missing",
+                    readable(Space::Objects, key),
+                    blob.blob
+                ));
+                self.damaged_object(key);
             }
         }
         Ok(())
     }
 
     /// Every file's live bytes are what records point to; in a full check also what its entries say.
-    async fn files(&mut self, depth: Depth) -> StoreResult<()> {
-        let numbers: Vec<(u64, u64, Option<usize>)> = {
+    async fn files(&mut self, depth: Depth, progress: &mut dyn FnMut(CheckProgress)) -> StoreResult<()> {
+        let found: Vec<_> = {
             let files = self.core.files.borrow();
-            files.iter().map(|(number, file)| (number, file.record.live_bytes, file.drive)).collect()
+            files.iter().map(|(number, file)| (number, file.record.live_bytes, file.drive, file.size())).collect()
         };
-        for (number, live, drive) in numbers {
+        let all = found.iter().map(|(.., size)| size).sum();
+        let mut done = 0;
+        for (number, live, drive, size) in found {
+            progress(CheckProgress { done, all });
+            done += size;
             let counted = self.live.get(&number).copied().unwrap_or(0);
             if counted != live {
                 self.damage(format!("file {number}: the index counts {live} live bytes, its records {counted}"));
@@ -281,15 +313,17 @@ impl Check {
                     Next::End => break,
                     Next::Damage { from, to, why, .. } => {
                         self.damage(format!("file {number}: chunk {ordinal}: bytes {from} to {to}: {why}"));
+                        self.hurt.place(number, ordinal, from, to);
                     }
                     Next::Entry(scanned) => {
                         self.report.entries += 1;
                         self.report.bytes += scanned.location.length();
                         if let Err(error) = scanner.data(&scanned.location).await {
+                            let (from, to) = (scanned.location.offset, scanned.location.end());
                             self.damage(format!(
-                                "file {number}: data at {ordinal}:{}: {error}",
-                                scanned.location.offset
+                                "file {number}: chunk {ordinal}: data of bytes {from} to {to}: {error}"
                             ));
+                            self.hurt.place(number, ordinal, from, to);
                         }
                         let Scanned { version, body, location } = scanned;
                         let judge = Command::Judge { version, body, location, collecting: false };
@@ -304,7 +338,21 @@ impl Check {
     }
 }
 
-/// A key for people.
-fn readable(key: &[u8]) -> String {
-    key.escape_ascii().to_string()
+/// An index's key for people.
+fn readable(space: Space, key: &[u8]) -> String {
+    let number = |key: &[u8]| keys::split_number(key).unwrap_or(0);
+    let pair = |key: &[u8]| keys::split_part(key).unwrap_or((0, 0));
+    match space {
+        Space::Objects => match keys::split_object(key) {
+            Some((bucket, key)) => {
+                format!("object {}", ObjectName { bucket: bucket.to_owned(), key: key.to_owned() })
+            }
+            None => format!("object {}", printable(key)),
+        },
+        Space::Buckets => format!("bucket {}", printable(key)),
+        Space::Uploads => format!("upload {}", number(key)),
+        Space::Parts => format!("part {} of upload {}", pair(key).1, pair(key).0),
+        Space::Segments => format!("segment {} of blob {}", pair(key).1, pair(key).0),
+        _ => format!("{} {}", space.name(), printable(key)),
+    }
 }

@@ -1,0 +1,119 @@
+//! Whose bytes are damaged: from places in files to objects and uploads.
+//!
+//! Records say where an entry lies, and nothing says whose entry lies somewhere. So the records are read once more, and only
+//! where there is damage.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shingle_store_api::StoreResult;
+
+use super::{Check, ObjectName};
+use crate::errors::from_record;
+use crate::format::Manifest;
+use crate::index::Space;
+use crate::keys;
+use crate::records::{Item, Location, ObjectRecord, PartRecord, UploadRecord};
+use crate::wire::Input;
+
+/// What cannot be read.
+#[derive(Default)]
+pub(super) struct Hurt {
+    /// Stretches of chunks, by file and ordinal.
+    places: BTreeMap<(u64, u32), Vec<(u64, u64)>>,
+    /// Blobs of which something is missing.
+    blobs: BTreeSet<u64>,
+}
+
+impl Hurt {
+    pub(super) fn place(&mut self, file: u64, ordinal: u32, from: u64, to: u64) {
+        self.places.entry((file, ordinal)).or_default().push((from, to));
+    }
+
+    pub(super) fn blob(&mut self, blob: u64) {
+        self.blobs.insert(blob);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.places.is_empty() && self.blobs.is_empty()
+    }
+
+    fn hits(&self, location: &Location) -> bool {
+        let stretches = self.places.get(&(location.file, location.ordinal));
+        stretches.is_some_and(|all| all.iter().any(|(from, to)| *from < location.end() && location.offset < *to))
+    }
+}
+
+impl Check {
+    /// Names the objects and uploads that the damage is of.
+    pub(super) async fn name_damaged(&mut self) -> StoreResult<()> {
+        if self.hurt.is_empty() {
+            return Ok(());
+        }
+        self.each(Space::Segments, |check, key, value| {
+            if let (Some((blob, _)), Ok(location)) = (keys::split_segment(key), Location::decode(value))
+                && check.hurt.hits(&location)
+            {
+                check.hurt.blob(blob);
+            }
+        })
+        .await?;
+        self.name_objects().await?;
+        self.name_uploads().await
+    }
+
+    async fn name_objects(&mut self) -> StoreResult<()> {
+        let mut from = Vec::new();
+        loop {
+            let page = self.core.page(Space::Objects, from).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            from = [last.as_slice(), &[0]].concat();
+            for (key, value) in &page {
+                // One that cannot be decoded was named before.
+                let Ok(item) = Item::decode(value) else { continue };
+                let large = ObjectRecord::decode(&item.payload).is_ok_and(|record| record.large);
+                if self.hurt.hits(&item.location) || (large && self.has_damaged_blob(item.version).await?) {
+                    self.damaged_object(key);
+                }
+            }
+        }
+    }
+
+    async fn has_damaged_blob(&self, version: u64) -> StoreResult<bool> {
+        if self.hurt.blobs.is_empty() {
+            return Ok(false);
+        }
+        let version = keys::number(version);
+        let bytes = self.core.read(move |index| index.get(Space::Manifests, &version)).await?;
+        let Some(bytes) = bytes else { return Ok(true) };
+        let manifest = Manifest::read(&mut Input::new(&bytes)).map_err(from_record)?;
+        Ok(manifest.blobs.iter().any(|blob| self.hurt.blobs.contains(&blob.blob)))
+    }
+
+    async fn name_uploads(&mut self) -> StoreResult<()> {
+        let mut uploads = BTreeSet::new();
+        self.each(Space::Parts, |check, key, value| {
+            if let (Some((upload, _)), Ok(part)) = (keys::split_part(key), PartRecord::decode(value))
+                && (check.hurt.hits(&part.location) || check.hurt.blobs.contains(&part.part.blob))
+            {
+                uploads.insert(upload);
+            }
+        })
+        .await?;
+        for upload in uploads {
+            let number = keys::number(upload);
+            let Some(bytes) = self.core.read(move |index| index.get(Space::Uploads, &number)).await? else { continue };
+            let item = Item::decode(&bytes).map_err(from_record)?;
+            let UploadRecord { bucket, key, .. } = UploadRecord::decode(&item.payload).map_err(from_record)?;
+            self.report.damaged_uploads.insert(ObjectName { bucket, key });
+        }
+        Ok(())
+    }
+
+    /// Notes that the object of an index's key is damaged.
+    pub(super) fn damaged_object(&mut self, key: &[u8]) {
+        if let Some((bucket, key)) = keys::split_object(key) {
+            let name = ObjectName { bucket: bucket.to_owned(), key: key.to_owned() };
+            self.report.damaged_objects.insert(name);
+        }
+    }
+}
