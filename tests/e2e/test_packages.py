@@ -115,6 +115,7 @@ def test_the_package_holds_what_an_owner_needs(tree, commands):
         "usr/share/fish/vendor_completions.d/shingle.fish",
         "usr/share/man/man1/shingle.1.gz",
         "usr/share/man/man5/shingle.toml.5.gz",
+        "usr/share/man/man5/shingle-array.toml.5.gz",
         "usr/share/doc/shingle/copyright",
         "usr/share/doc/shingle/changelog.gz",
         *(f"usr/share/man/man1/shingle-{'-'.join(command)}.1.gz" for command in commands),
@@ -152,6 +153,14 @@ def test_every_setting_of_the_configuration_has_its_place_in_the_man_page():
     for settings in re.findall(r"pub struct \w+(?:Config|Shape) \{(.*?)\n\}|pub struct Config \{(.*?)\n\}", source, re.S):
         for name in re.findall(r"^    pub (\w+):", "".join(settings), re.M):
             assert re.search(rf"\b{name.removesuffix('s') if name == 'drives' else name}\b", page), name
+
+
+def test_every_setting_of_an_arrays_file_has_its_place_in_the_man_page():
+    source = (ROOT / "crates/cli/src/array/place.rs").read_text()
+    page = (ROOT / "packaging/man/shingle-array.toml.5").read_text()
+    settings = re.search(r"pub\(crate\) struct ArrayFile \{(.*?)\n\}", source, re.S)[1]
+    names = re.findall(r"^    pub\(crate\) (\w+):", settings, re.M)
+    assert len(names) >= 4 and all(re.search(rf"^\.BR? {name}\b", page, re.M) for name in names)
 
 
 def test_the_unit_and_the_rule_are_accepted(tree):

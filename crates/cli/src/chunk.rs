@@ -302,7 +302,7 @@ impl Store {
             let device = device::open(&self.drive, &rt).await?;
             let mut progress = Progress::new();
             let report = shingle_chunk_store::check(&rt, device, |done, all| {
-                progress.show(&format!("{done} of {}", counted(all, "chunk")));
+                progress.show_part(&format!("{done} of {}", counted(all, "chunk")), 0, done, all);
             });
             Ok::<_, Failure>(report.await?)
         });

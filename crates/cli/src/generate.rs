@@ -42,6 +42,7 @@ what is known of drives, emulated drives, and the socket of
 .RI ( status.sock ).
 .SH SEE ALSO
 .BR shingle.toml (5),
+.BR shingle-array.toml (5),
 .BR blkzone (8),
 .BR systemctl (1)
 ";

@@ -142,12 +142,11 @@ impl Check {
         let show = move |now: Progress<'_>| {
             let mut line = shown.lock().unwrap_or_else(PoisonError::into_inner);
             match now {
-                Progress::Drives(done, all) => line.show_bytes(done, all, ""),
+                Progress::Drives(done, all) => line.show_bytes(done, all),
                 Progress::Array(name, done, all, bytes) => {
-                    line.show(&format!(
-                        "array {name}: {done} of {}, {bytes} verified",
-                        counted(all as u64, "zone set")
-                    ));
+                    let words =
+                        format!("array {name}: {done} of {}, {bytes} verified", counted(all as u64, "zone set"));
+                    line.show_part(&words, bytes.0, done as u64, all as u64);
                 }
             }
         };

@@ -36,10 +36,15 @@ impl Progress {
         Self { shown: false, terminal: std::io::stderr().is_terminal(), began: Instant::now() }
     }
 
-    /// Shows how much of all is done, at which rate, and how long the rest takes at that.
-    pub(crate) fn show_bytes(&mut self, done: u64, all: u64, found: &str) {
+    /// Shows how many bytes of all are done, at which rate, and how long the rest takes at that.
+    pub(crate) fn show_bytes(&mut self, done: u64, all: u64) {
+        self.show_part(&format!("{} of {}", ByteSize(done), ByteSize(all)), done, done, all);
+    }
+
+    /// Shows `words`, the rate of so many `bytes`, and how long the rest of all takes after what is done of it.
+    pub(crate) fn show_part(&mut self, words: &str, bytes: u64, done: u64, all: u64) {
         if self.terminal {
-            self.show(&format!("{}{found}", pace(done, all, self.began.elapsed())));
+            self.show(&format!("{words}{}", pace(bytes, done, all, self.began.elapsed())));
         }
     }
 
@@ -60,16 +65,14 @@ impl Drop for Progress {
     }
 }
 
-/// `3 GiB of 8 GiB, 210 MiB/s, 25 s left`
-pub(crate) fn pace(done: u64, all: u64, took: Duration) -> String {
-    let share = format!("{} of {}", ByteSize(done), ByteSize(all));
-    // A rate of the first moments says nothing.
+/// `, 210 MiB/s, 25 s left`; without a rate where there are no bytes, and nothing in the first moments, which say nothing.
+pub(crate) fn pace(bytes: u64, done: u64, all: u64, took: Duration) -> String {
     if took < Duration::from_secs(1) || done == 0 {
-        return share;
+        return String::new();
     }
-    let rate = done as f64 / took.as_secs_f64();
-    let left = all.saturating_sub(done) as f64 / rate;
-    format!("{share}, {}/s, {} left", ByteSize(rate as u64), time(left))
+    let took = took.as_secs_f64();
+    let rate = if bytes == 0 { String::new() } else { format!(", {}/s", ByteSize((bytes as f64 / took) as u64)) };
+    format!("{rate}, {} left", time(all.saturating_sub(done) as f64 * took / done as f64))
 }
 
 /// Seconds as a person says them.
@@ -163,9 +166,10 @@ mod tests {
 
     #[test]
     fn progress_says_how_fast_and_how_long() {
-        assert_eq!(pace(3 << 30, 8 << 30, Duration::from_millis(900)), "3 GiB of 8 GiB");
-        assert_eq!(pace(3 << 30, 9 << 30, Duration::from_secs(12)), "3 GiB of 9 GiB, 256 MiB/s, 24 s left");
-        assert_eq!(pace(0, 1 << 20, Duration::from_secs(9)), "0 B of 1 MiB");
+        assert_eq!(pace(3 << 30, 3, 9, Duration::from_millis(900)), "");
+        assert_eq!(pace(3 << 30, 3, 9, Duration::from_secs(12)), ", 256 MiB/s, 24 s left");
+        assert_eq!(pace(0, 50, 150, Duration::from_secs(120)), ", 4 min left");
+        assert_eq!(pace(0, 0, 9, Duration::from_secs(9)), "");
         let times = [(0.4, "0 s"), (300.0, "5 min"), (3.0 * 3600.0, "3.0 h"), (3e5, "3 days")];
         times.iter().for_each(|(seconds, words)| assert_eq!(time(*seconds), *words));
     }

@@ -38,6 +38,7 @@ mod request_body;
 mod seats;
 mod serve;
 mod service;
+mod signing_date;
 mod stall;
 mod whole;
 mod xml;

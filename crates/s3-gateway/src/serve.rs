@@ -34,6 +34,7 @@ use crate::ranges::PassedOver;
 use crate::request_body::{Fate, RequestBody};
 use crate::seats::{Seat, Seats};
 use crate::service::Service;
+use crate::signing_date;
 use crate::stall::Socket;
 use crate::xml;
 
@@ -249,6 +250,7 @@ impl Inner {
         if let Err(error) = guard::check(&head) {
             return refuse(error);
         }
+        signing_date::complete(&mut head.headers);
         head.extensions.insert(fate.clone());
         // A digest of nothing is checked where the end of the body is seen.
         let stated = head.headers.contains_key("content-md5");

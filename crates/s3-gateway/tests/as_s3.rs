@@ -252,3 +252,12 @@ async fn each_object_has_one_version() {
     assert_eq!(found.matches("<VersionId>null</VersionId>").count(), 2);
     assert_eq!(get(&server, "/bucket", "version-id-marker=null&versions=", &[]).await.code(), "InvalidArgument");
 }
+
+/// The client gives `Date` its value.
+#[tokio::test]
+async fn a_request_may_be_signed_with_date_alone() {
+    let server = with_object().await;
+    assert_eq!(get(&server, "/bucket/digits", "", &[("date", "")]).await.body, b"0123456789");
+    let forged = Request { secret: "another", ..Request::new("GET", "/bucket/digits").header("date", "") };
+    assert_eq!(server.send(forged).await.code(), "SignatureDoesNotMatch");
+}

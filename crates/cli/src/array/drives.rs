@@ -91,7 +91,8 @@ async fn rebuild(store: &ArrayStore, pace: Pace) -> Outcome<RebuildProgress> {
 fn show(line: &mut Progress, progress: RebuildProgress) {
     let failed = if progress.failed > 0 { format!(", {} not", progress.failed) } else { String::new() };
     let (done, all) = (progress.done, progress.members);
-    line.show(&format!("{done} of {all} zones rebuilt{failed}, {} written", ByteSize(progress.bytes)));
+    let words = format!("{done} of {all} zones rebuilt{failed}, {} written", ByteSize(progress.bytes));
+    line.show_part(&words, progress.bytes, (done + progress.failed) as u64, all as u64);
 }
 
 /// Says what came of it; in JSON together with `more`.

@@ -150,10 +150,14 @@ impl Put {
                 }
                 done += piece.len() as u64;
                 put.write(Bytes::from(piece)).await?;
-                progress.show(&match size {
-                    Some(size) => format!("{}: {} of {}", shown(name.as_bytes()), ByteSize(done), ByteSize(size)),
-                    None => format!("{}: {}", shown(name.as_bytes()), ByteSize(done)),
-                });
+                let name = shown(name.as_bytes());
+                match size {
+                    Some(size) => {
+                        let words = format!("{name}: {} of {}", ByteSize(done), ByteSize(size));
+                        progress.show_part(&words, done, done, size);
+                    }
+                    None => progress.show(&format!("{name}: {}", ByteSize(done))),
+                }
             }
             let stored = put.finish(Bytes::new()).await?;
             drop(progress);
@@ -213,8 +217,9 @@ impl Get {
                 told(out.write_all(&bytes))?;
                 at += bytes.len() as u64;
                 if file.is_some() {
-                    let (done, all) = (ByteSize(at - begin), ByteSize(end - begin));
-                    progress.show(&format!("{}: {done} of {all}", shown(name.as_bytes())));
+                    let (done, all) = (at - begin, end - begin);
+                    let words = format!("{}: {} of {}", shown(name.as_bytes()), ByteSize(done), ByteSize(all));
+                    progress.show_part(&words, done, done, all);
                 }
             }
             told(out.flush())

@@ -38,7 +38,8 @@ pub(crate) struct Check {
 
 fn show(line: &mut Progress, report: &ScrubReport) {
     let found = if report.damaged.is_empty() { String::new() } else { format!(", {} damaged", report.damaged.len()) };
-    line.show(&format!("{} of {}, {} verified{found}", report.done, zone_sets(report.sets), ByteSize(report.bytes)));
+    let words = format!("{} of {}, {} verified{found}", report.done, zone_sets(report.sets), ByteSize(report.bytes));
+    line.show_part(&words, report.bytes, report.done as u64, report.sets as u64);
 }
 
 impl Scrub {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use s3s::crypto::{Checksum as _, Sha256};
+use s3s::dto::{Timestamp, TimestampFormat};
 use shingle_s3_gateway::reference::MemoryStore;
 use shingle_s3_gateway::{Credentials, Gateway, GatewayMetrics, Limits, Options, Served};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -154,7 +155,10 @@ impl Request {
         let mut signed = self.headers.clone();
         signed.push(("host".to_owned(), self.host.map_or_else(|| address.to_string(), str::to_owned)));
         signed.push(("x-amz-content-sha256".to_owned(), payload.clone()));
-        signed.push(("x-amz-date".to_owned(), date.clone()));
+        match signed.iter_mut().find(|(name, _)| name == "date") {
+            Some((_, value)) => *value = http_date(&date),
+            None => signed.push(("x-amz-date".to_owned(), date.clone())),
+        }
         signed.sort();
         let names: Vec<_> = signed.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(";");
@@ -321,6 +325,16 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// The time now as `20260131T235959Z`.
+/// The same time as HTTP writes it.
+fn http_date(amz: &str) -> String {
+    let (date, time) = (&amz[..8], &amz[9..15]);
+    let text = format!("{}-{}-{}T{}:{}:{}Z", &date[..4], &date[4..6], &date[6..], &time[..2], &time[2..4], &time[4..]);
+    let mut written = Vec::new();
+    let time = Timestamp::parse(TimestampFormat::DateTime, &text).unwrap();
+    time.format(TimestampFormat::HttpDate, &mut written).unwrap();
+    String::from_utf8(written).unwrap()
+}
+
 fn amz_date() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let (days, second) = (seconds / 86400, seconds % 86400);
