@@ -505,23 +505,27 @@ impl Engine {
         if chosen.is_empty() {
             return Ok(());
         }
-        for (id, set) in &chosen {
+        let mut clean = Vec::with_capacity(chosen.len());
+        for (id, set) in chosen {
             if set.is_unclean()
-                && let Err(error) = self.reset_zones(set).await
+                && let Err(error) = self.reset_zones(&set).await
             {
                 tracing::error!(set = id.0, %error, "an empty set cannot be used");
-                self.pass_over(*id, set);
+                self.pass_over(id, &set);
                 continue;
             }
+            clean.push(set);
+        }
+        // At one moment: of a set that no superblock calls available yet, drives may have been given up while zones were reset. (EVICT-1)
+        clean.retain(|set| self.may_open_on(&set.drives()));
+        for set in &clean {
             set.offer();
             // That they are empty is durable first: else recovery would find there what was deleted long ago.
             self.unflushed.borrow_mut().extend(set.members().iter().map(|member| member.drive));
         }
         // Nobody may open them before that is durable (SET-1).
         let written = self.write_superblock(None).await;
-        for (_, set) in chosen.iter().filter(|(_, set)| set.is_offered()) {
-            set.offered(written.is_ok());
-        }
+        clean.iter().filter(|set| set.is_offered()).for_each(|set| set.offered(written.is_ok()));
         written
     }
 

@@ -73,7 +73,7 @@ impl Engine {
     }
 
     /// True if parity makes up for the zones that sets on those drives lack.
-    pub(super) fn may_open_on(&self, drives: &DriveSet) -> bool {
+    pub(crate) fn may_open_on(&self, drives: &DriveSet) -> bool {
         let gone = self.drives.ids().into_iter().filter(|id| self.drives.usable(*id).is_none());
         drives.common(&gone.collect()) as usize <= self.code.parity()
     }

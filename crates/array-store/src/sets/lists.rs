@@ -76,9 +76,10 @@ impl Group {
         &self.lists[list as usize]
     }
 
-    /// Whether some set of it may hold something, as far as a superblock says.
+    /// Whether some set of it may hold something, as far as a superblock says, or one that is being written: a set that is offered
+    /// is available there. (EVICT-1)
     fn may_hold(&self) -> bool {
-        const ALL: [List; 5] = [List::Available, List::Open, List::Closed, List::Indexed, List::Index];
+        const ALL: [List; 6] = [List::Offered, List::Available, List::Open, List::Closed, List::Indexed, List::Index];
         ALL.iter().any(|list| !self.list(*list).is_empty())
     }
 }

@@ -107,7 +107,7 @@ fn check(table: &SetTable, lost: &[DriveId], about: &str) {
     let greedy = candidates.min_by_key(|(id, one)| (!one.hurt, one.live, *id)).map(|(id, _)| id);
     assert_eq!(table.victim(100, |_| true, |_| true).map(|(id, _)| id), greedy, "{about}");
     let lost_drives: DriveSet = lost.iter().copied().collect();
-    let holding = |mark: &Mark| !matches!(mark.list, List::Empty | List::Unusable | List::Offered);
+    let holding = |mark: &Mark| !matches!(mark.list, List::Empty | List::Unusable);
     let lacking =
         all.iter().filter(|(_, mark)| holding(mark)).map(|(_, mark)| mark.drives.common(&lost_drives) as usize);
     assert_eq!(table.most_lacking(lost.iter().copied()), lacking.max().unwrap_or(0), "{about}");
