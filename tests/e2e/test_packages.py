@@ -140,7 +140,7 @@ def test_the_packaged_configuration_is_one(tree, tmp_path):
     assert "[[drive]]" in uncommented.splitlines()
     assert 'file = "/etc/shingle/shelf.toml"' in uncommented
     shelf = tmp_path / "shelf.toml"
-    shelf.write_text('drives = ["serial:ZL2XXXXX", "serial:ZL2YYYYY"]\n')
+    shelf.write_text('drives = ["serial:ZL2AAAAA", "serial:ZL2BBBBB"]\n')
     config = tmp_path / "config.toml"
     config.write_text(uncommented.replace("/etc/shingle/shelf.toml", str(shelf)))
     done = shingle("serve", "--config", config, "--data", tmp_path / "data", "--listen", "127.0.0.1:0")
