@@ -1,0 +1,126 @@
+//! What a configuration cannot say, though each setting has its type.
+
+use shingle_base::ByteSize;
+
+use super::{ArrayConfig, Config, Shape};
+use crate::engines::CHUNKS;
+use crate::error::{Error, ErrorKind, Result};
+use crate::inventory::DriveName;
+use crate::server::log_levels;
+
+/// The least memory for bodies, by connection: with less, pieces would be too small to be worth their handling.
+const CONNECTION_BYTES_MIN: u64 = 128 << 10;
+
+impl Config {
+    /// Says at once all that is wrong.
+    ///
+    /// # Errors
+    /// `Config`, a line for each.
+    pub(super) fn validate(&self) -> Result<()> {
+        let mut wrong = Vec::new();
+        self.find_wrong_drives(&mut wrong);
+        self.find_wrong_arrays(&mut wrong);
+        if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
+            wrong.push(format!("region `{}` is none: letters, digits and dashes", self.region));
+        }
+        if self.access_log.is_empty() {
+            wrong.push("access_log is empty: write off, log, or a file".to_owned());
+        }
+        wrong.extend(log_levels(&self.log).err().map(|error| error.message));
+        if self.limits.connections == 0 {
+            wrong.push("limits.connections is 0, which lets nobody in".to_owned());
+        }
+        let least = (self.limits.connections as u64).saturating_mul(CONNECTION_BYTES_MIN);
+        if self.limits.memory < least {
+            wrong.push(format!(
+                "limits.memory is {}, too little for {} connections: {} at least, or fewer connections",
+                ByteSize(self.limits.memory),
+                self.limits.connections,
+                ByteSize(least)
+            ));
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Config, wrong.join("\n"))) }
+    }
+
+    fn find_wrong_drives(&self, wrong: &mut Vec<String>) {
+        for (index, drive) in self.drives.iter().enumerate() {
+            if self.drives.iter().take(index).any(|other| other.path == drive.path) {
+                wrong.push(format!("the drive {} is named twice", drive.path.display()));
+            }
+            match DriveName::of_path(&drive.path) {
+                Err(error) => wrong.push(format!("the drive {} cannot be: {error}", drive.path.display())),
+                Ok(DriveName::Path(_)) => {}
+                Ok(name) if drive.create.is_some() => {
+                    wrong.push(format!("the drive {name} cannot be made: only emulated drives are, by their files"));
+                }
+                Ok(_) => {}
+            }
+            if let Some(Err(error)) = drive.create.as_ref().map(Shape::geometry) {
+                wrong.push(format!("the drive {} cannot be made: {error}", drive.path.display()));
+            }
+        }
+    }
+
+    fn find_wrong_arrays(&self, wrong: &mut Vec<String>) {
+        for (index, array) in self.arrays.iter().enumerate() {
+            wrong.extend(array.validate().err().map(|why| format!("array `{}`: {why}", array.name)));
+            if array.name == self.region {
+                wrong
+                    .push(format!("array `{}` has the region's name: a bucket's location would mean both", array.name));
+            }
+            for other in self.arrays.iter().take(index) {
+                if other.name == array.name {
+                    wrong.push(format!("two arrays are called `{}`", array.name));
+                }
+                if other.class() == array.class() {
+                    let (one, two, class) = (&other.name, &array.name, array.class());
+                    wrong.push(format!(
+                        "the arrays `{one}` and `{two}` have the same class, {class}: give each its own"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+impl ArrayConfig {
+    fn validate(&self) -> std::result::Result<(), String> {
+        let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+        if self.name.is_empty() || self.name.len() > 32 || !self.name.bytes().all(plain) {
+            return Err("a name has 1 to 32 letters, digits and dashes".to_owned());
+        }
+        if self.name == CHUNKS {
+            return Err(format!("`{CHUNKS}` is the name of what the [[drive]]s are together"));
+        }
+        let class = self.class();
+        let plain = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
+        if class.is_empty() || class.len() > 32 || !class.bytes().all(plain) {
+            return Err(format!("class `{class}` is none: 1 to 32 capital letters, digits and underscores"));
+        }
+        if matches!(class, "STANDARD" | "GLACIER" | "DEEP_ARCHIVE") {
+            return Err(format!(
+                "the class cannot be {class}: STANDARD is what has no class, and clients do not read the others before \
+                 they were restored, which is not needed here; STANDARD_IA and GLACIER_IR are read at once"
+            ));
+        }
+        match (&self.file, self.drives.is_empty()) {
+            (Some(_), false) => Err("name its file or its drives, not both".to_owned()),
+            (None, true) => Err("name its file, which `shingle array format` wrote, or its drives".to_owned()),
+            (Some(_), true) => Ok(()),
+            (None, false) => self.validate_drives(),
+        }
+    }
+
+    pub(super) fn validate_drives(&self) -> std::result::Result<(), String> {
+        if self.drives.is_empty() {
+            return Err("it names no drives".to_owned());
+        }
+        for (index, drive) in self.drives.iter().enumerate() {
+            if self.drives.iter().take(index).any(|other| other == drive) {
+                return Err(format!("the drive {} is named twice", drive.display()));
+            }
+            DriveName::of_path(drive).map_err(|error| format!("the drive {} cannot be: {error}", drive.display()))?;
+        }
+        Ok(())
+    }
+}
