@@ -87,6 +87,8 @@ impl fmt::Display for RecoveryReport {
                 step.found,
             )?;
         }
-        write!(f, "{} chunks, {} torn zones, {} damaged places", self.chunks, self.torn.len(), self.damage.len())
+        let counted = |count: usize, thing: &str| format!("{count} {thing}{}", if count == 1 { "" } else { "s" });
+        let (torn, damaged) = (counted(self.torn.len(), "torn zone"), counted(self.damage.len(), "damaged place"));
+        write!(f, "{}, {torn}, {damaged}", counted(self.chunks as usize, "chunk"))
     }
 }
