@@ -36,7 +36,7 @@ bench: ## all benchmarks, one JSON object each
 	@for name in chunk-append chunk-read chunk-gc array-put array-get array-rebuild simulator s3 s3-drives $$(command -v fio >/dev/null && echo device); do target/release/shingle bench $$name --json | tail -n 1; done
 
 chunk-memory: ## memory of the chunk store's index on a full drive, beside the paper's
-	cargo test --release -p shingle-lab --test chunk_memory -- --ignored --nocapture
+	cargo test --release -p shingle-lab --test chunk_memory -- --nocapture
 
 array-open: ## opens an array of 60 modelled drives of 20 TB after an unclean stop: minutes, 8 GB of memory and 5 of disk
 	cargo test --release -p shingle-lab --test array_open -- --ignored --nocapture

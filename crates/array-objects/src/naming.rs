@@ -1,4 +1,4 @@
-//! What things in the array are to users of S3, in words: bucket and key, and never the names by which they lie there.
+//! Names of things in the array for users of S3: bucket and key, and never the names by which they lie there.
 
 use shingle_array_store::{Naming, quoted};
 use shingle_base::printable;

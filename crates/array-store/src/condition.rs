@@ -28,7 +28,7 @@ pub struct Condition {
 /// How a drive of an array is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveCondition {
-    /// What its owner calls it.
+    /// The name that its owner gave it.
     pub name: String,
     /// It is there, and did not fail.
     pub up: bool,

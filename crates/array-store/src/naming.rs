@@ -38,7 +38,7 @@ pub fn quoted(name: &[u8]) -> String {
 }
 
 impl Engine {
-    /// What an object is called in words.
+    /// An object's name in words.
     pub(crate) fn named(&self, name: &[u8]) -> Result<String> {
         let object = self.index()?.object(name).map_err(Error::index)?;
         let attributes = object.map(|object| object.attributes).unwrap_or_default();

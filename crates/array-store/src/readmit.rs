@@ -29,7 +29,7 @@ const SIDE_BY_SIDE: usize = 32;
 /// Outcome for a drive that was given up and is back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readmitted {
-    /// What its owner calls it.
+    /// The name that its owner gave it.
     pub name: String,
     /// The number it had.
     pub old: DriveId,

@@ -190,7 +190,7 @@ impl Format {
             if matches!(content, Content::Array(_)) && !self.force {
                 return Err(Failure::new(format!("{drive}: {content}: add --force to format it all the same")));
             }
-            if self.force {
+            if self.force && content != Content::Nothing {
                 confirm(self.yes, &format!("{drive}: {content}: all that it holds will be lost"))?;
             }
             let id = ChunkStore::format(&rt, device, &options).await?;

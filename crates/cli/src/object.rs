@@ -182,7 +182,7 @@ fn tell_json(checked: &Checked) {
     say!(
         "{}",
         json!({ "clean": clean, "repaired": 0, "damage": report.damage, "damage_more": report.damage_more,
-                "damaged_objects": names(&report.damaged_objects), "damaged_uploads": names(&report.damaged_uploads),
+                "damaged_objects": names(&report.damaged_objects), "damaged_uploads": names(&report.damaged_uploads), "unnamed": report.unnamed,
                 "arrays": arrays })
     );
 }
@@ -205,6 +205,9 @@ fn tell(checked: &Checked) {
         }
         report.damaged_objects.iter().for_each(|object| say!("damaged object: {object}"));
         report.damaged_uploads.iter().for_each(|upload| say!("damaged upload: {upload}"));
+        if report.unnamed {
+            say!("more objects are damaged than are named here");
+        }
         say!("{}", if report.is_clean() { "clean" } else { "damage is left: restore what is named above" });
     }
     for (name, report) in &checked.arrays {

@@ -91,11 +91,6 @@ impl Hold {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
-
-    /// Whether they are of the user's own share.
-    pub fn is_share(&self) -> bool {
-        self._common.is_none()
-    }
 }
 
 #[cfg(test)]
@@ -111,10 +106,10 @@ mod tests {
         let memory = Memory::new(96 * MIB as u64, 16);
         assert_eq!(memory.share(), MIB);
         let mut held: Vec<_> = (0..24).map(|_| memory.take(2 * MIB)).collect();
-        assert!(held.iter().all(|hold| hold.bytes() == 2 * MIB && !hold.is_share()));
+        assert!(held.iter().all(|hold| hold.bytes() == 2 * MIB));
         assert_eq!(memory.common_used(), 48 * MIB as u64);
         let short = memory.take(2 * MIB);
-        assert_eq!((short.bytes(), short.is_share()), (MIB, true));
+        assert_eq!(short.bytes(), MIB);
         assert_eq!(memory.take(100).bytes(), 100);
         held.pop();
         assert_eq!(memory.take(2 * MIB).bytes(), 2 * MIB);

@@ -4,8 +4,7 @@
 //! small pieces, which come out of a share that nobody else waits for.
 //!
 //! # Invariants
-//! - OUT-1: a body holds at most [`PIECES_MAX`] pieces, those that the connection has not sent yet included; those of its share
-//!   are at most as many as a user of [`Memory`] may hold.
+//! - BODY-1: a body holds at most as many pieces as a user of [`Memory`] has shares, those that the connection has not sent yet included.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -20,7 +19,7 @@ use futures_util::FutureExt;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use s3s::dto::StreamingBlob;
 use s3s::{Body, S3Result, StdError, s3_error};
-use shingle_runtime::memory::{Hold, Memory};
+use shingle_runtime::memory::{Hold, Memory, SHARES};
 use shingle_store_api::{ObjectReader, StoreError, StoreFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -30,9 +29,6 @@ use crate::options::PIECE_BYTES;
 
 /// Pieces being read beyond the one being sent.
 const AHEAD: usize = 1;
-
-/// Pieces read and not taken by the client: one that the connection sends, one that it gathers beside it, one read ahead.
-const PIECES_MAX: usize = 3;
 
 /// A client that takes longer than this for a piece is slow.
 const SLOW: Duration = Duration::from_secs(1);
@@ -58,7 +54,7 @@ pub(crate) async fn body(
         left,
         pieces: VecDeque::new(),
         memory,
-        places: Arc::new(Semaphore::new(PIECES_MAX)),
+        places: Arc::new(Semaphore::new(SHARES)),
         awaited: None,
         yielded: None,
         slow: false,
@@ -87,7 +83,7 @@ struct ReadBody {
     left: u64,
     pieces: VecDeque<StoreFuture<'static, Bytes>>,
     memory: Arc<Memory>,
-    /// For pieces that the client has not taken. (OUT-1)
+    /// For pieces that the client has not taken. (BODY-1)
     places: Arc<Semaphore>,
     /// The place of the next piece, while there is none.
     awaited: Option<Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>>,
@@ -279,7 +275,7 @@ mod tests {
         assert!(stream.next().await.is_none());
     }
 
-    /// OUT-1: pieces that the client has not taken are counted; small ones, once there is little memory or it is slow.
+    /// BODY-1: pieces that the client has not taken are counted; small ones, once there is little memory or it is slow.
     #[tokio::test(start_paused = true)]
     async fn who_takes_little_holds_little() {
         let memory = Memory::new(12 << 20, 16);
@@ -292,7 +288,7 @@ mod tests {
             while let Some(piece) = stream.next().now_or_never() {
                 taken.push(piece.unwrap().unwrap());
             }
-            assert_eq!(taken.len(), PIECES_MAX);
+            assert_eq!(taken.len(), SHARES);
             readers.push((stream, taken));
         }
         let held: usize = readers.iter().flat_map(|(_, taken)| taken).map(Bytes::len).sum();

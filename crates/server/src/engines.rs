@@ -1,7 +1,7 @@
 //! The engines of a server, each kept open on its own, and the one store that they are together.
 //!
 //! # Invariants
-//! - ENG-1: an engine that does not open, or stops, leaves the others serving. It is opened again after a while where that can help.
+//! - KEEPER-1: an engine that does not open, or stops, leaves the others serving. It is opened again after a while where that can help.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
@@ -212,7 +212,7 @@ enum Client {
     Array(ArrayClient, scrub::Shared, Vec<(String, Arc<Gauges>)>),
 }
 
-/// Keeps an engine open. (ENG-1)
+/// Keeps an engine open. (KEEPER-1)
 struct Keeper {
     site: usize,
     plan: Plan,

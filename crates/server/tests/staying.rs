@@ -63,7 +63,7 @@ fn a_drive_that_is_away_is_waited_for_while_the_server_answers() {
     });
 }
 
-/// ENG-1
+/// KEEPER-1
 #[test]
 fn an_engine_that_cannot_be_opened_leaves_the_others_serving() {
     let scratch = Scratch::new("one-of-two");

@@ -76,7 +76,7 @@ impl Group {
         &self.lists[list as usize]
     }
 
-    /// Whether some set of it may hold something, as far as a superblock says, or one that is being written: a set that is offered
+    /// True if some set of it may hold something, as far as a superblock says, or one that is being written: a set that is offered
     /// is available there. (EVICT-1)
     fn may_hold(&self) -> bool {
         const ALL: [List; 6] = [List::Offered, List::Available, List::Open, List::Closed, List::Indexed, List::Index];

@@ -54,12 +54,19 @@ impl FoundZone {
 
     /// Stretches of blocks behind the first that are undecided, and without any such (MARK-3).
     pub(crate) fn behind(&self) -> Vec<(u32, u32)> {
-        let mut undecided = self.undecided.clone();
-        undecided.sort_unstable();
-        let begins = undecided.iter().map(|&(_, to)| to);
-        let ends = undecided.iter().skip(1).map(|&(from, _)| from).chain([self.written]);
-        begins.zip(ends).filter(|(from, to)| from < to).collect()
+        between(self.undecided.clone(), self.written)
     }
+}
+
+/// Blocks between stretches, which may overlap, and from the last of them to `end`.
+fn between(mut stretches: Vec<(u32, u32)>, end: u32) -> Vec<(u32, u32)> {
+    stretches.sort_unstable();
+    let begins = stretches.iter().scan(0, |reached, &(_, to)| {
+        *reached = to.max(*reached);
+        Some(*reached)
+    });
+    let ends = stretches.iter().skip(1).map(|&(from, _)| from).chain([end]);
+    begins.zip(ends).filter(|(from, to)| from < to).collect()
 }
 
 /// What the scan knows before it begins.
@@ -372,4 +379,18 @@ fn bad_bytes(header: &Header, bytes: &[u8], is_unreadable: impl Fn(u32, u32) -> 
     }
     let (first, end) = range?;
     Some(((info.offset.saturating_add(first), info.offset.saturating_add(end)), unreadable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MARK-3: no stretch has a block that is undecided.
+    #[test]
+    fn what_lies_between_stretches_has_none_of_their_blocks() {
+        assert_eq!(between(vec![], 30), []);
+        assert_eq!(between(vec![(5, 8)], 30), [(8, 30)]);
+        assert_eq!(between(vec![(20, 30), (5, 8), (8, 10)], 30), [(10, 20)]);
+        assert_eq!(between(vec![(5, 20), (8, 10), (5, 20)], 30), [(20, 30)]);
+    }
 }

@@ -163,7 +163,7 @@ struct Sorted {
     back: Vec<DriveId>,
     /// All others.
     new: Vec<PathBuf>,
-    /// Where the array is: without those of its drives' names that are among the new.
+    /// The array's place, without those of its drives' names that are among the new.
     place: Place,
 }
 

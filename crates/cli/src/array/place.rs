@@ -174,7 +174,7 @@ impl ArrayFile {
     }
 }
 
-/// Whether two names are of one drive: the same, or paths that lead to the same place.
+/// True if two names are of one drive: the same, or paths that lead to the same place.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     let place = |name: &Path| is_path(name).then(|| name.canonicalize().or_else(|_| std::path::absolute(name)).ok());
     one == other || place(one).flatten().is_some_and(|one| place(other).flatten() == Some(one))
@@ -282,7 +282,7 @@ pub(crate) struct Opened {
     pub(crate) report: RecoveryReport,
     /// As it was before it was opened.
     pub(crate) seen: Inspection,
-    /// What its drives that are there are called now; `seen` tells their places here.
+    /// Present names of its drives that are there; `seen` tells their places here.
     pub(crate) names: Vec<String>,
 }
 

@@ -98,7 +98,7 @@ fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Whether bytes, which may end in the middle of a character, can be shown in a terminal.
+/// True if bytes, which may end in the middle of a character, can be shown in a terminal.
 fn is_text(bytes: &[u8]) -> bool {
     let harmless = |text: &str| text.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t'));
     match std::str::from_utf8(bytes) {

@@ -57,7 +57,7 @@ pub(crate) struct Create {
     yes: bool,
 }
 
-/// What is to be lost, as far as it can be told.
+/// The content that is to be lost, as far as it can be told.
 fn content_of(path: &Path) -> String {
     let content = shingle_runtime::real::run(|rt| async move {
         let device = device::open(path, &rt).await.ok()?;

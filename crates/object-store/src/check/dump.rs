@@ -1,4 +1,4 @@
-//! What lies in the files, for those who look for a fault.
+//! The content of files, for those who look for a fault.
 
 use std::rc::Rc;
 

@@ -46,13 +46,15 @@ pub struct CheckReport {
     pub damage: Vec<String>,
     /// How much more is.
     pub damage_more: u64,
-    /// The objects of which something is damaged.
+    /// The objects of which something is damaged: at most [`DAMAGE_MAX`].
     pub damaged_objects: BTreeSet<ObjectName>,
-    /// The uploads under way of which something is.
+    /// The uploads under way of which something is: at most as many.
     pub damaged_uploads: BTreeSet<ObjectName>,
+    /// There are more of them than are named.
+    pub unnamed: bool,
 }
 
-/// Sentences of a report: what all of them have in common is in the first.
+/// Sentences, and names, of a report: a lost drive damages millions of objects, and the first show it.
 pub const DAMAGE_MAX: usize = 10_000;
 
 /// A bucket and a key. Shown so that a terminal can take it.
@@ -138,6 +140,16 @@ impl Check {
             self.report.damage.push(what);
         } else {
             self.report.damage_more += 1;
+        }
+    }
+
+    /// Notes a damaged object or upload, if there is room for its name.
+    fn name(&mut self, name: ObjectName, list: impl Fn(&mut CheckReport) -> &mut BTreeSet<ObjectName>) {
+        let names = list(&mut self.report);
+        if names.len() < DAMAGE_MAX || names.contains(&name) {
+            names.insert(name);
+        } else {
+            self.report.unnamed = true;
         }
     }
 

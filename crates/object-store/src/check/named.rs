@@ -15,7 +15,7 @@ use crate::keys;
 use crate::records::{Item, Location, ObjectRecord, PartRecord, UploadRecord};
 use crate::wire::Input;
 
-/// What cannot be read.
+/// Bytes that cannot be read.
 #[derive(Default)]
 pub(super) struct Hurt {
     /// Stretches of chunks, by file and ordinal.
@@ -104,7 +104,7 @@ impl Check {
             let Some(bytes) = self.core.read(move |index| index.get(Space::Uploads, &number)).await? else { continue };
             let item = Item::decode(&bytes).map_err(from_record)?;
             let UploadRecord { bucket, key, .. } = UploadRecord::decode(&item.payload).map_err(from_record)?;
-            self.report.damaged_uploads.insert(ObjectName { bucket, key });
+            self.name(ObjectName { bucket, key }, |report| &mut report.damaged_uploads);
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Check {
     pub(super) fn damaged_object(&mut self, key: &[u8]) {
         if let Some((bucket, key)) = keys::split_object(key) {
             let name = ObjectName { bucket: bucket.to_owned(), key: key.to_owned() };
-            self.report.damaged_objects.insert(name);
+            self.name(name, |report| &mut report.damaged_objects);
         }
     }
 }
