@@ -19,7 +19,7 @@ CRASH = -p shingle-sim -p shingle-record -p shingle-chunk-store -p shingle-objec
 	-p shingle-array-objects
 
 crash: ## more power cuts and faults in every engine: SEEDS=20 runs 20 times as many seeds, SEEDS=20..40 the next 20 times
-	SHINGLE_SEEDS=$${SEEDS:-10} cargo test --quiet --no-fail-fast --lib --tests $(CRASH)
+	SHINGLE_SEEDS=$${SEEDS:-10} cargo test --profile crash --quiet --no-fail-fast --lib --tests $(CRASH)
 
 test-zoned: ## at most 20 minutes: engines on the Linux kernel's zoned devices, in a virtual machine (docs/zoned-tests.md)
 	@scripts/setup zoned
