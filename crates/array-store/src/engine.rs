@@ -623,8 +623,8 @@ impl Source for Saying<'_> {
         self.engine.array
     }
 
-    fn width(&self) -> usize {
-        self.engine.code.width()
+    fn code(&self) -> Code {
+        self.engine.code
     }
 
     fn copies(&self) -> u8 {

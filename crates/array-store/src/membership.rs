@@ -6,6 +6,9 @@
 //! - MEMBER-2: no two members of a set lie on one drive.
 //! - MEMBER-3: zones are given to sets and taken from them by one at a time, who goes on until no command of its is on its
 //!   way to any, also where its caller went away: a late reset would empty what is another's by then.
+//! - MEMBER-4: a set that is taken apart holds nothing and may not be opened, from before a superblock says so: one that was refused may
+//!   be found by a later opening. If the set stays, another superblock calls it available first (SET-1).
+//!   `nothing_is_stored_in_a_set_that_some_superblock_took_apart`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -250,6 +253,7 @@ impl Engine {
             return Ok(0);
         }
         // At one moment: who looks for sets to open finds none of them from here on.
+        apart.iter().filter(|(_, set)| set.ready()).for_each(|(_, set)| set.withdraw());
         let apart: Vec<_> = apart.into_iter().filter_map(|(id, _)| Some((id, self.sets.remove(id)?))).collect();
         let mut new = Vec::with_capacity(sets.len());
         for (number, members) in sets.into_iter().enumerate() {
@@ -257,7 +261,7 @@ impl Engine {
             self.breathe(number).await;
         }
         if let Err(error) = self.write_superblock(None).await {
-            // As it was: a superblock that may be found names the old ones.
+            // Nobody knows which of them the next opening finds: they are empty in either (MEMBER-4).
             new.iter().for_each(|id| drop(self.sets.remove(*id)));
             apart.into_iter().for_each(|(id, set)| self.sets.put_back(id, set));
             return Err(error);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::StoreId;
+use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
 
@@ -167,8 +168,8 @@ impl Source for First<'_> {
         self.superblock.array
     }
 
-    fn width(&self) -> usize {
-        self.superblock.code.width()
+    fn code(&self) -> Code {
+        self.superblock.code
     }
 
     fn copies(&self) -> u8 {

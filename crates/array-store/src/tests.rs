@@ -8,6 +8,7 @@ mod openings;
 mod rebuild;
 mod recovery;
 mod refusals;
+mod regroup;
 mod scale;
 mod snapshots;
 mod space;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{BLOCK_SIZE, StoreId};
 use shingle_record::{Place, frame};
-use shingle_zoned::{DeviceError, ZoneOp, ZonedDevice};
+use shingle_zoned::{DeviceError, ZonedDevice};
 
 use super::{Next, Source, Superblocks, WHOLE_MOST, Written, blocks_of, frames};
 use crate::drives::{at, is_lost};
@@ -195,7 +195,7 @@ impl Superblocks {
     }
 
     fn is_fresh(&self, drive: DriveId) -> bool {
-        self.next.borrow().get(&drive).is_none_or(|next| next.fresh)
+        self.next.borrow().get(&drive).is_none_or(Next::is_fresh)
     }
 
     /// What each keeper is to be given. `None` if one of them needs a base first.
@@ -265,13 +265,11 @@ impl Superblocks {
         blocks: u32,
         elsewhere: bool,
     ) -> std::result::Result<u32, DeviceError> {
-        let mut next = self.next.borrow().get(&drive).copied().unwrap_or(Next { zone: 0, block: 0, fresh: true });
+        let mut next = self.next.borrow().get(&drive).copied().unwrap_or(Next::FIRST);
         if next.block.saturating_add(blocks) > source.drives().zone_capacity(drive) {
-            let zone = if elsewhere { 1 - next.zone } else { next.other() };
-            next = Next { zone, block: 0, fresh: true };
-            let zones = source.drives().superblock_zones(drive).unwrap_or_default();
-            dev.manage(zones[zone], ZoneOp::Reset).await?;
-            self.next.borrow_mut().insert(drive, next);
+            let may_be_bare = elsewhere && self.may_be_bare(source.drives(), source.unread_most(), drive);
+            let zone = if may_be_bare { 1 - next.zone } else { next.other() };
+            next = self.begin_anew(source.drives(), drive, dev, zone).await?;
         }
         self.next.borrow_mut().entry(drive).or_insert(next);
         Ok(next.block)
@@ -306,7 +304,7 @@ impl Superblocks {
             dev.flush().await?;
         }
         if let Some(next) = self.next.borrow_mut().get_mut(&drive) {
-            next.fresh = false;
+            next.newest = Some(next.zone);
         }
         Ok(())
     }
@@ -320,7 +318,7 @@ impl Superblocks {
         dev: &Rc<dyn ZonedDevice>,
         record: impl FnOnce(&Place) -> Vec<Bytes>,
     ) -> std::result::Result<(), DeviceError> {
-        let next = self.next.borrow().get(&drive).copied().unwrap_or(Next { zone: 0, block: 0, fresh: true });
+        let next = self.next.borrow().get(&drive).copied().unwrap_or(Next::FIRST);
         let zone = source.drives().superblock_zones(drive).unwrap_or_default()[next.zone];
         let frames = record(&Place { store: array, epoch: 0, zone, block: next.block });
         let blocks = frames.iter().map(|frame| frame.len() / BLOCK_SIZE).sum::<usize>() as u32;

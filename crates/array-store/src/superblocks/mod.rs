@@ -7,7 +7,9 @@
 //! - SB-1: a superblock, with all that it builds on, is on as many drives as [`copies`] says when [`Superblocks::write`] returns;
 //!   or on all drives that are left, if they are fewer. It says that number, which never falls: of an array of which fewer drives
 //!   cannot be asked, the newest superblock is found. (GATHER-4)
-//! - SB-2: a superblock zone is reset only when a more recent superblock is elsewhere.
+//! - SB-2: a superblock zone is reset only when a more recent superblock is elsewhere; and the one with a drive's newest, where its
+//!   other one takes none, only as far as an opening does without drives that have none (GATHER-4): what fails the writes of many
+//!   drives leaves the array its superblocks. `what_fails_superblocks_of_many_drives_leaves_them_the_ones_they_have`.
 //! - SB-3: what a superblock builds on lies before it in its zone, each record naming the one before. Where one cannot be
 //!   read, what lies behind is not believed on that drive, and known to be there: other drives' copies count.
 //! - SB-4: a base is encoded piece by piece while sets change. It counts only with a superblock behind it, which has every
@@ -28,7 +30,7 @@ use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
 
 use crate::drives::{Drives, at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{SUPERBLOCK, SetEntry, Superblock, frame_trailer, set_bytes};
+use crate::format::{DriveState, SUPERBLOCK, SetEntry, Superblock, frame_trailer, set_bytes};
 use crate::sets::SetTable;
 use crate::types::{DriveId, SetId};
 use chain::Keeper;
@@ -63,14 +65,27 @@ struct Next {
     /// Which of its two zones.
     zone: usize,
     block: u32,
-    /// No superblock is in that zone that can be read by itself: the drive's newest is in the other one.
-    fresh: bool,
+    /// Which of them has the drive's newest superblock that can be read.
+    newest: Option<usize>,
 }
 
 impl Next {
+    /// Of a drive that has none.
+    const FIRST: Self = Self { zone: 0, block: 0, newest: None };
+
     /// The zone that is begun anew where there is no room in this one: the other one, unless it has the drive's newest. (SB-2)
     fn other(&self) -> usize {
-        if self.fresh { self.zone } else { 1 - self.zone }
+        if self.newest == Some(1 - self.zone) { self.zone } else { 1 - self.zone }
+    }
+
+    /// Whether that zone has no superblock that can be read.
+    fn is_fresh(&self) -> bool {
+        self.newest != Some(self.zone)
+    }
+
+    /// A zone that is reset from here on.
+    fn begun_anew(&self, zone: usize) -> Self {
+        Self { zone, block: 0, newest: self.newest.filter(|newest| *newest != zone) }
     }
 }
 
@@ -103,11 +118,20 @@ pub(crate) trait Source {
 
     fn array(&self) -> StoreId;
 
+    fn code(&self) -> Code;
+
     /// Data and parity fragments of a set.
-    fn width(&self) -> usize;
+    fn width(&self) -> usize {
+        self.code().width()
+    }
 
     /// How many drives a superblock goes to.
     fn copies(&self) -> u8;
+
+    /// So many drives may have none while the newest is found for certain.
+    fn unread_most(&self) -> usize {
+        unread_most(self.code(), self.copies())
+    }
 
     /// A number above all generations so far.
     fn next_generation(&self) -> u64;
@@ -180,12 +204,12 @@ impl Superblocks {
     /// Says where the zones of a drive end, as its report has it; the fuller one that is not full is gone on with.
     pub(crate) fn place(&self, drive: DriveId, zones: [&ZoneInfo; 2], newest: usize) {
         let block = zones[newest].written.0 as u32;
-        self.next.borrow_mut().insert(drive, Next { zone: newest, block, fresh: false });
+        self.next.borrow_mut().insert(drive, Next { zone: newest, block, newest: Some(newest) });
     }
 
     /// Neither zone of a drive has a superblock that can be read: they are begun anew.
     pub(crate) fn place_anew(&self, drive: DriveId) {
-        self.next.borrow_mut().insert(drive, Next { zone: 1, block: u32::MAX, fresh: false });
+        self.next.borrow_mut().insert(drive, Next { zone: 1, block: u32::MAX, newest: None });
     }
 
     /// A drive has another number.
@@ -204,7 +228,15 @@ impl Superblocks {
 
     /// Whether a drive has a superblock that can be read.
     fn is_known(&self, drive: DriveId) -> bool {
-        self.next.borrow().get(&drive).is_some_and(|next| !next.fresh)
+        self.next.borrow().get(&drive).is_some_and(|next| next.newest.is_some())
+    }
+
+    /// Whether an opening may find a drive without a superblock, besides those that have none or are away. (SB-2)
+    fn may_be_bare(&self, drives: &Drives, most: usize, drive: DriveId) -> bool {
+        let is_there = |id: DriveId| drives.usable(id).is_some() && (id == drive || self.is_known(id));
+        let in_use = drives.entries().into_iter().zip(drives.ids());
+        let in_use = in_use.filter(|(entry, _)| entry.state == DriveState::Present);
+        in_use.filter(|(_, id)| !is_there(*id)).count() < most
     }
 
     /// Writes a superblock to as many drives as SB-1 says; to all, where `everywhere`. Drives that are lost on the way
@@ -290,14 +322,33 @@ impl Superblocks {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
-        let went_on = before.is_some_and(|before| before.block > 0 && before.block != u32::MAX && !before.fresh);
-        let zone = self.next.borrow().get(&id).map_or(0, |next| next.zone);
-        if is_lost(&failed) || !(elsewhere || went_on && before.is_some_and(|before| before.zone == zone)) {
+        let went_on = before.is_some_and(|before| before.block > 0 && before.block != u32::MAX && !before.is_fresh());
+        let next = self.next.borrow().get(&id).copied().unwrap_or(Next::FIRST);
+        let has_older = went_on && before.is_some_and(|before| before.zone == next.zone);
+        let most = unread_most(superblock.code, superblock.copies);
+        let may_go = next.newest != Some(1 - next.zone) || self.may_be_bare(drives, most, id);
+        if is_lost(&failed) || !(has_older || elsewhere && may_go) {
             return Err(failed);
         }
         tracing::warn!(drive = drives.name(id), error = %failed, "a superblock zone failed; going on in the drive's other one");
-        self.next.borrow_mut().insert(id, Next { zone, block: u32::MAX, fresh: false });
+        self.begin_anew(drives, id, dev, 1 - next.zone).await?;
         self.write_one(drives, id, dev, superblock, payload).await
+    }
+
+    /// Resets a superblock zone of a drive, which goes on there.
+    async fn begin_anew(
+        &self,
+        drives: &Drives,
+        drive: DriveId,
+        dev: &Rc<dyn ZonedDevice>,
+        zone: usize,
+    ) -> std::result::Result<Next, DeviceError> {
+        let zones = drives.superblock_zones(drive).unwrap_or_default();
+        let before = self.next.borrow().get(&drive).copied().unwrap_or(Next::FIRST);
+        let next = before.begun_anew(zone);
+        self.next.borrow_mut().insert(drive, next);
+        dev.manage(zones[zone], ZoneOp::Reset).await?;
+        Ok(next)
     }
 
     async fn write_one(
@@ -309,11 +360,9 @@ impl Superblocks {
         payload: &[u8],
     ) -> std::result::Result<(), DeviceError> {
         let zones = drives.superblock_zones(id).unwrap_or_default();
-        let mut next = self.next.borrow().get(&id).copied().unwrap_or(Next { zone: 0, block: 0, fresh: true });
+        let mut next = self.next.borrow().get(&id).copied().unwrap_or(Next::FIRST);
         if next.block.saturating_add(blocks_of(payload)) > drives.zone_capacity(id) {
-            next = Next { zone: next.other(), block: 0, fresh: true };
-            self.next.borrow_mut().insert(id, next);
-            dev.manage(zones[next.zone], ZoneOp::Reset).await?;
+            next = self.begin_anew(drives, id, dev, next.other()).await?;
         }
         let zone = zones[next.zone];
         let place = Place { store: superblock.array, epoch: 0, zone, block: next.block };
@@ -323,7 +372,8 @@ impl Superblocks {
             Ok(()) => next.block + blocks_of(payload),
             Err(_) => dev.report(zone, 1).await?.first().map_or(u32::MAX, |zone| zone.written.0 as u32),
         };
-        self.next.borrow_mut().insert(id, Next { block, fresh: next.fresh && written.is_err(), ..next });
+        let newest = if written.is_ok() { Some(next.zone) } else { next.newest };
+        self.next.borrow_mut().insert(id, Next { block, newest, ..next });
         written?;
         if dev.geometry().volatile_cache {
             dev.flush().await?;

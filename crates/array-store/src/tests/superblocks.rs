@@ -178,3 +178,41 @@ fn a_chain_with_a_gap_is_noticed_and_another_one_read() {
         });
     }
 }
+
+/// SB-2: a common cause fails the superblocks of all drives but one, again and again, and each is tried in both zones. The others keep the
+/// newest that they have, as many as an opening needs: where the one that took it is gone, too, the array is there.
+#[test]
+fn what_fails_superblocks_of_many_drives_leaves_them_the_ones_they_have() {
+    for (takes, whole_table) in (0..4).flat_map(|takes| [(takes, 0), (takes, 64 << 10)]) {
+        Sim::new(1).run(move |rt| async move {
+            let devices = four(&rt, false).await;
+            let options = Options { background: false, whole_table, ..Options::default() };
+            let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+            let store = opened.unwrap().0;
+            store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+            let refuse = [ZoneId(0), ZoneId(1)]
+                .map(|zone| FaultRule { trigger: Trigger::Zone(CommandKind::Write, zone), fault: Fault::CommandError });
+            let others = || devices.iter().enumerate().filter(|(at, _)| *at != takes).map(|(_, device)| device);
+            others().for_each(|device| device.set_faults(Faults::new(refuse)));
+            for _ in 0..5 {
+                assert!(store.0.write_superblock(None).await.is_err(), "the case is not met");
+            }
+            for without in [None, Some(takes)] {
+                let images: Vec<_> = crash(&devices).into_iter().enumerate().collect();
+                let left: Vec<_> = images.into_iter().filter(|(at, _)| Some(*at) != without).collect();
+                let left: Vec<_> = left.into_iter().map(|(_, image)| SimDevice::new(&rt, &image)).collect();
+                let options = Options { background: false, ..Options::default() };
+                let opened = ArrayStore::open(&rt, &named(&left), &IndexPlace::Memory, options).await;
+                match (opened, without) {
+                    (Ok((store, report)), _) => {
+                        assert_eq!(report.damage, Vec::<String>::new());
+                        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+                    }
+                    // One of the others may have none, and one is gone: more than parity makes up for.
+                    (Err(error), Some(_)) => assert_eq!(error.kind, ErrorKind::Device, "{takes}: {error}"),
+                    (Err(error), None) => panic!("drive {takes} took them, {whole_table}: {error}"),
+                }
+            }
+        });
+    }
+}
