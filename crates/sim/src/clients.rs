@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_store_api::{
-    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectInfo, ObjectStore, StoreErrorKind, StoreResult,
-    UploadId,
+    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectInfo, ObjectStore, ObjectWriter, StoreErrorKind,
+    StoreResult, UploadId,
 };
 
 use crate::seeds::Random;
@@ -54,7 +54,8 @@ enum Doing {
     Put(String, Value),
     Delete(String),
     Begin(String),
-    Part(UploadId, u32, (u64, usize)),
+    /// The last is the part that was sent before it for the same number and acknowledged, in the same step.
+    Part(UploadId, u32, (u64, usize), Option<(u64, usize)>),
     Complete(UploadId, String, Value),
     Abort(UploadId),
 }
@@ -242,21 +243,36 @@ impl Client {
         self.uploads.iter().nth(at).map(|(id, upload)| (*id, upload.clone()))
     }
 
+    /// Sends a part; at times while another of the same number is on its way, begun before it and committed after it. The last
+    /// that is acknowledged counts.
     async fn part(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let Some((id, upload)) = self.any_upload() else { return Ok(()) };
         let number = self.random.between(1, 4) as u32;
         let part = (self.number(), self.size());
-        self.doing.replace(Some(Doing::Part(id, number, part)));
-        let written = async {
-            let mut writer = store.begin_part(BUCKET, &upload.key, id, number).await?;
-            for piece in pieces(&bytes_of(part.0, part.1)) {
-                writer.write(piece).await?;
+        let around = if self.random.chance(0.3) { Some((self.number(), self.size())) } else { None };
+        let begun = match around {
+            None => None,
+            Some((content, size)) => {
+                let begun = begin_part(store, &upload.key, id, number, bytes_of(content, size)).await;
+                begun.map_err(|error| self.wrong(error)).map(Some)?
             }
-            writer.commit(commit(&part.0.to_string())).await
         };
-        let result = written.await;
-        if self.happened("part", result)?.is_some() {
+        self.doing.replace(Some(Doing::Part(id, number, part, None)));
+        let sent = async {
+            let (writer, rest) = begin_part(store, &upload.key, id, number, bytes_of(part.0, part.1)).await?;
+            end_part(writer, rest, part.0).await
+        };
+        let result = sent.await;
+        let before = self.happened("part", result)?.map(|_| part);
+        if before.is_some() {
             self.uploads.entry(id).or_default().parts.insert(number, part);
+        }
+        if let (Some(part), Some((writer, rest))) = (around, begun) {
+            self.doing.replace(Some(Doing::Part(id, number, part, before)));
+            let result = end_part(writer, rest, part.0).await;
+            if self.happened("part that was begun earlier", result)?.is_some() {
+                self.uploads.entry(id).or_default().parts.insert(number, part);
+            }
         }
         Ok(())
     }
@@ -422,8 +438,11 @@ impl Client {
                     }
                 }
             }
-            Some(Doing::Part(id, number, part)) => {
+            Some(Doing::Part(id, number, part, before)) => {
                 let Some(upload) = self.uploads.get_mut(&id) else { return Ok(()) };
+                if let Some(before) = before {
+                    upload.parts.insert(number, before);
+                }
                 let parts =
                     store.list_parts(BUCKET, &upload.key, id, 0, 100).await.map_err(|error| error.to_string())?;
                 if parts.0.iter().any(|found| found.number == number && found.etag == part.0.to_string()) {
@@ -456,6 +475,30 @@ impl Client {
     pub fn objects(&self) -> usize {
         self.objects.len()
     }
+}
+
+/// A part of which half is written; and the other half.
+async fn begin_part(
+    store: &dyn ObjectStore,
+    key: &str,
+    id: UploadId,
+    number: u32,
+    data: Bytes,
+) -> StoreResult<(Box<dyn ObjectWriter>, Vec<Bytes>)> {
+    let mut writer = store.begin_part(BUCKET, key, id, number).await?;
+    let mut pieces = pieces(&data);
+    let rest = pieces.split_off(pieces.len() / 2);
+    for piece in pieces {
+        writer.write(piece).await?;
+    }
+    Ok((writer, rest))
+}
+
+async fn end_part(mut writer: Box<dyn ObjectWriter>, rest: Vec<Bytes>, content: u64) -> StoreResult<ObjectInfo> {
+    for piece in rest {
+        writer.write(piece).await?;
+    }
+    writer.commit(commit(&content.to_string())).await
 }
 
 /// The bytes of a value: they differ with its number, and from place to place.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - AENG-1: no borrow of a cell is held across an `await`.
-//! - AENG-2: locks are taken in the order bucket, key, upload.
+//! - AENG-2: locks are taken in the order bucket, key, upload, part.
 
 mod buckets;
 mod counting;
@@ -45,7 +45,7 @@ pub(crate) struct Core {
     gates: Rc<Locks>,
     /// Held by whoever changes a key.
     keys: Rc<Locks>,
-    /// Held shared by whoever writes a part, exclusively by whoever ends the upload.
+    /// Held shared by whoever commits a part, exclusively by whoever ends the upload; a part's own key by whoever commits that part.
     uploads: Rc<Locks>,
     pub(crate) places: Arc<Places>,
     pub(crate) writers: writing::Writers,

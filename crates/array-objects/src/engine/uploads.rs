@@ -4,12 +4,16 @@
 //! - AUP-1: an upload ends with the write of its object, or with its deletion, never with both: one that is found beside the
 //!   object that was made of it, after a power cut between the two, has ended. That object is neither replaced nor deleted
 //!   before the upload's record is gone. `settle_uploads`, `forget_upload`
+//! - AUP-2: of the blobs that were written for one part, the one that was acknowledged last is the part, whichever was begun first. The
+//!   newest version counts, and a version is as old as its beginning: so one is committed at a time, and newer ones are deleted
+//!   before it is acknowledged. `commit_part`, `prevail`
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_array_store::Object;
+use shingle_runtime::locks::Guard;
 use shingle_store_api::{
     Commit, CompletedPart, Metadata, ObjectInfo, PartInfo, StoreError, StoreErrorKind, StoreResult, UploadId,
     UploadInfo, UploadListing,
@@ -94,20 +98,37 @@ impl Core {
         commit: Commit,
     ) -> StoreResult<ObjectInfo> {
         let _turn = self.uploads.shared(id.0.to_be_bytes().to_vec()).await;
+        let _part = self.part_turn(writer).await?;
         self.require_upload(&bucket, &key, id)?;
         let attributes =
             Attributes { modified_unix_ns: self.now_unix_ns(), etag: commit.etag, metadata: commit.metadata };
         let record = BlobRecord { bucket, key, attributes };
         let (blob, size, version) = self.finish_blob(writer, record.encode()?).await?;
-        // Of those that were written for the same number the one that was begun last is the part.
-        let rivals =
-            self.store.list(&Blob::part_prefix(blob.owner, blob.number), None, usize::MAX).map_err(from_array)?;
-        let newest = rivals.iter().map(|rival| rival.version).max();
-        let older = rivals.iter().filter(|rival| Some(rival.version) != newest);
-        self.condemn(older.filter_map(|rival| Blob::of(&rival.name)));
+        self.prevail(blob, version).await?;
         let Attributes { modified_unix_ns, etag, metadata } = record.attributes;
         let part_sizes = Vec::new();
         Ok(ObjectInfo { key: String::new(), size, etag, modified_unix_ns, version, metadata, part_sizes, class: None })
+    }
+
+    /// Nobody else commits what was written for the same part. (AUP-2)
+    async fn part_turn(&self, writer: u64) -> StoreResult<Guard> {
+        let blob = self.blob_of(writer)?;
+        // No upload's key is as long.
+        Ok(self.uploads.exclusive(Blob::part_prefix(blob.owner, blob.number)).await)
+    }
+
+    /// Deletes all that was written for the part of `blob` but `blob`; what was begun later would count in its place, and has gone when
+    /// this returns. (AUP-2)
+    async fn prevail(&self, blob: Blob, version: u64) -> StoreResult<()> {
+        let rivals = self.store.list(&Blob::part_prefix(blob.owner, blob.number), None, usize::MAX);
+        let mut rivals = rivals.map_err(from_array)?;
+        rivals.retain(|rival| rival.version.0 != version);
+        // None of them is completed from here on, even if its deletion fails: that may have landed.
+        self.condemn(rivals.iter().filter_map(|rival| Blob::of(&rival.name)));
+        for newer in rivals.into_iter().filter(|rival| rival.version.0 > version) {
+            self.store.delete(newer.name).await.map_err(from_array)?;
+        }
+        Ok(())
     }
 
     /// Parts of an upload with numbers above `after`, at most `limit`.
@@ -120,7 +141,7 @@ impl Core {
             let Some(last) = page.last() else { break };
             from = last.name.clone();
             for object in page {
-                let Some(blob) = Blob::of(&object.name) else { continue };
+                let Some(blob) = Blob::of(&object.name).filter(|blob| !self.purge.is_going(blob)) else { continue };
                 let newer = found.get(&blob.number).is_none_or(|(other, _)| other.version < object.version);
                 if found.len() == limit && !found.contains_key(&blob.number) {
                     break 'pages;

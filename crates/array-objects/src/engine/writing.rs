@@ -76,6 +76,11 @@ impl Core {
         self.writers.0.borrow().get(&writer).cloned().ok_or_else(|| gone(shingle_runtime::owner::Gone))
     }
 
+    /// The blob that a writer writes.
+    pub(super) fn blob_of(&self, writer: u64) -> StoreResult<Blob> {
+        Ok(self.slot(writer)?.blob)
+    }
+
     /// Bytes for a writer's call have come: from here on they are not waited for.
     pub(crate) fn bytes_came(&self, writer: u64, call: u64) {
         // A call that found no queue is there first.

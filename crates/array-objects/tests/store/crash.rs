@@ -12,7 +12,7 @@ use shingle_store_api::ObjectStore;
 use shingle_zoned::MemoryDevice;
 
 use crate::calls::{multipart, named};
-use crate::scene::{assert_no_leftovers, formatted, objects, open, open_array, options, powered};
+use crate::scene::{assert_no_leftovers, formatted, objects, open, open_array, open_for_clients, options, powered};
 
 const SIZES: Sizes = Sizes { small: 2 << 10, large: 30 << 10 };
 
@@ -31,7 +31,7 @@ fn life(seed: u64, before: Left, steps: usize, every: u64) -> (Vec<Cut>, Left) {
         let clients = Rc::new(RefCell::new(before.clients));
         let cuts = Rc::new(RefCell::new(Vec::new()));
         let commands = Rc::new(Cell::new(0u64));
-        let (engine, store) = open(&rt, &devices, &mut Random::new(seed)).await;
+        let (engine, store) = open_for_clients(&rt, &devices, &mut Random::new(seed)).await;
         for device in &devices {
             let (devices, clients) = (devices.clone(), clients.clone());
             let (cuts, commands) = (cuts.clone(), commands.clone());
@@ -74,7 +74,7 @@ fn recover(seed: u64, what: &str, left: Left) -> Left {
         Sim::new(seed).run(move |rt| async move {
             let Left { media, mut clients } = left;
             let devices = powered(&rt, &media);
-            let (engine, store) = open(&rt, &devices, &mut Random::new(seed)).await;
+            let (engine, store) = open_for_clients(&rt, &devices, &mut Random::new(seed)).await;
             for client in &mut clients {
                 client.verify(&store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
             }

@@ -13,7 +13,7 @@ use shingle_sim::{Crowd, Medium, Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::ObjectStore;
 use shingle_zoned::ZonedDevice;
 
-use crate::scene::{array_options, formatted, named, open, options, powered};
+use crate::scene::{array_options, formatted, named, open, options_for_clients, powered};
 
 const SIZES: Sizes = Sizes { small: 2 << 10, large: 20 << 10 };
 
@@ -64,8 +64,9 @@ async fn try_open(
 /// Opens everything but drives that are not there, verifies it, and works until the life ends.
 async fn live(rt: Runtime, there: Vec<ArrayDrive>, victim: usize, crowd: Crowd, mut random: Random, what: String) {
     let array = open_array(&rt, there, victim, &array_options(&mut random), &what).await;
-    let engine =
-        ArrayEngine::open(rt.clone(), array, options()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let engine = ArrayEngine::open(rt.clone(), array, options_for_clients())
+        .await
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
     let store = engine.client();
     crowd.verify(&store, &what).await;
     crowd.work(&rt, &store, 15, &what).await;

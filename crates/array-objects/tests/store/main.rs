@@ -3,5 +3,6 @@
 mod calls;
 mod crash;
 mod lives;
+mod parts;
 mod salvage;
 mod scene;

@@ -27,6 +27,11 @@ pub(crate) fn options() -> Options {
     }
 }
 
+/// For three clients that may each send a part while another is on its way.
+pub(crate) fn options_for_clients() -> Options {
+    Options { writers_max: 6, ..options() }
+}
+
 pub(crate) fn array_options(random: &mut Random) -> shingle_array_store::Options {
     shingle_array_store::Options {
         turn_segments: 1 + random.below(4) as u32,
@@ -70,8 +75,26 @@ pub(crate) async fn open_array(rt: &Runtime, devices: &[SimDevice], random: &mut
 
 /// Opens a store on the devices.
 pub(crate) async fn open(rt: &Runtime, devices: &[SimDevice], random: &mut Random) -> (ArrayEngine, ArrayClient) {
+    open_with(rt, devices, random, options()).await
+}
+
+/// As [`open`], with [`options_for_clients`].
+pub(crate) async fn open_for_clients(
+    rt: &Runtime,
+    devices: &[SimDevice],
+    random: &mut Random,
+) -> (ArrayEngine, ArrayClient) {
+    open_with(rt, devices, random, options_for_clients()).await
+}
+
+async fn open_with(
+    rt: &Runtime,
+    devices: &[SimDevice],
+    random: &mut Random,
+    options: Options,
+) -> (ArrayEngine, ArrayClient) {
     let array = open_array(rt, devices, random).await;
-    let engine = ArrayEngine::open(rt.clone(), array, options()).await.unwrap();
+    let engine = ArrayEngine::open(rt.clone(), array, options).await.unwrap();
     let client = engine.client();
     (engine, client)
 }

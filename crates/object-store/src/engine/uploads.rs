@@ -1,4 +1,8 @@
 //! Uploads in parts.
+//!
+//! # Invariants
+//! - UPL-1: of the parts that were sent for one number, the last that is acknowledged is the part. Versions tell which is newer, so one is
+//!   committed at a time, and takes its version when its turn comes. `commit_part`
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -97,6 +101,8 @@ impl Core {
             Attributes { modified_unix_ns: self.now_unix_ns(), etag: commit.etag, metadata: commit.metadata };
         check_attributes(&attributes)?;
         let _turn = self.uploads.shared(keys::number(id.0)).await;
+        // No key of an upload is as long as a part's. (UPL-1)
+        let _part = self.uploads.exclusive(keys::part(id.0, number)).await;
         self.require_upload(&bucket, &key, id).await?;
         self.require_whole(id)?;
         let rest: usize = written.rest.iter().map(bytes::Bytes::len).sum();

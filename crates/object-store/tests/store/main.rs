@@ -9,6 +9,7 @@ mod histories;
 mod host_full;
 mod hung;
 mod lives;
+mod parts;
 mod reading;
 mod recovery;
 mod slow;
