@@ -3,8 +3,9 @@
 //! **Owns** what is known of the index's size on the drive. **Knows nothing of** metazones, which are the log's.
 //!
 //! # Invariants
-//! - ROOM-1: no chunk is created, and no append taken, that the index has no room for: a checkpoint can be written later.
-//!   `appends_are_refused_before_the_index_outgrows_a_checkpoint`.
+//! - ROOM-1: no chunk is created, and no append taken, that the index has no room for: a checkpoint can be written later. What
+//!   waits, is being written or has only landed counts as if each were a group of its own.
+//!   `appends_are_refused_before_the_index_outgrows_a_checkpoint`, `what_has_only_landed_counts_for_the_room_of_the_index`.
 //! - ROOM-4: GC makes the index no larger than it has claimed room for. Records that it keeps in their order may lie at other
 //!   distances then, and runs of equal ones fall apart; so beyond half of the room it puts those of a chunk together. Creates and appends leave
 //!   it a part of the room. `gc_leaves_the_index_as_much_room_as_there_was`.
@@ -53,10 +54,26 @@ struct Measured {
     indexed: u64,
 }
 
+/// Appends that have no entry in the index, as they were counted last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    appends: u64,
+    /// How many had been taken until then.
+    taken: u64,
+}
+
+impl Counted {
+    /// No more than that: whatever became of the others, only those that were taken since are new.
+    fn most(self, state: &State) -> u64 {
+        self.appends + (state.taken - self.taken)
+    }
+}
+
 /// What is known of room in the metadata log.
 #[derive(Debug, Default)]
 pub(crate) struct LogRoom {
     measured: Cell<Option<Measured>>,
+    unindexed: Cell<Counted>,
     /// The most that GC may add while it empties a zone (ROOM-4).
     claimed: Cell<u64>,
     /// Checkpoints in a row that made no room for the journal, or had none themselves.
@@ -94,27 +111,41 @@ pub(crate) fn groups_bytes(groups: &Groups) -> u64 {
 }
 
 impl Inner {
-    /// True if `fits` holds for the size of the index with `more` bytes, and what GC has claimed. Equal records that follow each
-    /// other take far less than the most that they could, so where that is too much they are measured, now and then.
+    /// True if `fits` holds for the size of the index with `more` bytes, with what will be in it, and what GC has claimed. Equal
+    /// records that follow each other take far less than the most that they could, so where that is too much they are measured,
+    /// now and then; and what is not in it yet is counted.
     fn index_fits(&self, state: &State, more: u64, fits: impl Fn(u64) -> bool) -> bool {
-        let most = state.index_bytes_max() + more + self.log_room.claimed.get();
-        if fits(most) {
+        let room = &self.log_room;
+        if self.fits_as_counted(state, more, &fits) {
             return true;
         }
-        let without_runs = most - state.records * RECORD_BYTES;
-        // No record has added more since.
-        let with =
-            |measured: &Measured| without_runs + measured.runs + (state.indexed - measured.indexed) * RECORD_BYTES;
-        if let Some(measured) = self.log_room.measured.get() {
-            let came = state.indexed - measured.indexed;
-            let went = (measured.records + came).saturating_sub(state.records);
-            if fits(with(&measured)) || came + went <= measured.records / MEASURE_AGAIN {
-                return fits(with(&measured));
+        if room.unindexed.get().taken < state.taken {
+            room.unindexed.set(Counted { appends: state.unindexed(), taken: state.taken });
+            if self.fits_as_counted(state, more, &fits) {
+                return true;
             }
         }
-        let measured = state.measure();
-        self.log_room.measured.set(Some(measured));
-        fits(with(&measured))
+        if let Some(measured) = room.measured.get() {
+            let came = state.indexed - measured.indexed;
+            let went = (measured.records + came).saturating_sub(state.records);
+            if came + went <= measured.records / MEASURE_AGAIN {
+                return false;
+            }
+        }
+        room.measured.set(Some(state.measure()));
+        self.fits_as_counted(state, more, &fits)
+    }
+
+    /// The same by what was counted and measured last, and the most that may have come since.
+    fn fits_as_counted(&self, state: &State, more: u64, fits: &impl Fn(u64) -> bool) -> bool {
+        let room = &self.log_room;
+        let unindexed = room.unindexed.get().most(state) * (GROUP_BYTES + RECORD_BYTES);
+        let most = state.index_bytes_max() + unindexed + more + room.claimed.get();
+        let with_runs = |measured: Measured| {
+            let came = (state.indexed - measured.indexed) * RECORD_BYTES;
+            fits(most - state.records * RECORD_BYTES + measured.runs + came)
+        };
+        fits(most) || room.measured.get().is_some_and(with_runs)
     }
 
     /// True if GC has room in the index to empty a zone (ROOM-4).

@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) records: u64,
     /// Records that entered it since the opening.
     pub(crate) indexed: u64,
+    /// Appends that were taken since then.
+    pub(crate) taken: u64,
     pub(crate) unmarked: Unmarked,
     pub(crate) resumed: Resumed,
 }
@@ -168,6 +170,12 @@ impl State {
         handles.sort_unstable();
         handles.dedup();
         handles
+    }
+
+    /// Appends that have no entry in the index: those that wait or are being written, and those that have only landed. Not fewer than
+    /// there are.
+    pub(crate) fn unindexed(&self) -> u64 {
+        self.queued_appends() + self.open.values().map(|open| open.tail.pieces() as u64).sum::<u64>()
     }
 
     /// Appends that wait or are being written.

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use common::{content, formatted, open};
 use futures_util::future::{Either, join, join_all, select};
 use shingle_base::{Blocks, ChunkId, StoreId, ZoneId};
-use shingle_chunk_store::{Allocation, ChunkStore, ErrorKind, FormatOptions, Options, Placement, Stream, dump};
+use shingle_chunk_store::{
+    Allocation, ChunkStore, ErrorKind, FormatOptions, Landing, Options, Placement, Stream, dump,
+};
 use shingle_runtime::Runtime;
 use shingle_sim::{Sim, SimDevice};
 use shingle_zoned::{Geometry, MemoryDevice, ZoneState, ZonedDevice};
@@ -75,6 +77,76 @@ fn appends_are_refused_before_the_index_outgrows_a_checkpoint() {
         for chunk in 50..449 {
             assert_eq!(store.stat(id(chunk)).unwrap().size, sizes[chunk as usize]);
         }
+    });
+}
+
+/// ROOM-1: the index has as many chunks as it has room for; a few go, and appends to all others land, without a place in it. They
+/// leave GC its part: once they have their place it still wins zones, and checkpoints have room. So it is where an opening took
+/// them as they had landed.
+#[test]
+fn what_has_only_landed_counts_for_the_room_of_the_index() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 1200, 0, 24));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (budget, idle) = (1 << 30, Duration::from_secs(360_000));
+        let landing = Landing { append_max: 100, budget, zones: 16, idle, everywhere: true };
+        let options = || Options { landing: Some(landing), ..quiet() };
+        let (store, _) = open(&rt, &device, quiet()).await;
+        // Zones half of which dies.
+        let mut kinds = [10_000, 20_000].map(|next| Kind { next, at: 0, full: Vec::new() });
+        for number in 0..800 {
+            kinds[number % 2].append(&store).await;
+        }
+        kinds[1].end(&store).await;
+        for (chunk, _) in &kinds[1].full {
+            store.delete(id(*chunk)).await.unwrap();
+        }
+        store.close().await.unwrap();
+        let device = SimDevice::new(&rt, &device.image());
+        let (store, _) = open(&rt, &device, options()).await;
+        let mut chunks = 0;
+        while store.create(id(chunks), Stream::Data).await.is_ok() {
+            chunks += 1;
+        }
+        for chunk in 0..20 {
+            store.delete(id(chunk)).await.unwrap();
+        }
+        // From then on there are zones to land in.
+        append(&store, 20, 0, 10).await.unwrap();
+        rt.sleep(Duration::from_secs(1)).await;
+        let (mut sizes, mut refused) = (vec![0; chunks as usize], 0);
+        sizes[20] = 10;
+        for first in (21..chunks).step_by(50) {
+            let some = first..chunks.min(first + 50);
+            let appended = join_all(some.clone().map(|chunk| append(&store, chunk, 0, 10))).await;
+            for (chunk, end) in some.zip(appended) {
+                match end {
+                    Ok(end) => sizes[chunk as usize] = end,
+                    Err(error) => {
+                        assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        let image = device.crash_image(1);
+        for (chunk, end) in (20..chunks).zip(join_all((20..chunks).map(|chunk| store.seal(id(chunk)))).await) {
+            assert_eq!(end.unwrap_or_else(|error| panic!("ROOM-1: {error}")), sizes[chunk as usize]);
+        }
+        let has_room = async |store: &ChunkStore| {
+            let zones = store.gc(1000, |_| {}).await.unwrap_or_else(|error| panic!("ROOM-1: {error}")).zones;
+            assert!(zones > 0, "ROOM-1: GC has no room in the index");
+            store.checkpoint().await.unwrap_or_else(|error| panic!("ROOM-1: {error}"));
+        };
+        has_room(&store).await;
+        // The same after a power cut.
+        let (store, report) = open(&rt, &SimDevice::new(&rt, &image), options()).await;
+        assert_eq!(report.damage, []);
+        for chunk in 20..chunks {
+            assert_eq!(store.stat(id(chunk)).unwrap().size, sizes[chunk as usize]);
+        }
+        has_room(&store).await;
+        assert!(refused > 0, "the case is not met");
     });
 }
 

@@ -48,6 +48,10 @@ impl Tail {
         self.pieces.is_empty()
     }
 
+    pub(crate) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
     /// Where its first piece begins.
     pub(crate) fn start(&self) -> Option<u32> {
         self.pieces.front().map(|first| first.located.offset)

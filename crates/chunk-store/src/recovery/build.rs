@@ -157,6 +157,7 @@ pub(super) fn state(
         lifetimes: Lifetimes::new(now),
         records,
         indexed: 0,
+        taken: 0,
         unmarked,
         resumed,
     };

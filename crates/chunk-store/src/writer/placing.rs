@@ -90,6 +90,7 @@ impl Inner {
         };
         open.end += length as u32;
         open.footprint += blocks;
+        state.taken += 1;
         let pending = Pending {
             handle,
             offset: offset as u32,
