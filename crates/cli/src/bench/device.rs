@@ -14,6 +14,7 @@ use shingle_zoned::{CreateOptions, FileDevice, Geometry, GeometrySpec, ZoneInfo,
 use shingle_zoned_linux::{ZonedModel, describe, is_node};
 
 use crate::bench::fio::{self, Job};
+use crate::bench::scratch::Scratch;
 use crate::bench::{Figure, limit, median};
 use crate::confirm::confirm;
 use crate::failure::{Failure, Outcome};
@@ -84,23 +85,6 @@ pub(crate) fn run(place: &Where) -> Outcome<Vec<Figure>> {
             let scratch = Scratch::new(&folder)?;
             measure(&bed_of_files(&scratch.0)?)
         }
-    }
-}
-
-/// A directory that is gone with the value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(folder: &Path) -> Outcome<Self> {
-        let path = folder.join(format!("shingle-bench-{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

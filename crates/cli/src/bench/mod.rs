@@ -10,6 +10,7 @@ mod limit;
 mod read;
 mod s3;
 mod s3_drives;
+mod scratch;
 mod simulator;
 
 use clap::{Args, ValueEnum};

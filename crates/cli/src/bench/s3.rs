@@ -11,13 +11,14 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use shingle_base::{Blocks, StoreId};
 use shingle_chunk_store::{ChunkClient, ChunkStore, FormatOptions, Options};
-use shingle_object_store::{Drive, MemoryIndex, ObjectEngine, ObjectStoreClient};
+use shingle_object_store::{Drive, FjallIndex, ObjectEngine, ObjectStoreClient};
 use shingle_runtime::Runtime;
 use shingle_s3_gateway::reference::DiscardStore;
 use shingle_s3_gateway::{Credentials, Gateway, Options as GatewayOptions};
 use shingle_store_api::ObjectStore;
 use shingle_zoned::{Geometry, MemoryDevice};
 
+use crate::bench::scratch::Scratch;
 use crate::bench::{Figure, limit, median};
 use crate::failure::{Failure, Outcome};
 
@@ -25,12 +26,18 @@ const CLIENTS: usize = 8;
 const OBJECT: usize = 1 << 20;
 /// Objects that each client puts, and then gets, in a round.
 const OBJECTS: usize = 24;
+/// Times that a client gets each of its objects in a round: a GET is short.
+const GETS: usize = 8;
 const ROUNDS: usize = 5;
+const INDEX_CACHE_BYTES: u64 = 64 << 20;
 
 pub(crate) fn run() -> Outcome<Vec<Figure>> {
     let executor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let keys = Credentials { access_key: "bench".to_owned(), secret_key: "bench-secret".to_owned() };
-    let ours = executor.block_on(objects())?;
+    // As a server's: in files, and read on threads that may block.
+    let scratch = Scratch::new(&std::env::temp_dir())?;
+    let index = FjallIndex::open(scratch.0.join("index"), INDEX_CACHE_BYTES)?;
+    let ours = executor.block_on(objects(index))?;
     let stores: [Arc<dyn ObjectStore>; 2] = [Arc::new(ours), Arc::new(DiscardStore::new(OBJECT as u64))];
     let mut endpoints = Vec::new();
     for store in stores {
@@ -60,10 +67,10 @@ pub(crate) fn run() -> Outcome<Vec<Figure>> {
 }
 
 /// An object store on two memory devices, owned by a thread of its own.
-async fn objects() -> Outcome<ObjectStoreClient> {
+async fn objects(index: FjallIndex) -> Outcome<ObjectStoreClient> {
     let (tell, told) = tokio::sync::oneshot::channel();
     shingle_runtime::real::spawn_thread("objects", |rt: Runtime| async move {
-        let opened = open_objects(&rt).await;
+        let opened = open_objects(&rt, index).await;
         match opened {
             Ok(engine) => {
                 if tell.send(Ok(engine.client())).is_ok() {
@@ -76,7 +83,7 @@ async fn objects() -> Outcome<ObjectStoreClient> {
     told.await?
 }
 
-async fn open_objects(rt: &Runtime) -> Outcome<ObjectEngine> {
+async fn open_objects(rt: &Runtime, index: FjallIndex) -> Outcome<ObjectEngine> {
     let mut drives = Vec::new();
     for number in 1..=2 {
         let device = Rc::new(MemoryDevice::new(Geometry::hm_smr(Blocks(65_536), 80, 0, 128)));
@@ -88,15 +95,15 @@ async fn open_objects(rt: &Runtime) -> Outcome<ObjectEngine> {
         drop(rt.spawn(async move { chunks.serve(requests).await }));
         drives.push(Drive { client, store, hides: false });
     }
-    let index = Arc::new(MemoryIndex::new());
     let (engine, _) =
-        ObjectEngine::open(rt.clone(), drives, index, shingle_object_store::Options::default(), None).await?;
+        ObjectEngine::open(rt.clone(), drives, Arc::new(index), shingle_object_store::Options::default(), None).await?;
     Ok(engine)
 }
 
 /// Bytes a second of all clients together.
 fn all_clients(endpoint: SocketAddr, keys: &Credentials, method: &'static str, round: usize) -> Outcome<f64> {
     let body: Arc<Vec<u8>> = Arc::new((0..OBJECT).map(|at| (at * 31) as u8).collect());
+    let requests = OBJECTS * if method == "GET" { GETS } else { 1 };
     let began = limit::now();
     #[expect(clippy::disallowed_methods, reason = "clients are not part of the system that is measured")]
     let clients: Vec<_> = (0..CLIENTS)
@@ -104,8 +111,8 @@ fn all_clients(endpoint: SocketAddr, keys: &Credentials, method: &'static str, r
             let (keys, body) = (keys.clone(), body.clone());
             std::thread::spawn(move || {
                 let mut connection = Client::new(endpoint, &keys);
-                for object in 0..OBJECTS {
-                    let path = format!("/bench/{client}/{}", round % 2 * OBJECTS + object);
+                for request in 0..requests {
+                    let path = format!("/bench/{client}/{}", round % 2 * OBJECTS + request % OBJECTS);
                     let sent: &[u8] = if method == "PUT" { &body } else { &[] };
                     let received = connection.request(method, &path, sent)?;
                     if method == "GET" && received != OBJECT {
@@ -119,7 +126,7 @@ fn all_clients(endpoint: SocketAddr, keys: &Credentials, method: &'static str, r
     for client in clients {
         client.join().map_err(|_| Failure::new("a client panicked"))??;
     }
-    Ok((CLIENTS * OBJECTS * OBJECT) as f64 / began.elapsed().as_secs_f64())
+    Ok((CLIENTS * requests * OBJECT) as f64 / began.elapsed().as_secs_f64())
 }
 
 /// A client with one connection, that signs headers and not payload, as clients over TLS do.
