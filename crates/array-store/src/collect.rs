@@ -5,6 +5,8 @@
 //!   stays so.
 //! - CLEAN-2: tombstones that the newest snapshot still needs move along (SNAP-3).
 //! - CLEAN-3: a set is collected only if that wins space: its dead bytes exceed what moving may waste.
+//! - CLEAN-7: a set that cannot be read is emptied where the index has all that it held and nothing of it lives, and a durable snapshot
+//!   covers all of it: its tombstones are needed no more then (SNAP-3). `a_dead_set_that_cannot_be_read_fails_no_rebuild`.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -27,7 +29,7 @@ use crate::recovery::has_pointer;
 use crate::segment::{Shape, zeros};
 use crate::sets::ZoneSet;
 use crate::stats::add;
-use crate::types::{Part, PartPlace, SetId};
+use crate::types::{Part, PartPlace, SetId, SetState};
 use crate::writer::{Item, RESERVED, Stream};
 
 /// Free sets for each lane below which cleaning goes on in the background; fewer in small arrays. Few: the later a set is cleaned, the
@@ -242,6 +244,48 @@ impl Engine {
 
     /// Collects a set that no cleaner chose, unless that has been done. `false` also for one that is passed over just now.
     pub(crate) async fn collect_alone(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+        let (engine, own) = (self.clone(), set.clone());
+        self.as_first_cleaner(id, set, async move |first| {
+            // Of a set that recovery could not read the index has nothing: it would seem to be empty. (STUCK-1)
+            engine.retry_stuck();
+            if own.is_stuck() { Ok(false) } else { engine.empty_set(&first, id, &own).await }
+        })
+        .await
+    }
+
+    /// Empties a set that nothing lives in, and that cannot be read. (CLEAN-7) `false` if it may be needed.
+    pub(crate) async fn discard(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+        let is_dead = move |engine: &Self, set: &ZoneSet| {
+            let known = !set.is_stuck() || engine.is_passed_over(id, set);
+            known && set.live() == 0 && matches!(set.state(), SetState::Closed | SetState::Indexed)
+        };
+        if is_dead(self, set) && set.state() == SetState::Closed {
+            self.take_snapshot().await?;
+        }
+        let (engine, own) = (self.clone(), set.clone());
+        self.as_first_cleaner(id, set, async move |first| {
+            let _victim = first.take(id, &own);
+            // Nobody waits here for a snapshot: that may wait for cleaning.
+            let Ok(_no_snapshot) = engine.snapshotting.try_lock() else { return Ok(false) };
+            // The one that covers it may not be in a superblock yet.
+            engine.write_superblock(None).await?;
+            if !is_dead(&engine, &own) || own.state() != SetState::Indexed {
+                return Ok(false);
+            }
+            tracing::warn!(set = id.0, "nothing lives in a set that cannot be read; it is emptied");
+            engine.trim_later(id, &own);
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Does something with a set as the first cleaner, unless the set is emptied meanwhile.
+    async fn as_first_cleaner(
+        self: &Rc<Self>,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        work: impl AsyncFnOnce(Cleaner) -> Result<bool> + 'static,
+    ) -> Result<bool> {
         let (engine, set, life) = (self.clone(), set.clone(), set.lives());
         // Also if the caller waits no more: copies must not come later than deletions think. (WRITE-4, SNAP-3)
         let collecting = self.rt.spawn(async move {
@@ -258,9 +302,7 @@ impl Engine {
             if set.is_leaving() || set.lives() != life {
                 return Ok(true);
             }
-            // Of a set that recovery could not read the index has nothing: it would seem to be empty. (STUCK-1)
-            engine.retry_stuck();
-            if set.is_stuck() { Ok(false) } else { engine.empty_set(&first, id, &set).await }
+            work(first).await
         });
         collecting.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
@@ -309,6 +351,13 @@ impl Engine {
             return Ok(false);
         }
         add(&self.counters.cleaned, 1);
+        self.trim_later(id, set);
+        self.rt.yield_now().await;
+        Ok(true)
+    }
+
+    /// Leaves a set to be reset when its last reader is gone.
+    fn trim_later(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) {
         set.leave();
         let (engine, set) = (self.clone(), set.clone());
         self.rt.spawn_detached(async move {
@@ -317,8 +366,6 @@ impl Engine {
             }
             engine.space.notify_waiters();
         });
-        self.rt.yield_now().await;
-        Ok(true)
     }
 
     /// Blocks that what lives in a set takes elsewhere, with what may be wasted at the end of a set there. (CLEAN-3)

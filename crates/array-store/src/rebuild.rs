@@ -198,6 +198,20 @@ impl Engine {
         }
     }
 
+    /// Ends a set that cannot be read, where nothing in it is needed: nothing lives in it, or it holds a snapshot, of which there may be
+    /// a new one. `false` if it is needed.
+    async fn end_unread(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+        let ended = match set.state() {
+            SetState::Index => self.take_snapshot().await.map(|()| true),
+            _ => self.discard(id, set).await,
+        };
+        match ended {
+            // That it cannot be read is the better reason.
+            Err(error) if error.kind == ErrorKind::NoSpace => Ok(false),
+            ended => ended,
+        }
+    }
+
     /// Rebuilds whatever is lost while the array is open, without being asked.
     pub(crate) async fn mend(self: Rc<Self>) {
         let mut look_at = self.rt.now();
@@ -294,7 +308,12 @@ impl Rebuild<'_> {
     /// the zone.
     async fn replace(&self, id: SetId, set: &Rc<ZoneSet>, lost: Member) -> Result<u64> {
         // Once more if the set was reset and used again while this waited for a zone.
-        while let Some(contents) = self.engine.contents_without(id, set, lost).await? {
+        loop {
+            let contents = match self.engine.contents_without(id, set, lost).await {
+                Err(error) if error.kind == ErrorKind::Corrupt && self.engine.end_unread(id, set).await? => break,
+                contents => contents?,
+            };
+            let Some(contents) = contents else { break };
             if self.engine.empty_dead(id, set).await? {
                 break;
             }

@@ -61,6 +61,11 @@ impl Engine {
         self.stuck.0.borrow_mut().insert(id, passed);
     }
 
+    /// Whether a set was passed over in this life: the index has everything that counts of it.
+    pub(crate) fn is_passed_over(&self, id: SetId, set: &ZoneSet) -> bool {
+        self.stuck.0.borrow().get(&id).is_some_and(|passed| passed.life == set.lives())
+    }
+
     /// Whether sets that were passed over may be tried again from now on. (STUCK-1)
     pub(crate) fn retry_stuck(&self) -> bool {
         let mut stuck = self.stuck.0.borrow_mut();
