@@ -9,12 +9,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use common::{GC_ERRORS, content, formatted, geometry, options, survival};
+use common::{GC_ERRORS, content, formatted, geometry, options};
 use shingle_base::{ChunkId, ZoneId};
 use shingle_chunk_store::{ChunkStore, Damage, ErrorKind, Stream};
 use shingle_runtime::Runtime;
-use shingle_sim::lives::{End, Harm, Life, wear};
-use shingle_sim::{Medium, Random, Sim, SimDevice, Survival, seeds};
+use shingle_sim::lives::{Harm, Life, wear};
+use shingle_sim::{Medium, Random, Sim, SimDevice, seeds};
 use shingle_zoned::ZoneState;
 
 /// Bytes `[from, to)` of a chunk, with the number of the write that made them.
@@ -266,11 +266,7 @@ fn chain(seed: u64) -> u64 {
     let data = front + geometry.conventional_zones..geometry.zone_count;
     let mut opened_at_all = 0;
     for number in 0..6 {
-        let mut life = Life::draw_up_to(most, &mut random, &data, geometry.zone_count, 900);
-        // A drive without a cache loses the ends of zones alone (DEV-3): any blocks, only a file does, which has one.
-        if life.end == End::PowerCut(Survival::AnySubset) {
-            life.end = End::PowerCut(survival(&geometry));
-        }
+        let life = Life::draw_up_to(most, &mut random, &data, geometry.zone_count, 900);
         let context = format!("seed {seed}, life {number}, {:?} at {}", life.end, life.last_command);
         let (asked, mut of_life, given) = (world.clone(), random.clone(), life.clone());
         let before = world.borrow().harm;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_zoned::{Geometry, ZoneState};
+use shingle_zoned::{Geometry, ZoneState, ZonedDevice};
 
 use crate::cut::Survival;
 use crate::device::{CommandKind, SimDevice};
@@ -102,9 +102,18 @@ impl Life {
     pub fn end(&self, device: &SimDevice, seed: u64) -> Medium {
         match self.end {
             End::Kill => device.kill(),
-            End::PowerCut(survival) => Medium::from(&device.crash_image_with(seed, survival)),
+            End::PowerCut(drawn) => {
+                let survival = survival(device.geometry(), drawn);
+                Medium::from(&device.crash_image_with(seed, survival))
+            }
         }
     }
+}
+
+/// What of what was drawn may be left of a drive. One with a volatile cache is taken for a file, whose host may lose any blocks, or for
+/// a drive, which loses the ends of zones. One without loses ends alone (DEV-3).
+pub fn survival(geometry: &Geometry, drawn: Survival) -> Survival {
+    if geometry.volatile_cache { drawn } else { Survival::Prefix }
 }
 
 /// How long a command hangs.

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
-use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
+use shingle_sim::lives::Life;
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::{DeviceErrorKind, Geometry, MemoryDevice, ZoneOp, ZoneState, ZonedDevice};
 
 fn blocks(count: u64, fill: u8) -> Vec<Bytes> {
@@ -134,4 +135,37 @@ fn each_fault_shows_as_it_should() {
         assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::Gone));
         assert_eq!(device.faults().injected().len(), 5);
     });
+}
+
+/// A life ends as its drive may: one without a cache leaves a prefix of each zone, whatever was drawn; of one with a cache any blocks may
+/// be missing.
+#[test]
+fn a_life_ends_as_its_drive_may() {
+    let mut holes = [0, 0];
+    for seed in seeds(200) {
+        let cache = seed.is_multiple_of(2);
+        let life = Life::draw(&mut Random::new(seed), &(0..8), 8, 1000);
+        let image = Sim::new(seed).run(move |rt| async move {
+            let medium = if cache { cached() } else { MemoryDevice::new(Geometry::hm_smr(Blocks(64), 8, 0, 8)) };
+            let device = SimDevice::new(&rt, &medium);
+            let (start, writer) = (device.geometry().start_of(ZoneId(1)), device.clone());
+            let writes = rt.spawn(async move {
+                for step in 0..6 {
+                    let _ = writer.write(start + Blocks(step * 4), blocks(4, 7)).await;
+                }
+            });
+            // In the middle of a write, or of what is cached.
+            rt.sleep(std::time::Duration::from_micros(seed * 3)).await;
+            let left = life.end(&device, seed).image();
+            writes.await.unwrap();
+            left
+        });
+        let written = image.zone(ZoneId(1)).written.0;
+        let start = image.geometry().start_of(ZoneId(1));
+        let is_hole =
+            |block: u64| image.read_now(start + Blocks(block), Blocks(1)).unwrap().iter().all(|byte| *byte != 7);
+        // The last may be torn.
+        holes[usize::from(cache)] += (0..written.saturating_sub(1)).filter(|block| is_hole(*block)).count();
+    }
+    assert!(holes[0] == 0 && holes[1] > 20, "{holes:?}");
 }

@@ -6,7 +6,7 @@ use futures_util::future::{Either, select};
 use shingle_object_store::{Index, MemoryIndex, ObjectStoreClient};
 use shingle_runtime::Runtime;
 use shingle_sim::clients::BUCKET;
-use shingle_sim::lives::{Harm, Life};
+use shingle_sim::lives::{Harm, Life, survival};
 use shingle_sim::{Crowd, Medium, Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::ObjectStore;
 use shingle_zoned::ZonedDevice;
@@ -41,8 +41,18 @@ pub(crate) async fn count(store: &ObjectStoreClient) {
     assert!(stats.live_bytes >= stats.object_bytes, "{stats:?}");
 }
 
-fn chain(seed: u64) {
+/// What becomes of the index between two lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It stays, loses its last batches, or is lost.
+    Crashes,
+    /// An operator puts a copy of an earlier life in its place, too.
+    Restored,
+}
+
+fn chain(seed: u64, fate: Fate) {
     let mut random = Random::new(seed);
+    let mut copies: Vec<MemoryIndex> = Vec::new();
     let mut media: Vec<Medium> = formatted(seed, 1 + seed % 2).iter().map(Medium::from).collect();
     let geometry = media[0].image().geometry().clone();
     let data = META_ZONES..geometry.zone_count;
@@ -79,10 +89,10 @@ fn chain(seed: u64) {
             known.freeze();
             let leave = |device: &SimDevice| match killed {
                 true => device.kill(),
-                false if device.geometry().volatile_cache => {
-                    Medium::from(&device.crash_image_with(drawn_cut, Survival::AnySubset))
+                false => {
+                    let drawn = if drawn_cut.is_multiple_of(4) { Survival::Prefix } else { Survival::AnySubset };
+                    Medium::from(&device.crash_image_with(drawn_cut, survival(device.geometry(), drawn)))
                 }
-                false => Medium::from(&device.crash_image(drawn_cut)),
             };
             (devices.iter().map(leave).collect(), moved.fork())
         });
@@ -91,12 +101,26 @@ fn chain(seed: u64) {
             1 if !killed => index.crash(random.below(index.unpersisted() as u64 + 1) as usize),
             _ => {}
         }
+        if fate == Fate::Restored {
+            let earlier = random.below(2 * (copies.len() as u64 + 1)) as usize;
+            copies.push(index.fork());
+            index = copies.get(earlier).unwrap_or(&index).fork();
+        }
     }
 }
 
 #[test]
 fn what_was_acknowledged_is_there_through_chains_of_lives() {
     for seed in seeds(150) {
-        chain(seed);
+        chain(seed, Fate::Crashes);
+    }
+}
+
+/// INX-1, REC-2: a copy of the index from an earlier time finds what was written since, forgets what was deleted, and is
+/// not believed where it needs what is gone.
+#[test]
+fn an_older_copy_of_the_index_is_as_good_as_the_newest() {
+    for seed in seeds(20) {
+        chain(seed, Fate::Restored);
     }
 }

@@ -421,3 +421,31 @@ fn a_check_names_what_damage_is_of() {
         );
     });
 }
+
+/// A lost drive damages many objects: a report tells the first of them, how many more there are, and that not all are named.
+#[test]
+fn a_report_of_much_damage_stays_bounded() {
+    use shingle_object_store::DAMAGE_MAX;
+    let mut world = World::new(1, 2, 64 << 20, 4 << 20);
+    (world.options.file_bytes, world.options.reserve_bytes) = (Some(4 << 20), None);
+    let count = 2 * DAMAGE_MAX as u64 + 1000;
+    let filled = world.clone();
+    Sim::new(1).run(move |runtime| async move {
+        let (engine, store, _) = filled.open(&runtime).await;
+        store.create_bucket(BUCKET).await.unwrap();
+        for number in 0..count {
+            put(&store, BUCKET, &format!("k{number}"), &Bytes::from_static(b"small"), commit("e")).await.unwrap();
+        }
+        engine.close().await;
+    });
+    (world.away, world.options.allow_missing_drives) = (Some(0), true);
+    Sim::new(2).run(move |runtime| async move {
+        let (_engine, store, _) = world.open(&runtime).await;
+        let check = store.check(shingle_object_store::Depth::Quick).await.unwrap();
+        let (told, more) = (check.damage.len(), check.damage_more);
+        let lost = told as u64 + more;
+        assert!(told == DAMAGE_MAX && lost < count, "{told} are told, and {more} more");
+        assert!(more > 0 && check.unnamed, "the case is not met");
+        assert_eq!((check.damaged_objects.len(), check.objects), (DAMAGE_MAX, count));
+    });
+}
