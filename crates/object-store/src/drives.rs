@@ -1,9 +1,4 @@
-//! The drives: how full and how slow each is. `load.rs` says how busy it is, `placement.rs` which one takes what comes next.
-//!
-//! # Invariants
-//! - SLOWD-1: a drive of which two appends in a row took eight times as long as they take elsewhere, and a quarter of a second at least,
-//!   gets new data only where no other takes it: for ten seconds, and twice as long each time that it still is slow then, five
-//!   minutes at most. Nothing that it has is given up. `puts_go_to_drives_that_are_not_slow`.
+//! The drives: how full each is. `load.rs` says how busy it is, `lateness.rs` how slow, `placement.rs` which one takes what comes next.
 
 use std::time::Duration;
 
@@ -11,29 +6,13 @@ use shingle_base::StoreId;
 use shingle_chunk_store::{ChunkClient, StoreStat, Stream};
 use shingle_runtime::Instant;
 
+use crate::lateness::Lateness;
 use crate::load::Load;
 
 /// How long a drive that failed a command gets no new files.
 const COOL_DOWN: Duration = Duration::from_secs(10);
-/// An append is late that took so many times as long as one of the others takes, and this long at least.
-const LATE_FACTOR: u32 = 8;
-const LATE_LEAST: Duration = Duration::from_millis(250);
-/// So many in a row make a drive slow that was not before.
-const LATE_FIRST: u32 = 2;
-/// How long a drive gets no new data after a late append; twice as long after each further one, up to the most.
-const SPARED: Duration = COOL_DOWN;
-const SPARED_MOST: Duration = Duration::from_secs(300);
-/// The weight of one more append in what appends usually take: one in so many.
-const FADING: u32 = 16;
 /// How old a drive's figures may be.
 const STAT_AGE: Duration = Duration::from_millis(500);
-
-/// The one in the middle, of two the lower.
-pub(crate) fn middle(times: impl Iterator<Item = Duration>) -> Option<Duration> {
-    let mut times: Vec<_> = times.collect();
-    times.sort_unstable();
-    times.get(times.len().saturating_sub(1) / 2).copied()
-}
 
 /// Who wants to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +37,8 @@ pub(crate) struct DriveState {
     pub(crate) room: Option<u64>,
     /// It failed: others are preferred before this.
     bad_until: Option<Instant>,
-    /// What an append takes, about; none has been made yet.
-    usual: Option<Duration>,
-    /// An append was late: others are preferred until then, and for how long that was.
-    slow_until: Option<Instant>,
-    spared: Duration,
-    /// Late appends, one after the other.
-    late: u32,
+    /// How late its appends are (SLOWD-1).
+    pub(crate) lateness: Lateness,
     /// Calls that were given up and are not answered yet (PAT-2).
     silent: u32,
     last_answer: Instant,
@@ -86,10 +60,7 @@ impl DriveState {
             since: 0,
             room: None,
             bad_until: None,
-            usual: None,
-            slow_until: None,
-            spared: Duration::ZERO,
-            late: 0,
+            lateness: Lateness::default(),
             silent: 0,
             last_answer: Instant::default(),
             load: Load::default(),
@@ -166,42 +137,6 @@ impl DriveState {
     /// Whether others are preferred before it: it failed a while ago, or does not answer.
     pub(crate) fn is_bad(&self, now: Instant) -> bool {
         self.is_silent() || self.bad_until.is_some_and(|until| now < until)
-    }
-
-    /// True if new data goes to others, if there are any that take it (SLOWD-1).
-    pub(crate) fn is_slow(&self, now: Instant) -> bool {
-        self.slow_until.is_some_and(|until| now < until)
-    }
-
-    /// What an append takes, about.
-    pub(crate) fn usual(&self) -> Option<Duration> {
-        self.usual
-    }
-
-    /// An append that began then has ended, well or not; `others`, what one takes elsewhere. Whether the drive is slow, and was not before.
-    pub(crate) fn appended(&mut self, began: Instant, good: bool, others: Option<Duration>, now: Instant) -> bool {
-        let took = now.since(began);
-        let late = others.is_some_and(|others| took > (others * LATE_FACTOR).max(LATE_LEAST));
-        if good || late {
-            // Late ones, too: where all drives have much to do, that is what an append takes.
-            self.usual = Some(self.usual.map_or(took, |usual| usual - usual / FADING + took / FADING));
-        }
-        // What was on its way by then says nothing new.
-        if self.slow_until.is_some_and(|until| began < until) {
-            return false;
-        }
-        if !late {
-            (self.slow_until, self.spared) = if good { (None, Duration::ZERO) } else { (self.slow_until, self.spared) };
-            self.late = 0;
-            return false;
-        }
-        self.late += 1;
-        let slow = self.late >= LATE_FIRST || self.spared > Duration::ZERO;
-        if slow {
-            self.spared = (self.spared * 2).clamp(SPARED, SPARED_MOST);
-            self.slow_until = Some(now + self.spared);
-        }
-        slow
     }
 
     /// Whether it is set aside until it answers (PAT-2).

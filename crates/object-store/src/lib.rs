@@ -29,6 +29,7 @@ mod gc;
 pub mod index;
 mod indexer;
 mod keys;
+mod lateness;
 mod load;
 mod options;
 mod placement;

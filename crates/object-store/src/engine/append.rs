@@ -16,13 +16,14 @@ use shingle_chunk_store::{ErrorKind, Stream};
 use shingle_runtime::Instant;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
-use crate::drives::{self, Class};
+use crate::drives::Class;
 use crate::engine::Core;
 use crate::engine::reserve::Slot;
 use crate::errors::from_chunk;
 use crate::files::{End, Log, LogFile, Tail};
 use crate::format::{ChunkName, Place, Sealed};
 use crate::indexer::Command;
+use crate::lateness;
 use crate::records::{FileRecord, Location, Position};
 
 /// How often an append is tried before its error is passed on.
@@ -116,8 +117,8 @@ impl Core {
     fn compare(&self, drive: usize, began: Instant, good: bool) {
         let mut drives = self.drives.borrow_mut();
         let others = drives.iter().enumerate().filter(|(other, _)| *other != drive);
-        let middle = drives::middle(others.filter_map(|(_, other)| other.usual()));
-        if drives[drive].appended(began, good, middle, self.runtime.now()) {
+        let middle = lateness::middle(others.filter_map(|(_, other)| other.lateness.known()));
+        if drives[drive].lateness.appended(began, good, middle, self.runtime.now()) {
             tracing::warn!(store = %drives[drive].store, "a drive appends far slower than others, which take its place for a while");
         }
     }

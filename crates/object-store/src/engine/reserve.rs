@@ -7,11 +7,12 @@ use std::rc::Rc;
 use shingle_chunk_store::ChunkClient;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
-use crate::drives::{self, Class, DriveState};
+use crate::drives::{Class, DriveState};
 use crate::engine::Core;
 use crate::errors::from_chunk;
 use crate::files::Log;
 use crate::format::ChunkName;
+use crate::lateness;
 use crate::placement::{self, Ahead, Choice, Offer, View};
 use crate::records::Position;
 
@@ -105,8 +106,8 @@ impl Core {
     /// Looks for a file that takes `length` bytes, on a drive that is not slow if one takes them.
     fn try_reserve(self: &Rc<Self>, log: Log, class: Class, length: u64) -> Reserved {
         let now = self.runtime.now();
-        let slow = self.drives.borrow().iter().any(|drive| drive.is_slow(now));
-        match self.try_reserve_on(log, class, length, |drive| !drive.is_slow(now)) {
+        let slow = self.drives.borrow().iter().any(|drive| drive.lateness.is_slow(now));
+        match self.try_reserve_on(log, class, length, |drive| !drive.lateness.is_slow(now)) {
             Reserved::NoSpace | Reserved::TooLong if slow => self.try_reserve_on(log, class, length, |_| true),
             found => found,
         }
@@ -162,7 +163,7 @@ impl Core {
         let now = self.runtime.now();
         let drives = self.drives.borrow();
         let all_bad = drives.iter().all(|drive| drive.is_bad(now));
-        let usual = drives::middle(drives.iter().filter_map(DriveState::usual));
+        let usual = lateness::middle(drives.iter().filter_map(|drive| drive.lateness.usual()));
         let mut fit_any = false;
         let view = |(number, drive): (usize, &DriveState)| {
             if !may(drive) || drive.room.is_some_and(|room| room < length) {
@@ -178,7 +179,7 @@ impl Core {
                 queue: drive.load.queue(),
                 lead: drive.load.lead,
                 rate: drive.load.rate(now),
-                usual: drive.usual(),
+                usual: drive.lateness.usual(),
                 stalled: drive.load.stalled(usual, now),
             })
         };
