@@ -65,7 +65,7 @@ impl ObjectStoreClient {
         self.entrance.read(|core| async move { core.persist().await }).await
     }
 
-    /// Compares index and drives. Best done while nothing else goes on: what changes meanwhile may be reported.
+    /// Compares index and drives. What others change meanwhile is no damage (CHECK-1).
     ///
     /// # Errors
     /// `Unavailable` if the index fails or the store has stopped. Damage is no error; it is in the report.
@@ -82,7 +82,19 @@ impl ObjectStoreClient {
         depth: Depth,
         mut progress: impl FnMut(CheckProgress) + Send + 'static,
     ) -> StoreResult<CheckReport> {
-        self.entrance.read(move |core| async move { core.check(depth, &mut progress).await }).await
+        self.entrance.read(move |core| async move { core.check(depth, false, &mut progress).await }).await
+    }
+
+    /// As [`ObjectStoreClient::check_with`], beside clients: it rests as long as it reads, and ends when its caller goes away.
+    ///
+    /// # Errors
+    /// As [`ObjectStoreClient::check`].
+    pub async fn check_gently(
+        &self,
+        depth: Depth,
+        mut progress: impl FnMut(CheckProgress) + Send + 'static,
+    ) -> StoreResult<CheckReport> {
+        self.entrance.ask(move |core| async move { core.check(depth, true, &mut progress).await }).await
     }
 
     /// The store in words, a line at a time: files with their sizes, and every entry in them if `entries`.

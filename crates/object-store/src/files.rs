@@ -116,6 +116,8 @@ pub(crate) struct LogFile {
     pub(crate) unseen: bool,
     /// GC has looked at the graves in it: all are needed, until a file is dropped.
     pub(crate) graves_seen: bool,
+    /// How often the index told of a change in it.
+    pub(crate) changes: u64,
 }
 
 impl LogFile {
@@ -134,6 +136,7 @@ impl LogFile {
             damaged: false,
             unseen: false,
             graves_seen: false,
+            changes: 0,
         }
     }
 

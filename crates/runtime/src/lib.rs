@@ -14,8 +14,10 @@ pub mod locks;
 pub mod memory;
 pub mod owner;
 pub mod real;
+mod rest;
 mod time;
 
 pub use futures_util::future::LocalBoxFuture;
 pub use local::{Contract, Runtime, Task, TaskLost};
+pub use rest::Rests;
 pub use time::{Instant, UnixTime};

@@ -10,6 +10,7 @@
 //! - MEM-2: [`Memory::take`] never waits. [`Memory::take_all`] does, for what must be whole.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -26,6 +27,17 @@ pub struct Memory {
     /// Units of `common` in all.
     units: usize,
     share: usize,
+    limit: u64,
+    counts: Arc<Counts>,
+}
+
+/// What goes on, for those who look.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Bytes that are held, shares among them.
+    used: AtomicU64,
+    /// Those who wait in [`Memory::take_all`].
+    waiting: AtomicU64,
 }
 
 /// A part of the budget, until it is dropped.
@@ -33,25 +45,70 @@ pub struct Memory {
 pub struct Hold {
     bytes: usize,
     _common: Option<OwnedSemaphorePermit>,
+    counts: Arc<Counts>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.counts.used.fetch_sub(self.bytes as u64, Relaxed);
+    }
+}
+
+/// One more waits while it lives.
+struct Waiting<'m>(&'m Counts);
+
+impl<'m> Waiting<'m> {
+    fn begin(counts: &'m Counts) -> Self {
+        counts.waiting.fetch_add(1, Relaxed);
+        Self(counts)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Memory {
     /// A budget of `bytes` for at most `users` at a time. Each has shares of at least 4 KiB, whatever the budget.
     pub fn new(bytes: u64, users: usize) -> Arc<Self> {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (limit, bytes) = (bytes, usize::try_from(bytes).unwrap_or(usize::MAX));
         let units = (bytes / 2 / UNIT).min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
         let share = bytes / 2 / users.max(1) / SHARES / UNIT * UNIT;
-        Arc::new(Self { common: Arc::new(Semaphore::new(units)), units, share: share.max(UNIT) })
+        let (common, share) = (Arc::new(Semaphore::new(units)), share.max(UNIT));
+        Arc::new(Self { common, units, share, limit, counts: Arc::default() })
     }
 
     /// One that has as much as anybody wants.
     pub fn unbounded() -> Arc<Self> {
-        Arc::new(Self { common: Arc::new(Semaphore::new(0)), units: 0, share: usize::MAX })
+        let (common, counts) = (Arc::new(Semaphore::new(0)), Arc::default());
+        Arc::new(Self { common, units: 0, share: usize::MAX, limit: u64::MAX, counts })
     }
 
     /// Bytes of a share.
     pub fn share(&self) -> usize {
         self.share
+    }
+
+    /// Bytes of the budget.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes that are held at present, shares among them.
+    pub fn used(&self) -> u64 {
+        self.counts.used.load(Relaxed)
+    }
+
+    /// How many wait until there is as much as they want.
+    pub fn waiting(&self) -> u64 {
+        self.counts.waiting.load(Relaxed)
+    }
+
+    fn hold(&self, bytes: usize, common: Option<OwnedSemaphorePermit>) -> Hold {
+        self.counts.used.fetch_add(bytes as u64, Relaxed);
+        Hold { bytes, _common: common, counts: self.counts.clone() }
     }
 
     /// Bytes in use of what is anybody's.
@@ -62,23 +119,25 @@ impl Memory {
     /// `want` bytes, or as many as a share has if there are not as many at present. (MEM-2)
     pub fn take(&self, want: usize) -> Hold {
         if want <= self.share {
-            return Hold { bytes: want, _common: None };
+            return self.hold(want, None);
         }
         match self.common.clone().try_acquire_many_owned(self.units_of(want)) {
-            Ok(common) => Hold { bytes: want, _common: Some(common) },
-            Err(_) => Hold { bytes: self.share, _common: None },
+            Ok(common) => self.hold(want, Some(common)),
+            Err(_) => self.hold(self.share, None),
         }
     }
 
     /// `want` bytes once there are as many; more than there can be are all that there can be.
     pub async fn take_all(&self, want: usize) -> Hold {
         if want <= self.share {
-            return Hold { bytes: want, _common: None };
+            return self.hold(want, None);
         }
         let units = self.units_of(want).min(self.units as u32);
         // It is never closed.
+        let waiting = Waiting::begin(&self.counts);
         let common = self.common.clone().acquire_many_owned(units).await.ok();
-        Hold { bytes: want, _common: common }
+        drop(waiting);
+        self.hold(want, common)
     }
 
     fn units_of(&self, bytes: usize) -> u32 {
@@ -124,9 +183,20 @@ mod tests {
         let first = memory.take(8 * MIB);
         let mut second = Box::pin(memory.take_all(100 * MIB));
         assert!(second.as_mut().now_or_never().is_none());
+        assert_eq!((memory.limit(), memory.used(), memory.waiting()), (16 * MIB as u64, 8 * MIB as u64, 1));
         drop(first);
-        assert_eq!(second.now_or_never().map(|hold| hold.bytes()), Some(100 * MIB));
-        assert_eq!(memory.common_used(), 0);
+        let held = second.now_or_never().unwrap();
+        assert_eq!((held.bytes(), memory.used(), memory.waiting()), (100 * MIB, 100 * MIB as u64, 0));
+        drop(held);
+        let share = memory.take(100);
+        assert_eq!((memory.common_used(), memory.used()), (0, 100));
+        drop(share);
+        // One that gives up waits no more.
+        let all = memory.take(8 * MIB);
+        assert!(Box::pin(memory.take_all(8 * MIB)).as_mut().now_or_never().is_none());
+        assert_eq!(memory.waiting(), 0);
+        drop(all);
+        assert_eq!((memory.common_used(), memory.used()), (0, 0));
         assert_eq!(Memory::unbounded().take(1 << 40).bytes(), 1 << 40);
     }
 }

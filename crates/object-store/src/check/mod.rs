@@ -1,4 +1,10 @@
-//! Comparing index and drives.
+//! Comparing index and drives, also while clients and GC change both.
+//!
+//! # Invariants
+//! - CHECK-1: what is changed meanwhile is no damage. A record that points nowhere is damaged only if it still says so when it is
+//!   read again: what it points to goes later than the record does. Sums are compared of files that nothing has changed in since
+//!   the check began. `what_clients_and_gc_change_during_a_check_is_no_damage`.
+//! - CHECK-2: a check may be dropped anywhere: it holds a file at a time, and lets go of it. `a_check_that_nobody_waits_for_ends`.
 
 mod dump;
 mod named;
@@ -9,20 +15,24 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::printable;
+use shingle_runtime::Rests;
 use shingle_store_api::StoreResult;
 
 use crate::engine::Core;
-use crate::errors::{from_chunk, from_record};
+use crate::engine::purge::Release;
+use crate::errors::{from_chunk, from_record, unavailable};
 use crate::format::Manifest;
 use crate::index::{Space, Step};
 use crate::indexer::{Command, Effect};
 use crate::keys;
 use crate::records::{Item, Location, ObjectRecord, PartRecord};
 use crate::scan::{Next, Scanned, Scanner};
-use crate::wire::Input;
+use crate::wire::{Input, Malformed};
 
 /// Records read from the index at a time.
 const PAGE: usize = 1000;
+/// Bytes after which it is told how far a check is.
+const TOLD_BYTES: u64 = 4 << 20;
 
 /// How much is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,24 +104,47 @@ struct Check {
     report: CheckReport,
     /// Bytes the index's records point to, by file.
     live: BTreeMap<u64, u64>,
+    /// How often each file had changed when the check began.
+    changes: BTreeMap<u64, u64>,
     hurt: named::Hurt,
+    rests: Rests,
+}
+
+/// A file that stays as long as this lives.
+struct Pinned(Rc<Core>, u64);
+
+impl Pinned {
+    /// None where the file has gone, or is going.
+    fn new(core: &Rc<Core>, file: u64) -> Option<Self> {
+        core.files.borrow_mut().pin(file).then(|| Self(core.clone(), file))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.0.release(Release::File(self.1));
+    }
 }
 
 impl Core {
-    /// Compares index and drives.
+    /// Compares index and drives; if `gently`, it rests as long as it reads.
     pub(crate) async fn check(
         self: &Rc<Self>,
         depth: Depth,
+        gently: bool,
         progress: &mut dyn FnMut(CheckProgress),
     ) -> StoreResult<CheckReport> {
         self.working()?;
         // What dead blobs leave would be there for one part of the check and gone for the next.
         self.purge_all().await;
+        let changes = self.files.borrow().iter().map(|(number, file)| (number, file.changes)).collect();
         let mut check = Check {
             core: self.clone(),
             report: CheckReport::default(),
             live: BTreeMap::new(),
+            changes,
             hurt: named::Hurt::default(),
+            rests: Rests::new(&self.runtime, gently),
         };
         check.records().await?;
         check.manifests().await?;
@@ -153,10 +186,21 @@ impl Check {
         }
     }
 
+    /// That the check is to go on; rests if it is due.
+    async fn go_on(&mut self) -> StoreResult<()> {
+        self.core.working()?;
+        if self.core.closing.get() {
+            return Err(unavailable("the object store is being closed"));
+        }
+        self.rests.rest().await;
+        Ok(())
+    }
+
     /// Calls `look` with each record of a space.
     async fn each(&mut self, space: Space, mut look: impl FnMut(&mut Self, &[u8], &Bytes)) -> StoreResult<()> {
         let mut from = Vec::new();
         loop {
+            self.go_on().await?;
             let page = self.core.page(space, from).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             from = [last.as_slice(), &[0]].concat();
@@ -164,56 +208,72 @@ impl Check {
         }
     }
 
+    /// What the index has under a key now.
+    async fn now(&self, space: Space, key: &[u8]) -> StoreResult<Option<Bytes>> {
+        let key = key.to_vec();
+        self.core.read(move |index| index.get(space, &key)).await
+    }
+
     /// Every record points into a file that is there.
     async fn records(&mut self) -> StoreResult<()> {
         let spaces = [Space::Buckets, Space::Objects, Space::Uploads, Space::Graves, Space::Parts, Space::Segments];
         for space in spaces {
-            self.each(space, |check, key, value| {
-                let location = match space {
-                    Space::Segments => Location::decode(value),
-                    Space::Parts => PartRecord::decode(value).map(|record| record.location),
-                    _ => Item::decode(value).map(|item| item.location),
-                };
-                check.report.objects += u64::from(space == Space::Objects);
-                match location {
-                    Ok(location) => check.location(space, key, location),
-                    Err(error) => {
-                        check.damaged_object(key);
-                        check.damage(format!("index: {}: {error}", readable(space, key)));
+            let mut from = Vec::new();
+            loop {
+                self.go_on().await?;
+                let page = self.core.page(space, from).await?;
+                let Some((last, _)) = page.last() else { break };
+                from = [last.as_slice(), &[0]].concat();
+                for (key, value) in &page {
+                    self.report.objects += u64::from(space == Space::Objects);
+                    match located(space, value) {
+                        Ok(location) => self.location(space, key, location).await?,
+                        Err(error) => {
+                            self.damaged_object(key);
+                            self.damage(format!("index: {}: {error}", readable(space, key)));
+                        }
                     }
                 }
-            })
-            .await?;
+            }
         }
         Ok(())
     }
 
-    fn location(&mut self, space: Space, key: &[u8], location: Location) {
+    async fn location(&mut self, space: Space, key: &[u8], mut location: Location) -> StoreResult<()> {
         *self.live.entry(location.file).or_default() += location.length();
-        let what = || format!("{} in file {}", readable(space, key), location.file);
-        let wrong = {
-            let files = self.core.files.borrow();
-            match files.get(location.file) {
-                None => Some("which is not there".to_owned()),
-                Some(file) if file.drive.is_none() => Some("whose drive is missing".to_owned()),
-                Some(file) => {
-                    let open = file.tail.filter(|tail| tail.ordinal == location.ordinal).map(|tail| tail.next);
-                    match file.closed.get(&location.ordinal).map(|end| end.most()).or(open) {
-                        None => Some(format!("whose chunk {} is not there", location.ordinal)),
-                        Some(size) if size < location.end() => Some("lies beyond its chunk's end".to_owned()),
-                        Some(_) => None,
-                    }
-                }
+        let wrong = loop {
+            let Some(wrong) = self.wrong(&location) else { return Ok(()) };
+            // GC, or whoever deleted it, changed the record before that of which it tells went. (CHECK-1)
+            let now = self.now(space, key).await?;
+            match now.map(|value| located(space, &value)) {
+                None => return Ok(()),
+                Some(Ok(now)) if now != location => location = now,
+                Some(_) => break wrong,
             }
         };
-        if let Some(wrong) = wrong {
-            let what = what();
-            self.damage(format!("{what}: {wrong}"));
-            match space {
-                Space::Objects => self.damaged_object(key),
-                Space::Segments => keys::split_segment(key).into_iter().for_each(|(blob, _)| self.hurt.blob(blob)),
-                Space::Parts => self.hurt.place(location.file, location.ordinal, location.offset, location.end()),
-                _ => {}
+        self.damage(format!("{} in file {}: {wrong}", readable(space, key), location.file));
+        match space {
+            Space::Objects => self.damaged_object(key),
+            Space::Segments => keys::split_segment(key).into_iter().for_each(|(blob, _)| self.hurt.blob(blob)),
+            Space::Parts => self.hurt.place(location.file, location.ordinal, location.offset, location.end()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Why nothing can lie there, if so.
+    fn wrong(&self, location: &Location) -> Option<String> {
+        let files = self.core.files.borrow();
+        match files.get(location.file) {
+            None => Some("which is not there".to_owned()),
+            Some(file) if file.drive.is_none() => Some("whose drive is missing".to_owned()),
+            Some(file) => {
+                let open = file.tail.filter(|tail| tail.ordinal == location.ordinal).map(|tail| tail.next);
+                match file.closed.get(&location.ordinal).map(|end| end.most()).or(open) {
+                    None => Some(format!("whose chunk {} is not there", location.ordinal)),
+                    Some(size) if size < location.end() => Some("lies beyond its chunk's end".to_owned()),
+                    Some(_) => None,
+                }
             }
         }
     }
@@ -222,6 +282,7 @@ impl Check {
     async fn manifests(&mut self) -> StoreResult<()> {
         let mut from = Vec::new();
         loop {
+            self.go_on().await?;
             let page = self.core.page(Space::Objects, from).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             from = [last.as_slice(), &[0]].concat();
@@ -233,18 +294,32 @@ impl Check {
                 }
                 let version = keys::number(item.version);
                 let bytes = self.core.read(move |index| index.get(Space::Manifests, &version)).await?;
-                let Some(bytes) = bytes else {
-                    self.damage(format!("{}: its list of segments is missing", readable(Space::Objects, key)));
-                    self.damaged_object(key);
-                    continue;
+                let missing = match bytes {
+                    None => Some("its list of segments is missing".to_owned()),
+                    Some(bytes) => {
+                        let manifest = Manifest::read(&mut Input::new(&bytes)).map_err(from_record)?;
+                        self.segments(&manifest).await?
+                    }
                 };
-                let manifest = Manifest::read(&mut Input::new(&bytes)).map_err(from_record)?;
-                self.segments(key, &manifest).await?;
+                // An object that went took them with it. (CHECK-1)
+                if let Some(missing) = missing
+                    && self.is_present(key, item.version).await?
+                {
+                    self.damage(format!("{}: {missing}", readable(Space::Objects, key)));
+                    self.damaged_object(key);
+                }
             }
         }
     }
 
-    async fn segments(&mut self, key: &[u8], manifest: &Manifest) -> StoreResult<()> {
+    /// Whether the object has that version now.
+    async fn is_present(&self, key: &[u8], version: u64) -> StoreResult<bool> {
+        let Some(value) = self.now(Space::Objects, key).await? else { return Ok(false) };
+        Ok(Item::decode(&value).map_err(from_record)?.version == version)
+    }
+
+    /// What is missing of an object's segments, if anything is.
+    async fn segments(&mut self, manifest: &Manifest) -> StoreResult<Option<String>> {
         for blob in manifest.blobs.clone() {
             let missing = self.core.read(move |index| {
                 let mut next = 0u64;
@@ -267,49 +342,61 @@ impl Check {
                 Ok(missing.or((next != blob.segments()).then_some(next)))
             });
             if let Some(index) = missing.await? {
-                self.damage(format!(
-                    "{}: segment {index} of blob {} is missing",
-                    readable(Space::Objects, key),
-                    blob.blob
-                ));
-                self.damaged_object(key);
+                return Ok(Some(format!("segment {index} of blob {} is missing", blob.blob)));
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Whether a file is as it was when the check began, as far as the index told. (CHECK-1)
+    async fn is_unchanged(&self, file: u64) -> bool {
+        // Behind it the files' records tell all that the index has. An index that takes no changes now says nothing.
+        let settled = self.core.submit(Vec::new()).await.is_ok();
+        let files = self.core.files.borrow();
+        settled && files.get(file).is_some_and(|found| self.changes.get(&file) == Some(&found.changes))
     }
 
     /// Every file's live bytes are what records point to; in a full check also what its entries say.
     async fn files(&mut self, depth: Depth, progress: &mut dyn FnMut(CheckProgress)) -> StoreResult<()> {
         let found: Vec<_> = {
             let files = self.core.files.borrow();
-            files.iter().map(|(number, file)| (number, file.record.live_bytes, file.drive, file.size())).collect()
+            files.iter().map(|(number, file)| (number, file.drive, file.size())).collect()
         };
-        let all = found.iter().map(|(.., size)| size).sum();
-        let mut done = 0;
-        for (number, live, drive, size) in found {
-            progress(CheckProgress { done, all });
-            done += size;
+        let mut now = CheckProgress { done: 0, all: found.iter().map(|(.., size)| size).sum() };
+        for (number, drive, size) in found {
+            self.go_on().await?;
+            progress(now);
             let counted = self.live.get(&number).copied().unwrap_or(0);
-            if counted != live {
-                self.damage(format!("file {number}: the index counts {live} live bytes, its records {counted}"));
+            if self.is_unchanged(number).await {
+                let live = self.core.files.borrow().get(number).map_or(counted, |file| file.record.live_bytes);
+                if counted != live {
+                    self.damage(format!("file {number}: the index counts {live} live bytes, its records {counted}"));
+                }
             }
             if depth == Depth::Full && drive.is_some() {
-                let found = self.entries(number).await?;
-                if found != counted {
+                let mut read = |bytes: u64| progress(CheckProgress { done: now.done + bytes.min(size), all: now.all });
+                let found = self.entries(number, &mut read).await?;
+                if let Some(found) = found
+                    && found != counted
+                    && self.is_unchanged(number).await
+                {
                     self.damage(format!("file {number}: records point to {counted} bytes, entries are {found}"));
                 }
             }
+            now.done += size;
         }
         Ok(())
     }
 
-    /// Reads all of a file; returns the bytes of entries in it that are needed.
-    async fn entries(&mut self, number: u64) -> StoreResult<u64> {
+    /// Reads all of a file, and tells how many bytes; returns the bytes of entries in it that are needed, or nothing of a file that has
+    /// gone.
+    async fn entries(&mut self, number: u64, read: &mut dyn FnMut(u64)) -> StoreResult<Option<u64>> {
+        let Some(_pinned) = Pinned::new(&self.core, number) else { return Ok(None) };
         let chunks: Vec<u32> = match self.core.files.borrow().get(number) {
             Some(file) => file.closed.keys().copied().chain(file.tail.map(|tail| tail.ordinal)).collect(),
             None => Vec::new(),
         };
-        let mut needed = 0;
+        let (mut needed, mut done, mut told) = (0, 0, 0);
         for ordinal in chunks {
             let Some((client, name)) = self.core.chunk_of(number, ordinal) else { continue };
             let size = match client.stat(name.id()).await {
@@ -321,6 +408,7 @@ impl Check {
             };
             let mut scanner = Scanner::new(client, name, 0, size);
             loop {
+                self.go_on().await?;
                 match scanner.next().await.map_err(from_chunk)? {
                     Next::End => break,
                     Next::Damage { from, to, why, .. } => {
@@ -328,25 +416,43 @@ impl Check {
                         self.hurt.place(number, ordinal, from, to);
                     }
                     Next::Entry(scanned) => {
-                        self.report.entries += 1;
-                        self.report.bytes += scanned.location.length();
-                        if let Err(error) = scanner.data(&scanned.location).await {
-                            let (from, to) = (scanned.location.offset, scanned.location.end());
-                            self.damage(format!(
-                                "file {number}: chunk {ordinal}: data of bytes {from} to {to}: {error}"
-                            ));
-                            self.hurt.place(number, ordinal, from, to);
+                        let end = done + scanned.location.end();
+                        if end >= told + TOLD_BYTES {
+                            told = end;
+                            read(told);
                         }
-                        let Scanned { version, body, location } = scanned;
-                        let judge = Command::Judge { version, body, location, collecting: false };
-                        if self.core.submit(vec![judge]).await? == [Effect::Needed(true)] {
-                            needed += location.length();
-                        }
+                        needed += self.entry(&mut scanner, scanned).await?;
                     }
                 }
             }
+            done += size;
         }
-        Ok(needed)
+        Ok(Some(needed))
+    }
+
+    /// Reads an entry's data; its bytes if it is needed.
+    async fn entry(&mut self, scanner: &mut Scanner, scanned: Scanned) -> StoreResult<u64> {
+        let Scanned { version, body, location } = scanned;
+        self.report.entries += 1;
+        self.report.bytes += location.length();
+        if let Err(error) = scanner.data(&location).await {
+            let Location { file, ordinal, offset, .. } = location;
+            let end = location.end();
+            self.damage(format!("file {file}: chunk {ordinal}: data of bytes {offset} to {end}: {error}"));
+            self.hurt.place(file, ordinal, offset, end);
+        }
+        let judge = Command::Judge { version, body, location, collecting: false };
+        let needed = self.core.submit(vec![judge]).await? == [Effect::Needed(true)];
+        Ok(if needed { location.length() } else { 0 })
+    }
+}
+
+/// The place that a record tells of.
+fn located(space: Space, value: &Bytes) -> Result<Location, Malformed> {
+    match space {
+        Space::Segments => Location::decode(value),
+        Space::Parts => PartRecord::decode(value).map(|record| record.location),
+        _ => Item::decode(value).map(|item| item.location),
     }
 }
 

@@ -84,7 +84,8 @@ impl Check {
         }
         let version = keys::number(version);
         let bytes = self.core.read(move |index| index.get(Space::Manifests, &version)).await?;
-        let Some(bytes) = bytes else { return Ok(true) };
+        // One that was lost was named before; one that was there then went with its object.
+        let Some(bytes) = bytes else { return Ok(false) };
         let manifest = Manifest::read(&mut Input::new(&bytes)).map_err(from_record)?;
         Ok(manifest.blobs.iter().any(|blob| self.hurt.blobs.contains(&blob.blob)))
     }

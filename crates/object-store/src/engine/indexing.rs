@@ -225,6 +225,7 @@ impl Core {
         for (number, record) in outcome.files {
             if let (Some(mut file), Some(record)) = (files.get_mut(number), record) {
                 file.record = record;
+                file.changes += 1;
                 // What could not be read in it is needed by nothing any more.
                 file.damaged &= record.live_bytes > 0;
             }

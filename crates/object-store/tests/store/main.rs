@@ -1,5 +1,6 @@
 //! The object store as its callers see it, on chunk stores in memory and on zones, with crashes in between.
 
+mod checking;
 mod chunks;
 mod crash;
 mod even;
