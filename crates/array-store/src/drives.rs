@@ -253,6 +253,11 @@ impl Drives {
         self.ids().into_iter().filter(of).collect()
     }
 
+    /// Of each drive by its number, whether its device was there.
+    pub(crate) fn given(&self) -> Vec<bool> {
+        self.all.borrow().iter().map(|drive| drive.dev.is_some()).collect()
+    }
+
     /// The drive table as a superblock has it now.
     pub(crate) fn entries(&self) -> Vec<DriveEntry> {
         let entry = |drive: &Rc<Drive>| {

@@ -6,7 +6,7 @@ use shingle_erasure::Code;
 use crate::error::Result;
 use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
 use crate::gather::{Seen, array_on, look_at};
-use crate::store::ArrayDrive;
+use crate::store::{ArrayDrive, ArrayStore};
 use crate::types::{DriveId, SetId, SetState};
 
 /// What the newest superblock of an array says.
@@ -123,15 +123,50 @@ pub async fn inspect(drives: &[ArrayDrive]) -> Result<Inspection> {
     Ok(told(&superblock, &ids))
 }
 
-fn told(superblock: &Superblock, given: &[Option<u64>]) -> Inspection {
-    let drive = |(number, entry): (usize, &DriveEntry)| DriveInspection {
+impl ArrayStore {
+    /// The array as it is now that it is open: without its sets, and not closed in order.
+    ///
+    /// # Errors
+    /// `Stopped`.
+    pub fn inspection(&self) -> Result<Inspection> {
+        let engine = self.engine();
+        engine.running()?;
+        let given = engine.drives.given();
+        let entries = engine.drives.entries();
+        let drives = entries.iter().enumerate().zip(given).map(|((number, entry), given)| {
+            let mut drive = drive_of(number, entry, given.then_some(number));
+            drive.in_use &= !given || engine.drives.usable(drive.id).is_some();
+            drive
+        });
+        Ok(Inspection {
+            array: engine.array,
+            generation: engine.generation.get(),
+            code: engine.code,
+            segment_length: engine.segment_length,
+            clean: false,
+            buffered: engine.buffer.borrow().is_some(),
+            snapshot_bytes: engine.snapshot.borrow().pieces.iter().map(|piece| u64::from(piece.length)).sum(),
+            drives: drives.collect(),
+            sets: Vec::new(),
+        })
+    }
+}
+
+fn drive_of(number: usize, entry: &DriveEntry, given: Option<usize>) -> DriveInspection {
+    DriveInspection {
         id: DriveId(number as u8),
         name: entry.name.clone(),
-        given: given.iter().position(|id| *id == Some(entry.id)),
+        given,
         in_use: entry.state == DriveState::Present,
         removed: entry.state == DriveState::Removed,
         zones: entry.zones,
         zone_capacity: entry.zone_capacity,
+    }
+}
+
+fn told(superblock: &Superblock, given: &[Option<u64>]) -> Inspection {
+    let drive = |(number, entry): (usize, &DriveEntry)| {
+        drive_of(number, entry, given.iter().position(|id| *id == Some(entry.id)))
     };
     let set = |(number, entry): (usize, &Option<SetEntry>)| {
         let entry = entry.as_ref()?;

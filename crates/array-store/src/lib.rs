@@ -28,6 +28,7 @@ mod eviction;
 mod examine;
 mod format;
 mod gather;
+mod gentle_check;
 mod get;
 mod index;
 mod inspect;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use shingle_base::Blocks;
-use shingle_runtime::Instant;
+use shingle_runtime::{Instant, Rests};
 
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
@@ -59,7 +59,17 @@ struct Verified {
     lost: Vec<String>,
 }
 
-fn holds(set: &ZoneSet) -> bool {
+/// What a set holds, and a hold of it: it is not reset as long as this lives.
+pub(crate) struct Contents {
+    pub(crate) items: Vec<DigestItem>,
+    /// Zones without a digest that should have one.
+    bad: BTreeSet<Member>,
+    /// What of it cannot be told, in words.
+    pub(crate) lost: Vec<String>,
+    _hold: Option<Hold>,
+}
+
+pub(crate) fn holds(set: &ZoneSet) -> bool {
     !matches!(set.state(), SetState::Empty | SetState::Available)
 }
 
@@ -135,15 +145,9 @@ impl Engine {
             return Ok(());
         }
         let verified = self.verify_set(id, set).await?;
-        report.done += 1;
-        report.bytes += verified.bytes;
-        report.lost.extend(verified.lost);
-        if !verified.bad.is_empty() {
-            let name = |member: &Member| format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
-            report.damaged.extend(verified.bad.iter().map(name));
-            if !read_only {
-                report.repaired += self.repair(id, set, verified.bad).await?;
-            }
+        self.add_to(report, id, &verified);
+        if !verified.bad.is_empty() && !read_only {
+            report.repaired += self.repair(id, set, verified.bad).await?;
         }
         Ok(())
     }
@@ -157,44 +161,60 @@ impl Engine {
 
     /// Verifies all that a set holds, on all drives that are there.
     async fn verify_set(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Verified> {
-        let mut verified = Verified::default();
-        let (_hold, items) = match self.items_of(id).await {
-            Some(found) => found,
-            None => {
-                let hold = match self.settled(id, set).await {
-                    Ok(Some(hold)) => hold,
-                    // It was reset meanwhile, and may be written to again.
-                    Ok(None) => return Ok(verified),
-                    Err(error) if error.kind == ErrorKind::Invalid => return Ok(verified),
-                    Err(error) => return Err(error),
-                };
-                let written = self.written(set).await?;
-                let items = match self.examine(id, set, &written).await {
-                    Examined::Holds(Holds { digest, closed, lost, .. }) => {
-                        // Those that end at one block have it there; but a snapshot may leave no room for it, and a zone that was
-                        // replaced since has one all the same.
-                        let ends = || written.iter().map(|(_, blocks)| *blocks);
-                        if closed && ends().min() == ends().max() && set.state() != SetState::Index {
-                            let members = set.ordered_members(id);
-                            verified.bad.extend(self.members_without_digest(id, &members, &written).await);
-                        }
-                        verified.lost.extend(lost.map(|why| format!("{id}: {why}")));
-                        digest.items
-                    }
-                    Examined::Empty => Vec::new(),
-                    Examined::Damaged(why) | Examined::Unread(why) => {
-                        verified.lost.push(format!("{id}: {why}"));
-                        return Ok(verified);
-                    }
-                };
-                (Some(hold), items)
-            }
+        let Some(mut contents) = self.kept_contents(id, set).await? else { return Ok(Verified::default()) };
+        self.verify_contents(id, set, &mut contents, false).await
+    }
+
+    /// What a set holds, and keeps; `None` of one that is reset or begun meanwhile.
+    pub(crate) async fn kept_contents(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Option<Contents>> {
+        let empty = |_hold| Contents { items: Vec::new(), bad: BTreeSet::new(), lost: Vec::new(), _hold };
+        if let Some((hold, items)) = self.items_of(id).await {
+            return Ok(Some(Contents { items, ..empty(hold) }));
+        }
+        let hold = match self.settled(id, set).await {
+            Ok(Some(hold)) => hold,
+            // It was reset meanwhile, and may be written to again.
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind == ErrorKind::Invalid => return Ok(None),
+            Err(error) => return Err(error),
         };
-        let members = set.ordered_members(id);
+        let mut contents = empty(Some(hold));
+        let written = self.written(set).await?;
+        match self.examine(id, set, &written).await {
+            Examined::Holds(Holds { digest, closed, lost, .. }) => {
+                // Those that end at one block have it there; but a snapshot may leave no room for it, and a zone that was
+                // replaced since has one all the same.
+                let ends = || written.iter().map(|(_, blocks)| *blocks);
+                if closed && ends().min() == ends().max() && set.state() != SetState::Index {
+                    let members = set.ordered_members(id);
+                    contents.bad.extend(self.members_without_digest(id, &members, &written).await);
+                }
+                contents.lost.extend(lost.map(|why| format!("{id}: {why}")));
+                contents.items = digest.items;
+            }
+            Examined::Empty => {}
+            Examined::Damaged(why) | Examined::Unread(why) => contents.lost.push(format!("{id}: {why}")),
+        }
+        Ok(Some(contents))
+    }
+
+    /// Verifies what a set holds; if `gently`, it rests as long as it reads. What cannot be told is the first that is lost.
+    async fn verify_contents(
+        &self,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        contents: &mut Contents,
+        gently: bool,
+    ) -> Result<Verified> {
+        let (bad, lost) = (std::mem::take(&mut contents.bad), std::mem::take(&mut contents.lost));
+        let mut verified = Verified { bytes: 0, bad, lost };
+        let mut rests = Rests::new(&self.rt, gently);
+        let (items, members) = (&contents.items, set.ordered_members(id));
         let mut checks =
             stream::iter(items.iter().map(|item| self.verify_everywhere(&members, item))).buffered(SIDE_BY_SIDE);
-        for item in &items {
+        for item in items {
             let Some(good) = checks.next().await else { break };
+            rests.rest().await;
             let count = good.iter().filter(|good| **good).count();
             verified.bytes += Blocks(u64::from(item.end() - item.block)).bytes() * count as u64;
             let needed = if matches!(item.body, ItemBody::Segment(_)) { self.code.data() } else { 1 };
@@ -208,6 +228,27 @@ impl Engine {
             verified.bad.extend(bad.map(|(member, _)| *member));
         }
         Ok(verified)
+    }
+
+    /// As a scrub that only looks, at a set whose contents are known: it rests as long as it reads.
+    pub(crate) async fn look_gently(
+        &self,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        contents: &mut Contents,
+        report: &mut ScrubReport,
+    ) -> Result<()> {
+        let verified = self.verify_contents(id, set, contents, true).await?;
+        self.add_to(report, id, &verified);
+        Ok(())
+    }
+
+    fn add_to(&self, report: &mut ScrubReport, id: SetId, verified: &Verified) {
+        report.done += 1;
+        report.bytes += verified.bytes;
+        report.lost.extend(verified.lost.iter().cloned());
+        let name = |member: &Member| format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
+        report.damaged.extend(verified.bad.iter().map(name));
     }
 
     /// The items of a set that is being written to, as far as they are in the index, and a hold of it.

@@ -2,6 +2,7 @@
 
 mod beside;
 mod cleaners;
+mod gentle;
 mod lanes;
 mod many;
 mod openings;
