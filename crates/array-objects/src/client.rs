@@ -1,7 +1,10 @@
 //! The store as front ends see it: calls from any thread, over bounded queues to the owner's.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+
+use futures_util::future::{Either, select};
 
 use shingle_runtime::memory::Memory;
 use shingle_runtime::owner::Desk;
@@ -11,11 +14,11 @@ use shingle_store_api::{
 };
 use tokio::sync::mpsc;
 
-use shingle_array_store::Condition as ArrayCondition;
+use shingle_array_store::{self as array, CheckReport, Condition as ArrayCondition, Inspection, ScrubReport};
 
 use crate::engine::Core;
 use crate::engine::run::Notice;
-use crate::errors::gone;
+use crate::errors::{from_array, gone};
 use crate::options::{ArrayFigures, Options};
 use crate::places::Places;
 use crate::reader::Reader;
@@ -89,6 +92,57 @@ impl ArrayClient {
     /// `Unavailable` if the array has stopped.
     pub async fn condition(&self, sets: bool) -> StoreResult<ArrayCondition> {
         self.read(move |core| async move { core.condition(sets) }).await
+    }
+
+    /// What the array is, and its drives now.
+    ///
+    /// # Errors
+    /// `Unavailable` if the array has stopped.
+    pub async fn inspection(&self) -> StoreResult<Inspection> {
+        self.read(|core| async move { core.store.inspection().map_err(from_array) }).await
+    }
+
+    /// Objects of the array itself, by the names that they have there: as [`array::ArrayStore::list`].
+    ///
+    /// # Errors
+    /// `Unavailable` if the array has stopped.
+    pub async fn array_objects(
+        &self,
+        prefix: Vec<u8>,
+        after: Option<Vec<u8>>,
+        limit: usize,
+    ) -> StoreResult<Vec<array::Object>> {
+        let list =
+            move |core: Rc<Core>| async move { core.store.list(&prefix, after.as_deref(), limit).map_err(from_array) };
+        self.ask(list).await
+    }
+
+    /// One of them: as [`array::ArrayStore::head`], with its errors.
+    ///
+    /// # Errors
+    /// `Unavailable` if the array has stopped.
+    pub async fn array_object(&self, name: Vec<u8>) -> StoreResult<array::Result<array::Object>> {
+        self.read(|core| async move { Ok(core.store.head(&name)) }).await
+    }
+
+    /// Checks the array beside its users: as [`array::ArrayStore::check_gently`]. It ends when its caller goes away, or the array is
+    /// closed.
+    ///
+    /// # Errors
+    /// `Unavailable` if the array has stopped, or is closed meanwhile; `Device`. Damage is in the report.
+    pub async fn check_gently(
+        &self,
+        quick: bool,
+        progress: impl FnMut(&ScrubReport) + Send + 'static,
+    ) -> StoreResult<CheckReport> {
+        let check = move |core: Rc<Core>| async move {
+            let checking = pin!(core.store.check_gently(quick, progress));
+            match select(checking, pin!(core.closing.wanted())).await {
+                Either::Left((report, _)) => report.map_err(from_array),
+                Either::Right(_) => Err(gone(shingle_runtime::owner::Gone)),
+            }
+        };
+        self.ask(check).await
     }
 
     /// Stops the store once all calls so far have been answered; [`crate::ArrayEngine::closed`] then completes.

@@ -24,14 +24,14 @@ use shingle_s3_gateway::GatewayMetrics;
 use shingle_store_api::{ObjectStore, StoreUsage};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::drive::DriveView;
 use crate::engines::{self, Engine};
 use crate::gauges::Gauges;
 use crate::health::{Missing, State};
-use crate::{metrics, scrub, status};
+use crate::{asking, metrics, scrub, status};
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 16;
@@ -45,6 +45,8 @@ pub(crate) struct Watched {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) started_unix_s: u64,
+    /// For those who ask through the data directory. (ASK-3)
+    pub(crate) seats: Arc<Semaphore>,
 }
 
 /// A socket that connections come in by.
@@ -117,10 +119,14 @@ async fn answer(
             let status = if answers.all_serve() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             (status, answers.lines())
         }
+        (&Method::POST, asking::PATH) if private => match asking::respond(request.into_body(), watched).await {
+            Ok(lines) => return Ok(Response::new(Text::Lines(lines))),
+            Err(refused) => refused,
+        },
         (&Method::GET, _) => (StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics\n".to_owned()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned()),
     };
-    let mut response = Response::new(Text(Some(Bytes::from(text))));
+    let mut response = Response::new(Text::Whole(Some(Bytes::from(text))));
     *response.status_mut() = status;
     let kind = header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -192,11 +198,11 @@ impl Answer {
     async fn of(engine: &Engine) -> Self {
         let watched = engine.watched();
         let scrub = match &watched {
-            Some(engines::Watched::Array(_, scrub, _)) => Some(*scrub.lock().unwrap_or_else(PoisonError::into_inner)),
+            Some(engines::Watched::Array(array)) => Some(*array.scrub.lock().unwrap_or_else(PoisonError::into_inner)),
             _ => None,
         };
         let gauges = match &watched {
-            Some(engines::Watched::Array(_, _, gauges)) => gauges.clone(),
+            Some(engines::Watched::Array(array)) => array.gauges.clone(),
             Some(engines::Watched::Objects(_, drives)) => {
                 drives.iter().map(|drive| (drive.path.display().to_string(), drive.gauges.clone())).collect()
             }
@@ -267,13 +273,17 @@ impl Figures {
                 let (stats, usage) = tokio::try_join!(client.stats(), client.usage()).ok()?;
                 Some(Self::Objects(Box::new((stats, usage)), drives))
             }
-            engines::Watched::Array(client, ..) => Some(Self::Array(Box::new(client.figures().await.ok()?))),
+            engines::Watched::Array(array) => Some(Self::Array(Box::new(array.client.figures().await.ok()?))),
         }
     }
 }
 
-/// An answer's body, whole.
-struct Text(Option<Bytes>);
+/// An answer's body.
+enum Text {
+    Whole(Option<Bytes>),
+    /// As they come.
+    Lines(mpsc::Receiver<Bytes>),
+}
 
 impl Body for Text {
     type Data = Bytes;
@@ -281,16 +291,23 @@ impl Body for Text {
 
     fn poll_frame(
         mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
+        context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+        let next = match &mut *self {
+            Self::Whole(bytes) => std::task::Poll::Ready(bytes.take()),
+            Self::Lines(lines) => lines.poll_recv(context),
+        };
+        next.map(|bytes| Some(Ok(Frame::data(bytes?))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_none()
+        matches!(self, Self::Whole(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Lines(_) => SizeHint::default(),
+        }
     }
 }

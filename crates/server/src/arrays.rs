@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use shingle_array_objects::{ArrayClient, ArrayEngine, NAMING};
-use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, inspect, patient};
+use shingle_array_store::{ArrayDrive, ArrayStore, IndexPlace, Inspection, Options, RecoveryReport, inspect, patient};
 use shingle_runtime::Runtime;
 use shingle_runtime::memory::Memory;
 use shingle_zoned_linux::OpenOptions;
@@ -47,15 +47,33 @@ pub(crate) struct Array {
     pub(crate) scrub: scrub::Shared,
     /// The commands of its drives, by what the configuration calls these.
     pub(crate) gauges: Vec<(String, Arc<Gauges>)>,
-    /// Completes when the owner has ended: after [`ArrayClient::close`], or because it failed.
-    pub(crate) ended: oneshot::Receiver<()>,
+    /// What opening it came to.
+    pub(crate) report: RecoveryReport,
+    /// Whether it had been closed in order.
+    pub(crate) was_clean: bool,
+    /// Nodes and files of the drives that were there.
+    pub(crate) nodes: Vec<PathBuf>,
 }
 
-/// Starts an array's owner and waits until the store on it is open.
+/// An array that is open, in its owner's thread.
+struct Opened {
+    engine: ArrayEngine,
+    report: RecoveryReport,
+    was_clean: bool,
+    nodes: Vec<PathBuf>,
+}
+
+/// Starts an array's owner and waits until the store on it is open. The receiver completes when the owner has ended: after
+/// [`ArrayClient::close`], or because it failed.
 ///
 /// # Errors
 /// `Config`, `Drive`, `InUse`, `NewerVersion`, `Store`, `System`, with what to do.
-pub(crate) async fn start(config: ArrayConfig, data: &Path, given: Given, health: Health) -> Result<Array> {
+pub(crate) async fn start(
+    config: ArrayConfig,
+    data: &Path,
+    given: Given,
+    health: Health,
+) -> Result<(Array, oneshot::Receiver<()>)> {
     let (tell, told) = oneshot::channel();
     let name = config.name.clone();
     let folder = data.join(FOLDER);
@@ -71,8 +89,8 @@ pub(crate) async fn start(config: ArrayConfig, data: &Path, given: Given, health
                 let message = format!("array {label}: {}", error.message);
                 drop(tell.send(Err(Error::new(error.kind, message))));
             }
-            Ok(engine) => {
-                if tell.send(Ok(engine.client())).is_err() {
+            Ok(Opened { engine, report, was_clean, nodes }) => {
+                if tell.send(Ok((engine.client(), report, was_clean, nodes))).is_err() {
                     return drop(engine.close().await);
                 }
                 if let Err(error) = engine.closed().await {
@@ -83,8 +101,8 @@ pub(crate) async fn start(config: ArrayConfig, data: &Path, given: Given, health
     };
     let ended = thread::start(&format!("array-{name}"), owner)?;
     let lost = |_| Error::new(ErrorKind::Store, format!("array {name}: its thread ended while it was opened"));
-    let client = told.await.map_err(lost)??;
-    Ok(Array { client, scrub, gauges, ended })
+    let (client, report, was_clean, nodes) = told.await.map_err(lost)??;
+    Ok((Array { client, scrub, gauges, report, was_clean, nodes }, ended))
 }
 
 async fn open(
@@ -95,9 +113,9 @@ async fn open(
     given: Given,
     health: &Health,
     gauges: &[(String, Arc<Gauges>)],
-) -> Result<ArrayEngine> {
+) -> Result<Opened> {
     health.opening("opening the drives");
-    let (mut drives, away) = open_drives(runtime, &config.drives, given.wait, health).await?;
+    let Drives { mut drives, away, nodes } = open_drives(runtime, &config.drives, given.wait, health).await?;
     for drive in &mut drives {
         if let Some((_, gauges)) = gauges.iter().find(|(name, _)| *name == drive.name) {
             drive.dev = gauges.count(runtime, drive.dev.clone());
@@ -160,7 +178,7 @@ async fn open(
                 runtime.spawn_detached(plan.keep(runtime.clone(), store, figures));
             }
             runtime.spawn_detached(waiting::look_out(runtime.clone(), away, health.clone(), TAKE_BACK));
-            Ok(engine)
+            Ok(Opened { engine, report, was_clean: seen.clean, nodes })
         }
         Err(error) => {
             // The array is sound; it is only not for us.
@@ -181,13 +199,22 @@ fn called(missing: &[String], away: &[(String, DriveName)]) -> Vec<String> {
     missing.iter().map(called).collect()
 }
 
+/// Drives of an array.
+pub(crate) struct Drives {
+    pub(crate) drives: Vec<ArrayDrive>,
+    /// Those that are not there.
+    pub(crate) away: Vec<(String, DriveName)>,
+    /// Nodes or files of those that are.
+    pub(crate) nodes: Vec<PathBuf>,
+}
+
 /// Opens those of the drives that are there, or come while they are waited for; others come back by name. (WAIT-1)
 pub(crate) async fn open_drives(
     runtime: &Runtime,
     names: &[PathBuf],
     wait: Option<Duration>,
     health: &Health,
-) -> Result<(Vec<ArrayDrive>, Vec<(String, DriveName)>)> {
+) -> Result<Drives> {
     let known = names.iter().map(|path| DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error)));
     let known = known.collect::<Result<Vec<_>>>()?;
     let found = join_all(known.iter().map(|name| waiting::find(runtime, name, wait, health))).await;
@@ -195,13 +222,14 @@ pub(crate) async fn open_drives(
     for short in room::short(there) {
         tracing::warn!("{short}");
     }
-    let (mut drives, mut away) = (Vec::new(), Vec::new());
+    let (mut drives, mut away, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
     for ((path, known), found) in names.iter().zip(known).zip(found) {
         let name = path.display().to_string();
         match found {
             Ok(Some(node)) => {
                 let dev = device::open_drive(&node, runtime, OpenOptions::default())?;
                 drives.push(ArrayDrive { name, dev });
+                nodes.push(node);
             }
             Ok(None) => away.push((name, known)),
             Err(error) => {
@@ -210,7 +238,7 @@ pub(crate) async fn open_drives(
             }
         }
     }
-    Ok((drives, away))
+    Ok(Drives { drives, away, nodes })
 }
 
 /// Refuses where drives are missing that the array uses (ARR-1).

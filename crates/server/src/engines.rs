@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use shingle_array_objects::ArrayClient;
 use shingle_array_store::Condition;
 use shingle_object_store::ObjectStoreClient;
 use shingle_placement::{Placement, Site};
@@ -27,11 +26,9 @@ use crate::data_dir::DataDir;
 use crate::drive::{Drive, DriveView};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gate::Gate;
-use crate::gauges::Gauges;
 use crate::health::{Health, State};
 use crate::objects::{self, Objects};
 use crate::opening::{self, Purpose};
-use crate::scrub;
 
 /// What the store on the drives is called where there are arrays, too.
 pub(crate) const CHUNKS: &str = "drives";
@@ -42,6 +39,8 @@ const REOPEN: Duration = Duration::from_secs(30);
 pub(crate) struct Engine {
     pub(crate) health: Health,
     pub(crate) is_array: bool,
+    /// Held by whoever checks it. (ASK-3)
+    pub(crate) checking: Arc<AsyncMutex<()>>,
     watched: Mutex<Option<Watched>>,
 }
 
@@ -49,7 +48,7 @@ pub(crate) struct Engine {
 #[derive(Clone)]
 pub(crate) enum Watched {
     Objects(ObjectStoreClient, Vec<DriveView>),
-    Array(ArrayClient, scrub::Shared, Vec<(String, Arc<Gauges>)>),
+    Array(Arc<Array>),
 }
 
 impl Engine {
@@ -60,8 +59,8 @@ impl Engine {
 
     /// How an array stands that is open and answers.
     pub(crate) async fn condition(&self, sets: bool) -> Option<Condition> {
-        let Some(Watched::Array(client, ..)) = self.watched() else { return None };
-        tokio::time::timeout(PATIENCE, client.condition(sets)).await.ok()?.ok()
+        let Some(Watched::Array(array)) = self.watched() else { return None };
+        tokio::time::timeout(PATIENCE, array.client.condition(sets)).await.ok()?.ok()
     }
 
     fn watch(&self, watched: Option<Watched>) {
@@ -111,7 +110,8 @@ impl Engines {
             sites.push(Site { name: name.clone(), class: class.clone(), store: gate.clone() });
             gates.push(gate);
             let is_array = matches!(plan, Plan::Array(..));
-            all.push(Arc::new(Engine { health, is_array, watched: Mutex::default() }));
+            let (checking, watched) = (Arc::default(), Mutex::default());
+            all.push(Arc::new(Engine { health, is_array, checking, watched }));
         }
         let (store, together): (Arc<dyn ObjectStore>, _) = match (plans.as_slice(), gates.as_slice()) {
             ([(_, None, _)], [gate]) => (gate.clone(), None),
@@ -209,7 +209,7 @@ struct Running {
 
 enum Client {
     Objects(ObjectStoreClient),
-    Array(ArrayClient, scrub::Shared, Vec<(String, Arc<Gauges>)>),
+    Array(Arc<Array>),
 }
 
 /// Keeps an engine open. (KEEPER-1)
@@ -292,9 +292,8 @@ impl Keeper {
                 }
             }
             Plan::Array(config, data, given) => {
-                let Array { client, scrub, gauges, ended } =
-                    arrays::start((**config).clone(), data, given.clone(), health.clone()).await?;
-                Running { client: Client::Array(client, scrub, gauges), ended: Some(ended), drives: Vec::new() }
+                let (array, ended) = arrays::start((**config).clone(), data, given.clone(), health.clone()).await?;
+                Running { client: Client::Array(Arc::new(array)), ended: Some(ended), drives: Vec::new() }
             }
         };
         match self.join(&running).await {
@@ -337,14 +336,14 @@ impl Running {
     fn store(&self) -> Arc<dyn ObjectStore> {
         match &self.client {
             Client::Objects(client) => Arc::new(client.clone()),
-            Client::Array(client, ..) => Arc::new(client.clone()),
+            Client::Array(array) => Arc::new(array.client.clone()),
         }
     }
 
     fn watched(&self) -> Watched {
         match &self.client {
             Client::Objects(client) => Watched::Objects(client.clone(), self.drives.iter().map(Drive::view).collect()),
-            Client::Array(client, scrub, gauges) => Watched::Array(client.clone(), scrub.clone(), gauges.clone()),
+            Client::Array(array) => Watched::Array(array.clone()),
         }
     }
 
@@ -353,7 +352,7 @@ impl Running {
         let asking = async {
             match &self.client {
                 Client::Objects(client) => client.usage().await.ok().map(|usage| usage.objects),
-                Client::Array(client, ..) => client.figures().await.ok().map(|figures| figures.objects),
+                Client::Array(array) => array.client.figures().await.ok().map(|figures| figures.objects),
             }
         };
         tokio::time::timeout(PATIENCE, asking).await.ok().flatten().unwrap_or(0)
@@ -374,7 +373,7 @@ impl Running {
         let closing = async {
             match &self.client {
                 Client::Objects(client) => client.close().await,
-                Client::Array(client, ..) => client.close().await,
+                Client::Array(array) => array.client.close().await,
             }
             self.ended().await;
         };

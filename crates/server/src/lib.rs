@@ -15,6 +15,7 @@
 mod access_log;
 mod admin;
 mod arrays;
+mod asking;
 mod bucket_notes;
 mod config;
 mod credentials;
@@ -41,6 +42,7 @@ mod status;
 mod thread;
 mod waiting;
 
+pub use asking::{ArrayStanding, Running};
 pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape};
 pub use device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};

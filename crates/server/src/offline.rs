@@ -139,7 +139,7 @@ impl Offline {
 
     async fn drives_of(&self, config: &ArrayConfig) -> Result<Vec<ArrayDrive>> {
         let health = Health::new(&config.name, watch::Sender::default());
-        let (drives, away) = arrays::open_drives(&self.rt, &config.drives, None, &health).await?;
+        let arrays::Drives { drives, away, .. } = arrays::open_drives(&self.rt, &config.drives, None, &health).await?;
         if drives.is_empty() {
             let names: Vec<_> = away.iter().map(|(name, _)| name.as_str()).collect();
             let message = format!("array {}: none of its drives is there: {}", config.name, names.join(", "));

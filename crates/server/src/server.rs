@@ -12,7 +12,7 @@ use shingle_s3_gateway::{AccessLog, Gateway, Limits, Options as GatewayOptions};
 use shingle_store_api::ObjectStore;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -21,6 +21,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::access_log::AccessWriter;
 use crate::admin::{self, Answers, Watched};
+use crate::asking;
 use crate::config::Config;
 use crate::credentials;
 use crate::data_dir::DataDir;
@@ -119,6 +120,7 @@ impl Server {
             listen: endpoint,
             admin,
             started_unix_s: unix_time_s(),
+            seats: Arc::new(Semaphore::new(asking::SEATS)),
         });
         let mut admin_tasks = vec![tokio::spawn(admin::serve(status::listen(&path)?, watched.clone()))];
         if let Some(listener) = admin_listener {

@@ -293,23 +293,33 @@ pub(crate) fn listen(directory: &Path) -> Result<UnixListener> {
     bound.map_err(|error| Error::system(directory.join(SOCKET).display(), error))
 }
 
-/// Asks the server of a data directory how it is: JSON. `None`: none runs there.
+/// A connection to the server of a data directory, which may be silent for so long. `None`: none runs there.
 ///
 /// # Errors
-/// `System`: it cannot be asked, or makes no sense.
-pub fn ask(directory: &Path) -> Result<Option<String>> {
+/// `System`: it cannot be asked.
+pub(crate) fn connect(directory: &Path, patience: Duration) -> Result<Option<UnixStream>> {
     use std::io::ErrorKind as Io;
     let failed = |error: std::io::Error| Error::system(directory.join(SOCKET).display(), error);
     let (_opened, path) = match by_directory(directory) {
         Err(error) if error.kind() == Io::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
     };
-    let mut socket = match UnixStream::connect(&path) {
+    let socket = match UnixStream::connect(&path) {
         Err(error) if matches!(error.kind(), Io::NotFound | Io::ConnectionRefused) => return Ok(None),
         connected => connected.map_err(failed)?,
     };
-    socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    socket.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    socket.set_read_timeout(Some(patience)).map_err(failed)?;
+    socket.set_write_timeout(Some(patience)).map_err(failed)?;
+    Ok(Some(socket))
+}
+
+/// Asks the server of a data directory how it is: JSON. `None`: none runs there.
+///
+/// # Errors
+/// `System`: it cannot be asked, or makes no sense.
+pub fn ask(directory: &Path) -> Result<Option<String>> {
+    let failed = |error: std::io::Error| Error::system(directory.join(SOCKET).display(), error);
+    let Some(mut socket) = connect(directory, PATIENCE)? else { return Ok(None) };
     socket.write_all(b"GET /status HTTP/1.1\r\nHost: shingle\r\nConnection: close\r\n\r\n").map_err(failed)?;
     let mut answer = String::new();
     socket.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).map_err(failed)?;

@@ -4,8 +4,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use shingle_array_store::{DriveInspection, Object, SetState};
 use shingle_base::ByteSize;
+use shingle_server::{ArrayStanding, Running};
 
-use super::place::{Missing, Opened, Place, look, with_array};
+use super::place::{Missing, Place, look, with_array};
+use super::serving::Serving;
 use super::{counted, shown, zone_sets};
 use crate::failure::{Failure, Outcome, status};
 
@@ -30,6 +32,8 @@ pub(crate) struct Ls {
     prefix: String,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    serving: Serving,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -42,6 +46,8 @@ pub(crate) struct Stat {
     name: Option<String>,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    serving: Serving,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -61,49 +67,91 @@ fn object_json(object: &Object) -> Value {
     json!({ "name": String::from_utf8_lossy(&object.name), "size_bytes": object.size, "version": object.version.0 })
 }
 
+/// The rows of a listing, as they come: there may be many.
+struct Rows {
+    json: bool,
+    any: bool,
+}
+
+impl Rows {
+    fn row(&mut self, object: &Object) {
+        let first = !std::mem::replace(&mut self.any, true);
+        match (self.json, first) {
+            (true, true) => say!("{{\"objects\": [\n{}", object_json(object)),
+            (true, false) => say!(",{}", object_json(object)),
+            (false, _) => say!("{:>15}  {}", object.size, shown(&object.name)),
+        }
+    }
+
+    fn end(&self) {
+        match (self.json, self.any) {
+            (true, true) => say!("]}}"),
+            (true, false) => say!("{{\"objects\": []}}"),
+            (false, _) => {}
+        }
+    }
+}
+
 impl Ls {
     pub(crate) fn run(self) -> Outcome {
-        with_array(&self.place, Missing::Read, false, |opened| async move {
-            let mut after: Option<bytes::Bytes> = None;
-            if self.json {
-                say!("{{\"objects\": [");
-            }
-            loop {
-                let page = opened.store.list(self.prefix.as_bytes(), after.as_deref(), PAGE)?;
-                for (at, object) in page.iter().enumerate() {
-                    if self.json {
-                        let comma = if after.is_some() || at > 0 { "," } else { "" };
-                        say!("{comma}{}", object_json(object));
-                    } else {
-                        say!("{:>15}  {}", object.size, shown(&object.name));
-                    }
+        let mut rows = Rows { json: self.json, any: false };
+        let ask = |running: Running, drives| {
+            Ok(running.array_objects(drives, &self.prefix, |object| rows.row(object))?.then_some(()))
+        };
+        if self.serving.asked(&self.place, ask)?.is_none() {
+            let listed = with_array(&self.place, Missing::Read, false, |opened| async {
+                let opened = opened;
+                let mut after: Option<bytes::Bytes> = None;
+                loop {
+                    let page = opened.store.list(self.prefix.as_bytes(), after.as_deref(), PAGE)?;
+                    page.iter().for_each(|object| rows.row(object));
+                    let Some(last) = page.last() else { return Ok(()) };
+                    after = Some(last.name.clone());
                 }
-                let Some(last) = page.last() else { break };
-                after = Some(last.name.clone());
-            }
-            if self.json {
-                say!("]}}");
-            }
-            Ok(())
-        })
+            });
+            self.serving.advised(listed)?;
+        }
+        rows.end();
+        Ok(())
     }
 }
 
 impl Stat {
     pub(crate) fn run(self) -> Outcome {
-        let (name, json) = (self.name, self.json);
-        with_array(&self.place, Missing::Read, false, |opened| async move {
-            let Some(name) = name else { return array(&opened, json) };
-            let object = opened.store.head(name.as_bytes())?;
-            if json {
-                say!("{}", object_json(&object));
-            } else {
-                say!("name     {}", shown(&object.name));
-                say!("size     {} ({} bytes)", ByteSize(object.size), object.size);
-                say!("version  {}", object.version.0);
+        match &self.name {
+            Some(name) => self.object(name),
+            None => self.array(),
+        }
+    }
+
+    fn object(&self, name: &str) -> Outcome {
+        let object = match self.serving.asked(&self.place, |running, drives| running.array_object(drives, name))? {
+            Some(object) => object,
+            None => {
+                let found = with_array(&self.place, Missing::Read, false, |opened| async move {
+                    Ok(opened.store.head(name.as_bytes())?)
+                });
+                self.serving.advised(found)?
             }
-            Ok(())
-        })
+        };
+        if self.json {
+            say!("{}", object_json(&object));
+        } else {
+            say!("name     {}", shown(&object.name));
+            say!("size     {} ({} bytes)", ByteSize(object.size), object.size);
+            say!("version  {}", object.version.0);
+        }
+        Ok(())
+    }
+
+    fn array(&self) -> Outcome {
+        if let Some(standing) = self.serving.asked(&self.place, |running, drives| running.array(drives))? {
+            return array(&standing, self.json);
+        }
+        let opened = with_array(&self.place, Missing::Read, false, |opened| async move {
+            Ok(ArrayStanding { stats: opened.store.stats()?, report: opened.report, seen: opened.seen })
+        });
+        array(&self.serving.advised(opened)?, self.json)
     }
 }
 
@@ -117,8 +165,8 @@ fn condition(drive: &DriveInspection) -> &'static str {
     }
 }
 
-fn array(opened: &Opened, json: bool) -> Outcome {
-    let (stats, report, seen) = (opened.store.stats()?, &opened.report, &opened.seen);
+fn array(standing: &ArrayStanding, json: bool) -> Outcome {
+    let ArrayStanding { stats, report, seen } = standing;
     let took: f64 = report.took.iter().map(std::time::Duration::as_secs_f64).sum();
     let sets = STATES.iter().zip(stats.sets).map(|((_, name), count)| (*name, count));
     if json {
@@ -134,7 +182,7 @@ fn array(opened: &Opened, json: bool) -> Outcome {
                                  "snapshot_lost": report.snapshot_lost, "sets_examined": report.sets_examined,
                                  "digests": report.digests, "incomplete": report.incomplete, "damage": report.damage } })
         );
-        return condition_of(opened);
+        return condition_of(standing);
     }
     let per_cent = if stats.capacity == 0 { 0.0 } else { stats.live as f64 * 100.0 / stats.capacity as f64 };
     let words = STATES.iter().zip(stats.sets).map(|((state, _), count)| (state, count));
@@ -165,7 +213,7 @@ fn array(opened: &Opened, json: bool) -> Outcome {
         say!("           the saved index was lost: objects that were deleted may be back");
     }
     seen.drives.iter().for_each(|drive| say!("{:<9}  {}  {}", drive.id.to_string(), condition(drive), drive.name));
-    condition_of(opened)
+    condition_of(standing)
 }
 
 /// A state as a word for people.
@@ -181,9 +229,9 @@ fn in_words(state: SetState) -> &'static str {
 }
 
 /// Ends with a status where the array is not as it should be; it was said how.
-fn condition_of(opened: &Opened) -> Outcome {
-    let well = opened.seen.drives.iter().all(|drive| matches!(condition(drive), "ok" | "removed"));
-    if well && opened.report.damage.is_empty() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
+fn condition_of(standing: &ArrayStanding) -> Outcome {
+    let well = standing.seen.drives.iter().all(|drive| matches!(condition(drive), "ok" | "removed"));
+    if well && standing.report.damage.is_empty() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
 }
 
 fn drive_json(drive: &DriveInspection) -> Value {

@@ -5,6 +5,7 @@ mod format;
 mod look;
 mod place;
 mod salvage;
+mod serving;
 mod taking;
 mod telling;
 mod transfer;
@@ -27,6 +28,8 @@ Objects are stored with parity, so that one or more of the drives can be lost. T
 
 Commands take the file from --array or from SHINGLE_ARRAY; or they take the drives, with --drive for each.
 
+While a server has the array open, `ls`, `stat` and `check` ask it: name its --config or --data. The others need it stopped.
+
 An array that was closed in order has nothing in its buffer: only then may `buffer` be taken out of the file, or be given two other files. One of the two may be replaced at any time; it gets what the other holds."#;
 
 /// Commands on an array.
@@ -38,11 +41,11 @@ pub(crate) enum Array {
     Put(transfer::Put),
     /// Write an object to a file, or to standard output: `shingle array get films/one.mkv -o one.mkv`
     Get(transfer::Get),
-    /// List objects: size in bytes, name.
+    /// List objects: size in bytes, name. Also while a server has the array open.
     Ls(look::Ls),
     /// Delete objects.
     Rm(upkeep::Rm),
-    /// Show an object, or the array: drives, room, what opening it came to. Status 4 where a drive is missing or something damaged.
+    /// Show an object, or the array: drives, room, what opening it came to; also while a server has it open. Status 4 where a drive is missing or something damaged.
     Stat(look::Stat),
     /// Win back the space of deleted and replaced objects now.
     Gc(upkeep::Gc),
@@ -60,7 +63,7 @@ pub(crate) enum Array {
     Scrub(verify::Scrub),
     /// List objects of a server whose records were lost, or restore them from their bytes: `shingle array salvage --yes`
     Salvage(salvage::Salvage),
-    /// Read and verify everything, and change nothing. Status 0: clean, 4: damaged, 8: could not run.
+    /// Read and verify everything, and change nothing; beside clients, gently, if a server has the array open. Status 0: clean, 4: damaged, 8: could not run.
     Check(verify::Check),
     /// Print what the array knows of its drives and zones; changes nothing, also where drives are missing.
     Dump(look::Dump),

@@ -3,11 +3,13 @@
 use clap::Args;
 use serde_json::json;
 use shingle_array_objects::NAMING;
-use shingle_array_store::{CheckOptions, ScrubOptions, ScrubReport, check};
+use shingle_array_store::{CheckOptions, CheckReport, ScrubOptions, ScrubReport, check};
 use shingle_base::ByteSize;
+use shingle_server::Running;
 use shingle_zoned_linux::OpenOptions;
 
 use super::place::{Place, open_drives};
+use super::serving::Serving;
 use super::telling::Change;
 use super::{counted, zone_sets};
 use crate::failure::{Failure, Outcome, status};
@@ -28,6 +30,8 @@ pub(crate) struct Scrub {
 pub(crate) struct Check {
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    serving: Serving,
     /// Only see that everything is there, without reading the objects' bytes.
     #[arg(long)]
     quick: bool,
@@ -75,10 +79,10 @@ impl Scrub {
 }
 
 impl Check {
-    pub(crate) fn run(self) -> Outcome {
-        let not_run = |failure: Failure| failure.with_status(status::NOT_RUN);
-        let named = self.place.named().map_err(not_run)?;
-        let report = shingle_runtime::real::run(|rt| async move {
+    /// Checks the array that nobody has open.
+    fn alone(&self) -> Outcome<CheckReport> {
+        let named = self.place.named()?;
+        shingle_runtime::real::run(|rt| async move {
             let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
             if drives.is_empty() {
                 return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
@@ -87,8 +91,20 @@ impl Check {
             let (buffer, abandon_buffer) = (named.buffer, named.abandon_buffer);
             let options = CheckOptions { quick: self.quick, buffer, abandon_buffer, naming: NAMING };
             Ok(check(&rt, &drives, options, |report| show(&mut line, report)).await?)
-        });
-        let report = report.map_err(|error| not_run(error.into()))?.map_err(not_run)?;
+        })?
+    }
+
+    fn report(&self) -> Outcome<CheckReport> {
+        let mut line = Progress::new();
+        let ask = |running: Running, drives| running.check_array(drives, self.quick, |report| show(&mut line, report));
+        match self.serving.asked(&self.place, ask)? {
+            Some(report) => Ok(report),
+            None => self.serving.advised(self.alone()),
+        }
+    }
+
+    pub(crate) fn run(self) -> Outcome {
+        let report = self.report().map_err(|failure| failure.with_status(status::NOT_RUN))?;
         let damage: Vec<&String> = report.repairable.iter().chain(&report.lost).collect();
         if self.json {
             say!(

@@ -1,4 +1,4 @@
-//! `shingle object`: the objects of a server that is not running.
+//! `shingle object`: the objects of a server. Those that only look ask one that runs; the others need it stopped.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use shingle_array_store::CheckReport as ArrayReport;
 use shingle_base::ByteSize;
 use shingle_object_store::{CheckReport, ObjectName};
-use shingle_server::{Checked, Counted, Error, Offline, Progress};
+use shingle_server::{Checked, Config, Counted, Error, Offline, Progress, Running};
+use shingle_store_api::ObjectInfo;
 
 use crate::failure::{Failure, Outcome, status};
 use crate::output::{self, counted};
@@ -20,11 +21,11 @@ use crate::output::{self, counted};
 pub(crate) enum Object {
     /// Make the index again from the drives: `shingle object rebuild-index --data shingle-data`
     RebuildIndex(Rebuild),
-    /// Compare index and drives, of arrays too. Exit status: 0 clean, 4 damage, 8 could not run.
+    /// Compare index and drives, of arrays too; beside clients, gently, if the server runs. Exit status: 0 clean, 4 damage, 8 could not run.
     Check(Check),
-    /// List all objects.
+    /// List all objects, also while the server runs.
     Ls(List),
-    /// Show how many objects there are, and what they take.
+    /// Show how many objects there are, and what they take, also while the server runs.
     Stat(Directory),
     /// Win back the space of deleted and replaced objects now.
     Gc(Directory),
@@ -70,17 +71,34 @@ pub(crate) struct List {
     prefix: String,
 }
 
+fn not_run(failure: Failure) -> Failure {
+    failure.with_status(status::NOT_RUN)
+}
+
+impl Directory {
+    fn configured(&self) -> Outcome<Config> {
+        let config = crate::serve::config(self.config.as_deref(), self.data.clone()).map_err(not_run)?;
+        if !config.data.is_dir() {
+            return Err(not_run(Failure::new(format!("there is no data directory {}", config.data.display()))));
+        }
+        Ok(config)
+    }
+
+    /// What a server that runs on the directory says to `ask`; `None` where none runs.
+    fn asked<T>(&self, ask: impl FnOnce(Running) -> Result<T, Error>) -> Outcome<Option<T>> {
+        let failed = |error: Error| not_run(error.into());
+        let running = Running::of(&self.configured()?.data).map_err(failed)?;
+        running.map(ask).transpose().map_err(failed)
+    }
+}
+
 /// Runs `work` with the objects of a directory open, and closes them.
 fn with_objects<T, F: Future<Output = Outcome<(Offline, T)>>>(
     directory: &Directory,
     rebuild: Option<bool>,
     work: impl FnOnce(Offline) -> F,
 ) -> Outcome<T> {
-    let not_run = |failure: Failure| failure.with_status(status::NOT_RUN);
-    let config = crate::serve::config(directory.config.as_deref(), directory.data.clone()).map_err(not_run)?;
-    if !config.data.is_dir() {
-        return Err(not_run(Failure::new(format!("there is no data directory {}", config.data.display()))));
-    }
+    let config = directory.configured()?;
     let run = |rt| async move {
         let (objects, value) = work(Offline::open(&rt, &config, rebuild).await?).await?;
         objects.close().await;
@@ -150,10 +168,14 @@ impl Check {
                 }
             }
         };
-        let checked = with_objects(&directory, None, |objects| async {
-            let checked = objects.check(!self.quick, show).await?;
-            Ok((objects, checked))
-        });
+        let checked = match directory.asked(|running| running.check(!self.quick, show.clone())) {
+            Ok(Some(checked)) => Ok(checked),
+            Ok(None) => with_objects(&directory, None, |objects| async {
+                let checked = objects.check(!self.quick, show).await?;
+                Ok((objects, checked))
+            }),
+            Err(failure) => Err(failure),
+        };
         drop(line);
         let checked = checked?;
         if directory.json {
@@ -233,34 +255,61 @@ fn tell(checked: &Checked) {
 impl List {
     fn run(self) -> Outcome {
         let directory = self.directory;
-        let mut rows = Vec::new();
-        with_objects(&directory, None, |objects| async {
-            let list = objects.list(&self.prefix, |bucket, object| {
-                if directory.json {
-                    rows.push(
-                        json!({ "bucket": bucket, "key": object.key, "size_bytes": object.size, "etag": object.etag }),
-                    );
-                } else {
-                    let name = ObjectName { bucket: bucket.to_owned(), key: object.key.clone() };
-                    say!("{:>14}  {name}", object.size);
-                }
-            });
-            list.await?;
-            Ok((objects, ()))
-        })?;
-        if directory.json {
-            say!("{}", json!({ "objects": rows }));
+        let mut rows = Rows { json: directory.json, any: false };
+        rows.begin();
+        let listed = directory.asked(|running| {
+            running.objects(&self.prefix, |bucket, key, size, etag| rows.row(bucket, key, size, etag))
+        });
+        if listed?.is_none() {
+            with_objects(&directory, None, |objects| async {
+                let row = |bucket: &str, object: &ObjectInfo| rows.row(bucket, &object.key, object.size, &object.etag);
+                objects.list(&self.prefix, row).await?;
+                Ok((objects, ()))
+            })?;
         }
+        rows.end();
         Ok(())
+    }
+}
+
+/// The rows of a listing, as they come: there may be many.
+struct Rows {
+    json: bool,
+    any: bool,
+}
+
+impl Rows {
+    fn begin(&self) {
+        if self.json {
+            say!("{{\"objects\": [");
+        }
+    }
+
+    fn row(&mut self, bucket: &str, key: &str, size: u64, etag: &str) {
+        if self.json {
+            let comma = if std::mem::replace(&mut self.any, true) { "," } else { "" };
+            say!("{comma}{}", json!({ "bucket": bucket, "key": key, "size_bytes": size, "etag": etag }));
+        } else {
+            say!("{size:>14}  {}", ObjectName { bucket: bucket.to_owned(), key: key.to_owned() });
+        }
+    }
+
+    fn end(&self) {
+        if self.json {
+            say!("]}}");
+        }
     }
 }
 
 impl Directory {
     fn stat(self) -> Outcome {
-        let stats = with_objects(&self, None, |objects| async {
-            let stats = objects.stats().await?;
-            Ok((objects, stats))
-        })?;
+        let stats = match self.asked(Running::stats)? {
+            Some(stats) => stats,
+            None => with_objects(&self, None, |objects| async {
+                let stats = objects.stats().await?;
+                Ok((objects, stats))
+            })?,
+        };
         let Counted { objects, arrays } = stats;
         if self.json {
             let arrays: Vec<_> = arrays

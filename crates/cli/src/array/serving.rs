@@ -1,0 +1,70 @@
+//! A server that has the array open: commands that only look ask it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use shingle_server::{Error, Running};
+
+use super::place::{Named, Place};
+use crate::device;
+use crate::failure::{Failure, Outcome};
+
+/// The configuration of the packaged service.
+const PACKAGED: &str = "/etc/shingle/config.toml";
+
+/// The server that may have the array open.
+#[derive(Args)]
+pub(crate) struct Serving {
+    /// The configuration of a server that has the array open; that of the service where there is no ./shingle-data.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Its data directory, if not the configuration's or ./shingle-data.
+    #[arg(long)]
+    data: Option<PathBuf>,
+}
+
+impl Serving {
+    /// What a server says to `ask` of the array, which gets the nodes of its drives. `None` where no server that is known has it open.
+    pub(crate) fn asked<T>(
+        &self,
+        place: &Place,
+        ask: impl FnOnce(Running, Vec<PathBuf>) -> Result<Option<T>, Error>,
+    ) -> Outcome<Option<T>> {
+        let Some(running) = self.running()? else { return Ok(None) };
+        let Named { drives, .. } = place.named()?;
+        let nodes = shingle_runtime::real::run(|rt| async move {
+            let mut nodes = Vec::new();
+            for name in &drives {
+                if let Ok(node) = device::find(name, &rt).await {
+                    nodes.push(std::path::absolute(node)?);
+                }
+            }
+            Ok::<_, Failure>(nodes)
+        })??;
+        Ok(ask(running, nodes)?)
+    }
+
+    fn running(&self) -> Outcome<Option<Running>> {
+        let told = self.config.is_some() || self.data.is_some();
+        let service = !told && !Path::new("shingle-data").exists();
+        let file = self.config.clone().or_else(|| (service && Path::new(PACKAGED).exists()).then(|| PACKAGED.into()));
+        let running = crate::serve::config(file.as_deref(), self.data.clone())
+            .and_then(|config| Running::of(&config.data).map_err(Into::into));
+        // A server that nobody named is none of an array's that it does not have.
+        if told { running } else { Ok(running.unwrap_or_default()) }
+    }
+
+    /// Says what to do where drives are in use and no server was found that has them.
+    pub(crate) fn advised<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
+        outcome.map_err(|failure| match failure.message.contains("in use") {
+            true => Failure {
+                message: format!(
+                    "{}\nIf a server has the array open, name its configuration with --config, or its data directory with --data: it is asked then",
+                    failure.message
+                ),
+                ..failure
+            },
+            false => failure,
+        })
+    }
+}

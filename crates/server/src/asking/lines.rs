@@ -1,0 +1,73 @@
+//! The lines of an answer on their way to who asked.
+
+#![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::answer::STALL;
+use super::wire::Line;
+
+/// Bytes of lines that go together.
+const TOGETHER_BYTES: usize = 64 << 10;
+/// Time after which a line says that work goes on.
+const TELL: Duration = Duration::from_millis(500);
+
+/// Who asked has gone away, or reads nothing any more. (ASK-2)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+/// Where lines go.
+pub(crate) struct Lines {
+    out: mpsc::Sender<Bytes>,
+    together: Vec<u8>,
+}
+
+impl Lines {
+    /// Lines, and what they become. Of those that nobody has read yet there are few. (ASK-1)
+    pub(super) fn new() -> (Self, mpsc::Receiver<Bytes>) {
+        let (out, lines) = mpsc::channel(2);
+        (Self { out, together: Vec::new() }, lines)
+    }
+
+    /// Adds a line, which goes with others.
+    pub(super) async fn add(&mut self, line: &Line) -> Result<(), Gone> {
+        // No map has keys that are no text, and memory takes it.
+        let _ = serde_json::to_writer(&mut self.together, line);
+        self.together.push(b'\n');
+        if self.together.len() >= TOGETHER_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    /// Sends what was added.
+    pub(super) async fn flush(&mut self) -> Result<(), Gone> {
+        if self.together.is_empty() {
+            return Ok(());
+        }
+        let bytes = Bytes::from(std::mem::take(&mut self.together));
+        match tokio::time::timeout(STALL, self.out.send(bytes)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Gone),
+        }
+    }
+
+    /// What `work` comes to. Meanwhile, `now` says how far it is.
+    pub(super) async fn during<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        mut now: impl FnMut() -> Line,
+    ) -> Result<T, Gone> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                () = self.out.closed() => return Err(Gone),
+                () = tokio::time::sleep(TELL) => {}
+            }
+            self.add(&now()).await?;
+            self.flush().await?;
+        }
+    }
+}

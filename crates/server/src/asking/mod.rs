@@ -1,0 +1,27 @@
+//! Commands that look at what a running server has open, through the socket in its data directory.
+//!
+//! A command posts one question in JSON. The answer is lines of JSON, the last of which says how it ended.
+//!
+//! # Invariants
+//! - ASK-1: an answer takes bounded memory, whatever it is about: the server goes on when what it said was read.
+//! - ASK-2: who asked and went away, or reads nothing for [`answer::STALL`], ends the work. (`test_running.py`)
+//! - ASK-3: at most [`SEATS`] questions are answered at a time, and each engine has at most one check.
+
+mod answer;
+mod client;
+mod lines;
+mod verbs;
+mod wire;
+
+pub(crate) use answer::respond;
+pub use client::Running;
+pub use wire::ArrayStanding;
+
+/// Questions that are answered at a time.
+pub(crate) const SEATS: usize = 8;
+/// Bytes of a question: an array of 255 drives with long names takes a part of it.
+const QUESTION_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a line of an answer: the longest names, with every byte escaped, take a part of it.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Where questions are posted.
+pub(crate) const PATH: &str = "/ask";

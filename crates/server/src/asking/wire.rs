@@ -1,0 +1,288 @@
+//! Questions, and the lines of answers.
+//!
+//! Server and command are of one version: a server that does not know a question, or a command that does not know a line, says so.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use shingle_array_store::{DriveId, DriveInspection, Inspection, RecoveryReport, Stats};
+use shingle_base::StoreId;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// What a command asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Question {
+    /// `object ls`.
+    ObjectLs {
+        /// What keys begin with.
+        prefix: String,
+    },
+    /// `object stat`.
+    ObjectStat {},
+    /// `object check`.
+    ObjectCheck {
+        /// Without reading the objects.
+        quick: bool,
+    },
+    /// `array ls`.
+    ArrayLs {
+        /// The array: nodes or files of its drives, as far as they are there.
+        drives: Vec<PathBuf>,
+        /// What names begin with, in the array.
+        prefix: String,
+    },
+    /// `array stat`.
+    ArrayStat {
+        /// As above.
+        drives: Vec<PathBuf>,
+        /// An object; the array where absent.
+        name: Option<String>,
+    },
+    /// `array check`.
+    ArrayCheck {
+        /// As above.
+        drives: Vec<PathBuf>,
+        /// Without reading the objects.
+        quick: bool,
+    },
+}
+
+/// A line of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Line {
+    /// An object in a bucket.
+    Object { bucket: String, key: String, size: u64, etag: String },
+    /// An object of an array, by its name there in hexadecimal.
+    ArrayObject { name: String, size: u64, version: u64 },
+    /// What the drives that belong to no array hold.
+    Stored { objects: u64, live_bytes: u64, files: u64, file_bytes: u64 },
+    /// What an array holds.
+    ArrayStored { array: String, objects: u64, live_bytes: u64, capacity_bytes: u64 },
+    /// How an array stands.
+    Standing(Box<Standing>),
+    /// How far a check of the drives is, in bytes.
+    Drives { done: u64, all: u64 },
+    /// How far a check of an array is.
+    Sets { array: String, done: usize, sets: usize, bytes: u64, damaged: usize },
+    /// The drives were checked. What was found in them came before.
+    Checked { objects: u64, entries: u64, bytes: u64, damage_more: u64, unnamed: bool },
+    /// An array was checked. What was found in it came before.
+    ArrayChecked { array: String, objects: u64, sets: usize, bytes: u64 },
+    /// An array could not be checked.
+    Unchecked { array: String, message: String },
+    /// Something that a check found, in words.
+    Found { what: Found, words: String },
+    /// A damaged object or upload.
+    Damaged { upload: bool, bucket: String, key: String },
+    /// The server is at work.
+    Alive,
+    /// That was all.
+    End,
+    /// It could not be answered.
+    Refused { why: Refusal, message: String },
+}
+
+/// What a check finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Found {
+    Damage,
+    MissingDrive,
+    Buffer,
+    Repairable,
+    Lost,
+}
+
+/// Why a question is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Refusal {
+    /// The server has no such array.
+    NotMine,
+    /// Anything else, in words.
+    Other,
+}
+
+/// How an array stands that a server has open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArrayStanding {
+    /// What it is, and its drives.
+    pub seen: Inspection,
+    /// How full it is.
+    pub stats: Stats,
+    /// What opening it came to.
+    pub report: RecoveryReport,
+}
+
+/// The same as it is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    array: u64,
+    generation: u64,
+    code: (u8, u8),
+    segment_length: u32,
+    clean: bool,
+    buffered: bool,
+    snapshot_bytes: u64,
+    drives: Vec<Drive>,
+    sets: [usize; 6],
+    objects: u64,
+    live: u64,
+    capacity: u64,
+    waiting: u64,
+    index_taken: bool,
+    snapshot_pieces: usize,
+    snapshot_lost: bool,
+    sets_examined: usize,
+    digests: usize,
+    incomplete: u64,
+    missing_drives: Vec<String>,
+    damage: Vec<String>,
+    took: [Duration; 3],
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Drive {
+    id: u8,
+    name: String,
+    given: Option<usize>,
+    in_use: bool,
+    removed: bool,
+    zones: u32,
+    zone_capacity: u32,
+}
+
+impl From<&ArrayStanding> for Standing {
+    fn from(of: &ArrayStanding) -> Self {
+        let ArrayStanding { seen, stats, report } = of;
+        let drive = |drive: &DriveInspection| Drive {
+            id: drive.id.0,
+            name: drive.name.clone(),
+            given: drive.given,
+            in_use: drive.in_use,
+            removed: drive.removed,
+            zones: drive.zones,
+            zone_capacity: drive.zone_capacity,
+        };
+        Self {
+            array: seen.array.0,
+            generation: seen.generation,
+            code: (seen.code.data() as u8, seen.code.parity() as u8),
+            segment_length: seen.segment_length,
+            clean: seen.clean,
+            buffered: seen.buffered,
+            snapshot_bytes: seen.snapshot_bytes,
+            drives: seen.drives.iter().map(drive).collect(),
+            sets: stats.sets,
+            objects: stats.objects,
+            live: stats.live,
+            capacity: stats.capacity,
+            waiting: stats.buffered,
+            index_taken: report.clean,
+            snapshot_pieces: report.snapshot_pieces,
+            snapshot_lost: report.snapshot_lost,
+            sets_examined: report.sets_examined,
+            digests: report.digests,
+            incomplete: report.incomplete,
+            missing_drives: report.missing_drives.clone(),
+            damage: report.damage.clone(),
+            took: report.took,
+        }
+    }
+}
+
+impl TryFrom<Standing> for ArrayStanding {
+    type Error = Error;
+
+    fn try_from(told: Standing) -> Result<Self> {
+        let drive = |drive: Drive| DriveInspection {
+            id: DriveId(drive.id),
+            name: drive.name,
+            given: drive.given,
+            in_use: drive.in_use,
+            removed: drive.removed,
+            zones: drive.zones,
+            zone_capacity: drive.zone_capacity,
+        };
+        let (data, parity) = told.code;
+        let code = shingle_erasure::Code::new(data, parity).map_err(|error| {
+            Error::new(ErrorKind::System, format!("the server tells of a code that cannot be: {error}"))
+        })?;
+        let seen = Inspection {
+            array: StoreId(told.array),
+            generation: told.generation,
+            code,
+            segment_length: told.segment_length,
+            clean: told.clean,
+            buffered: told.buffered,
+            snapshot_bytes: told.snapshot_bytes,
+            drives: told.drives.into_iter().map(drive).collect(),
+            sets: Vec::new(),
+        };
+        let stats = Stats {
+            sets: told.sets,
+            objects: told.objects,
+            live: told.live,
+            capacity: told.capacity,
+            buffered: told.waiting,
+            ..Stats::default()
+        };
+        let report = RecoveryReport {
+            clean: told.index_taken,
+            snapshot_pieces: told.snapshot_pieces,
+            snapshot_lost: told.snapshot_lost,
+            sets_examined: told.sets_examined,
+            digests: told.digests,
+            incomplete: told.incomplete,
+            missing_drives: told.missing_drives,
+            damage: told.damage,
+            took: told.took,
+            ..RecoveryReport::default()
+        };
+        Ok(Self { seen, stats, report })
+    }
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of hexadecimal digits; `None` where they are none.
+pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_and_lines_are_words_that_stay() {
+        let question = Question::ArrayLs { drives: vec!["/a".into()], prefix: "x".to_owned() };
+        let text = serde_json::to_string(&question).unwrap();
+        assert_eq!(text, r#"{"verb":"array-ls","drives":["/a"],"prefix":"x"}"#);
+        assert_eq!(serde_json::from_str::<Question>(&text).unwrap(), question);
+        assert_eq!(serde_json::to_string(&Question::ObjectStat {}).unwrap(), r#"{"verb":"object-stat"}"#);
+        assert!(serde_json::from_str::<Question>(r#"{"verb":"object-ls","prefix":"","more":1}"#).is_err());
+        assert_eq!(serde_json::to_string(&Line::End).unwrap(), r#""end""#);
+        let refused = Line::Refused { why: Refusal::NotMine, message: "m".to_owned() };
+        assert_eq!(serde_json::to_string(&refused).unwrap(), r#"{"refused":{"why":"not-mine","message":"m"}}"#);
+    }
+
+    #[test]
+    fn names_of_any_bytes_come_over_as_they_are() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(unhex(&hex(&all)), Some(all));
+        for wrong in ["0", "0g", "é", "+1"] {
+            assert_eq!(unhex(wrong).filter(|_| wrong != "+1"), None, "{wrong}");
+        }
+    }
+}
