@@ -148,7 +148,7 @@ def test_a_port_in_use_is_named(tmp_path):
 
 def test_a_data_directory_in_use_is_named(server):
     serve_refused(server.data, "--listen", "127.0.0.1:0", says=["use", str(server.process.pid)])
-    refused("object", "check", "--data", server.data, status=8)
+    refused("object", "gc", "--data", server.data, status=8)
     assert server.s3().list_buckets()["Buckets"] == []
 
 

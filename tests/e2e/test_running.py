@@ -10,10 +10,12 @@ import subprocess
 import threading
 import time
 
+import pytest
+
 from shingle import BINARY, shingle
 from test_array import spoil
 from test_bad_input import ok
-from test_s3_array import Shelf, content, shelves  # noqa: F401: a fixture
+from test_s3_array import Shelf, content, figures, shelves  # noqa: F401: a fixture
 
 MIB = 1 << 20
 CONTROL = "evil\x1b[31m\u202ename"
@@ -129,18 +131,33 @@ def test_what_others_change_during_a_check_is_no_damage(shelves):  # noqa: F811
 
 def test_damage_is_found_while_the_server_runs(shelves):  # noqa: F811
     shelf = shelves()
-    filled(shelf)
+    shelf.configure(top='admin = "127.0.0.1:0"')
+    s3 = filled(shelf)
     chunks = shelf.server.data / "chunks.shingle"
     spoil([chunks], content("plain/large", 9 * MIB)[5 * MIB : 5 * MIB + 32])
     spoil(shelf.drives, content("cold/large", 9 * MIB)[50_000:50_032])
+    known = figures(shelf.server.admin)
+    assert known['shingle_engine_damaged_objects{engine="drives"}'] == 0
+    with pytest.raises(Exception):  # noqa: B017: the connection breaks in the middle of the body
+        s3.get_object(Bucket="plain", Key="large")["Body"].read()
+    known = figures(shelf.server.admin)
+    assert known['shingle_engine_damaged_objects{engine="drives"}'] == 1
+    assert known["shingle_memory_limit_bytes"] > MIB and known["shingle_memory_waiting"] == 0
     done = shingle("object", "check", *where(shelf))
     assert done.returncode == 4 and "damaged object: plain/large" in done.stdout, done.stdout
     assert "array shelf: damaged:" in done.stdout, done.stdout
+    known = figures(shelf.server.admin)
+    assert known['shingle_engine_damaged_objects{engine="drives"}'] == 1
+    assert all(known[f'shingle_engine_damaged_places{{engine="{engine}"}}'] > 0 for engine in ("drives", "shelf"))
+    status = shingle("status", "--data", shelf.server.data)
+    assert status.returncode == 2 and "1 object is known to be damaged" in status.stdout, status.stdout
     told = json.loads(shingle("object", "check", *where(shelf), "--json").stdout)
     assert told["damaged_objects"] == [{"bucket": "plain", "key": "large"}] and not told["clean"]
     assert ok("object", "check", "--quick", *where(shelf))
     done = shingle("array", "check", "--array", shelf.file, *where(shelf))
     assert done.returncode == 4 and "`shingle array scrub` replaces it" in done.stdout
+    s3.delete_object(Bucket="plain", Key="large")
+    assert figures(shelf.server.admin)['shingle_engine_damaged_objects{engine="drives"}'] == 0
 
 
 def start_check(shelf, *more):
@@ -152,11 +169,16 @@ def test_there_is_one_check_at_a_time_and_it_ends_with_who_asked(shelves):  # no
     shelf = shelves()
     filled(shelf, more={f"more{number}": 40 * MIB for number in range(8)}.items())
     for ending in (signal.SIGINT, signal.SIGKILL):
-        first = start_check(shelf)
-        deadline = time.monotonic() + 20
-        while (second := shingle("object", "check", *where(shelf))).returncode == 0:
-            assert first.poll() is None and time.monotonic() < deadline, "the checks did not meet"
-        assert second.returncode == 8 and "checked already" in second.stderr, second.stderr
+        deadline = time.monotonic() + 60
+        while True:
+            first = start_check(shelf)
+            time.sleep(1)
+            second = shingle("object", "check", *where(shelf))
+            if second.returncode != 0:
+                break
+            first.wait()
+            assert time.monotonic() < deadline, "the checks did not meet"
+        assert second.returncode == 8 and "checked already" in second.stdout + second.stderr, second
         first.send_signal(ending)
         first.wait()
         # It has ended in the server, too.
@@ -169,17 +191,19 @@ def test_there_is_one_check_at_a_time_and_it_ends_with_who_asked(shelves):  # no
 def test_a_server_stops_in_order_during_a_check(shelves):  # noqa: F811
     shelf = shelves()
     filled(shelf, more={f"more{number}": 40 * MIB for number in range(8)}.items())
-    checks = start_check(shelf), subprocess.Popen(
-        [str(BINARY), "array", "check", "--array", str(shelf.file), *map(str, where(shelf))],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(0.5)
-    began = time.monotonic()
-    shelf.server.stop()
-    assert time.monotonic() - began < 10
-    for check in checks:
-        _, said = check.communicate(timeout=20)
+    array = [str(BINARY), "array", "check", "--array", str(shelf.file), *map(str, where(shelf))]
+    for begin in (lambda: start_check(shelf),
+                  lambda: subprocess.Popen(array, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)):
+        check = begin()
+        time.sleep(0.5)
+        began = time.monotonic()
+        shelf.server.stop()
+        assert time.monotonic() - began < 10
+        out, said = check.communicate(timeout=20)
         assert check.returncode in (0, 8), said
-        assert check.returncode == 0 or "ended before its answer" in said or "stopped" in said, said
+        assert check.returncode == 0 or any(
+            words in out + said for words in ("ended before its answer", "stopped", "closed")), out + said
+        shelf.server.start()
 
 
 def connected(shelf):
@@ -214,8 +238,11 @@ def test_the_socket_bears_bad_questions_and_those_who_do_not_listen(shelves):  #
                          (b'{"verb":"object-ls","prefix":"' + b"x" * (300 << 10) + b'"}', b"413")):
         assert answered(post(shelf, text)).split(b" ")[1] == status, text[:40]
     raw = connected(shelf)
-    raw.sendall(os.urandom(1 << 16))
-    answered(raw)
+    try:
+        raw.sendall(os.urandom(1 << 16))
+        answered(raw)
+    except OSError:
+        pass
     # An answer of several pages that is not read waits, and so do others past the seats; the server goes on.
     s3 = shelf.server.s3()
     for number in range(1500):

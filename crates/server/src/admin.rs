@@ -2,6 +2,10 @@
 //!
 //! It answers from the first second on. `/livez` says that the process runs, `/readyz` that each engine serves. An engine that serves
 //! without one of its drives is ready: whoever sends requests elsewhere must not lose it.
+//!
+//! # Invariants
+//! - LIVE-1: an engine that hangs ends no other: the service manager hears that the process lives as long as any engine that is open
+//!   answers, or none is. `one_engine_that_hangs_is_told_and_ends_no_other`.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
@@ -20,6 +24,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use shingle_array_objects::ArrayFigures;
 use shingle_array_store::Condition;
 use shingle_object_store::ObjectStats;
+use shingle_runtime::memory::Memory;
 use shingle_s3_gateway::GatewayMetrics;
 use shingle_store_api::{ObjectStore, StoreUsage};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -27,6 +32,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+use crate::damage::Damage;
 use crate::drive::DriveView;
 use crate::engines::{self, Engine};
 use crate::gauges::Gauges;
@@ -45,6 +51,8 @@ pub(crate) struct Watched {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) started_unix_s: u64,
+    /// Memory for bodies, of which `limits.memory` tells.
+    pub(crate) memory: Arc<Memory>,
     /// For those who ask through the data directory. (ASK-3)
     pub(crate) seats: Arc<Semaphore>,
 }
@@ -110,7 +118,10 @@ async fn answer(
     private: bool,
 ) -> Result<Response<Text>, Infallible> {
     let (status, text) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => (StatusCode::OK, metrics::render(&watched.gateway, &Answers::of(&watched).await)),
+        (&Method::GET, "/metrics") => {
+            let answers = Answers::of(&watched).await;
+            (StatusCode::OK, metrics::render(&watched.gateway, &watched.memory, &answers))
+        }
         (&Method::GET, "/status") if private => (StatusCode::OK, status::page(&watched).await),
         (&Method::GET, "/livez") => (StatusCode::OK, "ok\n".to_owned()),
         // The older name is kept for those who ask by it.
@@ -142,6 +153,7 @@ pub(crate) struct Answer {
     pub(crate) is_array: bool,
     pub(crate) state: State,
     pub(crate) missing: Vec<Missing>,
+    pub(crate) damage: Arc<Damage>,
     /// None while it is not open, or where it did not answer.
     pub(crate) figures: Option<Figures>,
     /// What verifying an array in the background came to, as long as it is open.
@@ -169,9 +181,15 @@ impl Answers {
         self.0.iter().all(|answer| answer.figures.is_some())
     }
 
-    /// Whether each engine that is open answers.
-    pub(crate) fn all_alive(&self) -> bool {
-        self.0.iter().all(|answer| answer.state != State::Serving || answer.figures.is_some())
+    /// Engines that are open and do not answer.
+    pub(crate) fn silent(&self) -> impl Iterator<Item = &str> {
+        let silent = |answer: &&Answer| answer.state == State::Serving && answer.figures.is_none();
+        self.0.iter().filter(silent).map(|answer| answer.name.as_str())
+    }
+
+    /// Whether a new start would cost nobody who is served: of the engines that are open, none answers. (LIVE-1)
+    pub(crate) fn is_dead(&self) -> bool {
+        self.silent().next().is_some() && !self.0.iter().any(|answer| answer.figures.is_some())
     }
 
     /// Objects in the engine that has most, as far as they answer.
@@ -225,7 +243,8 @@ impl Answer {
             Some(Figures::Array(figures)) => lines += &degraded(&name, figures),
             _ => {}
         }
-        Self { name, is_array: engine.is_array, state, missing, figures, scrub, gauges, condition, lines }
+        let damage = engine.damage.clone();
+        Self { name, is_array: engine.is_array, state, missing, damage, figures, scrub, gauges, condition, lines }
     }
 }
 
@@ -244,6 +263,7 @@ impl Answer {
             is_array,
             state: State::Serving,
             missing,
+            damage: Arc::default(),
             figures,
             scrub,
             gauges,
@@ -309,5 +329,24 @@ impl Body for Text {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Lines(_) => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LIVE-1.
+    #[test]
+    fn one_engine_that_hangs_is_told_and_ends_no_other() {
+        let array =
+            |name: &str, answers: bool| Answer::for_test(name, true, answers.then(|| Figures::Array(Box::default())));
+        let answers = Answers(vec![array("one", true), array("two", false)]);
+        assert!(!answers.is_dead() && !answers.all_serve());
+        assert_eq!(answers.silent().collect::<Vec<_>>(), ["two"]);
+        assert!(Answers(vec![array("one", false), array("two", false)]).is_dead());
+        let opening = || Answer { state: State::Opening("x".to_owned()), ..array("three", false) };
+        assert!(!Answers(vec![opening()]).is_dead());
+        assert!(Answers(vec![opening(), array("two", false)]).is_dead());
     }
 }

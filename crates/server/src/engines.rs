@@ -22,6 +22,7 @@ use crate::admin::PATIENCE;
 use crate::arrays::{self, Array, Given};
 use crate::bucket_notes::BucketNotes;
 use crate::config::{ArrayConfig, Config};
+use crate::damage::Damage;
 use crate::data_dir::DataDir;
 use crate::drive::{Drive, DriveView};
 use crate::error::{Error, ErrorKind, Result};
@@ -41,6 +42,7 @@ pub(crate) struct Engine {
     pub(crate) is_array: bool,
     /// Held by whoever checks it. (ASK-3)
     pub(crate) checking: Arc<AsyncMutex<()>>,
+    pub(crate) damage: Arc<Damage>,
     watched: Mutex<Option<Watched>>,
 }
 
@@ -106,12 +108,13 @@ impl Engines {
         let (mut all, mut gates) = (Vec::new(), Vec::new());
         for (name, class, plan) in &plans {
             let health = Health::new(name, change.clone());
-            let gate = Arc::new(Gate::new(health.clone()));
+            let damage = Arc::<Damage>::default();
+            let gate = Arc::new(Gate::new(health.clone(), damage.clone()));
             sites.push(Site { name: name.clone(), class: class.clone(), store: gate.clone() });
             gates.push(gate);
             let is_array = matches!(plan, Plan::Array(..));
             let (checking, watched) = (Arc::default(), Mutex::default());
-            all.push(Arc::new(Engine { health, is_array, checking, watched }));
+            all.push(Arc::new(Engine { health, is_array, checking, damage, watched }));
         }
         let (store, together): (Arc<dyn ObjectStore>, _) = match (plans.as_slice(), gates.as_slice()) {
             ([(_, None, _)], [gate]) => (gate.clone(), None),

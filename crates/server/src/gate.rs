@@ -13,19 +13,22 @@ use shingle_store_api::{
     UploadInfo, UploadListing,
 };
 
+use crate::damage::{Damage, NotedReader, NotedWriter};
 use crate::health::Health;
 
 /// A store that may be open.
 pub(crate) struct Gate {
     /// What clients are told while it is not.
     health: Health,
+    /// What readers meet.
+    damage: Arc<Damage>,
     store: RwLock<Option<Arc<dyn ObjectStore>>>,
 }
 
 impl Gate {
     /// Shut, until [`Gate::open`].
-    pub(crate) fn new(health: Health) -> Self {
-        Self { health, store: RwLock::default() }
+    pub(crate) fn new(health: Health, damage: Arc<Damage>) -> Self {
+        Self { health, damage, store: RwLock::default() }
     }
 
     pub(crate) fn open(&self, store: Arc<dyn ObjectStore>) {
@@ -70,7 +73,11 @@ impl ObjectStore for Gate {
 
     fn begin_put(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
         let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.begin_put(&bucket, &key).await })
+        Box::pin(async move {
+            let writer = self.store()?.begin_put(&bucket, &key).await?;
+            let damage = self.damage.clone();
+            Ok(Box::new(NotedWriter { writer, damage, name: (bucket, key) }) as Box<dyn ObjectWriter>)
+        })
     }
 
     fn head(&self, bucket: &str, key: &str) -> StoreFuture<'_, ObjectInfo> {
@@ -80,12 +87,21 @@ impl ObjectStore for Gate {
 
     fn open(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectReader>> {
         let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.open(&bucket, &key).await })
+        Box::pin(async move {
+            let opened = self.store()?.open(&bucket, &key).await;
+            self.damage.met(&bucket, &key, &opened);
+            let damage = self.damage.clone();
+            Ok(Box::new(NotedReader { reader: opened?, damage, name: (bucket, key) }) as Box<dyn ObjectReader>)
+        })
     }
 
     fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool> {
         let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.delete_if(&bucket, &key, condition).await })
+        Box::pin(async move {
+            let deleted = self.store()?.delete_if(&bucket, &key, condition).await?;
+            self.damage.gone(&bucket, &key);
+            Ok(deleted)
+        })
     }
 
     fn list(&self, bucket: &str, request: ListRequest) -> StoreFuture<'_, Listing> {
@@ -140,7 +156,11 @@ impl ObjectStore for Gate {
         commit: Commit,
     ) -> StoreFuture<'_, ObjectInfo> {
         let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.complete_upload(&bucket, &key, id, parts, commit).await })
+        Box::pin(async move {
+            let info = self.store()?.complete_upload(&bucket, &key, id, parts, commit).await?;
+            self.damage.gone(&bucket, &key);
+            Ok(info)
+        })
     }
 
     fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()> {

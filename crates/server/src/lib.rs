@@ -19,6 +19,7 @@ mod asking;
 mod bucket_notes;
 mod config;
 mod credentials;
+mod damage;
 mod data_dir;
 mod device;
 mod drive;

@@ -8,10 +8,12 @@ use shingle_array_objects::ArrayFigures;
 use shingle_array_store::{Condition, DriveCondition};
 use shingle_chunk_store::Forecast;
 use shingle_object_store::ObjectStats;
+use shingle_runtime::memory::Memory;
 use shingle_s3_gateway::{GatewayMetrics, LATENCY_BOUNDS_S};
 use shingle_store_api::StoreUsage;
 
 use crate::admin::{Answer, Answers, Figures};
+use crate::damage::Damage;
 use crate::drive::{DriveView, Sample};
 use crate::gauges::{BOUNDS_S, Commands};
 use crate::scrub;
@@ -38,12 +40,13 @@ impl Text {
 }
 
 /// All figures.
-pub(crate) fn render(gateway: &GatewayMetrics, answers: &Answers) -> String {
+pub(crate) fn render(gateway: &GatewayMetrics, memory: &Memory, answers: &Answers) -> String {
     let mut text = Text::default();
     text.single("shingle_up", "gauge", "Whether all engines serve.", u8::from(answers.all_serve()));
     render_engines(&mut text, answers);
     render_drives_up(&mut text, answers);
     render_gateway(&mut text, gateway);
+    render_memory(&mut text, memory);
     for answer in &answers.0 {
         if let Some(Figures::Objects(figures, drives)) = &answer.figures {
             let (stats, usage) = &**figures;
@@ -95,6 +98,9 @@ fn render_drives_up(text: &mut Text, answers: &Answers) {
     }
 }
 
+/// A figure of damage: what is counted, what it is, and where it is found.
+type DamageFigure = (&'static str, &'static str, fn(&Damage) -> u64);
+
 fn render_engines(text: &mut Text, answers: &Answers) {
     let name = "shingle_engine_up";
     text.family(name, "gauge", "Whether the engine serves.");
@@ -106,6 +112,35 @@ fn render_engines(text: &mut Text, answers: &Answers) {
     for answer in &answers.0 {
         text.sample(name, &format!("engine=\"{}\"", answer.name), answer.missing.len());
     }
+    let known: [DamageFigure; 2] = [
+        (
+            "objects",
+            "Objects known to be damaged: those that the last check named and that readers met since, as far as neither was replaced.",
+            Damage::objects,
+        ),
+        (
+            "places",
+            "Damaged places that the last whole check found: in chunks, or zones and lost parts of an array.",
+            Damage::places,
+        ),
+    ];
+    for (what, help, count) in known {
+        let name = format!("shingle_engine_damaged_{what}");
+        text.family(&name, "gauge", help);
+        for answer in &answers.0 {
+            text.sample(&name, &format!("engine=\"{}\"", answer.name), count(&answer.damage));
+        }
+    }
+}
+
+/// The budget of `limits.memory`.
+fn render_memory(text: &mut Text, memory: &Memory) {
+    let name = "shingle_memory_limit_bytes";
+    text.single(name, "gauge", "Memory for bodies of requests and answers: limits.memory.", memory.limit());
+    let name = "shingle_memory_used_bytes";
+    text.single(name, "gauge", "Of it, what is in use.", memory.used());
+    let name = "shingle_memory_waiting";
+    text.single(name, "gauge", "Those who wait until enough of it is free.", memory.waiting());
 }
 
 /// A figure of an array: its name, what it is, and where it is found.
@@ -430,7 +465,10 @@ mod tests {
             answer("shelf", true, Some(array)),
             answer("away", true, None),
         ]);
-        let text = render(&GatewayMetrics::default(), &answers);
+        answers.0[0].damage.checked(true, [("b".to_owned(), "k".to_owned())], 2);
+        let memory = Memory::new(64 << 20, 4);
+        let _held = memory.take(1 << 20);
+        let text = render(&GatewayMetrics::default(), &memory, &answers);
         let mut families = std::collections::BTreeSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -447,6 +485,10 @@ mod tests {
         }
         assert!(families.contains("shingle_store_objects") && families.contains("shingle_array_sets"));
         assert!(text.contains("shingle_array_scrub_left_sets{array=\"away\"} 0\n"));
+        assert!(text.contains("shingle_engine_damaged_objects{engine=\"drives\"} 1\n"));
+        assert!(text.contains("shingle_engine_damaged_places{engine=\"drives\"} 2\n"));
+        assert!(text.contains("shingle_memory_used_bytes 1048576\n"));
+        assert!(text.contains("shingle_memory_limit_bytes 67108864\n") && text.contains("shingle_memory_waiting 0\n"));
         assert!(text.contains("shingle_array_up{array=\"away\"} 0\n") && text.contains("shingle_up 0\n"));
     }
 }

@@ -102,7 +102,7 @@ impl Server {
             reader_rate_min: config.limits.reader_rate_min,
             writer_rate_min: config.limits.writer_rate_min,
             shutdown_grace: grace,
-            memory,
+            memory: memory.clone(),
             ..Limits::default()
         };
         let options = GatewayOptions {
@@ -120,6 +120,7 @@ impl Server {
             listen: endpoint,
             admin,
             started_unix_s: unix_time_s(),
+            memory,
             seats: Arc::new(Semaphore::new(asking::SEATS)),
         });
         let mut admin_tasks = vec![tokio::spawn(admin::serve(status::listen(&path)?, watched.clone()))];
@@ -270,17 +271,21 @@ async fn serve(server: &mut Server) -> Error {
     server.failed().await
 }
 
-/// Tells the service manager how the server is, and that it lives, as long as each engine that is open answers.
+/// Tells the service manager how the server is, and that it lives (LIVE-1).
 async fn tell(manager: &Manager, watched: &Watched) {
     // A third, so that one that comes late does no harm.
     let pause = manager.watchdog().map_or(STATUS_PAUSE, |time| (time / 3).min(STATUS_PAUSE));
     loop {
         let answers = Answers::of(watched).await;
         manager.status(answers.lines().trim_end());
-        if answers.all_alive() {
+        for engine in answers.silent() {
+            tracing::error!(
+                engine,
+                "the engine does not answer: what it has is not served until it does, or the server is started anew"
+            );
+        }
+        if !answers.is_dead() {
             manager.alive();
-        } else {
-            tracing::error!("an engine does not answer: {}", answers.lines().trim_end());
         }
         tokio::time::sleep(pause).await;
     }

@@ -139,6 +139,11 @@ impl EngineStatus {
             rebuild: None,
             scrub: None,
         };
+        let damaged = answer.damage.objects();
+        if damaged > 0 {
+            let are = if damaged == 1 { "object is" } else { "objects are" };
+            status.problems.push(format!("{damaged} {are} known to be damaged: `shingle object check` names them"));
+        }
         match &answer.figures {
             Some(Figures::Objects(figures, drives)) => {
                 let (_, usage) = &**figures;

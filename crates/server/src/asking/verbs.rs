@@ -57,7 +57,7 @@ pub(super) async fn answer(watched: &Watched, question: Question, lines: &mut Li
         Question::ArrayCheck { drives, quick } => {
             let (engine, array) = array(watched, &drives)?;
             let _one = begin_check(&engine)?;
-            check_array(engine.health.name(), &array.client, quick, lines).await?.map_err(refused)
+            check_array(&engine, &array.client, quick, lines).await?.map_err(refused)
         }
     }
 }
@@ -170,28 +170,28 @@ async fn stored(engine: &Engine, lines: &mut Lines) -> Answer {
 }
 
 async fn check(engine: &Engine, quick: bool, lines: &mut Lines) -> Answer {
-    let name = engine.health.name();
     let outcome = match open(engine) {
         Ok(engines::Watched::Objects(client, _)) => {
             let _one = begin_check(engine)?;
-            return check_objects(&client, quick, lines).await;
+            return check_objects(engine, &client, quick, lines).await;
         }
-        Ok(engines::Watched::Array(array)) => {
-            let _one = begin_check(engine)?;
-            check_array(name, &array.client, quick, lines).await?.map_err(refused)
-        }
+        Ok(engines::Watched::Array(array)) => match begin_check(engine) {
+            Ok(_one) => check_array(engine, &array.client, quick, lines).await?.map_err(refused),
+            Err(why) => Err(why),
+        },
         Err(why) => Err(why),
     };
     match outcome {
         // The others are checked all the same.
         Err(Refused::Because(_, message)) if engine.is_array => {
-            Ok(lines.add(&Line::Unchecked { array: name.to_owned(), message }).await?)
+            let array = engine.health.name().to_owned();
+            Ok(lines.add(&Line::Unchecked { array, message }).await?)
         }
         outcome => outcome,
     }
 }
 
-async fn check_objects(client: &ObjectStoreClient, quick: bool, lines: &mut Lines) -> Answer {
+async fn check_objects(engine: &Engine, client: &ObjectStoreClient, quick: bool, lines: &mut Lines) -> Answer {
     let depth = if quick { Depth::Quick } else { Depth::Full };
     let (tell, told) = watch::channel(CheckProgress::default());
     let work = client.check_gently(depth, move |now| {
@@ -202,6 +202,8 @@ async fn check_objects(client: &ObjectStoreClient, quick: bool, lines: &mut Line
         Line::Drives { done, all }
     };
     let report = lines.during(work, now).await?.map_err(refused)?;
+    let names = report.damaged_objects.iter().map(|name| (name.bucket.clone(), name.key.clone()));
+    engine.damage.checked(!quick, names, report.damage.len() as u64 + report.damage_more);
     let CheckReport { objects, entries, bytes, damage, damage_more, damaged_objects, damaged_uploads, unnamed } =
         report;
     for words in damage {
@@ -217,12 +219,12 @@ async fn check_objects(client: &ObjectStoreClient, quick: bool, lines: &mut Line
 
 /// Checks an array; its error, where it could not be checked.
 async fn check_array(
-    name: &str,
+    engine: &Engine,
     client: &ArrayClient,
     quick: bool,
     lines: &mut Lines,
 ) -> Result<Result<(), StoreError>, Gone> {
-    let array = name.to_owned();
+    let array = engine.health.name().to_owned();
     let first = Line::Sets { array: array.clone(), done: 0, sets: 0, bytes: 0, damaged: 0 };
     let (tell, told) = watch::channel(first);
     let label = array.clone();
@@ -234,6 +236,7 @@ async fn check_array(
         Ok(report) => report,
         Err(error) => return Ok(Err(error)),
     };
+    engine.damage.checked(!quick, [], (report.repairable.len() + report.lost.len()) as u64);
     let found = [
         (Found::MissingDrive, report.missing_drives),
         (Found::Buffer, report.buffer),
