@@ -123,6 +123,8 @@ pub struct Options {
     /// The most zones that are written at once; others wait for their turn, and what they are to write gathers. Few make
     /// long visits, but leave the drive less to choose from.
     pub writes_max: u32,
+    /// Memory that is kept for the next reads and writes: at best what is on its way to the drive at once under full load.
+    pub buffer_bytes: usize,
     /// How small appends land together; `None` where each goes to its chunk's zone, as in SMRstore.
     pub landing: Option<Landing>,
     /// Whether zones that are done with are closed even where the drive sets no limit to open zones. It takes the drive
@@ -165,6 +167,7 @@ impl Default for Options {
             record_max: 1 << 20,
             batch_max: 8 << 20,
             writes_max: 4,
+            buffer_bytes: 32 << 20,
             landing: Some(Landing::default()),
             close_always: false,
             victims: Rc::new(ExpectedDeath),

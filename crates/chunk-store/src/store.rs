@@ -31,9 +31,6 @@ use crate::zones::{Zone, ZoneStatus};
 /// The largest append, where zones are large enough for it.
 const APPEND_MAX: u64 = 16 << 20;
 
-/// Memory kept for the next reads and writes: what is on its way to a drive at once under full load.
-const BUFFERS_BYTES: usize = 32 << 20;
-
 /// Everything the tasks of one store share.
 pub(crate) struct Inner {
     pub(crate) rt: Runtime,
@@ -99,7 +96,7 @@ impl Inner {
         let append_max = shingle_record::sliced_capacity(Blocks(u64::from(zone_room))).min(APPEND_MAX);
         Rc::new(Self {
             flush: Flusher::new(parts.rt.clone(), parts.dev.clone()),
-            buffers: BufferPool::new(BUFFERS_BYTES),
+            buffers: BufferPool::new(parts.options.buffer_bytes),
             throttle: Throttle::new(parts.options.gc_latency_factor),
             trend: RefCell::default(),
             state: RefCell::new(parts.state),

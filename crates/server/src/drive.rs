@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use shingle_base::StoreId;
-use shingle_chunk_store::{ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Options, StoreStat};
+use shingle_chunk_store::{ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Landing, Options, StoreStat};
 use shingle_record::SuperblockError;
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
@@ -77,6 +77,17 @@ pub(crate) struct Manner {
     pub(crate) wait: Option<Duration>,
     pub(crate) blank: Blank,
     pub(crate) health: Health,
+    /// Its part of the memory that all drives may use together.
+    pub(crate) memory: u64,
+}
+
+/// How a drive's store works with that much memory: what landed in it, and a quarter as much for buffers. On a server of few drives
+/// each has what is best for it.
+fn options(memory: u64) -> Options {
+    let best = Options::default();
+    let buffer_bytes = best.buffer_bytes.min(usize::try_from(memory / 4).unwrap_or(usize::MAX));
+    let landing = best.landing.map(|landing| Landing { budget: landing.budget.min(memory), ..landing });
+    Options { buffer_bytes, landing, ..best }
 }
 
 /// What the owner says once the store is open.
@@ -157,7 +168,7 @@ async fn open(
     manner: &Manner,
     gauges: &Arc<Gauges>,
 ) -> Result<(ChunkStore, bool)> {
-    let Manner { ours, wait, blank, health } = manner;
+    let Manner { ours, wait, blank, health, memory } = manner;
     let (path, blank) = (&config.path, *blank);
     let name = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
     let node = waiting::find(runtime, &name, *wait, health).await?.unwrap_or_else(|| path.clone());
@@ -176,7 +187,7 @@ async fn open(
     {
         return Err(foreign(path, store, chunks, ours));
     }
-    let (store, report) = match ChunkStore::open(runtime, device.clone(), Options::default()).await {
+    let (store, report) = match ChunkStore::open(runtime, device.clone(), options(*memory)).await {
         Err(error) if is_blank(&error) && blank == Blank::Leave => {
             return Err(Error::new(ErrorKind::NotMade, format!("{}: the drive holds no store", path.display())));
         }
@@ -187,7 +198,7 @@ async fn open(
             }
             ChunkStore::format(runtime, device.clone(), &FormatOptions::default()).await.map_err(failed)?;
             tracing::info!(drive = %path.display(), "formatted");
-            ChunkStore::open(runtime, device, Options::default()).await.map_err(failed)?
+            ChunkStore::open(runtime, device, options(*memory)).await.map_err(failed)?
         }
         opened => opened.map_err(failed)?,
     };
@@ -231,4 +242,25 @@ fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<
         tracing::info!(drive = %path.display(), zones = shape.zones, "made an emulated drive");
     }
     device::open_drive(path, runtime, OpenOptions::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many drives there are, what they keep in memory is bounded by one number; one alone has all that it can use.
+    #[test]
+    fn drives_share_the_memory_that_they_keep() {
+        let kept = |drives: u64| {
+            let options = options((1 << 30) / drives);
+            let landing = options.landing.map_or(0, |landing| landing.budget);
+            (drives * landing, drives * options.buffer_bytes as u64)
+        };
+        for drives in [1, 2, 8, 24, 60, 200] {
+            let (landing, buffers) = kept(drives);
+            assert!(landing <= 1 << 30 && buffers <= 256 << 20, "{drives}: {landing}, {buffers}");
+        }
+        let best = Options::default();
+        assert_eq!(kept(1), (best.landing.map_or(0, |landing| landing.budget), best.buffer_bytes as u64));
+    }
 }

@@ -130,6 +130,7 @@ async fn start_drives(
     health: &Health,
 ) -> Result<()> {
     let (configured, wait) = (config.drives(), config.drive_wait);
+    let memory = config.limits.memory / configured.len().max(1) as u64;
     let ours: Vec<_> = directory.drives().iter().map(|known| known.store).collect();
     let start = |number: usize, blank| {
         let config = configured[number].clone();
@@ -138,7 +139,7 @@ async fn start_drives(
         let waits = purpose == Purpose::Serve && (known || config.create.is_none());
         let (ours, health) = (ours.clone(), health.clone());
         let wait = wait.filter(|_| waits);
-        drive::start(config, number, Manner { ours, wait, blank, health })
+        drive::start(config, number, Manner { ours, wait, blank, health, memory })
     };
     let mut unmade = Vec::new();
     let mut failed = Vec::new();
