@@ -44,7 +44,7 @@ mod thread;
 mod waiting;
 
 pub use asking::{ArrayStanding, Running};
-pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape};
+pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape, read_toml};
 pub use device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
 pub use offline::{Checked, Counted, Offline, Progress};

@@ -34,13 +34,13 @@ pub(crate) struct Place {
     /// The array's file, which `shingle array format` writes; SHINGLE_ARRAY where absent.
     #[arg(long, value_name = "FILE")]
     pub(crate) array: Option<PathBuf>,
-    /// A drive of the array, as other commands name drives; once for each, instead of a file.
+    /// A drive of the array, as other commands name drives; once for each; those of the array's file where absent.
     #[arg(long = "drive", value_name = "DRIVE")]
     pub(crate) drives: Vec<PathBuf>,
-    /// Where the index is kept, on an SSD; without it, it is made from the drives each time.
+    /// Where the index is kept, on an SSD; as the array's file says where absent, and made from the drives each time where that names none.
     #[arg(long, value_name = "FILE")]
     pub(crate) index: Option<PathBuf>,
-    /// Two files, each on its own SSD, that small objects are safe in before they are written to the drives together.
+    /// Two files, each on its own SSD, that small objects are safe in before they are written to the drives together; those of the array's file, or none, where absent.
     #[arg(long, num_args = 2, value_names = ["FILE", "FILE"])]
     pub(crate) buffer: Option<Vec<PathBuf>>,
     /// Do without the buffer if both of its files are lost: objects that waited in them are lost.
@@ -127,9 +127,13 @@ impl Place {
 
 impl ArrayFile {
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
-        let named = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", path.display()));
+        let named = |error: &dyn std::fmt::Display| {
+            let error = error.to_string();
+            let between = if error.contains('\n') { '\n' } else { ' ' };
+            Failure::new(format!("{}:{between}{error}", path.display()))
+        };
         let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-        let mut file: Self = toml::from_str(&text).map_err(|error| named(&error))?;
+        let mut file: Self = shingle_server::read_toml(&text).map_err(|error| named(&error))?;
         if file.drives.is_empty() {
             return Err(named(&"it names no drives: drives = [\"serial:...\", \"serial:...\"]"));
         }

@@ -12,6 +12,94 @@ fn all_that_is_wrong_is_said_at_once() {
     assert_eq!(said.lines().count(), 4);
 }
 
+/// READ-1
+#[test]
+fn each_mistake_of_a_file_is_told_once_with_its_line() {
+    let text = r#"
+listen = 9000
+listen_port = 9000
+log = "verbose"
+index_cache = true
+
+[limits]
+connections = "many"
+memory = "1 MiB"
+memroy = 5
+
+[[drive]]
+create = { zones = 4 }
+
+[[drive]]
+path = 5
+colour = "red"
+create = { zones = "x", shape = 1 }
+
+[[drive]]
+path = "x"
+[[drive]]
+path = "x"
+
+[[array]]
+drives = ["y", 5]
+name = "a"
+
+[[drive]]
+create = { zones = false }
+"#;
+    let said = Config::parse(text).unwrap_err().message;
+    let expected = [
+        "line 2: listen: ",
+        "line 3: listen_port: unknown field",
+        "line 5: index_cache: invalid type: boolean `true`, expected a number of bytes, or text such as `256 MiB`",
+        "line 8: limits.connections: invalid type: string \"many\", expected a whole number",
+        "line 10: limits.memroy: unknown field",
+        "line 12: drive: missing field `path`",
+        "line 16: drive.path: ",
+        "line 17: drive.colour: unknown field",
+        "line 18: drive.create.zones: ",
+        "line 18: drive.create.shape: unknown field",
+        "line 26: array.drives: ",
+        "line 29: drive: missing field `path`",
+        "line 30: drive.create.zones: ",
+        "the drive x is named twice",
+        "`verbose` is no level",
+    ];
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{said}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.contains(expected), "{line}: {expected}");
+    }
+    let types = [" u32", " u64", "usize", "struct ", "enum ", "PathBuf"];
+    assert!(types.iter().all(|name| !said.contains(name)), "{said}");
+}
+
+#[test]
+fn all_mistakes_of_syntax_are_told() {
+    let said = Config::parse("region = \"a\nlog == \"info\"\n[limits\nconnections = 1\n").unwrap_err().message;
+    let lines: Vec<_> = said.lines().map(|line| line.split(':').next().unwrap()).collect();
+    assert_eq!(lines, ["line 1", "line 2", "line 3"], "{said}");
+}
+
+/// What is wrong with the files of several arrays is told at once.
+#[test]
+fn the_files_of_arrays_are_all_looked_at() {
+    let folder = std::env::temp_dir().join(format!("shingle-array-files-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.toml"), "drives = 5\nbufer = []\n").unwrap();
+    std::fs::write(folder.join("b.toml"), "drives = [\"x\", \"x\"]\n").unwrap();
+    let array = |name: &str| {
+        format!("[[array]]\nname = \"{name}\"\nclass = \"{}\"\nfile = \"{name}.toml\"\n", name.to_uppercase())
+    };
+    let mut config = Config::parse(&[array("a"), array("b")].concat()).unwrap();
+    config.data = folder.clone();
+    let said = config.arrays().unwrap_err().message;
+    std::fs::remove_dir_all(&folder).unwrap();
+    for word in ["line 1: drives: ", "line 2: bufer", "b.toml: ", "named twice"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(!said.contains("missing"), "it is there: {said}");
+}
+
 #[test]
 fn levels_of_the_log_are_known_words() {
     for text in ["info", "off", "WARN", "info,shingle_object_store=debug", "error, s3s=trace"] {
@@ -149,6 +237,10 @@ fn what_cannot_be_is_refused() {
         ("[[array]]\nname = \"us-east-1\"\ndrives = [\"x\"]", "region"),
         ("[[array]]\nname = \"a\"\nclass = \"GLACIER\"\ndrives = [\"x\"]", "GLACIER_IR"),
         ("[[array]]\nname = \"a\"\nclass = \"cold\"\ndrives = [\"x\"]", "capital"),
+        (
+            "[[array]]\nname = \"a b\"\nclass = \"cold\"",
+            "letters, digits and dashes\narray `a b`: class `cold` is none",
+        ),
         ("[[array]]\nname = \"a\"\ndrives = [\"x\"]\n[[array]]\nname = \"a\"\ndrives = [\"y\"]", "two arrays"),
         ("[[array]]\nname = \"a\"\ndrives = [\"x\"]\n[[array]]\nname = \"b\"\ndrives = [\"y\"]", "same class"),
     ];

@@ -1,7 +1,8 @@
-//! What can be set, in one TOML file. An unknown or ill-typed field is an error that names its line.
+//! What can be set, in one TOML file. All that is wrong with it is told at once, with its lines.
 
 #[cfg(test)]
 mod config_tests;
+mod reading;
 mod validate;
 mod values;
 
@@ -17,6 +18,8 @@ use shingle_zoned::Geometry;
 use crate::access_log::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
+use reading::Read;
+pub use reading::read_toml;
 use values::{interval, maybe_size, size};
 
 /// A server's configuration.
@@ -237,22 +240,24 @@ impl Config {
     /// Reads a configuration file. A data directory that is not absolute is taken from the directory of the process.
     ///
     /// # Errors
-    /// `Config`, with the line; `System` if the file cannot be read.
+    /// `Config`, with all that is wrong; `System` if the file cannot be read.
     pub fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::system(format_args!("the configuration {}", path.display()), error))?;
-        Self::parse(&text).map_err(|error| Error::new(error.kind, format!("{}: {}", path.display(), error.message)))
+        Self::parse(&text).map_err(|error| Error::new(error.kind, in_file(path, &error.message)))
     }
 
     /// Reads a configuration.
     ///
     /// # Errors
-    /// `Config`, with the line.
+    /// `Config`, with all that is wrong, a line for each: what cannot be read with its place, then settings that cannot be.
     pub fn parse(text: &str) -> Result<Self> {
-        let config: Self =
-            toml::from_str(text).map_err(|error| Error::new(ErrorKind::Config, error.to_string().trim_end()))?;
-        config.validate()?;
-        Ok(config)
+        let Read { mut wrong, rest } = reading::read::<Self>(text);
+        wrong.extend(rest.iter().flat_map(Self::wrong));
+        match rest {
+            Some(config) if wrong.is_empty() => Ok(config),
+            _ => Err(Error::new(ErrorKind::Config, wrong.join("\n"))),
+        }
     }
 
     /// Where a line for each request goes, if anywhere.
@@ -286,47 +291,66 @@ impl Config {
     /// The arrays with their drives at the paths they are found at, those of their files included.
     ///
     /// # Errors
-    /// `Config` if a file makes no sense or two arrays share a drive; `System` if one cannot be read.
+    /// `Config` if files make no sense or two arrays share a drive, a line for each; `System` if one cannot be read.
     pub(crate) fn arrays(&self) -> Result<Vec<ArrayConfig>> {
         let mut arrays: Vec<ArrayConfig> = Vec::new();
+        let mut wrong = Vec::new();
         for array in &self.arrays {
-            let mut array = array.clone();
-            match array.file.as_deref().map(|file| self.data.join(file)) {
-                None => {
-                    array.drives = array.drives.iter().map(|path| found_at(&self.data, path)).collect();
-                    array.index = array.index.map(|index| self.data.join(index));
-                    array.buffer = array.buffer.map(|files| files.map(|path| self.data.join(path)));
+            match self.array(array) {
+                Ok(array) => {
+                    wrong.extend(self.shared_drives(&array, &arrays));
+                    arrays.push(array);
                 }
-                Some(file) => {
-                    let text = std::fs::read_to_string(&file).map_err(|error| Error::system(file.display(), error))?;
-                    let wrong = |error: &dyn std::fmt::Display| {
-                        Error::new(ErrorKind::Config, format!("{}: {error}", file.display()))
-                    };
-                    let said: ArrayFile = toml::from_str(&text).map_err(|error| wrong(&error))?;
-                    let folder = file.parent().unwrap_or(Path::new(""));
-                    array.drives = said.drives.iter().map(|path| found_at(folder, path)).collect();
-                    let index = array.index.map(|index| self.data.join(index));
-                    array.index = index.or(said.index.map(|index| folder.join(index)));
-                    let buffer = array.buffer.map(|files| files.map(|path| self.data.join(path)));
-                    array.buffer = buffer.or(said.buffer.map(|files| files.map(|path| folder.join(path))));
-                    array.buffer_time_s = array.buffer_time_s.or(said.buffer_time_s);
-                    array.validate_drives().map_err(|error| wrong(&error))?;
-                }
+                Err(error) if error.kind == ErrorKind::Config => wrong.push(error.message),
+                Err(error) => return Err(error),
             }
-            for drive in &array.drives {
-                let with_another = arrays.iter().find(|other| other.drives.contains(drive));
-                let alone = self.drives().iter().any(|other| other.path == *drive);
-                if alone || with_another.is_some() {
-                    let other = with_another.map_or("[[drive]]".to_owned(), |other| format!("array `{}`", other.name));
-                    let (drive, name) = (drive.display(), &array.name);
-                    let message = format!("the drive {drive} is named for array `{name}` and for {other}");
-                    return Err(Error::new(ErrorKind::Config, message));
-                }
-            }
-            arrays.push(array);
         }
-        Ok(arrays)
+        if wrong.is_empty() { Ok(arrays) } else { Err(Error::new(ErrorKind::Config, wrong.join("\n"))) }
     }
+
+    /// An array with what its file says.
+    fn array(&self, array: &ArrayConfig) -> Result<ArrayConfig> {
+        let mut array = array.clone();
+        let Some(file) = array.file.as_deref().map(|file| self.data.join(file)) else {
+            array.drives = array.drives.iter().map(|path| found_at(&self.data, path)).collect();
+            array.index = array.index.map(|index| self.data.join(index));
+            array.buffer = array.buffer.map(|files| files.map(|path| self.data.join(path)));
+            return Ok(array);
+        };
+        let text = std::fs::read_to_string(&file).map_err(|error| Error::system(file.display(), error))?;
+        let wrong = |why: String| Error::new(ErrorKind::Config, in_file(&file, &why));
+        let said: ArrayFile = read_toml(&text).map_err(wrong)?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        array.drives = said.drives.iter().map(|path| found_at(folder, path)).collect();
+        let index = array.index.map(|index| self.data.join(index));
+        array.index = index.or(said.index.map(|index| folder.join(index)));
+        let buffer = array.buffer.map(|files| files.map(|path| self.data.join(path)));
+        array.buffer = buffer.or(said.buffer.map(|files| files.map(|path| folder.join(path))));
+        array.buffer_time_s = array.buffer_time_s.or(said.buffer_time_s);
+        array.validate_drives().map_err(wrong)?;
+        Ok(array)
+    }
+
+    /// Drives of an array that something before it has, too.
+    fn shared_drives(&self, array: &ArrayConfig, before: &[ArrayConfig]) -> Vec<String> {
+        let alone = self.drives();
+        let shared = |drive: &PathBuf| {
+            let with_another = before.iter().find(|other| other.drives.contains(drive));
+            let other = match with_another {
+                Some(other) => format!("array `{}`", other.name),
+                None if alone.iter().any(|other| other.path == *drive) => "[[drive]]".to_owned(),
+                None => return None,
+            };
+            Some(format!("the drive {} is named for array `{}` and for {other}", drive.display(), array.name))
+        };
+        array.drives.iter().filter_map(shared).collect()
+    }
+}
+
+/// What is wrong with a file, with its name: before it, or above it where it is more than a line.
+fn in_file(file: &Path, wrong: &str) -> String {
+    let between = if wrong.contains('\n') { '\n' } else { ' ' };
+    format!("{}:{between}{wrong}", file.display())
 }
 
 /// Where a drive is found that a file in `folder` names.

@@ -4,7 +4,6 @@ use shingle_base::ByteSize;
 
 use super::{ArrayConfig, Config, Shape};
 use crate::engines::CHUNKS;
-use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
 use crate::server::log_levels;
 
@@ -12,11 +11,8 @@ use crate::server::log_levels;
 const CONNECTION_BYTES_MIN: u64 = 128 << 10;
 
 impl Config {
-    /// Says at once all that is wrong.
-    ///
-    /// # Errors
-    /// `Config`, a line for each.
-    pub(super) fn validate(&self) -> Result<()> {
+    /// All that is wrong, a line for each.
+    pub(super) fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         self.find_wrong_drives(&mut wrong);
         self.find_wrong_arrays(&mut wrong);
@@ -39,7 +35,7 @@ impl Config {
                 ByteSize(least)
             ));
         }
-        if wrong.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Config, wrong.join("\n"))) }
+        wrong
     }
 
     fn find_wrong_drives(&self, wrong: &mut Vec<String>) {
@@ -63,7 +59,7 @@ impl Config {
 
     fn find_wrong_arrays(&self, wrong: &mut Vec<String>) {
         for (index, array) in self.arrays.iter().enumerate() {
-            wrong.extend(array.validate().err().map(|why| format!("array `{}`: {why}", array.name)));
+            wrong.extend(array.wrong().into_iter().map(|why| format!("array `{}`: {why}", array.name)));
             if array.name == self.region {
                 wrong
                     .push(format!("array `{}` has the region's name: a bucket's location would mean both", array.name));
@@ -84,7 +80,17 @@ impl Config {
 }
 
 impl ArrayConfig {
-    fn validate(&self) -> std::result::Result<(), String> {
+    fn wrong(&self) -> Vec<String> {
+        let named = match (&self.file, self.drives.is_empty()) {
+            (Some(_), false) => Err("name its file or its drives, not both".to_owned()),
+            (None, true) => Err("name its file, which `shingle array format` wrote, or its drives".to_owned()),
+            (Some(_), true) => Ok(()),
+            (None, false) => self.validate_drives(),
+        };
+        [self.validate_name(), self.validate_class(), named].into_iter().filter_map(Result::err).collect()
+    }
+
+    fn validate_name(&self) -> Result<(), String> {
         let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
         if self.name.is_empty() || self.name.len() > 32 || !self.name.bytes().all(plain) {
             return Err("a name has 1 to 32 letters, digits and dashes".to_owned());
@@ -92,6 +98,10 @@ impl ArrayConfig {
         if self.name == CHUNKS {
             return Err(format!("`{CHUNKS}` is the name of what the [[drive]]s are together"));
         }
+        Ok(())
+    }
+
+    fn validate_class(&self) -> Result<(), String> {
         let class = self.class();
         let plain = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
         if class.is_empty() || class.len() > 32 || !class.bytes().all(plain) {
@@ -103,15 +113,10 @@ impl ArrayConfig {
                  they were restored, which is not needed here; STANDARD_IA and GLACIER_IR are read at once"
             ));
         }
-        match (&self.file, self.drives.is_empty()) {
-            (Some(_), false) => Err("name its file or its drives, not both".to_owned()),
-            (None, true) => Err("name its file, which `shingle array format` wrote, or its drives".to_owned()),
-            (Some(_), true) => Ok(()),
-            (None, false) => self.validate_drives(),
-        }
+        Ok(())
     }
 
-    pub(super) fn validate_drives(&self) -> std::result::Result<(), String> {
+    pub(super) fn validate_drives(&self) -> Result<(), String> {
         if self.drives.is_empty() {
             return Err("it names no drives".to_owned());
         }

@@ -1,30 +1,44 @@
 //! Sizes and times as people write them.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use shingle_base::ByteSize;
 
 /// A number of bytes, or text such as `256 MiB`.
-pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
-    #[derive(serde::Deserialize)]
-    #[serde(untagged)]
-    enum Size {
-        Bytes(u64),
-        Text(String),
+struct Size;
+
+impl Visitor<'_> for Size {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of bytes, or text such as `256 MiB`")
     }
-    match Size::deserialize(deserializer)? {
-        Size::Bytes(bytes) => Ok(bytes),
-        Size::Text(text) => text.parse::<ByteSize>().map(|size| size.0).map_err(D::Error::custom),
+
+    fn visit_u64<E: Error>(self, bytes: u64) -> Result<u64, E> {
+        Ok(bytes)
+    }
+
+    fn visit_i64<E: Error>(self, bytes: i64) -> Result<u64, E> {
+        u64::try_from(bytes).map_err(|_| E::invalid_value(Unexpected::Signed(bytes), &self))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+        text.parse::<ByteSize>().map(|size| size.0).map_err(E::custom)
     }
 }
 
-pub(super) fn maybe_size<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u64>, D::Error> {
+pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    deserializer.deserialize_any(Size)
+}
+
+pub(super) fn maybe_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     size(deserializer).map(Some)
 }
 
 /// A time such as `30 days`, or `off`.
-pub(super) fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Duration>, D::Error> {
+pub(super) fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let bad = || D::Error::custom(format!("`{text}` is no time: write `30 days`, `12 hours`, or `off`"));
     let trimmed = text.trim();
