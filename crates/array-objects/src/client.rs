@@ -201,15 +201,17 @@ impl ObjectStore for ArrayClient {
             let open = move |core: Rc<Core>| async move {
                 let (number, info) = core.open_object(&bucket, &key)?;
                 // Made here, so that what is open is let go even if the caller has gone away.
-                Ok(Reader::new(client, number, info))
+                Ok(Reader::new(client, number, bucket, info))
             };
             Ok(Box::new(self.read(open).await?) as Box<dyn ObjectReader>)
         })
     }
 
     fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool> {
-        let (bucket, key) = names(bucket, key);
-        Box::pin(self.write(|core| async move { core.delete(bucket, key, condition).await }))
+        let names = names(bucket, key);
+        let (bucket, key) = names.clone();
+        let deleting = self.write(|core| async move { core.delete(bucket, key, condition).await });
+        Box::pin(async move { deleting.await.map_err(|error| error.about(&names.0, &names.1)) })
     }
 
     /// The objects of a listing carry no part sizes; [`ObjectStore::head`] gives them.
@@ -269,7 +271,9 @@ impl ObjectStore for ArrayClient {
         commit: Commit,
     ) -> StoreFuture<'_, ObjectInfo> {
         let names = names(bucket, key);
-        Box::pin(self.write(move |core| async move { core.complete_upload(names, id, parts, commit).await }))
+        let of = names.clone();
+        let completing = self.write(move |core| async move { core.complete_upload(of, id, parts, commit).await });
+        Box::pin(async move { completing.await.map_err(|error| error.about(&names.0, &names.1)) })
     }
 
     fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()> {

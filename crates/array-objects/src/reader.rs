@@ -11,12 +11,13 @@ use crate::errors::invalid;
 pub(crate) struct Reader {
     client: ArrayClient,
     number: u64,
+    bucket: String,
     info: ObjectInfo,
 }
 
 impl Reader {
-    pub(crate) fn new(client: ArrayClient, number: u64, info: ObjectInfo) -> Self {
-        Self { client, number, info }
+    pub(crate) fn new(client: ArrayClient, number: u64, bucket: String, info: ObjectInfo) -> Self {
+        Self { client, number, bucket, info }
     }
 }
 
@@ -41,7 +42,8 @@ impl ObjectReader for Reader {
             if length == 0 {
                 return Ok(Bytes::new());
             }
-            self.client.ask(move |core| async move { core.read(number, offset, length).await }).await
+            let read = self.client.ask(move |core| async move { core.read(number, offset, length).await }).await;
+            read.map_err(|error| error.about(&self.bucket, &self.info.key))
         })
     }
 }

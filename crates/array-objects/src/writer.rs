@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_runtime::memory::Hold;
-use shingle_store_api::{Commit, ObjectInfo, ObjectWriter, StoreFuture, StoreResult, UploadId};
+use shingle_store_api::{Commit, ObjectInfo, ObjectWriter, StoreError, StoreFuture, StoreResult, UploadId};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::client::ArrayClient;
@@ -15,9 +15,18 @@ use crate::engine::run::Notice;
 use crate::errors::gone;
 
 /// What is being written.
+#[derive(Clone, Debug)]
 pub(crate) enum Target {
     Object { bucket: String, key: String },
     Part { bucket: String, key: String, id: UploadId },
+}
+
+impl Target {
+    /// An error of writing it.
+    fn name(&self, error: StoreError) -> StoreError {
+        let (Self::Object { bucket, key } | Self::Part { bucket, key, .. }) = self;
+        error.about(bucket, key)
+    }
 }
 
 /// An object or part being written.
@@ -126,10 +135,14 @@ impl ObjectWriter for Writer {
     }
 
     fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()> {
-        Box::pin(self.take(data))
+        Box::pin(async move {
+            let result = self.take(data).await;
+            result.map_err(|error| self.target.name(error))
+        })
     }
 
     fn commit(self: Box<Self>, commit: Commit) -> StoreFuture<'static, ObjectInfo> {
-        Box::pin(self.finish(commit))
+        let target = self.target.clone();
+        Box::pin(async move { self.finish(commit).await.map_err(|error| target.name(error)) })
     }
 }

@@ -159,15 +159,17 @@ impl ObjectStore for ObjectStoreClient {
             let open = move |core: std::rc::Rc<crate::engine::Core>| async move {
                 let opened = core.open_object(&bucket, &key).await?;
                 // Made here, so that what is pinned is let go even if the caller has gone away.
-                Ok(Reader::new(entrance, opened))
+                Ok(Reader::new(entrance, bucket, opened))
             };
             Ok(Box::new(self.entrance.read(open).await?) as Box<dyn ObjectReader>)
         })
     }
 
     fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool> {
-        let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        Box::pin(self.entrance.write(|core| async move { core.delete(bucket, key, condition).await }))
+        let names = (bucket.to_owned(), key.to_owned());
+        let (bucket, key) = names.clone();
+        let deleting = self.entrance.write(|core| async move { core.delete(bucket, key, condition).await });
+        Box::pin(async move { deleting.await.map_err(|error| error.about(&names.0, &names.1)) })
     }
 
     /// The objects of a listing carry no part sizes; [`ObjectStore::head`] gives them.
@@ -236,10 +238,12 @@ impl ObjectStore for ObjectStoreClient {
         commit: Commit,
     ) -> StoreFuture<'_, ObjectInfo> {
         let names = (bucket.to_owned(), key.to_owned());
+        let of = names.clone();
         let complete = move |core: std::rc::Rc<crate::engine::Core>| async move {
-            core.complete_upload(names, id, parts, commit).await
+            core.complete_upload(of, id, parts, commit).await
         };
-        Box::pin(self.entrance.write(complete))
+        let completing = self.entrance.write(complete);
+        Box::pin(async move { completing.await.map_err(|error| error.about(&names.0, &names.1)) })
     }
 
     fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()> {

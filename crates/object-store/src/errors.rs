@@ -9,15 +9,23 @@ use crate::wire::Malformed;
 
 /// A chunk store's error in the words of the store API.
 pub(crate) fn from_chunk(error: chunk::Error) -> StoreError {
+    StoreError::caused(kind_of(&error), format!("chunk store: {error}"), error)
+}
+
+/// The same for clients, who know objects: of which chunk and where, only the error's source says, for the log.
+pub(crate) fn for_client(error: chunk::Error) -> StoreError {
+    StoreError::caused(kind_of(&error), error.message.clone(), error)
+}
+
+fn kind_of(error: &chunk::Error) -> StoreErrorKind {
     use chunk::ErrorKind;
-    let kind = match error.kind {
+    match error.kind {
         ErrorKind::NoSpace | ErrorKind::HostFull => StoreErrorKind::NoSpace,
         // A chunk that ought to be there and is not, or is shorter than it was.
         ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::OutOfRange { .. } => StoreErrorKind::Corrupt,
         ErrorKind::Stopped => StoreErrorKind::Unavailable,
         _ => StoreErrorKind::Device,
-    };
-    StoreError::caused(kind, format!("chunk store: {error}"), error)
+    }
 }
 
 /// An index error: the engine cannot go on.

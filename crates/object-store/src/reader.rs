@@ -15,19 +15,36 @@ use crate::engine::purge::Release;
 use crate::engine::reading::{Located, SegmentRange, Source, ranges};
 use crate::engine::run::Entrance;
 use crate::engine::{Core, Opened};
-use crate::errors::{from_chunk, invalid};
+use crate::errors::{for_client, invalid};
 
 /// An object open for reading.
 pub(crate) struct Reader {
     entrance: Entrance,
+    bucket: String,
     opened: Opened,
     /// The segment that was found last.
     last: Mutex<Option<Arc<Located>>>,
 }
 
 impl Reader {
-    pub(crate) fn new(entrance: Entrance, opened: Opened) -> Self {
-        Self { entrance, opened, last: Mutex::default() }
+    pub(crate) fn new(entrance: Entrance, bucket: String, opened: Opened) -> Self {
+        Self { entrance, bucket, opened, last: Mutex::default() }
+    }
+
+    async fn bytes(&self, offset: u64, length: u64) -> StoreResult<Bytes> {
+        match &self.opened.source {
+            // Straight to the drive: the pinned file keeps its chunk.
+            Source::Whole { client, chunk, offset: at, .. } => {
+                client.read(*chunk, at + offset, length).await.map_err(for_client)
+            }
+            Source::Blobs(blobs) => {
+                let mut pieces = Vec::new();
+                for range in ranges(blobs, offset, length) {
+                    pieces.push(self.locate(range).await?.read(&range).await?);
+                }
+                Ok(joined(pieces))
+            }
+        }
     }
 
     /// The place of a range's segment.
@@ -69,19 +86,8 @@ impl ObjectReader for Reader {
             if length == 0 {
                 return Ok(Bytes::new());
             }
-            let bytes = match &self.opened.source {
-                // Straight to the drive: the pinned file keeps its chunk.
-                Source::Whole { client, chunk, offset: at, .. } => {
-                    client.read(*chunk, at + offset, length).await.map_err(from_chunk)?
-                }
-                Source::Blobs(blobs) => {
-                    let mut pieces = Vec::new();
-                    for range in ranges(blobs, offset, length) {
-                        pieces.push(self.locate(range).await?.read(&range).await?);
-                    }
-                    joined(pieces)
-                }
-            };
+            let bytes = self.bytes(offset, length).await;
+            let bytes = bytes.map_err(|error| error.about(&self.bucket, &self.opened.info.key))?;
             self.entrance.read_bytes.fetch_add(length, Ordering::Relaxed);
             Ok(bytes)
         })

@@ -24,6 +24,14 @@ pub(crate) enum Target {
     Part { bucket: String, key: String, id: UploadId, number: u32 },
 }
 
+impl Target {
+    /// An error of writing it.
+    fn name(&self, error: StoreError) -> StoreError {
+        let (Self::Object { bucket, key } | Self::Part { bucket, key, .. }) = self;
+        error.about(bucket, key)
+    }
+}
+
 /// An object or part being written. It holds at most one segment beside the one on its way, and no file: a client that
 /// stalls costs memory only. Where there is little of it, segments are small.
 pub(crate) struct Writer {
@@ -140,10 +148,14 @@ impl ObjectWriter for Writer {
     }
 
     fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()> {
-        Box::pin(self.take(data))
+        Box::pin(async move {
+            let result = self.take(data).await;
+            result.map_err(|error| self.target.name(error))
+        })
     }
 
     fn commit(self: Box<Self>, commit: Commit) -> StoreFuture<'static, ObjectInfo> {
-        Box::pin(self.finish(commit))
+        let target = self.target.clone();
+        Box::pin(async move { self.finish(commit).await.map_err(|error| target.name(error)) })
     }
 }

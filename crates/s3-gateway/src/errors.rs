@@ -26,7 +26,9 @@ pub(crate) fn of_store(error: StoreError) -> S3Error {
         StoreErrorKind::Unavailable => S3ErrorCode::ServiceUnavailable,
         // Corrupt, Device, and kinds that are added later.
         _ => {
-            tracing::error!(kind = ?error.kind, "{}", error.message);
+            // Where on a drive it is, clients need not know.
+            let cause = std::error::Error::source(&error).map(tracing::field::display);
+            tracing::error!(kind = ?error.kind, cause, "{}", error.message);
             S3ErrorCode::InternalError
         }
     };

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use shingle_base::printable;
+
 use crate::types::UploadId;
 
 /// The result of a store call.
@@ -74,6 +76,17 @@ impl StoreError {
     /// There is no such upload.
     pub fn no_upload(id: UploadId) -> Self {
         Self::new(StoreErrorKind::NoSuchUpload, format!("there is no upload `{id}` of this key"))
+    }
+
+    /// The same error of a call about an object: where there is no room, bytes are damaged or a drive failed, the message says of
+    /// which object.
+    #[must_use]
+    pub fn about(mut self, bucket: &str, key: &str) -> Self {
+        if matches!(self.kind, StoreErrorKind::NoSpace | StoreErrorKind::Corrupt | StoreErrorKind::Device) {
+            let (bucket, key) = (printable(bucket.as_bytes()), printable(key.as_bytes()));
+            self.message = format!("{bucket}/{key}: {}", self.message);
+        }
+        self
     }
 
     /// As [`StoreError::new`], caused by `source`.

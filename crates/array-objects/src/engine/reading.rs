@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
-use shingle_array_store::Reader;
+use shingle_array_store::{ErrorKind, Reader};
 use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreResult};
 
 use super::{Core, object_info};
@@ -76,10 +76,8 @@ impl Core {
                     let start = ends.get(at).copied().unwrap_or(0) - size;
                     let reader = self.blob_reader(&open.source, at)?;
                     if reader.object().size != *size {
-                        let message = format!(
-                            "blob {at} has {} bytes, not the {size} that its object says",
-                            reader.object().size
-                        );
+                        let (part, has) = (at + 1, reader.object().size);
+                        let message = format!("its part {part} has {has} bytes, not the {size} that it had");
                         return Err(StoreError::new(StoreErrorKind::Corrupt, message));
                     }
                     reader.read(offset - start, left).await
@@ -111,7 +109,13 @@ impl Core {
         }
         let blob = manifest.blobs.get(at).map(|&(number, tag, _)| Blob { owner: manifest.owner, number, tag });
         let blob = blob.ok_or_else(|| gone(shingle_runtime::owner::Gone))?;
-        let reader = Rc::new(self.store.open_object(blob.name()).map_err(from_array)?);
+        let opened = self.store.open_object(blob.name()).map_err(|error| match error.kind {
+            ErrorKind::NotFound => {
+                StoreError::new(StoreErrorKind::Corrupt, format!("the bytes of its part {} are not there", at + 1))
+            }
+            _ => from_array(error),
+        });
+        let reader = Rc::new(opened?);
         let mut open = open.borrow_mut();
         while open.len() >= KEPT {
             open.pop_front();

@@ -273,6 +273,7 @@ fn what_cannot_be_stored_is_refused_and_a_full_array_says_so_and_recovers() {
             }
         };
         assert_eq!(full.kind, StoreErrorKind::NoSpace, "{full}");
+        assert!(full.message.starts_with("b/"), "{full}");
         assert!(stored > 50, "{stored} objects filled it");
         for number in 0..stored {
             if number % 3 != 0 {

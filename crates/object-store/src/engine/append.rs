@@ -19,7 +19,7 @@ use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use crate::drives::Class;
 use crate::engine::Core;
 use crate::engine::reserve::Slot;
-use crate::errors::from_chunk;
+use crate::errors::for_client;
 use crate::files::{End, Log, LogFile, Tail};
 use crate::format::{ChunkName, Place, Sealed};
 use crate::indexer::Command;
@@ -108,7 +108,7 @@ impl Core {
             }
         }
         match last_error {
-            Some(error) if !unsure => Err(from_chunk(error)),
+            Some(error) if !unsure => Err(for_client(error)),
             _ => Err(StoreError::new(StoreErrorKind::Device, "no append succeeded")),
         }
     }

@@ -12,7 +12,7 @@ use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreResult};
 use crate::engine::objects::sizes_of;
 use crate::engine::purge::Release;
 use crate::engine::{Core, object_info};
-use crate::errors::{from_chunk, from_record};
+use crate::errors::{for_client, from_record};
 use crate::format::{BlobRef, ChunkName};
 use crate::index::Space;
 use crate::keys;
@@ -104,12 +104,12 @@ impl Core {
             let key = keys::segment(blob, index);
             let found = self.read(move |view| view.get(Space::Segments, &key)).await?;
             let Some(bytes) = found else {
-                let message = format!("segment {index} of blob {blob} is lost");
+                let message = format!("segment {index} of one of its parts is lost");
                 return Err(StoreError::new(StoreErrorKind::Corrupt, message));
             };
             let location = Location::decode(&bytes).map_err(from_record)?;
             if offset + length > u64::from(location.data) {
-                let message = format!("segment {index} of blob {blob} is shorter than its object says");
+                let message = format!("segment {index} of one of its parts is shorter than it was");
                 return Err(StoreError::new(StoreErrorKind::Corrupt, message));
             }
             let Some((client, chunk)) = self.pin(location.file, location.ordinal)? else {
@@ -167,7 +167,7 @@ impl Located {
 
     /// Reads a range of it.
     pub(crate) async fn read(&self, range: &SegmentRange) -> StoreResult<Bytes> {
-        self.client.read(self.chunk, self.offset + range.offset, range.length).await.map_err(from_chunk)
+        self.client.read(self.chunk, self.offset + range.offset, range.length).await.map_err(for_client)
     }
 }
 

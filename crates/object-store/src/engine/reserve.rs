@@ -9,7 +9,7 @@ use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
 use crate::drives::{Class, DriveState};
 use crate::engine::Core;
-use crate::errors::from_chunk;
+use crate::errors::for_client;
 use crate::files::Log;
 use crate::format::ChunkName;
 use crate::lateness;
@@ -74,7 +74,7 @@ impl Core {
                     if let Err(error) = self.create_file(drive, log).await {
                         failures += 1;
                         if failures > 2 * self.drives.borrow().len() + 4 {
-                            return Err(from_chunk(error));
+                            return Err(for_client(error));
                         }
                     }
                 }

@@ -312,7 +312,7 @@ impl Disk {
             return error(ErrorKind::OutOfRange { size });
         }
         if let Some((_, _, kind)) = chunk.corrupt.iter().find(|(from, to, _)| offset < *to && *from < offset + length) {
-            return error(*kind);
+            return error(*kind).map_err(|error| error.of(id));
         }
         Ok(Bytes::copy_from_slice(&chunk.data[offset as usize..(offset + length) as usize]))
     }

@@ -44,7 +44,13 @@ fn while_all_hosts_are_full_puts_are_refused_and_gets_served_and_then_all_goes_o
                     let done = put(&store, BUCKET, &key, &data, commit("e"));
                     match in_time(&rt, &what, done).await {
                         Ok(_) if at == 0 => known.push(number),
-                        Err(error) if at == 1 => assert_eq!(error.kind, StoreErrorKind::NoSpace, "{what}: {error}"),
+                        Err(error) if at == 1 => {
+                            assert_eq!(error.kind, StoreErrorKind::NoSpace, "{what}: {error}");
+                            // Clients know objects, no chunks.
+                            let words = error.to_string();
+                            let named = words.starts_with(&format!("bucket/{number}: "));
+                            assert!(named && !words.contains("chunk 0"), "{what}: {words}");
+                        }
                         Ok(_) => panic!("{what}: there is no room"),
                         Err(error) => panic!("{what}: {error}"),
                     }

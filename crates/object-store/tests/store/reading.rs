@@ -232,7 +232,11 @@ fn unreadable_bytes_give_an_error_and_leave_other_objects_alone() {
         let chunk = world.drives[0].chunks(Stream::Data)[0];
         // The middle of the second object's data.
         world.drives[0].corrupt(chunk, 4800, 4801);
-        assert_eq!(get(&store, BUCKET, "b").await.unwrap_err().kind, StoreErrorKind::Corrupt);
+        let error = get(&store, BUCKET, "b").await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Corrupt);
+        // A client knows its object, and no chunk; the log gets both.
+        assert!(error.message.starts_with("bucket/b: ") && !error.message.contains(&chunk.to_string()), "{error}");
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains(&chunk.to_string()), "{error:?}");
         let check = store.check(shingle_object_store::Depth::Full).await.unwrap();
         assert_eq!(check.damage.len(), 1, "{:?}", check.damage);
         let named: Vec<String> = check.damaged_objects.iter().map(ToString::to_string).collect();

@@ -97,6 +97,7 @@ fn a_full_drive_refuses_writes_loses_nothing_and_can_be_emptied() {
             for size in [200 << 10, 3 << 20] {
                 let error = put(&store, BUCKET, "large", &bytes_of(1, size), commit("e")).await.unwrap_err();
                 assert_eq!(error.kind, StoreErrorKind::NoSpace);
+                assert!(error.message.starts_with("bucket/large: ") && !error.message.contains("chunk 0"), "{error}");
                 assert_eq!(get(&store, BUCKET, "large").await.unwrap_err().kind, StoreErrorKind::NoSuchKey);
             }
             for (key, number) in &stored {
