@@ -1,5 +1,6 @@
 """`shingle object` on a stopped server with drives and an array, and commands that lose something: they ask before."""
 
+import hashlib
 import json
 import os
 import pty
@@ -57,6 +58,51 @@ def test_object_commands_cover_drives_and_arrays_and_name_what_is_damaged(tmp_pa
         done = shingle("object", "check", *where, "--json")
         array = json.loads(done.stdout)["arrays"][0]
         assert done.returncode == 4 and array.get(outcome), (outcome, array)
+
+
+def test_single_objects_are_read_stored_and_deleted_without_the_server(tmp_path):
+    shelf = Shelf(tmp_path)
+    where = ["--config", shelf.config, "--data", shelf.server.data]
+    refused("object", "get", "plain/x", *where, says=["no data directory"], status=8)
+    shelf.server.start()
+    try:
+        s3 = shelf.server.s3()
+        s3.create_bucket(Bucket="plain")
+        s3.create_bucket(Bucket="shelved", CreateBucketConfiguration={"LocationConstraint": "shelf"})
+        body = os.urandom(9 * MIB)
+        for bucket in ("plain", "shelved"):
+            s3.put_object(Bucket=bucket, Key="a b/c", Body=body, ContentType="image/jpeg")
+        refused("object", "get", "plain/a b/c", *where, says=["in use"], status=8)
+    finally:
+        shelf.server.stop()
+    new, out = tmp_path / "new", tmp_path / "out"
+    new.write_bytes(os.urandom(5 * MIB))
+    for bucket in ("plain", "shelved"):
+        name = f"{bucket}/a b/c"
+        ok("object", "get", name, "-o", out, *where)
+        assert out.read_bytes() == body
+        ok("object", "get", name, "-o", out, "--range", "1000000-1000009", *where)
+        assert out.read_bytes() == body[1000000:1000010]
+        told = json.loads(ok("object", "stat", name, *where, "--json"))
+        assert told["size_bytes"] == len(body) and told["metadata"]["content-type"] == "image/jpeg"
+        status, said = on_a_terminal("object", "get", name, *where)
+        assert status == 1 and "--force" in said
+        out.unlink()
+        refused("object", "get", f"{bucket}/none", "-o", out, *where, says=["no object"], status=1)
+        assert not out.exists()
+        ok("object", "put", f"{bucket}/new", new, "--content-type", "text/plain", *where)
+        refused("object", "rm", name, f"{bucket}/none", *where, says=["none"], status=1)
+    refused("object", "put", "missing/x", new, *where, says=["no bucket `missing`", "s3 mb"], status=1)
+    shelf.server.start()
+    try:
+        s3 = shelf.server.s3()
+        for bucket in ("plain", "shelved"):
+            assert [row["Key"] for row in s3.list_objects_v2(Bucket=bucket)["Contents"]] == ["new"]
+            found = s3.get_object(Bucket=bucket, Key="new")
+            assert found["Body"].read() == new.read_bytes() and found["ContentType"] == "text/plain"
+            assert found["ETag"] == f'"{hashlib.md5(new.read_bytes()).hexdigest()}"'
+    finally:
+        shelf.server.stop()
 
 
 def on_a_terminal(*arguments, answer=b""):

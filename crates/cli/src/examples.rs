@@ -235,7 +235,38 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "object ls",
         &[("shingle object ls", "all of ./shingle-data"), ("shingle object ls --data /srv/objects photos/", "")],
     ),
-    ("object stat", &[("shingle object stat --data shingle-data --json", "")]),
+    (
+        "object get",
+        &[
+            ("shingle object get photos/2024/one.jpg -o one.jpg --data shingle-data", ""),
+            ("shingle object get photos/notes.txt --range 0-1023", "the first 1024 bytes, to standard output"),
+            (
+                "shingle object get photos/one.jpg --config /etc/shingle/config.toml --force",
+                "also if that is a terminal",
+            ),
+        ],
+    ),
+    (
+        "object put",
+        &[
+            ("shingle object put photos/2024/one.jpg one.jpg --content-type image/jpeg --data shingle-data", ""),
+            ("shingle object put backup/home.tar - --config /etc/shingle/config.toml", "from standard input"),
+        ],
+    ),
+    (
+        "object rm",
+        &[
+            ("shingle object rm photos/2024/one.jpg photos/2024/two.jpg --data shingle-data", ""),
+            ("shingle object rm photos/one.jpg --json", "says which were there, for a program"),
+        ],
+    ),
+    (
+        "object stat",
+        &[
+            ("shingle object stat --data shingle-data --json", "how many there are, for a program"),
+            ("shingle object stat photos/2024/one.jpg", "one object"),
+        ],
+    ),
     ("object gc", &[("shingle object gc --data shingle-data", "")]),
     ("lab list", &[("shingle lab list", "")]),
     (

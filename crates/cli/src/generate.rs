@@ -22,8 +22,11 @@ enum What {
 /// Makes files in a directory, which has to be there.
 #[derive(Args)]
 pub(crate) struct Generate {
-    #[arg(value_enum)]
+    /// What to make.
+    #[arg(value_enum, value_name = "WHAT")]
     what: What,
+    /// Where the files go.
+    #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 

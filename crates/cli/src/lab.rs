@@ -29,21 +29,21 @@ pub(crate) enum Lab {
 #[derive(Args)]
 pub(crate) struct How {
     /// Decides everything random: the same seed gives the same figures on any machine.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// quick (seconds), standard (minutes) or full (the papers' own sizes).
-    #[arg(long, default_value_t = Scale::Standard)]
+    #[arg(long, value_name = "SCALE", default_value_t = Scale::Standard)]
     scale: Scale,
     /// A drive of your own: a file as docs/drive-profiles.md describes it, or the name of a built-in profile. `calibrate`
-    /// measures it too; other experiments run on it in place of the paper's shingled drive.
+    /// measures it too; other experiments run on it in place of the paper's shingled drive. The paper's where absent.
     #[arg(long, value_name = "FILE")]
     drive: Option<String>,
-    /// A folder with recordings of real file systems, as `make peers` makes them, for `peers-replay` to play instead of
-    /// those that are built in.
+    /// A folder with recordings of real file systems, as `make peers` makes them, for `peers-replay` to play; those that
+    /// are built in where absent.
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// The folder for JSON, CSV, SVG and PNG files.
-    #[arg(long, default_value = "lab-results")]
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
     out: PathBuf,
     /// Print JSON as the last line.
     #[arg(long)]
@@ -54,6 +54,7 @@ pub(crate) struct How {
 #[derive(Args)]
 pub(crate) struct Run {
     /// Its name; `shingle lab list` shows them.
+    #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
     how: How,

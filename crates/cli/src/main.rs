@@ -18,6 +18,9 @@ mod lab;
 mod object;
 mod serve;
 mod status;
+mod transfer;
+#[cfg(test)]
+mod usage_tests;
 
 use std::process::ExitCode;
 

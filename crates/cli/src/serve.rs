@@ -13,17 +13,17 @@ use crate::failure::{Failure, Outcome, status};
 /// With a configuration, the drives named there are used: `shingle serve --config shingle.toml`
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// The configuration, a TOML file.
-    #[arg(long)]
+    /// The configuration, a TOML file: see shingle.toml(5). The defaults where absent.
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory: index, keys, and emulated drives.
-    #[arg(long)]
+    /// The data directory: index, keys, and emulated drives; the configuration's, or ./shingle-data, where absent.
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where S3 clients connect: an address and a port.
-    #[arg(long)]
+    /// Where S3 clients connect; the configuration's, or 127.0.0.1:9000, where absent.
+    #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Where metrics are served, for anyone who can connect there.
-    #[arg(long)]
+    /// Where metrics and health are served, for anyone who can connect there; the configuration's, or nowhere, where absent.
+    #[arg(long, value_name = "ADDRESS:PORT")]
     admin: Option<SocketAddr>,
     /// Only look whether it could be served, at the configuration and every drive and array, and change nothing. Exit status: 0 it
     /// could, 1 it could not, 78 the configuration is wrong.

@@ -16,11 +16,11 @@ const PACKAGED: &str = "/etc/shingle/config.toml";
 /// Exit status: 0 healthy, 2 degraded but serving, 3 no server runs, 4 some of it does not serve.
 #[derive(Args)]
 pub(crate) struct Status {
-    /// The server's configuration, if it has one; that of the service where there is no ./shingle-data.
-    #[arg(long)]
+    /// The server's configuration; /etc/shingle/config.toml where absent and there is no ./shingle-data.
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory, if not the configuration's or ./shingle-data.
-    #[arg(long)]
+    /// The data directory; the configuration's, or ./shingle-data, where absent.
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]

@@ -6,6 +6,23 @@ use s3s::crypto::{Checksum as _, Md5};
 use s3s::{S3Result, s3_error};
 
 use crate::checksums::{Hasher, Stated};
+use crate::ingest::hex;
+
+/// The ETag of an object that comes whole, for those who put it without a request.
+#[derive(Default)]
+pub struct EntityTag(Md5);
+
+impl EntityTag {
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The ETag of all of them, without quotes.
+    pub fn finish(self) -> String {
+        hex(&self.0.finalize())
+    }
+}
 
 /// Digests a body must have, and those it has so far.
 pub(crate) struct Digests {

@@ -45,6 +45,7 @@ mod xml;
 mod xml_body;
 
 pub use access::{Access, AccessLog};
+pub use digests::EntityTag;
 pub use metrics::{GatewayMetrics, LATENCY_BOUNDS_S, MethodMetrics};
 pub use options::{Credentials, Limits, Options};
 pub use serve::{Gateway, Served};

@@ -173,7 +173,7 @@ pub(crate) fn utc_ms(since: Duration) -> String {
 }
 
 /// A time as `2026-11-23T12:00:00Z`.
-pub(crate) fn utc(unix_s: u64) -> String {
+pub fn utc(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     // The civil calendar in years that begin in March, from the day that began the first of 400 of them. (Hinnant,
     // "chrono-compatible low-level date algorithms")

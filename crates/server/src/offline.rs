@@ -1,5 +1,9 @@
 //! The objects of a server that is not running: for commands that look after them.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
 use shingle_array_objects::{NAMING, survey};
 use shingle_array_store::{
     ArrayDrive, ArrayStore, CheckOptions, CheckReport as ArrayReport, IndexPlace, Options, Stats, check,
@@ -7,10 +11,11 @@ use shingle_array_store::{
 use shingle_base::ByteSize;
 use shingle_object_store::{CheckReport, Depth, ObjectStats, ObjectStoreClient, OpenReport};
 use shingle_runtime::Runtime;
+use shingle_runtime::memory::Memory;
 use shingle_store_api::{ListRequest, ObjectInfo, ObjectStore};
 use tokio::sync::watch;
 
-use crate::arrays;
+use crate::arrays::{self, Given};
 use crate::config::{ArrayConfig, Config};
 use crate::data_dir::DataDir;
 use crate::drive::Drive;
@@ -26,7 +31,10 @@ pub struct Offline {
     rt: Runtime,
     chunks: Option<Chunks>,
     arrays: Vec<ArrayConfig>,
-    _directory: DataDir,
+    memory: Arc<Memory>,
+    /// How long a server waits for drives.
+    wait: Option<Duration>,
+    directory: DataDir,
 }
 
 /// The store on the drives that belong to no array.
@@ -77,7 +85,8 @@ impl Offline {
         // Nobody asks how far it is.
         let health = Health::new(CHUNKS, watch::Sender::default());
         let purpose = Purpose::Inspect { rebuild };
-        let opened = opening::open(config, &mut directory, &mut drives, purpose, config.memory(), &health).await;
+        let memory = config.memory();
+        let opened = opening::open(config, &mut directory, &mut drives, purpose, memory.clone(), &health).await;
         let chunks = match opened {
             Ok(objects) => objects.map(|Objects { client, report, ended }| Chunks { client, report, drives, ended }),
             Err(error) => {
@@ -85,7 +94,30 @@ impl Offline {
                 return Err(error);
             }
         };
-        Ok(Self { rt: rt.clone(), chunks, arrays, _directory: directory })
+        Ok(Self { rt: rt.clone(), chunks, arrays, memory, wait: config.drive_wait, directory })
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.rt
+    }
+
+    pub(crate) fn arrays(&self) -> &[ArrayConfig] {
+        &self.arrays
+    }
+
+    /// What a server would give to an array.
+    pub(crate) fn given(&self) -> Given {
+        Given { wait: self.wait, memory: self.memory.clone() }
+    }
+
+    /// The data directory.
+    pub(crate) fn data(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The store on drives that belong to no array, if there are such drives.
+    pub(crate) fn client(&self) -> Option<&ObjectStoreClient> {
+        self.chunks.as_ref().map(|chunks| &chunks.client)
     }
 
     /// What there is on drives that belong to no array.
@@ -149,7 +181,7 @@ impl Offline {
     }
 
     /// An array, open for reading only. Its index is made from its drives: what a server keeps is left alone.
-    async fn open_array(&self, config: &ArrayConfig) -> Result<ArrayStore> {
+    pub(crate) async fn open_array(&self, config: &ArrayConfig) -> Result<ArrayStore> {
         let drives = self.drives_of(config).await?;
         let buffer = config.buffer.clone();
         let options = Options { read_only: true, background: false, buffer, naming: NAMING, ..Options::default() };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_array_store::ArrayStore;
-use shingle_runtime::owner::Desk;
+use shingle_array_store::{ArrayStore, Version};
+use shingle_runtime::owner::{Calls, Desk};
 use shingle_runtime::{Runtime, Task};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::mpsc;
@@ -52,34 +52,24 @@ impl ArrayEngine {
     /// `Invalid` if the array holds objects that were put there otherwise; `Corrupt`, `Device`, `NoSpace`, `Unavailable`.
     pub async fn open(rt: Runtime, store: ArrayStore, options: Options) -> StoreResult<Self> {
         refuse_strangers(&store)?;
-        let buckets = load_buckets(&rt, &store).await?;
         // Every version from here on is later.
         let opened = fresh_version(&store)?;
-        let (reads, read_calls) = Desk::with_places(options.queue_depth, READS_UNDER_WAY);
-        let (writes, write_calls) = Desk::new(options.queue_depth);
-        let (notices, noticed) = mpsc::unbounded_channel();
-        let places = Places::new(&options);
-        let client = ArrayClient::new(reads, writes, notices, places.clone(), &options);
-        let core = Core::new(rt.clone(), store, options, buckets, opened, places);
+        let begun = Begun::begin(&rt, store, options, opened).await?;
+        let core = &begun.core;
         core.settle_uploads().await?;
-        rt.spawn_detached(run_notices(core.clone(), noticed));
         rt.spawn_detached(core.clone().count());
         rt.spawn_detached(core.clone().find_orphans());
         let purge = rt.spawn(core.clone().run_purge());
-        let serving = [read_calls, write_calls]
-            .map(|calls| rt.spawn(calls.serve(rt.clone(), core.clone(), |core| &core.closing)));
-        let closing = core.clone();
-        let closed = rt.spawn(async move {
-            for task in serving {
-                let _ = task.await;
-            }
-            closing.purge.wake();
-            let _ = purge.await;
-            closing.writers.clear();
-            closing.close_readers();
-            closing.store.clone().close().await.map_err(from_array)
-        });
-        Ok(Self { core, client, closed })
+        Ok(begun.serve(&rt, Some(purge)))
+    }
+
+    /// The same of an array that is open for reading only: calls that change something fail, and nothing is tidied up.
+    ///
+    /// # Errors
+    /// As [`ArrayEngine::open`].
+    pub async fn open_to_read(rt: Runtime, store: ArrayStore, options: Options) -> StoreResult<Self> {
+        refuse_strangers(&store)?;
+        Ok(Begun::begin(&rt, store, options, Version(u64::MAX)).await?.serve(&rt, None))
     }
 
     /// A handle for front ends, from any thread.
@@ -106,6 +96,48 @@ impl ArrayEngine {
     pub async fn close(self) -> StoreResult<()> {
         self.core.closing.begin();
         self.closed().await
+    }
+}
+
+/// An owner that does not serve yet.
+struct Begun {
+    core: Rc<Core>,
+    client: ArrayClient,
+    calls: [Calls<Core>; 2],
+    noticed: mpsc::UnboundedReceiver<Notice>,
+}
+
+impl Begun {
+    async fn begin(rt: &Runtime, store: ArrayStore, options: Options, opened: Version) -> StoreResult<Self> {
+        let buckets = load_buckets(rt, &store).await?;
+        let (reads, read_calls) = Desk::with_places(options.queue_depth, READS_UNDER_WAY);
+        let (writes, write_calls) = Desk::new(options.queue_depth);
+        let (notices, noticed) = mpsc::unbounded_channel();
+        let places = Places::new(&options);
+        let client = ArrayClient::new(reads, writes, notices, places.clone(), &options);
+        let core = Core::new(rt.clone(), store, options, buckets, opened, places);
+        Ok(Self { core, client, calls: [read_calls, write_calls], noticed })
+    }
+
+    /// Serves calls until it is closed; with `purge` under way.
+    fn serve(self, rt: &Runtime, purge: Option<Task<()>>) -> ArrayEngine {
+        let Self { core, client, calls, noticed } = self;
+        rt.spawn_detached(run_notices(core.clone(), noticed));
+        let serving = calls.map(|calls| rt.spawn(calls.serve(rt.clone(), core.clone(), |core| &core.closing)));
+        let closing = core.clone();
+        let closed = rt.spawn(async move {
+            for task in serving {
+                let _ = task.await;
+            }
+            closing.purge.wake();
+            if let Some(purge) = purge {
+                let _ = purge.await;
+            }
+            closing.writers.clear();
+            closing.close_readers();
+            closing.store.clone().close().await.map_err(from_array)
+        });
+        ArrayEngine { core, client, closed }
     }
 }
 

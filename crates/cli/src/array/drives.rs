@@ -61,6 +61,7 @@ pub(crate) struct Readmit {
 #[derive(Args)]
 pub(crate) struct Remove {
     /// The drive: its number, as `shingle array stat` shows it, or its name in the array's file or in `shingle array format`.
+    #[arg(value_name = "DRIVE")]
     drive: String,
     #[command(flatten)]
     pace: Pace,
@@ -71,7 +72,7 @@ pub(crate) struct Remove {
 /// How fast zones are written anew.
 #[derive(Args, Clone, Copy)]
 struct Pace {
-    /// Write at most so many bytes a second: `--rate 40MiB`.
+    /// Write at most so many bytes a second: `--rate 40MiB`. As many as can be where absent.
     #[arg(long, value_name = "SIZE")]
     rate: Option<ByteSize>,
 }

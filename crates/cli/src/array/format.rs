@@ -15,7 +15,8 @@ use crate::failure::{Failure, Outcome};
 /// Makes an empty array.
 #[derive(Args)]
 pub(crate) struct Format {
-    /// The drives: zoned block devices, files of emulated ones, or names such as serial:ZL2XXXXX.
+    /// The drives: zoned block devices, files of emulated ones, or names such as serial:ZL2XXXXX. Those that the array's file names
+    /// where absent.
     #[arg(value_name = "DRIVE")]
     on: Vec<PathBuf>,
     #[command(flatten)]

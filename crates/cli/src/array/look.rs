@@ -27,8 +27,8 @@ const STATES: [(SetState, &str); 6] = [
 /// Lists objects.
 #[derive(Args)]
 pub(crate) struct Ls {
-    /// Only objects whose names begin with this.
-    #[arg(default_value = "")]
+    /// Only objects whose names begin with this; all where absent.
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
     #[command(flatten)]
     place: Place,
@@ -43,6 +43,7 @@ pub(crate) struct Ls {
 #[derive(Args)]
 pub(crate) struct Stat {
     /// The object; the array where absent.
+    #[arg(value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
     place: Place,

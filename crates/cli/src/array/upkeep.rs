@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_secs(1);
 #[derive(Args)]
 pub(crate) struct Rm {
     /// The objects' names.
-    #[arg(required = true)]
+    #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     #[command(flatten)]
     change: Change,
@@ -30,7 +30,7 @@ pub(crate) struct Gc {
     #[command(flatten)]
     change: Change,
     /// How many zone sets to empty at most; all that are worth it where absent.
-    #[arg(long)]
+    #[arg(long, value_name = "COUNT")]
     sets: Option<usize>,
 }
 

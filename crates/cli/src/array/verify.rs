@@ -20,7 +20,7 @@ use crate::output::Progress;
 pub(crate) struct Scrub {
     #[command(flatten)]
     change: Change,
-    /// Read at most so many bytes a second: `--rate 200MiB`.
+    /// Read at most so many bytes a second: `--rate 200MiB`. As many as can be where absent.
     #[arg(long, value_name = "SIZE")]
     rate: Option<ByteSize>,
 }

@@ -36,10 +36,10 @@ const ROUNDS: usize = 5;
 /// Where to measure.
 #[derive(Args)]
 pub(crate) struct Where {
-    /// For `device`: a zoned block device, of which empty zones are used, those that lie beside each other; four at least.
-    #[arg(long, value_name = "NODE")]
+    /// For `device`: a zoned block device, of which empty zones are used, those that lie beside each other; four at least. A file in --dir where absent.
+    #[arg(long, value_name = "DRIVE")]
     device: Option<PathBuf>,
-    /// For `device` without a node: the directory of the files that are measured.
+    /// For `device` without a node: the directory of the files that are measured; that of temporary files where absent.
     #[arg(long, value_name = "DIR", conflicts_with = "device")]
     dir: Option<PathBuf>,
     /// For `device`: do it without being asked.

@@ -46,7 +46,7 @@ enum Name {
 #[derive(Args)]
 pub(crate) struct Bench {
     /// What to measure.
-    #[arg(value_enum)]
+    #[arg(value_enum, value_name = "NAME")]
     name: Name,
     /// Print one JSON object as the last line.
     #[arg(long)]

@@ -23,28 +23,29 @@ enum Kind {
 #[derive(Args)]
 pub(crate) struct Create {
     /// The file to make, or the node of an ordinary block device to use.
+    #[arg(value_name = "DRIVE")]
     path: PathBuf,
     /// The drive's size: a number and a unit, such as 64GiB or 20TB. A file is sparse and takes what is written; on a
-    /// block device all of it is used if this is left out.
-    #[arg(long)]
+    /// block device all of it is used where absent.
+    #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
     /// What kind of drive.
-    #[arg(long, value_enum, default_value = "hm-smr")]
+    #[arg(long, value_enum, value_name = "KIND", default_value = "hm-smr")]
     kind: Kind,
-    /// The size of a zone.
-    #[arg(long)]
+    /// The size of a zone; 256MiB (hm-smr) or 2GiB (zns) where absent.
+    #[arg(long, value_name = "SIZE")]
     zone_size: Option<ByteSize>,
-    /// How much of a zone can be written.
-    #[arg(long)]
+    /// How much of a zone can be written; all of it (hm-smr, or with --zone-size) or 1077MiB (zns) where absent.
+    #[arg(long, value_name = "SIZE")]
     zone_capacity: Option<ByteSize>,
-    /// How many conventional zones it begins with.
-    #[arg(long)]
+    /// How many conventional zones it begins with; about one zone in a hundred (hm-smr) or none (zns) where absent.
+    #[arg(long, value_name = "COUNT")]
     conventional: Option<u32>,
-    /// How many zones may be open at once.
-    #[arg(long)]
+    /// How many zones may be open at once; 128 (hm-smr) or 14 (zns) where absent.
+    #[arg(long, value_name = "COUNT")]
     max_open: Option<u32>,
-    /// How many zones may be open or closed at once.
-    #[arg(long)]
+    /// How many zones may be open or closed at once; any number (hm-smr) or 14 (zns) where absent.
+    #[arg(long, value_name = "COUNT")]
     max_active: Option<u32>,
     /// Replace an emulated drive that is there; its data is lost. Asks before.
     #[arg(long)]

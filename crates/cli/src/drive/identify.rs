@@ -23,8 +23,10 @@ Exit status: 0 found, 1 no drive is called so, or several are.";
 #[command(after_long_help = LONG)]
 pub(crate) struct Identify {
     /// uuid:STORE, serial:NUMBER, wwn:NAME, a node, or the file of an emulated drive.
+    #[arg(value_name = "DRIVE")]
     drive: String,
-    /// Look among these files of emulated drives, too.
+    /// Files of emulated drives to look among, too; only the machine's drives where absent.
+    #[arg(value_name = "FILE")]
     among: Vec<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]

@@ -25,7 +25,8 @@ use can be listed too. What is on a drive is seen only by those who may read its
 #[derive(Args)]
 #[command(after_long_help = LONG)]
 pub(crate) struct Ls {
-    /// List these instead: nodes, or files of emulated drives.
+    /// The drives to list: nodes, or files of emulated ones. All zoned drives of the machine where absent.
+    #[arg(value_name = "DRIVE")]
     paths: Vec<PathBuf>,
     /// List ordinary drives as well.
     #[arg(long, short)]

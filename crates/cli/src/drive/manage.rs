@@ -25,6 +25,7 @@ use crate::output::Progress;
 #[derive(Args)]
 pub(crate) struct Manage {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
+    #[arg(value_name = "DRIVE")]
     path: PathBuf,
     #[command(flatten)]
     zones: Selection,

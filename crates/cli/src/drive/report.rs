@@ -30,12 +30,13 @@ fu full, ro read-only, ol offline. Types: CONVENTIONAL, SEQ_WRITE_REQUIRED.";
 #[command(after_long_help = LONG)]
 pub(crate) struct Report {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
+    #[arg(value_name = "DRIVE")]
     path: PathBuf,
     /// The first zone to list.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "ZONE", default_value_t = 0)]
     first: u32,
     /// How many zones to list; to the last where absent.
-    #[arg(long)]
+    #[arg(long, value_name = "COUNT")]
     count: Option<u32>,
     /// Print comma-separated values, all of them in bytes, with a line of names first.
     #[arg(long, conflicts_with = "json")]

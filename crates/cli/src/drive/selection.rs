@@ -32,8 +32,8 @@ impl FromStr for ZoneRange {
 /// The zones to work on.
 #[derive(Args)]
 pub(crate) struct Selection {
-    /// Zones: numbers and ranges, such as 5 7-12.
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    /// Zones: numbers and ranges, such as 5 7-12; --all has to be given where absent.
+    #[arg(value_name = "ZONE", required_unless_present = "all", conflicts_with = "all")]
     zones: Vec<ZoneRange>,
     /// Every zone for which the command means anything.
     #[arg(long)]

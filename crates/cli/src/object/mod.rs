@@ -1,5 +1,7 @@
 //! `shingle object`: the objects of a server. Those that only look ask one that runs; the others need it stopped.
 
+mod single;
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::PathBuf;
@@ -25,19 +27,25 @@ pub(crate) enum Object {
     Check(Check),
     /// List all objects, also while the server runs.
     Ls(List),
-    /// Show how many objects there are, and what they take, also while the server runs.
-    Stat(Directory),
+    /// Write an object to a file, or to standard output: `shingle object get photos/one.jpg -o one.jpg`
+    Get(single::Get),
+    /// Store a file, or standard input, in a bucket that is there: `shingle object put photos/one.jpg one.jpg`
+    Put(single::Put),
+    /// Delete objects.
+    Rm(single::Rm),
+    /// Show an object; or how many objects there are, and what they take, also while the server runs.
+    Stat(Stat),
     /// Win back the space of deleted and replaced objects now.
     Gc(Directory),
 }
 
 #[derive(Args)]
 pub(crate) struct Directory {
-    /// The server's configuration, if it has one.
-    #[arg(long)]
+    /// The server's configuration; the defaults where absent.
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory, if not the configuration's or ./shingle-data.
-    #[arg(long)]
+    /// The data directory; the configuration's, or ./shingle-data, where absent.
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -66,9 +74,18 @@ pub(crate) struct Check {
 pub(crate) struct List {
     #[command(flatten)]
     directory: Directory,
-    /// Only keys that begin with this.
-    #[arg(default_value = "")]
+    /// Only keys that begin with this; all where absent.
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
+}
+
+#[derive(Args)]
+pub(crate) struct Stat {
+    /// The object: its bucket, a slash, and its key; all of them where absent.
+    #[arg(value_name = "BUCKET/KEY")]
+    name: Option<single::Name>,
+    #[command(flatten)]
+    directory: Directory,
 }
 
 fn not_run(failure: Failure) -> Failure {
@@ -113,7 +130,11 @@ impl Object {
             Self::RebuildIndex(rebuild) => rebuild.run(),
             Self::Check(check) => check.run(),
             Self::Ls(list) => list.run(),
-            Self::Stat(directory) => directory.stat(),
+            Self::Get(get) => get.run(),
+            Self::Put(put) => put.run(),
+            Self::Rm(rm) => rm.run(),
+            Self::Stat(Stat { name: Some(name), directory }) => single::stat(&name, &directory),
+            Self::Stat(Stat { name: None, directory }) => directory.stat(),
             Self::Gc(directory) => directory.gc(),
         }
     }

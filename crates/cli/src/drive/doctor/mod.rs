@@ -35,7 +35,8 @@ Exit status: 0 nothing to change, 1 advice only, 4 a problem, 8 could not run.";
 #[derive(Args)]
 #[command(after_long_help = LONG)]
 pub(crate) struct Doctor {
-    /// Drives: block devices, or files of emulated ones. Every zoned drive of the machine where none is named.
+    /// Drives: block devices, or files of emulated ones. Every zoned drive of the machine where absent.
+    #[arg(value_name = "DRIVE")]
     drives: Vec<PathBuf>,
     /// Also say what is well.
     #[arg(long, short)]

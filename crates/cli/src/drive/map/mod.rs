@@ -29,15 +29,16 @@ Without colours (into a pipe or a file, or with NO_COLOR set) cells are characte
 #[command(after_long_help = LONG)]
 pub(crate) struct Map {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
+    #[arg(value_name = "DRIVE")]
     path: PathBuf,
-    /// Make a picture in this file instead: SVG, on its own.
+    /// Make a picture in this file: SVG, on its own. A drawing on the terminal where absent.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Columns to use, instead of the terminal's.
+    /// Columns to use; the terminal's where absent.
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
-    /// Zones in a cell, instead of as few as the screen has room for.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Zones in a cell; as few as the screen has room for where absent.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     zones_per_cell: Option<u32>,
 }
 

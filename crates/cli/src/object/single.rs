@@ -1,0 +1,272 @@
+//! `shingle object get|put|rm|stat` of single objects: what the server would answer, without it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use serde_json::{Value, json};
+use shingle_base::{ByteSize, printable};
+use shingle_runtime::Runtime;
+use shingle_s3_gateway::EntityTag;
+use shingle_server::{Access, Config, Offline};
+use shingle_store_api::{Commit, Metadata, ObjectInfo, ObjectStore, StoreError, StoreErrorKind};
+
+use super::{Directory, not_run};
+use crate::failure::{Failure, Outcome};
+use crate::output::Progress;
+use crate::transfer::{Input, Output, PIECE, Range};
+
+/// An object, as listings name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    bucket: String,
+    key: String,
+}
+
+impl FromStr for Name {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
+                Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
+            }
+            _ => Err("an object is named by its bucket and its key: photos/2024/one.jpg"),
+        }
+    }
+}
+
+impl Name {
+    /// For people.
+    fn shown(&self) -> String {
+        format!("{}/{}", printable(self.bucket.as_bytes()), printable(self.key.as_bytes()))
+    }
+
+    fn json(&self) -> Value {
+        json!({ "bucket": self.bucket, "key": self.key })
+    }
+}
+
+/// Writes an object to a file or to standard output.
+#[derive(Args)]
+pub(crate) struct Get {
+    /// The object: its bucket, a slash, and its key.
+    #[arg(value_name = "BUCKET/KEY")]
+    name: Name,
+    /// The file to write; standard output where absent or `-`.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Only these bytes, as HTTP counts them: 0-99 (the first 100), 100- (all behind), -100 (the last 100); all where absent.
+    #[arg(long, value_name = "FIRST-LAST", allow_hyphen_values = true)]
+    range: Option<Range>,
+    /// Write binary data to the terminal too.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    directory: Place,
+}
+
+/// Stores a file, or standard input, as an object.
+#[derive(Args)]
+pub(crate) struct Put {
+    /// The object: its bucket, which has to be there, a slash, and its key. One that is there is replaced when all of the new one is
+    /// safe.
+    #[arg(value_name = "BUCKET/KEY")]
+    name: Name,
+    /// The file to store; standard input where absent or `-`.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// What clients are told that it is; S3's `binary/octet-stream` where absent.
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Deletes objects.
+#[derive(Args)]
+pub(crate) struct Rm {
+    /// The objects: of each its bucket, a slash, and its key.
+    #[arg(required = true, value_name = "BUCKET/KEY")]
+    names: Vec<Name>,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Where a server's objects are, for a command that prints bytes.
+#[derive(Args)]
+pub(crate) struct Place {
+    /// The server's configuration; the defaults where absent.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory; the configuration's, or ./shingle-data, where absent.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// Runs `work` with all objects of a directory as one store, and closes them, also where it failed.
+fn with_store<T>(
+    directory: &Directory,
+    access: Access,
+    work: impl AsyncFnOnce(&Runtime, &dyn ObjectStore, &Config) -> Outcome<T>,
+) -> Outcome<T> {
+    let config = directory.configured()?;
+    let run = |rt: Runtime| async move {
+        let offline = Offline::open(&rt, &config, None).await.map_err(|error| not_run(error.into()))?;
+        let result = match offline.store(access).await {
+            Err(error) => Err(not_run(error.into())),
+            Ok(store) => {
+                store.absent().iter().for_each(|error| note!("shingle: {error}"));
+                let result = work(&rt, store.store(), &config).await;
+                store.close().await;
+                result
+            }
+        };
+        offline.close().await;
+        result
+    };
+    shingle_runtime::real::run(run)?
+}
+
+/// An error of the store; of a bucket that is not there, how to make one.
+fn told(error: StoreError, config: &Config) -> Failure {
+    if error.kind != StoreErrorKind::NoSuchBucket {
+        return error.into();
+    }
+    Failure::new(format!(
+        "{error}. Buckets are made by clients of the running server, such as `aws --endpoint-url http://{} s3 mb s3://NAME`; \
+         `shingle object ls` lists the objects there are",
+        config.listen
+    ))
+}
+
+impl Get {
+    pub(super) fn run(self) -> Outcome {
+        let Place { config, data } = self.directory;
+        let directory = Directory { config, data, json: false };
+        let (name, range) = (self.name, self.range);
+        with_store(&directory, Access::Read, async |_, store, config| {
+            let reader = store.open(&name.bucket, &name.key).await.map_err(|error| told(error, config))?;
+            let (label, size) = (name.shown(), reader.info().size);
+            let (begin, end) = Range::of(range, &label, size)?;
+            // Only now: a name that is wrong costs no file.
+            let mut output = Output::begin(self.output, &label, self.force)?;
+            let mut progress = Progress::new();
+            let mut at = begin;
+            while at < end {
+                let read = reader.read(at, (end - at).min(PIECE)).await;
+                let bytes = read.map_err(|error| output.broken(at, &error))?;
+                output.write(&bytes)?;
+                at += bytes.len() as u64;
+                output.show(at - begin, end - begin, &mut progress);
+            }
+            output.end()
+        })
+    }
+}
+
+impl Put {
+    pub(super) fn run(self) -> Outcome {
+        let (name, directory) = (self.name, self.directory);
+        let mut input = Input::open(self.file)?;
+        let content_type = self.content_type.map(|content_type| ("content-type".to_owned(), content_type));
+        let metadata: Metadata = content_type.into_iter().collect();
+        let info = with_store(&directory, Access::Write, async |rt, store, config| {
+            let mut writer = store.begin_put(&name.bucket, &name.key).await.map_err(|error| told(error, config))?;
+            if let Some(size) = input.size() {
+                writer.expect(size);
+            }
+            let (mut etag, mut progress) = (EntityTag::default(), Progress::new());
+            loop {
+                let piece = input.next(rt).await?;
+                if piece.is_empty() {
+                    break;
+                }
+                etag.update(&piece);
+                writer.write(piece).await?;
+                input.show(&name.shown(), &mut progress);
+            }
+            let commit = Commit { etag: etag.finish(), metadata, ..Commit::default() };
+            writer.commit(commit).await.map_err(|error| told(error, config))
+        })?;
+        if directory.json {
+            say!("{}", object_json(&name, &info));
+        } else {
+            say!("stored `{}`: {} ({} bytes)", name.shown(), ByteSize(info.size), info.size);
+        }
+        Ok(())
+    }
+}
+
+impl Rm {
+    pub(super) fn run(self) -> Outcome {
+        let (names, directory) = (self.names, self.directory);
+        let (mut deleted, mut absent) = (Vec::new(), Vec::new());
+        let result = with_store(&directory, Access::Write, async |_, store, config| {
+            for name in &names {
+                let found = store.delete(&name.bucket, &name.key).await.map_err(|error| told(error, config))?;
+                if found { deleted.push(name) } else { absent.push(name) }
+            }
+            Ok(())
+        });
+        // Those that had gone before one failed have gone.
+        if directory.json {
+            let names = |of: &[&Name]| of.iter().map(|name| name.json()).collect::<Vec<_>>();
+            say!("{}", json!({ "deleted": names(&deleted), "absent": names(&absent) }));
+        } else {
+            deleted.iter().for_each(|name| say!("deleted `{}`", name.shown()));
+        }
+        result?;
+        if absent.is_empty() {
+            return Ok(());
+        }
+        let words: Vec<_> = absent.iter().map(|name| format!("there is no object `{}`", name.shown())).collect();
+        Err(Failure::new(words.join("\n")))
+    }
+}
+
+fn object_json(name: &Name, info: &ObjectInfo) -> Value {
+    json!({ "bucket": name.bucket, "key": name.key, "size_bytes": info.size, "etag": info.etag, "class": info.class,
+            "modified_unix_ns": info.modified_unix_ns, "version": info.version, "part_bytes": info.part_sizes,
+            "metadata": info.metadata })
+}
+
+/// Shows one object.
+pub(super) fn stat(name: &Name, directory: &Directory) -> Outcome {
+    let info = with_store(directory, Access::Read, async |_, store, config| {
+        store.head(&name.bucket, &name.key).await.map_err(|error| told(error, config))
+    })?;
+    if directory.json {
+        say!("{}", object_json(name, &info));
+        return Ok(());
+    }
+    say!("object    {}", name.shown());
+    say!("size      {} ({} bytes)", ByteSize(info.size), info.size);
+    say!("etag      {}", printable(info.etag.as_bytes()));
+    say!("modified  {}", shingle_server::utc(info.modified_unix_ns / 1_000_000_000));
+    if let Some(class) = &info.class {
+        say!("class     {class}");
+    }
+    if !info.part_sizes.is_empty() {
+        say!("parts     {}", info.part_sizes.len());
+    }
+    for (field, value) in &info.metadata {
+        say!("{}: {}", printable(field.as_bytes()), printable(value.as_bytes()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_bucket_and_a_key_which_may_hold_slashes() {
+        let name = |bucket: &str, key: &str| Ok(Name { bucket: bucket.to_owned(), key: key.to_owned() });
+        assert_eq!("photos/2024/one.jpg".parse(), name("photos", "2024/one.jpg"));
+        assert_eq!("b//".parse(), name("b", "/"));
+        for wrong in ["", "bucket", "bucket/", "/key"] {
+            assert!(wrong.parse::<Name>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What `--help` says of arguments, held for every command.
+//!
+//! # Invariants
+//! - USE-1: one thing has one name in all usage lines: that of a fixed list, never what the code calls it.
+//! - USE-2: each argument is described, and of each that may be left out it is said what happens then.
+
+use clap::{Arg, ArgAction, Command, CommandFactory};
+
+use crate::Cli;
+
+/// Names of values, and what they stand for.
+const VALUES: &[(&str, &str)] = &[
+    ("DRIVE", "a zoned drive: a node, the file of an emulated one, or a name such as serial:ZL2XXXXX"),
+    ("FILE", "a file"),
+    ("DIR", "a directory"),
+    ("CHUNK", "a chunk's identity"),
+    ("BUCKET/KEY", "an object of a server"),
+    ("NAME", "an object of an array, or an experiment or benchmark"),
+    ("PREFIX", "what keys or names begin with"),
+    ("ZONE", "a zone's number, or a range of them"),
+    ("SIZE", "bytes, with a unit"),
+    ("BYTES", "bytes, without one"),
+    ("FIRST-LAST", "a range of bytes"),
+    ("COUNT", "how many"),
+    ("COLUMNS", "how wide"),
+    ("ADDRESS:PORT", "where to listen"),
+    ("DATA+PARITY", "a code"),
+    ("TYPE", "a media type"),
+    ("KIND", "a kind of drive"),
+    ("STREAM", "a stream of chunks"),
+    ("SCALE", "how large an experiment is"),
+    ("SEED", "what decides everything random"),
+    ("WHAT", "what to generate"),
+];
+
+fn each_argument(command: &Command, path: &str, check: &mut impl FnMut(&str, &Arg)) {
+    for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+        check(path, argument);
+    }
+    for sub in command.get_subcommands() {
+        each_argument(sub, &format!("{path} {}", sub.get_name()), check);
+    }
+}
+
+fn takes_values(argument: &Arg) -> bool {
+    matches!(argument.get_action(), ArgAction::Set | ArgAction::Append)
+}
+
+fn help_of(argument: &Arg) -> String {
+    argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default()
+}
+
+/// What breaks a rule, of all arguments.
+fn wrong(rule: impl Fn(&Arg) -> bool) -> Vec<String> {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut wrong = Vec::new();
+    each_argument(&command, "shingle", &mut |path, argument| {
+        if !rule(argument) {
+            wrong.push(format!("{path}: {argument}"));
+        }
+    });
+    wrong
+}
+
+/// USE-1
+#[test]
+fn values_have_the_names_of_a_fixed_list() {
+    let known = |name: &str| VALUES.iter().any(|(value, _)| *value == name);
+    let named = |argument: &Arg| argument.get_value_names().unwrap_or_default().iter().all(|name| known(name));
+    assert_eq!(wrong(|argument| !takes_values(argument) || named(argument)), Vec::<String>::new());
+}
+
+/// USE-2
+#[test]
+fn every_argument_is_described() {
+    assert_eq!(wrong(|argument| !help_of(argument).is_empty()), Vec::<String>::new());
+}
+
+/// USE-2
+#[test]
+fn what_is_taken_for_an_argument_that_is_left_out_is_said() {
+    let said = |argument: &Arg| {
+        let shown = !argument.get_default_values().is_empty() && !argument.is_hide_default_value_set();
+        shown || help_of(argument).contains("here absent") || help_of(argument).contains("[default: ")
+    };
+    let required = |argument: &Arg| argument.is_required_set() || argument.to_string().starts_with('<');
+    assert_eq!(wrong(|argument| !takes_values(argument) || required(argument) || said(argument)), Vec::<String>::new());
+}
+
+/// The addresses and the directory that `shingle serve --help` names are those that are taken.
+#[test]
+fn the_defaults_of_the_server_are_those_that_its_help_names() {
+    let config = shingle_server::Config::default();
+    let serve = Cli::command().find_subcommand("serve").cloned().unwrap();
+    let help = |id: &str| help_of(serve.get_arguments().find(|argument| argument.get_id() == id).unwrap());
+    assert!(help("listen").contains(&config.listen.to_string()), "{}", help("listen"));
+    assert!(help("data").contains(&format!("./{}", config.data.display())), "{}", help("data"));
+    assert!(config.admin.is_none() && help("admin").contains("nowhere"), "{}", help("admin"));
+}
