@@ -14,7 +14,7 @@ test: ## everything: unit, simulation and end-to-end tests
 	@scripts/setup all
 	@scripts/test
 
-# Every crate whose tests draw from seeds; crates/scenarios/tests/crash_target.rs holds this list against them.
+# Every crate whose tests draw from seeds; crates/app/scenarios/tests/crash_target.rs holds this list against them.
 CRASH = -p shingle-sim -p shingle-record -p shingle-chunk-store -p shingle-object-store -p shingle-array-store \
 	-p shingle-array-objects
 

@@ -148,7 +148,7 @@ def test_the_packaged_configuration_is_one(tree, tmp_path):
 
 
 def test_every_setting_of_the_configuration_has_its_place_in_the_man_page():
-    source = (ROOT / "crates/server/src/config/mod.rs").read_text()
+    source = (ROOT / "crates/app/server/src/config/mod.rs").read_text()
     page = (ROOT / "packaging/man/shingle.toml.5").read_text()
     for settings in re.findall(r"pub struct \w+(?:Config|Shape) \{(.*?)\n\}|pub struct Config \{(.*?)\n\}", source, re.S):
         for name in re.findall(r"^    pub (\w+):", "".join(settings), re.M):
@@ -156,7 +156,7 @@ def test_every_setting_of_the_configuration_has_its_place_in_the_man_page():
 
 
 def test_every_setting_of_an_arrays_file_has_its_place_in_the_man_page():
-    source = (ROOT / "crates/cli/src/array/place.rs").read_text()
+    source = (ROOT / "crates/app/cli/src/array/place.rs").read_text()
     page = (ROOT / "packaging/man/shingle-array.toml.5").read_text()
     settings = re.search(r"pub\(crate\) struct ArrayFile \{(.*?)\n\}", source, re.S)[1]
     names = re.findall(r"^    pub\(crate\) (\w+):", settings, re.M)

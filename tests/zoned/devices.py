@@ -37,7 +37,7 @@ def wait_for(node):
 
 
 def sufferings(guest, node):
-    """What a device can be made to suffer: variables of crates/zoned-linux/tests/device.rs."""
+    """What a device can be made to suffer: variables of crates/device/zoned-linux/tests/device.rs."""
     if node == "/dev/nullb0":
         can = {"SHINGLE_ZONED_REMOVE": f"echo 0 >{NULL_BLK}/power", "SHINGLE_ZONED_RESTORE": f"echo 1 >{NULL_BLK}/power"}
         # Linux 6.2 brought it, and later updates of 6.1.

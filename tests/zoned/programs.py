@@ -26,7 +26,7 @@ def built(crate, kind, name, *command):
         raise RuntimeError(f"failed: {' '.join(command)}")
     for line in done.stdout.splitlines():
         artifact = json.loads(line) if line.startswith("{") else {}
-        own = artifact.get("manifest_path") == str(ROOT / "crates" / crate / "Cargo.toml")
+        own = pathlib.Path(artifact.get("manifest_path", "")).parent.name == crate
         if own and artifact["target"]["name"] == name and kind in artifact["target"]["kind"] and artifact["executable"]:
             return artifact["executable"]
     raise RuntimeError(f"no program came of: {' '.join(command)}")

@@ -15,11 +15,11 @@ const PACKAGED: &str = "/etc/shingle/config.toml";
 /// The server that may have the array open.
 #[derive(Args)]
 pub(crate) struct Serving {
-    /// The configuration of a server that has the array open; that of the service where there is no ./shingle-data.
-    #[arg(long)]
+    /// The configuration of a server that has the array open; /etc/shingle/config.toml where absent and there is no ./shingle-data.
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its data directory, if not the configuration's or ./shingle-data.
-    #[arg(long)]
+    /// Its data directory; the configuration's, or ./shingle-data, where absent.
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 

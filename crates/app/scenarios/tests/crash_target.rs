@@ -20,13 +20,14 @@ fn draws_from_seeds(directory: &Path) -> bool {
 
 #[test]
 fn make_crash_runs_every_crate_that_draws_from_seeds() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let makefile = fs::read_to_string(root.join("Makefile")).unwrap();
     let (_, list) = makefile.split_once("\nCRASH = ").unwrap();
     let (list, _) = list.split_once("\n\n").unwrap();
     let listed: Vec<&str> = list.split_whitespace().filter_map(|word| word.strip_prefix("shingle-")).collect();
-    let crates = fs::read_dir(root.join("crates")).unwrap().flatten();
-    let mut drawing: Vec<String> = crates
+    let folders = fs::read_dir(root.join("crates")).unwrap().flatten();
+    let mut drawing: Vec<String> = folders
+        .flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten())
         .filter(|entry| draws_from_seeds(&entry.path()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| !NOT_ENGINES.contains(&name.as_str()) && name != "scenarios")

@@ -236,7 +236,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("shingle-lab-report-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         // Of every 60th zone of a drive of 600 zones no array can be made.
-        let profile = include_str!("../../drive-model/profiles/ha10.toml");
+        let profile = include_str!("../../../device/drive-model/profiles/ha10.toml");
         let (before, zones) = profile.split_once("zones = ").unwrap();
         let (_, behind) = zones.split_once('\n').unwrap();
         let drive = folder.join("small.toml");

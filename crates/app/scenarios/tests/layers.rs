@@ -1,6 +1,8 @@
-//! The layers of the design, held against what cargo knows: a crate depends only on lower layers.
+//! The layers of the design, held against what cargo knows: a crate depends only on lower layers, and lies in a folder of
+//! its layer or a lower one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -49,18 +51,44 @@ fn normal_dependencies_point_to_strictly_lower_layers() {
     assert!(checked > 20, "only {checked} dependencies were seen");
 }
 
+/// Folders of `crates`, from the lowest to the highest.
+const FOLDERS: [&str; 6] = ["foundation", "device", "engine", "store", "frontend", "app"];
+
+#[test]
+fn no_dependency_points_to_a_higher_folder() {
+    let packages = packages();
+    let folders: BTreeMap<&str, usize> = packages.iter().map(|package| (name(package), folder(package))).collect();
+    assert_eq!(folders.values().collect::<BTreeSet<_>>().len(), FOLDERS.len(), "a folder is empty");
+    for package in &packages {
+        for dependency in package["dependencies"].as_array().expect("dependencies are a list") {
+            let target = dependency["name"].as_str().unwrap_or_default();
+            let (own, Some(theirs)) = (folders[name(package)], folders.get(target)) else { continue };
+            let test_only = dependency["kind"] == "dev";
+            assert!(*theirs <= own || test_only, "{} is in {}, below {target}", name(package), FOLDERS[own]);
+        }
+    }
+}
+
+/// The folder that a package lies in: `crates/FOLDER/NAME`.
+fn folder(package: &Value) -> usize {
+    let manifest = Path::new(package["manifest_path"].as_str().expect("a package has a manifest"));
+    let folder = manifest.ancestors().nth(2).and_then(Path::file_name).and_then(|folder| folder.to_str());
+    let found = FOLDERS.iter().position(|known| Some(*known) == folder);
+    found.unwrap_or_else(|| panic!("{} lies in none of {FOLDERS:?}", manifest.display()))
+}
+
 #[test]
 fn unsafe_code_is_denied_everywhere_else() {
     for package in packages().iter().filter(|package| !UNSAFE_ALLOWED.contains(&name(package))) {
         let manifest = package["manifest_path"].as_str().expect("a package has a manifest");
         let text = std::fs::read_to_string(manifest).expect("the manifest is readable");
         assert!(text.contains("[lints]\nworkspace = true"), "{} does not use the workspace's lints", name(package));
-        let sources = std::path::Path::new(manifest).with_file_name("src");
+        let sources = Path::new(manifest).with_file_name("src");
         assert_no_allow(&sources);
     }
 }
 
-fn assert_no_allow(folder: &std::path::Path) {
+fn assert_no_allow(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::experiment::Scale;
 
-    const OWN: &str = include_str!("../../drive-model/profiles/hc650.toml");
+    const OWN: &str = include_str!("../../../device/drive-model/profiles/hc650.toml");
 
     fn on(text: &str) -> Result<LabDrive, LabError> {
         let profile = Profile::parse(text).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_drive_that_cannot_serve_is_refused_with_what_to_do() {
         let zones = OWN.lines().find(|line| line.starts_with("zones = ")).unwrap();
-        let cmr = include_str!("../../drive-model/profiles/st16000nm001g.toml");
+        let cmr = include_str!("../../../device/drive-model/profiles/st16000nm001g.toml");
         let cases = [
             (cmr.to_owned(), "\"hm-smr\""),
             (OWN.replace("zone_mib = 256", "zone_mib = 128"), "256 MiB"),
