@@ -22,10 +22,10 @@ enum What {
 /// Makes files in a directory, which has to be there.
 #[derive(Args)]
 pub(crate) struct Generate {
-    /// What to make.
+    /// Kind of files to make.
     #[arg(value_enum, value_name = "WHAT")]
     what: What,
-    /// Where the files go.
+    /// Directory for the files.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -19,10 +19,10 @@ pub(crate) struct Serve {
     /// The data directory: index, keys, and emulated drives; the configuration's, or ./shingle-data, where absent.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where S3 clients connect; the configuration's, or 127.0.0.1:9000, where absent.
+    /// Address for S3 clients [default: the configuration's, or 127.0.0.1:9000].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Where metrics and health are served, for anyone who can connect there; the configuration's, or nowhere, where absent.
+    /// Address for metrics and health, open to anyone who can connect [default: the configuration's, or nowhere].
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin: Option<SocketAddr>,
     /// Only look whether it could be served, at the configuration and every drive and array, and change nothing. Exit status: 0 it

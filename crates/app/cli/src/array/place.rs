@@ -37,7 +37,7 @@ pub(crate) struct Place {
     /// A drive of the array, as other commands name drives; once for each; those of the array's file where absent.
     #[arg(long = "drive", value_name = "DRIVE")]
     pub(crate) drives: Vec<PathBuf>,
-    /// Where the index is kept, on an SSD; as the array's file says where absent, and made from the drives each time where that names none.
+    /// Directory of the index, on an SSD [default: the one that the array's file names; without one it is made from the drives each time].
     #[arg(long, value_name = "FILE")]
     pub(crate) index: Option<PathBuf>,
     /// Two files, each on its own SSD, that small objects are safe in before they are written to the drives together; those of the array's file, or none, where absent.

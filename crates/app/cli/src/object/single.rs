@@ -76,7 +76,7 @@ pub(crate) struct Put {
     /// The file to store; standard input where absent or `-`.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// What clients are told that it is; S3's `binary/octet-stream` where absent.
+    /// Content type of the object [default: S3's `binary/octet-stream`].
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub(crate) struct Rm {
     directory: Directory,
 }
 
-/// Where a server's objects are, for a command that prints bytes.
+/// Place of a server's objects, for a command that prints bytes.
 #[derive(Args)]
 pub(crate) struct Place {
     /// The server's configuration; the defaults where absent.
