@@ -1,5 +1,6 @@
 //! Bytes of objects on their way between files or pipes and stores.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ impl FromStr for Range {
 }
 
 impl Range {
-    /// Where it begins and ends in an object of `size` bytes; `None` if that has no byte of it.
+    /// Its begin and end in an object of `size` bytes; `None` if that has no byte of it.
     pub(crate) fn within(self, size: u64) -> Option<(u64, u64)> {
         let (begin, end) = match self {
             Self::Between(first, last) => (first, last.saturating_add(1).min(size)),
@@ -52,7 +53,7 @@ impl Range {
         (begin < end).then_some((begin, end))
     }
 
-    /// Where what was asked for begins and ends in an object of `size` bytes; all of it where no range was.
+    /// Begin and end of a range that was asked for in an object of `size` bytes; of all of it if none was.
     ///
     /// # Errors
     /// The object has no byte of the range.
@@ -83,7 +84,7 @@ fn is_text(bytes: &[u8]) -> bool {
     }
 }
 
-/// Where an object's bytes come from.
+/// The source of an object's bytes.
 pub(crate) struct Input {
     from: Box<dyn Read + Send>,
     file: Option<PathBuf>,
@@ -153,11 +154,11 @@ impl Input {
     }
 }
 
-/// Where an object's bytes go.
+/// The destination of an object's bytes.
 pub(crate) struct Output {
     to: Box<dyn Write>,
     file: Option<PathBuf>,
-    /// What the object is called.
+    /// The object's name.
     name: String,
     /// It is a terminal, which takes some bytes for commands.
     only_text: bool,
@@ -186,9 +187,29 @@ impl Output {
         }
     }
 
+    /// Copies the bytes from `begin` to `end`, which `read` gives from an offset on, at most so many at once.
+    ///
+    /// # Errors
+    /// The object cannot be read, the bytes cannot be written, or they are not for a terminal.
+    pub(crate) async fn copy<E: Display>(
+        mut self,
+        (begin, end): (u64, u64),
+        read: impl AsyncFn(u64, u64) -> Result<Bytes, E>,
+    ) -> Outcome {
+        let mut progress = Progress::new();
+        let mut at = begin;
+        while at < end {
+            let bytes = read(at, (end - at).min(PIECE)).await.map_err(|error| self.broken(at, &error))?;
+            self.write(&bytes)?;
+            at += bytes.len() as u64;
+            self.show(at - begin, end - begin, &mut progress);
+        }
+        self.end()
+    }
+
     /// # Errors
     /// It could not be written, or is not for a terminal.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Outcome {
+    fn write(&mut self, bytes: &[u8]) -> Outcome {
         if self.only_text && !is_text(bytes) {
             return Err(Failure::new(format!(
                 "`{}` is no text: write it to a file with -o, or to the terminal all the same with --force",
@@ -201,19 +222,19 @@ impl Output {
 
     /// # Errors
     /// It could not be written.
-    pub(crate) fn end(mut self) -> Outcome {
+    fn end(mut self) -> Outcome {
         let result = self.to.flush();
         self.told(result)
     }
 
     /// The object cannot be read from byte `at` on.
-    pub(crate) fn broken(&self, at: u64, error: &dyn std::fmt::Display) -> Failure {
+    fn broken(&self, at: u64, error: &dyn Display) -> Failure {
         let whole = self.file.as_ref().map_or("what was written", |_| "the file");
         Failure::new(format!("`{}` cannot be read from byte {at} on; {whole} is incomplete\n{error}", self.name))
     }
 
     /// Shows how far it is, but not between the bytes of the object.
-    pub(crate) fn show(&self, done: u64, all: u64, progress: &mut Progress) {
+    fn show(&self, done: u64, all: u64, progress: &mut Progress) {
         if self.file.is_some() {
             progress.show_part(&format!("{}: {} of {}", self.name, ByteSize(done), ByteSize(all)), done, done, all);
         }

@@ -1,4 +1,4 @@
-//! What `--help` says of arguments, held for every command.
+//! Rules for what `--help` says of arguments, held for every command.
 //!
 //! # Invariants
 //! - USE-1: one thing has one name in all usage lines: that of a fixed list, never what the code calls it.

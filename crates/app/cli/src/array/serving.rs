@@ -24,7 +24,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// What a server says to `ask` of the array, which gets the nodes of its drives. `None` where no server that is known has it open.
+    /// A server's answer to `ask` of the array, which gets the nodes of its drives. `None` if no server that is known has it open.
     pub(crate) fn asked<T>(
         &self,
         place: &Place,

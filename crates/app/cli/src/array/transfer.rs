@@ -12,7 +12,7 @@ use super::place::{Missing, Place, with_array};
 use super::shown;
 use crate::failure::Outcome;
 use crate::output::Progress;
-use crate::transfer::{Input, Output, PIECE, Range};
+use crate::transfer::{Input, Output, Range};
 
 /// Stores an object.
 #[derive(Args)]
@@ -89,17 +89,8 @@ impl Get {
             let (label, size) = (shown(name.as_bytes()), reader.object().size);
             let (begin, end) = Range::of(range, &label, size)?;
             // Only now: a name that is wrong costs no file.
-            let mut output = Output::begin(self.output, &label, self.force)?;
-            let mut progress = Progress::new();
-            let mut at = begin;
-            while at < end {
-                let read = reader.read(at, (end - at).min(PIECE)).await;
-                let bytes = read.map_err(|error| output.broken(at, &error))?;
-                output.write(&bytes)?;
-                at += bytes.len() as u64;
-                output.show(at - begin, end - begin, &mut progress);
-            }
-            output.end()
+            let output = Output::begin(self.output, &label, self.force)?;
+            output.copy((begin, end), async |at, length| reader.read(at, length).await).await
         })
     }
 }

@@ -101,7 +101,7 @@ impl Directory {
         Ok(config)
     }
 
-    /// What a server that runs on the directory says to `ask`; `None` where none runs.
+    /// The answer to `ask` of the server that runs on the directory; `None` if none runs.
     fn asked<T>(&self, ask: impl FnOnce(Running) -> Result<T, Error>) -> Outcome<Option<T>> {
         let failed = |error: Error| not_run(error.into());
         let running = Running::of(&self.configured()?.data).map_err(failed)?;

@@ -14,7 +14,7 @@ use shingle_store_api::{Commit, Metadata, ObjectInfo, ObjectStore, StoreError, S
 use super::{Directory, not_run};
 use crate::failure::{Failure, Outcome};
 use crate::output::Progress;
-use crate::transfer::{Input, Output, PIECE, Range};
+use crate::transfer::{Input, Output, Range};
 
 /// An object, as listings name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,17 +150,8 @@ impl Get {
             let (label, size) = (name.shown(), reader.info().size);
             let (begin, end) = Range::of(range, &label, size)?;
             // Only now: a name that is wrong costs no file.
-            let mut output = Output::begin(self.output, &label, self.force)?;
-            let mut progress = Progress::new();
-            let mut at = begin;
-            while at < end {
-                let read = reader.read(at, (end - at).min(PIECE)).await;
-                let bytes = read.map_err(|error| output.broken(at, &error))?;
-                output.write(&bytes)?;
-                at += bytes.len() as u64;
-                output.show(at - begin, end - begin, &mut progress);
-            }
-            output.end()
+            let output = Output::begin(self.output, &label, self.force)?;
+            output.copy((begin, end), async |at, length| reader.read(at, length).await).await
         })
     }
 }
