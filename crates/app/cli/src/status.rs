@@ -7,6 +7,7 @@ use serde_json::Value;
 use shingle_base::ByteSize;
 
 use crate::failure::{Failure, Outcome, status};
+use crate::output::counted;
 
 /// The configuration of the packaged service.
 const PACKAGED: &str = "/etc/shingle/config.toml";
@@ -90,8 +91,8 @@ fn tell_engine(engine: &Value) {
         (engine["space"]["live_bytes"].as_u64(), engine["space"]["capacity_bytes"].as_u64())
     {
         let percent = live.saturating_mul(100).checked_div(capacity).unwrap_or(0);
-        let objects = &engine["space"]["objects"];
-        say!("  {objects} objects, {} of {} ({percent} %)", ByteSize(live), ByteSize(capacity));
+        let objects = counted(engine["space"]["objects"].as_u64().unwrap_or(0), "object");
+        say!("  {objects}, {} of {} ({percent} %)", ByteSize(live), ByteSize(capacity));
     }
     for drive in each(engine, "drives") {
         let since = drive["since"].as_str().map_or(String::new(), |since| format!(" since {since}"));

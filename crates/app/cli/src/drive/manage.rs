@@ -19,7 +19,7 @@ use crate::confirm::confirm;
 use crate::device;
 use crate::drive::selection::Selection;
 use crate::failure::{Failure, Outcome};
-use crate::output::Progress;
+use crate::output::{Progress, counted};
 
 /// A zone command.
 #[derive(Args)]
@@ -79,7 +79,7 @@ async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
     drop(progress);
     device.flush().await?;
     if which.zones.all {
-        say!("{} {}", counted(zones.len()), done_word(op));
+        say!("{} {}", counted(zones.len() as u64, "zone"), done_word(op));
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
 /// What is to be confirmed before the zones are touched. Opening and closing lose nothing, so only where they would get in
 /// the way of a store.
 fn question(op: ZoneOp, zones: &[ZoneInfo], store: Option<&Content>) -> Option<String> {
-    let many = counted(zones.len());
+    let many = counted(zones.len() as u64, "zone");
     let mut what = match (op, store) {
         (ZoneOp::Reset, _) => loss_of_reset(zones),
         (ZoneOp::Finish, _) => loss_of_finish(zones),
@@ -126,7 +126,7 @@ fn means_anything(op: ZoneOp, state: ZoneState) -> bool {
 fn loss_of_reset(zones: &[ZoneInfo]) -> String {
     let holding: Vec<_> = zones.iter().filter(|zone| zone.written.0 > 0).collect();
     let bytes = ByteSize(holding.iter().map(|zone| zone.written.bytes()).sum());
-    let many = counted(zones.len());
+    let many = counted(zones.len() as u64, "zone");
     match holding.len() {
         0 => format!("a reset of {many}; nothing is written there."),
         some => format!("a reset of {many}: {bytes} written in {} will be lost.", counted_of(some, zones.len())),
@@ -136,12 +136,8 @@ fn loss_of_reset(zones: &[ZoneInfo]) -> String {
 fn loss_of_finish(zones: &[ZoneInfo]) -> String {
     let room = |zone: &ZoneInfo| zone.capacity.bytes().saturating_sub(zone.written.bytes());
     let bytes = ByteSize(zones.iter().map(room).sum());
-    let many = counted(zones.len());
+    let many = counted(zones.len() as u64, "zone");
     format!("a finish of {many}: {bytes} that could still be written there cannot be until a reset.")
-}
-
-fn counted(zones: usize) -> String {
-    if zones == 1 { "1 zone".to_owned() } else { format!("{zones} zones") }
 }
 
 fn counted_of(some: usize, all: usize) -> String {
