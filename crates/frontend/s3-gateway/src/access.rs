@@ -37,9 +37,9 @@ pub struct Access {
     pub time: SystemTime,
     /// As in the answer's `x-amz-request-id`.
     pub id: String,
-    /// Who asked.
+    /// Address of the client.
     pub peer: IpAddr,
-    /// The access key that the request names. Whether it is known, and the signature right, shows in the status.
+    /// Access key that the request names. The status shows if it is known and the signature right.
     pub key_id: Option<String>,
     /// The HTTP method.
     pub method: Method,
@@ -65,7 +65,7 @@ pub struct Access {
     pub took: Duration,
 }
 
-/// What is noted of a request while it is under way.
+/// Notes about a request while it is under way.
 pub(crate) struct Draft {
     log: Arc<dyn AccessLog>,
     began: Instant,
@@ -174,7 +174,7 @@ impl HttpBody for Noted {
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 this.draft.access.sent_bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
-                // Whoever knows the length may not ask again.
+                // A connection that knows the length may not poll again after the last frame.
                 this.draft.access.whole = this.body.is_end_stream();
             }
             Poll::Ready(None) => this.draft.access.whole = true,

@@ -10,9 +10,9 @@ use shingle_store_api::Metadata;
 
 use crate::errors::with_status;
 
-/// Where the metadata says whether a checksum is of the whole object or of its parts' checksums.
+/// Metadata name: the checksum is of the whole object, or of its parts' checksums.
 pub(crate) const TYPE_NAME: &str = "x-amz-checksum-type";
-/// Where an upload's metadata says which checksum its parts have.
+/// Metadata name in an upload: the checksum algorithm of its parts.
 pub(crate) const ALGORITHM_NAME: &str = "x-amz-checksum-algorithm";
 
 /// A checksum algorithm.
@@ -123,7 +123,8 @@ pub(crate) struct Stated {
 }
 
 impl Stated {
-    /// What the headers of a request with a body say; `sdk_algorithm` is what `x-amz-sdk-checksum-algorithm` names.
+    /// Checksum stated in the headers of a request with a body; `sdk_algorithm` is the value of
+    /// `x-amz-sdk-checksum-algorithm`.
     ///
     /// # Errors
     /// `InvalidRequest` where several are given or one is no checksum.

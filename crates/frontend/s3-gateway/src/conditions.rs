@@ -11,7 +11,7 @@ pub(crate) struct Conditions<'a> {
     pub(crate) if_unmodified_since: Option<&'a Timestamp>,
 }
 
-/// What they say of an object.
+/// Result of checking the conditions against an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Proceed,

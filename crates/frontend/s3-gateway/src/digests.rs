@@ -51,7 +51,7 @@ impl Digests {
         }
     }
 
-    /// Whether the whole body was as stated.
+    /// Compares the digests of the whole body with the stated ones.
     ///
     /// # Errors
     /// `BadDigest`.

@@ -37,7 +37,7 @@ const SLOW: Duration = Duration::from_secs(1);
 /// be read at all is an error and not a broken body.
 ///
 /// # Errors
-/// What the store says of the first piece.
+/// The store's error for the first piece.
 pub(crate) async fn body(
     reader: Box<dyn ObjectReader>,
     range: Range<u64>,
@@ -76,7 +76,7 @@ pub(crate) async fn body(
 /// The pieces of a range in order.
 struct ReadBody {
     reader: Arc<dyn ObjectReader>,
-    /// Where the next piece to ask for begins.
+    /// Offset of the next piece to ask for.
     next: u64,
     end: u64,
     /// Bytes not yet yielded.

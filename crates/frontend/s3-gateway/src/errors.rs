@@ -1,4 +1,4 @@
-//! What a client is told when something fails.
+//! Errors as clients see them.
 
 use hyper::StatusCode;
 use s3s::{S3Error, S3ErrorCode, StdError, s3_error};
@@ -26,7 +26,7 @@ pub(crate) fn of_store(error: StoreError) -> S3Error {
         StoreErrorKind::Unavailable => S3ErrorCode::ServiceUnavailable,
         // Corrupt, Device, and kinds that are added later.
         _ => {
-            // Where on a drive it is, clients need not know.
+            // Clients get no place on a drive; the log has it.
             let cause = std::error::Error::source(&error).map(tracing::field::display);
             tracing::error!(kind = ?error.kind, cause, "{}", error.message);
             S3ErrorCode::InternalError
@@ -42,7 +42,7 @@ pub(crate) fn with_status(code: &'static str, status: StatusCode, message: impl 
     error
 }
 
-/// What went wrong with a request's body, where this crate found it.
+/// A fault in a request's body, found by this crate.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
     /// Too little came for too long.

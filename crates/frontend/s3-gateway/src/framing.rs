@@ -141,7 +141,7 @@ mod tests {
         Ok(out.into())
     }
 
-    /// What the chunks hold, and what stands behind them.
+    /// Data of the chunks, and the bytes behind them.
     fn decode(mut body: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let mut data = Vec::new();
         loop {

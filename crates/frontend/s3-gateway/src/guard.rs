@@ -1,4 +1,4 @@
-//! What a request is refused for before `s3s` sees it.
+//! Refuses requests before `s3s` sees them.
 //!
 //! **Owns** the part of S3-1 and S3-4 that `s3s` leaves open: older signatures, two signatures, URLs that live too long, headers
 //! that nobody signed, forms, sizes.
@@ -135,7 +135,7 @@ fn all_are_signed(headers: &HeaderMap, names: &str) -> S3Result<()> {
     }
 }
 
-/// How the body is framed beside HTTP, if it is.
+/// Framing of the body inside HTTP: aws-chunked, or none.
 pub(crate) fn framing(headers: &HeaderMap) -> Option<Framing> {
     let kind = headers.get("x-amz-content-sha256")?.to_str().ok()?;
     let rest = kind.strip_prefix("STREAMING-")?;

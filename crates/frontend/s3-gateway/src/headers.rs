@@ -1,4 +1,4 @@
-//! What S3 keeps with an object: between a request's headers, the store's metadata and an answer's headers.
+//! Headers that S3 keeps with an object: from a request into the store's metadata, and from there into an answer.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,12 +8,12 @@ use shingle_store_api::Metadata;
 
 use crate::options::USER_METADATA_BYTES_MAX;
 
-/// What user metadata's names begin with.
+/// Prefix of the names of user metadata.
 const USER_PREFIX: &str = "x-amz-meta-";
 /// The type of what has none, as S3 gives it.
 const TYPE_DEFAULT: &str = "binary/octet-stream";
 
-/// What requests that create an object say of it.
+/// Headers of a request that creates an object.
 #[derive(Default)]
 pub(crate) struct Given {
     pub(crate) cache_control: Option<String>,

@@ -19,7 +19,7 @@ use crate::{errors, guard};
 /// Frames of at least this size go to the store as they are; smaller ones are copied together.
 const FRAME_BYTES_WHOLE: usize = PIECE_BYTES / 4;
 
-/// What a request states of its body.
+/// Length and digests that a request states for its body.
 pub(crate) struct Statement {
     length: u64,
     md5: Option<Vec<u8>>,
@@ -28,7 +28,7 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// What the request's headers say.
+    /// Reads the statement from the request's headers.
     ///
     /// # Errors
     /// `MissingContentLength`; `EntityTooLarge` above `bytes_max`; `InvalidDigest` and `InvalidRequest` for what is
@@ -186,7 +186,7 @@ impl<'a> Sink<'a> {
 
     async fn flush(&mut self) -> S3Result<()> {
         let piece = std::mem::take(&mut self.pending);
-        // Whoever writes it has memory for it.
+        // The writer accounts for the piece from here on.
         self.hold = None;
         if piece.is_empty() { Ok(()) } else { self.writer.write(piece.freeze()).await.map_err(errors::of_store) }
     }

@@ -1,4 +1,4 @@
-//! Who may send requests: the pairs of keys.
+//! Access keys and their secrets: only requests signed with one of them are served.
 
 use std::collections::BTreeMap;
 

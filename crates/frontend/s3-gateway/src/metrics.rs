@@ -1,4 +1,4 @@
-//! What the gateway counts.
+//! Counters of the gateway.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

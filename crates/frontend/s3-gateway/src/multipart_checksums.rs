@@ -55,7 +55,7 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
     Some(digest)
 }
 
-/// How an upload's checksum is made, as its metadata says.
+/// Algorithm and type of an upload's checksum, from its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scheme {
     pub(crate) algorithm: Algorithm,
@@ -63,7 +63,7 @@ pub(crate) struct Scheme {
 }
 
 impl Scheme {
-    /// What a request to begin an upload asks for.
+    /// Scheme that a `CreateMultipartUpload` request asks for.
     ///
     /// # Errors
     /// `InvalidRequest` for a type its algorithm does not have.
@@ -89,7 +89,7 @@ impl Scheme {
         Ok(Some(Self { algorithm, full_object }))
     }
 
-    /// What an upload in progress was begun with.
+    /// Scheme that an upload in progress was begun with.
     pub(crate) fn of_upload(metadata: &Metadata) -> Option<Self> {
         let algorithm = Algorithm::from_name(metadata.get(checksums::ALGORITHM_NAME)?).ok()?;
         Some(Self { algorithm, full_object: metadata.get(checksums::TYPE_NAME)? == "FULL_OBJECT" })

@@ -50,7 +50,7 @@ const HEADERS_OF_ALL: &[&str] = &[
     "x-amz-content-sha256",
     "x-amz-user-agent",
     "x-amz-expected-bucket-owner",
-    // Whoever asks agrees to pay; there is nothing to pay.
+    // The sender agrees to pay; there is nothing to pay.
     "x-amz-request-payer",
 ];
 
@@ -76,7 +76,7 @@ const SOURCE: &[&str] = &[
     "x-amz-copy-source-if-unmodified-since",
     "x-amz-source-expected-bucket-owner",
 ];
-/// What reads an object may ask of its answer.
+/// Parameters of a read that set headers of its answer.
 const ANSWER: &[&str] = &[
     "versionId",
     "partNumber",

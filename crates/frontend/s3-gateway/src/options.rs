@@ -1,4 +1,4 @@
-//! What can be set, and the limits of the protocol.
+//! Options of a gateway, and the limits of the protocol.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What can be set of a gateway.
+/// Options of a gateway.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The region it says it is in. Requests signed for another one are served all the same.
     pub region: String,
-    /// Who may send requests; all others are refused.
+    /// Keys whose requests are served; all others are refused.
     pub credentials: Vec<Credentials>,
-    /// Where given, requests to `BUCKET.domain` are for that bucket (virtual-hosted style); else only paths name
+    /// If given, requests to `BUCKET.domain` are for that bucket (virtual-hosted style); otherwise only paths name
     /// buckets.
     pub domain: Option<String>,
     /// Limits on what clients may do.
     pub limits: Limits,
-    /// Who takes note of each request, if anybody does.
+    /// Receives a note of each request; `None` = no access log.
     pub access: Option<Arc<dyn AccessLog>>,
 }
 
@@ -44,16 +44,16 @@ pub struct Options {
 pub struct Limits {
     /// Connections at a time; further ones wait until one ends, or has been silent for a second and is closed for them.
     pub connections_max: usize,
-    /// How long a connection may take to send a request's head, or be idle before one.
+    /// Longest time for a connection to send a request's head, or to be idle before one.
     pub head_timeout: Duration,
-    /// How long a connection may go without a byte in the direction that is due.
+    /// Longest time for a connection without a byte in the direction that is due.
     pub stall_timeout: Duration,
     /// Bytes a second that a client has to take of an answer, over the time of `stall_timeout`; time in which it is not waited
     /// for does not count. 0: any.
     pub reader_rate_min: u64,
     /// Bytes a second that a client has to send of a body, reckoned in the same way.
     pub writer_rate_min: u64,
-    /// How long requests have to finish at shutdown.
+    /// Time that requests have to finish at shutdown.
     pub shutdown_grace: Duration,
     /// The largest object of one PUT, and the largest part.
     pub put_bytes_max: u64,

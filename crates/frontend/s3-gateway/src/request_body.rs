@@ -48,8 +48,8 @@ struct Rest {
     polled: bool,
 }
 
-/// How much of an unread body is taken in before an answer that does not need it: a client that is still sending would
-/// see its connection reset instead of the answer.
+/// Limit for the unread rest of a body that is read before an answer that does not need it: a client that is still
+/// sending would see its connection reset instead of the answer.
 const DRAIN_BYTES_MAX: usize = 32 << 20;
 /// And for how long.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ impl Fate {
         self.left().received
     }
 
-    /// What was found wrong with the body.
+    /// The error found in the body, once.
     pub(crate) fn wrong(&self) -> Option<S3Error> {
         self.left().wrong.take()
     }
@@ -199,7 +199,7 @@ impl HttpBody for RequestBody {
             this.pace.moved(data.len());
             this.fate.check_xml(Some(&data))?;
             if body.is_end_stream() {
-                // Whoever knows the length may not ask again.
+                // A service that knows the length may not poll again after the last frame.
                 this.fate.check_xml(None)?;
             }
             match &mut this.framing {

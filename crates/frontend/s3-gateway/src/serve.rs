@@ -42,7 +42,7 @@ use crate::xml;
 const READ_BUFFER_BYTES: usize = PIECE_BYTES / 2;
 /// Seconds after which a client may try again what could not be served for now.
 const RETRY_AFTER_S: &str = "5";
-/// How long to wait after the operating system refused a connection (no descriptors left, most often).
+/// Pause after the operating system refused a connection (no descriptors left, most often).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A gateway to a store.
@@ -60,7 +60,7 @@ struct Inner {
     access: Option<Arc<dyn AccessLog>>,
 }
 
-/// How serving ended.
+/// Result of serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     /// Connections that had not finished their request when the grace was over, and were cut.
@@ -98,7 +98,7 @@ impl Gateway {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What it counts.
+    /// Counters of this gateway.
     pub fn metrics(&self) -> Arc<GatewayMetrics> {
         self.inner.metrics.clone()
     }

@@ -46,7 +46,8 @@ impl Pace {
             self.left = self.left.saturating_sub(now - self.since);
             self.since = now;
         }
-        // As a rate that is tiny, 0 gives back all for any byte. What is no time is more than the limit.
+        // A rate of 0 counts as a tiny one: any byte then gives back all the time. A quotient too large for a
+        // `Duration` is above the limit.
         let worth = Duration::try_from_secs_f64(bytes as f64 / (self.rate_min as f64).max(1e-9)).unwrap_or(self.limit);
         self.left = self.limit.min(self.left.saturating_add(worth));
     }
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// What comes of sending 4 MiB to a client that reads `bytes` every `pause`, and after how long.
+    /// Sends 4 MiB to a client that reads `bytes` every `pause`: the result, and the time it took.
     async fn sent(limits: Limits, bytes: usize, pause: Duration) -> (io::Result<()>, Duration) {
         let (mut client, server) = tokio::io::duplex(64 << 10);
         let mut socket = Socket::new(server, &limits, Arc::default(), None);

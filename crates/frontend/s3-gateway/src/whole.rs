@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use shingle_runtime::memory::{Hold, Memory};
 
-/// How long it is waited for: less than the patience of clients.
+/// Longest wait for memory: shorter than clients' timeouts.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 pub(crate) struct Whole {

@@ -59,7 +59,7 @@ impl XmlBody {
     /// Takes the next bytes of the body.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// `MaxMessageLengthExceeded`, or the fault in the XML.
     pub(crate) fn update(&mut self, data: &[u8]) -> S3Result<()> {
         self.bytes += data.len();
         if self.bytes > XML_BYTES_MAX {

@@ -36,7 +36,7 @@ async fn only_the_right_keys_open_anything() {
             connection.write(head.as_bytes()).await;
             let answer = connection.answer(false).await;
             let refused = answer.code() == "AccessDenied" && answer.status == 403;
-            // What is no operation at all is said before who asks.
+            // A request that is no operation at all is refused before its sender is checked.
             assert!(refused || matches!(answer.status, 405 | 501), "{method} {target}: {answer:?}");
         }
     }

@@ -20,7 +20,7 @@ impl Service {
             return Err(s3_error!(NotImplemented, "deletes are conditional on the ETag alone"));
         }
         let condition = write_condition(input.if_match.as_ref(), None)?;
-        // That there was none is no error in S3, unless there must be one.
+        // In S3 a missing object is no error here, unless a condition asks for one.
         self.store.delete_if(&input.bucket, &input.key, condition).await.map_err(errors::of_store)?;
         Ok(DeleteObjectOutput::default())
     }

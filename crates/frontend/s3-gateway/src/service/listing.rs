@@ -9,7 +9,7 @@ use crate::headers::timestamp;
 use crate::options::PAGE_MAX;
 use crate::{checksums, errors, percent};
 
-/// How keys are written in an answer.
+/// Form of the keys in an answer: plain, or percent-encoded.
 #[derive(Clone, Copy)]
 struct Writing {
     escaped: bool,
@@ -57,7 +57,7 @@ impl Writing {
     }
 }
 
-/// How many items a page takes.
+/// Items of a page, from the number that the request asks for.
 fn page(asked: Option<i32>, name: &str) -> S3Result<usize> {
     let Some(asked) = asked else { return Ok(PAGE_MAX) };
     let asked = usize::try_from(asked).map_err(|_| s3_error!(InvalidArgument, "{name} cannot be negative"))?;

@@ -1,4 +1,4 @@
-//! What S3's operations mean on a store. One file a group; this one only hands over.
+//! S3's operations on a store. Each group has its file; this one only hands over.
 //!
 //! Operations that are not here answer `NotImplemented`, by `s3s`.
 
@@ -79,7 +79,7 @@ fn owner() -> Owner {
     Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
 }
 
-/// What must hold for a write, as its headers say.
+/// Condition of a write, from its headers.
 ///
 /// # Errors
 /// `NotImplemented` for `If-None-Match` with an ETag, which S3 does not have either.

@@ -20,7 +20,7 @@ use crate::{egress, errors};
 /// The part of an object that is asked for.
 struct Asked {
     bytes: ops::Range<u64>,
-    /// Whether the answer says that it is a part (206).
+    /// The answer says that it is a part (206).
     partial: bool,
     /// The part that it is, from 0.
     part: Option<usize>,
@@ -57,7 +57,7 @@ impl Asked {
         self.bytes.end - self.bytes.start
     }
 
-    /// Whether it is all there is, so that the object's checksum holds for it.
+    /// True for the whole object, so that the object's checksum holds for the answer.
     fn is_whole(&self, info: &ObjectInfo) -> bool {
         self.length() == info.size
     }
@@ -109,7 +109,7 @@ macro_rules! conditions {
     };
 }
 
-/// What GET and HEAD say alike.
+/// Fields that the answers to GET and HEAD share.
 macro_rules! describe {
     ($output:ty, $input:expr, $info:expr, $asked:expr) => {{
         let (info, asked): (&ObjectInfo, &Asked) = ($info, $asked);

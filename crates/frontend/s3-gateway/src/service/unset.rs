@@ -9,7 +9,7 @@ use crate::errors;
 const NONE: &str = "the bucket has no such configuration";
 
 impl Service {
-    /// That a bucket has no such setting.
+    /// Answers that a bucket has no such setting.
     ///
     /// # Errors
     /// Always: `code`, or `NoSuchBucket`.

@@ -87,13 +87,13 @@ pub struct Request {
     pub body: Vec<u8>,
     pub payload: Payload,
     pub secret: &'static str,
-    /// Where not the server's address.
+    /// Host header, if not the server's address.
     pub host: Option<&'static str>,
     /// The body has no length in the head, but the chunks of HTTP.
     pub chunked: bool,
 }
 
-/// What `x-amz-content-sha256` says.
+/// Value of `x-amz-content-sha256`.
 pub enum Payload {
     /// The body's digest.
     Hashed,
