@@ -136,7 +136,8 @@ pub fn array_objects(bytes: &[u8]) -> bool {
     shingle_array_objects::parse::attributes(bytes) | shingle_array_objects::parse::name(bytes)
 }
 
-/// What `array_superblock_chain` reads, by hand: a piece of a base with one set, and the superblock behind it, which changes that set.
+/// Input of `array_superblock_chain`, made by hand: a piece of a base with one set, and the superblock behind it, which
+/// changes that set.
 pub fn array_chain() -> Vec<u8> {
     let set =
         [&[4, 1][..], &5u64.to_le_bytes(), &6u32.to_le_bytes(), &7u32.to_le_bytes(), &[0xff; 4], &[0, 3, 0, 0, 0]]

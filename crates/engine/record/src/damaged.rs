@@ -1,13 +1,12 @@
-//! Reading a range that cannot be read at once: what of it can be, with few commands, for each that fails may take a drive
-//! seconds.
+//! Reading a range that cannot be read at once. Failing commands may take a drive seconds each, so few are issued.
 //!
-//! **Owns** the choice of commands. **Knows nothing of** what the blocks hold.
+//! **Owns** the choice of commands. **Knows nothing of** the blocks' contents.
 //!
 //! # Invariants
-//! - BAD-1: a block is called unreadable only if a command that read it failed, or if it lies between two blocks of its range of which
-//!   that is so.
-//! - BAD-2: while few blocks were found unreadable each is looked at alone, several times. Then a range that fails costs twice
-//!   the logarithm of its length: what can be read before its first bad block and behind its last.
+//! - BAD-1: a block is called unreadable only if a command that read it failed, or if it lies between two such blocks
+//!   of its range.
+//! - BAD-2: while few blocks were found unreadable each is tried alone, several times. After that a failing range costs
+//!   twice the logarithm of its length: the readable part before its first bad block and behind its last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,23 +16,23 @@ use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba};
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZonedDevice};
 
-/// How often a block is read before it is unreadable.
+/// Reads of a block before it counts as unreadable.
 pub(crate) const TRIES: u32 = 3;
 
-/// After so many unreadable blocks the others are not looked at one by one any more (BAD-2).
+/// Limit of unreadable blocks; beyond it blocks are not tried one by one any more (BAD-2).
 const ALONE_MAX: usize = 256;
 
 /// Blocks of a zone, some of which cannot be read.
 pub(crate) struct Damaged<'a> {
     pub(crate) dev: &'a Rc<dyn ZonedDevice>,
-    /// Where the zone begins.
+    /// First block of the zone on the device.
     pub(crate) start: Lba,
     /// Blocks that were found unreadable.
     pub(crate) unreadable: &'a mut BTreeSet<u32>,
 }
 
 impl Damaged<'_> {
-    /// Reads a range that failed to be read at once: blocks that cannot be read are noted as such, and zeros.
+    /// Reads a range whose single read failed: unreadable blocks are noted, and zeros in the result.
     ///
     /// # Errors
     /// Only if the device is gone.

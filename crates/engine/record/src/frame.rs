@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - FRAME-1: a header is believed only if its own checksum holds; a payload only if the header's checksum of it does.
-//! - FRAME-2: a header says where it lies (store, zone, block) and in which life of its zone, so that bytes of another
-//!   store, another place or an earlier life are recognised as such.
+//! - FRAME-2: a header names its place (store, zone, block) and the generation of its zone, so that bytes of another
+//!   store, place or generation are recognised as such.
 
 use std::fmt;
 use std::mem::{offset_of, size_of};
@@ -41,7 +41,7 @@ pub struct RecordType(pub u16);
 /// | 10 |    2 | `flags`       | bit 1: sliced payload; bit 0 was, before any release          |
 /// | 12 |    4 | `length`      | bytes of payload as its writer gave it, without slice footers |
 /// | 16 |    8 | `store`       | store id: catches a drive moved from another store (FRAME-2)  |
-/// | 24 |    8 | `epoch`       | the zone's life (FRAME-2)                                    |
+/// | 24 |    8 | `epoch`       | the zone's generation (FRAME-2)                              |
 /// | 32 |    8 | `sequence`    | rises from record to record                                  |
 /// | 40 |    4 | `zone`        | own zone (FRAME-2)                                           |
 /// | 44 |    4 | `block`       | own block in the zone (FRAME-2)                              |
@@ -77,12 +77,12 @@ const _: () = {
     assert!(offset_of!(RawHeader, crc) == 92);
 };
 
-/// Where a record lies, and in which life of its zone.
+/// Place of a record, and generation of its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The store it belongs to.
     pub store: StoreId,
-    /// The life of its zone: the sequence number of the zone's head.
+    /// Generation of its zone: the sequence number of the zone's head.
     pub epoch: u64,
     /// Its zone.
     pub zone: ZoneId,
@@ -95,26 +95,26 @@ pub struct Place {
 pub struct Header {
     /// The record's type.
     pub kind: RecordType,
-    /// Whether the payload is sliced.
+    /// The payload is sliced.
     pub sliced: bool,
     /// Bytes of payload, without slice footers.
     pub length: u32,
-    /// Where it lies.
+    /// Place of the record.
     pub place: Place,
     /// Its sequence number.
     pub sequence: u64,
-    /// What its type defines.
+    /// Bytes defined by the record's type.
     pub info: [u8; INFO_SIZE],
     /// The checksum of the payload, or of its slice footers.
     pub payload_crc: u32,
 }
 
-/// What is expected of a header. What is `None` is not checked.
+/// Expected fields of a header; `None` is not checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Expect {
     /// The store.
     pub store: Option<StoreId>,
-    /// The zone's life.
+    /// The zone's generation.
     pub epoch: Option<u64>,
     /// The zone and the block in it.
     pub at: Option<(ZoneId, u32)>,
@@ -127,7 +127,7 @@ impl Expect {
     }
 }
 
-/// Why bytes are not the record that was expected.
+/// Reason why bytes are not the expected record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -141,7 +141,7 @@ pub enum FrameError {
     WrongStore(StoreId),
     /// A record that belongs elsewhere: a misdirected read or write.
     WrongPlace(ZoneId, u32),
-    /// A record of another life of the zone.
+    /// A record of another generation of the zone.
     WrongEpoch(u64),
     /// The payload's checksum does not hold.
     BadPayload,
@@ -160,7 +160,7 @@ impl fmt::Display for FrameError {
             Self::BadHeader => f.write_str("the record's header fails its checksum"),
             Self::WrongStore(store) => write!(f, "the record belongs to store {store}"),
             Self::WrongPlace(zone, block) => write!(f, "the record belongs to {zone}, block {block}"),
-            Self::WrongEpoch(epoch) => write!(f, "the record belongs to life {epoch} of its zone"),
+            Self::WrongEpoch(epoch) => write!(f, "the record belongs to generation {epoch} of its zone"),
             Self::BadPayload => f.write_str("the record's payload fails its checksum"),
         }
     }
@@ -275,7 +275,7 @@ pub fn frame(kind: RecordType, place: &Place, sequence: u64, info: [u8; INFO_SIZ
     buffer.freeze()
 }
 
-/// How much of a written piece a metadata-only device keeps: the header of a sliced record, nothing of a
+/// Bytes of a written piece that a metadata-only device keeps: the header of a sliced record, none of a
 /// [hollow](crate::frame_hollow) one's zeros, and all of anything else.
 pub fn keep_metadata(piece: &[u8]) -> usize {
     if piece.starts_with(&[0; MAGIC.len()]) {
@@ -287,8 +287,8 @@ pub fn keep_metadata(piece: &[u8]) -> usize {
     }
 }
 
-/// As [`keep_metadata`], but records that were framed with their payload are kept whole: where data is hollow, and
-/// metadata lies in sliced records too.
+/// As [`keep_metadata`], but keeps whole records that were framed with their payload: for stores whose data is hollow
+/// while sliced records hold metadata, too.
 pub fn keep_unless_hollow(piece: &[u8]) -> usize {
     // The header of a hollow record comes as a piece of its own.
     if piece.len() == BLOCK_SIZE || piece.starts_with(&[0; MAGIC.len()]) { keep_metadata(piece) } else { piece.len() }

@@ -1,4 +1,4 @@
-//! Records on zones: what makes bytes survive.
+//! Records on zones, the base of all on-disk formats.
 //!
 //! **Owns** framing, slices, zone heads, scanning, superblock and metadata log.
 //! **Knows nothing of** chunks' placement, indexes or cleaning: engines decide these.

@@ -1,4 +1,4 @@
-//! Reads that fail are tried again. What still cannot be read is told from what is not there.
+//! Retries of failed reads. A block that still cannot be read is told apart from one that is missing.
 
 use std::rc::Rc;
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, Blocks, Lba};
 use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZonedDevice};
 
-/// How often a read is tried.
+/// Tries of a read.
 const TRIES: u32 = 3;
 
-/// Tells if another try may end better.
+/// True if another try may end better.
 fn passing(error: &DeviceError) -> bool {
     !matches!(error.kind, DeviceErrorKind::Gone | DeviceErrorKind::ZoneOffline | DeviceErrorKind::Rule(_))
 }

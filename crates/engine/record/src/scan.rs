@@ -1,12 +1,12 @@
 //! Reading the records of a zone one after the other, whatever state they are in.
 //!
 //! # Invariants
-//! - SCAN-1: a scan yields every intact record of the expected life between its bounds, in order.
+//! - SCAN-1: a scan yields every intact record of the expected generation between its bounds, in order.
 //! - SCAN-2: nothing on the drive makes a scan fail or panic but the loss of the drive.
-//! - SCAN-3: a block that cannot be read, or lies between two that cannot (BAD-1), is said to be unreadable; it never passes for a
-//!   block that was read and holds something else. Each is tried several times as long as few are bad (BAD-2).
-//! - SCAN-4: a zone of which much cannot be read takes few commands (BAD-2), and records before and behind what cannot be read
-//!   are found.
+//! - SCAN-3: a block that cannot be read, or lies between two that cannot (BAD-1), is reported as unreadable; it never
+//!   passes for a block with other contents. Each is tried several times as long as few are bad (BAD-2).
+//! - SCAN-4: a zone with many unreadable blocks takes few commands (BAD-2), and records before and behind them are
+//!   found.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -18,15 +18,15 @@ use shingle_zoned::{DeviceError, ZonedDevice};
 use crate::damaged::{Damaged, TRIES, read_retrying};
 use crate::frame::{Expect, Header};
 
-/// Blocks read at once, unless the reader says otherwise. Headers are not picked out of long records: on a disk the head
-/// passes over what is skipped all the same, and may miss the next header.
+/// Blocks read at once, unless the reader asks for others. Headers are not picked out of long records: a disk's head
+/// passes over skipped blocks all the same, and may miss the next header.
 const WINDOW: u32 = 256;
 
-/// How many zeros in a row end the search for a record behind a bad block: more than the longest record has blocks. A zone
+/// Zeros in a row that end the search for a record behind a bad block: more than the longest record has blocks. A zone
 /// that was finished early reads as zeros to its end.
 const ZEROS_MAX: u32 = 4352;
 
-/// What a scan came upon.
+/// A step of a scan.
 #[derive(Clone, Debug)]
 pub enum Scanned {
     /// A record with a good header.
@@ -35,27 +35,27 @@ pub enum Scanned {
         header: Header,
         /// The whole record.
         bytes: Bytes,
-        /// Whether its payload passes its check.
+        /// Its payload passes its check.
         intact: bool,
-        /// Whether blocks of it could not be read; then it is not intact, and `bytes` has zeros in their places.
+        /// Blocks of it could not be read; then it is not intact, and `bytes` has zeros in their places.
         unreadable: bool,
     },
-    /// Blocks in which no record of the life was found, with a record behind them.
+    /// Blocks without a record of the generation, with a record behind them.
     Gap {
         /// The first bad block.
         from: u32,
-        /// Where the next record begins.
+        /// Start of the next record.
         to: u32,
-        /// Whether some of them could not be read.
+        /// Some of them could not be read.
         unreadable: bool,
     },
-    /// The end of what was written, all of it records.
+    /// The end of the written blocks, all of them records.
     Clean,
-    /// The end of the records that were found: in what follows, up to the end of what was written, is none.
+    /// The end of the records: none is found between here and the end of the written blocks.
     Torn {
         /// The first block that is no record.
         from: u32,
-        /// Whether blocks of it could not be read: there may be records, then.
+        /// Blocks of it could not be read: there may be records, then.
         unreadable: bool,
     },
 }
@@ -69,7 +69,7 @@ pub struct ZoneScanner {
     next: u32,
     to: u32,
     window: u32,
-    /// What was read and is still needed, without gaps: first blocks and bytes. Nothing is read twice.
+    /// Read blocks that are still needed, without gaps: first block and bytes. Nothing is read twice.
     windows: VecDeque<(u32, Bytes)>,
     /// Blocks that could not be read (SCAN-3).
     unreadable: BTreeSet<u32>,
@@ -78,7 +78,7 @@ pub struct ZoneScanner {
 }
 
 impl ZoneScanner {
-    /// A scan of life `epoch` of `zone`, from block `from` to block `to`, both from the zone's start.
+    /// A scan of generation `epoch` of `zone`, from block `from` to block `to`, both from the zone's start.
     pub fn new(dev: Rc<dyn ZonedDevice>, store: StoreId, epoch: u64, zone: ZoneId, from: u32, to: u32) -> Self {
         let (window, windows, unreadable) = (WINDOW, VecDeque::new(), BTreeSet::new());
         Self { dev, store, epoch, zone, next: from, to, window, windows, unreadable, blocks_read: 0 }
@@ -90,7 +90,7 @@ impl ZoneScanner {
         Self { window: blocks.max(1), ..self }
     }
 
-    /// What comes next. After [`Scanned::Clean`] or [`Scanned::Torn`] there is nothing more.
+    /// The next step. After [`Scanned::Clean`] or [`Scanned::Torn`] there is nothing more.
     ///
     /// # Errors
     /// Only if the device is gone.
@@ -117,7 +117,7 @@ impl ZoneScanner {
         Ok(Scanned::Torn { from, unreadable: self.is_unreadable(from, self.to) })
     }
 
-    /// Whether one of the blocks was found unreadable. Blocks that were not read yet were not.
+    /// True if one of the blocks was found unreadable. Blocks that were not read yet were not.
     pub fn is_unreadable(&self, from: u32, to: u32) -> bool {
         self.unreadable.range(from..to).next().is_some()
     }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// A store's sequence numbers, from 1; shared by its engine and its metadata log, so that records, journal entries and
-/// zone lives have one order. Cheap to clone.
+/// zone generations have one order. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct SequenceSource(Rc<Cell<u64>>);
 

@@ -30,7 +30,7 @@ pub const FOOTER_SIZE: usize = 8;
 
 const STRIDE: usize = SLICE_SIZE + FOOTER_SIZE;
 
-/// What a sliced record's `info` says.
+/// Fields of a sliced record's `info`.
 ///
 /// | at | size | field     | meaning                                                                             |
 /// |---:|-----:|-----------|-------------------------------------------------------------------------------------|
@@ -41,10 +41,10 @@ const STRIDE: usize = SLICE_SIZE + FOOTER_SIZE;
 pub struct DataInfo {
     /// The chunk.
     pub chunk: ChunkId,
-    /// Where the record's data begins in it.
+    /// Offset of the record's data in its chunk.
     pub offset: u32,
-    /// The zone's blocks before this one were durable when the record was written: what of them cannot be found now was
-    /// lost since, and not torn. 0 where that is not known.
+    /// The zone's blocks before this one were durable when the record was written: a block of them that is missing now
+    /// was lost since, not torn. 0 = unknown.
     pub durable: u32,
 }
 
@@ -101,7 +101,7 @@ pub fn frame_sliced(
     framer.finish(kind, place, sequence, pool)
 }
 
-/// Frames a sliced record of which the data comes bit by bit.
+/// Frames a sliced record whose data comes bit by bit.
 pub struct SlicedFramer {
     buffer: AlignedBuilder,
     footers: Vec<u8>,
@@ -112,7 +112,7 @@ pub struct SlicedFramer {
     durable: u32,
     length: usize,
     done: usize,
-    /// Where the slice that is being filled begins in the buffer.
+    /// Start of the slice that is being filled, in the buffer.
     slice_at: usize,
 }
 
@@ -126,7 +126,7 @@ impl SlicedFramer {
         Self { buffer, footers, chunk, owner, offset, durable: 0, length, done: 0, slice_at: HEADER_SIZE }
     }
 
-    /// The record will say that its zone was durable up to that block when it was written.
+    /// Notes in the record that its zone was durable up to block `durable` when it was written.
     #[must_use]
     pub fn behind(self, durable: u32) -> Self {
         Self { durable, ..self }
@@ -175,9 +175,8 @@ impl SlicedFramer {
     }
 }
 
-/// Frames a sliced record of `length` bytes that a metadata-only device will not keep: the header as
-/// [`frame_sliced`] makes it, and zeros, which all such records share, in place of slices. So an experiment on a
-/// modelled drive costs no time for bytes that nobody will read.
+/// Frames a sliced record of `length` bytes for a metadata-only device: the header as [`frame_sliced`] makes it, and
+/// shared zeros in place of slices. So an experiment on a modelled drive spends no time on bytes that are never read.
 pub fn frame_hollow(
     kind: RecordType,
     place: &Place,
@@ -206,16 +205,16 @@ pub fn frame_hollow(
 /// The longest piece of zeros in a hollow record.
 const HOLLOW_PIECE: Blocks = Blocks(1024);
 
-/// Why a slice cannot be believed.
+/// A slice that cannot be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceError {
     /// The slice's offset in the chunk.
     pub offset: u32,
-    /// What is wrong with it.
+    /// The fault found.
     pub fault: SliceFault,
 }
 
-/// What is wrong with a slice.
+/// Fault of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceFault {
     /// Its checksum does not hold: it is damaged, or of another chunk.
@@ -241,7 +240,7 @@ impl fmt::Display for SliceError {
 
 impl std::error::Error for SliceError {}
 
-/// Which blocks of a record hold a range of its data, with the footers that vouch for it.
+/// Blocks of a record that hold a range of its data, with the footers that vouch for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlicePlan {
     record_length: u32,
@@ -285,17 +284,17 @@ impl SlicePlan {
         Blocks(self.first_block)
     }
 
-    /// How many blocks to read.
+    /// Blocks to read.
     pub fn blocks(&self) -> Blocks {
         Blocks(self.blocks)
     }
 }
 
 /// Verifies every slice that `plan` touches and appends the wanted bytes to `out`. `raw` begins at the plan's first
-/// block; `chunk` and `record_offset` say whose data it must be.
+/// block; the slices must belong to `chunk` and `record_offset`.
 ///
 /// # Errors
-/// The first slice that cannot be believed; `out` then holds what came before it.
+/// The first slice that cannot be believed; `out` then holds the bytes before it.
 pub fn extract(
     plan: &SlicePlan,
     raw: &[u8],
@@ -306,7 +305,7 @@ pub fn extract(
     slices(plan, raw, chunk, record_offset).try_for_each(|slice| slice.map(|bytes| out.extend_from_slice(bytes)))
 }
 
-/// What [`extract`] appends, slice by slice, each verified when its turn comes.
+/// The bytes that [`extract`] appends, slice by slice, each verified when its turn comes.
 pub fn slices<'r>(
     plan: &SlicePlan,
     raw: &'r [u8],

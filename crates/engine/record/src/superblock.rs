@@ -1,4 +1,5 @@
-//! The superblock: what a drive holds, written to the superzone when it is formatted. (SMRstore, section 5.2.)
+//! The superblock: identifies the store on a drive; written to the superzone when it is formatted. (SMRstore, section
+//! 5.2.)
 //!
 //! Written as two copies, one after the other, so that one bad block does not cost the store; whichever is good counts.
 
@@ -24,17 +25,17 @@ pub const SUPERBLOCK_PAYLOAD_MAX: usize = 4096 - HEADER_SIZE;
 pub struct Superblock {
     /// The store's identity.
     pub store: StoreId,
-    /// Which engine's store it is.
+    /// Engine of the store.
     pub engine: u32,
     /// The version of the engine's formats.
     pub version: u32,
     /// When the drive was formatted.
     pub formatted: UnixTime,
-    /// What the engine keeps there.
+    /// The engine's own bytes.
     pub payload: Bytes,
 }
 
-/// Why a drive has no superblock that can be used.
+/// Reason why a drive has no superblock that can be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SuperblockError {
@@ -131,7 +132,7 @@ pub async fn write_superblock(
 /// Reads the superblock of the store on the drive: the first good copy.
 ///
 /// # Errors
-/// Why there is none. A drive that fails to read may hold one.
+/// The reason why there is none. A drive that fails to read may hold one.
 pub async fn read_superblock(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Result<Superblock, SuperblockError> {
     read_superblock_copies(dev, zone).await.map(|(superblock, _)| superblock)
 }
@@ -161,7 +162,7 @@ pub async fn read_superblock_copies(
     found.map(|superblock| (superblock, bad)).ok_or(worst)
 }
 
-/// How much it says about a drive that none of its copies is good: the larger counts.
+/// Rank of a copy's error: the one that tells more about the drive counts.
 fn rank(error: &SuperblockError) -> u8 {
     match error {
         SuperblockError::NotFormatted => 0,

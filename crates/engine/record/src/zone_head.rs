@@ -1,4 +1,4 @@
-//! The first record of every zone: whose it is, what for, and in which life. (SMRstore, section 5.2, "zonehead".)
+//! The first record of every zone: its store, kind and generation. (SMRstore, section 5.2, "zonehead".)
 
 use bytes::Bytes;
 use shingle_base::{StoreId, ZoneId};
@@ -14,9 +14,9 @@ pub const ZONE_HEAD: RecordType = RecordType(1);
 pub struct ZoneHead {
     /// The store the zone belongs to.
     pub store: StoreId,
-    /// The zone's life.
+    /// The zone's generation.
     pub epoch: u64,
-    /// What the zone is for: numbers belong to the engine.
+    /// Use of the zone: numbers belong to the engine.
     pub kind: u16,
     /// When it was opened, for people; order is the epoch's matter.
     pub opened: UnixTime,

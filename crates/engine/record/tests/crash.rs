@@ -9,7 +9,7 @@ use std::rc::Rc;
 use common::{history, holds, open, survival, work};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 
-/// How many cuts that were.
+/// Returns the number of cuts.
 fn cut(seed: u64) -> usize {
     let history = history(seed, Faults::default(), true);
     let cuts = history.len();
@@ -37,7 +37,7 @@ fn cut_at_every_command() {
     assert!(cuts > 1000 || std::env::var_os("SHINGLE_SEED").is_some(), "only {cuts} cuts");
 }
 
-/// In 1392 a parity block of the zone's former life made up a record.
+/// In 1392 a parity block of the zone's former generation made up a record.
 #[test]
 fn cuts_that_once_failed() {
     cut(1392);

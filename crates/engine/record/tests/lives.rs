@@ -31,7 +31,7 @@ fn is_of_a_dead_zone(error: &MetaLogError) -> bool {
     matches!(error.kind, DeviceErrorKind::ZoneReadOnly | DeviceErrorKind::ZoneOffline)
 }
 
-/// What became of the openings of a chain.
+/// Results of the openings of a chain.
 #[derive(Default)]
 struct Openings {
     opened: u64,

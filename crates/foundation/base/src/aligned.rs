@@ -86,12 +86,12 @@ impl AlignedBuilder {
         self.memory.len() - self.start
     }
 
-    /// Whether nothing was added yet.
+    /// True if nothing was added yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What was added from byte `at` on.
+    /// Bytes added from byte `at` on.
     pub fn from(&self, at: usize) -> &[u8] {
         &self.memory[self.start + at..]
     }

@@ -1,6 +1,6 @@
 //! Exponential decay, the same to the last bit on every machine.
 
-/// How often the exponent is halved before the series is summed.
+/// Halvings of the exponent before the series is summed.
 const HALVINGS: u32 = 10;
 
 /// `e^-x`, by the four operations that IEEE 754 defines exactly: a mathematical library's own `exp` differs in its last

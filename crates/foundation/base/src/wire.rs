@@ -1,13 +1,13 @@
-//! Little-endian fields in byte strings: how object engines write and read what they store.
+//! Little-endian fields in byte strings, as object engines store them.
 //!
-//! **Knows nothing of** what the fields mean. Reading never panics: a field that is not there is [`Malformed`].
+//! **Knows nothing of** the fields' meaning. Reading never panics: a field that is missing is [`Malformed`].
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::BufMut;
 
-/// Bytes that are not what they should be; says which field.
+/// Bytes that break their format; names the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -105,7 +105,7 @@ impl<'a> Input<'a> {
         self.0
     }
 
-    /// That nothing is left.
+    /// Fails if bytes are left.
     ///
     /// # Errors
     /// As [`Input::take`].

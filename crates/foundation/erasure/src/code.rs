@@ -1,4 +1,4 @@
-//! How many fragments of which kind, and what can be wrong with a call.
+//! The shape of a code, and the errors of its calls.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The most fragments a code may have.
 pub const WIDTH_MAX: usize = 20;
 
-/// A code: so many data fragments and so many parity fragments. Written `10+2`.
+/// A code of `data` data fragments and `parity` parity fragments. Written `10+2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code {
     data: u8,
@@ -30,7 +30,7 @@ impl Code {
         self.data as usize
     }
 
-    /// Parity fragments, numbered from [`Code::data`] on: so many may be lost.
+    /// Parity fragments, numbered from [`Code::data`] on: the number of fragments that may be lost.
     pub const fn parity(self) -> usize {
         self.parity as usize
     }
@@ -60,16 +60,16 @@ impl FromStr for Code {
     }
 }
 
-/// Why fragments were not encoded or reconstructed. Nothing was written then.
+/// Reason why fragments were not encoded or reconstructed. Nothing was written then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeError {
     /// No such code.
     Shape,
     /// Another number of fragments was given than the code has.
     Count {
-        /// As many as there must be.
+        /// Fragments of the code.
         expected: usize,
-        /// As many as were given.
+        /// Fragments given.
         given: usize,
     },
     /// A fragment is not a multiple of 64 bytes long, or not as long as the others.
@@ -79,13 +79,13 @@ pub enum CodeError {
     },
     /// The code has no fragment of that number.
     Fragment(usize),
-    /// That fragment was given twice.
+    /// The same fragment was given twice.
     Twice(usize),
     /// Too few fragments to reconstruct anything.
     TooFew {
-        /// As many as it takes.
+        /// Fragments needed.
         needed: usize,
-        /// As many as were given.
+        /// Fragments given.
         given: usize,
     },
 }

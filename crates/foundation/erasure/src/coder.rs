@@ -6,8 +6,8 @@ use reed_solomon_simd::rate::{DefaultRateEncoder, RateEncoder};
 use crate::field::{Field, Matrix};
 use crate::{Code, CodeError};
 
-/// Columns of so many bytes, from the beginning of the fragments, are independent of each other (EC-2). The length of a
-/// fragment is a multiple of it.
+/// Bytes of a column: columns, counted from the beginning of the fragments, are independent of each other (EC-2). A
+/// fragment's length is a multiple of it.
 pub const COLUMN: usize = 64;
 
 /// Bytes of each fragment encoded at a time. (Whole fragments of 1 MiB at once take at least 1.3 times as long.)
@@ -16,25 +16,25 @@ const ENCODE_STRIP: usize = 4 << 10;
 /// Columns of each fragment reconstructed at a time.
 const STRIP_COLUMNS: usize = 64;
 
-/// A code with its working space, to be used again and again: making one costs the building of tables when it is the
-/// process's first (8 MiB), and little after.
+/// A code with its working space; use it again and again: the first one of a process builds tables of 8 MiB, later ones
+/// cost little.
 pub struct Coder {
     code: Code,
     field: Field,
     engine: DefaultEngine,
     encoder: DefaultRateEncoder<DefaultEngine>,
-    /// One row for each parity fragment: by what each data fragment is multiplied.
+    /// One row for each parity fragment: the factor of each data fragment.
     parity_rows: Matrix,
     scratch: Box<[[u8; COLUMN]; STRIP_COLUMNS]>,
-    /// The last reconstruction's, since the next is mostly of the same kind.
+    /// The recipe of the last reconstruction, since the next is mostly of the same kind.
     last: Option<Recipe>,
 }
 
-/// How wanted fragments come from present ones.
+/// Product that makes wanted fragments from present ones.
 struct Recipe {
     present: Vec<usize>,
     wanted: Vec<usize>,
-    /// For each wanted one: by what each present one is multiplied.
+    /// One row for each wanted fragment: the factor of each present one.
     rows: Matrix,
 }
 
@@ -60,11 +60,11 @@ impl Coder {
         self.code
     }
 
-    /// Makes `parity`, whose former content is dropped and whose memory is used again, from `data`. All data fragments
-    /// must be of one length, a multiple of [`COLUMN`]; 0 is allowed.
+    /// Computes `parity` from `data`; its old content is dropped and its memory used again. All data fragments must
+    /// have one length, a multiple of [`COLUMN`]; 0 is allowed.
     ///
     /// # Errors
-    /// `Count` and `Length`, if the fragments are not as the code has them.
+    /// `Count` and `Length`, if the fragments do not fit the code.
     pub fn encode(&mut self, data: &[&[u8]], parity: &mut [Vec<u8>]) -> Result<(), CodeError> {
         self.expect_count(self.code.data(), data.len())?;
         self.expect_count(self.code.parity(), parity.len())?;
@@ -96,14 +96,14 @@ impl Coder {
         }
     }
 
-    /// The `wanted` fragments, data or parity, from those in `present`: any [`Code::data`] of them, by number; those
-    /// beyond that many are ignored. All must be of one length, a multiple of [`COLUMN`]. They may be the same range of
-    /// all fragments, if it begins and ends at multiples of it (EC-2). A wanted fragment that is present is copied.
+    /// The `wanted` fragments, data or parity, from any [`Code::data`] of those in `present` (number and bytes); more
+    /// are ignored. All must have one length, a multiple of [`COLUMN`]. They may be the same range of all fragments, if
+    /// it begins and ends at multiples of it (EC-2). A wanted fragment that is present is copied.
     ///
-    /// What is present must be undamaged: this does not notice.
+    /// Present fragments must be undamaged: this does not notice damage.
     ///
     /// # Errors
-    /// `TooFew`, `Fragment`, `Twice` and `Length`, as they say.
+    /// `TooFew`, `Fragment`, `Twice` and `Length`.
     pub fn reconstruct(&mut self, present: &[(usize, &[u8])], wanted: &[usize]) -> Result<Vec<Vec<u8>>, CodeError> {
         let (k, width) = (self.code.data(), self.code.width());
         let numbers = || present.iter().map(|&(number, _)| number);
@@ -137,7 +137,7 @@ impl Coder {
         Ok(made)
     }
 
-    /// Adds `factor * bytes` to `output` from `at` on, which may not have grown so far yet.
+    /// Adds `factor * bytes` to `output` from `at` on; extends `output` if it is shorter.
     fn add_product(&mut self, bytes: &[u8], factor: GfElement, at: usize, output: &mut Vec<u8>) {
         let log = self.field.log(factor);
         let product = if log == 0 {
@@ -183,8 +183,8 @@ fn new_encoder(code: Code, length: usize) -> DefaultRateEncoder<DefaultEngine> {
         .expect("the library takes every code of up to 20 fragments")
 }
 
-/// What the library's encoder multiplies data by: encodes one column, whose symbol `i` is one in data fragment `i` and
-/// zero in all others. (Symbol `i` of a column is in its bytes `i`, low half, and `32 + i`, high half.)
+/// Matrix by which the library's encoder multiplies data: encodes one column, whose symbol `i` is one in data fragment
+/// `i` and zero in all others. (Symbol `i` of a column is in its bytes `i`, low half, and `32 + i`, high half.)
 fn parity_rows(code: Code, field: &Field, encoder: &mut DefaultRateEncoder<DefaultEngine>) -> Matrix {
     const REASON: &str = "the library takes every code of up to 20 fragments";
     let k = code.data();

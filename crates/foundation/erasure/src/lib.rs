@@ -1,8 +1,8 @@
 //! Reed-Solomon codes over fragments: `k` data fragments and `m` parity fragments, of which any `k` give back all.
 //!
-//! **Owns** which bytes parity fragments hold. They are stored on drives, so they must never change; golden bytes in
-//! `tests/code.rs` hold them.
-//! **Knows nothing of** segments, zones, checksums: a fragment is bytes, and a damaged one must not be given as present.
+//! **Owns** the bytes of parity fragments. They are stored on drives, so they must never change; golden bytes in
+//! `tests/code.rs` hold them. **Knows nothing of** segments, zones, checksums: a fragment is bytes, and a damaged one
+//! must not be given as present.
 //!
 //! The code is that of the crate `reed-solomon-simd` (symbols of 16 bits, Cantor's basis, the high rate or the low as the
 //! crate's default chooses). Encoding is the crate's; reconstruction is a product with a matrix that is taken from the

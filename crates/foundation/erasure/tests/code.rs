@@ -126,7 +126,7 @@ fn one_parity_is_exclusive_or() {
     }
 }
 
-/// What is on drives was encoded so: these bytes never change.
+/// Drives hold fragments encoded so: these bytes never change.
 #[test]
 fn golden_bytes() {
     let parity = |text: &str| {

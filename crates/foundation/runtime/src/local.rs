@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::time::{Instant, UnixTime};
 
-/// What an executor provides. Engines use it through [`Runtime`].
+/// Services of an executor. Engines use them through [`Runtime`].
 pub trait Contract {
     /// The time now.
     fn now(&self) -> Instant;

@@ -58,7 +58,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.held = None;
         let mut map = self.locks.map.borrow_mut();
-        // Whoever waits has a share in the lock: the last one out removes it.
+        // Every waiter has a share in the lock: the last one out removes it.
         if map.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             map.remove(&self.key);
         }

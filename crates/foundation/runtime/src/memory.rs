@@ -1,8 +1,8 @@
-//! A budget of memory for bytes that wait for somebody: half of it is anybody's, half is shares.
+//! A budget of memory for bytes that wait: half of it is common, half is shares.
 //!
-//! Bytes wait in memory for clients that are slow to take or to send them. With a budget for all of them together, whoever
-//! comes first could keep all others waiting for as long as it likes. So nobody waits: without a part of what is anybody's,
-//! one works in small pieces, for which each has a share of its own.
+//! Bytes wait in memory for clients that are slow to take or to send them. If all of the budget were common, the first
+//! clients could keep all others waiting for as long as they like. So nobody waits: a client that gets no part of the
+//! common half works in small pieces, and each piece has a share of its own.
 //!
 //! # Invariants
 //! - MEM-1: as long as there are no more users than the budget was made for, and each holds at most [`SHARES`] things of the
@@ -31,12 +31,12 @@ pub struct Memory {
     counts: Arc<Counts>,
 }
 
-/// What goes on, for those who look.
+/// Figures for metrics.
 #[derive(Debug, Default)]
 struct Counts {
     /// Bytes that are held, shares among them.
     used: AtomicU64,
-    /// Those who wait in [`Memory::take_all`].
+    /// Callers waiting in [`Memory::take_all`].
     waiting: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ impl Memory {
         Arc::new(Self { common, units, share, limit, counts: Arc::default() })
     }
 
-    /// One that has as much as anybody wants.
+    /// A budget without a limit.
     pub fn unbounded() -> Arc<Self> {
         let (common, counts) = (Arc::new(Semaphore::new(0)), Arc::default());
         Arc::new(Self { common, units: 0, share: usize::MAX, limit: u64::MAX, counts })
@@ -101,7 +101,7 @@ impl Memory {
         self.counts.used.load(Relaxed)
     }
 
-    /// How many wait until there is as much as they want.
+    /// Callers waiting in [`Memory::take_all`].
     pub fn waiting(&self) -> u64 {
         self.counts.waiting.load(Relaxed)
     }
@@ -111,12 +111,12 @@ impl Memory {
         Hold { bytes, _common: common, counts: self.counts.clone() }
     }
 
-    /// Bytes in use of what is anybody's.
+    /// Bytes in use of the common half.
     pub fn common_used(&self) -> u64 {
         (self.units.saturating_sub(self.common.available_permits()) * UNIT) as u64
     }
 
-    /// `want` bytes, or as many as a share has if there are not as many at present. (MEM-2)
+    /// `want` bytes, or a share's bytes if the common half has fewer at present. (MEM-2)
     pub fn take(&self, want: usize) -> Hold {
         if want <= self.share {
             return self.hold(want, None);
@@ -127,7 +127,7 @@ impl Memory {
         }
     }
 
-    /// `want` bytes once there are as many; more than there can be are all that there can be.
+    /// `want` bytes, at most all of the common half, once there are as many.
     pub async fn take_all(&self, want: usize) -> Hold {
         if want <= self.share {
             return self.hold(want, None);

@@ -1,12 +1,12 @@
 //! Calls from any thread to an owner that lives on one.
 //!
-//! **Owns** the queues and how they end. **Knows nothing of** what is called.
+//! **Owns** the queues and their end. **Knows nothing of** the calls' subject.
 //!
 //! # Invariants
 //! - OWN-1: a call is answered, or its caller is told that the owner is gone.
 //! - OWN-2: a caller that goes away does not undo what was begun.
-//! - OWN-3: what was handed in before the owner began to close is still done.
-//! - OWN-4: what was only asked ends as soon as nobody waits for the answer, and its place is free.
+//! - OWN-3: calls handed in before the owner began to close are still done.
+//! - OWN-4: a question ends as soon as nobody waits for the answer, and its place is free.
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,10 +23,10 @@ use crate::local::Runtime;
 /// A call on its way to an owner, whose state is a `C`.
 pub type Job<C> = Box<dyn FnOnce(Rc<C>) -> LocalBoxFuture<'static, ()> + Send>;
 
-/// Where calls are handed in. A full queue slows its callers.
+/// Callers' end of the queue. A full queue slows its callers.
 pub struct Desk<C>(mpsc::Sender<Job<C>>);
 
-/// What was handed in.
+/// Owner's end of the queue.
 pub struct Calls<C> {
     queue: mpsc::Receiver<Job<C>>,
     places: usize,
@@ -44,7 +44,7 @@ impl fmt::Display for Gone {
 
 impl std::error::Error for Gone {}
 
-/// Whether an owner is to end.
+/// Tells an owner's long tasks that it is to end.
 #[derive(Default)]
 pub struct Closing {
     begun: Cell<bool>,
@@ -52,7 +52,7 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Whether it is.
+    /// True once the owner is to end.
     pub fn get(&self) -> bool {
         self.begun.get()
     }
@@ -79,18 +79,18 @@ impl<C> Clone for Desk<C> {
 }
 
 impl<C: 'static> Desk<C> {
-    /// A desk, and what the owner serves: `depth` calls wait, and as many are under way.
+    /// A desk, and the calls for the owner to serve: `depth` calls wait, and as many are under way.
     pub fn new(depth: usize) -> (Self, Calls<C>) {
         Self::with_places(depth, depth)
     }
 
-    /// A desk where `depth` calls wait, and `places` are under way: many, where something else bounds what they do.
+    /// A desk with `depth` waiting calls and `places` calls under way: many, if something else bounds their work.
     pub fn with_places(depth: usize, places: usize) -> (Self, Calls<C>) {
         let (sender, queue) = mpsc::channel(depth.max(1));
         (Self(sender), Calls { queue, places: places.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize)) })
     }
 
-    /// Has `work` done on the owner's thread, and returns what comes of it.
+    /// Runs `work` on the owner's thread, and returns its result.
     ///
     /// # Errors
     /// [`Gone`].
@@ -125,7 +125,7 @@ impl<C: 'static> Desk<C> {
         Ok(answer)
     }
 
-    /// As [`Desk::call`], for what may be broken off anywhere: it ends when the caller goes away (OWN-4).
+    /// As [`Desk::call`], for work that may be broken off anywhere: it ends when the caller goes away (OWN-4).
     ///
     /// # Errors
     /// [`Gone`].
@@ -153,7 +153,7 @@ impl<C: 'static> Desk<C> {
 }
 
 impl<C: 'static> Calls<C> {
-    /// Does what is handed in, until the owner closes.
+    /// Does the calls, until the owner closes.
     pub async fn serve(mut self, runtime: Runtime, core: Rc<C>, closing: impl Fn(&C) -> &Closing) {
         let places = Arc::new(Semaphore::new(self.places));
         loop {

@@ -49,7 +49,7 @@ impl Contract for Real {
 /// Runs `main` to its end on this thread, with the tasks it spawns; tasks left over are dropped.
 ///
 /// # Errors
-/// Where the operating system grants no executor (no file descriptors or memory left).
+/// The operating system grants no executor (no file descriptors or memory left).
 ///
 /// # Panics
 /// If called from inside another executor.
@@ -65,7 +65,7 @@ pub fn run<T, F: Future<Output = T>>(main: impl FnOnce(Runtime) -> F) -> std::io
 /// As [`run`], on a new thread called `name`; the handle's `join` gives the result.
 ///
 /// # Errors
-/// Where the operating system grants no thread.
+/// The operating system grants no thread.
 pub fn spawn_thread<T, F>(
     name: &str,
     main: impl FnOnce(Runtime) -> F + Send + 'static,

@@ -9,7 +9,7 @@ use crate::types::UploadId;
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// What the caller should do next.
+/// The caller's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
@@ -50,9 +50,9 @@ pub enum StoreErrorKind {
 /// A failed store call: what to do next, and the words for a person.
 #[derive(Debug)]
 pub struct StoreError {
-    /// What the caller should do next.
+    /// The caller's next action.
     pub kind: StoreErrorKind,
-    /// What happened, where, for a person.
+    /// Description for a person, with the place.
     pub message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -78,8 +78,8 @@ impl StoreError {
         Self::new(StoreErrorKind::NoSuchUpload, format!("there is no upload `{id}` of this key"))
     }
 
-    /// The same error of a call about an object: where there is no room, bytes are damaged or a drive failed, the message says of
-    /// which object.
+    /// The same error of a call about an object: if there is no room, bytes are damaged or a drive failed, the message
+    /// names the object.
     #[must_use]
     pub fn about(mut self, bucket: &str, key: &str) -> Self {
         if matches!(self.kind, StoreErrorKind::NoSpace | StoreErrorKind::Corrupt | StoreErrorKind::Device) {

@@ -1,4 +1,4 @@
-//! What a front end may see of a store: buckets, objects, uploads.
+//! Contract of a store, as front ends see it: buckets, objects, uploads.
 //!
 //! **Owns** the contract between front ends (S3) and object engines. **Knows nothing of** either side.
 //!

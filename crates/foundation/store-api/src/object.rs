@@ -44,8 +44,8 @@ pub trait ObjectStore: Send + Sync {
 
     /// Begins an upload in parts.
     fn begin_upload(&self, bucket: &str, key: &str, metadata: Metadata) -> StoreFuture<'_, UploadInfo>;
-    /// Begins to write part `number` (1 to 10,000) of an upload; a part of that number is replaced at commit.
-    /// The commit's condition is not used, and the `key` of what it returns is empty.
+    /// Begins to write part `number` (1 to 10,000) of an upload; a part of that number is replaced at commit. The
+    /// commit's condition is not used, and the returned `key` is empty.
     fn begin_part(&self, bucket: &str, key: &str, id: UploadId, number: u32) -> StoreFuture<'_, Box<dyn ObjectWriter>>;
     /// An upload in progress.
     fn upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, UploadInfo>;
@@ -79,32 +79,33 @@ pub trait ObjectStore: Send + Sync {
     /// Ends an upload and drops its parts.
     fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()>;
 
-    /// The store as it makes buckets, objects and uploads at `place`; all else is as in this one. `None`: there is no such
-    /// place, as in every store that has but one.
+    /// The same store, with new buckets, objects and uploads at `place`. `None`: there is no such place, as in every
+    /// store that has but one.
     fn at(&self, place: Place<'_>) -> Option<Arc<dyn ObjectStore>> {
         let _ = place;
         None
     }
 
-    /// How full the store is.
+    /// Fill level of the store.
     fn usage(&self) -> StoreFuture<'_, StoreUsage>;
 }
 
 /// An object (or part) being written. Dropping it without a commit leaves nothing behind.
 pub trait ObjectWriter: Send {
-    /// So many bytes will come, as far as is known before the first of them: a store may place them better. Not binding.
+    /// Announces `bytes` still to come, as far as is known before the first of them: a store may place them better. Not
+    /// binding.
     fn expect(&mut self, length: u64) {
         let _ = length;
     }
     /// Takes the next bytes; waits while the store is behind.
     fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()>;
-    /// Makes what was written the object's present version, durably.
+    /// Makes the written bytes the object's present version, durably.
     fn commit(self: Box<Self>, commit: Commit) -> StoreFuture<'static, ObjectInfo>;
 }
 
 /// One version of an object, open for reading.
 pub trait ObjectReader: Send + Sync {
-    /// What is known of it.
+    /// The object's attributes.
     fn info(&self) -> &ObjectInfo;
     /// `length` bytes from `offset`, which must lie inside the object; read in pieces of a few MiB at most.
     fn read(&self, offset: u64, length: u64) -> StoreFuture<'_, Bytes>;

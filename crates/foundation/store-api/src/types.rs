@@ -1,4 +1,4 @@
-//! What goes into a store call and comes out of it.
+//! Arguments and results of store calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,20 +13,20 @@ pub struct BucketInfo {
     pub name: String,
     /// When it was created, in seconds since 1970.
     pub created_unix_s: u64,
-    /// Where its objects go by default, if the store has several places and it is not the first of them.
+    /// Default place of its objects, if the store has several places and it is not the first of them.
     pub location: Option<String>,
 }
 
-/// Where something is to be stored, in a store that has several places.
+/// A place in a store that has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// By the name of the place.
+    /// The place of that name.
     Location(&'a str),
-    /// By the storage class of what is stored there.
+    /// The place of that storage class.
     Class(&'a str),
 }
 
-/// What is stored with an object beside its bytes. The store keeps it and does not look into it.
+/// Attributes stored with an object beside its bytes. The store keeps them and does not look into them.
 ///
 /// Front ends choose the names: the S3 gateway keeps `content-type`, other standard headers, `x-amz-meta-*` and
 /// `x-amz-checksum-*` under their header names in lower case.
@@ -45,7 +45,7 @@ pub struct ObjectInfo {
     pub modified_unix_ns: u64,
     /// Its version: rises with every commit to the store.
     pub version: u64,
-    /// What was stored with it.
+    /// Attributes stored with it.
     pub metadata: Metadata,
     /// The sizes of its parts in order, if it was uploaded in parts; else empty.
     pub part_sizes: Vec<u64>,
@@ -53,7 +53,7 @@ pub struct ObjectInfo {
     pub class: Option<String>,
 }
 
-/// What must hold of the object's present version when a write is committed. All given parts must hold.
+/// Requirements on the object's present version when a write is committed. All given parts must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     /// The key must not exist (`If-None-Match: *`).
@@ -63,7 +63,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// That it holds of the object whose ETag is `etag`, or of none.
+    /// Checks an object whose ETag is `etag`, or a missing object.
     ///
     /// # Errors
     /// `PreconditionFailed`.
@@ -81,24 +81,24 @@ impl Condition {
     }
 }
 
-/// What is known of an object once its last byte has come.
+/// Attributes of an object, known once its last byte has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
     /// The ETag to store, without quotes.
     pub etag: String,
-    /// What to store with the object.
+    /// Attributes to store with the object.
     pub metadata: Metadata,
-    /// What must hold for the commit to happen.
+    /// Requirement for the commit.
     pub condition: Condition,
 }
 
-/// Which keys to list. Keys are ordered by their bytes.
+/// Selection of keys to list. Keys are ordered by their bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
     /// Only keys that begin with this.
     pub prefix: String,
-    /// Where given and not empty, keys that share what lies between the prefix and its first occurrence there are
-    /// rolled into one common prefix.
+    /// If given and not empty, keys with equal bytes between the prefix and the first delimiter behind it are rolled
+    /// into one common prefix.
     pub delimiter: Option<String>,
     /// Only keys and common prefixes after this one.
     pub after: Option<String>,
@@ -120,14 +120,14 @@ pub fn common_prefix<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<
     key.get(..prefix.len() + at + delimiter.len())
 }
 
-/// What a listing found. Objects and common prefixes are each in order.
+/// Result of a listing. Objects and common prefixes are each in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// The objects.
     pub objects: Vec<ObjectInfo>,
     /// The common prefixes, delimiter included.
     pub common_prefixes: Vec<String>,
-    /// Where to go on (`ListRequest::after`), if there is more.
+    /// `ListRequest::after` of the next page, if there is more.
     pub next: Option<String>,
 }
 
@@ -157,7 +157,7 @@ pub struct UploadInfo {
     pub key: String,
     /// When it was begun, in nanoseconds since 1970.
     pub initiated_unix_ns: u64,
-    /// What will be stored with the object.
+    /// Attributes to be stored with the object.
     pub metadata: Metadata,
     /// The storage class it will have, as in [`ObjectInfo::class`].
     pub class: Option<String>,
@@ -168,7 +168,7 @@ pub struct UploadInfo {
 pub struct UploadListing {
     /// The uploads.
     pub uploads: Vec<UploadInfo>,
-    /// Whether there are more.
+    /// True if there are more.
     pub truncated: bool,
 }
 
@@ -183,7 +183,7 @@ pub struct PartInfo {
     pub etag: String,
     /// When it was written, in nanoseconds since 1970.
     pub modified_unix_ns: u64,
-    /// What was stored with it (checksums).
+    /// Attributes stored with it (checksums).
     pub metadata: Metadata,
 }
 
@@ -197,7 +197,7 @@ pub struct CompletedPart {
 }
 
 impl CompletedPart {
-    /// That a completion names parts, in order.
+    /// Checks that a completion names parts, in order.
     ///
     /// # Errors
     /// `Invalid`, `InvalidPartOrder`.
@@ -212,12 +212,12 @@ impl CompletedPart {
     }
 }
 
-/// How full a store is.
+/// Fill level of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreUsage {
-    /// Bytes that can be stored in all.
+    /// Capacity in bytes.
     pub capacity_bytes: u64,
-    /// Bytes that can be written now or after reclaiming garbage.
+    /// Bytes that can be written now, or after gc.
     pub available_bytes: u64,
     /// Bytes of live objects.
     pub live_bytes: u64,

@@ -2,10 +2,10 @@
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Locks; keys share them, which costs a wait now and then. Whoever holds one takes no other.
+/// Locks; keys share them, which costs a wait now and then. A task that holds one takes no other.
 const LOCKS: usize = 1024;
 
-/// Whose turn it is, by key.
+/// Turns of changes to a key, one at a time.
 pub(crate) struct Turns(Vec<Mutex<()>>);
 
 impl Default for Turns {

@@ -9,10 +9,10 @@ enum Line {
     Prefix,
 }
 
-/// The first `limit` lines of listings that were each asked for as many. Of objects that share a key the one that was
-/// committed last is shown.
+/// The first `limit` lines of listings, each of up to `limit` lines. Of objects that share a key it shows the one
+/// committed last.
 pub(crate) fn listings(pages: Vec<Listing>, limit: usize) -> Listing {
-    // What lies behind the end of a page that was cut off there may be preceded by what that page does not show.
+    // A line behind the end of a page that was cut off may come after lines that this page does not show.
     let ends = pages.iter().filter_map(|page| page.next.clone());
     let end = ends.min();
     let mut lines: BTreeMap<String, Line> = BTreeMap::new();

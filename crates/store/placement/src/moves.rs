@@ -23,7 +23,7 @@ impl Moves {
         going
     }
 
-    /// How many have begun.
+    /// Removals that have begun.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! The stores behind the one, and which of them has what of a bucket.
+//! The stores behind the one, and their buckets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,12 +13,12 @@ use crate::moves::Moves;
 /// The class of S3 that is never named.
 pub(crate) const STANDARD: &str = "STANDARD";
 
-/// A store, and what it is called.
+/// A store and its names.
 #[derive(Clone)]
 pub struct Site {
-    /// The name that buckets ask for it by.
+    /// Name for `LocationConstraint` of a new bucket.
     pub name: String,
-    /// The storage class that objects ask for it by; `None` is the standard one.
+    /// Storage class of objects here; `None` = the standard one.
     pub class: Option<String>,
     /// The store.
     pub store: Arc<dyn ObjectStore>,
@@ -45,26 +45,26 @@ pub struct Noted {
     pub created_unix_s: u64,
 }
 
-/// What a bucket is called on a site.
+/// A bucket's name on a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) site: usize,
     pub(crate) bucket: String,
 }
 
-/// What is known of the buckets.
+/// Known buckets.
 #[derive(Default)]
 struct Buckets {
-    /// Where each one is; its home first.
+    /// Spots of each bucket; its home first.
     spots: BTreeMap<String, Vec<Spot>>,
-    /// When those were created that were noted, in seconds since 1970.
+    /// Creation times of noted buckets, in seconds since 1970.
     created: BTreeMap<String, u64>,
-    /// Sites of which nobody knows yet which buckets they have: any. (PLC-6)
+    /// Sites whose buckets are not known yet: they could have any. (PLC-6)
     unknown: BTreeSet<usize>,
 }
 
 impl Buckets {
-    /// Takes what `site` has in the place of what was known of it.
+    /// Replaces all that was known of `site` by `found`.
     fn set(&mut self, site: usize, found: &[(String, u64)]) {
         for spots in self.spots.values_mut() {
             spots.retain(|spot| spot.site != site);
@@ -76,7 +76,7 @@ impl Buckets {
             }
             let spots = self.spots.entry(name.to_owned()).or_default();
             spots.push(Spot { site, bucket: bucket.clone() });
-            // Where its home is not here, the bucket is served from its guests.
+            // A bucket whose home is not here is served from its guests.
             spots.sort_by_key(|spot| (!is_home(&spot.bucket), spot.site));
         }
         self.spots.retain(|_, spots| !spots.is_empty());
@@ -93,18 +93,18 @@ pub(crate) struct Shared {
     pub(crate) sites: Vec<Site>,
     buckets: RwLock<Buckets>,
     notes: Option<Arc<dyn Notes>>,
-    /// Held by whoever makes or deletes a bucket or a guest.
+    /// Held while a bucket or a guest is made or deleted.
     pub(crate) changing: Mutex<()>,
     pub(crate) turns: Turns,
     pub(crate) moves: Moves,
 }
 
-/// What a guest of `bucket` is called.
+/// Name of the guest of `bucket`.
 pub(crate) fn guest_of(bucket: &str) -> String {
     format!("/{bucket}")
 }
 
-/// What is not there is no error.
+/// Turns "not there" into `None`.
 pub(crate) fn if_there<T>(result: StoreResult<T>) -> StoreResult<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -121,7 +121,7 @@ pub(crate) fn if_there<T>(result: StoreResult<T>) -> StoreResult<Option<T>> {
 }
 
 impl Shared {
-    /// The sites, of which nothing is known yet but what was `noted`, if anything was.
+    /// The sites, of which nothing is known yet but the `noted` buckets.
     pub(crate) fn new(sites: Vec<Site>, noted: Vec<Option<Vec<Noted>>>, notes: Option<Arc<dyn Notes>>) -> Self {
         let mut buckets = Buckets { unknown: (0..sites.len()).collect(), ..Buckets::default() };
         for (site, noted) in noted.into_iter().enumerate() {
@@ -139,10 +139,10 @@ impl Shared {
         }
     }
 
-    /// Learns which buckets a site has, from its `store`, in the place of what was known of it.
+    /// Learns from `store` which buckets a site has, and forgets all that was known of it.
     ///
     /// # Errors
-    /// `Invalid` if another site is home to a bucket of the same name; the store's.
+    /// `Invalid` if another site is home to a bucket of the same name; the store's errors.
     pub(crate) async fn learn(&self, site: usize, store: &dyn ObjectStore) -> StoreResult<Vec<Noted>> {
         let _changing = self.changing.lock().await;
         let found: Vec<_> =
@@ -193,10 +193,10 @@ impl Shared {
         self.sites.get(spot.site).and_then(|site| site.class.clone())
     }
 
-    /// Where a bucket is, its home first.
+    /// Spots of a bucket, its home first.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `Unavailable` as long as a site could have it of which nothing is known.
+    /// `NoSuchBucket`; `Unavailable` while a site whose buckets are unknown could have it.
     pub(crate) fn spots(&self, bucket: &str) -> StoreResult<Vec<Spot>> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         self.all_known(&buckets)?;
@@ -235,7 +235,7 @@ impl Shared {
         }
     }
 
-    /// Where objects of `bucket` that are to go to `target` are written; makes a guest there if need be.
+    /// Spot for new objects of `bucket` on site `target`, or on its home; makes a guest there if need be.
     pub(crate) async fn spot_for(&self, bucket: &str, target: Option<usize>) -> StoreResult<Spot> {
         let on = |spots: Vec<Spot>| match target {
             None => spots.into_iter().next(),
@@ -258,7 +258,7 @@ impl Shared {
         Ok(spot)
     }
 
-    /// The objects that `key` is on those spots, the one that everyone sees last (PLC-2).
+    /// The objects of that `key` on those spots; the last one is the one that everyone sees (PLC-2).
     pub(crate) async fn found(&self, spots: &[Spot], key: &str) -> StoreResult<Vec<(Spot, ObjectInfo)>> {
         let heads = spots.iter().map(|spot| async move { self.store(spot)?.head(&spot.bucket, key).await });
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The one store that the sites are.
+//! Several sites as one store.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::site::{Noted, Notes, STANDARD, Shared, Site, Spot, if_there};
 use crate::whole::to_the_end;
 use crate::writer::{Reader, Writer};
 
-/// How often an object is looked for that moves from site to site meanwhile.
+/// Lookups of an object that moves from site to site meanwhile.
 const LOOKS: usize = 16;
 
 /// Several stores as one. Cheap to clone.
 #[derive(Clone)]
 pub struct Placement {
     pub(crate) shared: Arc<Shared>,
-    /// Where what is made goes; `None`: where its bucket lives, and new buckets to the first site.
+    /// Site for new buckets and objects; `None`: an object goes to its bucket's home, a new bucket to the first site.
     target: Option<usize>,
 }
 
 impl Placement {
-    /// The store that these are together. The first is where buckets live unless somebody asks for another.
+    /// One store out of `sites`. The first is the home of new buckets unless a request names another.
     ///
     /// # Errors
-    /// `Invalid` if two of them have buckets of one name; the sites'.
+    /// `Invalid` if two sites have buckets of one name; the sites' errors.
     pub async fn open(sites: Vec<Site>) -> StoreResult<Self> {
         let stores: Vec<_> = sites.iter().map(|site| site.store.clone()).collect();
         let all = Self::begin(sites, Vec::new(), None);
@@ -39,16 +39,17 @@ impl Placement {
         Ok(all)
     }
 
-    /// As [`Placement::open`], of sites that need not answer yet: what was `noted` of each is taken for what it has, and nothing
-    /// is served before each was either noted or [learned](Self::learn). (PLC-6)
+    /// As [`Placement::open`], of sites that need not answer yet: the `noted` buckets of each count as its buckets, and
+    /// nothing is served before each site was either noted or [learned](Self::learn). (PLC-6)
     pub fn begin(sites: Vec<Site>, noted: Vec<Option<Vec<Noted>>>, notes: Option<Arc<dyn Notes>>) -> Self {
         Self { shared: Arc::new(Shared::new(sites, noted, notes)), target: None }
     }
 
-    /// Learns which buckets a site has from its `store`, which the site itself may still keep from callers; returns them.
+    /// Learns which buckets a site has from its `store`, which may not yet serve callers; returns them.
     ///
     /// # Errors
-    /// `Invalid` if another site is home to a bucket of the same name: this one is not to be served then; the store's.
+    /// `Invalid` if another site is home to a bucket of the same name: then this site must not be served; the store's
+    /// errors.
     pub async fn learn(&self, site: usize, store: &dyn ObjectStore) -> StoreResult<Vec<Noted>> {
         self.shared.learn(site, store).await
     }
@@ -84,7 +85,7 @@ impl Placement {
 
     async fn remove_bucket(&self, bucket: String) -> StoreResult<()> {
         let _changing = self.shared.changing.lock().await;
-        // Its guests first: what is left of a bucket is never without a home.
+        // Guests go first: the rest of a bucket is never without a home.
         for spot in self.shared.spots(&bucket)?.iter().rev() {
             match self.shared.store(spot)?.delete_bucket(&spot.bucket).await {
                 Ok(()) => self.shared.remove(&bucket, spot),
@@ -98,11 +99,11 @@ impl Placement {
         Ok(())
     }
 
-    /// The object that everyone sees, and where it is.
+    /// The object that everyone sees, and its spot.
     async fn seen(&self, bucket: &str, key: &str) -> StoreResult<(Spot, ObjectInfo)> {
         let spots = self.shared.spots(bucket)?;
         let mut found = self.shared.found(&spots, key).await?.pop();
-        // It may have gone to a site that was asked before it came there, or that the bucket was not on then.
+        // It may have moved behind the search, or to a site that the bucket was not on then.
         if found.is_none() && self.shared.spots(bucket)?.len() > 1 {
             let _turn = self.shared.turns.take(bucket, key).await;
             found = self.shared.found(&self.shared.spots(bucket)?, key).await?.pop();
@@ -127,12 +128,12 @@ impl Placement {
             if spots.len() == 1 && self.shared.spots(&bucket)?.len() == 1 {
                 return Err(StoreError::no_key(&bucket, &key));
             }
-            // It went to another site since.
+            // It moved to another site since.
         }
         Err(StoreError::new(StoreErrorKind::Busy, format!("`{key}` is replaced too often to be read")))
     }
 
-    /// Where this store puts objects of a bucket.
+    /// Spot for this store's new objects of a bucket.
     async fn spot(&self, bucket: &str) -> StoreResult<Spot> {
         let (shared, bucket, target) = (self.shared.clone(), bucket.to_owned(), self.target);
         to_the_end(async move { shared.spot_for(&bucket, target).await }).await
@@ -152,7 +153,7 @@ impl Placement {
         }
         let found = self.shared.found(&spots, &key).await?;
         condition.check(found.last().map(|(_, info)| info.etag.as_str()))?;
-        // The one that is seen last: nothing that was replaced comes back.
+        // The object that everyone sees goes last: no older one comes back.
         let mut any = false;
         for (spot, _) in found {
             any |= self.shared.store(&spot)?.delete(&spot.bucket, &key).await?;
@@ -190,7 +191,7 @@ impl Placement {
         Ok(merge::listings(pages, request.limit))
     }
 
-    /// An upload, and where it is.
+    /// An upload, and its spot.
     async fn find_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreResult<(Spot, UploadInfo)> {
         for spot in self.shared.spots(bucket)? {
             if let Some(mut info) = if_there(self.shared.store(&spot)?.upload(&spot.bucket, key, id).await)? {
@@ -249,7 +250,7 @@ impl ObjectStore for Placement {
             let all = self.shared.all()?;
             let homes = all.iter().filter_map(|(bucket, spots)| Some((bucket, spots.first()?)));
             let asked = homes.map(|(bucket, spot)| async move {
-                // Those deleted meanwhile are left out; those that cannot be asked for are not.
+                // Uploads deleted meanwhile are left out; a site that cannot be asked is an error.
                 let info = match if_there(self.shared.store(spot)?.bucket(&spot.bucket).await) {
                     Err(error) if error.kind == StoreErrorKind::Unavailable => {
                         let created_unix_s = self.shared.created_unix_s(bucket);

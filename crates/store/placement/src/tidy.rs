@@ -1,19 +1,19 @@
-//! Removing what a power cut left twice.
+//! Removing the older of two copies that a power cut left.
 
 use shingle_store_api::{ListRequest, StoreResult};
 
 use crate::site::{Shared, Spot};
 use crate::store::Placement;
 
-/// Keys looked at between two looks at whether others have something to do.
+/// Keys looked at between two looks for other work.
 const PAGE: usize = 256;
 
 impl Placement {
-    /// Goes through all objects that are not at their buckets' homes, and removes those of two that nobody sees. Returns how
-    /// many. To be run once after opening, beside everything else.
+    /// Goes through all objects that are not at their buckets' homes, and removes the one of two copies that nobody
+    /// sees. Returns the number of removals. Run it once after opening, beside everything else.
     ///
     /// # Errors
-    /// The sites'. Nothing is wrong then: everyone sees the same as before.
+    /// The sites' errors. They change nothing: everyone sees the same as before.
     pub async fn tidy(&self) -> StoreResult<u64> {
         let mut removed = 0;
         for (bucket, spots) in self.shared.all()? {

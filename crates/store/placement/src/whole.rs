@@ -9,8 +9,8 @@ use std::future::Future;
 
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
-/// Does `work`, in a task of its own: who asked for it may go away (a connection that breaks off drops its request), and the
-/// stores would go on with the step under way while nobody holds the key's turn any more, and nobody takes the next step.
+/// Does `work` in a task of its own. Without it, a caller that goes away (a connection that breaks off drops its
+/// request) would drop the key's turn and all later steps, while the stores finish the step under way.
 pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = StoreResult<T>> + Send + 'static,
 ) -> StoreResult<T> {

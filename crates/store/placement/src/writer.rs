@@ -51,7 +51,7 @@ impl ObjectReader for Reader {
 }
 
 impl Shared {
-    /// Makes `key` what `make` makes of it on `spot`, and only there.
+    /// Commits with `make` on `spot`, and removes `key` from all other spots.
     pub(crate) async fn commit(
         &self,
         spot: &Spot,
@@ -63,14 +63,14 @@ impl Shared {
         let _turn = self.turns.take(bucket, key).await;
         let mut spots = self.spots(bucket)?;
         if !spots.contains(spot) {
-            // Somebody tried to delete the bucket meanwhile: its guest was empty, and went.
+            // A caller tried to delete the bucket meanwhile: its guest was empty and is gone.
             self.spot_for(bucket, Some(spot.site)).await?;
             spots = self.spots(bucket)?;
         }
         let mut others = Vec::new();
         if spots.len() > 1 {
             let found = self.found(&spots, key).await?;
-            // The site checks the condition itself where what everyone sees is there.
+            // The site checks the condition itself if it has the object that everyone sees.
             if let Some((_, info)) = found.last().filter(|(seen, _)| seen.site != spot.site) {
                 commit.condition.check(Some(&info.etag))?;
                 commit.condition = Condition::default();

@@ -146,7 +146,7 @@ async fn a_site_that_does_not_answer_stops_its_own_buckets_alone() {
     let buckets: Vec<_> = buckets.iter().map(|info| (info.name.as_str(), info.created_unix_s)).collect();
     assert_eq!((buckets.len(), buckets[0]), (3, ("cold", 7)), "{buckets:?}");
 
-    // What could not be made there is not noted, or its bucket would stop, too.
+    // A bucket that could not be made there is not noted, or it would stop, too.
     let cold = all.at(Place::Class("COLD")).unwrap();
     assert_eq!(put(&*cold, "free").await.err(), unavailable);
     assert!(pad.0.lock().unwrap().is_empty());

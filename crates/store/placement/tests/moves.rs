@@ -205,7 +205,7 @@ impl Stores {
         Placement::open(sites.collect()).await.unwrap()
     }
 
-    /// Where copies of a key are.
+    /// Sites that have a copy of a key.
     async fn copies(&self, key: &str) -> usize {
         let mut copies = 0;
         for store in &self.0 {
@@ -268,7 +268,7 @@ async fn a_move_that_is_killed_at_any_step_leaves_one_version() {
                     acknowledged.set(number);
                 }
             };
-            // What waits for ever has nothing left to do once nobody else has.
+            // A task that waits for ever has nothing left to do once nobody else has.
             let finished = tokio::select! {
                 biased;
                 () = work => true,
@@ -297,7 +297,7 @@ async fn a_move_that_is_killed_at_any_step_leaves_one_version() {
             assert_eq!(stores.copies("k").await, usize::from(seen.is_some()), "{context}");
             let after = all.head("b", "k").await.ok().map(|info| (info.etag, info.class));
             assert_eq!(after, seen, "{context}");
-            // What is gone stays so.
+            // A deleted key stays deleted.
             if all.delete("b", "k").await.unwrap() {
                 assert_eq!(stores.copies("k").await, 0, "{context}");
             }
@@ -360,7 +360,7 @@ async fn a_listing_misses_no_key_that_moves_meanwhile() {
     }
 }
 
-/// What comes of `call`, unless its caller goes away after so many turns of everybody's.
+/// Result of `call`, unless its caller goes away after `patience` turns of all tasks.
 async fn unless_gone<T>(patience: u64, call: impl Future<Output = T>) -> Option<T> {
     let gone = async {
         for _ in 0..patience {
@@ -374,8 +374,8 @@ async fn unless_gone<T>(patience: u64, call: impl Future<Output = T>) -> Option<
     }
 }
 
-/// PLC-3 and PLC-5: of those who make a key that must not exist, none replaces what another was told to have made, also where
-/// they go away at any moment.
+/// PLC-3 and PLC-5: of several callers who make a key that must not exist, none replaces a key that another was told to
+/// have made, even if callers go away at any moment.
 #[tokio::test]
 async fn what_was_made_under_a_condition_is_not_replaced_by_who_went_away() {
     let mut made = 0;
@@ -406,7 +406,7 @@ async fn what_was_made_under_a_condition_is_not_replaced_by_who_went_away() {
     assert!(made > 100, "{made}");
 }
 
-/// PLC-5: a bucket whose maker, or remover, went away is there or not, and can be made, used and removed.
+/// PLC-5: a bucket whose maker or remover went away is there or not, and can be made, used and removed.
 #[tokio::test]
 async fn a_bucket_is_whole_whoever_goes_away_from_it() {
     for patience in 0..40u64 {

@@ -1,4 +1,4 @@
-//! Several stores as one: what everyone sees, and what lies where.
+//! Several stores as one: the objects that everyone sees, and their sites.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -302,7 +302,7 @@ async fn two_homes_of_one_name_are_refused_and_a_guest_without_its_home_is_serve
     assert_eq!(keys(&*left.cold, "/b").await, ["k"]);
 }
 
-/// Whoever tries to delete a bucket that holds something does not disturb who is writing to it.
+/// An attempt to delete a bucket that holds something does not disturb a client that writes to it.
 #[tokio::test]
 async fn a_bucket_that_could_not_be_deleted_takes_what_is_being_written() {
     let all = Stores::new().open().await;

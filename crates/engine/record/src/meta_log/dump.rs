@@ -6,8 +6,8 @@ use shingle_base::ZoneId;
 use shingle_zoned::ZonedDevice;
 
 use crate::meta_log::format::{END, JOURNAL, LINK, PART, START, parse_journal};
-use crate::meta_log::reader::Life;
-use crate::meta_log::recover::{find_lives, read_zone};
+use crate::meta_log::reader::Generation;
+use crate::meta_log::recover::{find_generations, read_zone};
 use crate::meta_log::{Entry, MetaLogConfig, MetaLogError};
 
 /// One record of the log, or a place where one should be, for dumps.
@@ -19,7 +19,7 @@ pub struct LogRecord {
     pub block: u32,
     /// Its position in the log; zero where that is not known.
     pub position: u64,
-    /// What it is.
+    /// Name of the record's type.
     pub kind: &'static str,
     /// Bytes of payload.
     pub length: u32,
@@ -27,24 +27,24 @@ pub struct LogRecord {
     pub entries: Vec<Entry>,
 }
 
-/// All records in the log's zones, by life of the zone and block, with the places where none can be read.
+/// All records in the log's zones, by generation of the zone and block, with the places that cannot be read.
 ///
 /// # Errors
 /// The device's.
 pub async fn dump(dev: &Rc<dyn ZonedDevice>, config: &MetaLogConfig) -> Result<Vec<LogRecord>, MetaLogError> {
-    let mut lives = find_lives(dev, config, &mut 0).await?;
-    lives.sort_by_key(|found| match found.life {
-        Life::Live { epoch, .. } => epoch,
+    let mut generations = find_generations(dev, config, &mut 0).await?;
+    generations.sort_by_key(|found| match found.generation {
+        Generation::Known { epoch, .. } => epoch,
         _ => 0,
     });
     let place = |zone, block, kind| LogRecord { zone, block, position: 0, kind, length: 0, entries: Vec::new() };
     let mut all = Vec::new();
-    for found in &lives {
+    for found in &generations {
         let zone = found.info.zone;
-        if found.life == Life::Unknown {
+        if found.generation == Generation::Unknown {
             all.push(place(zone, 0, "unreadable zone"));
         }
-        let Life::Live { epoch, .. } = found.life else { continue };
+        let Generation::Known { epoch, .. } = found.generation else { continue };
         let read = read_zone(dev, config, &found.info, epoch).await?;
         all.extend(read.lost.iter().map(|&block| place(zone, block, "lost")));
         all.extend(read.mended.iter().map(|&(block, _)| place(zone, block, "bad block, made up for")));

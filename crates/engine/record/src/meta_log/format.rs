@@ -1,4 +1,4 @@
-//! What log records hold. See `docs/formats/meta-log.md`.
+//! Payloads of log records. See `docs/formats/meta-log.md`.
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
@@ -16,7 +16,8 @@ pub(crate) const START: RecordType = RecordType(17);
 pub(crate) const PART: RecordType = RecordType(18);
 /// The end of a complete checkpoint.
 pub(crate) const END: RecordType = RecordType(19);
-/// The last record of a zone: where the log goes on. It has no position of its own, but that of the record before it.
+/// The last record of a zone: names the zone in which the log goes on. It has no position of its own, but that of the
+/// record before it.
 pub(crate) const LINK: RecordType = RecordType(20);
 
 /// The most blocks of records in one write, the zone's head included.
@@ -106,7 +107,7 @@ impl EndMark {
     }
 }
 
-/// Payload of a link: the zone that the log goes on in, and the life it begins there.
+/// Payload of a link: the next zone of the log, and the generation it begins there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) zone: ZoneId,
@@ -127,15 +128,16 @@ impl Link {
     }
 }
 
-/// The parity of a write's blocks: their exclusive or, and that of a pad which is drawn from the place of the write. Of all
-/// but one of the blocks and their parity it is the one that is missing.
+/// Parity of a write: the exclusive or of its blocks and of a pad drawn from the place of the write. The exclusive or
+/// of the parity and all blocks but one is the missing block.
 ///
-/// Checksums are linear: the exclusive or of three records can pass for a record. So it does where a parity block of the
-/// zone's former life stands in for one that a power cut took, and the records have the same places. The pad differs then.
+/// Checksums are linear: the exclusive or of three records can pass for a record. Without the pad this would happen if
+/// a power cut took a parity block, a parity block of the zone's former generation lies in its place, and the records
+/// have the same places.
 pub(crate) struct Parity(AlignedBuf);
 
 impl Parity {
-    /// That of no blocks, for the write that begins at `place`.
+    /// Parity of no blocks, for the write that begins at `place`.
     pub(crate) fn of(place: &Place) -> Self {
         let mut sum = Self::unpadded();
         let mut state =
@@ -147,7 +149,7 @@ impl Parity {
         sum
     }
 
-    /// Without the pad, of a write whose life is yet to be found out.
+    /// Parity without the pad, of a write whose generation is yet to be found out.
     pub(crate) fn unpadded() -> Self {
         Self(AlignedBuf::zeroed(Blocks(1)))
     }
@@ -277,10 +279,10 @@ mod tests {
         sum.block()
     }
 
-    /// A parity block that is left of a zone's former life makes no record of what came over the rest of it.
+    /// A parity block left from a zone's former generation makes no record out of the blocks written over the rest.
     #[test]
-    fn parity_of_a_former_life_makes_no_record() {
-        let life = |epoch| {
+    fn parity_of_a_former_generation_makes_no_record() {
+        let generation = |epoch| {
             let place = move |block| Place { store: StoreId(5), epoch, zone: ZoneId(7), block };
             let record = move |block, position| {
                 let info = LogInfo { position, first: 4, blocks: 2, ..LogInfo::default() };
@@ -288,7 +290,7 @@ mod tests {
             };
             [record(4, epoch), record(5, epoch + 1)]
         };
-        let (old, new) = (life(16), life(52));
+        let (old, new) = (generation(16), generation(52));
         let place = |epoch, block| Place { store: StoreId(5), epoch, zone: ZoneId(7), block };
         let remade = |pad: fn(&Place) -> Parity| {
             let left = parity(pad(&place(16, 4)), &[&old[0], &old[1]]);

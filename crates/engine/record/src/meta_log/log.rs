@@ -31,17 +31,17 @@ pub(super) struct Item {
     pub(super) done: Done,
 }
 
-/// What a metazone holds.
+/// State of a metazone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetaStatus {
     /// Holds nothing that is needed.
     Free {
-        /// Its life; zero if it has none.
+        /// Its generation; zero if it has none.
         epoch: u64,
     },
     /// Holds what recovery needs.
     Live {
-        /// Its life.
+        /// Its generation.
         epoch: u64,
     },
     /// Can no longer be written.
@@ -53,7 +53,7 @@ pub(super) enum MetaStatus {
 pub(super) struct Active {
     /// An index into [`LogState::zones`].
     pub(super) slot: usize,
-    /// Its life.
+    /// Its generation.
     pub(super) epoch: u64,
     /// The next block; zero where its head is yet to be written, together with its first records.
     pub(super) next: u32,
@@ -70,28 +70,28 @@ pub(super) struct LogState {
     /// By number, from the first metazone.
     pub(super) zones: Vec<MetaStatus>,
     pub(super) active: Option<Active>,
-    /// Where the log goes on, and in which life, because a link says so.
+    /// Next zone and its generation, if a link names them.
     pub(super) linked: Option<(usize, u64)>,
     /// A zone that has to be made full before another is written, because no link leads on from it (LOG-6).
     pub(super) unlinked: Option<usize>,
     /// Zones to reset before another is begun, the newest last (LOG-9).
     pub(super) unneeded: Vec<usize>,
-    /// Whether what the log held when it was opened is durable (LOG-5).
+    /// The records found when the log was opened are durable (LOG-5).
     pub(super) settled: bool,
     pub(super) queue: VecDeque<Item>,
     pub(super) writing: bool,
     pub(super) stopped: bool,
-    /// The file system that holds the drive is full: what is to be written waits (LOG-8).
+    /// The file system that holds the drive is full: items wait (LOG-8).
     pub(super) stalled: bool,
     /// The position of the last record, written or not.
     pub(super) position: u64,
     /// The position of the last record that is durable.
     pub(super) written: u64,
-    /// Where each checkpoint's start that may yet end lies: position, epoch of its zone.
+    /// Starts of checkpoints that may yet end: position, epoch of its zone.
     pub(super) starts: Vec<(u64, u64)>,
     /// Blocks of journal records since the newest complete checkpoint.
     pub(super) journal_blocks: u64,
-    /// A checkpoint is wanted whose start lies at this position or behind it: what lies before it may be lost soon.
+    /// A checkpoint is wanted whose start lies at this position or behind it: records before it may be lost soon.
     pub(super) wanted_after: Option<u64>,
 }
 
@@ -142,7 +142,7 @@ impl LogInner {
 }
 
 impl MetaLog {
-    /// Whether what was given to the log waits until the file system that holds the drive has room (LOG-8).
+    /// True while the log waits for room on the file system that holds the drive (LOG-8).
     pub fn is_stalled(&self) -> bool {
         self.inner.state.borrow().stalled
     }
@@ -167,7 +167,7 @@ impl MetaLog {
         state.stopped |= state.stalled;
     }
 
-    /// Journals an entry, which takes its place at once; the future waits until it is durable (LOG-1).
+    /// Journals an entry, which takes its place at once; the future completes once it is durable (LOG-1).
     ///
     /// # Errors
     /// `Full` or `Device` if it could not be written anywhere; then the log stops: a later entry could never be
@@ -219,12 +219,12 @@ impl MetaLog {
         self.part_max() - ENTRY_HEAD
     }
 
-    /// Whether the journal takes another entry (LOG-4). Where it does not, a checkpoint makes room.
+    /// True if the journal takes another entry (LOG-4). If not, a checkpoint makes room.
     pub fn has_journal_room(&self) -> bool {
         self.inner.free() > self.inner.checkpoint_zones() + 1
     }
 
-    /// Whether it is time for a checkpoint: the journal has grown long, or zones few.
+    /// True if it is time for a checkpoint: the journal has grown long, or zones few.
     pub fn needs_checkpoint(&self) -> bool {
         let zones = self.inner.config.zones.len() as u64;
         let long = self.inner.state.borrow().journal_blocks > zones * u64::from(self.inner.capacity) / 4;
@@ -232,28 +232,28 @@ impl MetaLog {
         long || wanted || self.inner.free() <= self.inner.checkpoint_zones() + 2
     }
 
-    /// Tells if a checkpoint of that many bytes fits.
+    /// True if a checkpoint of `bytes` fits.
     pub fn room_for_checkpoint(&self, bytes: u64) -> bool {
         room_for_checkpoint(self.inner.usable(), self.inner.capacity, bytes)
     }
 
-    /// Tells if a checkpoint of that many bytes fits the zones that hold nothing that is needed.
+    /// True if a checkpoint of `bytes` fits the free zones.
     pub fn fits_free_zones(&self, bytes: u64) -> bool {
         fits_zones(self.inner.free(), self.inner.capacity, bytes)
     }
 }
 
-/// Whether a checkpoint of that many bytes fits a log of `zones` zones of `capacity` blocks (LOG-4).
+/// True if a checkpoint of `bytes` fits a log of `zones` zones of `capacity` blocks (LOG-4).
 pub fn room_for_checkpoint(zones: u64, capacity: u32, bytes: u64) -> bool {
     fits_zones(checkpoint_zones(zones), capacity, bytes)
 }
 
-/// Whether a checkpoint of that many bytes fits so many zones.
+/// True if a checkpoint of `bytes` fits `zones` zones.
 fn fits_zones(zones: u64, capacity: u32, bytes: u64) -> bool {
     let record = record_blocks(part_max(capacity) as u64).0 + 1;
     // A zone has a head and a link beside its writes.
     let in_zone = u64::from(capacity.saturating_sub(1 + LINK_BLOCKS)) / record;
-    // A quarter more for what pages leave unused at their ends, and two for the start and the end.
+    // A quarter more for the unused ends of pages, and two for the start and the end.
     let records = bytes.saturating_add(bytes / 4).div_ceil(part_max(capacity) as u64) + 2;
     records <= zones.saturating_mul(in_zone)
 }

@@ -1,7 +1,7 @@
 //! The metadata log: a journal and checkpoints over a few zones. (SMRstore, section 5.6.)
 //!
-//! **Owns** the metazones it was given; nobody else writes or resets them.
-//! **Knows nothing of** what journal entries and checkpoint parts mean.
+//! **Owns** the metazones it was given; nobody else writes or resets them. **Knows nothing of** the meaning of journal
+//! entries and checkpoint parts.
 //!
 //! Journal entries and checkpoint parts share one queue and one stream of records, so that a checkpoint is written while
 //! the journal goes on. Each log record has a position; positions have no gaps.
@@ -12,17 +12,17 @@
 //!   a missing position in front of a later one is damage, never passed over.
 //! - LOG-3: zones from the newest complete checkpoint's start on are never reset.
 //! - LOG-4: a checkpoint can always be written: the journal is refused before it takes the zones a checkpoint needs.
-//! - LOG-5: a write begins once all before it are durable. So a power cut spoils the last one alone, of which any blocks may
-//!   be lost; a write that is spoiled counts as a whole or not at all; and nothing is written behind it in its zone. The
-//!   next zone says with which position it begins: records of older zones from there on do not count.
+//! - LOG-5: a write begins once all before it are durable. So a power cut spoils the last one alone, of which any
+//!   blocks may be lost; a spoiled write counts as a whole or not at all; and nothing is written behind it in its zone.
+//!   The next zone gives its first position: records of older zones from there on do not count.
 //! - LOG-6: a zone is left by a link to the next, or full without one; the oldest is reset first. So the loss of the newest zone is noticed, and a zone
 //!   that cannot be read stops nobody if the log provably ends elsewhere.
 //! - LOG-7: any one block of a write can be lost, unreadable or rotten, head and parity included.
 //! - LOG-8: while the file system that holds an emulated drive is full the log waits, and goes on by itself: no entry is
 //!   refused that took its place, and no zone counts as bad. `a_log_waits_for_room_on_a_full_host`.
-//! - LOG-9: a checkpoint that was never complete uses up no zone, however often the power fails: zones that hold nothing else
-//!   at the log's end are reset before it goes on, the newest first, and it goes on where it did before them. Where one of
-//!   them turns read-only or offline before that, the log stops; the next opening goes on behind it.
+//! - LOG-9: a checkpoint that was never complete uses up no zone, however often the power fails: zones at the log's end
+//!   that hold nothing else are reset before the log goes on, the newest first, and it goes on where it did before
+//!   them. If one of them turns read-only or offline before that, the log stops; the next opening goes on behind it.
 
 mod dump;
 mod format;
@@ -48,7 +48,7 @@ pub use log::{CheckpointWriter, MetaLog, room_for_checkpoint};
 /// The fewest metazones.
 pub const META_ZONES_MIN: u32 = 4;
 
-/// Which log to open.
+/// Zones and parameters of a log.
 #[derive(Clone, Debug)]
 pub struct MetaLogConfig {
     /// The store it belongs to.
@@ -66,11 +66,11 @@ pub struct MetaLogConfig {
 pub struct Entry {
     /// Its sequence number.
     pub sequence: u64,
-    /// What was journaled.
+    /// The journaled bytes.
     pub bytes: Bytes,
 }
 
-/// What opening a log found.
+/// Result of opening a log.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     /// The parts of the newest complete checkpoint, in order.
@@ -79,7 +79,7 @@ pub struct Recovered {
     pub journal: Vec<Entry>,
     /// The highest sequence number seen anywhere in the log.
     pub sequence: u64,
-    /// Blocks that are lost, and that others made up for (LOG-7): zone, block in it.
+    /// Lost blocks that were made anew from others (LOG-7): zone, block in it.
     pub mended: Vec<(ZoneId, u32)>,
     /// Metazones that hold anything.
     pub zones: u64,
@@ -87,21 +87,21 @@ pub struct Recovered {
     pub find_blocks: u64,
     /// Blocks read to load it and the journal.
     pub load_blocks: u64,
-    /// How long it took to read the heads of the metazones.
+    /// Time to read the heads of the metazones.
     pub find_time: Duration,
-    /// How long it took to read the zones that the heads led to: checkpoint and journal.
+    /// Time to read the zones that the heads led to: checkpoint and journal.
     pub load_time: Duration,
 }
 
-/// Why a log cannot be opened or written.
+/// Reason why a log cannot be opened or written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum MetaLogError {
     /// No metazone is left to write to.
     Full,
-    /// A record is missing or damaged in front of later ones: what it said is lost.
+    /// A record is missing or damaged in front of later ones: its content is lost.
     Damaged {
-        /// Where it would have been, if that is known.
+        /// Its zone, if known.
         zone: Option<ZoneId>,
         /// Its position in the log.
         position: u64,

@@ -1,8 +1,8 @@
-//! Reading a metazone: one write of the log after the other, each checked as a whole, one lost block of it made anew.
+//! Reading a metazone write by write: each is checked as a whole, and one lost block of it is made anew.
 //!
-//! Every record says which blocks its write has, and a parity block follows them. So any record of a write leads to the
-//! parity of a block that is lost. Where a write's first block is lost, and with it perhaps the only header, the sum of
-//! the blocks behind it becomes that very block when the parity is reached, which its checksum then says.
+//! Every record names the blocks of its write, and a parity block follows them. So any record of a write leads to the
+//! parity of a block that is lost. If a write's first block is lost, and with it perhaps the only header, blocks are
+//! added up until the sum has a good checksum: that is the first block, and the last block added is the parity.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -30,16 +30,16 @@ pub(super) struct LogEntry {
     pub(super) payload: Bytes,
 }
 
-/// Contents of a zone.
+/// Generation of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
-    /// Nothing was written, or nothing that says it is this log's: its first write was torn.
+pub(super) enum Generation {
+    /// Nothing was written, or nothing that shows this log's id: its first write was torn.
     Blank,
-    /// Records of a life.
-    Live {
-        /// The life.
+    /// Read off its head or a record.
+    Known {
+        /// Sequence number of the zone's head.
         epoch: u64,
-        /// The position of its first record, where the head says so.
+        /// Position of its first record, if the head is readable.
         first: Option<u64>,
     },
     /// Blocks of it cannot be read, and no other says what it holds.
@@ -53,28 +53,28 @@ pub(super) enum Step {
         records: Vec<LogEntry>,
         /// The block that was made anew, or the parity block if that is the bad one.
         mended: Option<u32>,
-        /// Whether its parity block was written.
+        /// Its parity block was written.
         closed: bool,
     },
     /// Blocks `from` to `to` hold no write that can be made whole.
     Lost {
         from: u32,
         to: u32,
-        /// Whether a block among them cannot be read.
+        /// A block among them cannot be read.
         unreadable: bool,
     },
-    /// All that was written has been read.
+    /// All written blocks have been read.
     End,
 }
 
-/// How far a write reaches, where it lies, and its first block, if that had to be made anew.
+/// Place and length of a write, and its first block, if that had to be made anew.
 struct Shape {
     blocks: u32,
     place: Place,
     first: Option<Bytes>,
 }
 
-/// Why the records of a write fail their checks: these of its blocks may be the bad one.
+/// Blocks of a write whose records fail their checks: one of these may be the bad one.
 struct Suspects(std::ops::Range<usize>);
 
 pub(super) struct ZoneReader {
@@ -90,7 +90,7 @@ pub(super) struct ZoneReader {
     /// Blocks from `next` on; `None` cannot be read.
     loaded: VecDeque<Option<Bytes>>,
     unreadable: usize,
-    /// Records before this position were durable: any header says so, also one of a write that is not whole (LOG-5).
+    /// Records before this position were durable: any header says so, even of a write that is not whole (LOG-5).
     durable: Cell<u64>,
     /// Blocks read from the device.
     pub(super) blocks_read: u64,
@@ -104,37 +104,37 @@ impl ZoneReader {
         Self { dev, store, zone, epoch: None, written, next: 0, window, loaded, unreadable: 0, durable, blocks_read: 0 }
     }
 
-    /// From now on only records of this life count.
-    pub(super) fn of_life(self, epoch: u64) -> Self {
+    /// Takes only records of this generation from now on.
+    pub(super) fn of_generation(self, epoch: u64) -> Self {
         Self { epoch: Some(epoch), ..self }
     }
 
-    /// What the zone holds: its head says so, or, where that is lost, any record.
-    pub(super) async fn life(&mut self) -> Result<Life, DeviceError> {
+    /// Generation of the zone and its first position: from its head, or from any record if the head is lost.
+    pub(super) async fn generation(&mut self) -> Result<Generation, DeviceError> {
         if self.written == 0 {
-            return Ok(Life::Blank);
+            return Ok(Generation::Blank);
         }
         self.window = 1;
         self.load(1).await?;
         if let Some(header) = self.header(0) {
-            return Ok(life_of(&header));
+            return Ok(generation_of(&header));
         }
         self.window = RESCUE_WINDOW;
         if let Some(first) = self.rebuilt_first().await?.and_then(|shape| shape.first)
             && let Some(header) = self.decode(&first, 0)
         {
-            return Ok(life_of(&header));
+            return Ok(generation_of(&header));
         }
         for block in 1..self.written {
             self.load(block + 1).await?;
             if let Some(header) = self.header(block) {
-                return Ok(life_of(&header));
+                return Ok(generation_of(&header));
             }
             if self.unreadable > UNREADABLE_MAX {
                 break;
             }
         }
-        Ok(if self.unreadable > 0 { Life::Unknown } else { Life::Blank })
+        Ok(if self.unreadable > 0 { Generation::Unknown } else { Generation::Blank })
     }
 
     /// The next write.
@@ -170,7 +170,7 @@ impl ZoneReader {
         Ok(Step::Write { records, mended, closed })
     }
 
-    /// How far the write that begins at `next` reaches.
+    /// Place and length of the write that begins at `next`.
     async fn shape(&mut self) -> Result<Option<Shape>, DeviceError> {
         let from = self.next;
         self.load(from + 1).await?;
@@ -183,8 +183,9 @@ impl ZoneReader {
         self.rebuilt_first().await
     }
 
-    /// The lost first block of a write, from all the others and their parity: the end of the write is where the sum of
-    /// the blocks becomes a header that says so. Of a zone's first write the records behind its head say which life it is of.
+    /// Makes the lost first block of a write anew, from all the others and their parity: the write ends where the sum
+    /// of the blocks becomes a header that agrees. In a zone's first write the records behind its head tell the
+    /// generation.
     async fn rebuilt_first(&mut self) -> Result<Option<Shape>, DeviceError> {
         let from = self.next;
         let mut sum = Parity::unpadded();
@@ -209,8 +210,8 @@ impl ZoneReader {
         Ok(None)
     }
 
-    /// Where the next write begins, behind one that cannot be made whole; the end of what was written if there is none. And
-    /// whether this one reaches beyond that end: the shortest has a record and its parity.
+    /// Start of the next write, behind one at `next` that cannot be made whole, or the end of the written blocks if
+    /// there is none; and true if the write at `next` reaches beyond that end (no write is shorter than two blocks).
     async fn next_write(&mut self) -> Result<(u32, bool), DeviceError> {
         let from = self.next;
         if from + 1 == self.written {
@@ -230,7 +231,8 @@ impl ZoneReader {
         Ok((self.written, false))
     }
 
-    /// Gives up the last write, of which blocks were never written: so it was not acknowledged, whatever cannot be read of it.
+    /// Gives up the last write, of which blocks were never written: it was not acknowledged, even if some of its blocks
+    /// are unreadable.
     fn tear(&mut self) -> Step {
         let (from, to) = (self.next, self.written);
         self.skip(to);
@@ -250,8 +252,8 @@ impl ZoneReader {
         self.next = to;
     }
 
-    /// The records of a write that begins at `place`, and which of its blocks was bad (its parity is the one behind the last); `None` if more
-    /// than one is.
+    /// Records of a write that begins at `place`, and its bad block, if any (the parity is the one behind the last);
+    /// `None` if more than one is bad.
     fn whole(
         &self,
         place: &Place,
@@ -277,7 +279,7 @@ impl ZoneReader {
             }
             Err(Suspects(suspects)) => suspects,
         };
-        // One block is rotten, and which of them it is the checksums say once it is right.
+        // One block is rotten; the checksums tell which one it is, once it is made anew.
         let parity = parity.filter(|_| first_missing.is_none())?;
         for suspect in suspects {
             let others = blocks.iter().enumerate().filter(|&(at, _)| at != suspect).map(|(_, block)| block);
@@ -360,12 +362,12 @@ impl ZoneReader {
     }
 }
 
-fn life_of(header: &Header) -> Life {
+fn generation_of(header: &Header) -> Generation {
     let first = (header.kind == ZONE_HEAD).then(|| head_position(&header.info));
-    Life::Live { epoch: header.place.epoch, first }
+    Generation::Known { epoch: header.place.epoch, first }
 }
 
-/// The position before which every record was durable when the write was begun that `header` is of (LOG-5).
+/// Every record before this position was durable when the write of `header` began (LOG-5).
 fn durable_before(header: &Header) -> u64 {
     let info = LogInfo::decode(&header.info);
     match header.kind {
@@ -376,7 +378,7 @@ fn durable_before(header: &Header) -> u64 {
     }
 }
 
-/// The parity of blocks; of all but one of a write and their parity, the one that is missing.
+/// Parity of blocks; given all but one of a write's blocks and their parity, the missing one.
 fn sum_of<'a>(place: &Place, blocks: impl IntoIterator<Item = &'a Bytes>) -> Bytes {
     let mut sum = Parity::of(place);
     blocks.into_iter().for_each(|block| sum.add(block));

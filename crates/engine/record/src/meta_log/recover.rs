@@ -1,8 +1,8 @@
 //! Opening a log: find the newest complete checkpoint, read from its start. (SMRstore, section 5.6, steps 1 to 3.)
 //!
-//! A metazone that cannot be read might hold the newest records. So the end of what was found has to prove that there is
-//! nothing newer (LOG-6): the zone that is written last either is not full, and then no other was begun after it, or its
-//! link names the next one.
+//! A metazone that cannot be read might hold the newest records. So the end of the found records has to prove that
+//! there is nothing newer (LOG-6): the zone that is written last either is not full, and then no other was begun after
+//! it, or its link names the next one.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::meta_log::format::{END, EndMark, JOURNAL, LINK, Link, PART, WRITE_BLOCKS_MAX, parse_journal};
 use crate::meta_log::log::{Active, LogInner, LogState, MetaLog, MetaStatus};
-use crate::meta_log::reader::{Life, LogEntry, Step, ZoneReader};
+use crate::meta_log::reader::{Generation, LogEntry, Step, ZoneReader};
 use crate::meta_log::{MetaLogConfig, MetaLogError, Recovered};
 use crate::sequence::SequenceSource;
 use crate::zone_head::ZONE_HEAD;
@@ -31,17 +31,17 @@ const WINDOW: u32 = 1024;
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     pub(super) info: ZoneInfo,
-    pub(super) life: Life,
+    pub(super) generation: Generation,
 }
 
 impl Found {
-    /// Whether nothing more can be written to it: so is a zone that was left because a write to it failed.
+    /// True if nothing more can be written to it: it is full, or was left because a write to it failed.
     fn is_shut(&self) -> bool {
         matches!(self.info.state, ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline)
     }
 }
 
-/// How a zone's records end.
+/// End of a zone's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// With a whole write, behind which the next one can go.
@@ -62,18 +62,18 @@ pub(super) struct ZoneRecords {
     end: End,
     /// Blocks that their write's other blocks made up for, and parity blocks that are bad; with the write's last position.
     pub(super) mended: Vec<(u32, u64)>,
-    /// Where writes begin that cannot be made whole.
+    /// Starts of writes that cannot be made whole.
     pub(super) lost: Vec<u32>,
     /// Records before this position were durable once.
     durable: u64,
     blocks_read: u64,
 }
 
-/// How the log goes on after it was opened.
+/// Continuation of the log after it was opened.
 #[derive(Default)]
 struct Tail {
     active: Option<Active>,
-    /// The zone and life that the newest zone's link names, if it was not begun.
+    /// The zone and generation that the newest zone's link names, if it was not begun.
     linked: Option<(usize, u64)>,
     /// The newest zone, if it can neither go on nor be linked.
     unlinked: Option<usize>,
@@ -113,8 +113,8 @@ impl MetaLog {
         Ok(log)
     }
 
-    /// Opens a log (LOG-2). New records get sequence numbers from `sequence`, which is raised above all that is found.
-    /// Writes nothing; what was found is made durable before the first record is written.
+    /// Opens a log (LOG-2). New records get sequence numbers from `sequence`, which is raised above all numbers found.
+    /// Writes nothing; the found records are made durable before the first new one is written.
     ///
     /// # Errors
     /// `NoCheckpoint`, `Damaged`, or the device's.
@@ -126,7 +126,7 @@ impl MetaLog {
     ) -> Result<(Self, Recovered), MetaLogError> {
         let began = rt.now();
         let mut recovered = Recovered::default();
-        let found = find_lives(dev, &config, &mut recovered.find_blocks).await?;
+        let found = find_generations(dev, &config, &mut recovered.find_blocks).await?;
         recovered.zones = found.iter().filter(|found| found.info.written.0 > 0).count() as u64;
         recovered.find_time = rt.now().since(began);
         let loading = rt.now();
@@ -134,7 +134,7 @@ impl MetaLog {
         let before_unneeded = before_unneeded(&scanned, &found, &config);
         let newest = scanned.last().map(|newest| (newest.zone, newest.epoch, newest.end));
         let journal_blocks = scanned.iter().map(|zone| journal_blocks(zone, checkpoint)).sum();
-        // All of the log is looked at before any of it is given up: of what is missing, some may be needed.
+        // All of the log is looked at before any of it is given up: some of the missing records may be needed.
         let mut position = replay(scanned, &end, checkpoint, &mut recovered)?;
         let mut end_of_log = match newest {
             Some((zone, epoch, ending)) => tail(&found, &config, zone, epoch, ending, position, Vec::new())?,
@@ -157,7 +157,7 @@ impl MetaLog {
         {
             let mut state = log.inner.state.borrow_mut();
             state.journal_blocks = journal_blocks;
-            // What one block made up for, another one's loss would cost: a checkpoint makes it good.
+            // One block's loss was made good from the others; a second loss would be final. A checkpoint makes it good.
             state.wanted_after = (!recovered.mended.is_empty()).then_some(position + 1);
         }
         recovered.load_time = rt.now().since(loading);
@@ -197,8 +197,8 @@ impl MetaLog {
     }
 }
 
-/// Step 1: what each of the metazones holds.
-pub(super) async fn find_lives(
+/// Step 1: the generation of each metazone.
+pub(super) async fn find_generations(
     dev: &Rc<dyn ZonedDevice>,
     config: &MetaLogConfig,
     blocks_read: &mut u64,
@@ -210,11 +210,11 @@ pub(super) async fn find_lives(
     }
     let look = |info: ZoneInfo| async move {
         if info.state == ZoneState::Offline {
-            return Ok((Found { info, life: Life::Unknown }, 0));
+            return Ok((Found { info, generation: Generation::Unknown }, 0));
         }
         let mut reader = ZoneReader::new(dev, config.store, info.zone, info.written.0 as u32, 1);
-        let life = reader.life().await?;
-        Ok::<_, MetaLogError>((Found { info, life }, reader.blocks_read))
+        let generation = reader.generation().await?;
+        Ok::<_, MetaLogError>((Found { info, generation }, reader.blocks_read))
     };
     let mut looks = stream::iter(report).map(look).buffered(config.read_depth.max(1) as usize);
     let mut all = Vec::with_capacity(config.zones.len());
@@ -242,17 +242,17 @@ async fn scan(
     found: &[Found],
     recovered: &mut Recovered,
 ) -> Result<Scanned, MetaLogError> {
-    let live = |found: &Found| match found.life {
-        Life::Live { epoch, first } => Some((epoch, first, found.info)),
+    let live = |found: &Found| match found.generation {
+        Generation::Known { epoch, first } => Some((epoch, first, found.info)),
         _ => None,
     };
-    let mut lives: Vec<(u64, Option<u64>, ZoneInfo)> = found.iter().filter_map(live).collect();
-    lives.sort_unstable_by_key(|&(epoch, ..)| epoch);
+    let mut generations: Vec<(u64, Option<u64>, ZoneInfo)> = found.iter().filter_map(live).collect();
+    generations.sort_unstable_by_key(|&(epoch, ..)| epoch);
     let mut zones: Vec<ZoneRecords> = Vec::new();
     let mut end: Option<(EndMark, u64)> = None;
-    // Where a younger zone begins: what lies from there on in an older one was not to be (LOG-5).
+    // First position of a younger zone: records of an older one from there on do not count (LOG-5).
     let mut limit = u64::MAX;
-    for (epoch, first, info) in lives.into_iter().rev() {
+    for (epoch, first, info) in generations.into_iter().rev() {
         let mut zone = read_zone(dev, config, &info, epoch).await?;
         recovered.sequence = recovered.sequence.max(epoch);
         recovered.load_blocks += zone.blocks_read;
@@ -279,8 +279,8 @@ async fn scan(
     zones.reverse();
     match end {
         Some((end, checkpoint)) => Ok(Scanned { zones, end, checkpoint }),
-        // It is not that there was none: it may be what cannot be read.
-        None => match found.iter().find(|found| found.life == Life::Unknown) {
+        // A checkpoint may be in the zone that cannot be read.
+        None => match found.iter().find(|found| found.generation == Generation::Unknown) {
             Some(unknown) => Err(MetaLogError::Damaged { zone: Some(unknown.info.zone), position: 0 }),
             None => Err(MetaLogError::NoCheckpoint),
         },
@@ -297,9 +297,10 @@ struct Kept {
     unneeded: Vec<usize>,
 }
 
-/// Finds zones at the log's end that hold neither journal nor the end of a checkpoint: what a power cut left of one that
-/// was never complete, or of a write that does not count. They are to be reset before the log goes on, the newest first, so
-/// that at each step those that are left are the log's end (LOG-9). `None` where there are none, or they hide blocks that are lost.
+/// Finds zones at the log's end that hold neither journal nor the end of a checkpoint: left by a power cut from a
+/// checkpoint that was never complete, or from a write that does not count. They are to be reset before the log goes
+/// on, the newest first, so that at each step the rest are the log's end (LOG-9). `None` if there are none, or they
+/// hide blocks that are lost.
 fn before_unneeded(zones: &[ZoneRecords], found: &[Found], config: &MetaLogConfig) -> Option<Kept> {
     let is_needed = |zone: &ZoneRecords| zone.records.iter().any(|record| matches!(record.header.kind, JOURNAL | END));
     let slot = |zone: &ZoneRecords| (zone.zone.0 - config.zones.start) as usize;
@@ -327,7 +328,7 @@ pub(super) async fn read_zone(
     epoch: u64,
 ) -> Result<ZoneRecords, MetaLogError> {
     let written = info.written.0 as u32;
-    let mut reader = ZoneReader::new(dev, config.store, info.zone, written, WINDOW).of_life(epoch);
+    let mut reader = ZoneReader::new(dev, config.store, info.zone, written, WINDOW).of_generation(epoch);
     let (mut records, mut mended, mut lost) = (Vec::new(), Vec::new(), Vec::new());
     let mut end = End::Whole;
     loop {
@@ -348,8 +349,8 @@ pub(super) async fn read_zone(
             }
             Step::Lost { from, to, unreadable } => {
                 lost.push(from);
-                // A power cut spoils one write, and it does not make blocks unreadable. Of a full zone nobody knows how
-                // much was written.
+                // A power cut spoils one write, and it does not make blocks unreadable. The number of written blocks of
+                // a full zone is not known.
                 let longer = to - from > WRITE_BLOCKS_MAX + 1 && info.state != ZoneState::Full;
                 end = if unreadable || longer || end == End::Damaged { End::Damaged } else { End::Torn };
             }
@@ -397,7 +398,7 @@ fn replay(
                 recovered.journal.extend(parse_journal(&record.payload).ok_or(damaged)?);
             }
         }
-        // The write that says so may be torn; what came before it, perhaps in a zone that is lost, was not.
+        // The write with this header may be torn; earlier records, perhaps in a zone that is lost, were not.
         if zone.durable > last + 1 {
             return Err(MetaLogError::Damaged { zone: None, position: last + 1 });
         }
@@ -418,7 +419,7 @@ fn join(mut pieces: Vec<Bytes>) -> Bytes {
     }
 }
 
-/// Proves that nothing newer than `newest` was written (LOG-6), and says how the log goes on.
+/// Proves that nothing newer than `newest` was written (LOG-6), and returns the continuation of the log.
 fn tail(
     found: &[Found],
     config: &MetaLogConfig,
@@ -437,7 +438,7 @@ fn tail(
         End::Linked(link) => {
             let (slot, next) = slot_of(link.zone)?;
             let longer = next.info.written.0 > u64::from(WRITE_BLOCKS_MAX) + 1 && !next.is_shut();
-            if next.life == Life::Unknown || next.life == Life::Blank && longer {
+            if next.generation == Generation::Unknown || next.generation == Generation::Blank && longer {
                 return Err(damaged(link.zone));
             }
             let linked = (!next.is_shut()).then_some((slot, link.epoch));
@@ -452,7 +453,7 @@ fn tail(
         }
         End::Torn => (false, Tail { unlinked: Some(slot), ..Tail::default() }),
     };
-    match found.iter().find(|found| found.life == Life::Unknown) {
+    match found.iter().find(|found| found.generation == Generation::Unknown) {
         // A zone that was left without a link: the next one may be this.
         Some(unknown) if left => Err(damaged(unknown.info.zone)),
         _ => Ok(Tail { unneeded, ..tail }),
@@ -461,10 +462,10 @@ fn tail(
 
 /// Status of a metazone from now on (LOG-3).
 fn status(found: &Found, end: &EndMark) -> MetaStatus {
-    match (found.info.state, found.life) {
+    match (found.info.state, found.generation) {
         (ZoneState::ReadOnly | ZoneState::Offline, _) => MetaStatus::Bad,
-        (_, Life::Live { epoch, .. }) if epoch >= end.start_epoch => MetaStatus::Live { epoch },
-        (_, Life::Live { epoch, .. }) => MetaStatus::Free { epoch },
+        (_, Generation::Known { epoch, .. }) if epoch >= end.start_epoch => MetaStatus::Live { epoch },
+        (_, Generation::Known { epoch, .. }) => MetaStatus::Free { epoch },
         _ => MetaStatus::Free { epoch: 0 },
     }
 }

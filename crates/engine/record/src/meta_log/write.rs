@@ -17,12 +17,12 @@ use crate::meta_log::zones::Trouble;
 /// The most blocks of records that one device write takes, beside a zone's head.
 const BATCH_BLOCKS: u32 = WRITE_BLOCKS_MAX - 1;
 
-/// A record to be, and the items it answers.
+/// A record to be written, and the items it answers.
 struct Draft {
     info: LogInfo,
     items: Vec<Item>,
     payload: Vec<u8>,
-    /// What it says, if it is a checkpoint's end.
+    /// The payload of a checkpoint's end.
     end: Option<EndMark>,
 }
 
@@ -33,7 +33,7 @@ impl Draft {
 }
 
 impl LogInner {
-    /// Writes what waits until nothing does.
+    /// Writes items until the queue is empty.
     pub(super) async fn write_queue(self: Rc<Self>) {
         loop {
             let drafts = {
@@ -52,7 +52,7 @@ impl LogInner {
         }
     }
 
-    /// Takes what waits out of the queue, about as many records as one write holds. Positions are given here, so a record
+    /// Takes items out of the queue, about as many records as one write holds. Positions are given here, so a record
     /// that is written a second time elsewhere keeps its own (LOG-2).
     fn draft(&self, state: &mut LogState) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::new();
@@ -91,7 +91,7 @@ impl LogInner {
         drafts
     }
 
-    /// Makes drafts durable, in this metazone or the next, and answers who waits.
+    /// Makes drafts durable, in this metazone or the next, and answers their callers.
     async fn write_drafts(self: &Rc<Self>, mut drafts: Vec<Draft>) -> Result<(), (Vec<Draft>, MetaLogError)> {
         let mut trouble = Trouble::default();
         while let Some(first) = drafts.first() {
@@ -130,7 +130,7 @@ impl LogInner {
     /// none but the last (LOG-5).
     pub(super) async fn write_durably(&self, active: &Active, pieces: Vec<Bytes>) -> Result<(), DeviceError> {
         if !self.state.borrow().settled {
-            // What was found at opening may have been written by a process that was killed before it was durable.
+            // The records found at opening may have been written by a process that was killed before they were durable.
             self.flush().await?;
             self.state.borrow_mut().settled = true;
         }
@@ -179,7 +179,7 @@ impl LogInner {
         pieces
     }
 
-    /// Takes note of durable records and answers who waits for them.
+    /// Notes durable records and answers their callers.
     fn written(&self, epoch: u64, drafts: Vec<Draft>) {
         let mut state = self.state.borrow_mut();
         for draft in drafts {

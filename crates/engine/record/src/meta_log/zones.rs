@@ -1,8 +1,8 @@
-//! Which metazone is written: how one is begun, linked to the next, and left when a write to it fails.
+//! The metazone that is written: begun, linked to the next, and left when a write to it fails.
 //!
-//! A zone is never left silently (LOG-6). Its last write names the zone and the life in which the log goes on, before
-//! that zone is written. Where no such write succeeds the zone is finished first: a full zone without a link says that
-//! another may have been begun.
+//! A zone is never left silently (LOG-6). Its last write names the next zone and its generation, before that zone is
+//! written. If no such write succeeds the zone is finished first: a full zone without a link tells that another may
+//! have been begun.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::meta_log::MetaLogError;
 use crate::meta_log::format::{LINK_BLOCKS, Link};
 use crate::meta_log::log::{Active, LogInner, MetaStatus};
 
-/// How often a command is tried, and how many zones in a row a write is tried in that are neither read-only nor offline.
+/// Tries of a command, and zones in a row in which a write is tried that are neither read-only nor offline.
 const TRIES: u32 = 4;
 
 /// The pause after the first try; the next is twice as long.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long the log waits until it tries again whether a full file system has room.
+/// Pause of the log until its next look for room on a full file system.
 const HOST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Errors that a write met before it succeeded.
@@ -60,8 +60,8 @@ impl LogInner {
         }
     }
 
-    /// Resets the zone that the log goes on in, durably, and gives it a life. A link's zone and life come first: a zone
-    /// that lies elsewhere could be lost without anybody missing it.
+    /// Resets the next zone of the log, durably, and gives it a generation. A link's zone and generation come first: a
+    /// zone that lies elsewhere could be lost unnoticed.
     async fn prepare_zone(&self) -> Result<(usize, u64), MetaLogError> {
         self.reset_unneeded().await?;
         let linked = self.state.borrow_mut().linked.take();
@@ -84,7 +84,7 @@ impl LogInner {
         Err(failure.map_or(MetaLogError::Full, MetaLogError::from))
     }
 
-    /// Resets what an opening left to be reset (LOG-9), each durably before the one that leads to it.
+    /// Resets the zones that an opening found unneeded (LOG-9), each durably before the one that leads to it.
     async fn reset_unneeded(&self) -> Result<(), MetaLogError> {
         loop {
             let Some(slot) = self.state.borrow().unneeded.last().copied() else { return Ok(()) };
@@ -108,8 +108,8 @@ impl LogInner {
         slots.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// Resets a zone and waits until that is durable: nothing of an earlier life can come back behind a link. A zone is
-    /// out of use only if the drive says so; any other failure may be a passing one.
+    /// Resets a zone and waits until that is durable: nothing of an earlier generation can come back behind a link. A
+    /// zone is out of use only if the drive says so; any other failure may be a passing one.
     async fn reset(&self, slot: usize, epoch: u64) -> Result<(), DeviceError> {
         let mut tries = 1;
         while let Err(error) = self.dev.manage(self.zone(slot), ZoneOp::Reset).await {
@@ -169,8 +169,8 @@ impl LogInner {
         self.leave_unlinked(active.slot).await
     }
 
-    /// Leaves a zone that no link can be written to: it is full from now on, unless it is read-only or offline, which
-    /// says as much.
+    /// Leaves a zone that no link can be written to: finishes it, unless it is read-only or offline, which tells as
+    /// much.
     async fn leave_unlinked(&self, slot: usize) -> Result<(), MetaLogError> {
         {
             let mut state = self.state.borrow_mut();
@@ -194,11 +194,11 @@ impl LogInner {
         Ok(())
     }
 
-    /// Decides what becomes of a zone in which a write failed: another try, if the zone can be as before it, or another zone.
-    /// What the zone holds stays needed until it is recycled.
+    /// Decides about a zone in which a write failed: another try, if the zone can be as before it, or another zone. The
+    /// zone's records stay needed until it is recycled.
     ///
     /// # Errors
-    /// That of the write, once enough was tried: a fault that meets every zone alike is not theirs.
+    /// The error of the write, after enough tries: a fault that meets every zone alike is not the zones'.
     pub(super) async fn after_failed_write(
         &self,
         active: &Active,
@@ -234,8 +234,8 @@ impl LogInner {
         if self.is_made_good(active).await? { Ok(()) } else { self.leave_unlinked(active.slot).await }
     }
 
-    /// Whether a write that failed can be tried again where it was: nothing of it landed, or a part of it did that the zone can
-    /// be reset for, since it holds nothing else (LOG-5). So writes that fail in new zones use none of them up.
+    /// True if a failed write can be tried again at its place: nothing of it landed, or a part of it did that the zone
+    /// can be reset for, since it holds nothing else (LOG-5). So writes that fail in new zones use none of them up.
     async fn is_made_good(&self, active: &Active) -> Result<bool, MetaLogError> {
         if self.is_untouched(active).await {
             return Ok(true);
@@ -268,7 +268,7 @@ impl LogInner {
         DeviceError::new(full, self.dev.geometry().start_of(zone), Some(zone))
     }
 
-    /// Whether nothing was written to a zone behind the log's own end of it.
+    /// True if nothing was written to a zone behind the log's own end of it.
     async fn is_untouched(&self, active: &Active) -> bool {
         let info = self.info(active.slot).await;
         info.is_some_and(|info| info.state != ZoneState::Full && info.written == Blocks(u64::from(active.next)))
@@ -281,7 +281,7 @@ impl LogInner {
         if dead {
             let mut state = self.state.borrow_mut();
             if matches!(state.zones[slot], MetaStatus::Live { .. }) {
-                // What it holds may be lost with it.
+                // The checkpoint in this zone may be lost with it.
                 state.wanted_after = Some(state.position + 1);
             }
             state.zones[slot] = MetaStatus::Bad;

@@ -46,7 +46,8 @@ pub struct Asked {
     pub checkpoint: u64,
     /// The same of the checkpoint before it.
     pub checkpoint_before: u64,
-    /// What the present life found, until it writes: so long what it did not find may be there all the same.
+    /// Entries that the present run found, until it writes: until then, entries that it did not find may be there all
+    /// the same.
     pub found: Option<u64>,
 }
 
@@ -54,7 +55,7 @@ pub struct Asked {
 pub const ENTRIES_AT_ONCE: u64 = 4;
 
 impl Asked {
-    /// A new life that found `end` entries. That they were found makes nothing durable.
+    /// A new run that found `end` entries. Finding them makes nothing durable.
     pub fn reopened(&mut self, end: u64) {
         self.found = Some(end);
         self.acked = self.acked.min(end);
@@ -62,18 +63,18 @@ impl Asked {
         self.life += 1;
     }
 
-    /// What may be found if the last write is lost: rot of two of its blocks looks like a power cut.
+    /// Entries that may be found if the last write is lost: rot of two of its blocks looks like a power cut.
     pub fn without_the_last_write(&self) -> Self {
         let acked = self.acked.saturating_sub(ENTRIES_AT_ONCE);
         Self { acked, checkpoint: self.checkpoint_before, ..self.clone() }
     }
 
-    /// What may be found where more is lost than the log can know of: nothing that was not asked for, in order.
+    /// Entries that may be found if more is lost than the log can know of: any that were journaled, in order.
     pub fn without_promises(&self) -> Self {
         Self { acked: 0, checkpoint: 0, ..self.clone() }
     }
 
-    /// What was acknowledged: entries, and what the newest checkpoint covers.
+    /// Acknowledged entries, and the entries that the newest checkpoint covers.
     pub fn promises(&self) -> (u64, u64) {
         (self.acked, self.checkpoint)
     }
@@ -164,7 +165,7 @@ pub fn holds(recovered: &Recovered, asked: &Asked, context: &str) -> u64 {
     end
 }
 
-/// Whether so many zones take no writes any more that the log may end.
+/// True if so many zones take no writes any more that the log may end.
 pub fn out_of_zones(medium: &MemoryDevice) -> bool {
     let dead = |zone: &u32| matches!(medium.zone(ZoneId(*zone)).state, ZoneState::ReadOnly | ZoneState::Offline);
     config().zones.filter(dead).count() >= 3
