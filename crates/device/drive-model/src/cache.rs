@@ -1,4 +1,4 @@
-//! What a disk keeps of what it read.
+//! Recently read ranges in a disk's buffer.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ impl Segments {
         self.ranges.push(blocks);
     }
 
-    /// Forgets what a write makes stale.
+    /// Forgets the ranges that a write makes stale.
     pub(crate) fn forget(&mut self, blocks: &Range<u64>) {
         self.ranges.retain(|range| range.end <= blocks.start || blocks.end <= range.start);
     }

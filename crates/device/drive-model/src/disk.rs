@@ -15,7 +15,7 @@ use crate::surface::{Position, Surface, SurfaceSpec};
 
 const BLOCK_BYTES: f64 = 4096.0;
 
-/// What rounding may do to an angle: a block this close behind the head has not passed it.
+/// Rounding error of an angle: a block this close behind the head has not passed it.
 const ANGLE_SLACK: Nanos = 2_000;
 
 /// Cached writes among which the next to destage is chosen.
@@ -59,11 +59,11 @@ struct Arm {
     free_at: Nanos,
     /// The block behind the last one it transferred.
     next_block: u64,
-    /// Where the read began that it may be reading ahead of; `None` after anything else.
+    /// First block of the last read, which the drive may be reading ahead of; `None` after anything else.
     reading_from: Option<u64>,
 }
 
-/// The angle of the platter at one time, from which that at a time soon after follows without a division.
+/// Angle of the platter at one time; the angle soon after follows without a division.
 struct Turn {
     at: Nanos,
     angle: Nanos,
@@ -111,7 +111,7 @@ pub(crate) struct Disk {
     queue: VecDeque<Entry>,
     /// Still in the host.
     backlog: VecDeque<Entry>,
-    /// What the arm is at, until when.
+    /// The arm's present work, and its end.
     running: Option<(Nanos, Entry)>,
     /// Completions that need no arm, by time.
     ready: VecDeque<(Nanos, CommandId)>,
@@ -131,7 +131,7 @@ fn ms(value: f64) -> Nanos {
 
 impl Disk {
     /// # Panics
-    /// If the profile is none of a disk, which [`Profile::parse`] sees to.
+    /// If the profile is not one of a disk, which [`Profile::parse`] checks.
     pub(crate) fn new(profile: &Profile, every: u32) -> Self {
         let (Some(mechanics), Some(recording)) = (&profile.mechanics, &profile.recording) else {
             panic!("profile `{}` has no mechanics", profile.name);
@@ -273,10 +273,10 @@ impl Disk {
         self.ready.insert(place, (at, id));
     }
 
-    /// Whether no write with a number below `number` is only in the cache.
+    /// True if no write with a number below `number` is only in the cache.
     fn is_clean(&self, number: u64) -> bool {
         let before = |entry: &Entry| entry.op == Op::Write && entry.number < number;
-        // What has somebody waiting for it is no cached write: a flush does not make it durable sooner.
+        // A write that has a waiting caller is not cached: a flush does not make it durable sooner.
         let running = self.running.as_ref().is_some_and(|(_, entry)| entry.id.is_none() && before(entry));
         !(running || self.dirty.iter().chain(&self.waiting).any(before))
     }
@@ -305,14 +305,14 @@ impl Disk {
         }
     }
 
-    /// Whether a read finds all its blocks in the drive's memory.
+    /// True if a read finds all its blocks in the drive's memory.
     fn is_buffered(&self, entry: &Entry) -> bool {
         let range = entry.range();
         let cached = |write: &Entry| write.at <= range.start && range.end <= write.at + write.blocks;
         self.segments.holds(&range) || self.dirty.iter().any(cached)
     }
 
-    /// Chooses the next command and sends the arm. `now` is when the arm became free, or a command arrived.
+    /// Chooses the next command and sends the arm. `now` is the time when the arm became free, or a command arrived.
     fn start_next(&mut self, now: Nanos) {
         let flushing = !self.flushes.is_empty() || !self.waiting.is_empty();
         let destage = self.queue.is_empty() || flushing || self.dirty_blocks * 2 > self.cache_blocks;
@@ -330,15 +330,15 @@ impl Disk {
         self.running = Some((until, entry));
     }
 
-    /// The entry that the arm reaches soonest, and in what time; a starving one before all others. Entries come in
+    /// The entry that the arm reaches soonest, and the time it takes; a starving one before all others. Entries come in
     /// order of arrival; of a shingled zone's writes only the first can be chosen (DISK-1).
     ///
-    /// This decides how fast the model is. So an entry is first asked how soon it could be reached at best, which takes
-    /// neither a root nor a division, and most are out of the question by that.
+    /// This decides the speed of the model. So a lower bound is computed first for each entry, which takes neither a
+    /// root nor a division, and rules most of them out.
     fn choose<'a>(&self, now: Nanos, entries: impl Iterator<Item = &'a Entry>) -> Option<(usize, Nanos)> {
         let turn = Turn { at: now, angle: now % self.revolution, revolution: self.revolution };
         let (mut zones, mut zone_count) = ([0; DESTAGE_WINDOW], 0);
-        // `least` is that of the best, or more than any time.
+        // `least` is the time of the best, or more than any time.
         let (mut best, mut least) = (None, Nanos::MAX);
         for (at, entry) in entries.enumerate() {
             if self.shingled && entry.op == Op::Write {
@@ -380,7 +380,7 @@ impl Disk {
         now.max(entry.arrived + self.overhead)
     }
 
-    /// How long the arm takes to the track of a transfer's first block, by the time that `seek` gives for a way.
+    /// Time for the arm to reach the track of a transfer's first block; `seek` gives the time for a distance.
     fn moving(&self, entry: &Entry, seek: impl Fn(u64) -> Nanos) -> Nanos {
         let position = &entry.position;
         let way = position.cylinder.abs_diff(self.arm.cylinder);
@@ -396,7 +396,7 @@ impl Disk {
         if moving > 0 && entry.op == Op::Write { moving + self.write_settle } else { moving }
     }
 
-    /// When a transfer's first block comes by the head that is on its track from `arrived` on.
+    /// Time when a transfer's first block comes by the head, which is on its track from `arrived` on.
     fn turned(&self, arrived: Nanos, entry: &Entry, turn: &Turn) -> Nanos {
         if self.verify > 0.0 && self.write_cache && entry.op == Op::Write && entry.at == self.arm.next_block {
             // The turns of verification include coming round to the next block.
@@ -447,8 +447,8 @@ impl Disk {
         self.arm.free_at
     }
 
-    /// What reading back costs. With a write cache the drive verifies whole tracks, once it leaves them; without one
-    /// each part of a track that was written comes round once more before the write completes.
+    /// Time for reading back. With a write cache the drive verifies whole tracks, once it leaves them; without one each
+    /// written part of a track comes round once more before the write completes.
     fn verify_time(&self, entry: &Entry, tracks: u64) -> Nanos {
         if self.verify == 0.0 {
             0
@@ -460,7 +460,7 @@ impl Disk {
         }
     }
 
-    /// How far the arm has read ahead by `time`.
+    /// Blocks that the arm has read ahead by `time`.
     fn ahead(&self, time: Nanos) -> u64 {
         let arm = &self.arm;
         let track = self.surface.track_blocks(arm.next_block.min(self.surface.blocks().saturating_sub(1)));
@@ -469,7 +469,7 @@ impl Disk {
         arm.next_block + blocks.min(self.read_ahead)
     }
 
-    /// A read of what is being read ahead: it waits for the head to come to its end, and never for a turn.
+    /// A read of blocks that are being read ahead: it waits for the head to come to its end, and never for a turn.
     fn read_ahead_hit(&mut self, start: Nanos, entry: &Entry) -> Option<Nanos> {
         let from = self.arm.reading_from?;
         let ahead = self.ahead(start);
@@ -490,7 +490,7 @@ impl Disk {
         Some(start + entry.blocks * self.interface_ns_block)
     }
 
-    /// The arm leaves; what it read is kept.
+    /// The arm leaves; the blocks it read are kept.
     fn stop_reading_ahead(&mut self, time: Nanos) {
         if let Some(from) = self.arm.reading_from.take() {
             let ahead = self.ahead(time);

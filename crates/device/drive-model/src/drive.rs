@@ -4,13 +4,13 @@ use crate::disk::Disk;
 use crate::flash::FlashDrive;
 use crate::profile::{Kind, Profile};
 
-/// Nanoseconds, from whatever instant the caller counts from.
+/// Nanoseconds since the start of the caller's clock.
 pub type Nanos = u64;
 
 /// The caller's number of a command.
 pub type CommandId = u64;
 
-/// What a command does.
+/// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Reads blocks.
@@ -32,13 +32,13 @@ pub enum Op {
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What it does.
+    /// Its kind.
     pub op: Op,
     /// Its first block (of 4 KiB), from the start of the drive.
     pub at: u64,
     /// Blocks read or written; for a report, blocks of the answer.
     pub blocks: u64,
-    /// Whether this write opens its zone.
+    /// This write opens its zone.
     pub opens: bool,
 }
 
@@ -53,8 +53,8 @@ enum Model {
 }
 
 impl Drive {
-    /// A drive at rest. Where `every` is above 1 it has only every so-manieth zone of the profile's, so that a small
-    /// drive has the large one's seeks (as SMORE's authors did, section V-A).
+    /// A drive at rest. If `every` is above 1 it has only every `every`-th zone of the profile, so that a small drive
+    /// has the large one's seeks (as SMORE's authors did, section V-A).
     pub fn new(profile: &Profile, every: u32) -> Self {
         Self(match profile.kind {
             Kind::Zns => Model::Flash(Box::new(FlashDrive::new(profile))),
@@ -70,7 +70,7 @@ impl Drive {
         }
     }
 
-    /// When the drive next has something to say; `None` while it is idle.
+    /// Time of the drive's next event; `None` while it is idle.
     pub fn next_event(&self) -> Option<Nanos> {
         match &self.0 {
             Model::Disk(disk) => disk.next_event(),

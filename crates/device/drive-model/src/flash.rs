@@ -15,11 +15,11 @@ pub(crate) struct FlashDrive {
     overhead: Nanos,
     interface_ns_block: f64,
     stripe_blocks: u64,
-    /// When each die has done what it was given.
+    /// Time when each die is free.
     dies: Vec<Nanos>,
-    /// When the interface is free.
+    /// Time when the interface is free.
     interface: Nanos,
-    /// Writes in the buffer: when each is programmed, and its blocks.
+    /// Writes in the buffer: time when each is programmed, and its blocks.
     buffered: VecDeque<(Nanos, u64)>,
     buffered_blocks: u64,
     ready: VecDeque<(Nanos, CommandId)>,
@@ -27,7 +27,7 @@ pub(crate) struct FlashDrive {
 
 impl FlashDrive {
     /// # Panics
-    /// If the profile is none of flash, which [`Profile::parse`] sees to.
+    /// If the profile is not one of flash, which [`Profile::parse`] checks.
     pub(crate) fn new(profile: &Profile) -> Self {
         let Some(flash) = profile.flash else { panic!("profile `{}` has no flash", profile.name) };
         Self {

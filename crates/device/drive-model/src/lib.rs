@@ -1,4 +1,4 @@
-//! How long a drive takes: conventional disks (CMR), host-managed shingled disks (HM-SMR) and zoned flash (ZNS).
+//! Service times of drives: conventional disks (CMR), host-managed shingled disks (HM-SMR) and zoned flash (ZNS).
 //!
 //! **Owns** the mechanics: arm, rotation, recording zones, queue, caches, zone management.
 //! **Knows nothing of** data, zone states or errors (crate `zoned`), and of clocks: time is a number that it is given.
@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - MODEL-1: the same commands at the same times complete at the same times, to the nanosecond, on every machine:
-//!   integers, and of floating point only what IEEE 754 defines exactly (`+ - * /`, square root).
+//!   integers, and of floating point only the operations that IEEE 754 defines exactly (`+ - * /`, square root).
 //! - MODEL-2: a model's constants come from its profile; they change only by calibration against published figures.
 
 mod cache;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::seek::SeekCurve;
 
-/// What a drive is.
+/// Kind of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -24,13 +24,13 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What commands call it: lower case, no spaces.
+    /// Name in commands: lower case, no spaces.
     pub name: String,
     /// Maker and model.
     pub model: String,
-    /// Where the constants come from.
+    /// Source of the constants.
     pub source: String,
-    /// What it is.
+    /// Kind of the drive.
     pub kind: Kind,
     /// Zones.
     pub shape: Shape,
@@ -46,7 +46,7 @@ pub struct Profile {
     pub cache: Cache,
     /// Costs of zone commands.
     pub zones: Zones,
-    /// What is published of the drive, for calibration.
+    /// Published figures of the drive, for calibration.
     #[serde(default)]
     pub published: Vec<Published>,
 }
@@ -57,11 +57,11 @@ pub struct Profile {
 pub struct Shape {
     /// Zone size in MiB.
     pub zone_mib: u32,
-    /// Blocks of a zone that can be written, in MiB, where that is less.
+    /// Writable size of a zone in MiB, if less than its size.
     pub zone_capacity_mib: Option<u32>,
     /// Number of zones.
     pub zones: u32,
-    /// How many of them, from the first, are conventional.
+    /// Number of conventional zones, the first of the drive.
     pub conventional_zones: u32,
     /// The most zones open at once.
     pub open_zones_max: Option<u32>,
@@ -83,7 +83,7 @@ pub struct Mechanics {
     pub average_seek_ms: f64,
     /// Seek from the outermost to the innermost track.
     pub full_seek_ms: f64,
-    /// What settling takes longer before a write.
+    /// Additional settling before a write, in milliseconds.
     pub write_settle_ms: f64,
     /// Switch to another surface at the same cylinder.
     pub head_switch_ms: f64,
@@ -101,9 +101,9 @@ pub struct Recording {
     pub bands: u32,
     /// Adjacent tracks of one surface that are filled before the next surface, in MiB.
     pub run_mib: u32,
-    /// By how much each track starts later than the one before, in milliseconds: covers the track switch.
+    /// Delay of each track's start against the one before, in milliseconds: covers the track switch.
     pub skew_ms: f64,
-    /// Extra revolutions for each track written, where a drive reads back what it wrote.
+    /// Extra revolutions for each track written, on drives that read back their writes.
     #[serde(default)]
     pub verify_revolutions: f64,
 }
@@ -124,7 +124,7 @@ pub struct Flash {
     pub die_write_mb_s: f64,
     /// Time to take a write into the drive's buffer.
     pub write_us: f64,
-    /// That buffer.
+    /// Size of that buffer in MiB.
     pub buffer_mib: u32,
 }
 
@@ -136,7 +136,7 @@ pub struct Queue {
     pub depth: u32,
     /// From a command's arrival to the start of its work.
     pub overhead_us: f64,
-    /// The longest a command may be passed over for ones nearer to the head.
+    /// Longest time a command may be passed over for ones nearer to the head.
     pub starvation_ms: f64,
     /// Rate between host and drive, in MB/s.
     pub interface_mb_s: f64,
@@ -146,13 +146,13 @@ pub struct Queue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
-    /// Whether a write completes before it is on the medium.
+    /// A write completes before it is on the medium.
     pub write_cache: bool,
     /// Dirty MiB it holds at most.
     pub write_cache_mib: u32,
     /// MiB read ahead after a read.
     pub read_ahead_mib: u32,
-    /// Ranges kept of what was read.
+    /// Recently read ranges that are kept.
     pub read_segments: u32,
 }
 
@@ -172,15 +172,15 @@ pub struct Zones {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What was measured.
+    /// The measured figure.
     pub figure: Figure,
     /// Its value, in the figure's unit.
     pub value: f64,
-    /// Where it was published.
+    /// Place of publication.
     pub source: String,
 }
 
-/// What calibration measures.
+/// Figures that calibration measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
@@ -218,7 +218,7 @@ impl Figure {
     }
 }
 
-/// Why a profile cannot be used.
+/// Reason why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError(pub String);
 
@@ -244,7 +244,7 @@ impl Profile {
     /// Reads a profile from TOML and checks it.
     ///
     /// # Errors
-    /// Which line or field is wrong, and why.
+    /// The line or field that is wrong, and why.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let profile: Self = toml::from_str(text).map_err(|error| ProfileError(error.to_string()))?;
         profile.check()?;

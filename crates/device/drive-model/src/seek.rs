@@ -1,4 +1,4 @@
-//! The seek curve: how long the arm takes, by how far it goes.
+//! The seek curve: time of the arm over distance.
 
 /// Time over distance: `settle + a * sqrt(x) + b * x`, where `x` is the distance as a share of the full stroke. The
 /// square root is the arm speeding up and slowing down on short ways, the linear term its top speed on long ones.
@@ -15,7 +15,7 @@ impl SeekCurve {
     /// The curve through three published figures, in milliseconds: track to track, the mean over random pairs of
     /// places, and the full stroke.
     ///
-    /// Of two places drawn uniformly the distance `x` has density `2 (1 - x)`, so that `sqrt(x)` has mean 8/15 and `x`
+    /// The distance `x` of two places drawn uniformly has density `2 (1 - x)`, so that `sqrt(x)` has mean 8/15 and `x`
     /// has mean 1/3: two equations for the two factors.
     pub fn new(settle_ms: f64, average_ms: f64, full_ms: f64) -> Self {
         let (average, full) = (average_ms - settle_ms, full_ms - settle_ms);
@@ -29,7 +29,7 @@ impl SeekCurve {
         Self { scale: 1.0 / cylinders.max(1) as f64, ..self }
     }
 
-    /// A table of times that no way falls short of, for a disk with this many cylinders: cheaper than the curve itself.
+    /// A table of lower bounds of seek times, for a disk with this many cylinders: cheaper than the curve itself.
     pub(crate) fn bounds(self, cylinders: u64) -> SeekBounds {
         let shift = (u64::BITS - cylinders.leading_zeros()).saturating_sub(9);
         // Rounding may put a time below that of a shorter way, by a nanosecond.
@@ -37,13 +37,13 @@ impl SeekCurve {
         SeekBounds { shift, least: (0..=cylinders >> shift).map(least).collect() }
     }
 
-    /// Whether time never falls with distance: other figures belong to no arm.
+    /// True if time never falls with distance: other figures belong to no arm.
     pub fn is_sound(&self) -> bool {
         // The derivative, root / (2 sqrt(x)) + linear, is least at the full stroke.
         self.settle >= 0.0 && self.root >= 0.0 && self.root / 2.0 + self.linear >= 0.0
     }
 
-    /// Nanoseconds for a way of `cylinders`; zero for no way at all.
+    /// Nanoseconds for a seek over `cylinders`; zero for none.
     pub fn nanos(&self, cylinders: u64) -> u64 {
         if cylinders == 0 {
             return 0;
@@ -54,7 +54,7 @@ impl SeekCurve {
     }
 }
 
-/// Times that seeks take at least.
+/// Lower bounds of seek times.
 #[derive(Clone, Debug)]
 pub(crate) struct SeekBounds {
     shift: u32,
@@ -62,7 +62,7 @@ pub(crate) struct SeekBounds {
 }
 
 impl SeekBounds {
-    /// Nanoseconds that a way of `cylinders`, at least one, takes at least.
+    /// Lower bound in nanoseconds for a seek over `cylinders`, at least one.
     pub(crate) fn least(&self, cylinders: u64) -> u64 {
         self.least.get((cylinders >> self.shift) as usize).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Where a block lies: recording zones from outer to inner diameter, runs of tracks, heads, skew.
+//! Position of a block: recording zones from outer to inner diameter, runs of tracks, heads, skew.
 //!
 //! Blocks fill a run of adjacent tracks of one surface, then the run of the same cylinders on the next surface, and after
 //! the last surface go one run inwards: so neighbouring zones lie at nearly the same radius. Each track starts a little
@@ -16,7 +16,7 @@ struct Band {
     run_tracks: u64,
 }
 
-/// Where a block lies.
+/// Position of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The distance from the outermost track, in tracks.
@@ -42,11 +42,11 @@ pub struct Surface {
     skew: Nanos,
     cylinders: u64,
     blocks: u64,
-    /// Whether runs on odd heads go outwards again (they cannot where tracks are shingled).
+    /// Runs on odd heads go outwards again (they cannot on shingled tracks).
     serpentine: bool,
 }
 
-/// What [`Surface::new`] makes surfaces of.
+/// Parameters of a [`Surface`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SurfaceSpec {
     pub(crate) blocks: u64,
@@ -82,7 +82,7 @@ impl Surface {
                 track_blocks,
                 run_tracks,
             });
-            // The last one takes in what rounding left over.
+            // The last one takes the blocks that rounding left over.
             block += groups * run_tracks * track_blocks * heads;
             cylinder += groups * run_tracks;
             track += groups * run_tracks * heads;
@@ -118,7 +118,7 @@ impl Surface {
         self.blocks
     }
 
-    /// Where a block lies.
+    /// Position of a block.
     pub fn position(&self, block: u64) -> Position {
         let band = self.band(block);
         let offset = block - band.first_block;

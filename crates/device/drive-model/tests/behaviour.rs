@@ -1,4 +1,4 @@
-//! What a drive is known to do, asked of the model.
+//! Known behaviour of drives, checked on the model.
 
 use std::collections::BTreeMap;
 
@@ -138,7 +138,7 @@ fn read_ahead_spares_a_synchronous_sequential_reader_the_turns() {
     profile.cache.read_ahead_mib = 0;
     let without = mean_ms(&closed_loop(&mut Drive::new(&profile, 1), 0, 1, 20_000, &reads));
     assert!(with < 0.5 && without > 8.0, "{with} and {without} ms");
-    // What was read is there when it is read again, after the arm was elsewhere.
+    // A block is still in the buffer when it is read again, after the arm was elsewhere.
     let mut drive = Drive::new(&disk(), 1);
     let times = closed_loop(&mut drive, 0, 1, 0, &[reads[0], command(Op::Read, 1 << 30, 1), reads[0]]);
     assert!(times[2] - times[1] < MS, "{times:?}");

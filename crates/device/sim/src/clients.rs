@@ -1,5 +1,5 @@
-//! Clients of an object store that do random things to keys of their own, know what must come of it, and say so when it
-//! does not: the contract of `store-api`, held against any store, through power cuts.
+//! Clients of an object store that do random things to keys of their own, know the possible results, and report others:
+//! the contract of `store-api`, held against any store, through power cuts.
 //!
 //! The store must take parts of any size but none.
 
@@ -18,7 +18,7 @@ use crate::seeds::Random;
 /// The bucket they work in; it must be there.
 pub const BUCKET: &str = "bucket";
 
-/// What a key holds.
+/// Content of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     /// Numbers and sizes of the pieces its bytes are made of.
@@ -48,19 +48,19 @@ struct Upload {
     parts: BTreeMap<u32, (u64, usize)>,
 }
 
-/// What a client was doing when the power failed.
+/// Call under way when the power failed.
 #[derive(Clone, Debug)]
 enum Doing {
     Put(String, Value),
     Delete(String),
     Begin(String),
-    /// The last is the part that was sent before it for the same number and acknowledged, in the same step.
+    /// The last field is the part that was sent before it for the same number and acknowledged, in the same step.
     Part(UploadId, u32, (u64, usize), Option<(u64, usize)>),
     Complete(UploadId, String, Value),
     Abort(UploadId),
 }
 
-/// How large the objects are.
+/// Sizes of objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Up to this in most cases,
@@ -85,7 +85,7 @@ pub struct Client {
     pub refused: u64,
 }
 
-/// What was wrong.
+/// Description of a broken promise.
 pub type Failure = String;
 
 impl Client {
@@ -130,7 +130,7 @@ impl Client {
     /// Does `count` random things.
     ///
     /// # Errors
-    /// What was not as it must be.
+    /// The first broken promise.
     pub async fn work(&mut self, store: &dyn ObjectStore, count: usize) -> Result<(), Failure> {
         for _ in 0..count {
             match self.random.below(100) {
@@ -152,7 +152,7 @@ impl Client {
         format!("client {}: {what}", self.name)
     }
 
-    /// Takes the result of a write: whether it happened.
+    /// Takes the result of a write, and returns true if it happened.
     fn happened<T>(&mut self, what: &str, result: StoreResult<T>) -> Result<Option<T>, Failure> {
         self.doing.replace(None);
         match result {
@@ -315,7 +315,7 @@ impl Client {
         self.expect(store, &key, expected.as_ref()).await
     }
 
-    /// That `key` holds what is expected: attributes, all bytes, and a range of them.
+    /// Checks that `key` has the expected attributes and bytes, read as a whole and as a range.
     async fn expect(&mut self, store: &dyn ObjectStore, key: &str, expected: Option<&Value>) -> Result<(), Failure> {
         let found = store.open(BUCKET, key).await;
         let Some(value) = expected else {
@@ -364,11 +364,10 @@ impl Client {
         Ok(())
     }
 
-    /// That everything is as it must be. What was being done when the power failed has happened or has not; this finds
-    /// out which.
+    /// Checks all keys. A call that was under way when the power failed has happened or has not; this finds out which.
     ///
     /// # Errors
-    /// What was not as it must be.
+    /// The first broken promise.
     pub async fn verify(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
         self.settle(store).await?;
         for (key, value) in self.objects.clone() {
@@ -415,7 +414,7 @@ impl Client {
             Err(error) => Err(format!("{key}: {error}")),
         };
         let doing = self.doing.take();
-        // Numbers of what was under way are not used again.
+        // Numbers of calls that were under way are not used again.
         self.next += 1000;
         match doing {
             None => {}
@@ -501,7 +500,7 @@ async fn end_part(mut writer: Box<dyn ObjectWriter>, rest: Vec<Bytes>, content: 
     writer.commit(commit(&content.to_string())).await
 }
 
-/// The bytes of a value: they differ with its number, and from place to place.
+/// Bytes of a value: they differ with its number, and from place to place.
 pub fn bytes_of(number: u64, size: usize) -> Bytes {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut data = Vec::with_capacity(size + 8);
@@ -515,7 +514,7 @@ pub fn bytes_of(number: u64, size: usize) -> Bytes {
     data.into()
 }
 
-/// A commit with that ETag, and metadata to know it by.
+/// A commit with that ETag, and metadata to recognise it.
 pub fn commit(etag: &str) -> Commit {
     let metadata = Metadata::from([("x-amz-meta-tag".to_owned(), format!("of {etag}"))]);
     Commit { etag: etag.to_owned(), metadata, ..Commit::default() }

@@ -1,6 +1,6 @@
-//! Several clients of one store, side by side, through the store's lives: what tests of object stores have in common.
+//! Several clients of one store, side by side, through the store's lives: the common part of object stores' tests.
 //!
-//! **Owns** the clients. **Knows nothing of** drives, and of how a life ends.
+//! **Owns** the clients. **Knows nothing of** drives, and of the end of a life.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,39 +15,39 @@ use crate::clients::{Client, Sizes};
 pub struct Crowd(Rc<RefCell<Vec<Client>>>);
 
 impl Crowd {
-    /// So many clients that have done nothing yet.
+    /// `count` clients that have done nothing yet.
     pub fn new(seed: u64, count: u64, keys: u64, sizes: Sizes) -> Self {
         let client = |number| Client::new(&format!("c{number}"), seed * 10 + number, keys, sizes);
         Self(Rc::new(RefCell::new((0..count).map(client).collect())))
     }
 
-    /// A copy that shares nothing with this one: what the clients know now, and what they were doing.
+    /// A copy that shares nothing with this one: the clients' present knowledge, and their calls under way.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self(Rc::new(RefCell::new(self.0.borrow().iter().map(Client::fork).collect())))
     }
 
-    /// The life ends in this moment: what calls come to that go on afterwards is nobody's business.
+    /// The life ends at this moment: results of calls that go on afterwards do not count.
     pub fn freeze(&self) {
         let frozen = self.fork().0.take();
         self.0.replace(frozen);
     }
 
-    /// Holds the store against what each client knows; what it was doing is settled as it was found.
+    /// Checks the store against each client's knowledge; calls under way are settled as they are found.
     ///
     /// # Panics
-    /// If the store has something else; with `what`.
+    /// If the store breaks a promise; with `what`.
     pub async fn verify(&self, store: &dyn ObjectStore, what: &str) {
         let verified = self.fork();
         let mut clients = verified.0.take();
         for client in &mut clients {
             client.verify(store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
         }
-        // Only then: a life may end in the middle.
+        // Only now: a life may end in the middle.
         self.0.replace(clients);
     }
 
-    /// Every client makes so many calls. It knows at each moment what was acknowledged by then.
+    /// Every client makes `calls` calls, and notes each acknowledgement as it comes.
     ///
     /// # Panics
     /// If the store breaks its contract; with `what`.

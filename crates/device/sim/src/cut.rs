@@ -11,14 +11,14 @@ use crate::medium::{Effect, Pending};
 use crate::seeds::Random;
 use crate::spoil::{garbage_after, join, prefix};
 
-/// Which of the effects that are not durable survive a power cut.
+/// Effects that survive a power cut among those that are not durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
-    /// A drive's own cache: of each zone a random prefix, the last write of it perhaps cut short at a block, with garbage
-    /// in its last block (SIM-2).
+    /// A drive's own cache: of each zone a random prefix survives, its last write perhaps cut short at a block, with
+    /// garbage in its last block (SIM-2).
     Prefix,
-    /// A drive in a file whose host loses power (FD-2): of each zone's state and write pointer any that it had since the
-    /// last flush, and of the blocks written since then any subset (SIM-4).
+    /// A drive in a file whose host loses power (FD-2): of each zone's state and write pointer any that it had since
+    /// the last flush survives, and of the blocks written since then any subset (SIM-4).
     AnySubset,
 }
 
@@ -37,7 +37,8 @@ pub(crate) fn prefix_of_each_zone(
         kept.iter().for_each(|pending| pending.effect.apply(&image, zone));
         lost.push((zone, rest));
     }
-    // No drive wakes up with more active zones than it can have: what gave some of them up has happened, then.
+    // No drive wakes up with more active zones than its limit: the effects that gave some of them up have happened,
+    // then.
     let is_active = |zone| image.zone(zone).state.is_active();
     let active = || (0..geometry.zone_count).filter(|&zone| is_active(ZoneId(zone))).count() as u32;
     let limit = geometry.active_zones_max.unwrap_or(u32::MAX);
@@ -68,7 +69,7 @@ fn tear(image: &MemoryDevice, zone: ZoneId, at: Lba, data: &[Bytes], random: &mu
 }
 
 /// The host's page cache goes to its disk in any order, the table of zones' states as well as their bytes, and stops
-/// anywhere. As many zones may be active as the table says: the file's device does not hold that against its limits.
+/// anywhere. As many zones may be active as the table says: the file's device does not check that against its limits.
 pub(crate) fn any_subset(
     durable: &MemoryDevice,
     geometry: &Geometry,
@@ -77,7 +78,7 @@ pub(crate) fn any_subset(
 ) -> MemoryDevice {
     let image = durable.snapshot();
     let host = Host {
-        // Where the host cannot punch holes a zone is written over in place; and what nobody wrote is not zeros there.
+        // A host that cannot punch holes writes over a zone in place; and unwritten blocks are not zeros there.
         in_place: random.chance(0.3),
         survives: [0.0, 0.5, 0.9, 1.0][random.below(4) as usize],
         whole_table: random.chance(0.5),
@@ -92,7 +93,7 @@ pub(crate) fn any_subset(
     reopened(&image, geometry)
 }
 
-/// How much a host's power cut leaves.
+/// Chances of survival in a host's power cut.
 struct Host {
     in_place: bool,
     /// The chance of each block.
@@ -156,13 +157,13 @@ impl Host {
         }
     }
 
-    /// A block that nobody wrote, or of which nothing survived.
+    /// A block that was never written, or whose write did not survive.
     fn never_written(&self, image: &MemoryDevice, geometry: &Geometry, random: &mut Random) -> Bytes {
         let other = image.zone(ZoneId(random.below(u64::from(geometry.zone_count)) as u32));
         if !self.in_place {
             AlignedBuf::zeroed(Blocks(1)).freeze()
         } else if random.chance(0.5) && other.written > Blocks::ZERO {
-            // What once was another zone's.
+            // Old bytes of another zone.
             let at = other.start + Blocks(random.below(other.written.0));
             image.read_now(at, Blocks(1)).unwrap_or_else(|_| AlignedBuf::zeroed(Blocks(1)).freeze())
         } else {
@@ -171,7 +172,7 @@ impl Host {
     }
 }
 
-/// The place in the file where a zone's bytes lie: its blocks, by number.
+/// Place of a zone's bytes in the file: its blocks, by number.
 struct Slot(BTreeMap<u64, Bytes>);
 
 impl Slot {

@@ -1,6 +1,6 @@
 //! A zoned device in virtual time that fails on demand and can lose power at any command.
 //!
-//! A command takes effect in the order of calls and completes after a random time. What it changes is the [`Medium`]'s,
+//! A command takes effect in the order of calls and completes after a random time. Its changes go to the [`Medium`],
 //! which outlives the device.
 
 use std::cell::{Cell, RefCell};
@@ -82,7 +82,7 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// The cuts since this was last called: the command before which the power fails, and what is left.
+    /// The cuts since the last call: the command before which the power fails, and the image left.
     pub fn take(&self) -> Vec<(Command, MemoryDevice)> {
         self.images.take()
     }
@@ -114,12 +114,13 @@ impl SimDevice {
         Self::resume(rt, medium.into())
     }
 
-    /// A device whose power never fails, so that it keeps no account of what a cut would lose: for long experiments.
+    /// A device whose power never fails, so that it keeps no account of the effects that a cut would lose: for long
+    /// experiments.
     pub fn without_power_cuts(rt: &Runtime, medium: MemoryDevice) -> Self {
         Self::resume(rt, Medium::without_power_cuts(medium))
     }
 
-    /// The device for a new process: on what the last one left when it was [killed](Self::kill).
+    /// The device for a new process, on the medium of one that was [killed](Self::kill).
     pub fn resume(rt: &Runtime, medium: Medium) -> Self {
         let shared = Shared {
             rt: rt.clone(),
@@ -136,12 +137,12 @@ impl SimDevice {
         Self { shared: Rc::new(shared) }
     }
 
-    /// The longest a command takes unless a fault slows it; zero makes every command complete at once.
+    /// Longest time of a command unless a fault slows it; zero makes every command complete at once.
     pub fn set_latency(&self, latency: Duration) {
         *self.shared.timing.borrow_mut() = Timing::Random(latency);
     }
 
-    /// From now on commands take as long as on this drive, whose blocks are the device's.
+    /// Commands take as long as on this drive from now on; its blocks are the device's.
     pub fn set_drive(&self, drive: Drive) {
         *self.shared.timing.borrow_mut() = Timing::Drive(TimedDrive::new(&self.shared.rt, drive, 1));
     }
@@ -161,7 +162,7 @@ impl SimDevice {
         *self.shared.faults.borrow_mut() = faults;
     }
 
-    /// The rules, with what was injected.
+    /// The rules, with the injected faults.
     pub fn faults(&self) -> Faults {
         self.shared.faults.borrow().clone()
     }
@@ -191,23 +192,23 @@ impl SimDevice {
         self.shared.hung.borrow_mut().clear();
     }
 
-    /// What the drive holds, to make faults of the medium.
+    /// The drive's medium, to make faults of it.
     pub fn medium(&self) -> &Medium {
         &self.shared.medium
     }
 
-    /// The process dies now: what commands see stays, and what was not durable still is not (SIM-6). Commands under way
-    /// happen.
+    /// The process dies now: visible effects stay, and those that were not durable still are not (SIM-6). Commands
+    /// under way happen.
     pub fn kill(&self) -> Medium {
         self.shared.medium.killed()
     }
 
-    /// What commands see now, cached or not: the device after an orderly shutdown.
+    /// Visible contents, cached or not: the device after an orderly shutdown.
     pub fn image(&self) -> MemoryDevice {
         self.shared.medium.image()
     }
 
-    /// What is on the medium if the power fails now: [`Medium::crash_image`] with [`Survival::Prefix`].
+    /// Contents of the medium if the power fails now: [`Medium::crash_image`] with [`Survival::Prefix`].
     ///
     /// # Panics
     /// If the device was made [without power cuts](Self::without_power_cuts).
@@ -215,7 +216,7 @@ impl SimDevice {
         self.shared.medium.crash_image(seed, Survival::Prefix)
     }
 
-    /// As [`crash_image`](Self::crash_image), where `survival` says what may be left.
+    /// As [`crash_image`](Self::crash_image), with a choice of the effects that survive.
     ///
     /// # Panics
     /// As there.
@@ -325,7 +326,7 @@ impl SimDevice {
         if failed { Err(self.error(kind, at)) } else { Ok(at) }
     }
 
-    /// What a write with a fault puts on the medium, and whether it says that it failed.
+    /// Bytes that a write with a fault puts on the medium, and true if it reports a failure.
     fn spoil(&self, fault: Option<Fault>, at: Lba, data: Vec<Bytes>, blocks: Blocks) -> (Vec<Bytes>, bool) {
         let random = &mut *self.shared.random.borrow_mut();
         match fault {
@@ -343,8 +344,8 @@ impl SimDevice {
         }
     }
 
-    /// What some other place of the device holds: what blocks that a misdirected write missed look like, and what a
-    /// misdirected read finds.
+    /// Bytes of another place of the device: seen in the blocks that a misdirected write missed, and by a misdirected
+    /// read.
     fn bytes_elsewhere(&self, at: Lba, blocks: Blocks, random: &mut Random) -> Bytes {
         let mut out = AlignedBuf::zeroed(blocks);
         let zones = u64::from(self.shared.geometry.zone_count);
@@ -401,7 +402,7 @@ impl SimDevice {
     }
 }
 
-/// What a device says whose file cannot grow.
+/// Error of a device whose file cannot grow.
 fn host_full() -> DeviceErrorKind {
     DeviceErrorKind::System(std::io::ErrorKind::StorageFull.into())
 }

@@ -44,7 +44,7 @@ struct Tasks {
 }
 
 struct Task {
-    /// What there is to poll, and the waker to poll it with; away while it is polled.
+    /// The future to poll, and the waker to poll it with; away while it is polled.
     work: Option<(LocalBoxFuture<'static, ()>, Waker)>,
     state: Arc<TaskWaker>,
 }
@@ -56,7 +56,7 @@ struct TaskId {
     number: u64,
 }
 
-/// Tasks that can run. Wakers must be usable from any thread, hence the lock; there is only one.
+/// Tasks that can run. Wakers must be usable from any thread, hence the lock; there is only one thread.
 #[derive(Default)]
 struct Ready {
     tasks: Mutex<Vec<TaskId>>,

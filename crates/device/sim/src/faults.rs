@@ -1,14 +1,14 @@
-//! Faults on demand: which command fails, and how.
+//! Faults on demand, at chosen commands.
 
 use shingle_base::{Blocks, ZoneId};
 
 use crate::device::CommandKind;
 use crate::seeds::Random;
 
-/// What goes wrong with a command. See `docs/fault-model.md`.
+/// Fault of a command. See `docs/fault-model.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The medium cannot be read, or the report not be made; this once. For blocks that stay unreadable there is
+    /// The read or the report fails, this once. Blocks that stay unreadable are made by
     /// [`Medium::fail_reads`](crate::Medium::fail_reads).
     ReadError,
     /// The write fails; a random part of it, from its front, has landed.
@@ -23,8 +23,8 @@ pub enum Fault {
     BitFlip,
     /// The write succeeds, but its last blocks hold garbage.
     TornWrite,
-    /// The write succeeds and moves the write pointer, but the bytes lie elsewhere: the blocks hold what another place
-    /// held. The read succeeds with what another place holds.
+    /// The write succeeds and moves the write pointer, but the bytes lie elsewhere: the blocks hold another place's
+    /// bytes. A read succeeds with another place's bytes.
     Misdirected,
     /// The zone turns read-only, and the command fails.
     ZoneReadOnly,
@@ -54,17 +54,17 @@ pub enum Trigger {
 pub struct FaultRule {
     /// When.
     pub trigger: Trigger,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// Rules of a device, and what came of them.
+/// Rules of a device, and the faults they injected.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     rules: Vec<FaultRule>,
     /// Zones that are left alone.
     spared: Vec<ZoneId>,
-    /// What was injected: command number, zone, fault.
+    /// Injected faults: command number, zone, fault.
     injected: Vec<(u64, Option<ZoneId>, Fault)>,
     counts: [u64; CommandKind::COUNT],
 }
@@ -82,12 +82,12 @@ impl Faults {
         self
     }
 
-    /// Whether there are no rules.
+    /// True if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// What was injected so far: command number, zone, fault.
+    /// Faults injected so far: command number, zone, fault.
     pub fn injected(&self) -> &[(u64, Option<ZoneId>, Fault)] {
         &self.injected
     }
@@ -116,7 +116,7 @@ impl Faults {
     }
 }
 
-/// How many of `blocks` land when a write fails half-way: fewer than all.
+/// Blocks that land when a write of `blocks` fails half-way: fewer than all.
 pub(crate) fn landed(blocks: Blocks, random: &mut Random) -> Blocks {
     Blocks(random.below(blocks.0.max(1)))
 }

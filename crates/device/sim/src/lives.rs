@@ -1,7 +1,7 @@
-//! The fate of a drive from one life of a store to the next, drawn from a seed: the faults of a life, how it ends, and what
-//! the medium suffers in between. Tests of engines run chains of such lives.
+//! The fate of a drive from one life of a store to the next, drawn from a seed: a life's faults and end, and the wear
+//! of the medium in between. Tests of engines run chains of such lives.
 //!
-//! **Owns** the draw. **Knows nothing of** what a store promises under it, but tells of what kind the faults are ([`Harm`]).
+//! **Owns** the draw. **Knows nothing of** a store's promises under it, but tells the kind of the faults ([`Harm`]).
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::faults::{Fault, FaultRule, Faults, Trigger};
 use crate::medium::Medium;
 use crate::seeds::Random;
 
-/// How a life ends.
+/// End of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The power fails.
@@ -25,30 +25,31 @@ pub enum End {
     Kill,
 }
 
-/// The worst that the faults so far can have done.
+/// The worst effect of the faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
     /// Nothing that a store may notice.
     #[default]
     None,
-    /// Reads failed that will do again.
+    /// Reads failed that will succeed later.
     Passing,
-    /// Bytes are lost, and that shows: blocks that cannot be read, zones that are offline.
+    /// Bytes are lost, visibly: blocks that cannot be read, zones that are offline.
     Lasting,
-    /// Bytes are wrong, and the drive does not say so: at the end of what was written that is like a torn write.
+    /// Bytes are wrong, and the drive does not report it: at the end of the written blocks that looks like a torn
+    /// write.
     Silent,
 }
 
-/// One life: what goes wrong in it, and how it ends.
+/// One life: its faults, and its end.
 #[derive(Clone, Debug)]
 pub struct Life {
     /// Faults of commands, from the first of opening on.
     pub faults: Faults,
     /// The command at which it ends, if it is not over before.
     pub last_command: u64,
-    /// How it ends.
+    /// Its end.
     pub end: End,
-    /// What its faults can do to what a store holds.
+    /// The worst effect of its faults on a store.
     pub harm: Harm,
 }
 
@@ -58,7 +59,7 @@ impl Life {
         Self::draw_up_to(Harm::Silent, random, data, zones, commands)
     }
 
-    /// As [`draw`](Self::draw), with faults that do no worse than `most`.
+    /// As [`draw`](Self::draw), with faults whose effect is `most` at worst.
     pub fn draw_up_to(most: Harm, random: &mut Random, data: &Range<u32>, zones: u32, commands: u64) -> Self {
         let spared = (0..zones).filter(|zone| !data.contains(zone)).map(ZoneId);
         let mut rules = Vec::new();
@@ -98,7 +99,7 @@ impl Life {
         device
     }
 
-    /// What this life leaves.
+    /// The medium after this life.
     pub fn end(&self, device: &SimDevice, seed: u64) -> Medium {
         match self.end {
             End::Kill => device.kill(),
@@ -110,16 +111,17 @@ impl Life {
     }
 }
 
-/// What of what was drawn may be left of a drive. One with a volatile cache is taken for a file, whose host may lose any blocks, or for
-/// a drive, which loses the ends of zones. One without loses ends alone (DEV-3).
+/// Losses in a power cut that a drive of this shape can have, by the one `drawn`. One with a volatile cache is taken
+/// for a file, whose host may lose any blocks, or for a drive, which loses the ends of zones. One without loses ends
+/// alone (DEV-3).
 pub fn survival(geometry: &Geometry, drawn: Survival) -> Survival {
     if geometry.volatile_cache { drawn } else { Survival::Prefix }
 }
 
-/// How long a command hangs.
+/// Time that a command hangs.
 const HANGS_FOR: Duration = Duration::from_millis(200);
 
-/// A rule for faults of one kind, and the worst that they can do.
+/// A rule for faults of one kind, and their worst effect.
 fn rule_of_a_kind(random: &mut Random) -> (FaultRule, Harm) {
     let rate = |kind, share, fault| FaultRule { trigger: Trigger::Rate(kind, share), fault };
     let number = random.below(40);

@@ -1,9 +1,8 @@
 //! Contents of a drive: as commands see them, those that survive a power cut for certain, and those that may.
 //!
-//! A command takes effect in the order of calls. What is not durable yet is kept as a list of effects for each zone.
+//! A command takes effect in the order of calls. Effects that are not durable yet are kept in a list for each zone.
 //!
-//! **Owns** both states of the drive, and what lies between them.
-//! **Knows nothing of** commands' times and of who asks.
+//! **Owns** both states of the drive, and the effects between them. **Knows nothing of** commands' times and callers.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,7 +26,7 @@ pub(crate) struct Pending {
     /// The command's number; [`EARLIER`] if an earlier process gave it.
     number: u64,
     pub(crate) effect: Effect,
-    /// How many commands had begun when this one completed.
+    /// Number of commands that had begun when this one completed.
     completed: Option<u64>,
 }
 
@@ -36,11 +35,11 @@ const EARLIER: u64 = u64::MAX;
 
 /// A drive without the process that uses it. It outlives a [kill](crate::SimDevice::kill), its cache included.
 pub struct Medium {
-    /// What commands see.
+    /// Contents as commands see them.
     pub(crate) current: MemoryDevice,
-    /// What survives for certain, without limits; `None` where no power cut is to come.
+    /// Contents that survive for certain, without limits; `None` if no power cut is to come.
     durable: Option<MemoryDevice>,
-    /// What may survive: by zone, in order.
+    /// Effects that may survive: by zone, in order.
     pending: RefCell<BTreeMap<ZoneId, Vec<Pending>>>,
 }
 
@@ -57,12 +56,12 @@ impl Medium {
         Self { current, durable: None, pending: RefCell::default() }
     }
 
-    /// What commands see now, cached or not: the device after an orderly shutdown.
+    /// Visible contents, cached or not: the device after an orderly shutdown.
     pub fn image(&self) -> MemoryDevice {
         self.current.snapshot()
     }
 
-    /// What is there if the power fails now: everything durable, and of the rest what `survival` says.
+    /// Contents if the power fails now: everything durable, and of the rest a part chosen by `survival`.
     ///
     /// # Panics
     /// If the device was made [without power cuts](crate::SimDevice::without_power_cuts).
@@ -86,7 +85,7 @@ impl Medium {
         self.both(MemoryDevice::heal);
     }
 
-    /// Changes bytes of one block that can be read now, as a failing medium does. What was not durable there is now.
+    /// Changes bytes of one readable block, as a failing medium does. Effects pending in it are durable now.
     pub fn rot(&self, at: Lba, seed: u64) {
         if let Some(zone) = self.current.geometry().zone_of(at) {
             self.settle_zone(zone);
@@ -111,7 +110,7 @@ impl Medium {
         self.both(|device| device.set_state(zone, state));
     }
 
-    /// What is left when the process is killed: all of it. Commands under way happen.
+    /// Contents after the process is killed: all of it. Commands under way happen.
     pub(crate) fn killed(&self) -> Self {
         let (current, durable) = (self.current.snapshot(), self.durable.as_ref().map(MemoryDevice::snapshot));
         let mut pending = self.pending.borrow().clone();
@@ -125,7 +124,7 @@ impl Medium {
         killed
     }
 
-    /// Whether somebody will ask what a power cut leaves.
+    /// True if power cuts of this medium can be simulated.
     pub(crate) fn knows_cuts(&self) -> bool {
         self.durable.is_some()
     }
@@ -153,8 +152,8 @@ impl Medium {
         }
     }
 
-    /// Command `flush` is a flush that completes: what had completed when it began is durable, and what lies before that
-    /// in its zone (SIM-3).
+    /// Command `flush`, a flush, completes: commands that had completed when it began are durable, and those before
+    /// them in their zones (SIM-3).
     pub(crate) fn flushed(&self, flush: u64) {
         let mut all = self.pending.borrow_mut();
         for (&zone, effects) in all.iter_mut() {
@@ -190,7 +189,7 @@ impl Medium {
 }
 
 impl Effect {
-    /// Lets the effect happen to an image. What cannot happen there (an effect of a zone that failed since) does not.
+    /// Applies the effect to an image. An effect that cannot happen there (its zone failed since) does nothing.
     pub(crate) fn apply(&self, image: &MemoryDevice, zone: ZoneId) {
         let result = match self {
             Self::Write { at, data } => image.write_now(*at, data.clone()),

@@ -50,7 +50,7 @@ pub fn contents(key: u64, from: u64, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// The seeds that are left to a test. Whoever goes through them holds it while a seed runs, so it knows which one failed.
+/// The seeds that are left to a test. A loop holds it while a seed runs, so it knows which one failed.
 #[derive(Debug)]
 pub struct Seeds {
     left: RangeInclusive<u64>,

@@ -1,4 +1,4 @@
-//! What is left of writes that go wrong: cut short, with garbage at the end, with a flipped bit.
+//! Remains of writes that go wrong: cut short, with garbage at the end, with a flipped bit.
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, Blocks};

@@ -1,8 +1,8 @@
-//! Timers of a simulation: when each is due, and who waits for it.
+//! Timers of a simulation: due times and waiting tasks.
 //!
 //! # Invariants
-//! - TIME-1: timers ring in the order of their times, those of one time in the order in which they were set; also one that
-//!   nobody waits for any more, since time stops at it.
+//! - TIME-1: timers ring in the order of their times, those of one time in the order in which they were set; also those
+//!   whose waiter is gone, since time stops at them.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -20,14 +20,14 @@ pub(crate) struct Timers(RefCell<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// By time and number, with the place of who waits.
+    /// By time and number, with the place of the waiter.
     due: BinaryHeap<Reverse<(Instant, u64, usize)>>,
     set: u64,
     waiting: Vec<Waiting>,
     free: Vec<usize>,
 }
 
-/// Who waits for a timer.
+/// Waiter of a timer.
 enum Waiting {
     /// Nobody has looked yet.
     Set,
@@ -60,7 +60,7 @@ impl Timers {
         Sleep { timers: self.clone(), place }
     }
 
-    /// Lets the next timer ring. Returns its time, and whom to wake.
+    /// Lets the next timer ring. Returns its time, and the task to wake.
     pub(crate) fn ring(&self) -> Option<(Instant, Option<Waker>)> {
         let inner = &mut *self.0.borrow_mut();
         let Reverse((at, _, place)) = inner.due.pop()?;

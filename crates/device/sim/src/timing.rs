@@ -1,4 +1,4 @@
-//! How long commands take: a random time, or a modelled drive's.
+//! Times of commands: random, or a modelled drive's.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -14,14 +14,14 @@ use crate::seeds::Random;
 /// Decides when a command completes.
 #[derive(Clone)]
 pub(crate) enum Timing {
-    /// After a time from 1 ns to this; at once where it is zero.
+    /// After a time from 1 ns to this; at once if it is zero.
     Random(Duration),
     /// When the model says.
     Drive(Rc<TimedDrive>),
 }
 
 impl Timing {
-    /// Waits as long as the command takes, a thousand times as long where it is `slow`.
+    /// Waits for the time of the command; a thousand times as long if it is `slow`.
     pub(crate) async fn wait(self, rt: &Runtime, random: &RefCell<Random>, command: Command, slow: bool) {
         match self {
             Self::Random(most) => {
@@ -46,12 +46,12 @@ impl Timing {
 pub(crate) struct TimedDrive {
     rt: Runtime,
     drive: RefCell<Drive>,
-    /// Its time passes so many times as slowly as the simulation's.
+    /// Factor by which its time passes more slowly than the simulation's.
     slower: u64,
     /// Commands in the drive, by the number that it knows them by, which is used again once a command is over.
     commands: RefCell<Vec<InDrive>>,
     free: RefCell<Vec<CommandId>>,
-    /// Where completions are collected: kept for its memory.
+    /// Completions, collected; kept for its memory.
     done: RefCell<Vec<CommandId>>,
     /// When the next look at the drive is due, at the latest.
     alarm: Cell<u64>,
@@ -118,14 +118,14 @@ impl TimedDrive {
         }
     }
 
-    /// When somebody must look at the drive, unless somebody will before.
+    /// Time when the drive must be looked at, unless a look is due before.
     fn new_alarm(&self) -> Option<u64> {
         let event = self.drive.borrow().next_event().filter(|&event| event < self.alarm.get())?;
         self.alarm.set(event);
         Some(event)
     }
 
-    /// Looks at the drive at `event`, and goes on as long as it has something to say.
+    /// Looks at the drive at `event`, and goes on as long as it has events.
     fn watch(self: &Rc<Self>, event: u64) {
         let drive = self.clone();
         self.rt.spawn_detached(async move {
@@ -138,7 +138,7 @@ impl TimedDrive {
         });
     }
 
-    /// Wakes those whose commands are over, and says when to look again.
+    /// Wakes those whose commands are over, and returns the time of the next look.
     fn look(&self) -> Option<u64> {
         let now = self.clock();
         let mut done = self.done.take();

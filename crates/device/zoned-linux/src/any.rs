@@ -1,4 +1,4 @@
-//! Opening whatever holds a drive: the one place that decides which device it is.
+//! Opening a path as a drive: the one place that chooses the kind of device.
 //!
 //! | the path names                   | the drive is                                                  |
 //! |----------------------------------|---------------------------------------------------------------|
@@ -24,7 +24,7 @@ use crate::{ioctl, node, signature};
 /// Opens the drive that `path` names: a zoned block device, or an emulated drive on an ordinary one or in a file.
 ///
 /// # Errors
-/// As [`KernelDevice::open`]; `Emulated` with what [`FileDevice::open`] says.
+/// As [`KernelDevice::open`]; `Emulated` with the error of [`FileDevice::open`].
 ///
 /// # Panics
 /// As [`KernelDevice::open`].
@@ -48,22 +48,22 @@ pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Resul
     }
 }
 
-/// How to make an emulated drive.
+/// Options for making an emulated drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreateDrive {
     /// Put it in place of an emulated drive that is there, whose data is lost.
     pub overwrite: bool,
-    /// Put it on a block device although that is partitioned or holds a file system or the like, which is lost: their marks
-    /// are wiped.
+    /// Put it on a block device although that is partitioned or holds a file system or the like, which is lost: their
+    /// marks are wiped.
     pub force: bool,
 }
 
-/// Makes an emulated drive as `spec` says, in a file or on an ordinary block device, and returns its shape. On a block
+/// Makes an emulated drive of shape `spec`, in a file or on an ordinary block device, and returns its shape. On a block
 /// device `spec.size` counts only as far as there is room; there, `None` as size takes all of it.
 ///
 /// # Errors
-/// As [`open_drive`]; `Zoned` for a block device that needs no emulation; `Emulated` with what
-/// [`FileDevice::create`] says.
+/// As [`open_drive`]; `Zoned` for a block device that needs no emulation; `Emulated` with the error of
+/// [`FileDevice::create`].
 pub fn create_drive(
     path: &Path,
     spec: impl FnOnce(Option<u64>) -> GeometrySpec,
@@ -96,7 +96,7 @@ pub fn create_drive(
     if !drive.partitions.is_empty()
         && let Err(error) = node::look(path).and_then(|file| ioctl::reread_partitions(&file))
     {
-        // The table is gone; where only the kernel still has them, the next to open the drive is told.
+        // The table is gone; if the kernel still has the old partitions, the next opening reports them.
         tracing::warn!(path = %path.display(), %error, "the kernel still has partitions of this drive");
     }
     Ok(geometry)
@@ -106,13 +106,13 @@ fn foreign(what: &'static str) -> OpenErrorKind {
     OpenErrorKind::Foreign { what, sequential: false }
 }
 
-/// Whether `path` names a block device.
+/// True if `path` names a block device.
 pub fn is_node(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// What an ordinary drive holds that is not Shingle's.
+/// Finds a mark of other software on an ordinary drive.
 fn look_for_others(path: &Path, drive: &Drive) -> Result<Option<&'static str>, OpenError> {
     let failed = |error| OpenError::from_io(error, path);
     let file = File::open(path).map_err(failed)?;

@@ -1,18 +1,18 @@
-//! Memory that the kernel fills: buffers of reads, of which the small ones are registered with the ring. All are used again: to
-//! map fresh memory, clear it and give it back costs the kernel more than it costs to read into it.
+//! Memory that the kernel fills: buffers of reads, of which the small ones are registered with the ring. All are used
+//! again: mapping, clearing and returning fresh memory costs the kernel more than reading into it.
 //!
-//! **Owns** the memory and says who may touch it. **Knows nothing of** drives.
+//! **Owns** the memory and the right to touch it. **Knows nothing of** drives.
 //!
 //! # Invariants
-//! - BF-1: while the kernel may write to a buffer, only its operation has it; as bytes it is shared only behind that, all
-//!   of it written: an operation that read less than all of it has failed (RG-2).
+//! - BF-1: while the kernel may write to a buffer, only its operation has it; it is shared as bytes only after that,
+//!   all of it written: an operation that read less than all of it has failed (RG-2).
 //! - BF-2: a slot of the pool, and a large buffer, has one holder: an operation, or the bytes made of it.
-//! - BF-3: buffers that wait to be used again have so many bytes at most. `large_buffers_are_used_again`.
+//! - BF-3: buffers that wait to be used again have at most `LARGE_BYTES` together. `large_buffers_are_used_again`.
 //!
 //! A process that has such a buffer with the kernel must not `fork` and let both go on. Memory is then shared until one
-//! of them writes to it, and before Linux 5.12 the page that the kernel fills may be left to the child, while the parent
-//! reads the other: stale bytes, which no check here can see. Starting another program is safe: `std::process::Command`
-//! does it without that sharing, unless it is given a `pre_exec`.
+//! of them writes to it, and before Linux 5.12 the page that the kernel fills may be left to the child, while the
+//! parent reads the other: stale bytes, which no check here can see. Starting another program is safe:
+//! `std::process::Command` does it without that sharing, unless it is given a `pre_exec`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -56,7 +56,7 @@ pub(crate) const SLOT_BYTES: usize = 16 << 10;
 /// Slots of the pool: 4 MiB together, half of what an ordinary user may have registered.
 const SLOTS: usize = 256;
 
-/// Larger buffers have a multiple of this, so that reads of about one length have use of each other's.
+/// Larger buffers have a multiple of this, so that reads of similar length can share them.
 const LARGE_STEP: usize = 64 << 10;
 /// Bytes of large buffers that wait to be used again: some reads of a MiB.
 const LARGE_BYTES: usize = 8 << 20;
@@ -81,7 +81,7 @@ impl Pool {
         (self.memory.start.as_ptr(), self.memory.layout.size())
     }
 
-    /// Whether `bytes` lie in the pool.
+    /// True if `bytes` lie in the pool.
     pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
         let area = self.memory.start.as_ptr() as usize;
         let at = bytes.as_ptr() as usize;
@@ -166,7 +166,7 @@ enum Place {
     Large(Large),
 }
 
-/// Where a read goes: a slot of the pool if it fits one, else a large buffer.
+/// Buffer of a read: a slot of the pool if it fits one, else a large buffer.
 pub(crate) struct ReadBuffer {
     place: Place,
     length: usize,
@@ -180,7 +180,7 @@ impl ReadBuffer {
         Self { place, length }
     }
 
-    /// Whether it lies in registered memory, if the pool is registered.
+    /// True if it lies in registered memory, if the pool is registered.
     pub(crate) fn pooled(&self) -> bool {
         matches!(self.place, Place::Slot(_))
     }
@@ -205,7 +205,7 @@ impl ReadBuffer {
     }
 }
 
-/// A buffer to which nobody writes any more.
+/// A buffer that is not written any more.
 struct Filled(ReadBuffer);
 
 impl AsRef<[u8]> for Filled {

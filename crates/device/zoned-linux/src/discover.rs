@@ -1,9 +1,10 @@
-//! Finding drives: what the kernel says of them under `/sys`.
+//! Finding drives: the kernel's descriptions under `/sys`.
 //!
 //! **Owns** the reading of sysfs and of the tables of mounts and swap space. Opens no drive and needs no privilege.
-//! **Knows nothing of** zones' states: only the drive itself says these.
+//! **Knows nothing of** zones' states: only the drive itself has these.
 //!
-//! A drive may vanish while it is looked at: what cannot be read is absent, never an error, but for the drive asked for.
+//! A drive may vanish while it is looked at: attributes that cannot be read are absent, never an error, but for the
+//! drive asked for.
 
 use std::fs;
 use std::io;
@@ -12,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use crate::drive::{Drive, WriteCache, ZonedModel};
 
-/// The kernel counts in these in sysfs, whatever the drive's own blocks are.
+/// Unit of sizes in sysfs, for drives of any block size.
 const SECTOR_BYTES: u64 = 512;
 
-/// Where to look: [`System::host`] for this machine; tests make trees of their own.
+/// Directories to look in: [`System::host`] for this machine; tests make trees of their own.
 #[derive(Clone, Debug)]
 pub struct System {
     /// `/sys`.
@@ -26,7 +27,7 @@ pub struct System {
     pub mountinfo: PathBuf,
     /// `/proc/swaps`.
     pub swaps: PathBuf,
-    /// `/run/udev/data`: serial numbers that the kernel does not tell, where udev runs.
+    /// `/run/udev/data`: serial numbers that the kernel does not tell, if udev runs.
     pub udev: PathBuf,
 }
 
@@ -108,7 +109,7 @@ impl System {
             None => directory.to_owned(),
         };
         let queue = whole.join("queue");
-        // What joins paths says nothing of the drive; each of the paths does.
+        // A device that joins paths has no attributes of the drive; each of the paths has them.
         let multipath = text(&whole, "dm/uuid").is_some_and(|uuid| uuid.starts_with("mpath-"));
         let said_by = if multipath { first_path(&whole).unwrap_or_else(|| whole.clone()) } else { whole.clone() };
         let device = said_by.join("device");
@@ -216,7 +217,7 @@ impl System {
 /// A mount, or swap space.
 struct Use {
     number: (u32, u32),
-    /// What it was mounted from: some file systems (btrfs) show a device number of their own.
+    /// Source of the mount: some file systems (btrfs) show a device number of their own.
     source: PathBuf,
     target: PathBuf,
 }
@@ -271,8 +272,8 @@ fn text(directory: &Path, attribute: &str) -> Option<String> {
     printable(&fs::read(directory.join(attribute)).ok()?)
 }
 
-/// Bytes as text without blanks at its ends; `None` if there is none. Model and serial number are the drive's own words,
-/// which the kernel hands on as they are: what a terminal would obey becomes a question mark.
+/// Bytes as text without blanks at its ends; `None` if there is none. Model and serial number are the drive's own
+/// words, which the kernel hands on as they are: a control character becomes a question mark.
 fn printable(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_matches(|letter: char| letter.is_whitespace() || letter == '\0');
@@ -308,8 +309,8 @@ fn schedulers(queue: &Path) -> (Option<String>, Vec<String>) {
     (used, names)
 }
 
-/// NVMe and virtio drives say their serial number; that of a SCSI or ATA drive stands in page 0x80 of its product data,
-/// behind a head of four bytes.
+/// NVMe and virtio drives have a serial number in sysfs; that of a SCSI or ATA drive is in page 0x80 of its product
+/// data, behind a head of four bytes.
 fn serial(whole: &Path, device: &Path) -> Option<String> {
     let page = || printable(fs::read(device.join("vpd_pg80")).ok()?.get(4..)?);
     text(device, "serial").or_else(|| text(whole, "serial")).or_else(page)

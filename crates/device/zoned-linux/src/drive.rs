@@ -1,8 +1,8 @@
-//! What the kernel says of a drive.
+//! The kernel's description of a drive.
 
 use std::path::PathBuf;
 
-/// Whether a drive's zones must be written in order.
+/// Requirement to write a drive's zones in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ZonedModel {
     /// An ordinary drive: it has no zones, or does not show them.
@@ -24,7 +24,7 @@ impl ZonedModel {
     }
 }
 
-/// Whether a completed write may still be in a cache that a power cut empties.
+/// Caching of completed writes, which a power cut may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteCache {
     /// It may: only a flush makes it durable.
@@ -33,7 +33,7 @@ pub enum WriteCache {
     WriteThrough,
 }
 
-/// A block device, or a partition of one. What the kernel does not say is `None` or empty.
+/// A block device, or a partition of one. Attributes that the kernel does not have are `None` or empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drive {
     /// Its name in the kernel, such as `sda`. May change from boot to boot; serial, WWN and UUID do not.
@@ -56,7 +56,7 @@ pub struct Drive {
     pub wwn: Option<String>,
     /// An NVMe namespace's UUID.
     pub uuid: Option<String>,
-    /// Whether its zones must be written in order.
+    /// Requirement to write its zones in order.
     pub zoned: ZonedModel,
     /// Its length in bytes.
     pub size_bytes: u64,
@@ -82,30 +82,30 @@ pub struct Drive {
     pub scheduler: Option<String>,
     /// The I/O schedulers that could be used, the one in use included.
     pub schedulers: Vec<String>,
-    /// Whether completed writes may be lost to a power cut.
+    /// Caching of completed writes, which a power cut may lose.
     pub write_cache: Option<WriteCache>,
-    /// How many requests wait in the kernel's queue at most.
+    /// Requests that wait in the kernel's queue at most.
     pub nr_requests: Option<u32>,
-    /// Whether it is a disk that turns.
+    /// It is a disk that turns.
     pub rotational: bool,
-    /// Whether its medium can be taken out.
+    /// Its medium can be taken out.
     pub removable: bool,
-    /// Whether the kernel refuses writes to it.
+    /// The kernel refuses writes to it.
     pub read_only: bool,
     /// Names of its partitions, in order.
     pub partitions: Vec<String>,
     /// Names of the devices made of it or of one of its partitions (device mapper, RAID), in order.
     pub holders: Vec<String>,
-    /// Whether it joins several paths to one drive (dm-multipath): maker, model, serial number and world-wide name are
-    /// then those that the paths have.
+    /// It joins several paths to one drive (dm-multipath): maker, model, serial number and world-wide name are then the
+    /// paths'.
     pub multipath: bool,
-    /// Where it or one of its partitions is mounted; swap space counts, as `[swap]`.
+    /// Mount points of it or of its partitions; swap space counts, as `[swap]`.
     pub mounts: Vec<PathBuf>,
 }
 
 impl Drive {
-    /// Whether the kernel or another program uses it, as far as can be seen from outside: mounted, partitioned, or
-    /// part of another device.
+    /// True if the kernel or another program uses it, as far as can be seen from outside: mounted, partitioned, or part
+    /// of another device.
     pub fn in_use(&self) -> bool {
         !(self.partitions.is_empty() && self.holders.is_empty() && self.mounts.is_empty())
     }

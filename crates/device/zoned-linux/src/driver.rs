@@ -1,10 +1,10 @@
 //! Driving a ring on its owner's thread.
 //!
-//! The driver is a task beside the owner's. It runs behind the tasks that were ready before it, so what these start is
+//! The driver is a task beside the owner's. It runs behind the tasks that were ready before it, so their commands are
 //! submitted together; then it sleeps until something is queued, or the ring's event says that something is done.
 //!
-//! **Owns** when the kernel is entered, and the end of a ring that the kernel refuses. **Knows nothing of** what operations
-//! are for.
+//! **Owns** the times of entering the kernel, and the end of a ring that the kernel refuses. **Knows nothing of** the
+//! operations' purpose.
 //!
 //! # Invariants
 //! - DR-1: every operation that was pushed is completed, or its tag dropped: by a ring that fails, at once.
@@ -21,7 +21,7 @@ use tokio::io::unix::AsyncFd;
 use crate::buffer::ReadBuffer;
 use crate::ring::{Completed, Io, Ring};
 
-/// Whose operations, tagged `Work`, a ring has.
+/// Owner of a ring's operations, tagged `Work`.
 pub(crate) trait Owner: 'static {
     type Work;
     fn seat(&self) -> &Seat<Self::Work>;
@@ -37,7 +37,7 @@ struct Watched<T> {
     ring: Ring<T>,
 }
 
-/// Where an owner keeps its ring.
+/// An owner's place for its ring.
 pub(crate) struct Seat<T> {
     /// `None` once closed.
     io: RefCell<Option<Watched<T>>>,
@@ -56,13 +56,13 @@ impl<T> Seat<T> {
         Ok(Self { io: RefCell::new(Some(Watched { watch, ring })), driver: RefCell::new(None) })
     }
 
-    /// Queues an operation at byte `at`. Where the ring is closed or refused its tag is dropped.
+    /// Queues an operation at byte `at`. If the ring is closed or refused its tag is dropped.
     pub(crate) fn push(&self, io: Io, at: u64, tag: T) {
         let dropped = match self.io.borrow_mut().as_mut() {
             Some(own) => own.ring.push(io, at, tag),
             None => Some(tag),
         };
-        // Only now: with it may go what looks at this seat.
+        // Only now: the drop may free the owner of this seat.
         drop(dropped);
         self.wake();
     }
@@ -72,7 +72,7 @@ impl<T> Seat<T> {
         self.io.borrow().as_ref().map(|io| io.ring.read_buffer(length))
     }
 
-    /// Waits for what the kernel has, and ends ring and driver. Returns what became of it.
+    /// Waits for the kernel's operations, and ends ring and driver. Returns their results.
     pub(crate) fn close(&self) -> Vec<Completed<T>> {
         let io = self.io.borrow_mut().take();
         let completed = io.map_or_else(Vec::new, |Watched { watch, ring }| {
@@ -101,7 +101,7 @@ impl<T> Seat<T> {
 impl<T> Watched<T> {
     /// One turn of the ring, if it has something to do; `None`: it has not.
     fn turn(&mut self, context: &mut Context<'_>, out: &mut Vec<Completed<T>>) -> Option<io::Result<()>> {
-        // Forgets the readiness first: what completes from here on makes the event ready again.
+        // Forgets the readiness first: a completion from here on makes the event ready again.
         while let Poll::Ready(Ok(mut ready)) = self.watch.poll_read_ready(context) {
             ready.clear_ready();
         }
@@ -138,7 +138,7 @@ pub(crate) async fn drive<O: Owner>(owner: Rc<O>) {
         match turned {
             None => {}
             Some(Ok(())) if progress => {
-                // Those that were woken go first; what they start is submitted together.
+                // Woken tasks go first; their operations are submitted together.
                 seat.wake();
             }
             Some(Ok(())) => {
@@ -150,7 +150,7 @@ pub(crate) async fn drive<O: Owner>(owner: Rc<O>) {
             Some(Err(error)) => {
                 tracing::error!(%error, "the kernel refuses to go on with the drive's ring");
                 owner.refused();
-                // Only then, so that who hears of it finds the drive gone.
+                // Only then, so that a task that hears of it finds the drive gone.
                 let abandoned = seat.io.borrow_mut().as_mut().map(|io| io.ring.abandon());
                 drop(abandoned);
             }

@@ -1,4 +1,4 @@
-//! Why a block device could not be used as a drive.
+//! Errors of opening a block device as a drive.
 
 use std::fmt;
 use std::io;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use shingle_zoned::{FileDeviceError, GeometryError};
 
-/// Why a block device could not be used as a drive. What it prints says what to do next.
+/// Reason why a block device could not be used as a drive. Its text says what to do next.
 #[derive(Debug)]
 pub struct OpenError {
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: OpenErrorKind,
     /// The node.
     pub path: PathBuf,
 }
 
-/// What is wrong with a drive.
+/// Fault of a drive.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenErrorKind {
@@ -41,9 +41,9 @@ pub enum OpenErrorKind {
     Held(Vec<String>),
     /// It holds this: a file system, a partition table, a volume.
     Foreign {
-        /// What it is, with its article.
+        /// Its kind, with an article.
         what: &'static str,
-        /// Whether its mark lies in a zone that must be written in order.
+        /// Its mark lies in a zone that must be written in order.
         sequential: bool,
     },
     /// The kernel takes no writes for it.

@@ -1,5 +1,5 @@
-//! Drives in files, read and written through a ring: no thread is crossed on the way of a command, as `zoned`'s own way
-//! does twice.
+//! Drives in files, read and written through a ring: commands cross no thread, as they do twice on `zoned`'s blocking
+//! threads.
 //!
 //! **Owns** the ring of such a file. **Knows nothing of** zones and the file's format.
 
@@ -19,13 +19,13 @@ use tokio::sync::oneshot;
 use crate::driver::{self, Owner, Seat};
 use crate::ring::{Completed, Io, TRANSFER_MAX};
 
-/// How often, and how long apart, a drive in use is tried again: the kernel holds the file of a process that was killed,
-/// and the drive's lock with it, until it has ended what that process had given its ring.
+/// Tries of a drive in use, and the pause between them: after a process is killed the kernel holds its file, and the
+/// drive's lock with it, until it has ended the operations in its ring.
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Writes of so many bytes begin their way to the medium at once, as they do in a drive. Without that the kernel leaves them
-/// in memory until a flush, which then has to wait for all of them, behind a medium that was idle before.
+/// Unwritten bytes after which the kernel is asked to begin writing to the medium, as drives do. Without that it leaves
+/// them in memory until a flush, which then has to wait for all of them, behind a medium that was idle before.
 const DESTAGE_MIN: usize = 64 << 10;
 
 /// Opens the emulated drive in the file, or on the ordinary block device, at `path`, as [`FileDevice::open`] does; its
@@ -57,7 +57,7 @@ fn open_once(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceErr
     })
 }
 
-/// Who waits for an operation, and what ends with it.
+/// Waiter of an operation, and the value dropped at its end.
 struct Work {
     answer: oneshot::Sender<io::Result<Bytes>>,
     held: Option<Held>,
@@ -100,7 +100,7 @@ impl HostIo for FileRing {
         Box::pin(async move {
             self.run(Some(Io::Write(data, TRANSFER_MAX)), at, None).await?;
             if length >= DESTAGE_MIN {
-                // Nobody waits for it, nor does a failure count: a flush finds and says what could not be written.
+                // Nobody waits for it, nor does a failure count: a flush finds and reports unwritten bytes.
                 drop(self.run(Some(Io::Destage(length)), at, None));
             }
             Ok(())
@@ -128,12 +128,12 @@ impl Owner for Shared {
 
     fn done(self: &Rc<Self>, Completed { tag, result }: Completed<Work>) {
         let Work { answer, held } = tag;
-        // First, so that who is told finds the way free.
+        // First, so that the waiter finds the lane free.
         drop(held);
         let _ = answer.send(result);
     }
 
-    /// Who waits hears it by the loss of its answer.
+    /// Waiters hear of it by the loss of their answers.
     fn refused(&self) {}
 }
 
@@ -154,7 +154,7 @@ mod tests {
             let ring = FileRing::new(Arc::new(file), &runtime).unwrap();
             let first = ring.read(0, Blocks(1), Box::new(()));
             let second = async {
-                // By now the kernel has the first, for which nothing ever comes.
+                // By now the kernel has the first, for which no byte ever comes.
                 runtime.sleep(Duration::from_millis(20)).await;
                 ring.0.seat.sever();
                 ring.read(0, Blocks(1), Box::new(())).await

@@ -1,17 +1,17 @@
 //! Room for open and active zones at the drive.
 //!
-//! The state machine admits a command by what the commands before it will have done; the drive counts what they have
-//! done. A write that needs the place of a zone being finished must wait until it is. So a command that may take a place
-//! waits here until the drive has one for it.
+//! The state machine admits a command by the future effects of the commands before it; the drive counts their present
+//! effects. A write that needs the place of a zone being finished must wait until it is. So a command that may take a
+//! place waits here until the drive has one for it.
 //!
-//! **Owns** who waits. **Knows nothing of** how commands reach the drive.
+//! **Owns** the waiting commands. **Knows nothing of** their way to the drive.
 //!
 //! # Invariants
 //! - GT-1: the drive is never given a command for which it might have no place: open zones and zones with a command
 //!   under way are at most the limit on open zones, active ones at most theirs. So it never has to close a zone by itself,
 //!   which not all of them do when they should (null_blk does not while as many zones are active as may be).
-//! - GT-2: places go to commands in the order in which these started, where there are not enough for all; so what the state
-//!   machine admitted gets its place in the end, or is refused.
+//! - GT-2: if there are not enough places, commands get them in the order in which they started; so a command that the
+//!   state machine admitted gets its place in the end, or is refused.
 //! - GT-3: nobody waits for a place that no accepted command will free: a command that was to free one has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ struct Ask {
     refused: bool,
 }
 
-/// Whether a command may go.
+/// Answer to a waiting command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Go,
@@ -57,12 +57,12 @@ pub(crate) struct Gate {
     asks: BTreeMap<u64, Ask>,
 }
 
-/// A command's claim to a place.
+/// A command's reservation of a place.
 #[derive(Clone, Copy)]
 pub(crate) struct Ticket(u64);
 
 impl Gate {
-    /// The places of a drive whose zones are as `states` has them. `None`: it has no limits.
+    /// The places of a drive whose zones are in these `states`. `None`: it has no limits.
     pub(crate) fn new(geometry: &Geometry, states: impl Iterator<Item = (ZoneId, ZoneState)>) -> Option<Self> {
         if geometry.open_zones_max.is_none() && geometry.active_zones_max.is_none() {
             return None;
@@ -107,8 +107,8 @@ impl Gate {
         Room::Later(receiver)
     }
 
-    /// A command failed that was to free a place. Refuses the last of those that now can get none (GT-3): `active` zones
-    /// will be so when all that was accepted is done, and `activates` says whether a zone is among them.
+    /// A command failed that was to free a place. Refuses the last of those that now can get none (GT-3): `active`
+    /// zones remain when all accepted commands are done, and `activates` tells if a zone is among them.
     pub(crate) fn refuse_excess(&mut self, mut active: u32, activates: impl Fn(ZoneId) -> bool) {
         let held = |holds: &BTreeMap<ZoneId, Hold>, zone| holds.get(&zone).is_some_and(|hold| hold.active);
         let hopeful = self.asks.iter().rev().filter(|(_, ask)| !ask.refused && !held(&self.holds, ask.zone));
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Whether the command goes at once.
+    /// True if the command goes at once.
     fn goes(gate: &mut Gate, ticket: Ticket) -> bool {
         matches!(gate.enter(ticket), Room::Now(Entry::Go))
     }

@@ -1,9 +1,9 @@
 //! Drives as the Linux kernel has them.
 //!
-//! **Owns** what is known of block devices ([`System`], [`Drive`]) and the device that uses the zoned ones
-//! ([`KernelDevice`]), and a ring for drives in files. The only crate with unsafe code: its zone commands (`ioctl`), its
-//! ring (`ring`) and the memory that the kernel fills (`buffer`). [`open_drive`] takes whatever holds a drive.
-//! **Knows nothing of** records or engines.
+//! **Owns** the description of block devices ([`System`], [`Drive`]), the device that uses the zoned ones
+//! ([`KernelDevice`]), and a ring for drives in files. The only crate with unsafe code: its zone commands (`ioctl`),
+//! its ring (`ring`) and the memory that the kernel fills (`buffer`). [`open_drive`] opens any of them. **Knows nothing
+//! of** records or engines.
 
 use std::io;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub fn describe(path: &Path) -> io::Result<Drive> {
     System::host().describe(path)
 }
 
-/// Whether the kernel is of this version or a later one; `false` if its version cannot be read.
+/// True if the kernel is of this version or a later one; `false` if its version cannot be read.
 fn kernel_at_least(major: u32, minor: u32) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     release_at_least(&release, major, minor)

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::drive::Drive;
 use crate::error::{OpenError, OpenErrorKind};
 
-/// How often, and how long apart, the lock of a node is tried: the device manager holds it while it looks at a drive that
+/// Tries of the lock of a node, and the pause between them: the device manager holds it while it looks at a drive that
 /// has just appeared.
 const LOCK_TRIES: u32 = 40;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -40,7 +40,7 @@ impl Node {
         })?;
         let number = file.metadata().map_err(|error| OpenError::from_io(error, path))?.rdev();
         if (rustix::fs::major(number), rustix::fs::minor(number)) != drive.number {
-            // A link that has been led elsewhere since: what is known is known of the other drive.
+            // The link leads elsewhere since: the description is the other drive's.
             let changed = io::Error::other("the path has just come to name another drive: try again");
             return Err(OpenError::new(OpenErrorKind::System(changed), path));
         }
@@ -61,7 +61,7 @@ impl Node {
         &self.file
     }
 
-    /// Whether the kernel still has the drive.
+    /// True if the kernel still has the drive.
     pub(crate) fn present(&self) -> bool {
         self.sysfs.exists()
     }

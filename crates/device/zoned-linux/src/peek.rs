@@ -1,4 +1,4 @@
-//! Looking at a drive beside whoever uses it: its zones as they are now, what its first zones hold, and reads.
+//! Looking at a drive beside its owner: its zones as they are now, marks in its first zones, and reads.
 //!
 //! **Owns** nothing, and changes nothing.
 
@@ -18,7 +18,7 @@ use crate::{node, signature};
 
 /// A drive that is looked at.
 pub struct Peek {
-    /// What the kernel says of it.
+    /// The kernel's description of it.
     pub drive: Drive,
     /// Its zones, to be read.
     pub device: PeekDevice,

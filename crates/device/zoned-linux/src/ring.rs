@@ -1,11 +1,11 @@
 //! Reads, writes and flushes of one file through io_uring.
 //!
-//! **Owns** the ring, and the memory of every operation from when it is given until its completion was seen.
-//! **Knows nothing of** zones: what may be under way together is its caller's affair.
+//! **Owns** the ring, and the memory of every operation from when it is given until its completion was seen. **Knows
+//! nothing of** zones: its caller chooses the operations that may be under way together.
 //!
 //! # Invariants
-//! - RG-1: memory that the kernel was told of is neither freed nor given to anybody before the kernel has said that the
-//!   operation is done; not by a dropped future, not by dropping the ring.
+//! - RG-1: memory that the kernel was told of is neither freed nor shared before the kernel has said that the operation
+//!   is done; not by a dropped future, not by dropping the ring.
 //! - RG-2: a transfer that the kernel cut short goes on where it stopped: an operation completes whole, or fails.
 
 use std::collections::VecDeque;
@@ -33,18 +33,18 @@ const BATCH: u32 = 8;
 const GATHER_MAX: usize = 1024;
 /// The most bytes given to the kernel in one operation; it takes up to 2 GiB less a page.
 pub(crate) const TRANSFER_MAX: usize = 1 << 30;
-/// How often an operation that the kernel had no room for is tried again.
+/// Tries of an operation that the kernel had no room for.
 const TRIES: u8 = 100;
-/// `IORING_ENTER_GETEVENTS`: run what completed, so that its events are seen.
+/// `IORING_ENTER_GETEVENTS`: run completions, so that their events are seen.
 const GET_EVENTS: u32 = 1;
 
-/// What an operation does, with the memory it does it to.
+/// An operation, with its memory.
 pub(crate) enum Io {
     Read(ReadBuffer),
     /// The pieces, and the most bytes that may be given to the kernel at a time.
     Write(Vec<Bytes>, usize),
     Flush,
-    /// Begins to bring so many bytes from the page cache to the medium, with no promise when they are there.
+    /// Begins to bring that many bytes from the page cache to the medium; the medium gets them at any later time.
     Destage(usize),
 }
 
@@ -61,7 +61,7 @@ struct Operation<T> {
     tag: Option<T>,
 }
 
-/// An operation that is done: for a read, with what was read.
+/// An operation that is done: for a read, with its bytes.
 pub(crate) struct Completed<T> {
     pub(crate) tag: T,
     pub(crate) result: io::Result<Bytes>,
@@ -72,7 +72,7 @@ pub(crate) struct Ring<T> {
     ring: IoUring,
     file: Arc<dyn AsFd>,
     pool: Arc<Pool>,
-    /// Whether the kernel took the pool: an ordinary user's limit on locked memory may forbid it.
+    /// The kernel took the pool: an ordinary user's limit on locked memory may forbid it.
     registered: bool,
     operations: Vec<Option<Operation<T>>>,
     free: Vec<usize>,
@@ -92,8 +92,8 @@ impl<T> Ring<T> {
     /// # Errors
     /// The kernel has no io_uring, or forbids it.
     pub(crate) fn new(file: Arc<dyn AsFd>) -> io::Result<Self> {
-        // Completions are seen only when this thread asks for them: no interrupt of what it does, and many at a time.
-        // Kernels before 6.1 and 5.19 do not know how; it only costs speed.
+        // Completions are seen only when this thread asks for them: no interrupts, and many at a time. Kernels before
+        // 6.1 and 5.19 cannot do this; it only costs speed.
         let deferred = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -122,8 +122,8 @@ impl<T> Ring<T> {
         })
     }
 
-    /// What becomes ready, anew each time, when something is done. An eventfd, since polling the ring's own descriptor
-    /// does not wake for deferred completions on kernels after 6.1.
+    /// File descriptor that becomes ready, anew each time, when something is done. An eventfd, since polling the ring's
+    /// own descriptor does not wake for deferred completions on kernels after 6.1.
     pub(crate) fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         self.ring.submitter().register_eventfd(event.as_raw_fd())?;
@@ -162,7 +162,7 @@ impl<T> Ring<T> {
         None
     }
 
-    /// Whether a [`turn`](Self::turn) has something to do.
+    /// True if a [`turn`](Self::turn) has something to do.
     pub(crate) fn ready(&mut self) -> bool {
         if self.abandoned {
             return false;
@@ -173,10 +173,11 @@ impl<T> Ring<T> {
         owed || !self.ring.completion().is_empty() || self.has_room()
     }
 
-    /// Gives the kernel what is queued, as far as there is room, and collects what is done. Does not wait.
+    /// Gives the kernel the queued operations, as far as there is room, and collects those that are done. Does not
+    /// wait.
     ///
     /// # Errors
-    /// The kernel refuses to go on; nothing was lost, and what it has goes on.
+    /// The kernel refuses to go on; nothing was lost, and its operations go on.
     pub(crate) fn turn(&mut self, out: &mut Vec<Completed<T>>) -> io::Result<()> {
         loop {
             self.submit();
@@ -184,7 +185,7 @@ impl<T> Ring<T> {
             self.collect(out);
             match entered {
                 Ok(()) if self.has_room() => {}
-                // No memory just now, or too much that nobody has collected: the next turn tries again.
+                // No memory just now, or too many uncollected completions: the next turn tries again.
                 Err(error) if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::EINTR)) => {
                     return Err(error);
                 }
@@ -193,13 +194,13 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Whether something is queued that the kernel may have now.
+    /// True if something is queued that the kernel may have now.
     fn has_room(&self) -> bool {
         !self.queue.is_empty() && self.in_flight < DEPTH
     }
 
-    /// Gives up a ring with which the kernel refuses to go on, and returns the tags of all operations. The memory of those
-    /// that the kernel has stays theirs (RG-1).
+    /// Gives up a ring with which the kernel refuses to go on, and returns the tags of all operations. The memory of
+    /// the kernel's operations stays with them (RG-1).
     pub(crate) fn abandon(&mut self) -> Vec<T> {
         self.abandoned = true;
         let tags = self.operations.iter_mut().flatten().filter_map(|operation| operation.tag.take()).collect();
@@ -212,7 +213,7 @@ impl<T> Ring<T> {
         tags
     }
 
-    /// Waits until the kernel has nothing of this ring. What is still queued stays so.
+    /// Waits until the kernel has no operation of this ring. Queued operations stay queued.
     fn drain(&mut self, out: &mut Vec<Completed<T>>) -> io::Result<()> {
         let queue = std::mem::take(&mut self.queue);
         while self.in_flight > 0 {
@@ -222,14 +223,14 @@ impl<T> Ring<T> {
                 }
                 _ => self.collect(out),
             }
-            // What was cut short does not go on: it fails with what the drop makes of it.
+            // An operation that was cut short does not go on: it fails when its tag is dropped.
             self.queue.clear();
         }
         self.queue = queue;
         Ok(())
     }
 
-    /// Ends the ring: waits for what the kernel has, and returns what became of it.
+    /// Ends the ring: waits for the kernel's operations, and returns their results.
     pub(crate) fn close(mut self) -> Vec<Completed<T>> {
         let mut out = Vec::new();
         // An error here shows again in `drop`, which keeps to RG-1.
@@ -312,7 +313,7 @@ impl<T> Drop for Ring<T> {
 }
 
 impl Io {
-    /// What was read, once the operation is done and whole.
+    /// Bytes of the read, once the operation is done and whole.
     fn finish(self) -> Bytes {
         match self {
             // SAFETY: the kernel has said that the operation is done, and the buffer is given to no other: it is moved.
@@ -323,7 +324,7 @@ impl Io {
 }
 
 impl<T> Operation<T> {
-    /// What is left to do, for the kernel. The entry points into `self`'s memory on the heap.
+    /// Rest of the operation, for the kernel. The entry points into `self`'s memory on the heap.
     fn entry(&mut self, fd: Fd, pool: &Pool, registered: bool) -> Entry {
         let at = self.at + self.done as u64;
         match &self.io {
@@ -359,7 +360,7 @@ impl<T> Operation<T> {
         }
     }
 
-    /// Takes in what the kernel answered; `None`: it is to go on.
+    /// Takes in the kernel's answer; `None`: the operation goes on.
     fn step(&mut self, answer: i32) -> Option<io::Result<()>> {
         if answer < 0 {
             let again = matches!(-answer, libc::EAGAIN | libc::EINTR) && self.tries < TRIES;
@@ -376,7 +377,7 @@ impl<T> Operation<T> {
     }
 }
 
-/// What of the pieces lies behind the first `done` bytes, up to `limit` bytes.
+/// Pieces behind the first `done` bytes, up to `limit` bytes.
 fn gather(data: &[Bytes], done: usize, limit: usize) -> Vec<libc::iovec> {
     let (mut skip, mut room) = (done, limit);
     let mut pieces = Vec::with_capacity(data.len().min(GATHER_MAX));

@@ -1,7 +1,7 @@
-//! What else a drive may hold: file systems, volumes, partition tables, by the marks they leave.
+//! Marks of other software on a drive: file systems, volumes, partition tables.
 //!
-//! **Owns** the table. Conservative: a mark is enough, however damaged the rest is.
-//! **Knows nothing of** Shingle's own formats, none of which looks like any of these.
+//! **Owns** the table. Conservative: a mark is enough, even if all else is damaged. **Knows nothing of** Shingle's own
+//! formats, none of which looks like any of these.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ const TAIL_BYTES: u64 = 128 << 10;
 /// Magic number of md, as its superblock begins, of any format.
 const MD: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
 
-/// What leaves a mark at fixed places from the start: one of these runs of bytes at one of these.
+/// A mark at fixed places from the start: one of these runs of bytes at one of these offsets.
 struct Mark {
     what: &'static str,
     places: &'static [usize],
@@ -86,7 +86,7 @@ fn mbr(head: &[u8]) -> bool {
         && entries.any(|entry| entry.get(4).is_some_and(|&kind| kind != 0))
 }
 
-/// What left its mark in the first bytes of a drive.
+/// Owner of the mark in the first bytes of a drive.
 pub(crate) fn in_head(head: &[u8]) -> Option<&'static str> {
     let marked = |at: usize, bytes: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(bytes));
     let left = |mark: &&Mark| mark.places.iter().any(|&at| mark.bytes.iter().any(|bytes| marked(at, bytes)));
@@ -102,7 +102,7 @@ pub(crate) fn in_head(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What left its mark in the last bytes of a drive.
+/// Owner of the mark in the last bytes of a drive.
 fn in_tail(tail: &[u8]) -> Option<&'static str> {
     let from_end = |back: usize| tail.len().checked_sub(back).and_then(|at| tail.get(at..)).unwrap_or_default();
     if from_end(512).starts_with(b"EFI PART") || from_end(4096).starts_with(b"EFI PART") {
@@ -120,7 +120,7 @@ fn read(file: &File, at: u64, length: u64) -> io::Result<AlignedBuf> {
     Ok(buffer)
 }
 
-/// What an ordinary drive of `size` bytes holds.
+/// Owner of the mark on an ordinary drive of `size` bytes.
 pub(crate) fn on_ordinary(file: &File, size: u64) -> io::Result<Option<&'static str>> {
     let whole = size / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
     let head = read(file, 0, HEAD_BYTES.min(whole))?;
@@ -132,7 +132,7 @@ pub(crate) fn on_ordinary(file: &File, size: u64) -> io::Result<Option<&'static 
     Ok(in_tail(&tail))
 }
 
-/// What a zone holds of which `written` bytes from byte `at` can be read.
+/// Owner of the mark in a zone of which `written` bytes from byte `at` can be read.
 pub(crate) fn in_zone(file: &File, at: u64, written: u64) -> io::Result<Option<&'static str>> {
     let length = written.min(HEAD_BYTES) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
     if length == 0 {

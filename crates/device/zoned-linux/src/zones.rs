@@ -1,14 +1,15 @@
-//! From what the kernel reports to the shape and states of the device contract.
+//! From the kernel's report to the shape and states of the device contract.
 //!
-//! **Owns** the choices where drives have more shapes than the contract. Pure. **Knows nothing of** how a report is got.
+//! **Owns** the choices for shapes that the contract does not have. Pure. **Knows nothing of** the way a report is
+//! made.
 //!
 //! - Conventional zones come first in the contract. One that lies behind a sequential zone is shown as offline.
 //! - A last zone smaller than the others is left out.
 //! - The write pointer counts only in zones that are open or closed; in full and read-only ones some drivers leave
-//!   garbage there. A read-only zone with an impossible write pointer counts as written to its capacity, so that all it
-//!   may hold can be read.
-//! - The contract's block is 4 KiB. Where a drive's is smaller, a power cut can leave a write pointer within a block:
-//!   [`Found::torn`] says so, and what is behind the last whole block is filled up ([`crate::device`]).
+//!   garbage there. A read-only zone with an impossible write pointer counts as written to its capacity, so that all
+//!   its data can be read.
+//! - The contract's block is 4 KiB. On a drive with smaller blocks, a power cut can leave a write pointer within a
+//!   block: [`Found::torn`] says so, and the rest of that block is filled up ([`crate::device`]).
 
 use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
 use shingle_zoned::{Geometry, ZoneState};
@@ -21,13 +22,13 @@ pub(crate) const BLOCK_SECTORS: u64 = BLOCK_SIZE as u64 / 512;
 /// `BLK_ZONE_TYPE_CONVENTIONAL`.
 const CONVENTIONAL: u8 = 1;
 
-/// What a drive says of a zone.
+/// A drive's report of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) state: ZoneState,
     /// Whole blocks written.
     pub(crate) written: Blocks,
-    /// The sector of the write pointer, where it lies within a block.
+    /// Sector of the write pointer, if it lies within a block.
     pub(crate) torn: Option<u64>,
 }
 
@@ -46,7 +47,7 @@ impl Found {
 /// The shape and limits of a drive with these zones.
 ///
 /// # Errors
-/// Why Shingle cannot use it.
+/// The reason why Shingle cannot use it.
 pub(crate) fn geometry(drive: &Drive, zones: &[RawZone]) -> Result<Geometry, String> {
     if drive.logical_block_bytes as usize > BLOCK_SIZE {
         return Err(format!(
@@ -101,7 +102,7 @@ pub(crate) fn geometry(drive: &Drive, zones: &[RawZone]) -> Result<Geometry, Str
     Ok(geometry)
 }
 
-/// What a report says of `zone`, which is one of the geometry's.
+/// The report of `zone`, which is one of the geometry's.
 pub(crate) fn found(geometry: &Geometry, zone: ZoneId, raw: &RawZone) -> Found {
     let plain = |state, written| Found { state, written, torn: None };
     let state = ZoneState::from_code(raw.condition).unwrap_or(ZoneState::Offline);

@@ -1,8 +1,8 @@
 //! A real zoned block device against the contract, and the hard cases of real drives.
 //!
-//! Runs on the drive that the environment variable `SHINGLE_ZONED_DEVICE` names, whose data is lost; says so and does nothing
-//! where there is none. What a drive can be made to suffer is said by further variables, each tested only where it is set;
-//! most are shell commands:
+//! Runs on the drive that the environment variable `SHINGLE_ZONED_DEVICE` names, whose data is lost; without it, says
+//! so and does nothing. Further variables name commands that make the drive suffer; each is tested only if it is set,
+//! and most are shell commands:
 //!
 //! | variable                | what it does                                                             |
 //! |-------------------------|--------------------------------------------------------------------------|
@@ -233,7 +233,7 @@ async fn long_and_scattered_writes_are_whole(kernel: &Kernel) {
     device.write(start, pieces).await.unwrap();
     let bytes = device.read(start, Blocks(count)).await.unwrap();
     assert!(bytes.chunks(BLOCK_SIZE).zip(0..).all(|(block, at)| block.iter().all(|&byte| byte == at as u8)));
-    // What was read into registered memory is written again as it is.
+    // Bytes read into registered memory are written again as they are.
     if count + 2 <= capacity {
         let read = device.read(start + Blocks(5), Blocks(2)).await.unwrap();
         device.append(zone, vec![read]).await.unwrap();

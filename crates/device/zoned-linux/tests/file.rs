@@ -12,7 +12,7 @@ use shingle_zoned_linux::open_file;
 #[path = "../../zoned/tests/file/cases/mod.rs"]
 mod cases;
 
-/// How the cases open a drive.
+/// Opens a drive as the cases do.
 fn open(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
     open_file(path, runtime)
 }

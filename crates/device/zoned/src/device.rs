@@ -31,12 +31,12 @@ pub enum ZoneState {
 }
 
 impl ZoneState {
-    /// Whether the zone counts against the limit of open zones.
+    /// True if the zone counts against the limit of open zones.
     pub fn is_open(self) -> bool {
         matches!(self, Self::ImplicitOpen | Self::ExplicitOpen)
     }
 
-    /// Whether the zone counts against the limit of active zones.
+    /// True if the zone counts against the limit of active zones.
     pub fn is_active(self) -> bool {
         self.is_open() || self == Self::Closed
     }
@@ -69,8 +69,8 @@ pub struct ZoneInfo {
     pub start: Lba,
     /// Blocks that can be written in it.
     pub capacity: Blocks,
-    /// Blocks written from its start. Meaningless (and zero) for conventional and offline zones; for a full zone
-    /// it is the capacity, whatever was written before a finish.
+    /// Blocks written from its start. Meaningless (and zero) for conventional and offline zones; for a full zone it is
+    /// the capacity, even if a finish made it full.
     pub written: Blocks,
 }
 
@@ -81,7 +81,7 @@ pub enum ZoneOp {
     Open,
     /// Give the open resource back. An empty zone stays (or becomes) empty.
     Close,
-    /// Make the zone full; what was not written can then be neither written nor read as data.
+    /// Make the zone full; unwritten blocks can then be neither written nor read as data.
     Finish,
     /// Empty the zone.
     Reset,
@@ -103,17 +103,17 @@ pub type DeviceFuture<'a, T> = LocalBoxFuture<'a, DeviceResult<T>>;
 
 /// A zoned device with one owner.
 ///
-/// A command starts when its future is first polled; commands may complete in any order. What breaks a rule fails with
-/// [`Violation`](crate::Violation), exactly as the drive would fail it, and changes nothing.
+/// A command starts when its future is first polled; commands may complete in any order. A command that breaks a rule
+/// fails with [`Violation`](crate::Violation), exactly as the drive would fail it, and changes nothing.
 ///
 /// A command that has started belongs to the device: dropping the future neither stops nor undoes it.
 ///
 /// # Invariants
 /// - DEV-1: a write whose future completed is read back by every later read.
-/// - DEV-2: what was written before a completed [`flush`](Self::flush) survives a power cut; without a
-///   [volatile cache](Geometry::volatile_cache), so does every completed command.
-/// - DEV-3: after a power cut each sequential zone holds a prefix of what was written to it: its write pointer
-///   never lies past a block that was not written (the block's bytes may yet be torn or rotten).
+/// - DEV-2: writes before a completed [`flush`](Self::flush) survive a power cut; without a [volatile
+///   cache](Geometry::volatile_cache), so does every completed command.
+/// - DEV-3: after a power cut each sequential zone holds a prefix of its writes: its write pointer never lies past a
+///   block that was not written (the block's bytes may yet be torn or rotten).
 pub trait ZonedDevice {
     /// The shape and limits.
     fn geometry(&self) -> &Geometry;
@@ -131,8 +131,8 @@ pub trait ZonedDevice {
     /// After a failure an unknown prefix may have been written: report the zone before writing to it again.
     fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()>;
 
-    /// Writes `data` at the write pointer of `zone`, wherever that is, and returns where. (Zone append of NVMe ZNS;
-    /// other drives are given it by their driver.)
+    /// Writes `data` at the write pointer of `zone`, and returns the place. (Zone append of NVMe ZNS; drivers do it for
+    /// other drives.)
     fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba>;
 
     /// Opens, closes, finishes or resets `zone`.

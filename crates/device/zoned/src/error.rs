@@ -1,4 +1,4 @@
-//! What a device answers when it does not do what it was asked.
+//! Errors of a device.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use crate::device::{ZoneOp, ZoneState};
 /// The result of a device command.
 pub type DeviceResult<T> = Result<T, DeviceError>;
 
-/// A failed command: what to make of it, and where.
+/// A failed command: the caller's next action, and the place.
 #[derive(Debug)]
 pub struct DeviceError {
-    /// What happened.
+    /// Kind of the failure.
     pub kind: DeviceErrorKind,
-    /// The block at which it happened: the command's first, where no other is known.
+    /// The block at which it happened: the command's first, if no other is known.
     pub at: Lba,
-    /// The zone it happened in, where there is one.
+    /// The zone it happened in, if there is one.
     pub zone: Option<ZoneId>,
 }
 
-/// What happened to a command.
+/// Kind of a command's failure.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DeviceErrorKind {
@@ -30,9 +30,9 @@ pub enum DeviceErrorKind {
     ReadFailed,
     /// The medium could not be written. A prefix may have landed: report the zone before going on.
     WriteFailed,
-    /// The zone has become read-only: what it holds can be read, and should be moved elsewhere.
+    /// The zone has become read-only: its data can be read, and should be moved elsewhere.
     ZoneReadOnly,
-    /// The zone has gone offline, with what it held.
+    /// The zone has gone offline, with its data.
     ZoneOffline,
     /// The device is gone: unplugged, out of power, or its file closed. Nothing more will succeed.
     Gone,
@@ -41,53 +41,53 @@ pub enum DeviceErrorKind {
 }
 
 impl DeviceErrorKind {
-    /// Whether the file system that holds an emulated drive has no room for a write. Nothing is wrong with the drive: the
-    /// same command succeeds once there is room.
+    /// True if the file system that holds an emulated drive has no room for a write. Nothing is wrong with the drive:
+    /// the same command succeeds once there is room.
     pub fn is_host_full(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Self::System(error) if matches!(error.kind(), StorageFull | QuotaExceeded))
     }
 }
 
-/// A broken rule, with both positions where there are two.
+/// A broken rule, with both positions if there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
     /// A write elsewhere than at the write pointer.
     NotAtWritePointer {
-        /// Where the write was.
+        /// First block of the write.
         at: Lba,
-        /// Where it had to be.
+        /// Block at which it had to begin.
         write_pointer: Lba,
     },
     /// A write that ends past the zone's capacity.
     PastCapacity {
-        /// Where the write would have ended.
+        /// End of the write.
         end: Lba,
-        /// Where the capacity ends.
+        /// End of the capacity.
         capacity_end: Lba,
     },
     /// A write to a full zone.
     ZoneFull,
     /// A read at or past the write pointer.
     PastWritePointer {
-        /// Where the read would have ended.
+        /// End of the read.
         end: Lba,
-        /// Where the written part ends.
+        /// End of the written part.
         write_pointer: Lba,
     },
     /// A range that lies in two zones.
     CrossesZone {
-        /// Where the range would have ended.
+        /// End of the range.
         end: Lba,
-        /// Where the first zone ends.
+        /// End of the first zone.
         zone_end: Lba,
     },
     /// A range or zone past the end of the device.
     OutOfRange {
-        /// Where the range would have ended.
+        /// End of the range.
         end: Lba,
-        /// Where the device ends.
+        /// End of the device.
         device_end: Lba,
     },
     /// Opening one more zone would exceed the limit on open zones.
@@ -126,7 +126,7 @@ impl DeviceError {
         Self { kind, at, zone }
     }
 
-    /// The broken rule, if that is what this is.
+    /// The broken rule, if the error is one.
     pub fn violation(&self) -> Option<Violation> {
         match self.kind {
             DeviceErrorKind::Rule(violation) => Some(violation),

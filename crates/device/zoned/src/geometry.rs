@@ -22,12 +22,12 @@ pub struct Geometry {
     pub active_zones_max: Option<u32>,
     /// The longest zone append. `None`: no limit below the zone's.
     pub append_max: Option<Blocks>,
-    /// Whether a completed write may be lost to a power cut until the next flush.
+    /// A completed write may be lost to a power cut until the next flush.
     pub volatile_cache: bool,
-    /// Whether written payload can be read back; `false` for a metadata-only memory device, which keeps record
-    /// headers and drops payload.
+    /// Written payload can be read back; `false` for a metadata-only memory device, which keeps record headers and
+    /// drops payload.
     pub keeps_payload: bool,
-    /// The time of one turn, where the device is a disk and it is known: what passes the head now does so again then.
+    /// Time of one revolution, if the device is a disk and it is known: a block passes the head again after this.
     pub revolution: Option<Duration>,
 }
 
@@ -82,7 +82,7 @@ impl Geometry {
     /// Checks that a drive can have this shape.
     ///
     /// # Errors
-    /// Which field is wrong, and why.
+    /// The field that is wrong, and why.
     pub fn validate(&self) -> Result<(), GeometryError> {
         let wrong = |text: &str| Err(GeometryError(text.to_owned()));
         if self.zone_size == Blocks::ZERO || self.zone_count == 0 {
@@ -91,7 +91,7 @@ impl Geometry {
         if self.zone_capacity == Blocks::ZERO || self.zone_capacity > self.zone_size {
             return wrong("zone capacity must be at least one block and at most the zone size");
         }
-        // A header that says so is read before anything is known of its device: what it makes us hold has a bound.
+        // A header of a file is read before its device is known: it must not make us allocate without bound.
         if self.zone_count > ZONES_MAX {
             return wrong("a device has more than 16,777,216 zones");
         }
@@ -134,7 +134,7 @@ impl Geometry {
         (zone < u64::from(self.zone_count)).then_some(ZoneId(zone as u32))
     }
 
-    /// Whether `zone` is conventional.
+    /// True if `zone` is conventional.
     pub fn is_conventional(&self, zone: ZoneId) -> bool {
         zone.0 < self.conventional_zones
     }

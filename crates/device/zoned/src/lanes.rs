@@ -1,12 +1,12 @@
 //! The order of commands within a zone.
 //!
-//! A drive's commands take effect in the order they start, yet the host runs those it is given in any order. So
-//! the commands of a zone form a lane: one write at a time, resets alone, reads beside each other and beside the
-//! writes whose blocks they do not want. Zones do not wait for each other.
+//! A drive's commands take effect in the order they start, yet the host runs them in any order. So the commands of a
+//! zone form a lane: one write at a time, resets alone, reads beside each other and beside writes to other blocks.
+//! Zones do not wait for each other.
 //!
 //! Devices whose commands leave this machine's hands use it: the file device and kernel devices.
 //!
-//! **Owns** who may go. **Knows nothing of** files, drives or what a command does.
+//! **Owns** the order in which commands may go. **Knows nothing of** files, drives or the commands' work.
 //!
 //! # Invariants
 //! - LN-1: a lane exists only while a command of its zone is under way; without one, all of the zone is settled.
@@ -19,12 +19,12 @@ use tokio::sync::oneshot;
 
 use crate::device::{ZoneInfo, ZoneState};
 
-/// How a command shares its zone.
+/// Way in which a command shares its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A read of what was settled when it started.
+    /// A read of blocks that were settled when it started.
     Read,
-    /// A read of what a write under way may change: goes behind all before it.
+    /// A read of blocks that a write under way may change: goes behind all before it.
     LateRead,
     /// A write, or a change of state.
     Write,
@@ -32,7 +32,7 @@ pub enum Kind {
     Alone,
 }
 
-/// What a zone holds for certain: what completed commands made of it.
+/// State of a zone that is certain: the effects of completed commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// The zone's state.
@@ -42,7 +42,7 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// Of a zone that does not exist: its commands are refused before anybody asks.
+    /// State of a zone that does not exist: its commands are refused before this is used.
     pub const NOTHING: Self = Self { state: ZoneState::Offline, written: 0 };
 }
 
@@ -77,27 +77,27 @@ struct Lane {
 pub struct Lanes(BTreeMap<ZoneId, Lane>);
 
 impl Lanes {
-    /// Whether no command of `zone` is under way.
+    /// True if no command of `zone` is under way.
     pub fn idle(&self, zone: ZoneId) -> bool {
         !self.0.contains_key(&zone)
     }
 
-    /// What is settled of `zone`; `None`: all is.
+    /// Certain state of `zone`; `None`: no command is under way, so its present state is certain.
     pub fn settled(&self, zone: ZoneId) -> Option<Settled> {
         self.0.get(&zone).map(|lane| lane.settled)
     }
 
-    /// Whether a write or reset of `zone` is under way or waiting.
+    /// True if a write or reset of `zone` is under way or waiting.
     pub fn changing(&self, zone: ZoneId) -> bool {
         self.0.get(&zone).is_some_and(|lane| lane.changes > 0)
     }
 
-    /// Whether a reset of `zone` is under way or waiting.
+    /// True if a reset of `zone` is under way or waiting.
     pub fn resetting(&self, zone: ZoneId) -> bool {
         self.0.get(&zone).is_some_and(|lane| lane.alone || lane.waiting.iter().any(|(kind, _)| *kind == Kind::Alone))
     }
 
-    /// How a read up to block `end` of `zone` shares it.
+    /// Way in which a read up to block `end` of `zone` shares it.
     pub fn read_kind(&self, zone: ZoneId, end: Blocks, conventional: bool) -> Kind {
         let unsettled = |settled: Settled| end.0 > u64::from(settled.written);
         let late =
@@ -105,7 +105,7 @@ impl Lanes {
         if late { Kind::LateRead } else { Kind::Read }
     }
 
-    /// Puts a command in its lane. `before` is what the zone was before this command.
+    /// Puts a command in its lane. `before` is the state of the zone before this command.
     pub fn enter(&mut self, zone: ZoneId, kind: Kind, before: Settled) -> Place {
         let lane = self.0.entry(zone).or_insert_with(|| Lane {
             settled: before,
@@ -149,14 +149,14 @@ impl Lanes {
         }
     }
 
-    /// Takes note of what `zone` now holds for certain.
+    /// Notes the certain state of `zone`.
     pub fn settle(&mut self, zone: ZoneId, settled: Settled) {
         if let Some(lane) = self.0.get_mut(&zone) {
             lane.settled = settled;
         }
     }
 
-    /// A command failed. Those behind it in its epoch are to fail too; returns whether it is the current one, so that
+    /// A command failed. Those behind it in its epoch are to fail too; returns true if it is the current epoch, so that
     /// the zone stays as it is settled.
     pub fn fail(&mut self, zone: ZoneId, epoch: u32) -> bool {
         let Some(lane) = self.0.get_mut(&zone) else { return false };
@@ -166,7 +166,7 @@ impl Lanes {
         current
     }
 
-    /// Whether a command of `epoch` is to fail because one before it did (LN-2).
+    /// True if a command of `epoch` is to fail because one before it did (LN-2).
     pub fn failed(&self, zone: ZoneId, epoch: u32) -> bool {
         self.0.get(&zone).is_some_and(|lane| lane.failed == Some(epoch))
     }

@@ -1,8 +1,8 @@
-//! The zone state machine: what every command does to the states, write pointers and limits of a drive.
+//! The zone state machine: effect of every command on the states, write pointers and limits of a drive.
 //!
-//! Pure: no data, no I/O, no time. Memory and file devices apply each command here first, and a view uses one to
-//! hold its engine to its share of a drive's limits. Rules are those of ZBC, ZAC and NVMe ZNS; where these differ,
-//! the choice is named at the method.
+//! Pure: no data, no I/O, no time. Memory and file devices apply each command here first, and a view uses one to hold
+//! its engine to its share of a drive's limits. Rules are those of ZBC, ZAC and NVMe ZNS; if these differ, the method
+//! names the choice.
 //!
 //! **Owns** the eight states, write pointers, and the counts of open and active zones.
 //! **Knows nothing of** payload, or of how a zone is stored.
@@ -42,7 +42,7 @@ pub struct Machine {
     implicit: VecDeque<ZoneId>,
 }
 
-/// What an accepted command did.
+/// Effect of an accepted command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The zone the command was for.
@@ -88,7 +88,7 @@ impl ZoneState {
     }
 }
 
-/// Where a write goes.
+/// Target of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To this block.
@@ -152,7 +152,7 @@ impl Machine {
         self.active
     }
 
-    /// The state of `zone` and how much of it is written.
+    /// State and written blocks of `zone`.
     ///
     /// # Panics
     /// If the drive has no such zone.
@@ -282,9 +282,9 @@ impl Machine {
         Ok(Applied { zone, at, closed })
     }
 
-    /// Puts `zone` into a state from outside: a fault, a zone table read back, what a failed write left. What ZM-3
-    /// rules out is put right (an open zone of no blocks is empty, one written to its end is full). Limits are not
-    /// held: a drive that starts with too many open zones opens no further ones.
+    /// Puts `zone` into a state from outside: after a fault, from a zone table, or after a failed write. States that
+    /// ZM-3 rules out are put right (an open zone of no blocks is empty, one written to its end is full). Limits are
+    /// not held: a drive that starts with too many open zones opens no further ones.
     ///
     /// # Errors
     /// [`ImpossibleState`]: no such zone, more blocks than its capacity, or a state its type does not have.
@@ -323,7 +323,7 @@ impl Machine {
         let _ = self.set(zone, state, written.min(info.written));
     }
 
-    /// What a power cycle does: open zones become closed, or empty where nothing was written.
+    /// Effect of a power cycle: open zones become closed, or empty if nothing was written.
     pub fn power_cycle(&mut self) {
         for zone in 0..self.geometry.zone_count {
             if self.zones[zone as usize].state.is_open() {

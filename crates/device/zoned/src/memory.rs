@@ -1,8 +1,8 @@
 //! A zoned device in memory: for simulation, experiments and benchmarks.
 //!
 //! Written pieces are kept as they came, by reference; nothing is copied. In metadata-only mode a caller's function
-//! says how much of each piece is kept, so that a drive of 20 TB fits in memory.
-//! A zone costs 16 bytes, and each piece 36 bytes beside what is kept of it.
+//! chooses the part of each piece to keep, so that a drive of 20 TB fits in memory. A zone costs 16 bytes, and each
+//! piece 36 bytes beside its kept part.
 //!
 //! **Owns** states and bytes of a device that ends with its process.
 //! **Knows nothing of** time and faults: crate `sim` brings them, through the methods marked *fault*.
@@ -40,7 +40,7 @@ struct Contents {
 }
 
 impl Contents {
-    /// Whether a read of these blocks fails: at the first that cannot be read, which then has failed once more.
+    /// True if a read of these blocks fails: at the first unreadable one, which then has failed once more.
     fn fails_to_read(&mut self, at: Lba, length: Blocks) -> bool {
         let Some((&block, left)) = self.unreadable.range_mut(at.0..at.0 + length.0).next() else { return false };
         match *left {
@@ -140,7 +140,7 @@ impl MemoryDevice {
         }
     }
 
-    /// *Fault*: changes the bytes of one block, as a failing medium does. Does nothing where nothing can be read.
+    /// *Fault*: changes the bytes of one block, as a failing medium does. Does nothing if the block cannot be read.
     pub fn corrupt(&self, at: Lba, change: impl FnOnce(&mut [u8])) {
         let contents = &mut *self.contents.borrow_mut();
         let Ok(zone) = contents.machine.read(at, Blocks(1)) else { return };
@@ -229,7 +229,7 @@ impl MemoryDevice {
         Ok(())
     }
 
-    /// Keeps what is to be kept of an accepted write.
+    /// Keeps the part to be kept of an accepted write.
     fn keep(&self, contents: &mut Contents, zone: ZoneId, at: Lba, data: Vec<Bytes>) {
         contents.written(at, data.iter().map(|piece| (piece.len() / BLOCK_SIZE) as u64).sum());
         let pieces = Arc::make_mut(contents.zones[zone.0 as usize].get_or_insert_default());

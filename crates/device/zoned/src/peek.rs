@@ -1,10 +1,10 @@
 //! Looking at a device without taking it.
 //!
-//! **Owns** nothing: the device stays with whoever has it open, and nothing is written.
+//! **Owns** nothing: the device stays with its owner, and nothing is written.
 //!
 //! # Invariants
-//! - PEEK-1: zones are as they were when it was made. What their owner writes later is not seen; where their owner resets
-//!   a zone, reads of it return other bytes, which fail the checksums of whoever reads records.
+//! - PEEK-1: zones are as they were when it was made. Later writes of their owner are not seen; reads of a zone that
+//!   their owner resets return other bytes, which fail the checksums of records.
 //!   (`a_peek_sees_what_is_there_and_changes_nothing`)
 
 use std::fs::File;
@@ -31,14 +31,14 @@ pub struct PeekDevice {
 }
 
 impl PeekDevice {
-    /// `machine` says what the zones are, `place` where in `file` each begins (`None`: it reads as zeros).
+    /// `machine` has the zones' states, `place` the byte of `file` at which each begins (`None`: it reads as zeros).
     pub fn new(runtime: &Runtime, file: File, machine: Machine, place: impl Fn(ZoneId) -> Option<u64>) -> Self {
         let places = (0..machine.geometry().zone_count).map(|zone| place(ZoneId(zone))).collect();
         Self { runtime: runtime.clone(), file: Arc::new(file), machine, places }
     }
 
-    /// Keeps others from taking the device as long as this lives. `false` where somebody has it already: then what is
-    /// read may change at any time.
+    /// Keeps others from taking the device as long as this lives. `false` if it has an owner already: then its bytes
+    /// may change at any time.
     pub fn hold(&self) -> bool {
         self.file.try_lock().is_ok()
     }

@@ -3,8 +3,8 @@
 //! **Owns** pieces, by reference. **Knows nothing of** zone states or write pointers.
 //!
 //! # Invariants
-//! - PC-1: pieces are in order and do not overlap. What lies in none reads as zeros, and so does what follows the
-//!   kept part of one.
+//! - PC-1: pieces are in order and do not overlap. A block in no piece reads as zeros, and so does the part of a piece
+//!   that was not kept.
 
 use std::sync::LazyLock;
 
@@ -54,7 +54,7 @@ impl Pieces {
         }
     }
 
-    /// Forgets what lies from block `from` up to block `to`.
+    /// Forgets blocks `from` to `to`.
     pub(crate) fn clear(&mut self, from: u32, to: u32) {
         let first = self.first_past(from);
         let mut last = first;
@@ -73,12 +73,12 @@ impl Pieces {
         self.bytes.splice(first..last, remains.into_iter().map(|(_, bytes)| bytes));
     }
 
-    /// Forgets what lies at and past block `from`.
+    /// Forgets all blocks from `from` on.
     pub(crate) fn truncate(&mut self, from: u32) {
         self.clear(from, u32::MAX);
     }
 
-    /// `blocks` blocks from `from`: a part of one piece, not copied, where they lie in one that is kept whole.
+    /// `blocks` blocks from `from`: a part of one piece, not copied, if they lie in one that is kept whole.
     pub(crate) fn read(&self, from: u32, blocks: u32) -> Bytes {
         let first = self.first_past(from);
         let size = Blocks(u64::from(blocks)).bytes() as usize;
@@ -111,7 +111,7 @@ impl Pieces {
         self.bytes.shrink_to_fit();
     }
 
-    /// Whether everything reads as zeros.
+    /// True if everything reads as zeros.
     pub(crate) fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }

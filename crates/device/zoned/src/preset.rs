@@ -4,14 +4,14 @@ use shingle_base::{BLOCK_SIZE, Blocks, ByteSize};
 
 use crate::geometry::{Geometry, GeometryError};
 
-/// What a drive is to be like. [`build`](Self::build) makes a [`Geometry`] of it.
+/// Wanted shape of a drive. [`build`](Self::build) makes a [`Geometry`] of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeometrySpec {
     /// The drive's size; a part of a zone at its end is left out.
     pub size: ByteSize,
     /// Distance between the starts of two zones.
     pub zone_size: ByteSize,
-    /// What can be written in a sequential zone. `None`: all of it.
+    /// Writable part of a sequential zone. `None`: all of it.
     pub zone_capacity: Option<ByteSize>,
     /// Number of conventional zones, the first of the drive.
     pub conventional_zones: u32,
@@ -21,7 +21,7 @@ pub struct GeometrySpec {
     pub active_zones_max: Option<u32>,
     /// The longest zone append.
     pub append_max: Option<ByteSize>,
-    /// Whether a completed write may be lost to a power cut until the next flush.
+    /// A completed write may be lost to a power cut until the next flush.
     pub volatile_cache: bool,
 }
 
@@ -60,7 +60,7 @@ impl GeometrySpec {
     /// The drive's geometry.
     ///
     /// # Errors
-    /// Which of the numbers is wrong, and why.
+    /// The number that is wrong, and why.
     pub fn build(&self) -> Result<Geometry, GeometryError> {
         let zone_size = whole_blocks("zone size", self.zone_size)?;
         let zone_capacity = self.zone_capacity.map_or(Ok(zone_size), |size| whole_blocks("zone capacity", size))?;

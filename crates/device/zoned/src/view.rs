@@ -32,7 +32,7 @@ pub struct Share {
     pub active_zones_max: Option<u32>,
 }
 
-/// Why there is no such view.
+/// Reason why there is no such view.
 #[derive(Debug)]
 pub enum ZoneRangeError {
     /// The drive has no such zones, or not so much to share.
@@ -64,7 +64,7 @@ pub struct ZoneRange {
     device: Rc<dyn ZonedDevice>,
     first: ZoneId,
     geometry: Geometry,
-    /// What the view's commands make of its zones: decides about its share. The drive decides about all else.
+    /// State of the view's zones after its commands: decides about its share. The drive decides about all else.
     gate: RefCell<Machine>,
 }
 
@@ -141,8 +141,8 @@ impl ZoneRange {
         DeviceError { kind, at: at(error.at), zone }
     }
 
-    /// Lets the gate judge a command. What it refuses for its share or for the range is refused; what it refuses for
-    /// a zone's state the drive refuses better, and `None` lets it.
+    /// Lets the gate judge a command. It refuses commands beyond the share or the range; a command that is wrong in a
+    /// zone's state goes on as `None`, for the drive's own error is better.
     fn admit(&self, judged: DeviceResult<Applied>) -> DeviceResult<Option<Applied>> {
         match judged {
             Ok(applied) => Ok(Some(applied)),
@@ -174,7 +174,7 @@ impl ZoneRange {
         result.map_err(|error| self.inner_error(error))
     }
 
-    /// Lets the gate know what the drive has made of a zone. A drive that cannot even report has worse problems.
+    /// Updates the gate's state of a zone from the drive's. A drive that cannot even report has worse problems.
     async fn resync(&self, zone: ZoneId) {
         if let Ok(zones) = self.device.report(self.outer_zone(zone), 1).await
             && let Some(info) = zones.first()

@@ -1,4 +1,4 @@
-//! What a metadata-only device costs in memory. Alone in its process, so that nobody else's memory counts.
+//! Memory of a metadata-only device. Alone in its process, so that nobody else's memory counts.
 
 use shingle_base::{AlignedBuf, Blocks, ZoneId};
 use shingle_runtime::real;

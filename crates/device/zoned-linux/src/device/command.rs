@@ -1,4 +1,4 @@
-//! Commands: from the state machine's consent to the drive, and what follows when one is done.
+//! Commands: from the state machine's consent to the drive, and on to their answers.
 
 use std::io;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::ioctl;
 use crate::ring::{Completed, Io};
 use crate::zones::BLOCK_SECTORS;
 
-/// What is to be done when the ring has done its part.
+/// Work to do when the ring has done its part.
 pub(super) enum Work {
     Read(Read),
     Write(Write),
@@ -37,12 +37,12 @@ pub(super) struct Write {
     pub(super) zone: ZoneId,
     pub(super) epoch: u32,
     pub(super) at: Lba,
-    /// What the zone is once it is done.
+    /// State of the zone once it is done.
     pub(super) after: Settled,
     pub(super) answer: Answer<Lba>,
 }
 
-/// What the drive would say to a command for which it has no place.
+/// The drive's error for a command for which it has no place.
 fn no_place() -> io::Error {
     io::Error::from_raw_os_error(libc::EOVERFLOW)
 }
@@ -50,7 +50,7 @@ fn no_place() -> io::Error {
 impl Shared {
     /// Queues an operation at the block `at`.
     pub(super) fn push(&self, io: Io, at: Lba, work: Work) {
-        // Where the device is dropped, so is the work, and with it the sender of its answer.
+        // If the device is dropped, so is the work, and with it the sender of its answer.
         self.seat.push(io, at.byte_offset(), work);
     }
 
@@ -78,7 +78,7 @@ impl Shared {
         Ok(answered)
     }
 
-    /// A read whose turn has come: what it waited for may have failed.
+    /// A read whose turn has come: the write it waited for may have failed.
     fn late_read(&self, read: Read) {
         let settled = self.state.borrow().lanes.settled(read.zone);
         let start = self.geometry.start_of(read.zone);

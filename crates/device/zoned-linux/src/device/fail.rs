@@ -1,4 +1,4 @@
-//! What a failed command means: the zone is reported, and the error given the kind that tells its caller what to do.
+//! Failed commands: the zone is reported, and the error gets the kind that tells its caller what to do.
 
 use std::io;
 use std::rc::Rc;
@@ -10,12 +10,12 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, Violation, ZoneO
 use super::{Shared, open};
 use crate::zones::Found;
 
-/// Whether the kernel has no such drive (any more).
+/// True if the kernel has no such drive (any more).
 fn says_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN))
 }
 
-/// Whether the drive itself failed: medium, target, protection, transport or time.
+/// True if the drive itself failed: medium, target, protection, transport or time.
 fn of_the_drive(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -26,7 +26,7 @@ fn of_the_drive(error: &io::Error) -> bool {
 }
 
 impl Shared {
-    /// Takes note if the drive is gone.
+    /// Notes it if the drive is gone.
     fn lost(&self, error: &io::Error) -> bool {
         let absent = self.node().is_none_or(|node| !node.present());
         if (says_gone(error) || absent) && !self.gone.replace(true) {
@@ -35,7 +35,7 @@ impl Shared {
         self.gone.get()
     }
 
-    /// What the drive says of `zone` now.
+    /// The drive's present report of `zone`.
     async fn look(self: &Rc<Self>, zone: ZoneId, settle: bool) -> io::Result<Found> {
         let held = self.node().map(|node| node.hold()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
         let geometry = self.geometry.clone();
@@ -46,7 +46,7 @@ impl Shared {
         looked.await.unwrap_or_else(|lost| Err(io::Error::other(lost)))
     }
 
-    /// The kind of a command's failure, by its error and what the zone is now.
+    /// Kind of a command's failure, from its error and the zone's present state.
     fn kind(&self, error: io::Error, found: Option<&Found>, writing: bool) -> DeviceErrorKind {
         match (found.map(|found| found.state), error.raw_os_error()) {
             (Some(ZoneState::Offline), _) => DeviceErrorKind::ZoneOffline,
@@ -80,8 +80,8 @@ impl Shared {
         self.error(self.kind(error, found.as_ref(), false), at)
     }
 
-    /// A write or zone command failed: what is queued behind it fails too, and the state machine takes over what the drive
-    /// says of the zone (KD-2).
+    /// A write or zone command failed: commands queued behind it fail too, and the state machine takes over the drive's
+    /// report of the zone (KD-2).
     pub(super) async fn change_failed(
         self: &Rc<Self>,
         zone: ZoneId,
@@ -92,8 +92,8 @@ impl Shared {
     ) -> DeviceError {
         let found = self.look(zone, true).await;
         let gone = self.lost(&error) || found.as_ref().err().is_some_and(|error| self.lost(error));
-        // A zone that cannot be closed is taken for closed, as when the drive is opened: whoever was promised its place
-        // must hear from the drive that there is none, and not wait for ever.
+        // A zone that cannot be closed is taken for closed, as when the drive is opened: a command that was promised
+        // its place must hear from the drive that there is none, and not wait for ever.
         let closing = op == Some(ZoneOp::Close);
         let found = found.ok().map(|found| if closing { found.closed() } else { found });
         let conventional = self.geometry.is_conventional(zone);
@@ -149,8 +149,8 @@ impl Shared {
         }
     }
 
-    /// A flush failed: what it was to make durable may be lost, and a second flush would not say so. So none is tried, nor
-    /// anything else (KD-5).
+    /// A flush failed: unflushed data may be lost, and a second flush would not say so. So none is tried, nor anything
+    /// else (KD-5).
     pub(super) fn flush_failed(&self, error: io::Error) -> DeviceError {
         let kind = if self.lost(&error) { DeviceErrorKind::Gone } else { DeviceErrorKind::System(error) };
         if !self.gone.replace(true) {

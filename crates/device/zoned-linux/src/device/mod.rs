@@ -1,22 +1,21 @@
 //! A kernel zoned block device as a drive of the contract.
 //!
-//! The state machine decides what is allowed, so the drive sees only legal commands; lanes keep the order within a zone, the
-//! gate that of places for open zones. Reads, writes and flushes go through a ring that is driven on the owner's own
-//! thread: commands that start while others are polled are submitted together. Zone commands have no io_uring operation
-//! and run on a blocking thread.
+//! The state machine decides which commands are allowed, so the drive sees only legal ones; lanes keep the order within
+//! a zone, the gate that of places for open zones. Reads, writes and flushes go through a ring that is driven on the
+//! owner's own thread: commands that start while others are polled are submitted together. Zone commands have no
+//! io_uring operation and run on a blocking thread.
 //!
-//! **Owns** the drive, alone: others are refused while it is open.
-//! **Knows nothing of** what is stored.
+//! **Owns** the drive, alone: others are refused while it is open. **Knows nothing of** the stored data.
 //!
 //! # Invariants
 //! - KD-1: at most one write or zone command of a zone is with the drive at a time.
-//! - KD-2: after a failed command its zone is reported before anything else is sent to it, and what was queued behind it
-//!   fails, so that the state machine again says what the drive does.
-//! - KD-3: dropping the device waits for what the drive has, and closes the node: it can be opened again at once. Commands
-//!   that still waited for their turn are not done.
-//! - KD-4: where the kernel refuses to go on with the ring, every command is answered with `Gone`.
-//! - KD-5: after a failed flush every command is answered with `Gone`, as a drive in a file has it: what was
-//!   acknowledged may be lost, and no later flush could say that it is not.
+//! - KD-2: after a failed command its zone is reported before anything else is sent to it, and the commands queued
+//!   behind it fail, so that the state machine again agrees with the drive.
+//! - KD-3: dropping the device waits for the drive's commands, and closes the node: it can be opened again at once.
+//!   Commands that still waited for their turn are not done.
+//! - KD-4: if the kernel refuses to go on with the ring, every command is answered with `Gone`.
+//! - KD-5: after a failed flush every command is answered with `Gone`, as on a drive in a file: acknowledged data may
+//!   be lost, and no later flush could say that it is not.
 
 mod command;
 mod fail;
@@ -71,12 +70,12 @@ struct Shared {
 }
 
 struct State {
-    /// What the commands that have started make of the zones.
+    /// State of the zones after all commands that have started.
     machine: Machine,
     lanes: Lanes,
     /// `None`: the drive has no limits.
     gate: Option<Gate>,
-    /// Zones of which nothing certain is known since a command failed.
+    /// Zones whose state is uncertain since a command failed.
     stale: BTreeSet<ZoneId>,
 }
 
@@ -115,7 +114,7 @@ impl KernelDevice {
         Ok(Self { shared, drive })
     }
 
-    /// What the kernel said of the drive when it was opened.
+    /// The kernel's description of the drive when it was opened.
     pub fn drive(&self) -> &Drive {
         &self.drive
     }
@@ -130,7 +129,7 @@ impl KernelDevice {
     }
 }
 
-/// The most pages in what the kernel makes of a write at first (`BIO_MAX_VECS`), before it cuts that to the drive's limits.
+/// The most pages in the kernel's first form of a write (`BIO_MAX_VECS`), before it cuts that to the drive's limits.
 const PAGES_MAX: u64 = 256;
 
 /// Without a scheduler that keeps writes of a zone in order, kernels before 6.10 may swap the parts of a write that they
@@ -148,7 +147,7 @@ fn uncut(drive: &Drive) -> usize {
 }
 
 impl Shared {
-    /// What the state machine says of a zone that exists.
+    /// State of an existing zone after the commands that have started.
     fn settled(&self, zone: ZoneId) -> Settled {
         self.state.borrow().machine.info(zone).into()
     }
@@ -161,7 +160,7 @@ impl Shared {
         if self.gone.get() { Err(self.error(DeviceErrorKind::Gone, at)) } else { Ok(()) }
     }
 
-    /// Tells what waits for its turn, or for a place, that it will not come: its sender goes with lanes and gate.
+    /// Drops the senders of commands that wait for their turn or place, with lanes and gate: they will not go.
     fn let_go(&self) {
         let waiting = {
             let state = &mut *self.state.borrow_mut();
@@ -235,7 +234,7 @@ impl Drop for KernelDevice {
     fn drop(&mut self) {
         self.shared.gone.set(true);
         for completed in self.shared.seat.close() {
-            // What succeeded is told; the rest hears that the device is gone.
+            // Commands that succeeded are answered so; the rest hear that the device is gone.
             if completed.result.is_ok() {
                 self.shared.complete(completed);
             }
@@ -266,7 +265,7 @@ impl Owner for Shared {
 }
 
 impl State {
-    /// A command on `zone` is done and the zone is certainly as said.
+    /// A command on `zone` is done and the zone's state is certain.
     fn settle(&mut self, zone: ZoneId, settled: Settled) {
         self.lanes.settle(zone, settled);
         self.release(zone, settled.state);
@@ -348,14 +347,14 @@ mod tests {
                 let limit = DeviceErrorKind::Rule(Violation::TooManyActive { limit: 2 });
                 assert_eq!(format!("{:?}", refused.unwrap_err().kind), format!("{limit:?}"));
             }
-            // What has its place goes on.
+            // A command that has its place goes on.
             device.append(ZoneId(0), block()).await.unwrap();
             assert!(device.append(ZoneId(4), block()).await.unwrap_err().violation().is_some());
         })
         .unwrap();
     }
 
-    /// Neither what waits for its turn nor what waits for a place keeps anything of a device that was dropped.
+    /// Commands that wait for their turn or for a place keep nothing of a device that was dropped.
     #[test]
     fn nothing_is_left_of_a_dropped_device() {
         let left = real::run(|runtime| async move {

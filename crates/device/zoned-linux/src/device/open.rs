@@ -1,4 +1,4 @@
-//! Taking a drive: what must hold before it is written to, and what is put right first.
+//! Taking a drive: checks before the first write, and repairs of its zones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::node::{self, Node};
 use crate::signature;
 use crate::zones::{self, BLOCK_SECTORS, Found};
 
-/// How to open a drive.
+/// Options for opening a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Take the drive although it is partitioned or holds a file system or the like, which will be overwritten. A drive
     /// that is mounted, or held by another device, is refused all the same: the kernel does not give it.
     pub force: bool,
-    /// Leave zones open that are, for commands by hand. Engines have them closed: places for open zones are theirs to give.
+    /// Leave open zones open, for commands by hand. Engines have them closed: they manage the places for open zones.
     pub keep_open: bool,
 }
 
@@ -110,9 +110,9 @@ fn refuse_foreign(path: &Path, node: &Node, geometry: &Geometry, raw: &[RawZone]
     Ok(())
 }
 
-/// Brings a zone's write pointer to where the contract has it, between blocks. A torn block is filled up with zeros, which
-/// makes it what a torn block may be: written, with rotten bytes. Where the drive does not take that, the zone is finished;
-/// where it does not take that either, it is shown as read-only.
+/// Moves a zone's write pointer to a boundary between blocks, as the contract has it. A torn block is filled up with
+/// zeros: a torn block may be written, with rotten bytes. If the drive does not take that, the zone is finished; if it
+/// does not take that either, it is shown as read-only.
 fn mend(node: &Node, geometry: &Geometry, zone: ZoneId, found: Found) -> std::io::Result<Found> {
     let mut found = found;
     if let Some(sector) = found.torn {
@@ -152,7 +152,7 @@ fn write_at(node: &Node, bytes: &[u8], at: u64) -> std::io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(node.file(), bytes, at)
 }
 
-/// What the drive says of `zone` now.
+/// The drive's present report of `zone`.
 pub(crate) fn look_at(node: &Node, geometry: &Geometry, zone: ZoneId) -> std::io::Result<Found> {
     let sector = geometry.start_of(zone).byte_offset() / 512;
     let raw = ioctl::report(node.file(), sector, 1)?;

@@ -13,7 +13,7 @@ use crate::geometry::Geometry;
 struct Limits {
     open: u32,
     active: u32,
-    /// Whether the drive holds the limit on active zones.
+    /// The drive enforces the limit on active zones.
     held: bool,
 }
 
@@ -67,7 +67,7 @@ async fn the_device_closes_implicitly_open_zones(device: &impl ZonedDevice, limi
     }
     let closed = (limits.active - limits.open) as usize;
     assert_eq!(states(device, ZoneState::Closed).await, closed);
-    // Which one the device closes is its own choice; all take writes as before.
+    // The device chooses which one it closes; all take writes as before.
     for number in 0..limits.active {
         device.append(places.nth(number), vec![blocks(2, 1)]).await.unwrap();
         assert!(read(device, places.start_of(number), 2).await.unwrap() == blocks(1, 2), "sequential zone {number}");

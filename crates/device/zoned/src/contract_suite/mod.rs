@@ -1,8 +1,8 @@
 //! The test suite of the [`ZonedDevice`] contract, which every backend runs.
 //!
-//! A backend says how it makes a device of a given shape, and as far as it can, how it opens one again and how it
-//! lets a zone fail. [`check`] then runs every case on fresh devices and panics at the first broken rule; [`random`]
-//! runs a long random history beside a naive model.
+//! A backend makes a device of a given shape, and, as far as it can, opens one again and lets a zone fail. [`check`]
+//! then runs every case on fresh devices and panics at the first broken rule; [`random`] runs a long random history
+//! beside a naive model.
 //!
 //! **Owns** the cases. **Knows nothing of** any backend.
 
@@ -26,13 +26,13 @@ pub trait Backend {
     /// The device.
     type Device: ZonedDevice;
 
-    /// The one shape that this backend's device has, where it is a given: a real drive. It wants at least two sequential
-    /// zones more than may be open and active together, and 16 blocks a zone.
+    /// The one shape that this backend's device has, if it cannot choose: a real drive. It wants at least two
+    /// sequential zones more than may be open and active together, and 16 blocks a zone.
     fn shape(&self) -> Option<Geometry> {
         None
     }
 
-    /// A fresh device of this shape (but for `volatile_cache`); `None` if this backend has none such.
+    /// A fresh device of this shape (but for `volatile_cache`); `None` if this backend cannot make it.
     fn make<'a>(&'a self, geometry: &'a Geometry) -> LocalBoxFuture<'a, Option<Self::Device>>;
 
     /// Closes the device and opens it again. `None`: this backend cannot.
@@ -40,7 +40,7 @@ pub trait Backend {
         Box::pin(async { None })
     }
 
-    /// Whether `reopen` can work, and leaves open zones open.
+    /// True if `reopen` can work, and leaves open zones open.
     fn reopens_exactly(&self) -> bool {
         false
     }
@@ -51,7 +51,7 @@ pub trait Backend {
     }
 }
 
-/// Runs every case, and returns how many.
+/// Runs every case, and returns their number.
 ///
 /// # Panics
 /// At the first rule that the backend breaks.
@@ -75,7 +75,7 @@ struct Places {
     size: u64,
     /// Blocks that can be written in a sequential zone.
     capacity: u64,
-    /// Whether there are blocks behind a zone's capacity.
+    /// There are blocks behind a zone's capacity.
     gap: bool,
 }
 
@@ -120,7 +120,7 @@ fn blocks(tag: u64, count: u64) -> Bytes {
     buffer.freeze()
 }
 
-/// Reads, and checks length and alignment of what comes.
+/// Reads, and checks the length and alignment of the answer.
 async fn read(device: &impl ZonedDevice, at: Lba, length: u64) -> DeviceResult<Bytes> {
     let bytes = device.read(at, Blocks(length)).await?;
     assert_eq!(bytes.len() as u64, Blocks(length).bytes(), "length of a read at {at}");

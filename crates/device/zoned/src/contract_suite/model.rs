@@ -7,7 +7,7 @@ use crate::device::{ZoneOp, ZoneState, ZonedDevice};
 use crate::error::{DeviceErrorKind, DeviceResult, Violation as V};
 use crate::geometry::Geometry;
 
-/// What the model expects of a command.
+/// Expected answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Done,
@@ -168,7 +168,7 @@ impl Model {
         self.zones.iter().filter(|zone| counts(zone.state)).count()
     }
 
-    /// Whether a zone can be opened. Which zone the device closes for it is seen afterwards.
+    /// Expected refusal if no zone can be opened. The zone that the device closes for it is found afterwards.
     fn no_resource(&self, zone: usize) -> Option<Answer> {
         let state = self.zones[zone].state;
         if let Some(limit) = self.geometry.active_zones_max
@@ -308,7 +308,7 @@ impl Model {
         }
     }
 
-    /// Compares all zones. Where as many zones were open as may be and one more was needed, the device has closed one that
+    /// Compares all zones. If as many zones were open as may be and one more was needed, the device has closed one that
     /// was implicitly open.
     async fn follow_closed(&mut self, device: &impl ZonedDevice, before: &[ModelZone], context: &str) {
         let zones = device.report(ZoneId(0), self.zones.len() as u32).await.unwrap();

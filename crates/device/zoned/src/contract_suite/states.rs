@@ -7,10 +7,10 @@ use crate::device::{ZoneOp, ZoneState, ZonedDevice};
 use crate::error::Violation as V;
 use crate::geometry::Geometry;
 
-/// What is in the zone when it is neither empty nor fresh.
+/// Blocks in the zone when it is neither empty nor fresh.
 const HELD: u64 = 3;
 
-/// What a command does to a zone.
+/// Effect of a command on a zone.
 enum Outcome {
     Becomes(ZoneState, u64),
     Refused,
@@ -103,7 +103,7 @@ async fn bring(device: &impl ZonedDevice, to: ZoneState) {
     assert_eq!(state(device, zone).await.0, to);
 }
 
-/// What the zone holds, and what can be written to it, after a command.
+/// Checks the contents of the zone, and writes to it, after a command.
 async fn after(device: &impl ZonedDevice, from: ZoneState, to: ZoneState, written: u64) {
     let Places { start, capacity, .. } = Places::of(device);
     if from != ZoneState::Empty && to != ZoneState::Empty {
@@ -111,7 +111,7 @@ async fn after(device: &impl ZonedDevice, from: ZoneState, to: ZoneState, writte
     }
     if to == ZoneState::Full {
         broke(device.write(start + Blocks(HELD), vec![blocks(1, 1)]).await, V::ZoneFull);
-        // What a drive reads where nothing was written is its own affair; that it reads is not.
+        // A drive reads any bytes from unwritten blocks, but the read must succeed.
         read(device, start, capacity).await.unwrap();
         return;
     }

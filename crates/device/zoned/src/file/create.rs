@@ -17,11 +17,11 @@ use crate::geometry::Geometry;
 use crate::machine::Machine;
 use crate::peek::PeekDevice;
 
-/// What is made zeros at both ends of a block device: all that `wipefs` and `blkid` look at there. ZFS goes farthest, with
+/// Bytes zeroed at both ends of a block device: all that `wipefs` and `blkid` look at there. ZFS goes farthest, with
 /// two labels of 256 KiB at each end; the second partition table and old RAID formats lie in the last 128 KiB.
 const MARKS_BYTES: u64 = 512 << 10;
 
-/// How to make a drive.
+/// Options for making a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
     /// Put the new drive in place of one that is there, whose data is lost. Anything but a drive or an empty file is
@@ -59,14 +59,14 @@ pub(crate) fn create(path: &Path, geometry: &Geometry, options: CreateOptions) -
     }
     write_new(&file, geometry).and_then(|()| sync_directory(path)).map_err(|error| {
         if is_new {
-            // Nothing of it was ever used; if it cannot be removed either, the first error still says why.
+            // None of it was ever used; if it cannot be removed either, the first error still says why.
             let _ = std::fs::remove_file(path);
         }
         failed(error)
     })
 }
 
-/// Makes a drive on a block device. What is there counts for nothing, but for another drive.
+/// Makes a drive on a block device, over any contents but another drive.
 pub(crate) fn create_on_node(path: &Path, geometry: &Geometry, options: CreateOptions) -> Result<(), FileDeviceError> {
     let failed = |error| FileDeviceError::from_io(error, path);
     let wrong = |kind| Err(FileDeviceError::new(kind, path));
@@ -88,7 +88,7 @@ pub(crate) fn create_on_node(path: &Path, geometry: &Geometry, options: CreateOp
     write_new(&file, geometry).map_err(failed)
 }
 
-/// How many zones of `zone_size` fit on a block device of `length` bytes, beside header and table.
+/// Zones of `zone_size` that fit on a block device of `length` bytes, beside header and table.
 pub(crate) fn zones_that_fit(length: u64, zone_size: Blocks) -> u32 {
     let each = zone_size.bytes() + ENTRY_SIZE as u64;
     // A block for the header, and one because the table ends at a block.
@@ -101,7 +101,7 @@ fn write_new(file: &Claimed, geometry: &Geometry) -> io::Result<()> {
     let machine = Machine::new(geometry.clone()).map_err(io::Error::other)?;
     let header = Header::new(geometry);
     if file.is_node() {
-        // Whatever drive was there ends here, before its table does.
+        // An old drive ends here, before its table does.
         file.write_all_at(&[0; BLOCK_SIZE], 0)?;
         file.sync_all()?;
         wipe_marks(file, file.length()?)?;
@@ -119,8 +119,8 @@ fn write_new(file: &Claimed, geometry: &Geometry) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes what others left at the ends of a block device unrecognisable. A mark that stayed would have the next boot, or the
-/// next `mdadm --assemble --scan`, take the drive for what it was.
+/// Wipes marks of other owners from the ends of a block device. With a mark that stayed, the next boot, or the next
+/// `mdadm --assemble --scan`, would take the drive for its former use.
 fn wipe_marks(file: &File, length: u64) -> io::Result<()> {
     let zeros = vec![0; MARKS_BYTES.min(length) as usize];
     file.write_all_at(&zeros, 0)?;
@@ -251,7 +251,7 @@ impl Opened {
         self.header.data_at + u64::from(slot) * self.header.geometry.zone_size.bytes()
     }
 
-    /// Gives back the space of what its process had no time to: slots of resets and of first writes that were cut off.
+    /// Frees space that its process did not: slots of resets and of first writes that were cut off.
     fn tidy(&mut self) -> io::Result<()> {
         let reset: Vec<ZoneId> = (0..self.header.geometry.zone_count)
             .map(ZoneId)
@@ -262,7 +262,7 @@ impl Opened {
             let entry = Entry { state: ZoneState::Empty, written: 0, slot: None };
             self.file.write_all_at(&entry.to_bytes(zone), TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64)?;
         }
-        // What the last process did and never flushed: only behind this are its slots free (SL-1).
+        // Effects of the last process may not be flushed: only behind this are its slots free (SL-1).
         self.file.sync_data()?;
         self.slots.flushed(0);
         for (first, end) in self.slots.free_runs() {

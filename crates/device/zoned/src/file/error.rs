@@ -1,4 +1,4 @@
-//! Why a file could not be made or used as a drive.
+//! Errors of making or using a file as a drive.
 
 use std::fmt;
 use std::io;
@@ -9,16 +9,16 @@ use shingle_base::{ByteSize, ZoneId};
 use crate::file::format::VERSION;
 use crate::geometry::GeometryError;
 
-/// Why a file could not be made or used as a drive. What it prints says what to do next.
+/// Reason why a file could not be made or used as a drive. Its text says what to do next.
 #[derive(Debug)]
 pub struct FileDeviceError {
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: FileDeviceErrorKind,
     /// The file.
     pub path: PathBuf,
 }
 
-/// What is wrong with the file of a drive.
+/// Fault of a drive's file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FileDeviceErrorKind {
@@ -34,7 +34,7 @@ pub enum FileDeviceErrorKind {
     Permission,
     /// The drive was made by a newer version of Shingle; the number is its format version.
     NewerVersion(u32),
-    /// The file is shorter than what it says it holds.
+    /// The file is shorter than its header says.
     Truncated {
         /// Its length in bytes.
         length: u64,
@@ -43,7 +43,7 @@ pub enum FileDeviceErrorKind {
     },
     /// The header fails its check, or describes a drive that cannot be.
     CorruptHeader,
-    /// This zone's entry in the zone table fails its check, or describes a state that cannot be.
+    /// This zone's entry in the zone table fails its check, or describes an impossible state.
     CorruptTable(ZoneId),
     /// The drive is in use, by another process or by this one.
     InUse,

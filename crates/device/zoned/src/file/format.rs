@@ -15,7 +15,7 @@ use crate::geometry::Geometry;
 pub(crate) const MAGIC: [u8; 8] = *b"SHINGLEZ";
 /// The version this code writes, and the only one it reads.
 pub(crate) const VERSION: u32 = 1;
-/// Where the zone table begins: behind the header's block.
+/// Byte at which the zone table begins: behind the header's block.
 pub(crate) const TABLE_AT: u64 = BLOCK_SIZE as u64;
 /// Bytes of an entry of the zone table.
 pub(crate) const ENTRY_SIZE: usize = size_of::<RawEntry>();
@@ -87,14 +87,14 @@ const _: () = {
     assert!(ENTRY_CRC_AT == 12);
 };
 
-/// What the header says.
+/// Contents of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) geometry: Geometry,
     pub(crate) data_at: u64,
 }
 
-/// Why bytes are not a header.
+/// Reason why bytes are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHeader {
     NotADrive,
@@ -103,7 +103,7 @@ pub(crate) enum BadHeader {
     Corrupt,
 }
 
-/// What the zone table says of a zone.
+/// Contents of a zone's entry in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) state: ZoneState,

@@ -1,7 +1,7 @@
 //! Reading, writing and punching holes in the file that holds a drive.
 //!
-//! The file may be the node of an ordinary block device: it has one length for ever, its bytes are there before anybody
-//! wrote them, and a hole can be punched only where the device takes such a command.
+//! The file may be the node of an ordinary block device: its length is fixed, its blocks hold old bytes before the
+//! first write, and a hole can be punched only if the device takes such a command.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Seek, SeekFrom};
@@ -79,7 +79,7 @@ impl Drop for Claimed {
 }
 
 impl Claimed {
-    /// Whether this is a block device.
+    /// True if this is a block device.
     pub(crate) fn is_node(&self) -> bool {
         self.fixed.is_some()
     }
@@ -98,8 +98,8 @@ impl Claimed {
     }
 }
 
-/// How a file or node that is there is opened: a node so that neither another program nor the kernel (for a mount) can
-/// have it too.
+/// Options for opening an existing file or node: a node so that neither another program nor the kernel (for a mount)
+/// can have it too.
 pub(crate) fn existing(path: &Path) -> OpenOptions {
     let mut open = OpenOptions::new();
     open.read(true).write(true);
@@ -109,7 +109,7 @@ pub(crate) fn existing(path: &Path) -> OpenOptions {
     open
 }
 
-/// Whether this names a block device.
+/// True if this names a block device.
 pub(crate) fn is_node(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
@@ -131,7 +131,7 @@ pub(crate) fn claim(file: File, path: &Path) -> Result<Claimed, FileDeviceError>
     }
 }
 
-/// What a failed write or read of the file means for the drive.
+/// Meaning of a failed write or read of the file for the drive.
 pub(crate) fn device_error(error: io::Error, writing: bool) -> DeviceErrorKind {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded => {

@@ -1,4 +1,4 @@
-//! The way to a drive's bytes in its file: blocking threads, or what another crate brings.
+//! I/O on a drive's file: on blocking threads, or by another crate's means.
 //!
 //! **Owns** the threads' version. **Knows nothing of** zones and their table.
 
@@ -14,7 +14,7 @@ use shingle_runtime::{LocalBoxFuture, Runtime};
 
 use crate::file::host::{self, Claimed};
 
-/// The open file of a drive. The drive's lock is held for as long as anybody has it.
+/// The open file of a drive. The drive's lock is held as long as a clone exists.
 #[derive(Clone)]
 pub struct HostFile(Arc<Claimed>);
 
@@ -30,23 +30,23 @@ impl AsFd for HostFile {
     }
 }
 
-/// What is to be dropped when a command is done, on the owner's thread: the command's place among others.
+/// Value to drop when a command is done, on the owner's thread: the command's place in its lane.
 pub type Held = Box<dyn Any>;
 
 /// Reads, writes and syncs of the file that holds a drive.
 ///
-/// Commands go side by side, in any order; each begins at the latest when its future is first polled, and goes on if that
-/// is dropped. An error of kind `NotConnected` says that nothing is known of the command any more, nor will be of later
-/// ones: the drive is gone.
+/// Commands go side by side, in any order; each begins at the latest when its future is first polled, and goes on if
+/// that is dropped. An error of kind `NotConnected` says that nothing is known of the command any more, nor will be of
+/// later ones: the drive is gone.
 ///
-/// Dropping it waits for what the operating system has, and lets go of the file.
+/// Dropping it waits for the operating system's commands, and closes the file.
 pub trait HostIo {
-    /// Reads `length` blocks from byte `at`, and then drops `held`, whoever still waits.
+    /// Reads `length` blocks from byte `at`, and then drops `held`, even if nobody waits.
     fn read(&self, at: u64, length: Blocks, held: Held) -> LocalBoxFuture<'static, io::Result<Bytes>>;
-    /// Writes the pieces one behind the other from byte `at`. Once it is done, a later open file has them, whatever
-    /// becomes of this process.
+    /// Writes the pieces one behind the other from byte `at`. Once it is done, a later open file has them, even if this
+    /// process is killed.
     fn write(&self, at: u64, data: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>>;
-    /// Makes durable what was written, and the length of the file.
+    /// Makes the writes and the length of the file durable.
     fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>>;
 }
 

@@ -1,27 +1,26 @@
 //! A zoned device in a sparse file that anybody can make, without root.
 //!
 //! The zone state machine decides; the file holds zones' bytes and a table of their states. A write's bytes go to the
-//! file before its entry in the table, and it completes after both: so however the process ends, the table says
-//! exactly what its completed commands made of each zone. A command cut off in the middle happened or did not; only in
-//! a conventional zone may a part of a write be there.
+//! file before its entry in the table, and it completes after both: so after any end of the process the table shows
+//! exactly the effects of its completed commands. A command cut off in the middle happened or did not; only in a
+//! conventional zone may a part of a write be there.
 //!
 //! The file may be the node of an ordinary block device, for owners of such drives: it never grows, and a reset gives
-//! space back only where the device takes that.
+//! space back only if the device can.
 //!
 //! Reads and writes run on blocking threads, or by what [`HostIo`] its opener brings (`shingle-zoned-linux`: a ring).
 //!
-//! **Owns** the file, alone: another process is refused.
-//! **Knows nothing of** what is stored.
+//! **Owns** the file, alone: another process is refused. **Knows nothing of** the stored data.
 //!
 //! # Invariants
 //! - FD-1: after `kill -9` every zone is as its completed commands left it, or as the command under way would have.
 //!   (`a_killed_process_leaves_exactly_what_its_completed_commands_made`)
-//! - FD-2: a flush is an `fdatasync`: after a failure of the machine the drive opens, and what completed before a flush
-//!   is there. Of the rest, the table may be older or newer than the bytes; engines find out by their records' checksums.
+//! - FD-2: a flush is an `fdatasync`: after a failure of the machine the drive opens, with all that completed before a
+//!   flush. Of the rest, the table may be older or newer than the bytes; engines find out by their records' checksums.
 //!   (`any_mix_of_table_entries_since_the_last_flush_is_a_drive`)
 //! - FD-3: the space of a reset zone goes back to the file system.
-//! - FD-4: after a failed flush every command is answered with `Gone`: the system may have dropped what it could not write,
-//!   and would not say so again. (`after_a_failed_flush_the_drive_is_gone`)
+//! - FD-4: after a failed flush every command is answered with `Gone`: the system may have dropped unwritten pages, and
+//!   would not say so again. (`after_a_failed_flush_the_drive_is_gone`)
 
 mod create;
 mod error;
@@ -57,7 +56,7 @@ pub use create::CreateOptions;
 pub use error::{FileDeviceError, FileDeviceErrorKind};
 pub use io::{Held, HostFile, HostIo};
 
-/// Whether bytes are the header of a drive's file, or a zone's entry in its table: for fuzzing, never panics.
+/// True if bytes are the header of a drive's file, or a zone's entry in its table: for fuzzing, never panics.
 pub fn parse_file_device(bytes: &[u8]) -> bool {
     format::Header::parse(bytes).is_ok() || format::Entry::parse(bytes, ZoneId(0)).is_some()
 }
@@ -70,10 +69,10 @@ pub struct FileDevice {
 struct Shared {
     runtime: Runtime,
     geometry: Geometry,
-    /// The way to the bytes; closed before the file.
+    /// I/O on the bytes; closed before the file.
     io: Box<dyn HostIo>,
     file: Arc<Claimed>,
-    /// Where slot 0 begins.
+    /// Byte at which slot 0 begins.
     data_at: u64,
     state: RefCell<State>,
     /// The number of the flush that begins next; opening the drive was number 0.
@@ -85,13 +84,13 @@ struct Shared {
 }
 
 struct State {
-    /// What the commands that have started make of the zones.
+    /// State of the zones after all commands that have started.
     machine: Machine,
     slots: Slots,
     lanes: Lanes,
     /// The length of the file, in slots.
     length: u32,
-    /// Of that, what a failure of the machine leaves.
+    /// Slots of it that survive a failure of the machine.
     durable_length: u32,
 }
 
@@ -110,8 +109,8 @@ impl FileDevice {
     /// Makes a drive of this shape, with nothing in it, on the ordinary block device whose node is at `path`, as
     /// [`create`](Self::create) does in a file. All its zones must fit ([`zones_that_fit`](Self::zones_that_fit)).
     ///
-    /// What the device held is lost, and the marks that others left at its ends (partition tables, RAID, file systems) are
-    /// wiped; nobody looks at what that was, save whether it was such a drive. The crate `shingle-zoned-linux` does look.
+    /// All data on the device is lost, and the marks of others at its ends (partition tables, RAID, file systems) are
+    /// wiped; they are not looked at, except for a drive of this kind. The crate `shingle-zoned-linux` does look.
     ///
     /// # Errors
     /// `NotFound`, `NotADrive` (no block device), `Exists`, `InUse`, `TooSmall`, `Geometry` or `System`.
@@ -119,13 +118,13 @@ impl FileDevice {
         create::create_on_node(path, geometry, options)
     }
 
-    /// How many zones fit on a block device of `length` bytes.
+    /// Zones that fit on a block device of `length` bytes.
     pub fn zones_that_fit(length: u64, zone_size: Blocks) -> u32 {
         create::zones_that_fit(length, zone_size)
     }
 
-    /// Opens the drive at `path`, as its last process left it, however that ended. Blocks for as long as it takes to
-    /// read the zone table. Its commands run on the runtime's blocking threads.
+    /// Opens the drive at `path`, as its last process left it. Blocks while it reads the zone table. Its commands run
+    /// on the runtime's blocking threads.
     ///
     /// # Errors
     /// `NotFound`, `NotADrive`, `NewerVersion`, `Truncated`, `CorruptHeader`, `CorruptTable`, `InUse` or `System`.
@@ -187,7 +186,7 @@ impl FileDevice {
 }
 
 impl Shared {
-    /// What the state machine says of a zone that exists.
+    /// State of an existing zone after the commands that have started.
     fn settled(&self, zone: ZoneId) -> Settled {
         self.state.borrow().machine.info(zone).into()
     }
@@ -196,7 +195,7 @@ impl Shared {
         DeviceError::new(kind, at, self.geometry.zone_of(at))
     }
 
-    /// What a failed read, write or sync of the file means.
+    /// Error of a failed read, write or sync of the file.
     fn failed(&self, error: std::io::Error, writing: bool, at: Lba) -> DeviceError {
         if error.kind() == std::io::ErrorKind::NotConnected {
             self.gone.set(true);
@@ -209,7 +208,7 @@ impl Shared {
         if self.gone.get() { Err(self.error(DeviceErrorKind::Gone, at)) } else { Ok(()) }
     }
 
-    /// Where in the file the block at `at` lies, in this slot.
+    /// Byte of the file at which the block at `at` lies, in this slot.
     fn offset(&self, slot: u32, at: Lba) -> u64 {
         let block = at.0 % self.geometry.zone_size.0;
         self.slot_at(slot) + Blocks(block).bytes()
@@ -219,14 +218,14 @@ impl Shared {
         self.data_at + u64::from(slot) * self.geometry.zone_size.bytes()
     }
 
-    /// Where in the file the zone's entry in the table lies, and what it is to say.
+    /// Place of the zone's entry in the file, and its new bytes.
     fn entry(&self, zone: ZoneId, settled: Settled) -> (u64, [u8; ENTRY_SIZE]) {
         let slot = self.state.borrow().slots.get(zone);
         let entry = Entry { state: settled.state, written: settled.written, slot }.to_bytes(zone);
         (TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64, entry)
     }
 
-    /// What a failed write of the table means: it can no longer be trusted.
+    /// Error of a failed write of the table: it can no longer be trusted.
     fn table_failed(&self, error: std::io::Error, zone: ZoneId) -> DeviceError {
         self.gone.set(true);
         let kind = match error.kind() {
@@ -254,12 +253,12 @@ impl Shared {
         written.map_err(|error| self.table_failed(error, zone))
     }
 
-    /// Makes what is in the file durable, its length and what was given back included.
+    /// Makes the file durable, with its length and its holes.
     async fn sync(&self) -> std::io::Result<()> {
         let flush = self.flush.replace(self.flush.get() + 1);
         let length = self.state.borrow().length;
         if let Err(error) = self.io.sync().await {
-            // The operating system may have dropped what it could not write: a second try would prove nothing.
+            // The operating system may have dropped unwritten pages: a second try would prove nothing.
             self.gone.set(true);
             return Err(error);
         }
@@ -273,7 +272,7 @@ impl Shared {
         Turn::new(self.clone(), zone, kind, before)
     }
 
-    /// Sees that the table gets the state that the state machine has just given `zone`, behind what is under way there.
+    /// Writes the state that the state machine has just given `zone` to the table, behind commands under way there.
     fn mark(self: &Rc<Self>, zone: ZoneId, before: Settled) -> DeviceResult<Option<Task<DeviceResult<()>>>> {
         let after = self.settled(zone);
         if self.state.borrow().lanes.idle(zone) {

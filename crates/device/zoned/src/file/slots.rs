@@ -1,4 +1,4 @@
-//! Where in the file each zone's bytes lie.
+//! Places of zones' bytes in the file.
 //!
 //! A zone gets a slot (as long as a zone) at its first write and gives it back at its reset. So a drive of 20 TB can be
 //! made on a file system whose files end at 16 TiB.
@@ -49,12 +49,12 @@ impl Slots {
         Some(slot)
     }
 
-    /// Whether a flush would make slots free.
+    /// True if a flush would make slots free.
     pub(crate) fn any_given_back(&self) -> bool {
         !self.given_back.is_empty()
     }
 
-    /// Takes the slot of `zone` back, of which no entry of the table ever said that the zone has it.
+    /// Takes the slot of `zone` back, which no entry of the table ever named.
     pub(crate) fn untake(&mut self, zone: ZoneId) {
         if let Some(slot) = self.get(zone) {
             self.of_zone[zone.0 as usize] = 0;
@@ -82,8 +82,8 @@ impl Slots {
         });
     }
 
-    /// Takes over what a zone table says. `false` if that is impossible: another zone has the slot, or there are not
-    /// so many.
+    /// Takes over the slots of a zone table. `false` if that is impossible: another zone has the slot, or there are
+    /// fewer.
     pub(crate) fn restore(&mut self, zone: ZoneId, slot: u32) -> bool {
         if slot as usize >= self.of_zone.len() || (slot < self.end && !self.free.remove(&slot)) {
             return false;

@@ -1,4 +1,4 @@
-//! A command's turn in its zone: what it does to the file once it may.
+//! A command's turn in its zone: its effect on the file once it may go.
 //!
 //! **Owns** the order of bytes and table entries. **Knows nothing of** the rules of zones: the state machine has accepted
 //! the command before it gets its turn.
@@ -33,7 +33,7 @@ impl Turn {
         Self { shared, zone, kind, place, started: false }
     }
 
-    /// Whether the command may go at once; then it has begun.
+    /// True if the command may go at once; then it has begun.
     pub(super) fn starts(&mut self) -> bool {
         self.started = self.place.go.is_none();
         self.started
@@ -79,7 +79,7 @@ impl Turn {
             let given_back = self.shared.state.borrow().slots.any_given_back();
             match found {
                 Ok(Some(slot)) => break slot,
-                // What was given back since the last flush makes room.
+                // Slots given back since the last flush make room.
                 Ok(None) | Err(_) if given_back => self.shared.sync().await?,
                 Ok(None) => return Err(io::ErrorKind::StorageFull.into()),
                 Err(error) => return Err(error),
@@ -90,7 +90,7 @@ impl Turn {
             self.shared.sync().await?;
         }
         if first && self.shared.file.is_node() && self.shared.geometry.is_conventional(self.zone) {
-            // What nobody wrote in a conventional zone reads as zeros; a block device holds what was there before.
+            // Unwritten blocks of a conventional zone read as zeros; a block device holds old bytes.
             let (file, start) = (self.shared.file.clone(), self.shared.slot_at(slot));
             let length = self.shared.geometry.zone_size.bytes();
             let zeroed = self.shared.runtime.blocking(move || host::zero(&file, start, length)).await;
@@ -133,7 +133,7 @@ impl Turn {
         }
     }
 
-    /// A write failed: the zone stays as it was settled, and so must what follows be refused.
+    /// A write failed: the zone stays as it was settled, and the commands behind it are refused.
     pub(super) fn fail(&self, error: io::Error, at: Lba) -> DeviceError {
         let shared = &self.shared;
         if error.kind() == io::ErrorKind::NotConnected {
@@ -159,7 +159,7 @@ impl Turn {
         shared.failed(error, true, at)
     }
 
-    /// Reads what the state machine has admitted. The turn ends when the read does, whoever still waits.
+    /// Reads as the state machine has admitted. The turn ends when the read does, even if nobody waits.
     pub(super) async fn read(self, at: Lba, length: Blocks, end: u64) -> DeviceResult<Bytes> {
         let shared = self.shared.clone();
         let (slot, settled) = {

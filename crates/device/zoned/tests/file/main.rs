@@ -10,7 +10,7 @@ use shingle_zoned::{DeviceErrorKind, FileDevice, FileDeviceError, Held, HostIo, 
 
 mod cases;
 
-/// How the cases open a drive.
+/// Opens a drive as the cases do.
 fn open(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
     FileDevice::open(path, runtime)
 }

@@ -21,7 +21,7 @@ struct Process {
 }
 
 impl Process {
-    /// What the child says: `said X`, among what the test harness says.
+    /// A line of the child: `said X`, among the test harness's lines.
     fn said(&mut self) -> Option<String> {
         loop {
             let mut line = String::new();
@@ -297,7 +297,7 @@ async fn fill_the_file_system(device: &FileDevice) {
     let info = device.report(ZoneId(3), 1).await.unwrap()[0];
     assert_eq!((info.state, info.written), (ZoneState::Empty, Blocks::ZERO));
     full(device.append(ZoneId(3), vec![blocks(1, 4)]).await.map(drop));
-    // What has a place goes on, and what is given up makes room.
+    // Writes to zones that have a slot go on, and a slot given back makes room.
     device.append(ZoneId(2), vec![blocks(5, 4)]).await.unwrap();
     assert!(device.read(Lba(128), Blocks(8)).await.unwrap() == blocks(1, 8));
     device.manage(ZoneId(2), ZoneOp::Reset).await.unwrap();

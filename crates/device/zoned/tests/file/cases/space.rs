@@ -1,4 +1,4 @@
-//! What a drive takes on the file system, and gives back.
+//! Space that a drive takes on the file system, and gives back.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -110,8 +110,8 @@ fn resets_without_a_flush_do_not_run_out_of_places() {
     .unwrap();
 }
 
-/// A failure of the machine: of what was written since the last flush, the disk has any part. Whichever entries of the
-/// table come back, the drive opens, and what was flushed and left alone since is there.
+/// A failure of the machine: the disk has any part of the writes since the last flush. With any mix of the table's
+/// entries the drive opens, and data that was flushed and left alone since is there.
 #[test]
 fn any_mix_of_table_entries_since_the_last_flush_is_a_drive() {
     let directory = Directory::new("mix");
