@@ -1,0 +1,207 @@
+//! Invariants have ids: each names its crate, is stated once, and a test or an assertion names it.
+//!
+//! The head of a module states one as `//! - AS-PUT-1: ...`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::sources::{self, Source};
+
+/// How ids of a crate begin.
+const PREFIXES: [(&str, &str); 22] = [
+    ("crates/app/cli", "CLI"),
+    ("crates/app/lab", "LAB"),
+    ("crates/app/scenarios", "SC"),
+    ("crates/app/server", "SV"),
+    ("crates/device/drive-model", "DM"),
+    ("crates/device/sim", "SIM"),
+    ("crates/device/zoned", "ZD"),
+    ("crates/device/zoned-linux", "ZL"),
+    ("crates/engine/array-store", "AS"),
+    ("crates/engine/chunk-store", "CS"),
+    ("crates/engine/record", "RC"),
+    ("crates/engine/zone-kit", "ZK"),
+    ("crates/foundation/base", "BS"),
+    ("crates/foundation/erasure", "EC"),
+    ("crates/foundation/runtime", "RT"),
+    ("crates/foundation/store-api", "API"),
+    ("crates/frontend/s3-gateway", "GW"),
+    ("crates/store/array-objects", "AO"),
+    ("crates/store/buckets", "BK"),
+    ("crates/store/object-store", "OS"),
+    ("crates/store/placement", "PL"),
+    ("crates/store/store-testing", "ST"),
+];
+
+/// Sources whose ids do not name their crate yet. The list only gets shorter.
+const WITHOUT_PREFIX: [&str; 16] = [
+    "crates/app/cli/",
+    "crates/app/lab/",
+    "crates/app/scenarios/",
+    "crates/app/server/",
+    "crates/device/drive-model/",
+    "crates/device/sim/",
+    "crates/device/zoned/",
+    "crates/device/zoned-linux/",
+    "crates/engine/array-store/",
+    "crates/engine/chunk-store/",
+    "crates/engine/record/",
+    "crates/foundation/runtime/",
+    "crates/frontend/s3-gateway/",
+    "crates/store/array-objects/",
+    "crates/store/object-store/",
+    "crates/store/placement/",
+];
+
+/// How many invariants of a crate neither a test nor an assertion names yet. The numbers only get smaller.
+const UNNAMED: [(&str, usize); 15] = [
+    ("crates/app/cli", 5),
+    ("crates/app/lab", 4),
+    ("crates/app/server", 14),
+    ("crates/device/drive-model", 3),
+    ("crates/device/sim", 1),
+    ("crates/device/zoned", 10),
+    ("crates/device/zoned-linux", 6),
+    ("crates/engine/array-store", 27),
+    ("crates/engine/chunk-store", 31),
+    ("crates/engine/record", 10),
+    ("crates/foundation/runtime", 4),
+    ("crates/foundation/store-api", 3),
+    ("crates/frontend/s3-gateway", 2),
+    ("crates/store/array-objects", 5),
+    ("crates/store/object-store", 21),
+];
+
+/// Lines between an assertion and the comment that says what it holds.
+const NEAR: usize = 3;
+
+/// The statement of an invariant.
+struct Statement<'a> {
+    id: &'a str,
+    source: &'a Source,
+}
+
+fn statements(sources: &[Source]) -> Vec<Statement<'_>> {
+    let of_source = |source| {
+        let lines = Source::lines(source).filter_map(|line| line.trim_start().strip_prefix("//! - "));
+        let ids = lines.filter_map(|line| line.split_once(": ").map(|(id, _)| id));
+        ids.filter(|id| is_id(id)).map(move |id| Statement { id, source })
+    };
+    let found: Vec<_> = sources.iter().flat_map(of_source).collect();
+    assert!(found.len() > 200, "only {} invariants were found", found.len());
+    found
+}
+
+/// Capitals and digits in words that a `-` joins; the last one is a number.
+fn is_id(text: &str) -> bool {
+    let Some((words, number)) = text.rsplit_once('-') else { return false };
+    let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
+    words.starts_with(|c: char| c.is_ascii_uppercase())
+        && words.split('-').all(plain)
+        && !number.is_empty()
+        && number.chars().all(|c| c.is_ascii_digit())
+}
+
+/// Everything in a text that has the form of an id.
+fn ids(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+        .map(|word| word.trim_matches('-'))
+        .filter(|id| is_id(id))
+}
+
+fn prefix(package: &str) -> &'static str {
+    let found = PREFIXES.iter().find(|(known, _)| *known == package);
+    found.unwrap_or_else(|| panic!("{package} has no prefix for the ids of its invariants")).1
+}
+
+fn names(id: &str, prefix: &str) -> bool {
+    id.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('-'))
+}
+
+#[test]
+fn an_id_names_its_crate() {
+    let sources = sources::all();
+    let exempt = |path: &str| WITHOUT_PREFIX.iter().find(|left| path.starts_with(**left));
+    let mut exempted = BTreeSet::new();
+    for Statement { id, source } in statements(&sources) {
+        let named = names(id, prefix(source.package()));
+        match exempt(&source.path) {
+            Some(left) if !named => drop(exempted.insert(*left)),
+            _ => assert!(named, "{}: {id} does not begin with {}-", source.path, prefix(source.package())),
+        }
+    }
+    for left in WITHOUT_PREFIX {
+        assert!(exempted.contains(left), "all ids of {left} name their crate now: take it off the list");
+    }
+}
+
+#[test]
+fn an_id_is_stated_once() {
+    let sources = sources::all();
+    let mut stated = BTreeMap::new();
+    for Statement { id, source } in statements(&sources) {
+        if let Some(before) = stated.insert((source.package(), id), &source.path) {
+            panic!("{id} is stated in {before} and in {}", source.path);
+        }
+    }
+}
+
+#[test]
+fn a_test_or_an_assertion_names_each() {
+    let sources = sources::all();
+    let held: BTreeSet<(&str, &str)> = sources.iter().flat_map(named_in).collect();
+    let mut unnamed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for Statement { id, source } in statements(&sources) {
+        let own = source.package();
+        // Two crates may have an id in common as long as one of them does not name its crate.
+        let everywhere = names(id, prefix(own));
+        let is_named = held.iter().any(|(package, named)| {
+            *named == id && (everywhere || *package == own || *package == "crates/app/scenarios")
+        });
+        if !is_named {
+            unnamed.entry(own).or_default().push(id);
+        }
+    }
+    let known = |package| UNNAMED.iter().find(|(of, _)| *of == package).map_or(0, |(_, count)| *count);
+    let news: Vec<_> = unnamed.iter().filter(|(package, ids)| ids.len() > known(**package)).collect();
+    assert!(news.is_empty(), "no test and no assertion names some of these: {news:?}");
+    let left: Vec<_> = unnamed.iter().map(|(package, ids)| (*package, ids.len())).collect();
+    assert_eq!(left, UNNAMED, "more are named now: put the smaller numbers into UNNAMED");
+}
+
+/// Ids in tests and beside assertions.
+fn named_in(source: &Source) -> Vec<(&str, &str)> {
+    let lines: Vec<&str> = source.lines().collect();
+    let tests_from = lines.iter().position(|line| line.trim() == "#[cfg(test)]").unwrap_or(lines.len());
+    let asserts = |line: &&str| line.contains("assert!(") || line.contains("assert_eq!(");
+    let counts = |number: usize| {
+        let near = number.saturating_sub(NEAR)..(number + NEAR + 1).min(lines.len());
+        source.is_test() || number > tests_from || lines[near].iter().any(asserts)
+    };
+    // What states an invariant does not hold it.
+    let lines = lines.iter().enumerate().filter(|(number, line)| !line.starts_with("//! - ") && counts(*number));
+    lines.flat_map(|(_, line)| ids(line)).map(|id| (source.package(), id)).collect()
+}
+
+#[test]
+fn an_id_that_is_cited_is_stated() {
+    let sources = sources::all();
+    let stated: BTreeSet<&str> = statements(&sources).iter().map(|statement| statement.id).collect();
+    let prefixes: BTreeSet<&str> = PREFIXES.iter().map(|(_, prefix)| *prefix).collect();
+    let is_ours =
+        |id: &str| id.matches('-').count() == 2 && prefixes.contains(id.split('-').next().unwrap_or_default());
+    let pages = sources::pages();
+    let texts =
+        sources.iter().chain(&pages).filter(|source| !Path::new(&source.path).ends_with("structure/invariants.rs"));
+    for source in texts {
+        for id in ids(&source.text).filter(|id| is_ours(id)) {
+            assert!(stated.contains(id), "{} cites {id}, which no module states", source.path);
+        }
+    }
+}
+
+#[test]
+fn ids_are_told_from_other_words() {
+    let text = "(AS-PUT-1, REC-12): UTF-8, CRC-32C, LOG-, -4, a-1; RAID-Z-";
+    assert_eq!(ids(text).collect::<Vec<_>>(), ["AS-PUT-1", "REC-12", "UTF-8"]);
+}
