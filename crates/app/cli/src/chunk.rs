@@ -41,11 +41,11 @@ pub(crate) enum Chunk {
     Ls(Store),
     /// Show a chunk, or the store.
     Stat(Stat),
-    /// Win back the space of deleted chunks now.
+    /// Reclaim the space of deleted chunks now.
     Gc(Gc),
     /// Read and verify everything. Exit status: 0 clean, 4 damage, 8 could not run.
     Check(Store),
-    /// Print what the store knows of itself, as JSON.
+    /// Print the store's state, as JSON.
     Dump(Store),
 }
 
@@ -54,10 +54,10 @@ pub(crate) struct Format {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     #[arg(value_name = "DRIVE")]
     drive: PathBuf,
-    /// How many zones hold what the store knows of itself; 400 of 74,508 zones where absent, but 6 at least.
+    /// Zones for the store's metadata [default: 400 of 74,508 zones, but at least 6].
     #[arg(long, value_name = "COUNT")]
     metazones: Option<u32>,
-    /// Format even if the drive holds a store, or a file system that is not mounted; its data is lost. Asks before.
+    /// Format even if the drive holds a store, or a file system that is not mounted; its data is lost. Asks first.
     #[arg(long)]
     force: bool,
     /// Do not ask.
@@ -89,7 +89,7 @@ pub(crate) struct One {
 pub(crate) struct Create {
     #[command(flatten)]
     one: One,
-    /// What the chunk is for: data, gc or meta.
+    /// Use of the chunk: data, gc or meta.
     #[arg(long, value_name = "STREAM", default_value = "data")]
     stream: Stream,
 }
@@ -98,10 +98,10 @@ pub(crate) struct Create {
 pub(crate) struct Append {
     #[command(flatten)]
     one: One,
-    /// The file to append; standard input where absent.
+    /// The file to append [default: standard input].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The size the chunk must have: where it differs, nothing is appended. Any where absent.
+    /// Required present size of the chunk: if it differs, nothing is appended [default: any].
     #[arg(long, value_name = "BYTES")]
     offset: Option<u64>,
 }
@@ -110,13 +110,13 @@ pub(crate) struct Append {
 pub(crate) struct Get {
     #[command(flatten)]
     one: One,
-    /// The file to write; standard output where absent.
+    /// The file to write [default: standard output].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Where to begin.
+    /// First byte to read.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     offset: u64,
-    /// How much to read; to the end where absent.
+    /// Bytes to read [default: to the end].
     #[arg(long, value_name = "BYTES")]
     length: Option<u64>,
     /// Write to a terminal too.
@@ -129,7 +129,7 @@ pub(crate) struct Stat {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     #[arg(value_name = "DRIVE")]
     drive: PathBuf,
-    /// The chunk; the store where absent.
+    /// The chunk [default: the store].
     #[arg(value_name = "CHUNK")]
     chunk: Option<ChunkId>,
     /// Print JSON.
@@ -142,7 +142,7 @@ pub(crate) struct Gc {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     #[arg(value_name = "DRIVE")]
     drive: PathBuf,
-    /// How many zones to empty at most; all that are worth it where absent.
+    /// Empty at most this many zones [default: all that are worth it].
     #[arg(long, value_name = "COUNT")]
     zones: Option<u64>,
     /// Print JSON.

@@ -1,13 +1,13 @@
-//! Asking before something is lost: on a terminal by a question, in a script by `--yes`.
+//! Consent before data is lost: on a terminal by a question, in a script by `--yes`.
 
 use std::io::{BufRead, IsTerminal, Write};
 
 use crate::failure::{Failure, Outcome};
 
-/// Comes back if `yes` was given, or the person at the terminal types "yes" after reading `what`.
+/// Returns if `yes` was given, or the person at the terminal types "yes" after reading `what`.
 ///
 /// # Errors
-/// Nobody is there to ask, or the answer was another one. Nothing was done.
+/// There is no terminal, or the answer was another one. Nothing was done.
 pub(crate) fn confirm(yes: bool, what: &str) -> Outcome {
     if yes {
         return Ok(());

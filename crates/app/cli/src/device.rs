@@ -15,7 +15,7 @@ pub(crate) async fn open(name: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevic
     open_with(name, rt, OpenOptions::default()).await
 }
 
-/// As [`open`], in another way.
+/// As [`open`], with another function.
 pub(crate) async fn open_with(name: &Path, rt: &Runtime, options: OpenOptions) -> Outcome<Rc<dyn ZonedDevice>> {
     Ok(shingle_server::open_drive(&find(name, rt).await?, rt, options)?)
 }

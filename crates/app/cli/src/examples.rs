@@ -5,7 +5,7 @@
 
 use clap::Command;
 
-/// Subcommands, and ways to call them: the command, then what it does where that is not plain.
+/// Subcommands, and ways to call them: the command, then its effect if that is not plain.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "serve",
@@ -162,7 +162,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "array rm",
         &[
             ("shingle array rm --array shelf.toml films/one.mkv films/two.mkv", ""),
-            ("shingle array rm films/one.mkv films/two.mkv --json", "says which were there, for a program"),
+            ("shingle array rm films/one.mkv films/two.mkv --json", "lists those that existed, for a program"),
         ],
     ),
     (
@@ -178,10 +178,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("shingle array rebuild --array shelf.toml", ""),
             ("shingle array rebuild --array shelf.toml --rate 40MiB", "beside other work"),
-            (
-                "shingle array rebuild --array shelf.toml --yes",
-                "also what a drive held that is missing: it is given up",
-            ),
+            ("shingle array rebuild --array shelf.toml --yes", "gives a missing drive up, and rebuilds its data, too"),
         ],
     ),
     (
@@ -257,7 +254,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "object rm",
         &[
             ("shingle object rm photos/2024/one.jpg photos/2024/two.jpg --data shingle-data", ""),
-            ("shingle object rm photos/one.jpg --json", "says which were there, for a program"),
+            ("shingle object rm photos/one.jpg --json", "lists those that existed, for a program"),
         ],
     ),
     (

@@ -1,4 +1,4 @@
-//! How a command ends badly: words for a person, a status for a program.
+//! Failure of a command: words for a person, a status for a program.
 
 use std::error::Error;
 
@@ -10,15 +10,15 @@ pub(crate) mod status {
     pub(crate) const DAMAGED: u8 = 4;
     /// The check could not run.
     pub(crate) const NOT_RUN: u8 = 8;
-    /// A server serves, but not as it should.
+    /// A server serves, but is degraded.
     pub(crate) const DEGRADED: u8 = 2;
     /// No server runs: what `systemctl status` reports for that.
     pub(crate) const NOT_RUNNING: u8 = 3;
-    /// A server runs, and some of it does not serve.
+    /// A server runs, and a part of it does not serve.
     pub(crate) const NOT_SERVING: u8 = 4;
-    /// The configuration is wrong: sysexits' `EX_CONFIG`. The service is not started again by itself then.
+    /// The configuration is wrong: sysexits' `EX_CONFIG`. The service manager does not restart the service then.
     pub(crate) const CONFIG: u8 = 78;
-    /// The reader of standard output has gone: what shells report for a program that SIGPIPE ends.
+    /// The reader of standard output is gone: the status that shells report for a program that SIGPIPE ends.
     pub(crate) const NOBODY_READS: u8 = 141;
 }
 
@@ -36,7 +36,7 @@ impl Failure {
         Self { message: without_number(message.into()), status: status::FAILED }
     }
 
-    /// Ends with a status, everything having been said already.
+    /// Ends with a status; all messages have been printed.
     pub(crate) fn silent(status: u8) -> Self {
         Self { message: String::new(), status }
     }

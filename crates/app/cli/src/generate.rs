@@ -30,7 +30,7 @@ pub(crate) struct Generate {
     directory: PathBuf,
 }
 
-/// What a person looks for next, behind what clap knows.
+/// Sections that a reader looks for next, behind those of clap.
 const FILES: &str = r".SH FILES
 .TP
 .I /etc/shingle/config.toml
@@ -82,9 +82,9 @@ fn man_pages(command: &Command, path: &str, directory: &Path) -> std::io::Result
         described = described.long_about(without_example(&about.to_string()));
     }
     Man::new(described).source(source).manual("Shingle").render(&mut page)?;
-    // What stands behind the options in `--help` has no better name there.
+    // Sections behind the options in `--help`.
     let mut page = String::from_utf8_lossy(&page).replace(".SH EXTRA\n", ".SH NOTES\n");
-    // No date is given, which has to be said, or the source is taken for one.
+    // A page without a date has to declare that, or the source is taken for one.
     page = page.replacen(&format!(" 1  \"{source}\""), &format!(" 1 \"\" \"{source}\""), 1);
     let examples = examples::of(path);
     if !examples.is_empty() {
@@ -102,7 +102,7 @@ fn man_pages(command: &Command, path: &str, directory: &Path) -> std::io::Result
     Ok(())
 }
 
-/// A description without the example that is part of it where subcommands are listed: a man page has them apart.
+/// A description without the example that listings of subcommands show in it: a man page has it apart.
 fn without_example(text: &str) -> String {
     match text.split_once(": `").and_then(|(before, rest)| Some((before, rest.split_once('`')?.1))) {
         Some((before, after)) => format!("{before}{after}"),

@@ -25,7 +25,7 @@ pub(crate) enum Lab {
     Report(Report),
 }
 
-/// How a run is done.
+/// Parameters of a run.
 #[derive(Args)]
 pub(crate) struct How {
     /// Decides everything random: the same seed gives the same figures on any machine.
@@ -34,12 +34,13 @@ pub(crate) struct How {
     /// quick (seconds), standard (minutes) or full (the papers' own sizes).
     #[arg(long, value_name = "SCALE", default_value_t = Scale::Standard)]
     scale: Scale,
-    /// A drive of your own: a file as docs/drive-profiles.md describes it, or the name of a built-in profile. `calibrate`
-    /// measures it too; other experiments run on it in place of the paper's shingled drive. The paper's where absent.
+    /// Drive to use: a profile file (see docs/drive-profiles.md) or the name of a built-in profile. `calibrate`
+    /// measures it too; other experiments run on it in place of the paper's shingled drive [default: the paper's
+    /// drive].
     #[arg(long, value_name = "FILE")]
     drive: Option<String>,
-    /// A folder with recordings of real file systems, as `make peers` makes them, for `peers-replay` to play; those that
-    /// are built in where absent.
+    /// Folder with recordings of real file systems, as `make peers` makes them, for `peers-replay` to play [default:
+    /// the built-in ones].
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// The folder for JSON, CSV, SVG and PNG files.
@@ -114,7 +115,7 @@ impl Report {
         let mut unfinished = Vec::new();
         let mut context = context(&self.how)?;
         for experiment in experiments {
-            // One that ends early is said to, and costs the others nothing.
+            // An experiment that ends early is announced, and costs the others nothing.
             let found = perform(&experiment, &self.how, &mut context).unwrap_or_else(|failure| {
                 let remark = format!("It ended early, and has no figures: {}", failure.message);
                 unfinished.push(format!("{}: {}", experiment.name, failure.message));
@@ -235,7 +236,7 @@ mod tests {
     fn a_report_goes_on_after_an_experiment_that_ends_early() {
         let folder = std::env::temp_dir().join(format!("shingle-lab-report-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        // Of every 60th zone of a drive of 600 zones no array can be made.
+        // Every 60th zone of a drive of 600 zones is too few for an array.
         let profile = include_str!("../../../device/drive-model/profiles/ha10.toml");
         let (before, zones) = profile.split_once("zones = ").unwrap();
         let (_, behind) = zones.split_once('\n').unwrap();

@@ -1,4 +1,4 @@
-//! The `shingle` command: arguments in, words and exit statuses out. All else is in the crates it calls.
+//! The `shingle` command: arguments in, words and exit statuses out. Other crates do the work.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -28,7 +28,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
 
-/// It gives memory back to the operating system once a peak is over: 600 slow readers once made a server large for good.
+/// It returns memory to the operating system after a peak: 600 slow readers once made a server large for good.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -44,7 +44,7 @@ struct Cli {
 enum Command {
     /// Run the S3 server.
     Serve(serve::Serve),
-    /// Tell how a running server is.
+    /// Show the state of a running server.
     Status(status::Status),
     /// Make and look after drives.
     #[command(subcommand)]
@@ -61,7 +61,7 @@ enum Command {
     /// Run the papers' experiments on modelled drives.
     #[command(subcommand)]
     Lab(lab::Lab),
-    /// Measure this machine: a figure, and the best it could be.
+    /// Measure this machine: figures, each beside its limit.
     Bench(bench::Bench),
     /// Make man pages and completions, for packages.
     #[command(hide = true)]

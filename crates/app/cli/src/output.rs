@@ -1,8 +1,9 @@
-//! What commands print: tables for people, JSON for programs, progress on a terminal.
+//! Output of commands: tables for people, JSON for programs, progress on a terminal.
 //!
 //! # Invariants
-//! - OUT-1: a reader that has had enough (`| head`) ends a command without a word and with the status that shells give for
-//!   it; `println!` would panic there. So nothing else writes to standard output or standard error. (`test_owner.py`)
+//! - OUT-1: if the reader of standard output goes away (`| head`), the command ends silently with the status that
+//!   shells give for it; `println!` would panic there. So nothing else writes to standard output or standard error.
+//!   (`test_owner.py`)
 
 #![expect(clippy::disallowed_methods, reason = "progress is shown to a person, in that person's time")]
 
@@ -24,7 +25,7 @@ macro_rules! note {
     ($($words:tt)*) => { $crate::output::aside(format_args!($($words)*)) };
 }
 
-/// A line of progress that is overwritten; nothing where standard error is no terminal.
+/// A line of progress that is overwritten; nothing if standard error is no terminal.
 pub(crate) struct Progress {
     shown: bool,
     terminal: bool,
@@ -36,12 +37,12 @@ impl Progress {
         Self { shown: false, terminal: std::io::stderr().is_terminal(), began: Instant::now() }
     }
 
-    /// Shows how many bytes of all are done, at which rate, and how long the rest takes at that.
+    /// Shows the bytes done of all, the rate, and the time left at that rate.
     pub(crate) fn show_bytes(&mut self, done: u64, all: u64) {
         self.show_part(&format!("{} of {}", ByteSize(done), ByteSize(all)), done, done, all);
     }
 
-    /// Shows `words`, the rate of so many `bytes`, and how long the rest of all takes after what is done of it.
+    /// Shows `words`, the rate of `bytes`, and the time left at the present rate.
     pub(crate) fn show_part(&mut self, words: &str, bytes: u64, done: u64, all: u64) {
         if self.terminal {
             self.show(&format!("{words}{}", pace(bytes, done, all, self.began.elapsed())));
@@ -65,7 +66,8 @@ impl Drop for Progress {
     }
 }
 
-/// `, 210 MiB/s, 25 s left`; without a rate where there are no bytes, and nothing in the first moments, which say nothing.
+/// `, 210 MiB/s, 25 s left`; without a rate if there are no bytes, and nothing in the first moments, whose rate means
+/// nothing.
 pub(crate) fn pace(bytes: u64, done: u64, all: u64, took: Duration) -> String {
     if took < Duration::from_secs(1) || done == 0 {
         return String::new();
@@ -75,7 +77,7 @@ pub(crate) fn pace(bytes: u64, done: u64, all: u64, took: Duration) -> String {
     format!("{rate}, {} left", time(all.saturating_sub(done) as f64 * took / done as f64))
 }
 
-/// Seconds as a person says them.
+/// Seconds in words.
 pub(crate) fn time(seconds: f64) -> String {
     match seconds {
         s if s < 90.0 => format!("{s:.0} s"),
@@ -93,7 +95,7 @@ pub(crate) fn counted(count: impl Into<u64>, thing: &str) -> String {
     }
 }
 
-/// Refuses where the bytes of an object would go to a terminal, which takes some of them for commands.
+/// Refuses to print the bytes of an object on a terminal, which takes some of them for commands.
 ///
 /// # Errors
 /// Standard output is a terminal, and `force` was not given.
@@ -115,13 +117,13 @@ pub(crate) fn line(words: fmt::Arguments<'_>) {
     }
 }
 
-/// A line to standard error, through [`note!`]. What nobody reads is no reason to stop.
+/// A line to standard error, through [`note!`]. An unread line is no reason to stop.
 pub(crate) fn aside(words: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{words}");
 }
 
-/// What became of writing to standard output. Does not come back where its reader has gone: engines lose nothing to an
-/// end at any instant.
+/// Handles the result of writing to standard output. Ends the process if its reader has gone: engines lose nothing to
+/// an end at any instant.
 ///
 /// # Errors
 /// It could not be written for another reason.
@@ -133,7 +135,7 @@ pub(crate) fn written(result: std::io::Result<()>) -> Outcome {
     }
 }
 
-/// Columns and rows of the terminal that standard output is, or what COLUMNS and LINES say.
+/// Columns and rows of standard output's terminal, or from COLUMNS and LINES.
 pub(crate) fn terminal_size() -> Option<(usize, usize)> {
     let said = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok().filter(|&count| count > 0);
     let asked =
@@ -145,7 +147,7 @@ pub(crate) fn terminal_size() -> Option<(usize, usize)> {
     }
 }
 
-/// Whether standard output takes colours: a terminal, and nobody asked for none (<https://no-color.org>).
+/// True if standard output takes colours: a terminal, and `NO_COLOR` is not set (<https://no-color.org>).
 pub(crate) fn colours() -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stdout().is_terminal() && !unwanted && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

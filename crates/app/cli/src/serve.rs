@@ -8,15 +8,15 @@ use shingle_server::{Config, Error, ErrorKind};
 
 use crate::failure::{Failure, Outcome, status};
 
-/// Without anything, two emulated drives of 64 GiB are made under ./shingle-data: `shingle serve`
+/// Without options, makes two emulated drives of 64 GiB under ./shingle-data: `shingle serve`
 ///
-/// With a configuration, the drives named there are used: `shingle serve --config shingle.toml`
+/// With a configuration, uses the drives named there: `shingle serve --config shingle.toml`
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// The configuration, a TOML file: see shingle.toml(5). The defaults where absent.
+    /// The configuration, a TOML file: see shingle.toml(5) [default: none; default settings].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory: index, keys, and emulated drives; the configuration's, or ./shingle-data, where absent.
+    /// The data directory: index, keys, and emulated drives [default: the configuration's, or ./shingle-data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Address for S3 clients [default: the configuration's, or 127.0.0.1:9000].
@@ -25,13 +25,13 @@ pub(crate) struct Serve {
     /// Address for metrics and health, open to anyone who can connect [default: the configuration's, or nowhere].
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin: Option<SocketAddr>,
-    /// Only look whether it could be served, at the configuration and every drive and array, and change nothing. Exit status: 0 it
-    /// could, 1 it could not, 78 the configuration is wrong.
+    /// Only check the configuration and every drive and array, and change nothing. Exit status: 0 the server could
+    /// start, 1 it could not, 78 the configuration is wrong.
     #[arg(long)]
     check: bool,
 }
 
-/// Looks whether it could be served; what was found, the problems last.
+/// Checks if the server could start; prints the findings, problems last.
 fn check(config: Config) -> Outcome {
     let look = |runtime| async move { shingle_server::precheck(&runtime, &config).await };
     let found = shingle_runtime::real::run(look)??;
@@ -45,14 +45,14 @@ fn check(config: Config) -> Outcome {
     }
 }
 
-/// A configuration that cannot be right however often it is tried has a status of its own: the unit does not start again then.
+/// A wrong configuration has a status of its own: the unit does not restart the server then.
 fn failure(error: Error) -> Failure {
     let wrong = matches!(error.kind, ErrorKind::Config | ErrorKind::Credentials | ErrorKind::NewerVersion);
     let status = if wrong { status::CONFIG } else { status::FAILED };
     Failure::from(error).with_status(status)
 }
 
-/// The configuration of a file, or the default, with the data directory that was asked for.
+/// The configuration of a file, or the default, with the data directory from the command line.
 pub(crate) fn config(file: Option<&Path>, data: Option<PathBuf>) -> Outcome<Config> {
     let mut config = match file {
         Some(path) => Config::load(path).map_err(failure)?,

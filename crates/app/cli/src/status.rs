@@ -1,4 +1,4 @@
-//! `shingle status`: how a running server is, in words.
+//! `shingle status`: the state of a running server, in words.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,16 @@ use crate::output::counted;
 /// The configuration of the packaged service.
 const PACKAGED: &str = "/etc/shingle/config.toml";
 
-/// Asks the server of a data directory, through a socket there: no key is needed, but leave to enter the directory.
+/// Asks the server of a data directory, through a socket there: this needs no key, only permission to enter the
+/// directory.
 ///
-/// Exit status: 0 healthy, 2 degraded but serving, 3 no server runs, 4 some of it does not serve.
+/// Exit status: 0 healthy, 2 degraded but serving, 3 no server runs, 4 a part of it does not serve.
 #[derive(Args)]
 pub(crate) struct Status {
-    /// The server's configuration; /etc/shingle/config.toml where absent and there is no ./shingle-data.
+    /// The server's configuration [default: /etc/shingle/config.toml, unless there is a ./shingle-data].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory; the configuration's, or ./shingle-data, where absent.
+    /// The data directory [default: the configuration's, or ./shingle-data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print JSON.

@@ -43,7 +43,7 @@ impl FromStr for Range {
 }
 
 impl Range {
-    /// Its begin and end in an object of `size` bytes; `None` if that has no byte of it.
+    /// Its begin and end in an object of `size` bytes; `None` if the object has no byte of it.
     pub(crate) fn within(self, size: u64) -> Option<(u64, u64)> {
         let (begin, end) = match self {
             Self::Between(first, last) => (first, last.saturating_add(1).min(size)),
@@ -53,7 +53,7 @@ impl Range {
         (begin < end).then_some((begin, end))
     }
 
-    /// Begin and end of a range that was asked for in an object of `size` bytes; of all of it if none was.
+    /// Begin and end of the `asked` range in an object of `size` bytes, or of the whole object.
     ///
     /// # Errors
     /// The object has no byte of the range.
@@ -69,7 +69,7 @@ fn named(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 
-/// The file that was named; none for `-`.
+/// The named file; none for `-`.
 fn file(path: Option<PathBuf>) -> Option<PathBuf> {
     path.filter(|path| path.as_os_str() != "-")
 }
@@ -93,7 +93,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// The file, or standard input where none is named or `-` is.
+    /// The file, or standard input if none is named or `-` is.
     ///
     /// # Errors
     /// It cannot be read, or is a directory.
@@ -110,7 +110,7 @@ impl Input {
             }
             None => {
                 if std::io::stdin().is_terminal() {
-                    note!("shingle: what is typed is stored; Ctrl-D ends it");
+                    note!("shingle: reading from the terminal; Ctrl-D ends the input");
                 }
                 (Box::new(std::io::stdin()), None)
             }
@@ -118,13 +118,13 @@ impl Input {
         Ok(Self { from, file, size, done: 0 })
     }
 
-    /// How many bytes will come, where that is known.
+    /// Bytes to come, if known.
     pub(crate) fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// The next bytes; none at the end. They are read on a thread of its own: what was handed on goes to the drives while a
-    /// slow input is waited for.
+    /// The next bytes; none at the end. They are read on a thread of its own: a piece goes to the drives while a slow
+    /// input is waited for.
     pub(crate) async fn next(&mut self, rt: &Runtime) -> Outcome<Bytes> {
         let mut from = std::mem::replace(&mut self.from, Box::new(std::io::empty()));
         let reading = rt.blocking(move || {
@@ -165,8 +165,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The file, or standard output where none is named or `-` is; to a terminal goes only text, but with `force`. The file is made
-    /// here: call this once the object was found.
+    /// The file, or standard output if none is named or `-` is; to a terminal goes only text, unless `force`. The file
+    /// is made here: call this once the object was found.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -187,7 +187,8 @@ impl Output {
         }
     }
 
-    /// Copies the bytes from `begin` to `end`, which `read` gives from an offset on, at most so many at once.
+    /// Copies the bytes from `begin` to `end` in pieces; `read` gives the piece at an offset, of at most the given
+    /// length.
     ///
     /// # Errors
     /// The object cannot be read, the bytes cannot be written, or they are not for a terminal.
@@ -233,7 +234,7 @@ impl Output {
         Failure::new(format!("`{}` cannot be read from byte {at} on; {whole} is incomplete\n{error}", self.name))
     }
 
-    /// Shows how far it is, but not between the bytes of the object.
+    /// Shows progress, but not between the bytes of the object.
     fn show(&self, done: u64, all: u64, progress: &mut Progress) {
         if self.file.is_some() {
             progress.show_part(&format!("{}: {} of {}", self.name, ByteSize(done), ByteSize(all)), done, done, all);

@@ -1,4 +1,4 @@
-//! `shingle array rebuild|add|remove`: drives come and go.
+//! `shingle array rebuild|add|remove`: lost, new and leaving drives.
 
 use std::path::{Path, PathBuf};
 
@@ -16,14 +16,14 @@ use super::telling::Change;
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 
-/// Replaces what lost drives held.
+/// Rebuilds the data of lost drives.
 #[derive(Args)]
 pub(crate) struct Rebuild {
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
     pace: Pace,
-    /// Give up drives that are missing, without being asked: what they hold is written anew to others.
+    /// Give up missing drives without a question: their data is rebuilt on others.
     #[arg(long, alias = "degraded")]
     yes: bool,
     /// Print JSON.
@@ -34,8 +34,8 @@ pub(crate) struct Rebuild {
 /// Adds drives.
 #[derive(Args)]
 pub(crate) struct Add {
-    /// The drives, as other commands name them. One that the array's file names, and that was given up, is taken back as `shingle
-    /// array readmit` does.
+    /// The drives, as other commands name them. A drive that the array's file names, and that was given up, is taken
+    /// back as `shingle array readmit` does.
     #[arg(value_name = "DRIVE", required = true)]
     new: Vec<PathBuf>,
     #[command(flatten)]
@@ -47,8 +47,8 @@ pub(crate) struct Add {
 /// Takes drives back.
 #[derive(Args)]
 pub(crate) struct Readmit {
-    /// The drives: their numbers, as `shingle array stat` shows them, or the names that the array's file gives them; all that
-    /// are there and out of use where absent.
+    /// The drives: their numbers, as `shingle array stat` shows them, or their names in the array's file [default: all
+    /// that are present and out of use].
     #[arg(value_name = "DRIVE")]
     back: Vec<String>,
     #[command(flatten)]
@@ -69,10 +69,10 @@ pub(crate) struct Remove {
     change: Change,
 }
 
-/// How fast zones are written anew.
+/// Rate limit for writes to drives.
 #[derive(Args, Clone, Copy)]
 struct Pace {
-    /// Write at most so many bytes a second: `--rate 40MiB`. As many as can be where absent.
+    /// Write limit in bytes/s: `--rate 40MiB` [default: none].
     #[arg(long, value_name = "SIZE")]
     rate: Option<ByteSize>,
 }
@@ -83,7 +83,7 @@ impl Pace {
     }
 }
 
-/// Rebuilds what is lost of an open array, and shows how far it is.
+/// Rebuilds lost zones of an open array, and shows progress.
 async fn rebuild(store: &ArrayStore, pace: Pace) -> Outcome<RebuildProgress> {
     let mut line = Progress::new();
     Ok(store.rebuild(pace.options(), |progress| show(&mut line, progress)).await?)
@@ -96,7 +96,7 @@ fn show(line: &mut Progress, progress: RebuildProgress) {
     line.show_part(&words, progress.bytes, (done + progress.failed) as u64, all as u64);
 }
 
-/// Says what came of it; in JSON together with `more`.
+/// Prints the outcome; in JSON together with `more`.
 fn tell(done: RebuildProgress, json: bool, more: Map<String, Value>) -> Outcome {
     if json {
         let mut told = more;
@@ -120,7 +120,7 @@ fn tell(done: RebuildProgress, json: bool, more: Map<String, Value>) -> Outcome 
 
 impl Rebuild {
     pub(crate) fn run(self) -> Outcome {
-        // A drive that is missing is what this is for, if it does not come back.
+        // A missing drive is the reason for a rebuild, if it does not come back.
         with_array(&self.place, Missing::Ask { yes: self.yes }, false, |opened| async move {
             tell(rebuild(&opened.store, self.pace).await?, self.json, Map::new())
         })
@@ -146,7 +146,7 @@ impl Readmit {
     }
 }
 
-/// Says which drives were taken back; or what JSON has of it.
+/// Prints the drives that were taken back, or returns them for JSON.
 fn taken_back(back: &[Readmitted], json: bool) -> Map<String, Value> {
     for Readmitted { name, new, kept, missed, .. } in back.iter().filter(|_| !json) {
         say!("{name} is {new} of the array now: it has {}, and missed {missed}", counted(*kept, "zone", "zones"));
@@ -158,20 +158,20 @@ fn taken_back(back: &[Readmitted], json: bool) -> Map<String, Value> {
     Map::from_iter([("readmitted".to_owned(), Value::Array(back.iter().map(told).collect()))])
 }
 
-/// The drives that are to be added, by what they are to the array.
+/// Drives to add, by their relation to the array.
 struct Sorted {
-    /// It names them and gave them up.
+    /// Drives that the array names and gave up.
     back: Vec<DriveId>,
     /// All others.
     new: Vec<PathBuf>,
-    /// The array's place, without those of its drives' names that are among the new.
+    /// The array's place, without the names of the new drives.
     place: Place,
 }
 
 /// Finds out which of the drives the array names, and has, already. Changes nothing.
 ///
 /// # Errors
-/// One of them is in use, or not there.
+/// One of them is in use, or missing.
 fn sorted(place: &Place, wanted: Vec<PathBuf>) -> Outcome<Sorted> {
     let known = place.named()?.drives;
     let is_known = |drive: &Path| known.iter().find(|known| is_same(drive, known)).cloned();
@@ -239,7 +239,7 @@ impl Add {
                     false => {
                         let mut told = told;
                         told.insert("added".into(), added.into());
-                        // What it missed.
+                        // Writes to the array that it missed.
                         tell(rebuild(&opened.store, Pace { rate: None }).await?, self.change.json, told)?;
                     }
                 }
@@ -249,7 +249,7 @@ impl Add {
     }
 }
 
-/// Writes the array's file anew with other drives. What it was is kept beside it, since people write in it too.
+/// Writes the array's file anew with other drives. The old file is kept beside it, since people edit it, too.
 fn renamed(file: &Path, change: impl FnOnce(&mut Vec<PathBuf>)) -> Outcome {
     let mut named = ArrayFile::read(file)?;
     change(&mut named.drives);
@@ -292,7 +292,7 @@ impl Remove {
     }
 }
 
-/// The drive of that number or name, and what it is called now. `names` are those of the drives that are there.
+/// The drive of that number or name, and its present name. `names` are those of the present drives.
 fn named(seen: &Inspection, names: &[String], drive: &str) -> Outcome<(DriveId, String)> {
     let known: Vec<_> = seen.drives.iter().filter(|known| !known.removed).collect();
     let now = |known: &DriveInspection| known.given.and_then(|at| names.get(at)).unwrap_or(&known.name).clone();

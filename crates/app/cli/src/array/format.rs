@@ -15,13 +15,14 @@ use crate::failure::{Failure, Outcome};
 /// Makes an empty array.
 #[derive(Args)]
 pub(crate) struct Format {
-    /// The drives: zoned block devices, files of emulated ones, or names such as serial:ZL2XXXXX. Those that the array's file names
-    /// where absent.
+    /// The drives: zoned block devices, files of emulated ones, or names such as serial:ZL2XXXXX [default: those in the
+    /// array's file].
     #[arg(value_name = "DRIVE")]
     on: Vec<PathBuf>,
     #[command(flatten)]
     place: Place,
-    /// How safe: 5+1 writes 5 parts and 1 of parity, each to another drive, so that 1 drive may be lost.
+    /// Data and parity fragments: 5+1 writes 5 fragments of data and 1 of parity, each to another drive, so that any 1
+    /// drive may be lost.
     #[arg(long, value_name = "DATA+PARITY", value_parser = code)]
     code: Code,
     /// Large objects are cut into pieces of this size.
@@ -41,7 +42,7 @@ fn code(text: &str) -> Result<Code, String> {
 impl Format {
     pub(crate) fn run(mut self) -> Outcome {
         self.place.drives.append(&mut self.on);
-        // A file that is not there yet is made from the drives that are named.
+        // A new file is made from the named drives.
         let file = self.place.array.clone();
         let make = file.filter(|_| !self.place.drives.is_empty());
         if let Some(path) = &make

@@ -27,7 +27,7 @@ const STATES: [(SetState, &str); 6] = [
 /// Lists objects.
 #[derive(Args)]
 pub(crate) struct Ls {
-    /// Only objects whose names begin with this; all where absent.
+    /// Only objects whose names begin with this [default: all].
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct Ls {
 /// Shows an object or the array.
 #[derive(Args)]
 pub(crate) struct Stat {
-    /// The object; the array where absent.
+    /// The object [default: the array].
     #[arg(value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ fn object_json(object: &Object) -> Value {
     json!({ "name": String::from_utf8_lossy(&object.name), "size_bytes": object.size, "version": object.version.0 })
 }
 
-/// The rows of a listing, as they come: there may be many.
+/// The rows of a listing, printed as they come: there may be many.
 struct Rows {
     json: bool,
     any: bool,
@@ -156,7 +156,7 @@ impl Stat {
     }
 }
 
-/// One word for how it is with a drive. One that was away is out of use, also when it is back.
+/// A drive's condition in one word. A drive that was away is out of use, even when it is back.
 fn condition(drive: &DriveInspection) -> &'static str {
     match (drive.removed, drive.given.is_some(), drive.in_use) {
         (true, ..) => "removed",
@@ -229,7 +229,7 @@ fn in_words(state: SetState) -> &'static str {
     }
 }
 
-/// Ends with a status where the array is not as it should be; it was said how.
+/// Fails with a status of its own if the array is degraded; the reasons have been printed.
 fn condition_of(standing: &ArrayStanding) -> Outcome {
     let well = standing.seen.drives.iter().all(|drive| matches!(condition(drive), "ok" | "removed"));
     if well && standing.report.damage.is_empty() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }

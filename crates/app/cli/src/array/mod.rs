@@ -16,7 +16,7 @@ use clap::Subcommand;
 
 use crate::failure::Outcome;
 
-/// What an array is and where its drives are named, for `shingle array --help`.
+/// Head of `shingle array --help`: the array, and the place of its drives' names.
 pub(crate) const ABOUT: &str = r#"Keep objects on many drives, so that a lost one costs none of them.
 
 Objects are stored with parity, so that one or more of the drives can be lost. The array's file, which `shingle array format` writes, names the drives, as other commands name them and in any order:
@@ -45,19 +45,21 @@ pub(crate) enum Array {
     Ls(look::Ls),
     /// Delete objects.
     Rm(upkeep::Rm),
-    /// Show an object, or the array: drives, room, what opening it came to; also while a server has it open. Status 4 where a drive is missing or something damaged.
+    /// Show an object, or the array: drives, room, and the report of opening it; also while a server has it open.
+    /// Status 4 if a drive is missing or something is damaged.
     Stat(look::Stat),
-    /// Win back the space of deleted and replaced objects now.
+    /// Reclaim the space of deleted and replaced objects now.
     Gc(upkeep::Gc),
     /// Save the index on the drives now, so that opening the array after a crash takes less time.
     Snapshot(upkeep::Snapshot),
-    /// Replace what lost drives held, with free zones of the others or of drives that were added. Asks before it gives up a drive that is missing.
+    /// Rebuild the data of lost drives on free zones of the others or of added drives. Asks before it gives up a
+    /// missing drive.
     Rebuild(drives::Rebuild),
-    /// Take back drives that were given up and are there again; what they missed is rebuilt.
+    /// Take back drives that were given up and are present again; data that they missed is rebuilt.
     Readmit(drives::Readmit),
     /// Add drives, and take back those that were given up: `shingle array add /dev/sdx --array shelf.toml`
     Add(drives::Add),
-    /// Take a drive out; what it holds goes to the others first: `shingle array remove serial:ZL2AAAAA`
+    /// Take a drive out after moving its data to the others: `shingle array remove serial:ZL2AAAAA`
     Remove(drives::Remove),
     /// Read and verify everything, and replace damaged zones.
     Scrub(verify::Scrub),
@@ -65,7 +67,7 @@ pub(crate) enum Array {
     Salvage(salvage::Salvage),
     /// Read and verify everything, and change nothing; beside clients, gently, if a server has the array open. Status 0: clean, 4: damaged, 8: could not run.
     Check(verify::Check),
-    /// Print what the array knows of its drives and zones; changes nothing, also where drives are missing.
+    /// Print the state of drives and zones; changes nothing, even if drives are missing.
     Dump(look::Dump),
 }
 

@@ -1,9 +1,9 @@
-//! Which array a command is about, and having it open.
+//! The array of a command, and opening it.
 //!
 //! # Invariants
-//! - AOPEN-1: a drive that is away is not given up without a word: from then on the array no longer believes what it holds.
+//! - AOPEN-1: a missing drive is not given up silently: from then on the array no longer believes its contents.
 //!   (`test_array.py`)
-//! - AOPEN-2: an array that was opened is closed, whatever became of the work, and after Ctrl-C too.
+//! - AOPEN-2: an array that was opened is closed, even if the work failed, and after Ctrl-C too.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -22,45 +22,48 @@ use crate::confirm::confirm;
 use crate::device;
 use crate::failure::{Failure, Outcome};
 
-/// Names the array file where `--array` does not.
+/// Names the array's file if `--array` does not.
 const VARIABLE: &str = "SHINGLE_ARRAY";
 
-/// What shells report for a program that Ctrl-C ends.
+/// Exit status that shells report for a program ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 /// The array: its file, or its drives.
 #[derive(Args, Clone)]
 pub(crate) struct Place {
-    /// The array's file, which `shingle array format` writes; SHINGLE_ARRAY where absent.
+    /// The array's file, which `shingle array format` writes [default: $SHINGLE_ARRAY].
     #[arg(long, value_name = "FILE")]
     pub(crate) array: Option<PathBuf>,
-    /// A drive of the array, as other commands name drives; once for each; those of the array's file where absent.
+    /// A drive of the array, as other commands name drives; repeat it for each [default: the drives in the array's
+    /// file].
     #[arg(long = "drive", value_name = "DRIVE")]
     pub(crate) drives: Vec<PathBuf>,
-    /// Directory of the index, on an SSD [default: the one that the array's file names; without one it is made from the drives each time].
+    /// Directory of the index, on an SSD [default: the one in the array's file; without one it is made from the drives
+    /// each time].
     #[arg(long, value_name = "FILE")]
     pub(crate) index: Option<PathBuf>,
-    /// Two files, each on its own SSD, that small objects are safe in before they are written to the drives together; those of the array's file, or none, where absent.
+    /// The two files of the buffer, each on its own SSD: small objects are safe in them before they go to the drives
+    /// together [default: those in the array's file, or none].
     #[arg(long, num_args = 2, value_names = ["FILE", "FILE"])]
     pub(crate) buffer: Option<Vec<PathBuf>>,
-    /// Do without the buffer if both of its files are lost: objects that waited in them are lost.
+    /// Open without the buffer if both of its files are lost: objects in them are lost.
     #[arg(long)]
     pub(crate) abandon_buffer: bool,
-    /// Write to the array also where something that opening it needs cannot be read: objects that it held are lost, and others
-    /// that were deleted may be back.
+    /// Write to the array even if parts that opening needs cannot be read: objects may be lost, and deleted ones may be
+    /// back.
     #[arg(long)]
     pub(crate) accept_loss: bool,
 }
 
-/// What an array's file says. Relative paths are looked for beside it.
+/// Contents of an array's file. Relative paths are relative to its folder.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArrayFile {
     /// The drives, as commands name them, in any order.
     pub(crate) drives: Vec<PathBuf>,
-    /// Where the index is kept.
+    /// Directory of the index.
     pub(crate) index: Option<PathBuf>,
-    /// The two files of the buffer of small objects; without them there is none.
+    /// The two files of the buffer of small objects; `None` = no buffer.
     pub(crate) buffer: Option<[PathBuf; 2]>,
     /// Seconds that an object may be in the buffer alone, for the server: a command empties it at its end.
     pub(crate) buffer_time_s: Option<u64>,
@@ -82,7 +85,7 @@ impl Place {
         self.array.clone().or_else(|| if self.drives.is_empty() { said() } else { None })
     }
 
-    /// The array's drives and its index.
+    /// The array's drives, index and buffer.
     pub(crate) fn named(&self) -> Outcome<Named> {
         let file = match self.file() {
             Some(_) if !self.drives.is_empty() => {
@@ -102,7 +105,7 @@ impl Place {
         Ok(Named { drives: file.drives, index, buffer, abandon_buffer, accept_loss })
     }
 
-    /// The same array without these of its drives.
+    /// The same array without some of its drives.
     pub(crate) fn without(&self, drives: &[PathBuf]) -> Outcome<Self> {
         if drives.is_empty() {
             return Ok(self.clone());
@@ -212,16 +215,16 @@ pub(crate) async fn open_drives(
     Ok((drives, away))
 }
 
-/// What a command does where a drive that the array uses is not there.
+/// Reaction of a command to a missing drive that the array uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// It only reads: the drive comes back as it was.
+    /// The command only reads: the drive comes back as it was.
     Read,
-    /// It writes, and the drive would not be believed when it comes back: refuse.
+    /// The command writes, and the drive would not be believed when it comes back: refuse.
     Refuse,
-    /// It writes, and was told to go on without.
+    /// The command writes, and may go on without the drive.
     GoOn,
-    /// It gives the drive up for good: ask, unless `yes`.
+    /// The command gives the drive up for good: ask, unless `yes`.
     Ask {
         /// Was given.
         yes: bool,
@@ -229,13 +232,13 @@ pub(crate) enum Missing {
 }
 
 impl Missing {
-    /// What a command that writes does, told `--degraded` or not.
+    /// Reaction of a command that writes; `degraded` is its flag `--degraded`.
     pub(crate) fn told(degraded: bool) -> Self {
         if degraded { Self::GoOn } else { Self::Refuse }
     }
 }
 
-/// What an array's superblock says; refuses where a drive that the array uses is not there, if `missing` says so.
+/// Reads an array's superblock; refuses missing drives that the array uses, as `missing` says.
 async fn looked_at(
     rt: &Runtime,
     drives: &[ArrayDrive],
@@ -251,11 +254,11 @@ async fn looked_at(
     let names = absent.names.join(", ");
     match (absent.too_many(), missing) {
         (Some(words), Missing::Read) => {
-            note!("shingle: {words}; what can be read is, and may be older than what is missing")
+            note!("shingle: {words}; the rest is read, and may be older than the missing part")
         }
         (Some(words), _) if !accept_loss => {
             return Err(Failure::new(format!(
-                "{words}\nAttach what is missing and try again; nothing was changed. What can be read without it can be read now"
+                "{words}\nAttach the missing drives and try again; nothing was changed. Commands that only read work without them"
             )));
         }
         (None, Missing::Read) => note!("shingle: the array is read without drives that are missing: {names}"),
@@ -284,9 +287,9 @@ pub(crate) struct Opened {
     pub(crate) rt: Runtime,
     pub(crate) store: ArrayStore,
     pub(crate) report: RecoveryReport,
-    /// As it was before it was opened.
+    /// Inspection before it was opened.
     pub(crate) seen: Inspection,
-    /// Present names of its drives that are there; `seen` tells their places here.
+    /// Present names of its drives; `seen` has their indexes in this list.
     pub(crate) names: Vec<String>,
 }
 
@@ -300,7 +303,8 @@ pub(crate) fn with_array<T, F: Future<Output = Outcome<T>>>(
     with_array_and(place, missing, background, |_, _| Ok(Vec::new()), work)
 }
 
-/// The same, and drives that were given up are taken back: those that `readmit` names, of what was seen and the drives' names.
+/// The same, and drives that were given up are taken back: those that `readmit` returns for the inspection and the
+/// drives' names.
 pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
     place: &Place,
     missing: Missing,
@@ -340,7 +344,7 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
             && failure.status == INTERRUPTED
         {
             note!("shingle: {}", failure.message);
-            // A thread that waits for standard input would be waited for.
+            // A thread that waits for standard input would keep the process.
             std::process::exit(INTERRUPTED.into());
         }
         let value = result?;
@@ -350,8 +354,8 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
     result?
 }
 
-/// Looks at an array without those of its drives that are `asked` about and hold no array at all, which come last; and changes
-/// nothing. The names of the others that are there, by their places.
+/// Looks at an array without those of its drives that are `asked` about and hold no array at all, which come last;
+/// changes nothing. Returns the names of the other present drives, by index.
 pub(crate) fn look_past(
     place: &Place,
     asked: impl Fn(&Path) -> bool,

@@ -1,4 +1,4 @@
-//! `shingle array salvage`: objects of a server's array that lost their records get them back.
+//! `shingle array salvage`: restores objects of a server's array that lost their records.
 
 use clap::Args;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::output::Progress;
 /// Restores objects whose records are lost.
 #[derive(Args)]
 pub(crate) struct Salvage {
-    /// Restore them; else they are only listed, and nothing is changed.
+    /// Restore them; otherwise they are only listed, and nothing is changed.
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

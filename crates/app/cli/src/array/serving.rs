@@ -1,4 +1,4 @@
-//! A server that has the array open: commands that only look ask it.
+//! A server that has the array open: commands that only read ask it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,16 +15,18 @@ const PACKAGED: &str = "/etc/shingle/config.toml";
 /// The server that may have the array open.
 #[derive(Args)]
 pub(crate) struct Serving {
-    /// The configuration of a server that has the array open; /etc/shingle/config.toml where absent and there is no ./shingle-data.
+    /// Configuration of a server that may have the array open [default: /etc/shingle/config.toml, unless there is a
+    /// ./shingle-data].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its data directory; the configuration's, or ./shingle-data, where absent.
+    /// Its data directory [default: the configuration's, or ./shingle-data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
 impl Serving {
-    /// A server's answer to `ask` of the array, which gets the nodes of its drives. `None` if no server that is known has it open.
+    /// A server's answer to `ask` about the array, which it finds by the nodes of its drives. `None` if no known server
+    /// has it open.
     pub(crate) fn asked<T>(
         &self,
         place: &Place,
@@ -50,11 +52,11 @@ impl Serving {
         let file = self.config.clone().or_else(|| (service && Path::new(PACKAGED).exists()).then(|| PACKAGED.into()));
         let running = crate::serve::config(file.as_deref(), self.data.clone())
             .and_then(|config| Running::of(&config.data).map_err(Into::into));
-        // A server that nobody named is none of an array's that it does not have.
+        // A server that was not named explicitly may lack the array without an error.
         if told { running } else { Ok(running.unwrap_or_default()) }
     }
 
-    /// Says what to do where drives are in use and no server was found that has them.
+    /// Adds advice if drives are in use and no server was found that has them.
     pub(crate) fn advised<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
         outcome.map_err(|failure| match failure.message.contains("in use") {
             true => Failure {

@@ -1,4 +1,4 @@
-//! Taking drives for an array: all of them, and only if what they hold may be lost.
+//! Taking drives for an array: all of them, and only if their contents may be lost.
 
 use std::path::PathBuf;
 
@@ -13,21 +13,21 @@ use super::place::open_drives;
 use crate::confirm::confirm;
 use crate::failure::{Failure, Outcome};
 
-/// What may be lost.
+/// Permission to lose data.
 #[derive(Args, Clone, Copy)]
 pub(super) struct Consent {
-    /// Do it without being asked, also where a drive holds something; that is lost.
+    /// Do not ask, even if a drive holds data, which is lost.
     #[arg(long)]
     yes: bool,
-    /// As --yes, and also where a drive holds a partition table or a file system that is not mounted.
+    /// As --yes, and also if a drive holds a partition table or a file system that is not mounted.
     #[arg(long)]
     force: bool,
 }
 
-/// Opens drives that are to be an array's. Where they hold something, that is asked about first.
+/// Opens drives for an array. Asks first if they hold data.
 ///
 /// # Errors
-/// One of them is not there, or they must not be written over. Nothing was changed.
+/// One of them is missing, or must not be written over. Nothing was changed.
 pub(super) async fn take_drives(names: &[PathBuf], rt: &Runtime, consent: Consent) -> Outcome<Vec<ArrayDrive>> {
     let open = OpenOptions { force: consent.force, keep_open: false };
     let (drives, away) = open_drives(names, rt, open).await?;
@@ -41,12 +41,12 @@ pub(super) async fn take_drives(names: &[PathBuf], rt: &Runtime, consent: Consen
         }
     }
     if !held.is_empty() {
-        confirm(consent.yes || consent.force, &format!("What these drives hold will be lost:{held}"))?;
+        confirm(consent.yes || consent.force, &format!("The data on these drives will be lost:{held}"))?;
     }
     Ok(drives)
 }
 
-/// What would be lost on a drive.
+/// Data that would be lost on a drive.
 async fn holds(drive: &ArrayDrive) -> Outcome<Option<String>> {
     match inventory::content(&drive.dev).await {
         Content::Nothing | Content::Unknown(_) => {}

@@ -8,12 +8,12 @@ use shingle_array_store::{DriveId, Inspection};
 use super::place::{Missing, Opened, Place, with_array, with_array_and};
 use crate::failure::Outcome;
 
-/// The array that is changed, what if drives are missing, and how the outcome is told.
+/// The array to change, the reaction to missing drives, and the form of the output.
 #[derive(Args)]
 pub(super) struct Change {
     #[command(flatten)]
     pub(super) place: Place,
-    /// Do without drives that are missing, from now on.
+    /// Go on without missing drives, from now on.
     #[arg(long)]
     degraded: bool,
     /// Print JSON.
@@ -27,7 +27,8 @@ impl Change {
         with_array(&self.place, Missing::told(self.degraded), false, work)
     }
 
-    /// The same, with the array's drives as `place` has them, and drives that were given up are taken back: those that `readmit` names.
+    /// The same, with the array's drives as `place` has them, and drives that were given up are taken back: those that
+    /// `readmit` names.
     pub(super) fn run_with<T, F: Future<Output = Outcome<T>>>(
         &self,
         place: &Place,

@@ -17,15 +17,15 @@ use crate::transfer::{Input, Output, Range};
 /// Stores an object.
 #[derive(Args)]
 pub(crate) struct Put {
-    /// The object's name; an object that has it already is replaced when all of the new one is safe.
+    /// The object's name; an object of that name is replaced when all of the new one is safe.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The file to store; standard input where absent or `-`.
+    /// The file to store, or `-` [default: standard input].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
     place: Place,
-    /// Do without drives that are missing, from now on.
+    /// Go on without missing drives, from now on.
     #[arg(long)]
     degraded: bool,
     /// Print JSON.
@@ -39,10 +39,11 @@ pub(crate) struct Get {
     /// The object's name.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The file to write; standard output where absent or `-`.
+    /// The file to write, or `-` [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only these bytes, as HTTP counts them: 0-99 (the first 100), 100- (all behind), -100 (the last 100); all where absent.
+    /// Only these bytes, counted as in HTTP: 0-99 (the first 100), 100- (all behind), -100 (the last 100) [default:
+    /// all].
     #[arg(long, value_name = "FIRST-LAST", allow_hyphen_values = true)]
     range: Option<Range>,
     /// Write binary data to the terminal too.
@@ -88,7 +89,7 @@ impl Get {
             let reader = opened.store.open_object(name.clone())?;
             let (label, size) = (shown(name.as_bytes()), reader.object().size);
             let (begin, end) = Range::of(range, &label, size)?;
-            // Only now: a name that is wrong costs no file.
+            // Only now: a wrong name costs no file.
             let output = Output::begin(self.output, &label, self.force)?;
             output.copy((begin, end), async |at, length| reader.read(at, length).await).await
         })

@@ -11,7 +11,7 @@ use super::{counted, shown, zone_sets};
 use crate::failure::{Failure, Outcome};
 use crate::output::Progress;
 
-/// Time between two words of how far it is.
+/// Time between two lines of progress.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Deletes objects.
@@ -29,7 +29,7 @@ pub(crate) struct Rm {
 pub(crate) struct Gc {
     #[command(flatten)]
     change: Change,
-    /// How many zone sets to empty at most; all that are worth it where absent.
+    /// Empty at most this many zone sets [default: all that are worth it].
     #[arg(long, value_name = "COUNT")]
     sets: Option<usize>,
 }
@@ -69,7 +69,7 @@ impl Gc {
         let json = self.change.json;
         self.change.run(|opened| async move {
             let store = &opened.store;
-            // More than there are would mean that cleaning comes back to what it wrote.
+            // A larger limit would let gc come back to sets that it wrote itself.
             let most = self.sets.unwrap_or(store.stats()?.sets.iter().sum());
             let mut progress = Progress::new();
             let mut cleaning = Box::pin(store.gc(most));

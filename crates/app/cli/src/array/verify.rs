@@ -1,4 +1,4 @@
-//! `shingle array scrub|check`: is everything as it was written?
+//! `shingle array scrub|check`: verifies all data.
 
 use clap::Args;
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::output::Progress;
 pub(crate) struct Scrub {
     #[command(flatten)]
     change: Change,
-    /// Read at most so many bytes a second: `--rate 200MiB`. As many as can be where absent.
+    /// Read limit in bytes/s: `--rate 200MiB` [default: none].
     #[arg(long, value_name = "SIZE")]
     rate: Option<ByteSize>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Check {
     place: Place,
     #[command(flatten)]
     serving: Serving,
-    /// Only see that everything is there, without reading the objects' bytes.
+    /// Only check that everything is present, without reading the objects' bytes.
     #[arg(long)]
     quick: bool,
     /// Print JSON.
@@ -70,7 +70,7 @@ impl Scrub {
                 }
                 report.lost.iter().for_each(|lost| say!("lost: {lost}"));
                 if left > 0 {
-                    say!("what is left needs a free zone: add a drive, or free some space, and run it again");
+                    say!("the rest needs a free zone: add a drive, or free some space, and run it again");
                 }
             }
             if left == 0 && report.lost.is_empty() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
@@ -79,7 +79,7 @@ impl Scrub {
 }
 
 impl Check {
-    /// Checks the array that nobody has open.
+    /// Checks an array that no server has open.
     fn alone(&self) -> Outcome<CheckReport> {
         let named = self.place.named()?;
         shingle_runtime::real::run(|rt| async move {

@@ -24,7 +24,7 @@ pub(crate) fn run() -> Outcome<Vec<Figure>> {
     Ok(vec![Figure { id: "append_1mib", unit: "bytes/s", value, limit }])
 }
 
-/// Bytes a second, and the least that any store has to do, measured in turn: medians of `rounds` of `round` MiB.
+/// Bytes a second, and the limit: the least work of any store, measured in turn. Medians of `rounds` of `round` MiB.
 pub(crate) fn measure(options: &Options, round: u64, rounds: usize) -> Outcome<(f64, f64)> {
     let mut rates = Vec::new();
     let mut limits = Vec::new();

@@ -1,5 +1,5 @@
-//! Objects into an array of 10+2 and out of it, and a lost drive of it anew; fragments of 1 MiB, on one core, over memory
-//! devices.
+//! Objects into an array of 10+2 and out of it, and a lost drive of it rebuilt; fragments of 1 MiB, on one core, over
+//! memory devices.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub(super) const DATA: u8 = 10;
 pub(super) const PARITY: u8 = 2;
 pub(super) const FRAGMENT: usize = 1 << 20;
 pub(super) const SEGMENT: usize = DATA as usize * FRAGMENT;
-/// Segments that are written in a round, and that are read or rebuilt.
+/// Segments written in a round, and read or rebuilt.
 const PUT_SEGMENTS: u64 = 300;
 const GET_SEGMENTS: u64 = 60;
 const ROUNDS: usize = 5;
@@ -57,8 +57,8 @@ fn drives(geometry: &Geometry, device: impl Fn(Geometry) -> Rc<dyn ZonedDevice>)
     (0..DATA + PARITY).map(drive).collect()
 }
 
-/// A memory device that says it keeps payload but drops it: the engine encodes and checksums every byte, and the memory
-/// that would hold it is not measured.
+/// A memory device that claims to keep payload but drops it: the engine encodes and checksums every byte, and memory
+/// for the payload is not measured.
 struct Sink {
     inner: MemoryDevice,
     geometry: Geometry,
@@ -142,7 +142,7 @@ async fn get_rounds(rt: Runtime) -> Outcome<[(f64, f64); 2]> {
     Ok([whole, degraded])
 }
 
-/// Writes the object that is read.
+/// Writes the object to be read.
 async fn fill(store: &ArrayStore) -> Outcome<()> {
     let data = segment();
     let mut put = store.begin_put("object")?;
@@ -174,10 +174,10 @@ fn stored() -> Vec<Vec<u8>> {
     (0..GET_SEGMENTS).map(|_| data.to_vec()).collect()
 }
 
-/// Bytes a second written to a new drive, round by round another one, and the limit of that.
+/// Bytes a second written to a new drive, in each round another one, and the limit of that.
 async fn rebuild_rounds(rt: Runtime) -> Outcome<(f64, f64)> {
     let device = |geometry| -> Rc<dyn ZonedDevice> { Rc::new(MemoryDevice::new(geometry)) };
-    // Sets of few segments: what is written is not mostly what fills the last one.
+    // Sets of few segments: otherwise most writes would only fill the last set.
     let geometry = Geometry::hm_smr(Blocks(4096), 64, 0, 128);
     let mut drives = drives(&geometry, device);
     let store = fresh(&rt, &drives).await?;

@@ -1,5 +1,5 @@
-//! What an array of 10+2 could do at best: the least that has to be done with each byte, with the same library, in whichever
-//! of several ways is the fastest here. All go strip by strip, so that what one step reads or makes is in the cache for the next.
+//! Limit of an array of 10+2: the least work for each byte, with the same library, in the fastest of several ways. All
+//! go strip by strip, so that a step finds the bytes of the last one in the cache.
 
 use std::hint::black_box;
 
@@ -10,13 +10,13 @@ use super::array::{DATA, FRAGMENT, PARITY, SEGMENT, code, segment};
 use super::{limit, median};
 use crate::failure::{Failure, Outcome};
 
-/// Bytes of each fragment that are dealt with at a time.
+/// Bytes of each fragment worked on at a time.
 const STRIPS: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
 
-/// Bytes that are copied and summed at a time.
+/// Bytes copied and summed at a time.
 const PIECE: usize = 4 << 10;
 
-/// What is summed, and when.
+/// Order and pieces of summing.
 struct Sums {
     sum: u32,
     /// Before it is copied, or afterwards.
@@ -99,7 +99,7 @@ pub(super) fn put(segments: usize) -> Outcome<Ways> {
     })
 }
 
-/// Segments a second that can be got: copy each byte once, take its CRC-32C once. With a drive lost, what it had of each
+/// Segments a second that can be got: copy each byte once, take its CRC-32C once. With a drive lost, its part of each
 /// segment, a data fragment, is computed from the others, one of which is read for nothing else.
 pub(super) fn get(segments: &[Vec<u8>], lost: bool) -> Outcome<Ways> {
     let mut coder = Coder::new(code()?);
@@ -109,7 +109,7 @@ pub(super) fn get(segments: &[Vec<u8>], lost: bool) -> Outcome<Ways> {
             return Ok(());
         }
         for start in (0..FRAGMENT).step_by(strip) {
-            // Any ten fragments do; that these are data does not change what it costs.
+            // Any ten fragments do; data fragments cost the same.
             let pieces = strips_of(from, start, strip);
             let (needed, rest) = pieces.split_at(usize::from(DATA) - 1);
             for ((_, piece), target) in needed.iter().zip(target.chunks_exact_mut(FRAGMENT)) {
@@ -123,7 +123,7 @@ pub(super) fn get(segments: &[Vec<u8>], lost: bool) -> Outcome<Ways> {
     })
 }
 
-/// Segments a second of which a lost fragment can be written anew: take the CRC-32C of ten others, compute it, copy it, and
+/// Segments a second of which a lost fragment can be rebuilt: take the CRC-32C of ten others, compute it, copy it, and
 /// take its CRC-32C.
 pub(super) fn rebuild(segments: &[Vec<u8>]) -> Outcome<Ways> {
     let mut coder = Coder::new(code()?);

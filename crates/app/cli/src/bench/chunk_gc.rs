@@ -14,14 +14,14 @@ use shingle_zoned::{Geometry, MemoryDevice};
 use crate::bench::{Figure, median};
 use crate::failure::{Failure, Outcome};
 
-/// Zones of the drive, and of the one beside it.
+/// Zones of the drive, and of the smaller one beside it.
 const ZONES: u32 = 75_000;
 const FEW_ZONES: u32 = 750;
 
 /// Bytes of a chunk: two take a zone of 16 MiB.
 const CHUNK_BYTES: usize = 8_000_000;
 
-/// How often each is measured.
+/// Measurements of each figure.
 const TIMES: usize = 101;
 
 /// Microseconds each takes.

@@ -23,7 +23,7 @@ use crate::{device, output};
 const MIB: u64 = 1 << 20;
 /// Writers side by side, each in zones of its own: one write at a time goes to a zone.
 const WRITERS: u64 = 4;
-/// What each of them writes in a round, in whole zones.
+/// Bytes that each of them writes in a round, in whole zones.
 const WRITER_BYTES: u64 = 64 * MIB;
 /// Writes between two flushes. As with fio, none follows the last.
 const FLUSH_EVERY: u64 = 16;
@@ -33,16 +33,17 @@ const READERS: u64 = 32;
 const READS: u64 = 16_384;
 const ROUNDS: usize = 5;
 
-/// Where to measure.
+/// Place of the measurement.
 #[derive(Args)]
 pub(crate) struct Where {
-    /// For `device`: a zoned block device, of which empty zones are used, those that lie beside each other; four at least. A file in --dir where absent.
+    /// For `device`: a zoned block device, of which adjacent empty zones are used, at least four [default: a file in
+    /// --dir].
     #[arg(long, value_name = "DRIVE")]
     device: Option<PathBuf>,
-    /// For `device` without a node: the directory of the files that are measured; that of temporary files where absent.
+    /// For `device` without a node: the directory of the measured files [default: the one for temporary files].
     #[arg(long, value_name = "DIR", conflicts_with = "device")]
     dir: Option<PathBuf>,
-    /// For `device`: do it without being asked.
+    /// For `device`: do not ask.
     #[arg(long)]
     yes: bool,
 }
@@ -53,17 +54,17 @@ impl Where {
     }
 }
 
-/// What is measured, on either side.
+/// Files or drives to measure, on either side.
 struct Bed {
     /// The drive for us, and the file or drive for fio.
     ours: PathBuf,
     fios: PathBuf,
     zoned: bool,
-    /// The first zone that is used, and how many each writer has.
+    /// The first zone used, and the zones of each writer.
     first: u32,
     each: u32,
     zone_bytes: u64,
-    /// What can be written in a zone.
+    /// Writable bytes of a zone.
     capacity_bytes: u64,
 }
 
@@ -99,11 +100,11 @@ fn bed_of_files(folder: &Path) -> Outcome<Bed> {
     Ok(Bed { ours, fios, zoned: false, first: 0, each: 1, zone_bytes: WRITER_BYTES, capacity_bytes: WRITER_BYTES })
 }
 
-/// Zones behind each other that are empty, so that nothing is lost that anybody wanted.
+/// Adjacent empty zones, so that no data is lost.
 fn bed_of_node(name: &Path) -> Outcome<Bed> {
     shingle_runtime::real::run(|rt| async move {
         let node = device::find(name, &rt).await?;
-        // fio would write to the file or ordinary drive itself, and not to the zones that are emulated on it.
+        // fio would write to the file or ordinary drive itself, and not to its emulated zones.
         if is_node(&node) && describe(&node)?.zoned == ZonedModel::None || node.is_file() {
             let name = name.display();
             return Err(Failure::new(format!(
@@ -136,7 +137,7 @@ fn bed_of_node(name: &Path) -> Outcome<Bed> {
     })?
 }
 
-/// The first of the longest runs of empty zones: where it begins, and its length.
+/// The longest run of empty zones, the first of several: its start and length.
 fn longest_empty_run(zones: &[ZoneInfo]) -> (u32, u32) {
     let runs = zones.chunk_by(|one, next| (one.state == ZoneState::Empty) == (next.state == ZoneState::Empty));
     let empty = runs.filter(|run| run.first().is_some_and(|zone| zone.state == ZoneState::Empty));
@@ -217,7 +218,7 @@ impl Bed {
     }
 }
 
-/// Empties the zones that are used; in files there is nothing of fio's left either.
+/// Empties the used zones; in files nothing of fio's is left either.
 fn reset(bed: &Bed) -> Outcome {
     if !bed.zoned {
         let _ = std::fs::remove_file(&bed.fios);

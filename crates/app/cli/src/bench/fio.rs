@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Outcome};
 
-/// A load, as fio is told of it.
+/// A load, as given to fio.
 pub(crate) struct Job<'a> {
     /// The file, or the node of a drive.
     pub(crate) path: &'a Path,
@@ -18,7 +18,7 @@ pub(crate) struct Job<'a> {
     pub(crate) jobs: u64,
     /// Commands that each job has outstanding.
     pub(crate) depth: u64,
-    /// Where the first job's range begins, and how long each range is.
+    /// Start of the first job's range, and length of each range.
     pub(crate) offset_bytes: u64,
     pub(crate) range_bytes: u64,
     /// Bytes that each job moves.
@@ -29,10 +29,10 @@ pub(crate) struct Job<'a> {
     pub(crate) zoned: bool,
 }
 
-/// Whether fio is there.
+/// Checks that fio is installed.
 ///
 /// # Errors
-/// In words, what to install.
+/// Advice to install it.
 pub(crate) fn find() -> Outcome {
     let found = Command::new("fio").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     match found {
@@ -45,12 +45,12 @@ impl Job<'_> {
     /// Bytes a second.
     ///
     /// # Errors
-    /// What fio says.
+    /// fio's result in bytes or commands a second.
     pub(crate) fn run(&self) -> Outcome<f64> {
         let mut command = Command::new("fio");
         command.args(["--name=shingle", "--ioengine=io_uring", "--output-format=json", "--group_reporting"]);
         command.args(["--fallocate=none", "--invalidate=1", "--norandommap", "--randrepeat=0"]);
-        // We tell the kernel nothing of what will be read, so fio must not either.
+        // Shingle gives the kernel no hints about reads, so fio must not either.
         command.arg("--fadvise_hint=0");
         command.arg(format!("--filename={}", self.path.display()));
         let numbers = [
@@ -76,7 +76,7 @@ impl Job<'_> {
     }
 }
 
-/// Bytes a second out of fio's answer, in front of which it may have put notes.
+/// Bytes a second out of fio's answer, which may begin with notes.
 fn rate(answer: &[u8], pattern: &str) -> Option<f64> {
     let text = String::from_utf8_lossy(answer);
     let answer: Value = serde_json::from_str(text.get(text.find('{')?..)?).ok()?;

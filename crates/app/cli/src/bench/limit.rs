@@ -1,4 +1,4 @@
-//! What the machine could do at best: the least that any verified store has to do with the same bytes.
+//! Limit of the machine: the least work of any verified store with the same bytes.
 
 use std::hint::black_box;
 

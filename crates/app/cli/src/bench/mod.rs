@@ -1,4 +1,4 @@
-//! `shingle bench`: figures of this machine, each beside the best it could be, measured in the same process.
+//! `shingle bench`: figures of this machine, each beside its limit, measured in the same process.
 
 pub(crate) mod append;
 mod array;
@@ -30,11 +30,12 @@ enum Name {
     ArrayPut,
     /// And out of it, with all drives and with one lost.
     ArrayGet,
-    /// What a lost drive of it held, written to a new one.
+    /// Data of a lost drive of it, rebuilt on a new one.
     ArrayRebuild,
     /// PUT and GET of 1 MiB objects over loopback, 8 clients.
     S3,
-    /// PUT of 1 MiB objects to one and to many modelled drives, in virtual time: what each takes, and how evenly they fill.
+    /// PUT of 1 MiB objects to one and to many modelled drives, in virtual time: the rate of each, and how evenly they
+    /// fill.
     S3Drives,
     /// Device commands through the simulator: writes in sequence, reads anywhere, and both.
     Simulator,
@@ -45,7 +46,7 @@ enum Name {
 /// Measures one thing: `shingle bench chunk-append --json`
 #[derive(Args)]
 pub(crate) struct Bench {
-    /// What to measure.
+    /// The benchmark.
     #[arg(value_enum, value_name = "NAME")]
     name: Name,
     /// Print one JSON object as the last line.
@@ -73,7 +74,7 @@ impl Figure {
     }
 }
 
-/// Four digits say all that a measurement does.
+/// Rounds to four digits, the precision of a measurement.
 fn round(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;

@@ -8,11 +8,11 @@ use shingle_lab::scaling::{CLIENTS_EACH, Taken, puts};
 use crate::bench::round;
 use crate::failure::{Failure, Outcome};
 
-/// The numbers of drives where none are named.
+/// Numbers of drives by default.
 pub(super) const DRIVES: [usize; 6] = [1, 2, 4, 8, 16, 60];
-/// The most: a rack of shelves.
+/// Largest number of drives: a rack of shelves.
 const DRIVES_MAX: usize = 256;
-/// What is measured, of virtual time.
+/// Virtual time that is measured.
 const TIME: Duration = Duration::from_secs(10);
 const SEED: u64 = 1;
 

@@ -1,5 +1,5 @@
 //! Device commands a second through the simulator, on one core, 32 outstanding: executor, device, medium that keeps no
-//! payload, and drive model. At best it is the drive model alone, called in a plain loop.
+//! payload, and drive model. The limit is the drive model alone, called in a plain loop.
 
 use std::cell::Cell;
 use std::rc::Rc;

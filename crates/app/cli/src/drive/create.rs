@@ -25,32 +25,32 @@ pub(crate) struct Create {
     /// The file to make, or the node of an ordinary block device to use.
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
-    /// The drive's size: a number and a unit, such as 64GiB or 20TB. A file is sparse and takes what is written; on a
-    /// block device all of it is used where absent.
+    /// The drive's size: a number and a unit, such as 64GiB or 20TB. A file is sparse and takes only written bytes.
+    /// [default: all of a block device]
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// What kind of drive.
+    /// Kind of drive.
     #[arg(long, value_enum, value_name = "KIND", default_value = "hm-smr")]
     kind: Kind,
-    /// The size of a zone; 256MiB (hm-smr) or 2GiB (zns) where absent.
+    /// The size of a zone [default: 256MiB (hm-smr) or 2GiB (zns)].
     #[arg(long, value_name = "SIZE")]
     zone_size: Option<ByteSize>,
-    /// How much of a zone can be written; all of it (hm-smr, or with --zone-size) or 1077MiB (zns) where absent.
+    /// Writable part of a zone [default: all of it (hm-smr, or with --zone-size) or 1077MiB (zns)].
     #[arg(long, value_name = "SIZE")]
     zone_capacity: Option<ByteSize>,
-    /// How many conventional zones it begins with; about one zone in a hundred (hm-smr) or none (zns) where absent.
+    /// Conventional zones at the drive's start [default: about one zone in a hundred (hm-smr) or none (zns)].
     #[arg(long, value_name = "COUNT")]
     conventional: Option<u32>,
-    /// How many zones may be open at once; 128 (hm-smr) or 14 (zns) where absent.
+    /// Limit of open zones [default: 128 (hm-smr) or 14 (zns)].
     #[arg(long, value_name = "COUNT")]
     max_open: Option<u32>,
-    /// How many zones may be open or closed at once; any number (hm-smr) or 14 (zns) where absent.
+    /// Limit of active zones, which are open or closed [default: none (hm-smr) or 14 (zns)].
     #[arg(long, value_name = "COUNT")]
     max_active: Option<u32>,
-    /// Replace an emulated drive that is there; its data is lost. Asks before.
+    /// Replace an existing emulated drive; its data is lost. Asks first.
     #[arg(long)]
     overwrite: bool,
-    /// Use a block device although it is partitioned or holds a file system or the like, which is lost. Asks before.
+    /// Use a block device although it is partitioned or holds a file system or the like, which is lost. Asks first.
     #[arg(long)]
     force: bool,
     /// Do not ask.
@@ -58,7 +58,7 @@ pub(crate) struct Create {
     yes: bool,
 }
 
-/// The content that is to be lost, as far as it can be told.
+/// Description of the data that will be lost.
 fn content_of(path: &Path) -> String {
     let content = shingle_runtime::real::run(|rt| async move {
         let device = device::open(path, &rt).await.ok()?;

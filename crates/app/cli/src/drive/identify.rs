@@ -1,4 +1,4 @@
-//! `shingle drive identify`: from a name that stays to the node of today, and back.
+//! `shingle drive identify`: from a stable name to today's node, and back.
 
 use std::path::PathBuf;
 
@@ -18,14 +18,14 @@ configuration can call it wherever it is plugged in.
 
 Exit status: 0 found, 1 no drive is called so, or several are.";
 
-/// Finds a drive by a name that stays, or names one.
+/// Finds a drive by a stable name, or names one.
 #[derive(Args)]
 #[command(after_long_help = LONG)]
 pub(crate) struct Identify {
     /// uuid:STORE, serial:NUMBER, wwn:NAME, a node, or the file of an emulated drive.
     #[arg(value_name = "DRIVE")]
     drive: String,
-    /// Files of emulated drives to look among, too; only the machine's drives where absent.
+    /// Files of emulated drives to search as well [default: only the machine's drives].
     #[arg(value_name = "FILE")]
     among: Vec<PathBuf>,
     /// Print one JSON object.
@@ -60,7 +60,7 @@ impl Identify {
         }
     }
 
-    /// What may be meant: a name without a head may be of any kind.
+    /// Possible meanings: a name without a prefix may be of any kind.
     fn names(&self) -> Result<Vec<DriveName>, String> {
         let name = DriveName::parse(&self.drive)?;
         if !matches!(name, DriveName::Path(_)) {
@@ -104,7 +104,7 @@ impl Identify {
         }
         rows.extend(found.names().iter().map(|name| ("name", name.to_string())));
         if found.names().is_empty() {
-            rows.push(("name", "none that stays until a store is on it; the node, until then".to_owned()));
+            rows.push(("name", "no stable name until it holds a store; use the node until then".to_owned()));
         }
         let text: String = rows.iter().map(|(what, value)| format!("{what:<7} {value}\n")).collect();
         output::print(&text)

@@ -1,4 +1,4 @@
-//! `shingle drive ls`: the drives of this machine, and whose they are.
+//! `shingle drive ls`: the drives of this machine, and their owners.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ use can be listed too. What is on a drive is seen only by those who may read its
 #[derive(Args)]
 #[command(after_long_help = LONG)]
 pub(crate) struct Ls {
-    /// The drives to list: nodes, or files of emulated ones. All zoned drives of the machine where absent.
+    /// The drives to list: nodes, or files of emulated ones [default: all zoned drives of the machine].
     #[arg(value_name = "DRIVE")]
     paths: Vec<PathBuf>,
     /// List ordinary drives as well.
@@ -66,7 +66,7 @@ impl Ls {
     }
 }
 
-/// What the kernel says of zones where they could not be asked for.
+/// Zones as the kernel describes them, for drives that could not be opened.
 struct Zones {
     count: Option<u32>,
     size: Option<u64>,

@@ -1,7 +1,7 @@
 //! `shingle drive open|close|finish|reset`: zone commands by hand.
 //!
 //! # Invariants
-//! - MAN-1: what loses anything, or meddles with a store, is said and confirmed before the first zone is touched.
+//! - MAN-1: loss of data and interference with a store are announced and confirmed before the first zone is touched.
 //!   (`test_drive.py`)
 
 use std::fmt::Write as _;
@@ -29,10 +29,10 @@ pub(crate) struct Manage {
     path: PathBuf,
     #[command(flatten)]
     zones: Selection,
-    /// Do it although the drive holds a partition table or a file system that is not mounted.
+    /// Go on although the drive holds a partition table or a file system that is not mounted.
     #[arg(long)]
     force: bool,
-    /// Do it without being asked.
+    /// Do not ask.
     #[arg(long)]
     yes: bool,
 }
@@ -84,8 +84,8 @@ async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
     Ok(())
 }
 
-/// What is to be confirmed before the zones are touched. Opening and closing lose nothing, so only where they would get in
-/// the way of a store.
+/// Question to confirm before the zones are touched. Opening and closing lose nothing, so there it is asked only if
+/// they would get in the way of a store.
 fn question(op: ZoneOp, zones: &[ZoneInfo], store: Option<&Content>) -> Option<String> {
     let many = counted(zones.len() as u64, "zone");
     let mut what = match (op, store) {
@@ -101,7 +101,7 @@ fn question(op: ZoneOp, zones: &[ZoneInfo], store: Option<&Content>) -> Option<S
     Some(what)
 }
 
-/// The zones to work on, in order: those named, whatever they are, or all for which the command means anything.
+/// The zones to work on, in order: those named, in any state, or all for which the command means anything.
 async fn choose(device: &Rc<dyn ZonedDevice>, selection: &Selection, op: ZoneOp) -> Outcome<Vec<ZoneInfo>> {
     let count = device.geometry().zone_count;
     if selection.all {

@@ -24,7 +24,7 @@ pub(crate) enum Drive {
     Identify(identify::Identify),
     /// Make an emulated drive in a sparse file: `shingle drive create disk.shingle --size 20TB`
     Create(create::Create),
-    /// Say what of the machine and its drives to change, and why: `shingle drive doctor`
+    /// Find settings of the machine and its drives to change, and say why: `shingle drive doctor`
     Doctor(doctor::Doctor),
     /// List a drive's zones: `shingle drive report disk.shingle`
     Report(report::Report),
@@ -33,20 +33,19 @@ pub(crate) enum Drive {
     /// Open zones explicitly: `shingle drive open disk.shingle 7`
     ///
     /// They stay open until they are closed, full, or reset, and an engine closes them when it opens the drive. Nothing
-    /// is lost; asks where a store is on the drive (--yes: does not).
+    /// is lost; asks if the drive holds a store (--yes: does not).
     Open(manage::Manage),
     /// Close open zones: `shingle drive close disk.shingle 7-12`
     ///
-    /// Nothing is lost; asks where a store is on the drive (--yes: does not). A zone in which nothing is written becomes
-    /// empty.
+    /// Nothing is lost; asks if the drive holds a store (--yes: does not). A zone without written blocks becomes empty.
     Close(manage::Manage),
     /// Make zones full: `shingle drive finish disk.shingle 7 9`
     ///
-    /// They take no more until a reset. Asks on a terminal; elsewhere it needs --yes.
+    /// They take no more writes until a reset. Asks on a terminal; elsewhere it needs --yes.
     Finish(manage::Manage),
     /// Empty zones, whose data is lost: `shingle drive reset disk.shingle 5 7-12`
     ///
-    /// Says what will be lost and asks on a terminal; elsewhere it needs --yes.
+    /// Lists the data that will be lost and asks on a terminal; elsewhere it needs --yes.
     Reset(manage::Manage),
 }
 

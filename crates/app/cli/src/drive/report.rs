@@ -35,7 +35,7 @@ pub(crate) struct Report {
     /// The first zone to list.
     #[arg(long, value_name = "ZONE", default_value_t = 0)]
     first: u32,
-    /// How many zones to list; to the last where absent.
+    /// Zones to list [default: to the last].
     #[arg(long, value_name = "COUNT")]
     count: Option<u32>,
     /// Print comma-separated values, all of them in bytes, with a line of names first.
@@ -130,7 +130,7 @@ fn zone_json(geometry: &Geometry, zone: &ZoneInfo) -> serde_json::Value {
     })
 }
 
-/// Whether what was written in the zone is known.
+/// True if the zone's write pointer is known.
 fn has_pointer(zone: &ZoneInfo) -> bool {
     !matches!(zone.state, ZoneState::NotWritePointer | ZoneState::Offline)
 }

@@ -1,4 +1,4 @@
-//! Which zones a command is for: `5 7-12`, or all.
+//! Zones for a command: `5 7-12`, or all.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -32,7 +32,7 @@ impl FromStr for ZoneRange {
 /// The zones to work on.
 #[derive(Args)]
 pub(crate) struct Selection {
-    /// Zones: numbers and ranges, such as 5 7-12; --all has to be given where absent.
+    /// Zones: numbers and ranges, such as 5 7-12 [default: none; --all is required then].
     #[arg(value_name = "ZONE", required_unless_present = "all", conflicts_with = "all")]
     zones: Vec<ZoneRange>,
     /// Every zone for which the command means anything.
@@ -44,7 +44,7 @@ impl Selection {
     /// The zones that were named, each once and in order; without `--all`.
     ///
     /// # Errors
-    /// A zone the drive does not have.
+    /// The drive does not have a zone.
     pub(crate) fn named(&self, zone_count: u32) -> Outcome<BTreeSet<u32>> {
         if let Some(past) = self.zones.iter().find(|range| range.last >= zone_count) {
             let (last, most) = (past.last, zone_count.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! `shingle object`: the objects of a server. Those that only look ask one that runs; the others need it stopped.
+//! `shingle object`: the objects of a server. Commands that only read ask a running server; the others need it stopped.
 
 mod single;
 
@@ -23,28 +23,29 @@ use crate::output::{self, counted};
 pub(crate) enum Object {
     /// Make the index again from the drives: `shingle object rebuild-index --data shingle-data`
     RebuildIndex(Rebuild),
-    /// Compare index and drives, of arrays too; beside clients, gently, if the server runs. Exit status: 0 clean, 4 damage, 8 could not run.
+    /// Compare index and drives, arrays included; beside clients, gently, if the server runs. Exit status: 0 clean, 4
+    /// damage, 8 could not run.
     Check(Check),
     /// List all objects, also while the server runs.
     Ls(List),
     /// Write an object to a file, or to standard output: `shingle object get photos/one.jpg -o one.jpg`
     Get(single::Get),
-    /// Store a file, or standard input, in a bucket that is there: `shingle object put photos/one.jpg one.jpg`
+    /// Store a file, or standard input, in an existing bucket: `shingle object put photos/one.jpg one.jpg`
     Put(single::Put),
     /// Delete objects.
     Rm(single::Rm),
-    /// Show an object; or how many objects there are, and what they take, also while the server runs.
+    /// Show an object; or the number of objects and their space, also while the server runs.
     Stat(Stat),
-    /// Win back the space of deleted and replaced objects now.
+    /// Reclaim the space of deleted and replaced objects now.
     Gc(Directory),
 }
 
 #[derive(Args)]
 pub(crate) struct Directory {
-    /// The server's configuration; the defaults where absent.
+    /// The server's configuration [default: none; default settings].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory; the configuration's, or ./shingle-data, where absent.
+    /// The data directory [default: the configuration's, or ./shingle-data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print JSON.
@@ -74,14 +75,14 @@ pub(crate) struct Check {
 pub(crate) struct List {
     #[command(flatten)]
     directory: Directory,
-    /// Only keys that begin with this; all where absent.
+    /// Only keys that begin with this [default: all].
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
 }
 
 #[derive(Args)]
 pub(crate) struct Stat {
-    /// The object: its bucket, a slash, and its key; all of them where absent.
+    /// The object: its bucket, a slash, and its key [default: all objects].
     #[arg(value_name = "BUCKET/KEY")]
     name: Option<single::Name>,
     #[command(flatten)]
@@ -357,7 +358,7 @@ impl Directory {
             say!("files    {}, {}", stats.files, ByteSize(stats.file_bytes));
         }
         for (name, stats) in arrays {
-            // Of the array: parts of large objects, and buckets, are objects of it too.
+            // The array's own count: parts of large objects, and buckets, are objects of it, too.
             let held = counted(stats.objects, "object");
             say!("array {name}: {held} of the array, {} of {}", ByteSize(stats.live), ByteSize(stats.capacity));
         }

@@ -1,4 +1,4 @@
-//! `shingle object get|put|rm|stat` of single objects: what the server would answer, without it.
+//! `shingle object get|put|rm|stat` of single objects, without the server.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -53,10 +53,11 @@ pub(crate) struct Get {
     /// The object: its bucket, a slash, and its key.
     #[arg(value_name = "BUCKET/KEY")]
     name: Name,
-    /// The file to write; standard output where absent or `-`.
+    /// The file to write, or `-` [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only these bytes, as HTTP counts them: 0-99 (the first 100), 100- (all behind), -100 (the last 100); all where absent.
+    /// Only these bytes, counted as in HTTP: 0-99 (the first 100), 100- (all behind), -100 (the last 100) [default:
+    /// all].
     #[arg(long, value_name = "FIRST-LAST", allow_hyphen_values = true)]
     range: Option<Range>,
     /// Write binary data to the terminal too.
@@ -69,11 +70,11 @@ pub(crate) struct Get {
 /// Stores a file, or standard input, as an object.
 #[derive(Args)]
 pub(crate) struct Put {
-    /// The object: its bucket, which has to be there, a slash, and its key. One that is there is replaced when all of the new one is
-    /// safe.
+    /// The object: an existing bucket, a slash, and its key. An object of that name is replaced when all of the new one
+    /// is safe.
     #[arg(value_name = "BUCKET/KEY")]
     name: Name,
-    /// The file to store; standard input where absent or `-`.
+    /// The file to store, or `-` [default: standard input].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Content type of the object [default: S3's `binary/octet-stream`].
@@ -86,7 +87,7 @@ pub(crate) struct Put {
 /// Deletes objects.
 #[derive(Args)]
 pub(crate) struct Rm {
-    /// The objects: of each its bucket, a slash, and its key.
+    /// The objects: each is a bucket, a slash, and a key.
     #[arg(required = true, value_name = "BUCKET/KEY")]
     names: Vec<Name>,
     #[command(flatten)]
@@ -96,15 +97,15 @@ pub(crate) struct Rm {
 /// Place of a server's objects, for a command that prints bytes.
 #[derive(Args)]
 pub(crate) struct Place {
-    /// The server's configuration; the defaults where absent.
+    /// The server's configuration [default: none; default settings].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory; the configuration's, or ./shingle-data, where absent.
+    /// The data directory [default: the configuration's, or ./shingle-data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
-/// Runs `work` with all objects of a directory as one store, and closes them, also where it failed.
+/// Runs `work` with all objects of a directory as one store, and closes them, even if it failed.
 fn with_store<T>(
     directory: &Directory,
     access: Access,
@@ -128,7 +129,7 @@ fn with_store<T>(
     shingle_runtime::real::run(run)?
 }
 
-/// An error of the store; of a bucket that is not there, how to make one.
+/// An error of the store; if a bucket is missing, with advice to make one.
 fn told(error: StoreError, config: &Config) -> Failure {
     if error.kind != StoreErrorKind::NoSuchBucket {
         return error.into();
@@ -149,7 +150,7 @@ impl Get {
             let reader = store.open(&name.bucket, &name.key).await.map_err(|error| told(error, config))?;
             let (label, size) = (name.shown(), reader.info().size);
             let (begin, end) = Range::of(range, &label, size)?;
-            // Only now: a name that is wrong costs no file.
+            // Only now: a wrong name costs no file.
             let output = Output::begin(self.output, &label, self.force)?;
             output.copy((begin, end), async |at, length| reader.read(at, length).await).await
         })
@@ -200,7 +201,7 @@ impl Rm {
             }
             Ok(())
         });
-        // Those that had gone before one failed have gone.
+        // Objects deleted before the failed one stay deleted.
         if directory.json {
             let names = |of: &[&Name]| of.iter().map(|name| name.json()).collect::<Vec<_>>();
             say!("{}", json!({ "deleted": names(&deleted), "absent": names(&absent) }));

@@ -11,12 +11,12 @@ use crate::drive::doctor::facts::{Facts, Who};
 use crate::drive::doctor::finding::Finding;
 use crate::drive::doctor::machine::KEEPS_ORDER;
 
-/// The longest read or write that engines make of one piece of payload.
+/// Longest read or write of one piece of payload by engines.
 const TRANSFER_BYTES: u64 = 1 << 20;
 /// A disk that has fewer commands to choose from cannot put them in a good order.
 const QUEUE_DEPTH: u32 = 8;
 
-/// Everything about one drive.
+/// All findings about one drive.
 pub(crate) fn look(drive: &Drive, system: &System, facts: &Facts, who: &Who) -> Vec<Finding> {
     let subject = drive.node.display().to_string();
     let queue = system.sys.join("block").join(&drive.name);
@@ -97,10 +97,11 @@ fn permissions(subject: &str, drive: &Drive, facts: &Facts, who: &Who) -> Findin
         } else {
             format!("chgrp disk {subject} && chmod 660 {subject} (the package's udev rule does that for zoned drives)")
         };
-        return Finding::problem(subject, check, found, "who opens a drive needs to read and to write").change(change);
+        return Finding::problem(subject, check, found, "opening a drive needs permission to read and to write")
+            .change(change);
     }
     if mode & 0o006 != 0 {
-        let why = "whoever reads the node reads all objects, whoever writes it destroys them";
+        let why = "a user who can read the node can read all objects, and one who can write it can destroy them";
         return Finding::problem(subject, check, format!("everybody may use it (mode {mode:o})"), why)
             .change(format!("chmod o-rwx {subject}"));
     }

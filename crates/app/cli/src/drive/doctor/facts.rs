@@ -1,4 +1,4 @@
-//! What the machine says of itself, read from `/proc` and `/boot`, which may be a made-up tree.
+//! Facts about the machine, read from `/proc` and `/boot` (in tests from a made-up tree).
 
 use std::fs;
 use std::io::Read;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// More than any kernel's configuration.
 const CONFIG_MAX: u64 = 16 << 20;
 
-/// A machine, as far as the doctor cares. What could not be read is `None`.
+/// Facts about a machine that matter to the doctor. Unreadable ones are `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// The kernel's release, such as `6.1.0-56-amd64`.
@@ -43,7 +43,7 @@ impl Facts {
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
 
-    /// Whether the kernel was built with an option; `None` where its configuration cannot be read.
+    /// True if the kernel was built with an option; `None` if its configuration cannot be read.
     pub(crate) fn built_with(&self, option: &str) -> Option<bool> {
         let set = |line: &str| line.strip_prefix(option).is_some_and(|rest| matches!(rest.trim(), "=y" | "=m"));
         self.config.as_ref().map(|config| config.lines().any(set))
@@ -76,7 +76,7 @@ fn memory_lock(limits: &str) -> Option<u64> {
     }
 }
 
-/// Who runs this.
+/// User and groups of this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Who {
     pub(crate) user: u32,
@@ -95,7 +95,7 @@ impl Who {
         self.user == 0
     }
 
-    /// Whether permissions let this user read and write.
+    /// True if permissions let this user read and write.
     pub(crate) fn may_use(&self, owner: u32, group: u32, mode: u32) -> bool {
         let both = |bits: u32| bits & 0o6 == 0o6;
         if self.is_root() {

@@ -9,7 +9,7 @@ use shingle_base::ByteSize;
 use crate::drive::doctor::facts::Who;
 use crate::drive::doctor::finding::Finding;
 
-/// Everything about the file at `path`.
+/// All findings about the file at `path`.
 ///
 /// # Errors
 /// It cannot be looked at.
@@ -28,7 +28,7 @@ fn permissions(subject: &str, file: &fs::Metadata) -> Finding {
     if Who::me().may_use(file.uid(), file.gid(), mode) {
         return Finding::ok(subject, check, format!("you may read and write it (mode {mode:o})"));
     }
-    let why = "who opens a drive needs to read and to write";
+    let why = "opening a drive needs permission to read and to write";
     Finding::problem(subject, check, format!("you may not read and write it (mode {mode:o})"), why)
         .change(format!("chown USER {subject}"))
 }

@@ -1,10 +1,10 @@
-//! What the doctor says.
+//! Findings of the doctor.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// As it should be.
@@ -25,12 +25,12 @@ impl Level {
     }
 }
 
-/// One thing that was looked at.
+/// A checked property.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     /// `machine`, or the drive.
     pub(crate) subject: String,
-    /// What was looked at: a name that stays, for programs.
+    /// Name of the check, which stays the same, for programs.
     pub(crate) check: &'static str,
     pub(crate) level: Level,
     pub(crate) found: String,

@@ -13,7 +13,7 @@ const UNPRIVILEGED: (u32, u32) = (5, 14);
 pub(crate) const KEEPS_ORDER: (u32, u32) = (6, 10);
 /// The oldest that this project is tested on.
 const TESTED: (u32, u32) = (6, 1);
-/// What buffers registered with io_uring take: 64 commands of 1 MiB.
+/// Bytes of buffers registered with io_uring: 64 commands of 1 MiB.
 const LOCKED_BYTES: u64 = 64 << 20;
 
 const SUBJECT: &str = "machine";
@@ -61,14 +61,14 @@ fn version(facts: &Facts, who: &Who) -> Finding {
 
 fn built_with(facts: &Facts, option: &'static str) -> Finding {
     let (check, why) = match option {
-        "CONFIG_BLK_DEV_ZONED" => ("kernel-zoned", "without it the kernel does not show zoned drives as what they are"),
+        "CONFIG_BLK_DEV_ZONED" => ("kernel-zoned", "without it the kernel does not recognise zoned drives"),
         _ => ("kernel-io-uring", "commands go to drives through io_uring"),
     };
     match facts.built_with(option) {
         Some(true) => Finding::ok(SUBJECT, check, format!("the kernel has {option}")),
         Some(false) => Finding::problem(SUBJECT, check, format!("the kernel was built without {option}"), why)
             .change("use a kernel that has it, such as Debian's: apt install linux-image-amd64"),
-        None => Finding::advice(SUBJECT, check, format!("whether the kernel has {option} is not known"), why)
+        None => Finding::advice(SUBJECT, check, format!("the kernel's option {option} is unknown"), why)
             .change(format!("look in the kernel's configuration: grep {option} /boot/config-$(uname -r)")),
     }
 }
@@ -114,7 +114,7 @@ fn memory_lock(facts: &Facts, who: &Who) -> Finding {
             SUBJECT,
             check,
             format!("only {} of memory may be locked", ByteSize(bytes)),
-            "buffers that are registered with io_uring count as locked; what does not fit is copied by the kernel instead",
+            "buffers that are registered with io_uring count as locked; the kernel copies the others",
         )
         .change("ulimit -l unlimited (as root: prlimit --memlock=unlimited --pid PID; in a systemd unit LimitMEMLOCK=infinity)"),
         None => Finding::ok(SUBJECT, check, "the limit on locked memory is not known"),

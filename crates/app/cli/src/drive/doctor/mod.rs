@@ -1,7 +1,8 @@
-//! `shingle drive doctor`: what of this machine and its drives stands in the way, and how to change it. Changes nothing.
+//! `shingle drive doctor`: finds obstacles on this machine and its drives, and tells how to remove them. Changes
+//! nothing.
 //!
 //! # Exit status
-//! 0 nothing to change, 1 advice only, 4 a problem, 8 could not run: as checks have them.
+//! Exit status as of checks: 0 nothing to change, 1 advice only, 4 a problem, 8 could not run.
 
 mod disk;
 mod facts;
@@ -35,7 +36,7 @@ Exit status: 0 nothing to change, 1 advice only, 4 a problem, 8 could not run.";
 #[derive(Args)]
 #[command(after_long_help = LONG)]
 pub(crate) struct Doctor {
-    /// Drives: block devices, or files of emulated ones. Every zoned drive of the machine where absent.
+    /// Drives: block devices, or files of emulated ones [default: every zoned drive of the machine].
     #[arg(value_name = "DRIVE")]
     drives: Vec<PathBuf>,
     /// Also say what is well.
@@ -111,7 +112,7 @@ impl Doctor {
     }
 }
 
-/// Whether somebody else's data is on a drive that could be used otherwise.
+/// Tells if a usable drive holds other software's data.
 async fn content(rt: &Runtime, drive: &Drive) -> Option<Finding> {
     let subject = drive.node.display().to_string();
     match inventory::of_drive(rt, drive.clone()).await.content {

@@ -1,10 +1,10 @@
-//! Zones as cells: what a map shows, before it is drawn.
+//! Zones as cells of a map, before it is drawn.
 
 use shingle_base::StoreId;
 use shingle_zoned::{Geometry, ZoneInfo, ZoneState};
 
-/// What a zone or cell is, apart from its share. In a cell of several zones the first that any of them is counts,
-/// down to `Data`; below it, what most of them are.
+/// Role of a zone or cell, apart from its share. A cell of several zones has the first role that any of them has, down
+/// to `Data`; below it, the most common one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     /// Lost.
@@ -47,7 +47,7 @@ pub(crate) struct Zone {
     pub(crate) role: Role,
     pub(crate) written: u64,
     pub(crate) capacity: u64,
-    /// Bytes that live; `None` where nobody says.
+    /// Live bytes; `None` if unknown.
     pub(crate) live: Option<u64>,
 }
 
@@ -65,13 +65,13 @@ impl Zone {
         Self { number: info.zone.0, role, written: info.written.bytes(), capacity, live: None }
     }
 
-    /// Whether it can still be written.
+    /// True if it can still be written.
     pub(crate) fn is_sound(&self) -> bool {
         !matches!(self.role, Role::ReadOnly | Role::Offline)
     }
 }
 
-/// What is to be drawn.
+/// Contents of a map.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) name: String,
@@ -83,7 +83,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// What a share is a share of.
+    /// Meaning of the share, in words.
     pub(crate) fn share_words(&self) -> &'static str {
         if self.store.is_some() { "share of written bytes that live" } else { "share of capacity that is written" }
     }
@@ -96,7 +96,7 @@ impl View {
         self.zones.iter().map(|zone| zone.written).sum()
     }
 
-    /// Bytes that live, where a store says.
+    /// Live bytes, if a store knows them.
     pub(crate) fn live(&self) -> Option<u64> {
         self.store.map(|_| self.zones.iter().filter_map(|zone| zone.live).sum())
     }
@@ -112,7 +112,7 @@ pub(crate) struct Cell {
     pub(crate) first: u32,
     pub(crate) last: u32,
     pub(crate) role: Role,
-    /// Of all its zones together; `None` where there is nothing to have a share of.
+    /// Of all its zones together; `None` if its zones have no share.
     pub(crate) share: Option<f64>,
 }
 
@@ -122,7 +122,7 @@ impl Cell {
         let any = Role::ALL.into_iter().take_while(|&role| role <= Role::Data).find(|&role| count(role) > 0);
         let most = || Role::ALL.into_iter().max_by_key(|&role| (count(role), std::cmp::Reverse(role)));
         let role = any.or_else(most).unwrap_or(Role::Empty);
-        // Metadata and conventional zones have no share that means anything.
+        // A share of metadata and conventional zones has no meaning.
         let counted = zones.iter().filter(|zone| zone.role <= Role::Data || zone.role == Role::Empty);
         let (mut part, mut whole) = (0, 0);
         for zone in counted {

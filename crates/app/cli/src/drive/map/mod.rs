@@ -31,13 +31,13 @@ pub(crate) struct Map {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
-    /// Make a picture in this file: SVG, on its own. A drawing on the terminal where absent.
+    /// Write a picture to this file, a standalone SVG [default: a drawing on the terminal].
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Columns to use; the terminal's where absent.
+    /// Columns to use [default: the terminal's].
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
-    /// Zones in a cell; as few as the screen has room for where absent.
+    /// Zones in a cell [default: as few as the screen has room for].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     zones_per_cell: Option<u32>,
 }
@@ -66,14 +66,14 @@ impl Map {
         let mut store = None;
         let found = shingle_chunk_store::store_id(device.clone()).await.ok();
         if found.is_some() && !alone {
-            notes.push("what lives is not known: the chunk store is in use".to_owned());
+            notes.push("live bytes are unknown: the chunk store is in use".to_owned());
         }
         if let Some(id) = found.filter(|_| alone) {
             match shingle_chunk_store::zones(rt, device).await {
                 Ok(dump) => {
                     store = Some(id);
                     for zone in zones.iter_mut().filter(|zone| zone.role == Role::Data) {
-                        // Written by no store's account: nothing lives there.
+                        // Written, but no store knows of it: nothing in it is live.
                         zone.live = Some(0);
                     }
                     for zone in dump.zones {
@@ -85,7 +85,7 @@ impl Map {
                     let own = zones.iter_mut().filter(|zone| meta.contains(&zone.number) && zone.is_sound());
                     own.for_each(|zone| (zone.role, zone.live) = (Role::Metadata, None));
                 }
-                Err(error) => notes.push(format!("what lives is not known, the chunk store cannot be read: {error}")),
+                Err(error) => notes.push(format!("live bytes are unknown: the chunk store cannot be read: {error}")),
             }
         }
         let name = self.path.display().to_string();

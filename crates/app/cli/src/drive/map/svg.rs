@@ -76,7 +76,7 @@ fn summary(view: &View) -> String {
     text
 }
 
-/// What is shown when the pointer rests on a cell.
+/// Tooltip of a cell.
 fn words(cell: &Cell, view: &View) -> String {
     let zones = if cell.first == cell.last {
         format!("zone {}", cell.first)
@@ -140,7 +140,7 @@ fn legend(text: &mut String, view: &View, per_cell: u32, top: usize) {
     }
 }
 
-/// Text as XML has it. What XML cannot hold is left out.
+/// Text escaped for XML. Characters that XML cannot hold are left out.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

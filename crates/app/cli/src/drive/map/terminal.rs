@@ -1,4 +1,4 @@
-//! A map in the terminal: colours where there are any, characters elsewhere.
+//! A map in the terminal: with colours if it has them, with characters otherwise.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ const SHARES: [u8; 11] = [53, 54, 61, 25, 30, 36, 35, 71, 112, 148, 226];
 /// The first of them that black text can be read on.
 const BRIGHT: usize = 5;
 
-/// What a map is drawn on.
+/// Terminal to draw on.
 pub(crate) struct Screen {
     pub(crate) columns: usize,
     pub(crate) rows: usize,
@@ -67,7 +67,7 @@ fn character(cell: &Cell) -> char {
     }
 }
 
-/// How a cell is coloured: background, text, both numbers of the terminal's 256.
+/// Colours of a cell: background, text, both numbers of the terminal's 256.
 fn colours(cell: &Cell) -> Option<(u8, u8)> {
     match cell.role {
         Role::Offline => Some((16, 196)),
@@ -82,7 +82,7 @@ fn colours(cell: &Cell) -> Option<(u8, u8)> {
     }
 }
 
-/// Cells side by side; the terminal is told of a colour only where it changes.
+/// Cells side by side; a colour code is printed only at a change.
 fn paint(text: &mut String, cells: &[Cell], coloured: bool) {
     let mut now = None;
     for cell in cells {
