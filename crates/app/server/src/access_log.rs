@@ -1,7 +1,7 @@
 //! The access log: a JSON line for each request, in a file or in the server's log.
 //!
-//! A thread of its own writes it, so that requests never wait for a disk: what it cannot keep up with is counted, and the count is a
-//! line of the log.
+//! A thread of its own writes it, so that requests never wait for a disk. If the thread falls behind, lines are dropped
+//! and counted, and the count is a line of the log.
 //!
 //! # Invariants
 //! - ALOG-1: the file is opened anew by [`AccessWriter::reopen`] and begins where the last one ended: no line is lost between the two.
@@ -21,10 +21,10 @@ use crate::health::utc_ms;
 
 /// Lines that wait to be written.
 const LINES_MAX: usize = 16 << 10;
-/// A file that could not be written is opened anew so often.
+/// Pause between tries to open a file that could not be written.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Where lines go.
+/// Destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Standard error, beside the log.
@@ -74,7 +74,7 @@ struct Line<'a> {
     sent_bytes: u64,
     whole: bool,
     seconds: f64,
-    /// Lines before this one that were not kept.
+    /// Lines dropped before this one.
     #[serde(skip_serializing_if = "is_zero")]
     lines_lost: u64,
 }
@@ -114,7 +114,7 @@ impl AccessLog for AccessWriter {
     }
 }
 
-/// Where lines are written.
+/// Destination that lines are written to.
 enum Sink {
     Log,
     File(File),
@@ -145,7 +145,7 @@ impl Sink {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            // As many as wait are written at once.
+            // All waiting lines are written at once.
             for message in std::iter::once(message).chain(waiting.try_iter()) {
                 match message {
                     Message::Line(access) => add_line(&mut text, &access, std::mem::take(&mut lost)),
@@ -169,7 +169,7 @@ impl Sink {
         }
     }
 
-    /// Writes the lines; returns how many were lost.
+    /// Writes the lines; returns the number lost.
     fn flush(&mut self, text: &mut Vec<u8>) -> u64 {
         let written = match self {
             Self::Log => io::stderr().write_all(text),

@@ -1,11 +1,11 @@
 //! The admin listener: `/livez`, `/readyz` and `/metrics`, without authentication, so meant for loopback.
 //!
-//! It answers from the first second on. `/livez` says that the process runs, `/readyz` that each engine serves. An engine that serves
-//! without one of its drives is ready: whoever sends requests elsewhere must not lose it.
+//! It answers from the first second on. `/livez` says that the process runs, `/readyz` that each engine serves. An
+//! engine that serves without one of its drives is ready: a load balancer must not take it out.
 //!
 //! # Invariants
-//! - LIVE-1: an engine that hangs ends no other: the service manager hears that the process lives as long as any engine that is open
-//!   answers, or none is. `one_engine_that_hangs_is_told_and_ends_no_other`.
+//! - LIVE-1: an engine that hangs ends no other: the service manager hears that the process lives as long as any open
+//!   engine answers, or none is open. `one_engine_that_hangs_is_told_and_ends_no_other`.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
@@ -41,10 +41,10 @@ use crate::{asking, metrics, scrub, status};
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 16;
-/// How long a client may take with a request's head, and the object store with an answer.
+/// Longest time for a client to send a request's head, and for the object store to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is watched.
+/// Parts of the server that the listener reports on.
 pub(crate) struct Watched {
     pub(crate) gateway: Arc<GatewayMetrics>,
     pub(crate) engines: Vec<Arc<Engine>>,
@@ -53,14 +53,14 @@ pub(crate) struct Watched {
     pub(crate) started_unix_s: u64,
     /// Memory for bodies, of which `limits.memory` tells.
     pub(crate) memory: Arc<Memory>,
-    /// For those who ask through the data directory. (ASK-3)
+    /// Places for questions through the data directory. (ASK-3)
     pub(crate) seats: Arc<Semaphore>,
 }
 
-/// A socket that connections come in by.
+/// A socket for incoming connections.
 pub(crate) trait Listener: Send + 'static {
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// Whether only those connect who may enter the data directory.
+    /// True if only users who may enter the data directory can connect.
     const PRIVATE: bool;
 
     fn accept(&self) -> impl Future<Output = std::io::Result<Self::Io>> + Send;
@@ -124,7 +124,7 @@ async fn answer(
         }
         (&Method::GET, "/status") if private => (StatusCode::OK, status::page(&watched).await),
         (&Method::GET, "/livez") => (StatusCode::OK, "ok\n".to_owned()),
-        // The older name is kept for those who ask by it.
+        // The older name is kept for existing users.
         (&Method::GET, "/readyz" | "/healthz") => {
             let answers = Answers::of(&watched).await;
             let status = if answers.all_serve() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -144,19 +144,19 @@ async fn answer(
     Ok(response)
 }
 
-/// What the engines said when they were asked.
+/// Answers of the engines.
 pub(crate) struct Answers(pub(crate) Vec<Answer>);
 
-/// What one engine said.
+/// Answer of one engine.
 pub(crate) struct Answer {
     pub(crate) name: String,
     pub(crate) is_array: bool,
     pub(crate) state: State,
     pub(crate) missing: Vec<Missing>,
     pub(crate) damage: Arc<Damage>,
-    /// None while it is not open, or where it did not answer.
+    /// `None` while it is not open, or did not answer.
     pub(crate) figures: Option<Figures>,
-    /// What verifying an array in the background came to, as long as it is open.
+    /// Results of verifying an array in the background, as long as it is open.
     pub(crate) scrub: Option<scrub::Figures>,
     /// The commands of its drives, while it is open.
     pub(crate) gauges: Vec<(String, Arc<Gauges>)>,
@@ -165,7 +165,7 @@ pub(crate) struct Answer {
     lines: String,
 }
 
-/// The figures of an engine.
+/// Figures of an engine.
 pub(crate) enum Figures {
     Objects(Box<(ObjectStats, StoreUsage)>, Vec<DriveView>),
     Array(Box<ArrayFigures>),
@@ -176,7 +176,7 @@ impl Answers {
         Self(join_all(watched.engines.iter().map(|engine| Answer::of(engine))).await)
     }
 
-    /// Whether each engine serves and answers. One that serves without a drive does.
+    /// True if each engine serves and answers. An engine that serves without a drive counts.
     pub(crate) fn all_serve(&self) -> bool {
         self.0.iter().all(|answer| answer.figures.is_some())
     }
@@ -187,12 +187,12 @@ impl Answers {
         self.0.iter().filter(silent).map(|answer| answer.name.as_str())
     }
 
-    /// Whether a new start would cost nobody who is served: of the engines that are open, none answers. (LIVE-1)
+    /// True if a restart would disturb no client: of the open engines, none answers. (LIVE-1)
     pub(crate) fn is_dead(&self) -> bool {
         self.silent().next().is_some() && !self.0.iter().any(|answer| answer.figures.is_some())
     }
 
-    /// Objects in the engine that has most, as far as they answer.
+    /// Objects in the largest engine that answers.
     pub(crate) fn objects_max(&self) -> u64 {
         let objects = |answer: &Answer| match &answer.figures {
             Some(Figures::Objects(figures, _)) => figures.1.objects,
@@ -202,7 +202,7 @@ impl Answers {
         self.0.iter().map(objects).max().unwrap_or(0)
     }
 
-    /// Lines for people: "ok" alone, or what is not as it should be.
+    /// Lines for people: "ok" alone, or the problems.
     pub(crate) fn lines(&self) -> String {
         let mut lines: String = self.0.iter().map(|answer| answer.lines.as_str()).collect();
         if self.all_serve() {
@@ -234,7 +234,7 @@ impl Answer {
         let (name, state) = (engine.health.name().to_owned(), engine.health.state());
         let mut missing = engine.health.missing();
         if let Some(condition) = &condition {
-            // An array that has rebuilt what was on a drive does not miss it any more.
+            // An array that has rebuilt a drive's data does not miss it any more.
             missing.retain(|missing| condition.drives.iter().any(|drive| !drive.up && missing.is(&drive.name)));
         }
         let mut lines = engine.health.lines(&missing);
@@ -273,7 +273,7 @@ impl Answer {
     }
 }
 
-/// What an array says of its drives.
+/// An array's problems with its drives, in words.
 fn degraded(name: &str, figures: &ArrayFigures) -> String {
     let ArrayFigures { array, .. } = figures;
     let mut lines = String::new();

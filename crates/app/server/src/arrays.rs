@@ -1,8 +1,8 @@
 //! An array's owner: a thread that has all its drives, the array and the store on it.
 //!
 //! # Invariants
-//! - ARR-1: no drive of an array is given up without a word: one that is missing, and that the array would then stop believing, is
-//!   waited for, then named in the log and in what the server says of its health. With `degraded = false` the array does not open.
+//! - ARR-1: no drive of an array is given up silently: a missing drive that the array would then stop believing is
+//!   waited for, then named in the log and in the server's health. With `degraded = false` the array does not open.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use crate::health::Health;
 use crate::inventory::DriveName;
 use crate::{room, scrub, thread, waiting};
 
-/// Where the data directory keeps arrays' indexes.
+/// Folder of arrays' indexes in the data directory.
 pub(crate) const FOLDER: &str = "arrays";
-/// What to do with a drive that comes back.
+/// Advice about a drive that comes back.
 const TAKE_BACK: &str = "stop the server, take the drive back with `shingle array readmit`, and start the server again";
-/// Memory that large objects take while they are written to one array, beside what is on its way to the drives.
+/// Memory for large objects being written to one array, beside bytes on their way to the drives.
 const WRITERS_BYTES: u64 = 320 << 20;
 
-/// What a server gives to each of its engines.
+/// The server's contributions to each of its engines.
 #[derive(Clone)]
 pub(crate) struct Given {
-    /// How long drives that are not there are waited for; `None`: not at all.
+    /// Longest wait for missing drives; `None` = no wait.
     pub(crate) wait: Option<Duration>,
     /// Memory for objects whose bytes are still coming.
     pub(crate) memory: Arc<Memory>,
@@ -43,15 +43,15 @@ pub(crate) struct Given {
 /// An array whose owner runs.
 pub(crate) struct Array {
     pub(crate) client: ArrayClient,
-    /// What verifying it in the background came to.
+    /// Results of verifying it in the background.
     pub(crate) scrub: scrub::Shared,
-    /// The commands of its drives, by what the configuration calls these.
+    /// The commands of its drives, by their names in the configuration.
     pub(crate) gauges: Vec<(String, Arc<Gauges>)>,
-    /// What opening it came to.
+    /// Report of opening it.
     pub(crate) report: RecoveryReport,
-    /// Whether it had been closed in order.
+    /// It had been closed in order.
     pub(crate) was_clean: bool,
-    /// Nodes and files of the drives that were there.
+    /// Nodes and files of the present drives.
     pub(crate) nodes: Vec<PathBuf>,
 }
 
@@ -132,7 +132,7 @@ async fn open(
     std::fs::create_dir_all(folder).map_err(|error| Error::system(folder.display(), error))?;
     // By the array's identity: another array's files are never taken for this one's.
     let index = config.index.clone().unwrap_or_else(|| folder.join(format!("{}.index", seen.array)));
-    // In the background it also rebuilds what was on a lost drive, as far as others have room.
+    // In the background it also rebuilds lost drives' data, as far as others have room.
     let mut options = Options {
         rebuild_rate: config.rebuild_rate,
         buffer: config.buffer.clone(),
@@ -181,7 +181,7 @@ async fn open(
             Ok(Opened { engine, report, was_clean: seen.clean, nodes })
         }
         Err(error) => {
-            // The array is sound; it is only not for us.
+            // The array is sound; it is only in use by another.
             if let Err(error) = store.close().await {
                 tracing::warn!(array = config.name, %error, "the array could not be closed in order");
             }
@@ -190,7 +190,7 @@ async fn open(
     }
 }
 
-/// Missing drives as the configuration calls them, where it is known which ones these are.
+/// Missing drives by their names in the configuration, as far as known.
 fn called(missing: &[String], away: &[(String, DriveName)]) -> Vec<String> {
     let called = |drive: &String| {
         let known = away.iter().find(|(label, _)| drive.contains(label.as_str()));
@@ -202,13 +202,13 @@ fn called(missing: &[String], away: &[(String, DriveName)]) -> Vec<String> {
 /// Drives of an array.
 pub(crate) struct Drives {
     pub(crate) drives: Vec<ArrayDrive>,
-    /// Those that are not there.
+    /// Missing drives.
     pub(crate) away: Vec<(String, DriveName)>,
-    /// Nodes or files of those that are.
+    /// Nodes or files of the present drives.
     pub(crate) nodes: Vec<PathBuf>,
 }
 
-/// Opens those of the drives that are there, or come while they are waited for; others come back by name. (WAIT-1)
+/// Opens the drives that are present, or come while they are waited for; others come back by name. (WAIT-1)
 pub(crate) async fn open_drives(
     runtime: &Runtime,
     names: &[PathBuf],
@@ -241,11 +241,11 @@ pub(crate) async fn open_drives(
     Ok(Drives { drives, away, nodes })
 }
 
-/// Refuses where drives are missing that the array uses (ARR-1).
+/// Refuses missing drives that the array uses (ARR-1).
 fn check_missing(seen: &Inspection, degraded: bool) -> Result<()> {
     let Some(absent) = seen.absent() else { return Ok(()) };
     if let Some(words) = absent.too_many() {
-        let message = format!("{words}. Attach what is missing and start again; nothing was changed");
+        let message = format!("{words}. Attach the missing drives and start again; nothing was changed");
         return Err(Error::new(ErrorKind::Drive, message));
     }
     if degraded {

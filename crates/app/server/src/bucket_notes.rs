@@ -1,6 +1,6 @@
-//! A file in the data directory that says which buckets each engine has, for the time in which it cannot be asked.
+//! A file in the data directory with the buckets of each engine, for the time in which the engine cannot be asked.
 //!
-//! A cache: what an engine says when it opens replaces what was noted of it. The file may be deleted: then all engines have to open
+//! A cache: an engine's list replaces its notes when it opens. The file may be deleted: then all engines have to open
 //! once before requests are served.
 //!
 //! # Invariants
@@ -20,7 +20,7 @@ use crate::health::unix_time_s;
 const HEAD: &str = "# Which buckets each engine has, version 1. A cache, written by the server.";
 const FILE: &str = "buckets";
 
-/// Buckets and when they were created, by engine.
+/// Creation times of buckets, by engine and name.
 type Known = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// The notes of a data directory.
@@ -30,7 +30,7 @@ pub(crate) struct BucketNotes {
 }
 
 impl BucketNotes {
-    /// Reads the notes in `directory`. What makes no sense is not believed: then nothing is known.
+    /// Reads the notes in `directory`. A file that makes no sense is ignored: then nothing is known.
     pub(crate) fn read(directory: &Path) -> Self {
         let path = directory.join(FILE);
         let known = match std::fs::read_to_string(&path) {
@@ -44,19 +44,19 @@ impl BucketNotes {
         Self { path, known: Mutex::new(known.unwrap_or_default()) }
     }
 
-    /// What is noted of an engine, if anything is.
+    /// Notes of an engine, if there are any.
     pub(crate) fn of(&self, engine: &str) -> Option<Vec<Noted>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let buckets = known.get(engine)?.iter();
         Some(buckets.map(|(bucket, &created_unix_s)| Noted { bucket: bucket.clone(), created_unix_s }).collect())
     }
 
-    /// Notes what an engine has, and writes the file anew.
+    /// Notes an engine's buckets, and writes the file anew.
     pub(crate) fn set(&self, engine: &str, found: &[Noted]) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let buckets = found.iter().map(|noted| (noted.bucket.clone(), noted.created_unix_s)).collect();
         known.insert(engine.to_owned(), buckets);
-        // What is in the file stays true enough: each bucket made since is in it.
+        // The old file stays valid: each bucket made since is in it.
         if let Err(error) = write(&self.path, &known) {
             tracing::warn!(file = %self.path.display(), %error, "which buckets the engines have could not be noted");
         }
@@ -92,7 +92,7 @@ impl Notes for BucketNotes {
     }
 }
 
-/// `None` for what is not of this version. A line ends with a dot: one that a power cut tore says nothing.
+/// `None` for another version. A line ends with a dot: a line that a power cut tore is ignored.
 fn parse(text: &str) -> Option<Known> {
     let mut known = Known::new();
     let mut lines = text.split_inclusive('\n');

@@ -1,7 +1,8 @@
-//! What is known to be damaged in an engine: what the last check found, and what readers met since.
+//! Known damage in an engine: from the last check, and from readers since.
 //!
 //! # Invariants
-//! - DMG-1: an object that was overwritten or deleted is not damaged any more, and a whole check knows better than all before it.
+//! - DMG-1: an object that was overwritten or deleted is not damaged any more, and a whole check replaces all earlier
+//!   findings.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,13 +18,13 @@ const NAMES_MAX: usize = 10_000;
 /// Bucket and key.
 type Name = (String, String);
 
-/// What is known to be damaged.
+/// Known damage of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
     names: Mutex<BTreeSet<Name>>,
-    /// How many names there are, for those who only want to know whether there are any.
+    /// Number of names: a check for damage need not lock.
     count: AtomicU64,
-    /// Places that the last check found.
+    /// Places of damage in the last check.
     places: AtomicU64,
 }
 
@@ -32,17 +33,17 @@ impl Damage {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Objects that are known to be damaged, as far as they are remembered.
+    /// Damaged objects whose names are remembered.
     pub(crate) fn objects(&self) -> u64 {
         self.count.load(Relaxed)
     }
 
-    /// Places that the last check found.
+    /// Places of damage in the last check.
     pub(crate) fn places(&self) -> u64 {
         self.places.load(Relaxed)
     }
 
-    /// Takes note if a reader met damage.
+    /// Notes it if a reader met damage.
     pub(crate) fn met<T>(&self, bucket: &str, key: &str, result: &StoreResult<T>) {
         if result.as_ref().is_err_and(|error| error.kind == StoreErrorKind::Corrupt) {
             let mut names = self.names();
@@ -62,7 +63,8 @@ impl Damage {
         }
     }
 
-    /// A check found so many places, in these objects where it can tell; it reads what readers read if it was `full`. (DMG-1)
+    /// A check found damage at `places` places, in these objects if it can tell; a `full` one reads the same bytes as
+    /// readers. (DMG-1)
     pub(crate) fn checked(&self, full: bool, found: impl IntoIterator<Item = Name>, places: u64) {
         let (mut names, mut found) = (self.names(), found.into_iter().peekable());
         if full {
@@ -97,7 +99,7 @@ impl ObjectReader for NotedReader {
     }
 }
 
-/// A writer that replaces what may be damaged.
+/// A writer that replaces an object that may be damaged.
 pub(crate) struct NotedWriter {
     pub(crate) writer: Box<dyn ObjectWriter>,
     pub(crate) damage: Arc<Damage>,

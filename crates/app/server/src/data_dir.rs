@@ -1,4 +1,4 @@
-//! The data directory: locked against a second server, and what it knows of its drives.
+//! The data directory: locked against a second server, and its notes about drives.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 const LOCK: &str = "lock";
 const DRIVES: &str = "drives.toml";
 
-/// A data directory, ours while this lives.
+/// A data directory, locked while this lives.
 pub(crate) struct DataDir {
     path: PathBuf,
     /// Holds the lock. The kernel lets it go with the process, however that ends.
@@ -51,13 +51,13 @@ struct DriveEntry {
 }
 
 impl DataDir {
-    /// Locks the directory at `path`, which is made if it is not there, and reads what it knows.
+    /// Locks the directory at `path`, which is made if it is missing, and reads its notes.
     ///
     /// # Errors
     /// `InUse`, `NewerVersion`, `System`.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |error| Error::system(format_args!("the data directory {}", path.display()), error);
-        // Objects lie in it as they are: nobody else's business.
+        // It holds objects' bytes: closed to other users.
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
         let lock = lock(path).map_err(failed)??;
         let drives = read_drives(&path.join(DRIVES))?;
@@ -67,7 +67,7 @@ impl DataDir {
     /// Locks the directory at `path`, which a server has used before: it knows drives, or has arrays.
     ///
     /// # Errors
-    /// `Config` where none has; `InUse`, `NewerVersion`, `System`.
+    /// `Config` if no server has used it; `InUse`, `NewerVersion`, `System`.
     pub(crate) fn existing(path: &Path) -> Result<Self> {
         let is_there = |name: &str| path.join(name).symlink_metadata().is_ok();
         if !is_there(DRIVES) && !is_there(crate::arrays::FOLDER) {
@@ -112,7 +112,7 @@ impl DataDir {
     }
 }
 
-/// The drives that the directory at `path` has used, which may be in use, and may not be there.
+/// The drives that the directory at `path` has used, which may be in use, or missing.
 ///
 /// # Errors
 /// `NewerVersion`, `System`.

@@ -9,8 +9,8 @@ use shingle_zoned_linux::{KernelDevice, OpenError, OpenErrorKind, OpenOptions, Z
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Opens the drive at `path`: a zoned block device, or an emulated drive on an ordinary one or in a file. Nobody else has
-/// it then. One that is mounted is refused whatever the options are.
+/// Opens the drive at `path`: a zoned block device, or an emulated drive on an ordinary one or in a file. Locks it
+/// against others. One that is mounted is refused with any options.
 ///
 /// # Errors
 /// `Drive`, `InUse`, `NewerVersion`.
@@ -18,7 +18,7 @@ pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Resul
     shingle_zoned_linux::open_drive(path, runtime, options).map_err(of_any)
 }
 
-/// Looks at the drive at `path`, which somebody else may have open; changes nothing.
+/// Looks at the drive at `path`, which may be open elsewhere; changes nothing.
 ///
 /// # Errors
 /// `Drive`, `NewerVersion`.

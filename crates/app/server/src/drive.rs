@@ -23,10 +23,10 @@ use crate::{thread, waiting};
 
 /// Requests that wait between the object store and a drive.
 const QUEUE_DEPTH: usize = 256;
-/// How old the figures may be that metrics show.
+/// Largest age of figures in metrics.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a drive's owner last said of it.
+/// Figures of a drive, as its owner last gave them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) space: StoreStat,
@@ -34,7 +34,7 @@ pub(crate) struct Sample {
     pub(crate) gc: GcStatus,
 }
 
-/// A drive as those see it who only look.
+/// A drive for observers.
 #[derive(Clone)]
 pub(crate) struct DriveView {
     pub(crate) path: PathBuf,
@@ -68,12 +68,12 @@ impl Drive {
     }
 }
 
-/// How a drive's owner goes about it.
+/// Options of a drive's owner.
 #[derive(Clone)]
 pub(crate) struct Manner {
     /// The stores that this data directory has used.
     pub(crate) ours: Vec<StoreId>,
-    /// How long the drive is waited for where it is not there.
+    /// Longest wait for the drive if it is missing.
     pub(crate) wait: Option<Duration>,
     pub(crate) blank: Blank,
     pub(crate) health: Health,
@@ -81,8 +81,8 @@ pub(crate) struct Manner {
     pub(crate) memory: u64,
 }
 
-/// How a drive's store works with that much memory: what landed in it, and a quarter as much for buffers. On a server of few drives
-/// each has what is best for it.
+/// Options of a drive's store with that much memory: that much in the landing log, and a quarter as much for buffers.
+/// On a server of few drives each has its best size.
 fn options(memory: u64) -> Options {
     let best = Options::default();
     let buffer_bytes = best.buffer_bytes.min(usize::try_from(memory / 4).unwrap_or(usize::MAX));
@@ -90,7 +90,7 @@ fn options(memory: u64) -> Options {
     Options { buffer_bytes, landing, ..best }
 }
 
-/// What the owner says once the store is open.
+/// The owner's report once the store is open.
 struct Opened {
     store: StoreId,
     hides: bool,
@@ -98,7 +98,7 @@ struct Opened {
     sample: Arc<Mutex<Sample>>,
 }
 
-/// The fate of a drive that holds no store, or is not there although the configuration says how to make it.
+/// Treatment of a drive that holds no store, or is missing although the configuration says how to make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blank {
     /// It is made, and formatted.
@@ -161,7 +161,7 @@ fn look(store: &ChunkStore) -> Sample {
     Sample { space: store.store_stat(), counters: store.counters(), gc: store.gc_status() }
 }
 
-/// Opens a drive's store, and says whether it could not read all.
+/// Opens a drive's store, and tells if parts of it could not be read.
 async fn open(
     runtime: &Runtime,
     config: DriveConfig,
@@ -221,7 +221,7 @@ fn foreign(path: &Path, store: StoreId, chunks: u64, ours: &[StoreId]) -> Error 
     )
 }
 
-/// Whether the drive could be read and holds no store of any kind.
+/// True if the drive could be read and holds no store of any kind.
 fn is_blank(error: &shingle_chunk_store::Error) -> bool {
     let source = std::error::Error::source(error);
     matches!(source.and_then(|source| source.downcast_ref()), Some(SuperblockError::NotFormatted))
@@ -248,7 +248,7 @@ fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<
 mod tests {
     use super::*;
 
-    /// However many drives there are, what they keep in memory is bounded by one number; one alone has all that it can use.
+    /// One number bounds the memory of any number of drives; one alone has its best size.
     #[test]
     fn drives_share_the_memory_that_they_keep() {
         let kept = |drives: u64| {

@@ -1,7 +1,8 @@
-//! The engines of a server, each kept open on its own, and the one store that they are together.
+//! The engines of a server, each kept open on its own, and the one store made of them.
 //!
 //! # Invariants
-//! - KEEPER-1: an engine that does not open, or stops, leaves the others serving. It is opened again after a while where that can help.
+//! - KEEPER-1: an engine that does not open, or stops, leaves the others serving. It is opened again after a while if
+//!   that can help.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
@@ -31,16 +32,16 @@ use crate::health::{Health, State};
 use crate::objects::{self, Objects};
 use crate::opening::{self, Purpose};
 
-/// What the store on the drives is called where there are arrays, too.
+/// Name of the store on the drives, if there are arrays, too.
 pub(crate) const CHUNKS: &str = "drives";
 /// Time until an engine that failed is opened again.
 const REOPEN: Duration = Duration::from_secs(30);
 
-/// An engine as those see it who only look.
+/// An engine for observers.
 pub(crate) struct Engine {
     pub(crate) health: Health,
     pub(crate) is_array: bool,
-    /// Held by whoever checks it. (ASK-3)
+    /// Held while a task checks it. (ASK-3)
     pub(crate) checking: Arc<AsyncMutex<()>>,
     pub(crate) damage: Arc<Damage>,
     watched: Mutex<Option<Watched>>,
@@ -54,12 +55,12 @@ pub(crate) enum Watched {
 }
 
 impl Engine {
-    /// What figures come from, while it is open.
+    /// Sources of figures, while it is open.
     pub(crate) fn watched(&self) -> Option<Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How an array stands that is open and answers.
+    /// State of an open array that answers.
     pub(crate) async fn condition(&self, sets: bool) -> Option<Condition> {
         let Some(Watched::Array(array)) = self.watched() else { return None };
         tokio::time::timeout(PATIENCE, array.client.condition(sets)).await.ok()?.ok()
@@ -82,7 +83,7 @@ pub(crate) struct Engines {
 }
 
 impl Engines {
-    /// Begins to open everything. The store is there at once: what is not open refuses.
+    /// Begins to open everything. The store is there at once: engines that are not open refuse.
     ///
     /// # Errors
     /// As [`Config::arrays`].
@@ -135,7 +136,7 @@ impl Engines {
         Ok(Self { all, store, keepers, stop, changed, _directory: directory })
     }
 
-    /// What front ends get.
+    /// The store for front ends.
     pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
         self.store.clone()
     }
@@ -147,7 +148,7 @@ impl Engines {
     /// Completes once each engine has opened or failed.
     ///
     /// # Errors
-    /// The first one's, where all of them failed.
+    /// The first one's, if all of them failed.
     pub(crate) async fn settled(&mut self) -> Result<()> {
         loop {
             self.changed.borrow_and_update();
@@ -179,7 +180,7 @@ impl Engines {
         errors.collect::<Option<Vec<_>>>()?.into_iter().next()
     }
 
-    /// Closes everything in order. Those that are still opening are left as a power cut would leave them.
+    /// Closes everything in order. Engines that are still opening are left as a power cut would leave them.
     pub(crate) async fn close(self) {
         let Self { mut keepers, stop, _directory, .. } = self;
         stop.send_replace(true);
@@ -187,7 +188,7 @@ impl Engines {
     }
 }
 
-/// The one store that several engines are.
+/// The one store made of several engines.
 struct Together {
     placement: Placement,
     notes: Arc<BucketNotes>,
@@ -195,7 +196,7 @@ struct Together {
     unknown: AtomicUsize,
 }
 
-/// What an engine is opened from.
+/// Parts that an engine is opened from.
 enum Plan {
     Objects(Box<Config>, Arc<AsyncMutex<DataDir>>, Arc<Memory>),
     Array(Box<ArrayConfig>, PathBuf, Given),
@@ -274,7 +275,7 @@ impl Keeper {
         }
     }
 
-    /// Opens the engine, and sees that its buckets are no other's.
+    /// Opens the engine, and checks that its buckets are no other's.
     async fn open(&mut self) -> Result<Running> {
         let health = self.engine.health.clone();
         let running = match &mut self.plan {
@@ -326,7 +327,7 @@ async fn until(stopped: &mut watch::Receiver<bool>) {
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
-/// Removes what a power cut left in two storage classes.
+/// Removes second copies that a power cut left in another storage class.
 async fn tidy(placement: Placement) {
     match placement.tidy().await {
         Ok(0) => {}
@@ -350,7 +351,7 @@ impl Running {
         }
     }
 
-    /// How many objects it has, if it says so soon.
+    /// Number of its objects, if it answers soon.
     async fn objects(&self) -> u64 {
         let asking = async {
             match &self.client {
@@ -370,7 +371,7 @@ impl Running {
         self.ended = None;
     }
 
-    /// Closes it in order, also where it has ended by itself.
+    /// Closes it in order, even if it has ended by itself.
     async fn close(mut self, name: &str) {
         let objects = self.objects().await;
         let closing = async {

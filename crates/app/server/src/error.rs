@@ -1,8 +1,8 @@
-//! Why a server did not start or stopped: what it prints says what to do.
+//! Reasons why a server did not start or stopped: their texts say what to do.
 
 use std::fmt;
 
-/// What kind of trouble it is.
+/// Kind of the trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -14,7 +14,7 @@ pub enum ErrorKind {
     Credentials,
     /// A drive is missing, is none, or belongs elsewhere.
     Drive,
-    /// A drive is not there, or holds no store, and was not made.
+    /// A drive is missing, or holds no store, and was not made.
     NotMade,
     /// The data directory or a drive is of a newer version.
     NewerVersion,
@@ -24,12 +24,12 @@ pub enum ErrorKind {
     System,
 }
 
-/// Why a server did not start, or stopped.
+/// Reason why a server did not start, or stopped.
 #[derive(Debug)]
 pub struct Error {
-    /// What kind of trouble it is.
+    /// Kind of the trouble.
     pub kind: ErrorKind,
-    /// What happened and what to do, for a person.
+    /// The event and the remedy, for a person.
     pub message: String,
 }
 

@@ -1,9 +1,9 @@
-//! The way to an engine's store that is there before the engine is open and after it has stopped.
+//! Access to an engine's store, before the engine is open and after it has stopped, too.
 //!
-//! **Knows nothing of** why a store is not open but the words for it.
+//! **Knows nothing of** the reason why a store is not open but its words.
 //!
 //! # Invariants
-//! - GATE-1: a store that is not open refuses (`Unavailable`, which clients try again); nothing is said to be not there.
+//! - GATE-1: a store that is not open refuses (`Unavailable`, which clients try again); it never answers "not found".
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -18,9 +18,9 @@ use crate::health::Health;
 
 /// A store that may be open.
 pub(crate) struct Gate {
-    /// What clients are told while it is not.
+    /// Source of the refusal's words.
     health: Health,
-    /// What readers meet.
+    /// Damage that readers meet.
     damage: Arc<Damage>,
     store: RwLock<Option<Arc<dyn ObjectStore>>>,
 }

@@ -1,4 +1,4 @@
-//! What a drive does, counted where commands enter it: how many, how long they take, bytes, and failures.
+//! Counters of a drive's commands: number, time, bytes, and failures.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ pub(crate) const BOUNDS_S: [f64; 6] = [0.001, 0.01, 0.03, 0.1, 1.0, 10.0];
 /// Commands of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
-    /// Those that were answered, by time; see [`BOUNDS_S`].
+    /// Answered commands, by time; see [`BOUNDS_S`].
     pub(crate) times: [AtomicU64; BOUNDS_S.len() + 1],
     /// All those times together, in nanoseconds.
     pub(crate) time_sum_ns: AtomicU64,
-    /// Bytes of those that succeeded.
+    /// Bytes of the commands that succeeded.
     pub(crate) bytes: AtomicU64,
-    /// Those that failed.
+    /// Commands that failed.
     pub(crate) errors: AtomicU64,
-    /// Those that are under way.
+    /// Commands under way.
     pub(crate) under_way: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Gauges {
     pub(crate) reads: Commands,
     /// Appends among them.
     pub(crate) writes: Commands,
-    /// Of zones: reports, and those that open, close, finish and reset.
+    /// Of zones: reports, opens, closes, finishes and resets.
     pub(crate) zones: Commands,
     pub(crate) flushes: Commands,
 }
@@ -75,7 +75,7 @@ impl Commands {
     }
 }
 
-/// One more while it lives: a command that nobody waits for any more is not under way here.
+/// One more while it lives: an abandoned command does not count as under way.
 struct UnderWay<'a>(&'a AtomicU64);
 
 impl<'a> UnderWay<'a> {

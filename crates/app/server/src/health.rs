@@ -1,4 +1,4 @@
-//! How an engine is, in words: what is known of it without asking it.
+//! State of an engine, in words, known without asking it.
 
 #![expect(clippy::disallowed_methods, reason = "times for people, outside simulations")]
 
@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use crate::error::{Error, ErrorKind};
 
-/// What an engine is doing.
+/// State of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It does not serve yet: what it does instead.
+    /// It does not serve yet: its present step.
     Opening(String),
     /// It serves.
     Serving,
@@ -20,13 +20,13 @@ pub(crate) enum State {
     Failed(ErrorKind, String),
 }
 
-/// A drive that an engine serves without.
+/// A missing drive of an engine that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) drive: String,
-    /// When that was noticed, in seconds of Unix time.
+    /// Time when it was noticed, in seconds of Unix time.
     pub(crate) since: u64,
-    /// It has been seen again since; what to do then.
+    /// It has been seen again since; advice about it.
     pub(crate) back: Option<&'static str>,
 }
 
@@ -45,7 +45,7 @@ struct Facts {
 }
 
 impl Missing {
-    /// Whether it is the drive that is called so elsewhere.
+    /// True if it is the drive with this other name.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.drive.contains(name) || name.contains(&self.drive)
     }
@@ -61,7 +61,7 @@ impl Missing {
 }
 
 impl Health {
-    /// Of the engine called `name`, which is about to open. Whoever subscribed to `changed` hears of what happens.
+    /// Health of the engine called `name`, which is about to open. Changes are sent to `changed`.
     pub(crate) fn new(name: &str, changed: watch::Sender<()>) -> Self {
         let state = State::Opening("opening".to_owned());
         let facts = Facts { state, waits_for: Vec::new(), missing: Vec::new() };
@@ -96,7 +96,7 @@ impl Health {
         self.facts().missing.clone()
     }
 
-    /// It does not serve yet, and does this.
+    /// It does not serve yet, and is `doing` this.
     pub(crate) fn opening(&self, doing: impl Into<String>) {
         self.set(State::Opening(doing.into()));
     }
@@ -127,14 +127,14 @@ impl Health {
         self.facts().missing = drives.into_iter().map(|drive| Missing { drive, since, back: None }).collect();
     }
 
-    /// A drive that it serves without is there again, which is to be told with what to do.
+    /// A missing drive is present again; the advice is shown with it.
     pub(crate) fn is_back(&self, drive: &str, advice: &'static str) {
         self.facts().missing.iter_mut().filter(|missing| missing.drive == drive).for_each(|missing| {
             missing.back = Some(advice);
         });
     }
 
-    /// Why a request of it is refused.
+    /// Text of a refused request.
     pub(crate) fn refusal(&self) -> String {
         let name = &self.name;
         match self.state() {

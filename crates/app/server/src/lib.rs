@@ -3,14 +3,14 @@
 //! Each drive is owned by a thread of its own, the object store by another, each array with all its drives by one; the S3 front end runs on tokio's threads and
 //! reaches them over bounded queues.
 //!
-//! **Owns** the configuration, the data directory, the threads and the order in which all of it starts and stops.
-//! **Knows nothing of** formats, requests, or how any engine works.
+//! **Owns** the configuration, the data directory, the threads and the order of starting and stopping. **Knows nothing
+//! of** formats, requests, or engines' insides.
 //!
 //! # Invariants
 //! - SRV-1: one server per data directory. (`a_data_directory_is_used_by_one_at_a_time`)
 //! - SRV-2: no drive is formatted that holds a store, or that this directory has ever used. (`startup.rs`)
 //! - SRV-3: the secret key is in one file that only its owner reads, and never in a log or on a terminal.
-//! - SRV-4: what was acknowledged does not depend on an orderly end: stopping only saves the next start some work.
+//! - SRV-4: acknowledged writes do not depend on an orderly end: stopping only saves the next start some work.
 
 mod access_log;
 mod admin;

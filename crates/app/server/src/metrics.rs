@@ -42,7 +42,7 @@ impl Text {
 /// All figures.
 pub(crate) fn render(gateway: &GatewayMetrics, memory: &Memory, answers: &Answers) -> String {
     let mut text = Text::default();
-    text.single("shingle_up", "gauge", "Whether all engines serve.", u8::from(answers.all_serve()));
+    text.single("shingle_up", "gauge", "1 if all engines serve.", u8::from(answers.all_serve()));
     render_engines(&mut text, answers);
     render_drives_up(&mut text, answers);
     render_gateway(&mut text, gateway);
@@ -75,13 +75,13 @@ impl<'a> ArrayAnswer<'a> {
     }
 }
 
-/// Drives of the object store that are there, and those that are not.
+/// Present and missing drives of the object store.
 fn render_drives_up(text: &mut Text, answers: &Answers) {
     let name = "shingle_drive_up";
     let mut named = false;
     for answer in answers.0.iter().filter(|answer| !answer.is_array) {
         if !std::mem::replace(&mut named, true) {
-            text.family(name, "gauge", "Whether the object store has the drive.");
+            text.family(name, "gauge", "1 if the object store has the drive.");
         }
         if let Some(Figures::Objects(_, drives)) = &answer.figures {
             for drive in drives {
@@ -98,12 +98,12 @@ fn render_drives_up(text: &mut Text, answers: &Answers) {
     }
 }
 
-/// A figure of damage: what is counted, what it is, and where it is found.
+/// A figure of damage: its unit, its help text, and its source.
 type DamageFigure = (&'static str, &'static str, fn(&Damage) -> u64);
 
 fn render_engines(text: &mut Text, answers: &Answers) {
     let name = "shingle_engine_up";
-    text.family(name, "gauge", "Whether the engine serves.");
+    text.family(name, "gauge", "1 if the engine serves.");
     for answer in &answers.0 {
         text.sample(name, &format!("engine=\"{}\"", answer.name), u8::from(answer.figures.is_some()));
     }
@@ -115,12 +115,12 @@ fn render_engines(text: &mut Text, answers: &Answers) {
     let known: [DamageFigure; 2] = [
         (
             "objects",
-            "Objects known to be damaged: those that the last check named and that readers met since, as far as neither was replaced.",
+            "Objects known to be damaged: from the last check and from readers since, without those replaced.",
             Damage::objects,
         ),
         (
             "places",
-            "Damaged places that the last whole check found: in chunks, or zones and lost parts of an array.",
+            "Damaged places in the last whole check: in chunks, or zones and lost parts of an array.",
             Damage::places,
         ),
     ];
@@ -140,10 +140,10 @@ fn render_memory(text: &mut Text, memory: &Memory) {
     let name = "shingle_memory_used_bytes";
     text.single(name, "gauge", "Of it, what is in use.", memory.used());
     let name = "shingle_memory_waiting";
-    text.single(name, "gauge", "Those who wait until enough of it is free.", memory.waiting());
+    text.single(name, "gauge", "Requests that wait for enough of it.", memory.waiting());
 }
 
-/// A figure of an array: its name, what it is, and where it is found.
+/// A figure of an array: its name, help text and source.
 type ArrayFigure = (&'static str, &'static str, fn(&ArrayFigures) -> u64);
 
 const ARRAY_GAUGES: [ArrayFigure; 10] = [
@@ -153,22 +153,24 @@ const ARRAY_GAUGES: [ArrayFigure; 10] = [
     ("objects", "Live objects, as far as they have been counted since the start.", |f| f.objects),
     ("object_bytes", "Their bytes.", |f| f.object_bytes),
     ("drives", "Drives that belong to the array.", |f| f.array.drives),
-    ("drives_missing", "Of them, those that are away or have failed; more than the parity lose data.", |f| {
-        f.array.drives_missing
-    }),
-    ("drives_slow", "Of them, those that answer far later than their peers.", |f| f.array.drives_slow),
+    (
+        "drives_missing",
+        "Drives of the array that are missing or have failed; more than the code's parity lose data.",
+        |f| f.array.drives_missing,
+    ),
+    ("drives_slow", "Drives of the array that answer far later than their peers.", |f| f.array.drives_slow),
     ("repairs_waiting_sets", "Zone sets with fragments that failed readers and are yet to be verified.", |f| {
         f.array.repairs_waiting
     }),
-    ("purging", "Parts and objects that nobody needs and that are being deleted.", |f| f.purging),
+    ("purging", "Unneeded parts and objects that are being deleted.", |f| f.purging),
 ];
 
 const ARRAY_COUNTERS: [ArrayFigure; 7] = [
     ("ingested_bytes_total", "Bytes that clients wrote.", |f| f.array.ingested),
     ("moved_bytes_total", "Bytes that cleaning moved.", |f| f.array.moved),
     ("reconstructed_bytes_total", "Bytes that were computed from parity for readers.", |f| f.array.reconstructed),
-    ("hedged_reads_total", "Reads that were begun in the place of late ones.", |f| f.array.hedged),
-    ("repaired_zones_total", "Zones that were written anew because they failed readers.", |f| f.array.repaired),
+    ("hedged_reads_total", "Reads of other fragments in place of late ones.", |f| f.array.hedged),
+    ("repaired_zones_total", "Zones rebuilt because they failed readers.", |f| f.array.repaired),
     ("slow_drives_given_up_total", "Drives that were given up because they were slow for long.", |f| {
         f.array.slow_given_up
     }),
@@ -184,7 +186,7 @@ fn render_arrays(text: &mut Text, arrays: &[ArrayAnswer<'_>]) {
     }
     let label = |name: &str| format!("array=\"{name}\"");
     let name = "shingle_array_up";
-    text.family(name, "gauge", "Whether the array answers.");
+    text.family(name, "gauge", "1 if the array answers.");
     for ArrayAnswer(array, figures, _) in arrays {
         text.sample(name, &label(array), u8::from(figures.is_some()));
     }
@@ -206,12 +208,12 @@ fn render_arrays(text: &mut Text, arrays: &[ArrayAnswer<'_>]) {
     }
 }
 
-/// Zones that a rebuild replaces, of those that were lost.
+/// Zones that a rebuild replaces, out of the lost ones.
 fn rebuild_zones(condition: &Condition, done: bool) -> usize {
     condition.rebuilding.map_or(0, |(progress, _)| if done { progress.done } else { progress.members })
 }
 
-/// A state of an array's drive: its name, what it is, and where it is found.
+/// A state of an array's drive: its name, help text and source.
 type DriveFigure = (&'static str, &'static str, fn(&DriveCondition) -> bool);
 
 fn render_array_drives(text: &mut Text, answers: &Answers) {
@@ -221,8 +223,8 @@ fn render_array_drives(text: &mut Text, answers: &Answers) {
         return;
     }
     let states: [DriveFigure; 2] = [
-        ("up", "Whether a drive of the array is there and did not fail.", |drive| drive.up),
-        ("slow", "Whether it answers far later than its peers.", |drive| drive.slow),
+        ("up", "1 if a drive of the array is present and has not failed.", |drive| drive.up),
+        ("slow", "1 if it answers far later than its peers.", |drive| drive.slow),
     ];
     for (name, help, state) in states {
         let name = format!("shingle_array_drive_{name}");
@@ -235,8 +237,8 @@ fn render_array_drives(text: &mut Text, answers: &Answers) {
         }
     }
     for (name, help, done) in [
-        ("zones", "Zones on lost drives that the rebuild under way began with; 0: there is none.", false),
-        ("done_zones", "Of them, those that were written anew on other drives.", true),
+        ("zones", "Lost zones at the start of the running rebuild; 0: none runs.", false),
+        ("done_zones", "Lost zones that the running rebuild has written to other drives.", true),
     ] {
         let name = format!("shingle_array_rebuild_{name}");
         text.family(&name, "gauge", help);
@@ -246,7 +248,7 @@ fn render_array_drives(text: &mut Text, answers: &Answers) {
     }
 }
 
-/// A figure of commands: its name, its type, what it is, and where it is found.
+/// A figure of commands: its name, type, help text and source.
 type CommandFigure = (&'static str, &'static str, &'static str, fn(&Commands) -> &AtomicU64);
 
 /// The commands of all drives.
@@ -265,7 +267,7 @@ fn render_devices(text: &mut Text, answers: &Answers) {
         return;
     }
     let name = "shingle_device_command_seconds";
-    text.family(name, "histogram", "Time that commands to a drive took.");
+    text.family(name, "histogram", "Time of commands to a drive.");
     for (labels, commands) in &all {
         let mut sum = 0;
         let bounds = BOUNDS_S.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
@@ -293,19 +295,19 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A figure of verifying an array: its name, what it is, and where it is found.
+/// A figure of verifying an array: its name, help text and source.
 type ScrubFigure = (&'static str, &'static str, fn(&scrub::Figures) -> u64);
 
 const SCRUB_GAUGES: [ScrubFigure; 2] = [
     ("left_sets", "Zone sets that are yet to be verified in this interval.", |f| f.left),
-    ("ended_seconds", "When everything had been verified last, in Unix time; 0: not yet.", |f| f.ended),
+    ("ended_seconds", "Unix time of the end of the last whole verification; 0: none yet.", |f| f.ended),
 ];
 
 const SCRUB_COUNTERS: [ScrubFigure; 5] = [
     ("sets_total", "Zone sets verified in the background.", |f| f.sets),
     ("bytes_total", "Bytes read for that.", |f| f.bytes),
     ("damaged_zones_total", "Zones that were found damaged.", |f| f.damaged),
-    ("repaired_zones_total", "Of them, those that were replaced or emptied.", |f| f.repaired),
+    ("repaired_zones_total", "Damaged zones that were replaced or emptied.", |f| f.repaired),
     ("lost_parts_total", "Parts of objects that parity could not give back.", |f| f.lost),
 ];
 
@@ -389,28 +391,29 @@ fn render_objects(text: &mut Text, stats: &ObjectStats, usage: &StoreUsage) {
     }
 }
 
-/// A figure of a drive: its name, what it is, and where it is found.
+/// A figure of a drive: its name, help text and source.
 type Figure = (&'static str, &'static str, fn(&Sample) -> f64);
 
-const GAUGES: [Figure; 8] =
-    [
-        ("capacity_bytes", "Bytes in data zones that can be used.", |s| s.space.capacity_bytes as f64),
-        ("free_bytes", "Bytes in free zones and zones of garbage alone.", |s| s.space.free_bytes as f64),
-        ("garbage_bytes", "Garbage in zones that also hold live data.", |s| s.space.garbage_bytes as f64),
-        ("live_bytes", "Live data, with its headers and padding.", |s| s.space.live_bytes as f64),
-        ("chunks", "Chunks.", |s| s.space.chunks as f64),
-        ("queued_appends", "Appends that wait or are being written.", |s| s.space.queued_appends as f64),
-        ("gc_progress_ratio", "How far GC is with the zone it empties; 0 where it rests.", |s| {
-            if s.gc.victim.is_some() { s.gc.progress } else { 0.0 }
-        }),
-        ("free_zones_end_seconds", "When free zones run out at this rate; +Inf: never, NaN: too early to tell.", |s| {
-            match s.gc.forecast {
-                Forecast::Never => f64::INFINITY,
-                Forecast::Seconds(seconds) => seconds,
-                Forecast::Unknown => f64::NAN,
-            }
-        }),
-    ];
+const GAUGES: [Figure; 8] = [
+    ("capacity_bytes", "Bytes in data zones that can be used.", |s| s.space.capacity_bytes as f64),
+    ("free_bytes", "Bytes in free zones and zones of garbage alone.", |s| s.space.free_bytes as f64),
+    ("garbage_bytes", "Garbage in zones that also hold live data.", |s| s.space.garbage_bytes as f64),
+    ("live_bytes", "Live data, with its headers and padding.", |s| s.space.live_bytes as f64),
+    ("chunks", "Chunks.", |s| s.space.chunks as f64),
+    ("queued_appends", "Appends that wait or are being written.", |s| s.space.queued_appends as f64),
+    ("gc_progress_ratio", "Share of GC's victim that is emptied; 0 while GC rests.", |s| {
+        if s.gc.victim.is_some() { s.gc.progress } else { 0.0 }
+    }),
+    (
+        "free_zones_end_seconds",
+        "Seconds until free zones run out at this rate; +Inf: never, NaN: too early to tell.",
+        |s| match s.gc.forecast {
+            Forecast::Never => f64::INFINITY,
+            Forecast::Seconds(seconds) => seconds,
+            Forecast::Unknown => f64::NAN,
+        },
+    ),
+];
 
 const COUNTERS: [Figure; 14] = [
     ("appends_total", "Appends acknowledged.", |s| s.counters.appends as f64),
@@ -422,7 +425,7 @@ const COUNTERS: [Figure; 14] = [
     ("reads_total", "Reads answered.", |s| s.counters.reads as f64),
     ("read_bytes_total", "Bytes returned by reads.", |s| s.counters.read_bytes as f64),
     ("write_errors_total", "Device writes that failed.", |s| s.counters.write_errors as f64),
-    ("corrupt_reads_total", "Reads that found bytes that fail their check.", |s| s.counters.corrupt_reads as f64),
+    ("corrupt_reads_total", "Reads that met bytes that fail their check.", |s| s.counters.corrupt_reads as f64),
     ("gc_written_bytes_total", "Bytes that GC wrote.", |s| s.counters.gc_written_bytes as f64),
     ("gc_zones_total", "Zones that GC emptied.", |s| s.counters.gc_zones as f64),
     ("zone_resets_total", "Zones reset.", |s| s.counters.resets as f64),

@@ -1,4 +1,4 @@
-//! What the service manager is told: that the server answers, how it is, that it lives, how long it takes to stop. (sd_notify(3))
+//! Messages to the service manager: ready, status, alive, time to stop. (sd_notify(3))
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -13,7 +13,7 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// As the environment names it.
+    /// The manager that the environment names.
     pub(crate) fn from_environment() -> Self {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|name| match connect(&name) {
             Ok(socket) => Some(socket),
@@ -38,7 +38,7 @@ impl Manager {
         self.tell("READY=1\n");
     }
 
-    /// How the server is, in a line.
+    /// State of the server, in a line.
     pub(crate) fn status(&self, words: &str) {
         self.tell(&format!("STATUS={}\n", words.replace('\n', "; ")));
     }
@@ -48,7 +48,7 @@ impl Manager {
         self.tell("WATCHDOG=1\n");
     }
 
-    /// The server stops, which takes so long at most.
+    /// The server stops, within `patience`.
     pub(crate) fn stopping(&self, patience: Duration) {
         self.tell(&format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={}\n", patience.as_micros()));
     }

@@ -22,7 +22,7 @@ pub(crate) struct Objects {
     pub(crate) ended: oneshot::Receiver<()>,
 }
 
-/// What the engine is opened with.
+/// Parameters of opening the engine.
 pub(crate) struct Setup {
     pub(crate) index: PathBuf,
     pub(crate) index_cache_bytes: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Setup {
     pub(crate) rebuild: Option<bool>,
     /// Hears how far it is.
     pub(crate) health: Health,
-    /// Drives that it goes without, and is to look out for.
+    /// Missing drives, to look out for.
     pub(crate) away: Vec<(String, DriveName)>,
 }
 
@@ -73,11 +73,11 @@ async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenRepor
     };
     let index = match FjallIndex::open(&index, index_cache_bytes) {
         Ok(index) => index,
-        // Only what is damaged is put aside: an index that cannot be reached now, or not for want of room, is as good as it was.
+        // Only a damaged index is put aside: one that cannot be reached now, or lacks room, is as good as it was.
         Err(error) if error.kind() != IndexErrorKind::Damaged => {
             let advice = match error.kind() {
                 IndexErrorKind::Full => "make room on its file system, and start again",
-                _ => "see that it can be read and written, and start again",
+                _ => "make it readable and writable, and start again",
             };
             return Err(Error::new(ErrorKind::Store, format!("{error} ({advice}; nothing is lost)")));
         }
@@ -105,8 +105,8 @@ async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenRepor
     opened.map_err(|error| Error::new(ErrorKind::Store, error.message))
 }
 
-/// Moves a damaged index out of the way, where a person can look at it, and returns where to. One that was put there before goes: the
-/// disk has room for one.
+/// Moves a damaged index out of the way, for a person to look at, and returns its new path. One that was put there
+/// before is deleted: the disk has room for one.
 fn set_aside(index: &Path) -> std::io::Result<PathBuf> {
     let aside = index.with_extension("damaged");
     if aside.exists() {
@@ -116,7 +116,7 @@ fn set_aside(index: &Path) -> std::io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Tells the log what opening found.
+/// Writes the report of opening to the log.
 pub(crate) fn log_report(report: &OpenReport) {
     if let Some(why) = &report.index_refused {
         tracing::warn!("the index was not used: {why}");
@@ -137,7 +137,7 @@ pub(crate) fn log_report(report: &OpenReport) {
     }
     if report.incomplete {
         tracing::warn!(
-            "not all that is on the drives could be seen: what seems left over stays until a start that sees all"
+            "parts of the drives could not be read: data that seems unneeded is kept until a start that reads all"
         );
     }
     for bucket in &report.implied_buckets {

@@ -1,4 +1,4 @@
-//! The objects of a server that is not running: for commands that look after them.
+//! The objects of a server that is not running, for maintenance commands.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Offline {
     chunks: Option<Chunks>,
     arrays: Vec<ArrayConfig>,
     memory: Arc<Memory>,
-    /// How long a server waits for drives.
+    /// The server's wait for drives.
     wait: Option<Duration>,
     directory: DataDir,
 }
@@ -50,7 +50,7 @@ struct Chunks {
 pub struct Checked {
     /// Of the objects on drives that belong to no array, if there are such drives.
     pub objects: Option<CheckReport>,
-    /// Of each array, by name; an error where it could not be checked.
+    /// Of each array, by name; an error if it could not be checked.
     pub arrays: Vec<(String, Result<ArrayReport>)>,
 }
 
@@ -63,18 +63,19 @@ pub struct Counted {
     pub arrays: Vec<(String, Stats)>,
 }
 
-/// How far a check is.
+/// Progress of a check.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// Bytes of the drives that belong to no array, of all that they hold.
+    /// Bytes of the drives that belong to no array, done and in all.
     Drives(u64, u64),
-    /// Zone sets of an array, of all of it, and their bytes.
+    /// Zone sets of an array, done and in all, and their bytes.
     Array(&'a str, usize, usize, ByteSize),
 }
 
 impl Offline {
-    /// Opens drives and objects, and makes neither. With `rebuild` the index is made again from the drives: `Some(true)` begins with the
-    /// newest backup of it, `Some(false)` reads everything. Arrays are opened when they are looked at, for reading only.
+    /// Opens drives and objects, and makes neither. With `rebuild` the index is made again from the drives:
+    /// `Some(true)` begins with the newest backup of it, `Some(false)` reads everything. Arrays are opened when they
+    /// are looked at, for reading only.
     ///
     /// # Errors
     /// As [`Server::start`](crate::Server::start), but for those of the network.
@@ -82,7 +83,7 @@ impl Offline {
         let mut directory = DataDir::existing(&config.data)?;
         let arrays = config.arrays()?;
         let mut drives = Vec::new();
-        // Nobody asks how far it is.
+        // No client asks for its progress.
         let health = Health::new(CHUNKS, watch::Sender::default());
         let purpose = Purpose::Inspect { rebuild };
         let memory = config.memory();
@@ -105,7 +106,7 @@ impl Offline {
         &self.arrays
     }
 
-    /// What a server would give to an array.
+    /// The server's contributions to an array.
     pub(crate) fn given(&self) -> Given {
         Given { wait: self.wait, memory: self.memory.clone() }
     }
@@ -120,13 +121,13 @@ impl Offline {
         self.chunks.as_ref().map(|chunks| &chunks.client)
     }
 
-    /// What there is on drives that belong to no array.
+    /// The store on drives that belong to no array.
     fn chunks(&self) -> Result<&Chunks> {
         let none = "the configuration names arrays only, which `shingle array` looks after";
         self.chunks.as_ref().ok_or_else(|| Error::new(ErrorKind::Config, none))
     }
 
-    /// What opening found.
+    /// The report of opening.
     ///
     /// # Errors
     /// `Config` if there are arrays only.
@@ -180,7 +181,7 @@ impl Offline {
         Ok(drives)
     }
 
-    /// An array, open for reading only. Its index is made from its drives: what a server keeps is left alone.
+    /// An array, open for reading only. Its index is made from its drives: the server's own is left alone.
     pub(crate) async fn open_array(&self, config: &ArrayConfig) -> Result<ArrayStore> {
         let drives = self.drives_of(config).await?;
         let buffer = config.buffer.clone();
@@ -189,7 +190,7 @@ impl Offline {
         Ok(opened.map_err(|error| of_array(config, error))?.0)
     }
 
-    /// Collects all garbage there is on drives that belong to no array; returns the bytes of files deleted.
+    /// Reclaims all garbage on drives that belong to no array; returns the bytes of deleted files.
     ///
     /// # Errors
     /// `Store` if there is no room for copies, or a drive fails; `Config` if there are arrays only.
@@ -216,7 +217,7 @@ impl Offline {
         Ok(Counted { objects, arrays })
     }
 
-    /// Every object: its bucket, and what is known of it.
+    /// Every object: its bucket and attributes.
     ///
     /// # Errors
     /// `Store` if an index fails; as [`Offline::open`] for an array.

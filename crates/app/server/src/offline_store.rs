@@ -1,4 +1,5 @@
-//! The objects of a server that is not running as the one store that the server is: for commands that read, write and delete single ones.
+//! The objects of a server that is not running, as the server's one store: for commands that read, write and delete
+//! single ones.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::gate::Gate;
 use crate::health::Health;
 use crate::offline::Offline;
 
-/// What the objects are opened for.
+/// Purpose of opening the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To read them: arrays are opened for reading only, and no file is made.
@@ -25,7 +26,7 @@ pub enum Access {
     Write,
 }
 
-/// The one store. [Close](OfflineStore::close) it before the [`Offline`] that it is of.
+/// The one store. [Close](OfflineStore::close) it before its [`Offline`].
 pub struct OfflineStore {
     store: Placement,
     arrays: Vec<OpenArray>,
@@ -35,7 +36,7 @@ pub struct OfflineStore {
 /// An array that is open.
 enum OpenArray {
     Reading(ArrayEngine),
-    /// And what completes when its owner has ended.
+    /// A client, and a receiver that completes when its owner has ended.
     Writing(ArrayClient, oneshot::Receiver<()>),
 }
 
@@ -63,10 +64,10 @@ impl OpenArray {
 }
 
 impl Offline {
-    /// All of it as one store. An array that does not open refuses what is on it, and leaves the others to be used.
+    /// All of it as one store. An array that does not open refuses its objects, and leaves the others to be used.
     ///
     /// # Errors
-    /// As [`Offline::open`], where nothing opens; `Store` where two engines have buckets of one name.
+    /// As [`Offline::open`], if nothing opens; `Store` if two engines have buckets of one name.
     pub async fn store(&self, access: Access) -> Result<OfflineStore> {
         let notes = BucketNotes::read(self.data());
         let (mut sites, mut open) = (Vec::new(), Vec::new());
@@ -118,7 +119,7 @@ impl Offline {
             }
             Access::Write => {
                 let mut config = config.clone();
-                // Nobody verifies it meanwhile.
+                // No background scrub meanwhile.
                 config.scrub_interval = None;
                 let (array, ended) = arrays::start(config, self.data(), self.given(), health.clone()).await?;
                 Ok(OpenArray::Writing(array.client, ended))
@@ -139,7 +140,7 @@ impl OfflineStore {
         &self.store
     }
 
-    /// Why arrays did not open.
+    /// Reasons why arrays did not open.
     pub fn absent(&self) -> &[Error] {
         &self.absent
     }

@@ -1,4 +1,4 @@
-//! Drives, then objects on them: what belongs together is opened, anything else is refused.
+//! Opening drives, then their objects: drives and stores that belong together are opened, others are refused.
 //!
 //! **Owns** SRV-2, with `drive`.
 
@@ -18,23 +18,23 @@ use crate::inventory::DriveName;
 use crate::objects::{self, Objects, Setup};
 use crate::room;
 
-/// How long an engine of so many objects, then each drive, gets to close in order. Past it the process ends all the same, which is as
-/// safe as a power cut. An index of 35 million objects took more than 20 seconds.
+/// Time that an engine of so many objects, then each drive, has to close in order. After it the process ends all the
+/// same, which is as safe as a power cut. An index of 35 million objects took more than 20 seconds.
 pub(crate) fn close_patience(objects: u64) -> Duration {
     DRIVE_CLOSE_PATIENCE.saturating_add(Duration::from_secs(objects / OBJECTS_A_SECOND))
 }
 
-/// How long a drive gets.
+/// Time that a drive has to close.
 pub(crate) const DRIVE_CLOSE_PATIENCE: Duration = Duration::from_secs(20);
-/// Objects whose index is closed in a second, at least.
+/// Lowest number of objects whose index is closed in a second.
 const OBJECTS_A_SECOND: u64 = 200_000;
 
-/// What a data directory is opened for.
+/// Purpose of opening a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To serve requests.
     Serve,
-    /// To look after the objects: no drive is made, and nothing goes on in the background, which a check would take for damage.
+    /// To look after the objects: no drive is made, and no background work runs, which a check would take for damage.
     /// With `rebuild` the index is made again from the drives: `Some(true)` begins with its newest backup.
     Inspect { rebuild: Option<bool> },
 }
@@ -56,8 +56,8 @@ impl Purpose {
     }
 }
 
-/// Opens the drives, which are left in `drives` also where it fails, and the object store on them; `None` where there are none.
-/// `health` hears how far it is, and which drives it goes without.
+/// Opens the drives, which are left in `drives` even if it fails, and the object store on them; `None` if there are
+/// none. `health` gets the progress, and the missing drives.
 ///
 /// # Errors
 /// `Drive`, `NotMade`, `NewerVersion`, `InUse`, `Store`, `System`.
@@ -120,8 +120,8 @@ pub(crate) async fn close_drives(drives: Vec<Drive>) {
     }
 }
 
-/// Starts the drives' owners, all at once, and sees that they belong together. A drive is made, or formatted, only if no drive
-/// is away that this data directory has used: it could be that one.
+/// Starts the drives' owners, all at once, and checks that they belong together. A drive is made, or formatted, only if
+/// no drive is missing that this data directory has used: it could be that one.
 async fn start_drives(
     config: &Config,
     directory: &DataDir,
@@ -134,7 +134,7 @@ async fn start_drives(
     let ours: Vec<_> = directory.drives().iter().map(|known| known.store).collect();
     let start = |number: usize, blank| {
         let config = configured[number].clone();
-        // A drive that was here once, or that cannot be made, is missing where it is not there. (WAIT-1)
+        // An absent drive that was here once, or that cannot be made, is missing. (WAIT-1)
         let known = directory.drives().iter().any(|known| known.path == config.path);
         let waits = purpose == Purpose::Serve && (known || config.create.is_none());
         let (ours, health) = (ours.clone(), health.clone());
@@ -146,7 +146,7 @@ async fn start_drives(
     let started = join_all((0..configured.len()).map(|number| start(number, Blank::Leave))).await;
     for (number, result) in started.into_iter().enumerate() {
         match result {
-            // Kept in any case: whoever called closes what was opened.
+            // Kept in any case: the caller closes opened drives.
             Ok(drive) => drives.push(drive),
             Err(error) if error.kind == ErrorKind::NotMade => unmade.push((number, error)),
             Err(error) => failed.push(error),
@@ -154,7 +154,7 @@ async fn start_drives(
     }
     are_no_copies(drives)?;
     let absent: Vec<_> = directory.drives().iter().filter(|known| !is_open(drives, known)).collect();
-    // Without those that are away it goes on if it is told to, whether the configuration still names them or not.
+    // Without the missing drives it goes on if the configuration says so, even if they are no longer in it.
     let goes_on = config.allow_missing_drives && !absent.is_empty() && !drives.is_empty();
     for error in failed {
         if !goes_on || !matches!(error.kind, ErrorKind::Drive | ErrorKind::System) {
@@ -171,7 +171,7 @@ async fn start_drives(
         } else if purpose == Purpose::Serve {
             drives.push(start(number, Blank::Make).await?);
         } else {
-            let message = format!("{error}; `shingle serve` makes drives and stores, a look at them does not");
+            let message = format!("{error}; `shingle serve` makes drives and stores, commands that only look do not");
             return Err(Error::new(ErrorKind::NotMade, message));
         }
     }
@@ -182,7 +182,7 @@ fn is_open(drives: &[Drive], known: &KnownDrive) -> bool {
     drives.iter().any(|drive| drive.store == known.store)
 }
 
-/// What a drive is called where people read it.
+/// Name of a drive for people.
 fn named(known: &KnownDrive) -> String {
     format!("{} (store {})", known.path.display(), known.store)
 }
@@ -198,7 +198,7 @@ fn are_no_copies(drives: &[Drive]) -> Result<()> {
     Ok(())
 }
 
-/// Drives that this data directory has used are not there.
+/// Error about missing drives that this data directory has used.
 fn away(directory: &DataDir, absent: &[&KnownDrive], unmade: Option<&Error>) -> Error {
     let names: Vec<_> = absent.iter().map(|known| named(known)).collect();
     let unmade = unmade.map(|error| format!("{error}, and is not made anew, since it may be one of those; "));

@@ -1,4 +1,4 @@
-//! `shingle serve --check`: whether a server could start with a configuration, found out by looking.
+//! `shingle serve --check`: finds out by looking if a server could start with a configuration.
 //!
 //! # Invariants
 //! - PRE-1: nothing is made, locked or changed. (`a_check_before_the_start_changes_nothing_and_names_every_problem`)
@@ -17,16 +17,16 @@ use crate::error::{ErrorKind, Result};
 use crate::inventory::{self, Content, DriveName};
 use crate::{device, room, status};
 
-/// What a look at a configuration, its data directory and its drives found.
+/// Findings about a configuration, its data directory and its drives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Why something would not be served; among them what makes the configuration wrong.
+    /// Parts that would not be served, and mistakes of the configuration.
     pub problems: Vec<String>,
-    /// Nothing will do about one of the problems but another configuration.
+    /// At least one problem needs another configuration.
     pub wrong: bool,
-    /// What would be served, but not as it should.
+    /// Parts that would be served, but degraded.
     pub warnings: Vec<String>,
-    /// What was found in order.
+    /// Parts in order.
     pub fine: Vec<String>,
 }
 
@@ -44,10 +44,10 @@ impl Findings {
     }
 }
 
-/// Looks at all that a server with this configuration would use. Everything that is wrong is in the findings.
+/// Looks at all that a server with this configuration would use. All problems are in the findings.
 ///
 /// # Errors
-/// `System` where nothing can be looked at.
+/// `System` if nothing can be looked at.
 pub async fn look(runtime: &Runtime, config: &Config) -> Result<Findings> {
     let mut findings = Findings::default();
     let running = findings.take(status::ask(&config.data)).flatten().is_some();
@@ -89,7 +89,7 @@ pub async fn look(runtime: &Runtime, config: &Config) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Looks at one of the drives; returns where it is.
+/// Looks at one of the drives; returns its path.
 async fn look_at_drive(
     runtime: &Runtime,
     config: &Config,
@@ -143,7 +143,7 @@ async fn node_of(runtime: &Runtime, path: &Path) -> std::result::Result<Option<P
     Ok(node.exists().then_some(node))
 }
 
-/// Looks at an array; returns where its drives are.
+/// Looks at an array; returns the paths of its drives.
 async fn look_at_array(runtime: &Runtime, array: &ArrayConfig, findings: &mut Findings) -> Vec<PathBuf> {
     let label = format!("array {}", array.name);
     let (mut nodes, mut drives) = (Vec::new(), Vec::new());

@@ -1,10 +1,10 @@
-//! What is said when the server is ready: where it is, where the keys are, and to a person what to type. Never the secret.
+//! Text for the ready server: its address, the keys' file, and for a person commands to try. Never the secret.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// The lines. The first begins with `Ready:` and names the endpoint, so that scripts can wait for it. What to type is for a
-/// `person` at a terminal, not for a journal.
+/// The lines. The first begins with `Ready:` and names the endpoint, so that scripts can wait for it. Commands are for
+/// a `person` at a terminal, not for a journal.
 pub(crate) fn text(
     endpoint: SocketAddr,
     admin: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! Room on the file systems of emulated drives: files that are sparse can outgrow it.
+//! Room on the file systems of emulated drives, which sparse files can outgrow.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

@@ -1,8 +1,8 @@
-//! Verifying an array in the background: everything on its drives is read once in an interval, a zone set at a time, and what
-//! is damaged is written anew while parity still makes up for it.
+//! Verifying an array in the background: all data on its drives is read once in an interval, a zone set at a time, and
+//! damage is repaired while parity still makes up for it.
 //!
 //! # Invariants
-//! - SCRUB-1: a pass goes on where it was when the server stopped, a zone set back at most; without its file, or with one that
+//! - SCRUB-1: after a restart a pass goes on where it was, at most a zone set back; without its file, or with one that
 //!   makes no sense, it begins anew.
 //! - SCRUB-2: sets are spread over the interval; a pass that is late rests for as long as it reads.
 
@@ -13,23 +13,23 @@ use std::time::Duration;
 use shingle_array_store::{ArrayStore, ErrorKind, ScrubReport, SetId};
 use shingle_runtime::Runtime;
 
-/// A pass that is over looks again at the clock so often: it may be set.
+/// Interval of looks at the clock when a pass is over: it may be set.
 const LOOK: Duration = Duration::from_secs(60 * 60);
-/// Time between tries where an array could not be verified.
+/// Time between tries if an array could not be verified.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// What is verified, and how.
+/// Subject and rate of the verification.
 pub(crate) struct Plan {
     pub(crate) array: String,
     /// Everything once in this time.
     pub(crate) interval: Duration,
-    /// At most so many bytes a second.
+    /// Read rate limit in bytes/s; `None` = none.
     pub(crate) rate: Option<u64>,
-    /// Where it is kept how far a pass is.
+    /// File with the progress of a pass.
     pub(crate) file: PathBuf,
 }
 
-/// What came of it since the server started, and how far the pass is that is under way.
+/// Results since the server started, and progress of the present pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     /// Zone sets verified.
@@ -44,14 +44,14 @@ pub(crate) struct Figures {
     pub(crate) lost: u64,
     /// Zone sets that the pass has yet to verify.
     pub(crate) left: u64,
-    /// When the last whole pass ended, in seconds of Unix time; 0: none has.
+    /// End of the last whole pass, in seconds of Unix time; 0 = none yet.
     pub(crate) ended: u64,
 }
 
 /// Figures that others look at.
 pub(crate) type Shared = Arc<Mutex<Figures>>;
 
-/// How far a pass is. Times are in milliseconds of Unix time.
+/// Progress of a pass. Times are in milliseconds of Unix time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pass {
@@ -60,7 +60,7 @@ struct Pass {
     after: Option<u32>,
     /// When it ended.
     ended: Option<u64>,
-    /// When the last whole pass ended.
+    /// End of the last whole pass.
     #[serde(default)]
     whole: u64,
 }
@@ -70,7 +70,7 @@ impl Pass {
         Self { began: now, after: None, ended: None, whole: before.whole }
     }
 
-    /// What the file says; a new one where it says nothing that can be.
+    /// The pass in the file; a new one if the file makes no sense.
     fn read(file: &Path, now: u64) -> Self {
         let new = Self::begin(now, Self::default());
         let text = match std::fs::read_to_string(file) {
@@ -92,8 +92,10 @@ impl Pass {
     }
 
     fn text(&self) -> String {
-        let mut text =
-            format!("# How far an array is verified. May be deleted: then that begins anew.\nbegan = {}\n", self.began);
+        let mut text = format!(
+            "# Progress of verifying an array. May be deleted: verifying then begins anew.\nbegan = {}\n",
+            self.began
+        );
         for (name, value) in [("after", self.after.map(u64::from)), ("ended", self.ended)] {
             if let Some(value) = value {
                 text += &format!("{name} = {value}\n");
@@ -104,7 +106,7 @@ impl Pass {
 }
 
 impl Plan {
-    /// How long to rest after a set, with so many left. (SCRUB-2)
+    /// Rest after a set, with `left` still to do. (SCRUB-2)
     fn rest(&self, began: u64, now: u64, left: usize, bytes: u64, took: Duration) -> Duration {
         let end = Duration::from_millis(began).saturating_add(self.interval);
         // The last of them ends with the interval, so that there is time before the next pass.
@@ -120,13 +122,13 @@ impl Plan {
         let file = self.file.clone();
         let write = move || {
             let unfinished = file.with_extension("scrub-new");
-            // Not made durable: what a power cut takes is verified once more.
+            // Not made durable: a power cut costs a second verification.
             std::fs::write(&unfinished, pass.text())?;
             std::fs::rename(&unfinished, &file)
         };
         let done = rt.blocking(write).await;
         if let Err(error) = done.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
-            tracing::warn!(file = %self.file.display(), %error, "how far verifying is could not be noted");
+            tracing::warn!(file = %self.file.display(), %error, "the progress of verifying could not be noted");
         }
     }
 
@@ -222,7 +224,7 @@ mod tests {
         // Late: no faster than half of the time.
         assert_eq!(plan(None).rest(0, 200_000, 100, 1, 3 * second), 3 * second);
         assert_eq!(plan(None).rest(0, 99_000, 0, 1, 3 * second), 3 * second);
-        // A rate slows it, what is due does not make it faster.
+        // A rate slows it; being late does not make it faster.
         assert_eq!(plan(Some(1000)).rest(0, 0, 100, 10_000, 2 * second), 8 * second);
         assert_eq!(plan(Some(1000)).rest(0, 0, 9, 1000, ms), 10 * second);
     }

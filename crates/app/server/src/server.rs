@@ -1,4 +1,4 @@
-//! The order in which everything starts and stops.
+//! The order of starting and stopping.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
@@ -56,7 +56,7 @@ impl Server {
     /// Starts everything, and returns when requests are served: by each engine, or by those that could be opened.
     ///
     /// # Errors
-    /// As [`Server::begin`] and [`Server::opened`]. What was opened is closed again.
+    /// As [`Server::begin`] and [`Server::opened`]. Opened engines are closed again.
     pub async fn start(config: Config) -> Result<Self> {
         let mut server = Self::begin(config).await?;
         match server.opened().await {
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Begins to start everything. Connections are answered from now on: what is not open yet refuses with 503.
+    /// Begins to start everything. Connections are answered from now on: engines that are not open refuse with 503.
     ///
     /// # Errors
     /// `Config`, `Credentials`, `InUse`, `NewerVersion`, `System`; the message says what to do.
@@ -154,17 +154,17 @@ impl Server {
     /// Completes once each engine serves or has failed.
     ///
     /// # Errors
-    /// Every kind but those of [`Server::begin`], where all engines have failed; the message says what to do.
+    /// Every kind but those of [`Server::begin`], if all engines have failed; the message says what to do.
     pub async fn opened(&mut self) -> Result<()> {
         self.engines.settled().await
     }
 
-    /// Where S3 clients connect.
+    /// Address for S3 clients.
     pub fn endpoint(&self) -> SocketAddr {
         self.endpoint
     }
 
-    /// Where metrics are.
+    /// Address of the metrics.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }
@@ -187,17 +187,18 @@ impl Server {
             .fold(self.grace, Duration::saturating_add)
     }
 
-    /// What is said once requests are served: endpoint, where the keys are, and to a person commands to try.
+    /// Text for the time when requests are served: endpoint, the keys' file, and for a person commands to try.
     pub fn ready_text(&self, person: bool) -> String {
         ready::text(self.endpoint, self.admin, &self.credentials, &self.region, person)
     }
 
-    /// Completes if no engine is left, each having failed; with the first one's error.
+    /// Completes if all engines have failed; with the first one's error.
     pub async fn failed(&mut self) -> Error {
         self.engines.failed().await
     }
 
-    /// Stops: no new requests, those under way finish, then the engines close. What was acknowledged is safe in any case.
+    /// Stops: no new requests, those under way finish, then the engines close. Acknowledged writes are safe in any
+    /// case.
     pub async fn stop(self) {
         let Self { store, engines, stop_gateway, gateway, admin_tasks, .. } = self;
         let _ = stop_gateway.send(());
@@ -211,11 +212,11 @@ impl Server {
     }
 }
 
-/// Starts a server and runs it until SIGINT, SIGTERM or SIGHUP. Standard output gets what [`Server::ready_text`] says once
+/// Starts a server and runs it until SIGINT, SIGTERM or SIGHUP. Standard output gets [`Server::ready_text`] once
 /// requests are served, standard error the log.
 ///
 /// # Errors
-/// As [`Server::start`]; and that of an engine where all of them have failed.
+/// As [`Server::start`]; and an engine's error if all of them have failed.
 pub fn run(config: Config) -> Result<()> {
     start_log(&config.log)?;
     let executor = tokio::runtime::Builder::new_multi_thread()
@@ -259,7 +260,7 @@ pub fn run(config: Config) -> Result<()> {
     result
 }
 
-/// Says when requests are served, and completes when none is any more.
+/// Prints the ready text when requests are served, and completes when none is any more.
 async fn serve(server: &mut Server) -> Error {
     if let Err(error) = server.opened().await {
         return error;
@@ -271,7 +272,7 @@ async fn serve(server: &mut Server) -> Error {
     server.failed().await
 }
 
-/// Tells the service manager how the server is, and that it lives (LIVE-1).
+/// Tells the service manager the server's state, and that it lives (LIVE-1).
 async fn tell(manager: &Manager, watched: &Watched) {
     // A third, so that one that comes late does no harm.
     let pause = manager.watchdog().map_or(STATUS_PAUSE, |time| (time / 3).min(STATUS_PAUSE));
@@ -281,7 +282,7 @@ async fn tell(manager: &Manager, watched: &Watched) {
         for engine in answers.silent() {
             tracing::error!(
                 engine,
-                "the engine does not answer: what it has is not served until it does, or the server is started anew"
+                "the engine does not answer: its objects are not served until it does, or the server is restarted"
             );
         }
         if !answers.is_dead() {

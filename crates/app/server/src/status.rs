@@ -1,7 +1,7 @@
-//! How the server is, for `shingle status`: a page of JSON over a Unix socket in the data directory.
+//! State of the server, for `shingle status`: a page of JSON over a Unix socket in the data directory.
 //!
-//! Whoever may enter the data directory may ask; no key is needed. Connections and the time that they take are bounded as those of the
-//! admin listener are, whose pages are served here, too.
+//! Users who may enter the data directory may ask; no key is needed. Connections and their time are bounded as those of
+//! the admin listener are, whose pages are served here, too.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -20,18 +20,18 @@ use crate::health::{Missing, State, utc};
 
 /// The socket in the data directory.
 const SOCKET: &str = "status.sock";
-/// How long whoever asks waits.
+/// The client's patience.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of an answer: a thousand drives take a quarter of this.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
-/// How a server is.
+/// State of a server.
 #[derive(serde::Serialize)]
 struct Status {
     version: &'static str,
     process: u32,
     started: String,
-    /// `healthy`, `degraded`, or `not serving` where an engine does not.
+    /// `healthy`, `degraded`, or `not serving` if an engine does not.
     state: &'static str,
     listen: String,
     admin: Option<String>,
@@ -44,9 +44,9 @@ struct EngineStatus {
     kind: &'static str,
     /// `serving`, `opening`, `failed` or `silent`.
     state: &'static str,
-    /// What it does while it is opening, or why it failed.
+    /// Its step while it is opening, or the reason why it failed.
     reason: Option<String>,
-    /// What is not as it should be, in words.
+    /// Problems, in words.
     problems: Vec<String>,
     space: Option<Space>,
     drives: Vec<DriveStatus>,
@@ -66,7 +66,7 @@ struct DriveStatus {
     drive: String,
     /// `up`, `slow`, `leaving` or `missing`.
     state: &'static str,
-    /// Since when it is missing.
+    /// Time since which it is missing.
     since: Option<String>,
     free_bytes: Option<u64>,
     write_errors: Option<u64>,
@@ -87,7 +87,7 @@ struct Scrub {
     damaged_zones: u64,
     repaired_zones: u64,
     lost_parts: u64,
-    /// When everything had been verified last.
+    /// Time when everything had last been verified.
     ended: Option<String>,
 }
 
@@ -203,7 +203,7 @@ impl EngineStatus {
         status
     }
 
-    /// What an array says of its drives and of a rebuild.
+    /// Adds the problems of an array's drives, and the progress of a rebuild.
     fn add_condition(&mut self, condition: &Condition, missing: &[Missing]) {
         for drive in &condition.drives {
             let known = missing.iter().find(|missing| missing.is(&drive.name));
@@ -230,7 +230,7 @@ impl EngineStatus {
         }
         if condition.lacking > 0 {
             self.problems.push(match condition.parity.saturating_sub(condition.lacking) {
-                0 => "no further drive may be lost before what was on them is rebuilt".to_owned(),
+                0 => "no further drive may be lost before the rebuild is complete".to_owned(),
                 1 => "one more drive may be lost".to_owned(),
                 more => format!("{more} more drives may be lost"),
             });
@@ -273,7 +273,7 @@ fn rough(seconds: u64) -> String {
     }
 }
 
-/// The socket by a short way: the paths of sockets have at most 107 bytes.
+/// The socket by a short path: the paths of sockets have at most 107 bytes.
 fn by_directory(directory: &Path) -> std::io::Result<(std::fs::File, PathBuf)> {
     let opened = std::fs::File::open(directory)?;
     let path = Path::new("/proc/self/fd").join(opened.as_raw_fd().to_string()).join(SOCKET);
@@ -298,7 +298,7 @@ pub(crate) fn listen(directory: &Path) -> Result<UnixListener> {
     bound.map_err(|error| Error::system(directory.join(SOCKET).display(), error))
 }
 
-/// A connection to the server of a data directory, which may be silent for so long. `None`: none runs there.
+/// A connection to the server of a data directory, which may be silent for `patience`. `None`: none runs there.
 ///
 /// # Errors
 /// `System`: it cannot be asked.
@@ -318,7 +318,7 @@ pub(crate) fn connect(directory: &Path, patience: Duration) -> Result<Option<Uni
     Ok(Some(socket))
 }
 
-/// Asks the server of a data directory how it is: JSON. `None`: none runs there.
+/// Asks the server of a data directory for its state: JSON. `None`: none runs there.
 ///
 /// # Errors
 /// `System`: it cannot be asked, or makes no sense.

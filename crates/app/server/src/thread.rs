@@ -5,11 +5,11 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 
-/// Runs `main` on a thread of its own, called `name`. The receiver completes when the thread has let go of everything,
+/// Runs `main` on a thread of its own, called `name`. The receiver completes when the thread has dropped everything,
 /// files included, or has panicked.
 ///
 /// # Errors
-/// `System` where there is no thread to be had.
+/// `System` if the thread cannot be started.
 pub(crate) fn start<F: Future<Output = ()>>(
     name: &str,
     main: impl FnOnce(Runtime) -> F + Send + 'static,

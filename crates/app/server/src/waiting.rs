@@ -1,7 +1,7 @@
-//! Drives that are not there: waiting for them at the start, and looking out for them later.
+//! Missing drives: waiting for them at the start, and looking out for them later.
 //!
 //! # Invariants
-//! - WAIT-1: a drive that is not there is waited for, as long as the configuration says, before anything is done without it.
+//! - WAIT-1: a missing drive is waited for, as long as the configuration says, before anything is done without it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use crate::inventory::{self, DriveName};
 
 /// Time between two looks for a drive that is waited for.
 const LOOK: Duration = Duration::from_secs(1);
-/// As long as the server runs without it.
+/// Pause between looks while the server runs without it.
 const LOOK_OUT: Duration = Duration::from_secs(10);
 
-/// Finds the node of a drive, which may not be there yet. `None`, or an error that says more: it did not come in time. (WAIT-1)
+/// Finds the node of a drive, which may still be missing. `None`, or an error that says more: it did not come in time.
+/// (WAIT-1)
 ///
 /// # Errors
 /// As [`inventory::locate`].
@@ -53,7 +54,7 @@ pub(crate) async fn find(
     found
 }
 
-/// Tells when one of the drives that are missing is there again.
+/// Completes when one of the missing drives is present again.
 pub(crate) async fn look_out(
     runtime: Runtime,
     missing: Vec<(String, DriveName)>,

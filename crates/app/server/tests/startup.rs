@@ -1,4 +1,4 @@
-//! What a server does with data directories, drives and addresses that are not as they should be.
+//! Reactions of a server to wrong data directories, drives and addresses.
 
 mod common;
 

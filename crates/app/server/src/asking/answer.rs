@@ -18,10 +18,10 @@ use super::wire::{Line, Question, Refusal};
 use super::{QUESTION_BYTES_MAX, SEATS};
 use crate::admin::{PATIENCE, Watched};
 
-/// How long who asked may leave what was said unread: somebody may look at it a page at a time.
+/// Longest time that an answer may stay unread: a person may look at it a page at a time.
 pub(crate) const STALL: Duration = Duration::from_secs(30 * 60);
 
-/// Begins to answer a question: its lines; or a status and words, where it cannot be understood.
+/// Begins to answer a question: its lines; or a status and words, if it cannot be understood.
 pub(crate) async fn respond(
     question: Incoming,
     watched: Arc<Watched>,

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::offline::{Checked, Counted, Progress};
 use crate::status;
 
-/// Without a line for so long, the server is taken to hang: it says twice a second that it is at work.
+/// Silence after which the server counts as hung: it writes twice a second while it works.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of a refusal that are shown.
 const REFUSAL_BYTES_MAX: u64 = 4096;
@@ -50,7 +50,7 @@ impl Running {
         })
     }
 
-    /// Counters and sizes; of them only those that commands tell.
+    /// Counters and sizes; only those that commands print.
     ///
     /// # Errors
     /// As [`Running::objects`].
@@ -132,7 +132,7 @@ impl Running {
         Ok(found)
     }
 
-    /// How that array stands; `None` if the server has none such.
+    /// State of that array; `None` if the server has none such.
     ///
     /// # Errors
     /// As [`Running::objects`].
@@ -161,7 +161,7 @@ impl Running {
         self.ask_array(&Question::ArrayCheck { drives, quick }, |line| {
             match line {
                 Line::Sets { done, sets, bytes, damaged, .. } => {
-                    // How many there are is shown, and no more.
+                    // Only their number is shown.
                     let damaged = vec![String::new(); damaged];
                     progress(&ScrubReport { done, sets, bytes, damaged, ..ScrubReport::default() });
                 }
@@ -184,7 +184,7 @@ impl Running {
         }
     }
 
-    /// Asks, and tells each line of the answer but the last.
+    /// Asks, and passes on each line of the answer but the last.
     fn ask(mut self, question: &Question, mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
         let directory = self.directory.display().to_string();
         let failed = |error: &dyn std::fmt::Display| Error::system(format_args!("the server of {directory}"), error);
@@ -241,7 +241,7 @@ fn object(name: &str, size: u64, version: u64) -> Result<Object> {
     Ok(Object { name: name.into(), version: Version(version), size, attributes: Bytes::new() })
 }
 
-/// What lines tell of findings.
+/// Collects findings from lines.
 #[derive(Default)]
 struct Findings {
     objects: CheckReport,

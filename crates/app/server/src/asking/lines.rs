@@ -1,4 +1,4 @@
-//! The lines of an answer on their way to who asked.
+//! The lines of an answer on their way to the client.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
@@ -16,24 +16,24 @@ const TOGETHER_BYTES: usize = 64 << 10;
 /// Time after which a line says that work goes on.
 const TELL: Duration = Duration::from_millis(500);
 
-/// Who asked has gone away, or reads nothing any more. (ASK-2)
+/// The client has gone away, or reads nothing any more. (ASK-2)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
-/// Where lines go.
+/// Writer of an answer's lines.
 pub(crate) struct Lines {
     out: mpsc::Sender<Bytes>,
     together: Vec<u8>,
 }
 
 impl Lines {
-    /// Lines, and what they become. Of those that nobody has read yet there are few. (ASK-1)
+    /// The writer of lines, and the bytes they become. Few unread lines are kept. (ASK-1)
     pub(super) fn new() -> (Self, mpsc::Receiver<Bytes>) {
         let (out, lines) = mpsc::channel(2);
         (Self { out, together: Vec::new() }, lines)
     }
 
-    /// Adds a line, which goes with others.
+    /// Adds a line, which is sent together with others.
     pub(super) async fn add(&mut self, line: &Line) -> Result<(), Gone> {
         // No map has keys that are no text, and memory takes it.
         let _ = serde_json::to_writer(&mut self.together, line);
@@ -53,7 +53,7 @@ impl Lines {
         }
     }
 
-    /// What `work` comes to. Meanwhile, `now` says how far it is.
+    /// Result of `work`. Meanwhile, `now` gives lines of progress.
     pub(super) async fn during<T>(
         &mut self,
         work: impl Future<Output = T>,

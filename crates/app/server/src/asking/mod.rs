@@ -1,10 +1,10 @@
-//! Commands that look at what a running server has open, through the socket in its data directory.
+//! Questions of commands to a running server about its open engines, through the socket in its data directory.
 //!
-//! A command posts one question in JSON. The answer is lines of JSON, the last of which says how it ended.
+//! A command posts one question in JSON. The answer is lines of JSON; the last one has the outcome.
 //!
 //! # Invariants
-//! - ASK-1: an answer takes bounded memory, whatever it is about: the server goes on when what it said was read.
-//! - ASK-2: who asked and went away, or reads nothing for [`answer::STALL`], ends the work. (`test_running.py`)
+//! - ASK-1: an answer takes bounded memory, on any subject: the server goes on when earlier lines were read.
+//! - ASK-2: a client that goes away, or reads nothing for [`answer::STALL`], ends the work. (`test_running.py`)
 //! - ASK-3: at most [`SEATS`] questions are answered at a time, and each engine has at most one check.
 
 mod answer;
@@ -23,5 +23,5 @@ pub(crate) const SEATS: usize = 8;
 const QUESTION_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a line of an answer: the longest names, with every byte escaped, take a part of it.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// Where questions are posted.
+/// Path of the request that carries a question.
 pub(crate) const PATH: &str = "/ask";

@@ -1,4 +1,4 @@
-//! What each verb answers.
+//! Answers to each question.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -21,7 +21,7 @@ use crate::health::State;
 /// Objects of a page.
 const PAGE: usize = 1000;
 
-/// Why a question got no answer.
+/// Reason why a question got no answer.
 pub(super) enum Refused {
     /// Nobody waits for it.
     Gone,
@@ -30,7 +30,7 @@ pub(super) enum Refused {
 
 type Answer<T = ()> = Result<T, Refused>;
 
-/// Answers a question, but for the last line.
+/// Answers a question, all but the last line.
 pub(super) async fn answer(watched: &Watched, question: Question, lines: &mut Lines) -> Answer {
     match question {
         Question::ObjectLs { prefix } => {
@@ -66,7 +66,7 @@ fn refused(error: StoreError) -> Refused {
     Refused::other(error.message)
 }
 
-/// What an engine has open; a refusal where it does not serve.
+/// The open parts of an engine; a refusal if it does not serve.
 fn open(engine: &Engine) -> Answer<engines::Watched> {
     engine.watched().ok_or_else(|| {
         let (name, advice) = (engine.health.name(), "wait until it does, or stop the server and try again");
@@ -86,7 +86,7 @@ fn store_of(engine: &Engine) -> Answer<Arc<dyn ObjectStore>> {
     })
 }
 
-/// Whether two nodes are of one drive.
+/// True if two nodes are of one drive.
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     match (one.file_type().is_block_device(), other.file_type().is_block_device()) {
         (true, true) => one.rdev() == other.rdev(),
@@ -217,7 +217,7 @@ async fn check_objects(engine: &Engine, client: &ObjectStoreClient, quick: bool,
     Ok(lines.add(&Line::Checked { objects, entries, bytes, damage_more, unnamed }).await?)
 }
 
-/// Checks an array; its error, where it could not be checked.
+/// Checks an array; its error, if it could not be checked.
 async fn check_array(
     engine: &Engine,
     client: &ArrayClient,

@@ -1,6 +1,6 @@
 //! Questions, and the lines of answers.
 //!
-//! Server and command are of one version: a server that does not know a question, or a command that does not know a line, says so.
+//! Server and command should be of one version: a server reports an unknown question, a command an unknown line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use shingle_base::StoreId;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a command asks.
+/// Question of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Question {
     /// `object ls`.
     ObjectLs {
-        /// What keys begin with.
+        /// Beginning of keys.
         prefix: String,
     },
     /// `object stat`.
@@ -29,16 +29,16 @@ pub(crate) enum Question {
     },
     /// `array ls`.
     ArrayLs {
-        /// The array: nodes or files of its drives, as far as they are there.
+        /// The array: nodes or files of its present drives.
         drives: Vec<PathBuf>,
-        /// What names begin with, in the array.
+        /// Beginning of names, in the array.
         prefix: String,
     },
     /// `array stat`.
     ArrayStat {
         /// As above.
         drives: Vec<PathBuf>,
-        /// An object; the array where absent.
+        /// An object; the array if `None`.
         name: Option<String>,
     },
     /// `array check`.
@@ -58,19 +58,19 @@ pub(crate) enum Line {
     Object { bucket: String, key: String, size: u64, etag: String },
     /// An object of an array, by its name there in hexadecimal.
     ArrayObject { name: String, size: u64, version: u64 },
-    /// What the drives that belong to no array hold.
+    /// Totals of the drives that belong to no array.
     Stored { objects: u64, live_bytes: u64, files: u64, file_bytes: u64 },
-    /// What an array holds.
+    /// Totals of an array.
     ArrayStored { array: String, objects: u64, live_bytes: u64, capacity_bytes: u64 },
-    /// How an array stands.
+    /// State of an array.
     Standing(Box<Standing>),
-    /// How far a check of the drives is, in bytes.
+    /// Progress of a check of the drives, in bytes.
     Drives { done: u64, all: u64 },
-    /// How far a check of an array is.
+    /// Progress of a check of an array.
     Sets { array: String, done: usize, sets: usize, bytes: u64, damaged: usize },
-    /// The drives were checked. What was found in them came before.
+    /// End of the check of the drives. Findings came before.
     Checked { objects: u64, entries: u64, bytes: u64, damage_more: u64, unnamed: bool },
-    /// An array was checked. What was found in it came before.
+    /// End of the check of an array. Findings came before.
     ArrayChecked { array: String, objects: u64, sets: usize, bytes: u64 },
     /// An array could not be checked.
     Unchecked { array: String, message: String },
@@ -86,7 +86,7 @@ pub(crate) enum Line {
     Refused { why: Refusal, message: String },
 }
 
-/// What a check finds.
+/// Kind of a check's finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Found {
@@ -97,7 +97,7 @@ pub(crate) enum Found {
     Lost,
 }
 
-/// Why a question is not answered.
+/// Reason why a question is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Refusal {
@@ -107,14 +107,14 @@ pub(crate) enum Refusal {
     Other,
 }
 
-/// How an array stands that a server has open.
+/// State of an array that a server has open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArrayStanding {
-    /// What it is, and its drives.
+    /// Identity of the array, and its drives.
     pub seen: Inspection,
-    /// How full it is.
+    /// Fill level.
     pub stats: Stats,
-    /// What opening it came to.
+    /// Report of opening it.
     pub report: RecoveryReport,
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of hexadecimal digits; `None` where they are none.
+/// The bytes of hexadecimal digits; `None` if other characters are among them.
 pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs

@@ -80,7 +80,7 @@ fn all_mistakes_of_syntax_are_told() {
     assert_eq!(lines, ["line 1", "line 2", "line 3"], "{said}");
 }
 
-/// What is wrong with the files of several arrays is told at once.
+/// Mistakes in the files of several arrays are reported together.
 #[test]
 fn the_files_of_arrays_are_all_looked_at() {
     let folder = std::env::temp_dir().join(format!("shingle-array-files-{}", std::process::id()));

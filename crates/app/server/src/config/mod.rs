@@ -1,4 +1,4 @@
-//! What can be set, in one TOML file. All that is wrong with it is told at once, with its lines.
+//! The configuration, one TOML file. All mistakes in it are reported together, with their lines.
 
 #[cfg(test)]
 mod config_tests;
@@ -26,23 +26,24 @@ use values::{interval, maybe_size, size};
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where S3 clients connect.
+    /// Address for S3 clients.
     pub listen: SocketAddr,
-    /// The data directory: index, keys, and what is known of the drives.
+    /// The data directory: index, keys, and notes about the drives.
     pub data: PathBuf,
-    /// The region the server says it is in.
+    /// The region in the server's answers.
     pub region: String,
-    /// Where given, buckets are also found at `BUCKET.domain`.
+    /// If given, buckets are also found at `BUCKET.domain`.
     pub domain: Option<String>,
-    /// What is logged: a level, or levels by module, such as `info,shingle_object_store=debug`.
+    /// Level of the log, or levels by module, such as `info,shingle_object_store=debug`.
     pub log: String,
-    /// Where a line for each request is written: `off`, `log`, or a file, which is in the data directory if its path is not absolute.
+    /// Destination of the access log: `off`, `log`, or a file, which is in the data directory if its path is not
+    /// absolute.
     pub access_log: String,
-    /// Where `/livez`, `/readyz` and `/metrics` are served, without authentication; nowhere if not given.
+    /// Address of `/livez`, `/readyz` and `/metrics`, without authentication; none if not given.
     pub admin: Option<SocketAddr>,
     /// Start although drives are missing: their objects give errors, the others work.
     pub allow_missing_drives: bool,
-    /// So long drives are waited for that are not there at the start; not at all if `off`.
+    /// Longest wait for missing drives at the start; none if `off`.
     #[serde(deserialize_with = "interval")]
     pub drive_wait: Option<Duration>,
     /// Memory for reading the index.
@@ -62,32 +63,32 @@ pub struct Config {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayConfig {
-    /// What buckets ask for it by, as their location: letters, digits and dashes.
+    /// Name that buckets use as their location: letters, digits and dashes.
     pub name: String,
-    /// The storage class that objects ask for it by; `STANDARD_IA` if not given.
+    /// Storage class of its objects; `STANDARD_IA` if not given.
     class: Option<String>,
-    /// The file that `shingle array format` wrote: names the drives, and maybe the index.
+    /// File written by `shingle array format`: names the drives, and maybe the index.
     pub file: Option<PathBuf>,
     /// The drives, by their names, instead of a file.
     #[serde(default)]
     pub drives: Vec<PathBuf>,
-    /// Where the index is kept, on flash; in the data directory if not given.
+    /// Directory of the index, on flash; in the data directory if not given.
     pub index: Option<PathBuf>,
-    /// The two files of the buffer of small objects, each on its own SSD; those that the array's file names if not given,
-    /// or none.
+    /// The two files of the buffer of small objects, each on its own SSD; from the array's file if not given there, or
+    /// none.
     pub buffer: Option<[PathBuf; 2]>,
-    /// Seconds that an object may be in the buffer alone; 30 if neither this nor the array's file says.
+    /// Longest time in seconds for an object in the buffer alone; 30 if neither this nor the array's file says.
     pub buffer_time_s: Option<u64>,
-    /// Serve although drives are missing, as long as parity makes up for them. They are not used again as they are.
+    /// Serve although drives are missing, as long as parity makes up for them. The array gives up the missing drives.
     #[serde(default = "yes")]
     pub degraded: bool,
-    /// Bytes a second that may be written to rebuild what was on a lost drive; as many as can be if not given.
+    /// Rebuild rate limit in bytes/s; `None` = unlimited.
     #[serde(default, deserialize_with = "maybe_size")]
     pub rebuild_rate: Option<u64>,
-    /// Everything is read and verified once in this time, and what is damaged is written anew; never if `off`.
+    /// Interval in which all data is read and verified once, and damage is repaired; `off` = never.
     #[serde(default = "month", deserialize_with = "interval")]
     pub scrub_interval: Option<Duration>,
-    /// Bytes a second that may be read for that; half of the time at most if not given.
+    /// Read rate limit of that in bytes/s; `None` = at most half of the time is spent reading.
     #[serde(default, deserialize_with = "maybe_size")]
     pub scrub_rate: Option<u64>,
 }
@@ -100,7 +101,7 @@ fn month() -> Option<Duration> {
     Some(Duration::from_secs(30 * 24 * 60 * 60))
 }
 
-/// What an array's file says.
+/// Contents of an array's file.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ArrayFile {
@@ -115,9 +116,9 @@ struct ArrayFile {
 #[serde(deny_unknown_fields)]
 pub struct DriveConfig {
     /// Its name, as [`DriveName::of_path`] reads it: `serial:...`, `wwn:...`, `uuid:...`, a node, or the file that
-    /// emulates it. A path that is not absolute is looked for in the data directory.
+    /// emulates it. A relative path is relative to the data directory.
     pub path: PathBuf,
-    /// The shape it is made with if it is not there; without one, a drive that is not there is an error.
+    /// Shape of an emulated drive to make if it is missing; without one, a missing drive is an error.
     pub create: Option<Shape>,
 }
 
@@ -128,12 +129,12 @@ pub struct Shape {
     /// Bytes of a zone, a multiple of 4 KiB.
     #[serde(deserialize_with = "size")]
     pub zone_size: u64,
-    /// Bytes of a zone that can be written; all of it if not given (ZNS drives have less).
+    /// Writable bytes of a zone; all of it if not given (ZNS drives have less).
     #[serde(deserialize_with = "maybe_size")]
     pub zone_capacity: Option<u64>,
     /// Number of zones.
     pub zones: u32,
-    /// How many of them are conventional.
+    /// Number of conventional zones.
     pub conventional_zones: u32,
     /// The most zones that may be open at once.
     pub open_zones_max: u32,
@@ -151,16 +152,16 @@ pub struct LimitsConfig {
     pub head_timeout_s: u64,
     /// Seconds a connection may go without a byte in the direction that is due.
     pub stall_timeout_s: u64,
-    /// Memory for bodies on their way: pieces of answers and of objects that are still coming, for all requests together.
+    /// Memory for bodies on their way: pieces of answers and of incoming objects, for all requests together.
     #[serde(deserialize_with = "size")]
     pub memory: u64,
-    /// Bytes a second that a client has to take of an answer, over `stall_timeout_s`; 0: any.
+    /// Lowest rate in bytes/s at which a client may take an answer, over `stall_timeout_s`; 0: any.
     #[serde(deserialize_with = "size")]
     pub reader_rate_min: u64,
-    /// Bytes a second that a client has to send of a body, over `stall_timeout_s`; 0: any.
+    /// Lowest rate in bytes/s at which a client may send a body, over `stall_timeout_s`; 0: any.
     #[serde(deserialize_with = "size")]
     pub writer_rate_min: u64,
-    /// Seconds that requests under way get to finish when the server stops.
+    /// Seconds that requests under way have to finish when the server stops.
     pub shutdown_grace_s: u64,
 }
 
@@ -213,7 +214,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// As the device contract writes it.
+    /// As the device contract has it.
     ///
     /// # Errors
     /// `Config` for a shape no drive can have.
@@ -237,10 +238,10 @@ impl Shape {
 }
 
 impl Config {
-    /// Reads a configuration file. A data directory that is not absolute is taken from the directory of the process.
+    /// Reads a configuration file. A relative data directory is relative to the working directory.
     ///
     /// # Errors
-    /// `Config`, with all that is wrong; `System` if the file cannot be read.
+    /// `Config`, with all mistakes; `System` if the file cannot be read.
     pub fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::system(format_args!("the configuration {}", path.display()), error))?;
@@ -250,7 +251,7 @@ impl Config {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// `Config`, with all that is wrong, a line for each: what cannot be read with its place, then settings that cannot be.
+    /// `Config`, with all mistakes, a line for each: unreadable settings with their places, then impossible ones.
     pub fn parse(text: &str) -> Result<Self> {
         let Read { mut wrong, rest } = reading::read::<Self>(text);
         wrong.extend(rest.iter().flat_map(Self::wrong));
@@ -260,7 +261,7 @@ impl Config {
         }
     }
 
-    /// Where a line for each request goes, if anywhere.
+    /// Destination of the access log, if there is one.
     pub(crate) fn access_log(&self) -> Option<Place> {
         match self.access_log.as_str() {
             "off" => None,
@@ -274,7 +275,7 @@ impl Config {
         Memory::new(self.limits.memory, self.limits.connections)
     }
 
-    /// The drives with the paths they are found at; names that are no paths stay what they are.
+    /// The drives with absolute paths; names that are no paths stay as they are.
     pub(crate) fn drives(&self) -> Vec<DriveConfig> {
         // With arrays, everything can live on those.
         if self.drives.is_empty() && self.arrays.is_empty() {
@@ -288,7 +289,7 @@ impl Config {
         self.drives.iter().map(|drive| DriveConfig { path: found_at(&drive.path), ..drive.clone() }).collect()
     }
 
-    /// The arrays with their drives at the paths they are found at, those of their files included.
+    /// The arrays with absolute paths of their drives, those of their files included.
     ///
     /// # Errors
     /// `Config` if files make no sense or two arrays share a drive, a line for each; `System` if one cannot be read.
@@ -308,7 +309,7 @@ impl Config {
         if wrong.is_empty() { Ok(arrays) } else { Err(Error::new(ErrorKind::Config, wrong.join("\n"))) }
     }
 
-    /// An array with what its file says.
+    /// An array with the contents of its file.
     fn array(&self, array: &ArrayConfig) -> Result<ArrayConfig> {
         let mut array = array.clone();
         let Some(file) = array.file.as_deref().map(|file| self.data.join(file)) else {
@@ -347,13 +348,13 @@ impl Config {
     }
 }
 
-/// What is wrong with a file, with its name: before it, or above it where it is more than a line.
+/// A mistake in a file, with the file's name: before it, or above it if it has several lines.
 fn in_file(file: &Path, wrong: &str) -> String {
     let between = if wrong.contains('\n') { '\n' } else { ' ' };
     format!("{}:{between}{wrong}", file.display())
 }
 
-/// Where a drive is found that a file in `folder` names.
+/// Absolute path of a drive that a file in `folder` names.
 fn found_at(folder: &Path, path: &Path) -> PathBuf {
     match DriveName::of_path(path) {
         Ok(DriveName::Path(path)) => folder.join(path),
@@ -362,7 +363,7 @@ fn found_at(folder: &Path, path: &Path) -> PathBuf {
 }
 
 impl ArrayConfig {
-    /// The storage class of what is stored there.
+    /// Storage class of its objects.
     pub fn class(&self) -> &str {
         self.class.as_deref().unwrap_or("STANDARD_IA")
     }

@@ -1,7 +1,7 @@
-//! A TOML file with all that is wrong with it, not only the first of it.
+//! Reading a TOML file with all of its mistakes, not only the first.
 //!
 //! # Invariants
-//! - READ-1: what is said to be wrong is wrong by itself: nothing is said that follows from another mistake, which was said.
+//! - READ-1: each reported mistake is one of its own: none is a consequence of another one that was reported.
 
 use std::mem;
 use std::ops::Range;
@@ -13,18 +13,19 @@ use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
 /// A place in the text, in bytes.
 type Span = Range<usize>;
 
-/// What was read of a text.
+/// Result of reading a text.
 pub(super) struct Read<T> {
-    /// What is wrong, a line for each.
+    /// Mistakes, a line for each.
     pub(super) wrong: Vec<String>,
-    /// The rest of it: what is wrong is left out, with the tables around it, or was never there. `None` where too little is left.
+    /// The rest of it: mistakes are left out, with the tables around them, or were never there. `None` if too little is
+    /// left.
     pub(super) rest: Option<T>,
 }
 
 /// Reads a TOML file as `T`.
 ///
 /// # Errors
-/// All that is wrong with it, a line for each, with its number.
+/// All mistakes, a line for each, with line numbers.
 pub fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let Read { wrong, rest } = read(text);
     match rest {
@@ -37,7 +38,7 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Read<T> {
     let (mut root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let mut wrong = in_order(text, errors.iter().map(|error| (error, String::new())));
-        // The first of a line; what else is found there follows from it. (READ-1)
+        // The first one of a line; others there follow from it. (READ-1)
         wrong.dedup_by_key(|line| line.split(':').next().map(str::to_owned));
         return Read { wrong, rest: None };
     }
@@ -50,7 +51,7 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Read<T> {
             Err(error) => error,
         };
         let span = error.span().unwrap_or_default();
-        // What lacks a field that was there, and wrong, was told. (READ-1)
+        // A table that lacks a field which was taken out as a mistake was reported. (READ-1)
         let told = spoilt.contains(&span);
         let taken = take_out(root.get_mut(), &span, "");
         let (path, table) = taken.clone().unwrap_or_default();
@@ -107,10 +108,11 @@ fn holds(outer: &Span, inner: &Span) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// What was taken out: its name in full, and the table that it was in, if that is not the whole.
+/// A removed entry: its full name, and the table that it was in, if that is not the whole.
 type Taken = (String, Option<Span>);
 
-/// Takes out of a table what an error at `span` is about: the innermost entry, or the table of a list that lacks something.
+/// Takes the subject of an error at `span` out of a table: the innermost entry, or a table of a list that lacks
+/// something.
 fn take_out(table: &mut DeTable<'_>, span: &Span, path: &str) -> Option<Taken> {
     let mut found = None;
     for (key, value) in table.iter_mut() {

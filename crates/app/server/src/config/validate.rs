@@ -1,4 +1,4 @@
-//! What a configuration cannot say, though each setting has its type.
+//! Settings that have the right type, but an impossible value.
 
 use shingle_base::ByteSize;
 
@@ -11,13 +11,13 @@ use crate::server::log_levels;
 const CONNECTION_BYTES_MIN: u64 = 128 << 10;
 
 impl Config {
-    /// All that is wrong, a line for each.
+    /// All mistakes, a line for each.
     pub(super) fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         self.find_wrong_drives(&mut wrong);
         self.find_wrong_arrays(&mut wrong);
         if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
-            wrong.push(format!("region `{}` is none: letters, digits and dashes", self.region));
+            wrong.push(format!("region `{}` is invalid: letters, digits and dashes", self.region));
         }
         if self.access_log.is_empty() {
             wrong.push("access_log is empty: write off, log, or a file".to_owned());
@@ -44,7 +44,7 @@ impl Config {
                 wrong.push(format!("the drive {} is named twice", drive.path.display()));
             }
             match DriveName::of_path(&drive.path) {
-                Err(error) => wrong.push(format!("the drive {} cannot be: {error}", drive.path.display())),
+                Err(error) => wrong.push(format!("the drive {} is impossible: {error}", drive.path.display())),
                 Ok(DriveName::Path(_)) => {}
                 Ok(name) if drive.create.is_some() => {
                     wrong.push(format!("the drive {name} cannot be made: only emulated drives are, by their files"));
@@ -96,7 +96,7 @@ impl ArrayConfig {
             return Err("a name has 1 to 32 letters, digits and dashes".to_owned());
         }
         if self.name == CHUNKS {
-            return Err(format!("`{CHUNKS}` is the name of what the [[drive]]s are together"));
+            return Err(format!("`{CHUNKS}` is the name of the store on the [[drive]]s"));
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl ArrayConfig {
         let class = self.class();
         let plain = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
         if class.is_empty() || class.len() > 32 || !class.bytes().all(plain) {
-            return Err(format!("class `{class}` is none: 1 to 32 capital letters, digits and underscores"));
+            return Err(format!("class `{class}` is invalid: 1 to 32 capital letters, digits and underscores"));
         }
         if matches!(class, "STANDARD" | "GLACIER" | "DEEP_ARCHIVE") {
             return Err(format!(
@@ -124,7 +124,8 @@ impl ArrayConfig {
             if self.drives.iter().take(index).any(|other| other == drive) {
                 return Err(format!("the drive {} is named twice", drive.display()));
             }
-            DriveName::of_path(drive).map_err(|error| format!("the drive {} cannot be: {error}", drive.display()))?;
+            DriveName::of_path(drive)
+                .map_err(|error| format!("the drive {} is impossible: {error}", drive.display()))?;
         }
         Ok(())
     }

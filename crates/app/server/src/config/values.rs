@@ -57,7 +57,7 @@ pub(super) fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
         _ => return Err(bad()),
     };
     let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
-    // What is longer than a life is a mistake, and no clock goes so far.
+    // A time longer than a life is a mistake, and no clock goes so far.
     let seconds = seconds.filter(|seconds| (1..=100 * 365 * 24 * 60 * 60).contains(seconds)).ok_or_else(bad)?;
     Ok(Some(Duration::from_secs(seconds)))
 }

@@ -1,4 +1,4 @@
-//! What is on a drive, by its superblock or by the marks of others.
+//! Contents of a drive, by its superblock or by the marks of others.
 
 use std::fmt;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use shingle_runtime::{Runtime, UnixTime};
 use shingle_zoned::{FileDevice, Geometry, ZonedDevice};
 use shingle_zoned_linux::{Drive, KernelDevice, Peek, ZonedModel};
 
-/// What is on a drive.
+/// Contents of a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A chunk store.
@@ -32,7 +32,7 @@ pub enum Content {
     Foreign(String),
     /// Nothing that is known.
     Nothing,
-    /// It could not be looked at, because of this.
+    /// The drive could not be looked at, for this reason.
     Unknown(String),
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Content {
     }
 }
 
-/// What is on zones: stores begin in the first sequential one.
+/// Contents of zones: stores begin in the first sequential one.
 pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
     let geometry = device.geometry();
     if geometry.conventional_zones >= geometry.zone_count {
@@ -87,7 +87,7 @@ pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
         }
         Ok(found) => Content::OtherEngine(found.engine),
         Err(SuperblockError::NotFormatted) => {
-            // The message for a drive that cannot be read is the caller's.
+            // The caller names the drive in messages.
             let drive = ArrayDrive { name: "the drive".to_owned(), dev: device.clone() };
             match shingle_array_store::array_of(&drive).await {
                 Ok(found) => found.map_or(Content::Nothing, Content::Array),
@@ -100,7 +100,7 @@ pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
     }
 }
 
-/// The shape of a block device, whether that is emulated, and what is on it.
+/// The shape of a block device, true if that is emulated, and its contents.
 pub(crate) async fn of_block_device(runtime: &Runtime, drive: &Drive) -> (Option<Geometry>, bool, Content) {
     if drive.zoned == ZonedModel::None {
         return of_ordinary(runtime, drive).await;

@@ -1,10 +1,10 @@
-//! Drives of this machine and what is on them, read-only: for those who look for one.
+//! Drives of this machine and their contents, read-only.
 //!
-//! **Owns** the names by which a drive is found again wherever it is plugged in ([`DriveName`]).
+//! **Owns** the names by which a drive is found again at any port ([`DriveName`]).
 //!
 //! # Invariants
-//! - INV-1: nothing is written to a drive, and none is taken from whoever has it open.
-//! - INV-2: a name never leads to a drive by chance: where two drives have it, or two paths lead to one drive and nothing
+//! - INV-1: nothing is written to a drive, and none is taken from its owner.
+//! - INV-2: a name never leads to a drive by chance: if two drives have it, or two paths lead to one drive and nothing
 //!   joins them, it leads to none.
 
 mod content;
@@ -24,23 +24,23 @@ pub use paths::{Candidate, relation, same_drive, the_one};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A drive, and what is on it.
+/// A drive, and its contents.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Its node, or its file.
     pub path: PathBuf,
-    /// What the kernel says of it; nothing for a file.
+    /// The kernel's description of it; `None` for a file.
     pub drive: Option<Drive>,
-    /// Its shape, where it has zones or emulates them and could be read.
+    /// Its shape, if it has or emulates zones and could be read.
     pub geometry: Option<Geometry>,
-    /// Whether its zones are emulated, in a file or on an ordinary drive.
+    /// Its zones are emulated, in a file or on an ordinary drive.
     pub emulated: bool,
-    /// What is on it.
+    /// Its contents.
     pub content: Content,
 }
 
 impl Found {
-    /// Whether `name` is one of its names.
+    /// True if `name` is one of its names.
     pub fn is_called(&self, name: &DriveName) -> bool {
         match name {
             DriveName::Path(path) => {
@@ -51,7 +51,7 @@ impl Found {
         }
     }
 
-    /// Names for a configuration that stay what they are, the best first.
+    /// Stable names for a configuration, the best first.
     pub fn names(&self) -> Vec<DriveName> {
         let Some(drive) = &self.drive else { return vec![DriveName::Path(self.path.clone())] };
         let serial = drive.serial.clone().map(DriveName::Serial);
@@ -97,22 +97,22 @@ pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found
     Ok(of_drive(runtime, drive).await)
 }
 
-/// What is on a drive that is open.
+/// Contents of an open drive.
 pub async fn content(device: &Rc<dyn ZonedDevice>) -> Content {
     content::of_zones(device).await
 }
 
-/// What is on a block device.
+/// Contents of a block device.
 pub async fn of_drive(runtime: &Runtime, drive: Drive) -> Found {
     let path = drive.node.clone();
     let (geometry, emulates, content) = content::of_block_device(runtime, &drive).await;
     Found { path, drive: Some(drive), geometry, emulated: emulates, content }
 }
 
-/// Where the drive called `name` is now.
+/// Present node of the drive called `name`.
 ///
 /// # Errors
-/// `Drive` if no block device is called so, or several are.
+/// `Drive` if no block device has the name, or several have.
 pub async fn locate(runtime: &Runtime, system: &System, name: &DriveName) -> Result<PathBuf> {
     if let DriveName::Path(path) = name {
         return Ok(path.clone());

@@ -1,4 +1,4 @@
-//! What a drive is called.
+//! Names of a drive.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ pub enum DriveName {
 }
 
 impl DriveName {
-    /// What a configuration or a person means by `text`. A file whose name begins like another kind of name is called
+    /// Meaning of `text` in a configuration or a command. A file whose name begins like another kind of name is written
     /// `./serial:1`.
     ///
     /// # Errors
-    /// Why it is no name.
+    /// The reason why it is no name.
     pub fn parse(text: &str) -> Result<Self, String> {
         let given = |text: &str, what: &str| {
             let text = text.trim();
@@ -46,7 +46,7 @@ impl DriveName {
         path.to_str().map_or_else(|| Ok(Self::Path(path.to_owned())), Self::parse)
     }
 
-    /// Whether the kernel's description of a drive has this serial number or world-wide name.
+    /// True if the kernel's description of a drive has this serial number or world-wide name.
     pub(crate) fn is_of(&self, drive: &Drive) -> bool {
         let same = |own: &Option<String>, name: &str, bare: fn(&str) -> String| {
             own.as_ref().is_some_and(|own| bare(own) == bare(name))

@@ -1,7 +1,8 @@
-//! Drives that are reached by more than one path: the kernel has a node for each, and one more where dm-multipath joins them.
+//! Drives that are reached by more than one path: the kernel has a node for each, and one more if dm-multipath joins
+//! them.
 //!
-//! Locks are a node's own: two programs with different paths to one drive would not notice each other. So no path is picked
-//! for anybody, and the node that joins them is the drive.
+//! Locks are a node's own: two programs with different paths to one drive would not notice each other. So no path is
+//! picked automatically, and the node that joins them is the drive.
 
 use std::path::Path;
 
@@ -10,11 +11,11 @@ use shingle_zoned_linux::Drive;
 use crate::inventory::Found;
 use crate::inventory::name::bare_wwn;
 
-/// What may be a block device of this machine.
+/// A possible block device of this machine.
 pub trait Candidate {
     /// Its node, or its file.
     fn node(&self) -> &Path;
-    /// What the kernel says of it; nothing for a file.
+    /// The kernel's description of it; `None` for a file.
     fn drive(&self) -> Option<&Drive>;
 }
 
@@ -38,8 +39,8 @@ impl Candidate for Found {
     }
 }
 
-/// Whether two nodes lead to one drive, by what it says of itself. The two halves of a drive with two actuators share a
-/// serial number, and are told apart by their world-wide names.
+/// True if two nodes lead to one drive, by its own description. The two halves of a drive with two actuators share a
+/// serial number, and differ in their world-wide names.
 fn is_same(one: &Drive, other: &Drive) -> bool {
     if let (Some(one), Some(other)) = (&one.wwn, &other.wwn) {
         return bare_wwn(one) == bare_wwn(other);
@@ -52,11 +53,11 @@ fn is_path_of(drive: &Drive, join: &Drive) -> bool {
     join.multipath && drive.holders.contains(&join.name)
 }
 
-/// The one that is meant by a name that all of `candidates` have; `None` if there are none. Paths count for nothing beside
-/// the device that joins them.
+/// The drive meant by a name that all of `candidates` have; `None` if there are none. The device that joins paths goes
+/// before the paths.
 ///
 /// # Errors
-/// Which they are, and what to do, where there are several.
+/// The list of them and advice, if there are several.
 pub fn the_one<T: Candidate>(mut candidates: Vec<T>) -> Result<Option<T>, String> {
     let joins: Vec<Drive> = candidates.iter().filter_map(T::drive).filter(|drive| drive.multipath).cloned().collect();
     candidates.retain(|one| !one.drive().is_some_and(|drive| joins.iter().any(|join| is_path_of(drive, join))));
@@ -83,7 +84,7 @@ pub fn same_drive<'a>(drive: &Drive, all: &'a [Drive]) -> Vec<&'a Drive> {
     all.iter().filter(|other| other.number != drive.number && is_same(drive, other)).collect()
 }
 
-/// Where `drive` is one of several nodes in `all` of one drive, how it stands to the others, in words.
+/// If `drive` is one of several nodes in `all` of one drive, its relation to the others, in words.
 pub fn relation(drive: &Drive, all: &[Drive]) -> Option<String> {
     let others = same_drive(drive, all);
     let nodes = |drives: &[&Drive]| {
