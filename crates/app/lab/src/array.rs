@@ -1,5 +1,5 @@
 //! Arrays of modelled drives, as SMORE's authors had them: six Ha10, five data fragments and one of parity, and only
-//! every so-manieth zone. (SMORE, section V-A.)
+//! every n-th zone. (SMORE, section V-A.)
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,11 +28,11 @@ pub const DRIVES: usize = 6;
 /// Data fragments.
 pub const DATA: u8 = 5;
 
-/// Sets that an experiment needs at least: what cleaning and snapshots keep free must not be most of them.
+/// Fewest sets of an experiment: the sets that cleaning and snapshots keep free must not be most of them.
 const SETS_MIN: u32 = 24;
 
-/// What a command takes where time does not count. Not zero: a run that takes no time at all looks like one that never
-/// ends.
+/// Time of a command in phases whose time does not count. Not zero: a run that takes no time at all looks like one that
+/// never ends.
 const LITTLE: Duration = Duration::from_micros(1);
 
 /// The mean rate at which one of its drives writes, in MB/s. (SMORE, section V-A.)
@@ -41,12 +41,12 @@ pub const PAPER_DRIVE_WRITE: f64 = 55.0;
 /// The paper's read limit, in MB/s: five drives at their mean rate. (SMORE, Figure 5.)
 pub const PAPER_READ_LIMIT: f64 = 590.0;
 
-/// An array, before it is made.
+/// Parameters of an array.
 #[derive(Clone, Debug)]
 pub struct LabArray {
     /// Each of its drives.
     pub drive: LabDrive,
-    /// How many of them.
+    /// Number of drives.
     pub drives: usize,
     /// Bytes of a full segment.
     pub segment_length: u32,
@@ -54,13 +54,13 @@ pub struct LabArray {
     pub code: Code,
 }
 
-/// An array that runs, and its drives.
+/// A running array, and its drives.
 pub struct Rig {
     /// The array.
     pub store: ArrayStore,
     /// Its drives, in order.
     pub devices: Vec<Rc<SimDevice>>,
-    /// How it was made.
+    /// Its parameters.
     pub array: LabArray,
 }
 
@@ -72,7 +72,7 @@ impl LabArray {
     /// Every `every`th zone of the paper's drives, or of the user's own in their place.
     ///
     /// # Errors
-    /// The user's cannot carry the load.
+    /// The user's drive cannot carry the load.
     pub fn new(context: &Context, every: u32) -> Result<Self, LabError> {
         let drive = match &context.drive {
             Some(profile) => LabDrive::of(profile.clone()),
@@ -91,7 +91,7 @@ impl LabArray {
         Ok(array)
     }
 
-    /// Zone sets that it will have: two zones of each drive are for superblocks.
+    /// Its zone sets: two zones of each drive are for superblocks.
     pub fn sets(&self) -> u32 {
         let geometry = self.drive.geometry();
         let zones = geometry.zone_count.saturating_sub(geometry.conventional_zones + 2);
@@ -112,7 +112,7 @@ impl LabArray {
         code
     }
 
-    /// Fresh drives, that keep what an array must be able to read again.
+    /// Fresh drives, which keep all that an array must be able to read again.
     pub fn media(&self) -> Vec<MemoryDevice> {
         (0..self.drives).map(|_| self.medium()).collect()
     }
@@ -121,7 +121,7 @@ impl LabArray {
         MemoryDevice::metadata_only(self.drive.geometry(), shingle_record::keep_unless_hollow)
     }
 
-    /// One drive more, fresh, that takes its own time.
+    /// One more fresh drive, with its modelled times.
     pub fn another(&self, rt: &Runtime) -> ArrayDrive {
         let device = SimDevice::without_power_cuts(rt, self.medium());
         device.set_drive(Drive::new(&self.drive.profile, self.drive.every));
@@ -132,7 +132,7 @@ impl LabArray {
     /// Makes an array on fresh drives, which take no time until [`Rig::keep_time`].
     ///
     /// # Errors
-    /// Where that fails.
+    /// The array's error.
     pub async fn format(&self, rt: &Runtime, options: Options) -> Result<Rig, LabError> {
         self.format_with_buffer(rt, options, None).await
     }
@@ -140,7 +140,7 @@ impl LabArray {
     /// The same with a buffer for small objects.
     ///
     /// # Errors
-    /// Where that fails.
+    /// The array's error.
     pub async fn format_with_buffer(
         &self,
         rt: &Runtime,
@@ -154,10 +154,10 @@ impl LabArray {
         Ok(Rig { store: opened.map_err(lab_error)?.0, devices, array: self.clone() })
     }
 
-    /// Opens an array on what drives hold, in the drives' own time. How long it took, too.
+    /// Opens an array on these media, with the drives' modelled times. Returns the time it took, too.
     ///
     /// # Errors
-    /// Where that fails.
+    /// The array's error.
     pub async fn open(
         &self,
         rt: &Runtime,
@@ -184,7 +184,7 @@ impl LabArray {
     }
 
     /// Bytes a second that `drives` of its drives write, or read, of the zones of the first `sets` sets, one after the
-    /// other from end to end: what no array on them can exceed.
+    /// other from end to end: the limit of any array on them.
     pub fn limit(&self, seed: u64, sets: u32, drives: f64, write: bool) -> f64 {
         let geometry = self.drive.geometry();
         let first = geometry.conventional_zones + 2;
@@ -241,20 +241,20 @@ async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, zones: Rc<[ZoneId]>, w
 }
 
 impl Rig {
-    /// From now on the drives take their own time.
+    /// Gives the drives their modelled times from now on.
     pub fn keep_time(&self) {
         let LabDrive { profile, every, .. } = &self.array.drive;
         self.devices.iter().for_each(|device| device.set_drive(Drive::new(profile, *every)));
     }
 
-    /// From now on the drives take next to no time again.
+    /// Gives the drives next to no time again.
     pub fn forget_time(&self) {
         self.devices.iter().for_each(|device| device.set_latency(LITTLE));
     }
 
-    /// Waits until the array has nothing left to do by itself.
+    /// Waits until the array has no background work left.
     pub async fn settle(&self, rt: &Runtime) {
-        // The longest that its background work waits before it looks again.
+        // Longest pause of its background work.
         const PAUSE: Duration = Duration::from_secs(60);
         let mut before = None;
         while before != Some(self.written_bytes()) {
@@ -263,7 +263,7 @@ impl Rig {
         }
     }
 
-    /// What the drives hold if the power fails between two commands.
+    /// Contents of the drives if the power fails between two commands.
     pub fn media(&self) -> Vec<MemoryDevice> {
         let image = |device: &Rc<SimDevice>| {
             let image = device.image();
@@ -273,7 +273,7 @@ impl Rig {
         self.devices.iter().map(image).collect()
     }
 
-    /// Bytes that were written to all drives.
+    /// Bytes written to all drives.
     pub fn written_bytes(&self) -> u64 {
         let blocks: u64 = self.devices.iter().map(|device| device.counts().writes.1).sum();
         blocks * BLOCK_SIZE as u64

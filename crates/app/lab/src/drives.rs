@@ -23,10 +23,10 @@ const ZONES_MIN: u32 = 22_352;
 /// MiB of a zone that the papers' loads need: their chunks are as long as a zone.
 const ZONE_MIB: u32 = 256;
 
-/// The profile that a user names: a file, or a built-in one by its name.
+/// The profile that a user names: a file, or a built-in one.
 ///
 /// # Errors
-/// There is no such file or name, or the file describes no drive; the message says where the format is described.
+/// There is no such file or name, or the file describes no drive; the message names the description of the format.
 pub fn profile(named: &str) -> Result<Profile, LabError> {
     let file = match std::fs::read_to_string(named) {
         Ok(text) => text,
@@ -42,12 +42,12 @@ pub fn profile(named: &str) -> Result<Profile, LabError> {
     })
 }
 
-/// A drive of an experiment: a profile, and how much of it.
+/// A drive of an experiment: a profile, and the part of it that is used.
 #[derive(Clone, Debug)]
 pub struct LabDrive {
     /// Its constants.
     pub profile: Profile,
-    /// Only every so-manieth zone is there.
+    /// Only every `every`-th zone is there.
     pub every: u32,
     /// Zones at most.
     pub zones_max: u32,
@@ -70,7 +70,7 @@ impl LabDrive {
     /// The shingled drive that an experiment's stores run on: the paper's, or the user's own in its place.
     ///
     /// # Errors
-    /// The user's cannot carry the load; the message says what can.
+    /// The user's drive cannot carry the load; the message says which could.
     pub fn shingled(context: &Context) -> Result<Self, LabError> {
         let Some(profile) = &context.drive else { return Self::new(PAPER_DRIVE) };
         let shape = &profile.shape;

@@ -28,7 +28,7 @@ pub enum Setup {
 }
 
 impl Setup {
-    /// What figures call it.
+    /// Name in figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Paper => "SMRstore (paper's configuration)",
@@ -77,7 +77,7 @@ impl EngineTarget {
     /// Formats a drive and opens the store on it.
     ///
     /// # Errors
-    /// Where that fails.
+    /// The store's error.
     pub async fn format(rt: &Runtime, device: Rc<dyn ZonedDevice>, options: Options) -> Result<Self, LabError> {
         ChunkStore::format(rt, device.clone(), &FormatOptions::default()).await.map_err(lab_error)?;
         Ok(Self::open(rt, device, options).await?.0)
@@ -86,7 +86,7 @@ impl EngineTarget {
     /// Opens the store on a drive.
     ///
     /// # Errors
-    /// Where that fails.
+    /// The store's error.
     pub async fn open(
         rt: &Runtime,
         device: Rc<dyn ZonedDevice>,

@@ -1,4 +1,4 @@
-//! What an experiment is, and what it answers.
+//! Experiments and their results.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use shingle_drive_model::Profile;
 use crate::figure::Figure;
 use crate::load::multistream::MultiStreamResult;
 
-/// How long and how large a run is. A smaller scale has fewer zones and less virtual time, never another load.
+/// Size of a run. A smaller scale has fewer zones and less virtual time, never another load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Seconds: what the tests run.
+    /// Seconds: for the tests.
     Quick,
-    /// Minutes: what the report shows unless told otherwise.
+    /// Minutes: for the report by default.
     Standard,
     /// The paper's own size.
     Full,
@@ -53,23 +53,23 @@ impl FromStr for Scale {
     }
 }
 
-/// Hears what is being done, and the share of it that is done where that is known.
+/// Gets the present step, and the share of it that is done if known.
 pub type Told = Rc<dyn Fn(&str, Option<f64>)>;
 
-/// What an experiment is given.
+/// Inputs of an experiment.
 pub struct Context {
     /// Decides everything that is random.
     pub seed: u64,
-    /// How large a run is.
+    /// Size of the run.
     pub scale: Scale,
-    /// Told what is being done, and the share of it that is done where that is known.
+    /// Gets the present step, and the share of it that is done if known.
     pub progress: Told,
     /// A drive of the user's own: `calibrate` measures it too, other experiments run on it in place of the paper's
     /// shingled one.
     pub drive: Option<Profile>,
     /// A folder with recordings of file systems, instead of those that are built in (`peers-replay`).
     pub traces: Option<PathBuf>,
-    /// Multi-stream runs that were done already: several experiments look at the same ones.
+    /// Multi-stream runs that were done already: several experiments use the same ones.
     pub(crate) runs: RefCell<BTreeMap<String, Rc<MultiStreamResult>>>,
 }
 
@@ -92,7 +92,7 @@ impl Context {
     }
 }
 
-/// Which way a goal is met.
+/// Direction of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -102,7 +102,7 @@ pub enum Better {
     Lower,
 }
 
-/// How a row came out.
+/// Result of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -112,7 +112,7 @@ pub enum Verdict {
     Reproduced,
     /// Neither.
     Short,
-    /// Nothing is asked of it: it is there to be looked at.
+    /// Shown only, without a goal.
     Shown,
 }
 
@@ -123,28 +123,28 @@ pub struct Row {
     pub id: String,
     /// Its unit.
     pub unit: &'static str,
-    /// What the paper found.
+    /// The paper's value.
     pub paper: Option<f64>,
-    /// What this code finds, set up as the paper describes.
+    /// Value of this code, set up as the paper describes.
     pub paper_config: Option<f64>,
-    /// What this code finds with its own defaults.
+    /// Value of this code with its own defaults.
     pub ours: Option<f64>,
-    /// What `ours` is to reach.
+    /// Goal for `ours`.
     pub goal: Option<f64>,
-    /// Which way the goal lies.
+    /// Direction of the goal.
     pub better: Better,
-    /// By how much `paper_config` may differ from `paper`, as a share of it.
+    /// Largest difference between `paper_config` and `paper`, as a share of `paper`.
     pub tolerance: Option<f64>,
     /// The outcome.
     pub verdict: Verdict,
-    /// By how much: how far from the paper's value and from the goal.
+    /// Distance from the paper's value and from the goal, in words.
     pub margin: String,
-    /// What is known of the reason, or else to be said.
+    /// The known reason for a difference, or another remark.
     pub note: String,
 }
 
 impl Row {
-    /// A row of which nothing is known yet.
+    /// A row without values.
     pub fn new(id: impl Into<String>, unit: &'static str, better: Better) -> Self {
         Self {
             id: id.into(),
@@ -161,43 +161,43 @@ impl Row {
         }
     }
 
-    /// The paper's value, and how near the paper's configuration must come to it.
+    /// Sets the paper's value, and the tolerance of the paper's configuration.
     #[must_use]
     pub fn paper(self, value: f64, tolerance: f64) -> Self {
         Self { paper: Some(value), tolerance: Some(tolerance), ..self }
     }
 
-    /// The paper's value, which is only shown.
+    /// Sets the paper's value, to be shown only.
     #[must_use]
     pub fn paper_shown(self, value: f64) -> Self {
         Self { paper: Some(value), ..self }
     }
 
-    /// What the paper's configuration came to.
+    /// Sets the value of the paper's configuration.
     #[must_use]
     pub fn paper_config(self, value: f64) -> Self {
         Self { paper_config: Some(value), ..self }
     }
 
-    /// What the project's own came to.
+    /// Sets the value of the project's own configuration.
     #[must_use]
     pub fn ours(self, value: f64) -> Self {
         Self { ours: Some(value), ..self }
     }
 
-    /// What the project's own is to reach.
+    /// Sets the goal of the project's own configuration.
     #[must_use]
     pub fn goal(self, value: f64) -> Self {
         Self { goal: Some(value), ..self }
     }
 
-    /// A remark that is shown with the row.
+    /// Sets a remark that is shown with the row.
     #[must_use]
     pub fn note(self, text: impl Into<String>) -> Self {
         Self { note: text.into(), ..self }
     }
 
-    /// Decides the verdict from the figures. A row that neither has a goal nor must come near the paper is only shown.
+    /// Decides the verdict from the figures. A row without a goal or tolerance is only shown.
     #[must_use]
     pub fn judged(mut self) -> Self {
         let (mut margins, mut asked, mut short, mut met) = (Vec::new(), false, false, false);
@@ -225,7 +225,7 @@ impl Row {
     }
 }
 
-/// By how much a goal is met or missed, in words.
+/// The margin to a goal, in words.
 fn margin(better: Better, goal: f64, ours: f64, met: bool) -> String {
     let times = match better {
         Better::Higher => ours / goal,
@@ -239,7 +239,7 @@ fn margin(better: Better, goal: f64, ours: f64, met: bool) -> String {
     }
 }
 
-/// What an experiment found.
+/// Findings of an experiment.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The figures that count.
@@ -250,7 +250,7 @@ pub struct Outcome {
     pub remarks: Vec<String>,
 }
 
-/// Why an experiment ended early.
+/// Reason why an experiment ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabError(pub String);
 
@@ -264,24 +264,24 @@ impl std::error::Error for LabError {}
 
 /// One question, and the way to its answer.
 pub struct Experiment {
-    /// What commands call it.
+    /// Name in commands.
     pub name: &'static str,
-    /// What it asks.
+    /// Its question.
     pub question: &'static str,
-    /// What the paper leads one to expect, with the section.
+    /// The paper's expectation, with the section.
     pub expectation: &'static str,
-    /// How it is set up.
+    /// Its setup.
     pub setup: &'static str,
     /// Answers it.
     pub run: fn(&mut Context) -> Result<Outcome, LabError>,
 }
 
 impl Experiment {
-    /// Answers the question. On a drive of the user's own the papers' figures, which are of other drives, are only shown:
-    /// no row is judged by them, save where profiles themselves are held against what is published of them.
+    /// Answers the question. On a drive of the user's own the papers' figures, which are of other drives, are only
+    /// shown: no row is judged by them, except in the experiment that compares profiles with published figures.
     ///
     /// # Errors
-    /// Why it ended early.
+    /// The reason why it ended early.
     pub fn perform(&self, context: &mut Context) -> Result<Outcome, LabError> {
         let mut outcome = (self.run)(context)?;
         if let Some(drive) = &context.drive

@@ -1,6 +1,6 @@
 //! Pictures: curves, points and bars, as SVG and PNG of the same drawing.
 //!
-//! Here is what a picture holds; [`draw`] is how it looks, [`span`] how an axis is divided.
+//! This file has a picture's contents; [`draw`] its looks, [`span`] the division of an axis.
 
 mod draw;
 mod span;
@@ -17,11 +17,11 @@ use crate::experiment::LabError;
 /// An axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// Its quantity, with the unit.
     pub label: String,
-    /// Whether equal steps are equal factors.
+    /// Equal steps are equal factors.
     pub logarithmic: bool,
-    /// Names of the places 0, 1, 2..., where it has names and not numbers.
+    /// Names of the places 0, 1, 2..., for an axis of names instead of numbers.
     pub names: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Axis {
     }
 }
 
-/// How a series is drawn.
+/// Drawing of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
@@ -67,9 +67,9 @@ pub enum Mark {
 /// Points with a name.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// What it shows.
+    /// Name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Its drawing.
     pub mark: Mark,
     /// Its points.
     pub points: Vec<(f64, f64)>,
@@ -87,13 +87,13 @@ impl Series {
 pub struct Figure {
     /// The stem of its file names.
     pub name: String,
-    /// What it shows, and the paper's figure that it follows.
+    /// Its subject, and the paper's figure that it follows.
     pub title: String,
     /// Left to right.
     pub x: Axis,
-    /// Bottom to top; where it has names, the first is on top.
+    /// Bottom to top; with names, the first is on top.
     pub y: Axis,
-    /// What is drawn.
+    /// Data to draw.
     pub series: Vec<Series>,
 }
 
@@ -101,7 +101,7 @@ impl Figure {
     /// Writes the figure as `NAME.svg`, `NAME.png` (twice as large) and `NAME.csv` into `folder`.
     ///
     /// # Errors
-    /// Where a file could not be written.
+    /// A file that could not be written.
     pub fn write(&self, folder: &Path) -> Result<(), LabError> {
         let svg = folder.join(format!("{}.svg", self.name));
         std::fs::write(&svg, self.svg()?).map_err(|error| self.failed(&error))?;
@@ -115,7 +115,7 @@ impl Figure {
     /// The drawing, as the text of an SVG file.
     ///
     /// # Errors
-    /// Where it cannot be drawn.
+    /// The drawing failed.
     pub fn svg(&self) -> Result<String, LabError> {
         let mut text = String::new();
         self.draw(SVGBackend::with_string(&mut text, draw::size(self)), 1)?;

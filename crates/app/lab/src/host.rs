@@ -1,4 +1,4 @@
-//! What lies between a store and its drive: the kernel's block layer, as far as it costs time.
+//! The kernel's block layer between a store and its drive, as far as it costs time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_zoned::{DeviceFuture, DeviceResult, Geometry, ZoneInfo, ZoneOp, ZonedDevice};
 use tokio::sync::Mutex;
 
-/// How a host cuts and orders commands.
+/// Limits and order of commands of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The longest command: longer ones are cut.
     pub command_max: Blocks,
-    /// Whether only one write is outstanding in a sequential zone: Linux keeps the order of writes to a zone so, by the
-    /// zone write lock of mq-deadline (4.10 to 6.9) or by zone write plugs (since 6.10).
+    /// Only one write is outstanding in a sequential zone: Linux keeps the order of writes to a zone so, by the zone
+    /// write lock of mq-deadline (4.10 to 6.9) or by zone write plugs (since 6.10).
     pub zone_lock: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct HostDevice {
 }
 
 impl HostDevice {
-    /// `device`, as a program on `host` meets it.
+    /// `device`, for a program on `host`.
     pub fn new(host: Host, device: Rc<dyn ZonedDevice>) -> Rc<Self> {
         Rc::new(Self { host, device, locks: RefCell::default() })
     }

@@ -1,9 +1,10 @@
-//! Opening a large array after an unclean stop: what it takes of drives, processor and memory.
+//! Opening a large array after an unclean stop: cost in time of drives, processor and memory.
 //!
-//! The array is in use: 60 drives of 20 TB in 10+2, all of their zones but a few in sets that are full. Objects are the paper's mix
-//! (its mean is 240 MB), in segments of 20 MiB, one part each: a set holds 128. Of what was written 82 % lives: 80 % of the array.
-//! The newest snapshot has all of that. Behind it lie the sets that were closed since: as many as two hours, the time between
-//! snapshots, fill at 4 GB/s, which is what SMRstore's 60 drives took. The power fails while objects are put.
+//! The array is in use: 60 drives of 20 TB in 10+2, all of their zones but a few in sets that are full. Objects are the
+//! paper's mix (its mean is 240 MB), in segments of 20 MiB, one part each: a set holds 128. Of the written bytes 82 %
+//! live: 80 % of the array. The newest snapshot has all of that. Behind it lie the sets that were closed since: as many
+//! as two hours, the time between snapshots, fill at 4 GB/s, the load of SMRstore's 60 drives. The power fails while
+//! objects are put.
 //!
 //! All of this is laid down, not written ([`ArrayStore::lay_down`]); a smaller array has fewer zones, and as large a share of each.
 
@@ -32,7 +33,7 @@ const DRIVE: &str = "hc650";
 /// Drives of the array.
 pub const DRIVES: usize = 60;
 
-/// Of a hundred objects so many live.
+/// Live objects of a hundred.
 const LIVE_PERCENT: u64 = 82;
 
 /// Sets that two hours at 4 GB/s fill: 28.8 TB, 2.68 GB each.
@@ -44,28 +45,28 @@ const FREE: usize = 50;
 /// Objects that are put when the power fails.
 const UNDER_WAY: u64 = 12;
 
-/// The array, with every so-manieth zone.
+/// The array, with every n-th zone.
 #[derive(Clone, Debug)]
 pub struct Large {
     drive: LabDrive,
     segment_length: u32,
-    /// Objects are so many times as large as the paper's.
+    /// Factor by which objects are larger than the paper's.
     larger: u64,
 }
 
-/// What its drives hold.
+/// Contents of its drives.
 pub struct Image {
     media: Vec<MemoryDevice>,
-    /// Sets that were laid down, and what is in them.
+    /// Sets that were laid down, and their contents.
     pub sets: usize,
     /// Objects and parts.
     pub laid: Laid,
 }
 
-/// What an opening came to.
+/// Result of an opening.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// What recovery says.
+    /// Recovery's own report.
     pub report: RecoveryReport,
     /// Sets of the array.
     pub sets: usize,
@@ -88,7 +89,7 @@ impl Large {
         Ok(Self { drive: LabDrive::new(DRIVE)?.every(every), segment_length: 20 << 20, larger: 1 })
     }
 
-    /// With few parts and objects for each set: then what they cost does not hide what sets do.
+    /// With few parts and objects for each set: then their cost does not hide that of sets.
     #[must_use]
     pub fn with_few_parts(self) -> Self {
         Self { segment_length: 1 << 30, larger: 8, ..self }
@@ -101,7 +102,7 @@ impl Large {
     /// Lays an array down, and cuts the power while objects are put.
     ///
     /// # Errors
-    /// Where that fails.
+    /// The array's error.
     pub fn image(&self, seed: u64) -> Result<Image, LabError> {
         let large = self.clone();
         Sim::new(seed).run(move |rt| async move { large.lay_down(&rt, seed).await })

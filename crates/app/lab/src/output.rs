@@ -1,4 +1,4 @@
-//! What a run leaves behind: JSON, CSV and pictures.
+//! Files of a run: JSON, CSV and pictures.
 
 use std::path::Path;
 
@@ -35,10 +35,10 @@ pub fn json(experiment: &Experiment, context: &Context, outcome: &Outcome) -> St
     serde_json::to_string(&run).unwrap_or_default()
 }
 
-/// Writes `NAME.json`, `NAME.csv` and each figure into `folder`, which is made if it is not there.
+/// Writes `NAME.json`, `NAME.csv` and each figure into `folder`, which is made if it is missing.
 ///
 /// # Errors
-/// Where a file could not be written.
+/// A file that could not be written.
 pub fn write(folder: &Path, experiment: &Experiment, context: &Context, outcome: &Outcome) -> Result<(), LabError> {
     let failed = |error: std::io::Error| LabError(format!("{} could not be written: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;

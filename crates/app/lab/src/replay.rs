@@ -1,8 +1,9 @@
 //! Recorded commands on a modelled drive, and the same load through the project's own engine there.
 //!
-//! A recorded command is given to the drive when no more commands are under way than were when it was recorded: so what
-//! waited for another command waits here, too, without a guess as to which one. Commands that change a sequential zone follow
-//! each other, as any kernel has it for disks. Between commands no time passes: the file system's own computing is free.
+//! A recorded command is given to the drive when no more commands are under way than when it was recorded: so a command
+//! that waited for another waits here, too, without a guess as to which one. Commands that change a sequential zone
+//! follow each other, as any kernel has it for disks. Between commands no time passes: the file system's own computing
+//! is free.
 //!
 //! # Invariants
 //! - PLAY-1: commands are given in the order in which they were recorded, and each zone's are executed in it.
@@ -32,7 +33,7 @@ const ZEROS: u64 = 256;
 /// Bytes between two marks.
 const MARK_BYTES: u64 = 32 << 20;
 
-/// Where a run was at one moment.
+/// Progress of a run at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mark {
     /// Since the load began.
@@ -52,16 +53,16 @@ pub struct Course {
     pub marks: Vec<Mark>,
     /// When deletion began.
     pub full: Mark,
-    /// Reads that were left out, since what they read was never written: what a fresh file system looks at.
+    /// Reads that were left out, since their blocks were never written: a fresh file system looks at some.
     pub reads_left_out: u64,
-    /// How often the load was told that no space is left.
+    /// Times that the load was told that no space is left.
     pub no_space: u64,
-    /// Whether the load came to its end.
+    /// The load came to its end.
     pub complete: bool,
 }
 
 impl Course {
-    /// The moment from which things count as settled: when two thirds of what is appended after deletion began are.
+    /// The start of the steady state: two thirds of the bytes appended after deletion began are there.
     pub fn settled(&self) -> Mark {
         let last = self.last();
         let from = self.full.appended + (last.appended - self.full.appended) * 2 / 3;
@@ -77,7 +78,7 @@ impl Course {
         self.full.appended as f64 / self.full.at.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Bytes a second once things have settled.
+    /// Bytes a second in steady state.
     pub fn settled_bytes_s(&self) -> f64 {
         let (from, to) = (self.settled(), self.last());
         (to.appended - from.appended) as f64 / (to.at - from.at).as_secs_f64().max(f64::MIN_POSITIVE)
@@ -88,7 +89,7 @@ impl Course {
         1.0 - self.settled_bytes_s() / self.fill_bytes_s()
     }
 
-    /// Bytes written to the drive for each byte of the load while it was filled, and once things have settled.
+    /// Bytes written to the drive for each byte of the load while it was filled, and in steady state.
     pub fn write_amplification(&self) -> (f64, f64) {
         let over =
             |from: Mark, to: Mark| (to.written - from.written) as f64 / ((to.appended - from.appended) as f64).max(1.0);
@@ -107,7 +108,7 @@ impl Course {
         self.last().appended - self.full.appended
     }
 
-    /// Refuses what has no fill, and what came to its end without anything after that.
+    /// Refuses a recording without a fill, or one that ended with it.
     fn checked(self) -> Result<Self, LabError> {
         if self.full.at.is_zero() || self.complete && self.settled().at >= self.last().at {
             return Err(LabError("the run has no fill, or nothing after it".to_owned()));
@@ -149,11 +150,11 @@ impl Recorder {
     }
 }
 
-/// Plays a recording on a drive of its shape, each command when no more are under way than were in the recording, or than
-/// `at_least`, whichever is more. `progress` hears the share of it that is done.
+/// Plays a recording on a drive of its shape, each command when no more are under way than in the recording, or than
+/// `at_least`, whichever is more. `progress` gets the share of it that is done.
 ///
 /// # Errors
-/// The recording does not keep the rules of zones, or is of no whole run.
+/// The recording breaks the rules of zones, or is incomplete.
 pub async fn play(
     rt: &Runtime,
     device: Rc<SimDevice>,
@@ -221,10 +222,10 @@ pub async fn play(
     recorder.course.take().checked()
 }
 
-/// What is under way in a sequential zone.
+/// Commands under way in a sequential zone.
 #[derive(Default)]
 struct Tail {
-    /// Blocks written, when all that was given is executed.
+    /// Blocks written, once all given commands are executed.
     written: u64,
     /// Told when the last command that changes the zone is executed.
     last: Option<Rc<Notified>>,
@@ -232,14 +233,14 @@ struct Tail {
     reads: Vec<Rc<Notified>>,
 }
 
-/// That a command is executed.
+/// Notice that a command is executed.
 #[derive(Default)]
 struct Notified {
     done: Cell<bool>,
     notify: Notify,
 }
 
-/// What a command waits for, and who is told when it is executed.
+/// Commands that a command waits for, and the notice of its execution.
 #[derive(Default)]
 struct Turn {
     after: Vec<Rc<Notified>>,
@@ -247,7 +248,7 @@ struct Turn {
 }
 
 impl Tail {
-    /// Takes note of a command; `false` for a read of what is not there.
+    /// Notes a command; `false` for a read of unwritten blocks.
     fn takes(&mut self, command: &Command, start: u64) -> bool {
         match command.action {
             Action::Read(blocks) => return command.at - start + u64::from(blocks) <= self.written,
@@ -382,7 +383,7 @@ mod tests {
         })
     }
 
-    /// PLAY-1: whatever is under way, what a zone is asked comes in order; flushes end; unwritten blocks are not read.
+    /// PLAY-1: commands of a zone come in order, with any others under way; flushes end; unwritten blocks are not read.
     #[test]
     fn commands_of_a_zone_follow_each_other() {
         let zone = 65_536 * 2;

@@ -11,13 +11,13 @@ use crate::output::{VERSION, number};
 
 const STYLE: &str = include_str!("report.css");
 
-/// A run, and what it found.
+/// A run, and its findings.
 pub type Run = (Experiment, Outcome);
 
 /// Writes `index.html` into `folder`, beside the files that the runs wrote, and returns its path.
 ///
 /// # Errors
-/// Where it could not be written.
+/// The file that could not be written.
 pub fn write(folder: &Path, context: &Context, runs: &[Run]) -> Result<PathBuf, LabError> {
     let path = folder.join("index.html");
     std::fs::write(&path, page(context, runs)?)
@@ -131,7 +131,7 @@ fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
-/// How many rows have which verdict.
+/// Number of rows by verdict.
 fn counts<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     let verdicts = [Verdict::Beaten, Verdict::Reproduced, Verdict::Short].into_iter();
     let all = verdicts.filter_map(|kind| {

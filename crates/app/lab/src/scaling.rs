@@ -1,4 +1,4 @@
-//! PUT to an object store of many modelled drives: what one drive takes, and whether many take as many times as much.
+//! PUT to an object store of many modelled drives: the rate of one drive, and the factor of many.
 //!
 //! In virtual time, so that only drives and the order of things cost time, and no processor.
 
@@ -26,10 +26,10 @@ const OBJECT: usize = 1 << 20;
 const ZONES: u32 = 2_000;
 /// Clients for each drive, each with one PUT at a time.
 pub const CLIENTS_EACH: usize = 8;
-/// How long all run before they are measured.
+/// Time that all run before they are measured.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// What so many drives take.
+/// Rate of a number of drives.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     /// Drives.
@@ -44,7 +44,8 @@ pub struct Taken {
     pub objects: u64,
 }
 
-/// PUT of 1 MiB objects through the object store's API, for so long, to drives of SMRstore's evaluation; on each what the server runs.
+/// PUT of 1 MiB objects through the object store's API, for that time, to drives of SMRstore's evaluation, each with
+/// the server's chunk store.
 ///
 /// # Errors
 /// The store fails.
@@ -129,7 +130,7 @@ pub(crate) fn lab_error(error: impl ToString) -> LabError {
 mod tests {
     use super::*;
 
-    /// EVEN-1, in what it is for.
+    /// EVEN-1, by its effect.
     #[test]
     fn more_drives_take_as_many_times_as_much() {
         let time = Duration::from_secs(3);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shingle_array_store::{BufferFile, BufferFiles};
 use shingle_runtime::{LocalBoxFuture, Runtime};
 
-/// What a write takes that is durable when it ends, beside its bytes: an SSD whose cache survives power cuts.
+/// Time of a write that is durable when it ends, beside its bytes: an SSD whose cache survives power cuts.
 const WRITE: Duration = Duration::from_micros(100);
 
 /// Bytes a second: a third of what an NVMe SSD of 2020 writes.

@@ -25,7 +25,7 @@ pub enum Store {
 }
 
 impl Store {
-    /// What figures call it.
+    /// Name in figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Engine(setup) => setup.name(),
@@ -35,13 +35,12 @@ impl Store {
         }
     }
 
-    /// A drive of SMRstore's evaluation: conventional for ext4, host-managed for the others (Table 2), or the user's own in
-    /// place of the latter. File systems get
-    /// the first 6 TB, which is what the paper's F2FS was formatted with; the chunk store, which spreads over no more
-    /// than it uses, the first 6,000 zones.
+    /// A drive of SMRstore's evaluation: conventional for ext4, host-managed for the others (Table 2), or the user's
+    /// own in place of the latter. File systems get the first 6 TB, the size of the paper's F2FS; the chunk store,
+    /// which spreads over no more than it uses, the first 6,000 zones.
     ///
     /// # Errors
-    /// The user's own cannot carry the load.
+    /// The user's drive cannot carry the load.
     pub fn drive(self, context: &Context) -> Result<LabDrive, LabError> {
         Ok(match self {
             Self::Engine(_) => LabDrive::shingled(context)?.first_zones(6_000),
@@ -58,7 +57,7 @@ impl Store {
     /// A fresh store on a fresh drive, and the drive.
     ///
     /// # Errors
-    /// Where formatting fails.
+    /// The store's error.
     pub async fn format(
         self,
         rt: &Runtime,

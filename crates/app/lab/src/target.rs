@@ -1,6 +1,6 @@
-//! What a workload drives: a chunk store of whatever kind, the project's own or a baseline.
+//! Target of a workload: a chunk store, the project's own or a baseline.
 //!
-//! Data has a length but no content here: a modelled drive takes the same time whatever the bytes are.
+//! Data has a length but no content here: a modelled drive takes the same time for any bytes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use shingle_base::ChunkId;
 use shingle_chunk_store::Stream;
 use shingle_runtime::LocalBoxFuture;
 
-/// Why a call failed.
+/// Reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetError {
     /// No space is left and none can be reclaimed.
@@ -50,7 +50,7 @@ pub trait ChunkTarget {
     /// Deletes a chunk.
     fn delete(&self, id: ChunkId) -> TargetFuture<'_, ()>;
 
-    /// What the store has done, and how its space lies, at this moment.
+    /// The store's counters, and the use of its space, at this moment.
     fn state(&self) -> TargetState;
 }
 

@@ -1,6 +1,6 @@
-//! Recorded block I/O: what a kernel asked of a drive, in the order in which it asked.
+//! Recorded block I/O: a kernel's commands to a drive, in their order.
 //!
-//! **Owns** the format of recordings. **Knows nothing of** file systems, nor of how a recording is played.
+//! **Owns** the format of recordings. **Knows nothing of** file systems and of playing.
 //!
 //! A recording is text, compressed by gzip. Its first line names it and the drive's shape; each other line is one command or
 //! one mark, with numbers in decimal, and addresses and lengths in blocks of 4 KiB:
@@ -18,11 +18,11 @@
 //! | `Z`             | the load has come to its end; where it is missing, the file system gave up before    |
 //! | `D`             | the load begins to delete: the drive is as full as it gets                           |
 //!
-//! `Q` is how many commands were under way when this one was given to the drive. There are no times: they are those of the
-//! machine where it was recorded, which says nothing about another drive.
+//! `Q` is the number of commands that were under way when this one was given to the drive. There are no times: they are
+//! those of the machine where it was recorded, and mean nothing for another drive.
 //!
 //! # Invariants
-//! - TRC-1: what is parsed lies on the drive, every command in one zone and of a kind that this zone takes.
+//! - TRC-1: a parsed command lies on the drive, in one zone, and is of a kind that this zone takes.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -35,32 +35,32 @@ use shingle_zoned::ZoneOp;
 
 use crate::experiment::LabError;
 
-/// The longest text that is read: far more than any recording here, and no danger to memory.
+/// Longest text that is read: far longer than any recording here, and no danger to memory.
 const TEXT_MAX: u64 = 256 << 20;
 
 const MAGIC: &str = "shingle-trace 1";
 
-/// What a command does.
+/// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Writes so many blocks in a conventional zone.
+    /// Writes that many blocks in a conventional zone.
     Write(u32),
-    /// Writes so many blocks to a sequential zone, wherever its write pointer is.
+    /// Writes that many blocks to a sequential zone, at its write pointer.
     Append(u32),
     /// Reads so many blocks.
     Read(u32),
-    /// Does something to a zone.
+    /// A command on the zone as a whole.
     Zone(ZoneOp),
-    /// Makes what was written durable.
+    /// Makes the earlier writes durable.
     Flush,
 }
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What it does.
+    /// Kind of the command.
     pub action: Action,
-    /// Where: a block, the first of the zone for what needs no more.
+    /// Its block; the first of the zone for commands on whole zones.
     pub at: u64,
     /// Commands under way when it came.
     pub outstanding: u32,
@@ -71,11 +71,11 @@ pub struct Command {
 pub enum Line {
     /// A command.
     Command(Command),
-    /// So many bytes of the load are acknowledged.
+    /// Bytes of the load acknowledged so far.
     Appended(u64),
     /// Deletion begins.
     Full,
-    /// The file system says that no space is left.
+    /// The file system reports that no space is left.
     NoSpace,
     /// The load has come to its end.
     End,
@@ -84,7 +84,7 @@ pub enum Line {
 /// A recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Whose: one word.
+    /// Name of its store: one word.
     pub name: String,
     /// Blocks of a zone.
     pub zone_blocks: u64,
@@ -92,7 +92,7 @@ pub struct Trace {
     pub zones: u32,
     /// Zones that can be written anywhere: the first.
     pub conventional: u32,
-    /// What happened, in order.
+    /// Commands and marks, in order.
     pub lines: Vec<Line>,
 }
 
@@ -100,7 +100,7 @@ impl Trace {
     /// Reads a recording from a file.
     ///
     /// # Errors
-    /// It cannot be read, or is none; the message says which line is wrong.
+    /// It cannot be read, or is none; the message names the wrong line.
     pub fn load(path: &Path) -> Result<Self, LabError> {
         let failed = |why: String| LabError(format!("the recording {}: {why}", path.display()));
         let packed = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
@@ -110,7 +110,7 @@ impl Trace {
     /// Reads a recording.
     ///
     /// # Errors
-    /// It is none; the message says which line is wrong.
+    /// It is none; the message names the wrong line.
     pub fn unpack(packed: &[u8]) -> Result<Self, LabError> {
         let mut text = String::new();
         GzDecoder::new(packed)
@@ -120,7 +120,7 @@ impl Trace {
         Self::parse(&text)
     }
 
-    /// The recording as a file holds it.
+    /// The recording, as in a file.
     ///
     /// # Errors
     /// None that is expected: it is made in memory.

@@ -19,7 +19,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What an opening took.
+/// Cost of an opening.
 #[derive(Debug)]
 struct Taken {
     opening: Opening,

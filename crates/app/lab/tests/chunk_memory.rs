@@ -20,11 +20,11 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What SMRstore needs (section 6.5): bytes a chunk and bytes a record.
+/// SMRstore's memory (section 6.5): bytes a chunk and bytes a record.
 const PAPER_CHUNK: f64 = 200.0;
 const PAPER_RECORD: f64 = 8.0;
 
-/// What is to be reached on the streams of its Table 3.
+/// Limit for the streams of its Table 3.
 const CHUNK_LIMIT: f64 = 100.0;
 const RECORD_LIMIT: f64 = 4.0;
 
@@ -61,7 +61,7 @@ fn the_index_takes_less_memory_than_the_papers() {
     at_most("drive, random", random.allocated * random.scale(), paper(&random));
 }
 
-/// What a load left behind.
+/// Memory after a load.
 struct Found {
     /// As the store counts it, by structure.
     memory: IndexMemory,
@@ -71,7 +71,7 @@ struct Found {
 }
 
 impl Found {
-    /// Bytes a chunk beside its records. Whatever the store does not count is the chunks'.
+    /// Bytes a chunk beside its records. Bytes that the store does not count are the chunks'.
     fn chunk(&self) -> f64 {
         let records = self.memory.record_bytes() * self.memory.records() as f64;
         (self.allocated - records) / self.memory.chunks() as f64
@@ -99,7 +99,7 @@ async fn measure(rt: Runtime, mix: Mix) -> Found {
     let options = Options { background: false, hollow: true, ..Options::default() };
     let (store, _) = ChunkStore::open(&rt, device.clone(), options).await.unwrap();
     device.sinking.set(true);
-    // What the first append allocates for good is no chunk's.
+    // Memory that the first append allocates for good belongs to no chunk.
     let first = ChunkId::from_u64(0);
     store.create(first, Stream::Gc).await.unwrap();
     store.append(first, 0, vec![Bytes::from(vec![0; 1 << 20])]).await.unwrap();
@@ -112,7 +112,7 @@ async fn measure(rt: Runtime, mix: Mix) -> Found {
     Found { memory: store.index_memory(), allocated, live_bytes: store.store_stat().live_bytes }
 }
 
-/// How often others go on while a write is under way.
+/// Steps of others while a write is under way.
 const WRITE_STEPS: u32 = 4;
 
 /// A device that forgets what is written once it is told to, so that only the engine's memory is left to count.

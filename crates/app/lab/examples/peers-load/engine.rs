@@ -12,7 +12,7 @@ use shingle_zoned_linux::{OpenOptions, open_drive};
 
 use crate::MARK_BYTES;
 
-/// Formats the device and runs the load on it; `say` is told of marks.
+/// Formats the device and runs the load on it; `say` gets the marks.
 pub(crate) fn run(node: &Path, streams: &Streams, seed: u64, say: impl Fn(&str) + 'static) -> io::Result<()> {
     real::run(|rt| async move { load(&rt, node, streams, seed, say).await })?
 }

@@ -1,11 +1,12 @@
-//! The lab's multi-stream load on a directory, or on a zoned device by the project's own engine: what `make peers` records
-//! under.
+//! The lab's multi-stream load on a directory, or on a zoned device by the project's own engine: `make peers` records
+//! its commands.
 //!
-//! A chunk is a file, opened with `O_DIRECT`, written a request at a time, each followed by `fdatasync`; lanes run beside each
-//! other, as they do in `lab run peers-replay`. Payload is zeros. Where the load is, is said to a file of marks: the kernel's
-//! `trace_marker`, so that it stands among the commands that are recorded there.
+//! A chunk is a file, opened with `O_DIRECT`, written a request at a time, each followed by `fdatasync`; lanes run
+//! beside each other, as they do in `lab run peers-replay`. Payload is zeros. Progress is written to a file of marks:
+//! the kernel's `trace_marker`, so that it stands among the recorded commands.
 //!
-//! `peers-load DIR-OR-NODE MARKS ZONE_MIB FULL_MIB CHURN_MIB SEED`; exit status 3: no space was left, however long it waited.
+//! `peers-load DIR-OR-NODE MARKS ZONE_MIB FULL_MIB CHURN_MIB SEED`; exit status 3: no space was left after the longest
+//! wait.
 
 #![allow(clippy::disallowed_methods, reason = "a program of its own, on the operating system's threads and clock")]
 
@@ -31,11 +32,11 @@ pub(crate) const MARK_BYTES: u64 = 32 << 20;
 /// Steps that wait for a lane.
 const LANE_QUEUE: usize = 4;
 
-/// How often something is done again where there is no space, and how long is waited before.
+/// Tries if there is no space, and the pause before each.
 const PATIENCE: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is said of the load.
+/// Writer of marks.
 struct Marks {
     file: File,
     acknowledged: u64,
@@ -80,7 +81,7 @@ fn run() -> io::Result<()> {
     let say = move |what: &str| heard.lock().unwrap_or_else(PoisonError::into_inner).say(what);
     if std::fs::metadata(&folder)?.file_type().is_block_device() {
         let mark = say.clone();
-        // A mark that is missing shows in the recording, which is then of no whole run.
+        // A missing mark shows in the recording, which is then incomplete.
         engine::run(&folder, &streams, seed, move |what| drop(mark(what)))?;
         return say("end");
     }
@@ -120,7 +121,7 @@ fn usage() -> io::Error {
 
 fn lane(folder: &Path, steps: &Receiver<Step>, marks: &Mutex<Marks>) -> io::Result<()> {
     let zeros = AlignedBuf::zeroed(Blocks(IO_BYTES / Blocks(1).bytes())).freeze();
-    // The chunks that are written.
+    // The chunks being written.
     let mut open: Vec<(u64, File)> = Vec::new();
     while let Ok(step) = steps.recv() {
         match step {
@@ -148,8 +149,8 @@ fn lane(folder: &Path, steps: &Receiver<Step>, marks: &Mutex<Marks>) -> io::Resu
     Ok(())
 }
 
-/// Does something, again if there is no space: a file system may need a moment to find what was deleted. Each such answer
-/// is a mark.
+/// Runs a call, again if there is no space: a file system may need a moment to find deleted blocks. Each such answer is
+/// a mark.
 fn patiently<T>(folder: &Path, marks: &Mutex<Marks>, what: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let mut patience = PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! A drive as a file system's block layer sees it: runs of blocks, whatever zones they cross.
+//! A drive for a file system's block layer: runs of blocks across zones.
 
 use std::cell::Cell;
 use std::rc::Rc;

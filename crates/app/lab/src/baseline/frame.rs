@@ -1,8 +1,8 @@
-//! How a chunkserver puts a chunk's bytes into a file: pieces of 4048 bytes, each with a footer of 48 that fills a block
-//! of 4 KiB. (SMRstore, section 2.1 and Figure 3.)
+//! A chunk's bytes in a chunkserver's file: pieces of 4048 bytes, each with a footer of 48 that fills a block of 4 KiB.
+//! (SMRstore, section 2.1 and Figure 3.)
 //!
-//! The paper does not say what becomes of a piece that an append leaves short. Here it is padded, and the next append
-//! begins with a block of its own: what was acknowledged is never written again.
+//! The paper does not describe a piece that an append leaves short. Here it is padded, and the next append begins with
+//! a block of its own: acknowledged blocks are never written again.
 //!
 //! # Invariants
 //! - FR-1: the appends' blocks follow each other in the file without a gap.
@@ -17,7 +17,7 @@ pub(crate) fn blocks_of(length: u32) -> u32 {
     u64::from(length).div_ceil(PIECE) as u32
 }
 
-/// Where each append of a chunk lies in its file. Appends of one length in a row are one run.
+/// Place of each append of a chunk in its file. Appends of one length in a row are one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frame {
     runs: Vec<Run>,

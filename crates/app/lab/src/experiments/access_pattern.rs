@@ -1,4 +1,4 @@
-//! Which zones are written over a few seconds. (SMRstore, Figures 5 and 15.)
+//! Zones written over a few seconds. (SMRstore, Figures 5 and 15.)
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-/// Every write: when, in seconds, and to which zone.
+/// Every write: its time in seconds, and its zone.
 type Writes = Vec<(f64, f64)>;
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {

@@ -13,7 +13,7 @@ use crate::drives::LabDrive;
 use crate::experiment::{Better, CALIBRATION, Context, Experiment, LabError, Outcome, Row};
 use crate::figure::{Axis, Figure, Mark, Series};
 
-/// How far a modelled figure may be from a published one.
+/// Tolerance of a modelled figure against a published one.
 const TOLERANCE: f64 = 0.05;
 
 pub(crate) fn experiment() -> Experiment {
@@ -60,7 +60,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures, remarks: Vec::new() })
 }
 
-/// What is measured of a drive: what is published of it, and of the user's own whatever there is to measure.
+/// Figures measured of a drive: the published ones, and of the user's own drive all possible ones.
 fn figures(profile: &Profile, own: bool) -> Vec<Published> {
     if !own {
         return profile.published.iter().map(|published| published.figure).collect();
@@ -78,7 +78,7 @@ fn figures(profile: &Profile, own: bool) -> Vec<Published> {
     rates.iter().chain(zone_commands).copied().collect()
 }
 
-/// How far each figure is from the published one: a row for each, a series for each drive.
+/// Distance of each figure from the published one: a row for each, a series for each drive.
 fn picture(rows: &[Row], drives: Vec<(String, Vec<(f64, f64)>)>) -> Figure {
     let names: Vec<String> = rows.iter().filter(|row| row.paper.is_some()).map(|row| row.id.clone()).collect();
     let span = [-0.6, names.len() as f64 - 0.4];
@@ -99,7 +99,7 @@ fn picture(rows: &[Row], drives: Vec<(String, Vec<(f64, f64)>)>) -> Figure {
     }
     Figure {
         name: "calibrate".to_owned(),
-        title: "How far modelled drives are from what is published".to_owned(),
+        title: "Distance of modelled drives from published figures".to_owned(),
         x: Axis::linear("modelled over published (%)"),
         y: Axis::of_names("", names),
         series,
@@ -126,14 +126,14 @@ fn measure(drive: &LabDrive, figure: Published, context: &Context) -> f64 {
     })
 }
 
-/// Zones that a sequential transfer at the outer diameter goes through: four, where there are as many and may be open.
+/// Zones that a sequential transfer at the outer diameter goes through: four, if that many exist and may be open.
 fn outer_zones(device: &SimDevice) -> u32 {
     let geometry = device.geometry();
     let limit = geometry.open_zones_max.unwrap_or(u32::MAX);
     4.min(geometry.zone_count - first_zone(device).0).min(limit)
 }
 
-/// The first zone that a sequential write may begin in: sequential zones where there are any.
+/// The first zone for sequential writes: a sequential one if there are any.
 fn first_zone(device: &SimDevice) -> ZoneId {
     let geometry = device.geometry();
     let first = geometry.conventional_zones;
@@ -155,7 +155,7 @@ async fn random_reads(rt: &Runtime, device: &SimDevice, count: u64) -> f64 {
 async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, first: ZoneId, zones: u32, write: bool) -> f64 {
     const BLOCKS: u64 = 128;
     let geometry = device.geometry();
-    // Zones are transferred to their capacity, where that is less than their size.
+    // Zones are transferred to their capacity, if that is less than their size.
     let of_zone = geometry.zone_capacity.0 / BLOCKS;
     let place = move |number: u64| (number / of_zone, Blocks(number % of_zone * BLOCKS));
     let start = move |geometry: &Geometry, zone: u64| geometry.start_of(ZoneId(first.0 + zone as u32));

@@ -46,7 +46,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     }
     let mut rows = Vec::new();
     for (name, (memory, live_bytes)) in &found {
-        // The goals are the paper's own figures where nothing is equal, since nothing can collapse there.
+        // The goals are the paper's own figures for a load without equal appends, since nothing can collapse there.
         let (chunk, record) = if *name == "Table 3" { (100.0, 4.0) } else { (PAPER_CHUNK, PAPER_RECORD) };
         rows.push(
             Row::new(format!("{name}: memory a chunk"), "bytes", Better::Lower)
@@ -93,7 +93,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures, remarks })
 }
 
-/// What the index took, and the bytes that live.
+/// Memory of the index, and the live bytes.
 type Found = (IndexMemory, u64);
 
 fn remark(name: &str, memory: &IndexMemory) -> String {

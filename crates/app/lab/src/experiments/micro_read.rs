@@ -27,7 +27,7 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-/// How near "comparable" is.
+/// Tolerance of "comparable".
 const COMPARABLE: f64 = 0.15;
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {

@@ -67,7 +67,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         y,
         series: series.clone(),
     };
-    // Small appends are told apart only where equal steps are equal factors.
+    // Only a logarithmic axis tells small appends apart.
     let figures = vec![
         figure("micro-write", "", Axis::linear("throughput (MB/s)")),
         figure("micro-write-factors", ", in equal factors", Axis::logarithmic("throughput (MB/s)")),
@@ -75,15 +75,15 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows: rows(&curves), figures, remarks: Vec::new() })
 }
 
-/// What the paper states: MB/s of SMRstore at 1 MiB, and how many times that of CS-Ext4 it is.
+/// The paper's values: MB/s of SMRstore at 1 MiB, and its factor over CS-Ext4.
 const PAPER_MB_S: f64 = 110.0;
 const OVER_EXT4: f64 = 1.3;
 
-/// What else ext4 could have been.
+/// Other variants of ext4.
 const EXT4: &str =
     "synced appends, any number of submitters; docs/lab/baseline-ext4.md has the variants, 53 to 153 MB/s";
 
-/// Why the figures of one zone for all are what they are.
+/// Reason for the figures of one zone for all.
 const ONE_ZONE: &str = "one write is outstanding in a sequential zone, and with the write cache off the next one misses a \
                         turn of the platter: 84 MB/s is all that commands of 1 MiB can reach";
 const F2FS: &str = "its data goes to conventional zones first, as Figure 5 shows for the paper's (zone 233 of 800), where \

@@ -23,14 +23,14 @@ pub(crate) fn experiment() -> Experiment {
         setup: "Table 3, a sixtieth of it on one drive formatted to 6 TB; data and metadata chunks pass through cache SSDs \
                 and come to the drive sealed. Filled to 80 % (or 90 %) at the streams' rates, then twelve hours in which \
                 chunks drawn at random are deleted to hold that share. What is compared is the last third \
-                of that time, when what was free at first is used up. At smaller scale every so-manieth zone is there \
+                of that time, when what was free at first is used up. At smaller scale every n-th zone is there \
                 and time is shorter in proportion, so that as many chunks of each zone are written and deleted; but the \
                 55 zones that are open then weigh more than they should.",
         run,
     }
 }
 
-/// What a run is made of.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) store: Store,
@@ -49,7 +49,7 @@ impl Case {
 /// Zones of 256 MiB in 6 TB.
 const ZONES: u32 = 22_352;
 
-/// Of how many zones one is there.
+/// One in so many zones is there.
 fn every(context: &Context) -> u32 {
     context.scale.pick(32, 8, 1)
 }
@@ -184,7 +184,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures, remarks })
 }
 
-/// What the paper says of the throughput: steady, and of F2FS what is left of it once deletion begins.
+/// The paper's words on the throughput: steady, and of F2FS the share left once deletion begins.
 fn paper_levels(steady: &MultiStreamResult, f2fs: &MultiStreamResult) -> Vec<Series> {
     let hours = |run: &MultiStreamResult| run.samples.last().map_or(0.0, |last| last.at.as_secs_f64() / 3600.0);
     let begins = f2fs.full_at.as_secs_f64() / 3600.0;

@@ -31,7 +31,7 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-/// What was recorded with Debian 12's Linux 6.1, by `make peers`. F2FS is first, whose drive ours runs on, too.
+/// Recordings from Debian 12's Linux 6.1, by `make peers`. F2FS is first, whose drive ours runs on, too.
 const RECORDED: [(&str, &[u8]); 3] = [
     ("f2fs", include_bytes!("../../traces/f2fs.trace.gz")),
     ("btrfs", include_bytes!("../../traces/btrfs.trace.gz")),
@@ -47,10 +47,10 @@ const DRIVE: &str = "st20000nm001j";
 /// Zones of 256 MiB in 6 TB: the part of the drive that the small one's zones are spread over.
 const SPREAD: u32 = 22_352;
 
-/// What is stored when deletion begins, in zones of a hundred.
+/// Stored data when deletion begins, in percent of the zones.
 const FULL_PERCENT: u64 = 75;
 
-/// What is written from then on, in the same measure.
+/// Data written from then on, in the same measure.
 const CHURN_PERCENT: u64 = 50;
 
 /// The seed of the load's steps, which is that of the recordings.
@@ -91,7 +91,7 @@ fn zone_bytes(trace: &Trace) -> u64 {
     trace.zone_blocks * 4096
 }
 
-/// Plays a recording: as many commands under way as in it, or than `at_least`, if those are more.
+/// Plays a recording: as many commands under way as in it, or `at_least`, whichever is more.
 fn play(context: &Context, trace: &Trace, at_least: u32) -> Result<Course, LabError> {
     let (drive, trace) = (drive(trace)?, trace.clone());
     let (progress, name) = (context.progress.clone(), trace.name.clone());
@@ -236,7 +236,7 @@ fn figures_of(run: &Run, zone: u64, churn: u64) -> Vec<Row> {
     rows
 }
 
-/// How many commands were under way in a recording, in words.
+/// Commands under way in a recording, in words.
 fn concurrency(name: &str, trace: &Trace, lanes: u32) -> String {
     let full = trace.lines.iter().position(|line| *line == Line::Full).unwrap_or(trace.lines.len());
     let (filling, then) = trace.lines.split_at(full);

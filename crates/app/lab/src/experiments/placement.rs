@@ -1,4 +1,4 @@
-//! What each of the three placement strategies is worth. (SMRstore, Figure 19.)
+//! Value of each of the three placement strategies. (SMRstore, Figure 19.)
 
 use std::rc::Rc;
 

@@ -134,7 +134,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// What the paper found.
+/// The paper's value.
 const PAPER_TOTAL: f64 = 94.4;
 
 fn rows(found: &[Steps], curves: &[Vec<(f64, f64)>]) -> Vec<Row> {
@@ -168,7 +168,7 @@ fn rows(found: &[Steps], curves: &[Vec<(f64, f64)>]) -> Vec<Row> {
     ]
 }
 
-/// Where a rising curve reaches a height.
+/// Age at which a rising curve reaches a height.
 fn age_of(curve: &[(f64, f64)], height: f64) -> Option<f64> {
     let pair = curve.windows(2).find(|pair| pair[0].1 <= height && height <= pair[1].1)?;
     let share = (height - pair[0].1) / (pair[1].1 - pair[0].1).max(f64::MIN_POSITIVE);
@@ -190,8 +190,8 @@ fn curve_figure(curves: Vec<Vec<(f64, f64)>>) -> Figure {
     }
 }
 
-/// What the paper's figure shows beside the ways that are modelled: name, and seconds of checkpoint and scan. (Of ext4:
-/// 3.27 and 16.3; of SMRstore: "around 19" and "the remaining 75".)
+/// The paper's other bars: name, and seconds of checkpoint and scan. (Of ext4: 3.27 and 16.3; of SMRstore: "around 19"
+/// and "the remaining 75".)
 const PAPER_BARS: [(&str, f64, f64); 2] = [("paper: CS-Ext4", 3.27, 16.3), ("paper: SMRstore", 19.4, 75.0)];
 
 /// Bars of the paper and bars of the ways, left to right; each its steps on top of each other.
@@ -275,7 +275,7 @@ struct Kind {
     stream: Stream,
     /// Bytes a second, which decides its share.
     rate: f64,
-    /// Chunks that are written at a time: jobs times files, over sixty.
+    /// Chunks being written at a time: jobs times files, over sixty.
     files: u64,
     /// Bytes of an append, from and to.
     io: (u32, u32),
@@ -293,7 +293,7 @@ const TABLE_3: [Kind; 4] = [
     Kind { stream: Stream::Meta, rate: 80.0 * MB, files: 8, io: (4 << 10, 128 << 10), chunk: 4 << 20 },
 ];
 
-/// A chunk that is being written.
+/// A chunk being written.
 struct File {
     id: ChunkId,
     length: u32,
@@ -306,7 +306,7 @@ struct Load {
     store: ChunkStore,
     random: Random,
     zeros: bytes::Bytes,
-    /// Of each kind: when its next append is due, which file's it is, and the files.
+    /// Of each kind: the time of its next append, the index of its file, and the files.
     kinds: Vec<(f64, usize, Vec<Option<File>>)>,
     began: f64,
     next_id: u64,
@@ -315,7 +315,7 @@ struct Load {
 }
 
 impl Load {
-    /// Appends what is due next, `step` times.
+    /// Makes the next `steps` appends.
     async fn run(&mut self, steps: u64) -> Result<(), LabError> {
         for _ in 0..steps {
             let due = |at: &usize| self.kinds[*at].0;
@@ -363,7 +363,7 @@ impl Load {
     }
 }
 
-/// A drive as a power cut leaves it, so many seconds after a checkpoint at 60 %, for several such ages.
+/// A drive as a power cut leaves it at several ages, in seconds after a checkpoint at 60 %.
 fn fill(drive: &LabDrive, setup: Setup, ages: &[u64], seed: u64) -> Result<Vec<(u64, MemoryDevice)>, LabError> {
     let options = Options { checkpoint_every: Duration::from_secs(1 << 40), ..setup.options() };
     let (medium, zones) = (drive.medium(), drive.geometry().zone_count);

@@ -1,4 +1,4 @@
-//! One drive of an array at a hundredth of its speed: what its readers notice, and what another array does. (What writers do:
+//! One drive of an array at a hundredth of its speed: effect on its readers, and on another array. (Effect on writers:
 //! [`super::slow_put`], [`super::slow_put_drives`].)
 
 use std::cell::RefCell;
@@ -34,16 +34,16 @@ pub(crate) fn experiment() -> Experiment {
 
 /// Drives of each array.
 const DRIVES: usize = 12;
-/// How much slower one is.
+/// Factor by which one drive is slower.
 pub(super) const SLOWER: u32 = 100;
-/// Bytes of a GET, and how many come in a second.
+/// Name of a load, bytes of a GET, and GETs a second.
 const LOADS: [(&str, u64, u64); 2] = [("64 KiB", 64 << 10, 160), ("1 MiB", 1 << 20, 80)];
 /// Before they are counted.
 pub(super) const WARM_UP: Duration = Duration::from_secs(60);
 const OBJECT: u64 = 256 << 20;
 const FULL: f64 = 0.4;
 
-/// How long GETs took, from the shortest, and what an array read beside.
+/// Times of GETs, from the shortest, and bytes that a second array read beside.
 struct Found {
     took: Vec<Duration>,
     longest_before: Duration,
@@ -159,7 +159,7 @@ fn reads(rig: &Rig) -> u64 {
     rig.devices.iter().map(|device| device.counts().reads.0).sum()
 }
 
-/// GETs that come at random times; how long each took, sorted, and the longest before they are counted.
+/// GETs that come at random times; the time of each, sorted, and the longest before they are counted.
 async fn gets(
     rt: Runtime,
     store: ArrayStore,

@@ -1,4 +1,4 @@
-//! One drive of an array at a hundredth of its speed: what puts wait for, and for how long. (Rows of `slow-drive`.)
+//! One drive of an array at a hundredth of its speed: waiting times of puts. (Rows of `slow-drive`.)
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,19 +19,20 @@ use crate::load::objects::name;
 /// Bytes of an object, and of a piece of it.
 const OBJECT: u64 = 64 << 20;
 const PIECE: u64 = 16 << 20;
-/// Objects that are written over and over.
+/// Objects that are written again and again.
 const NAMES: u64 = 192;
 /// Puts in ten seconds, for each twelve drives: a fifth of what those can write.
 const PUTS: u64 = 16;
-/// A slow drive that all puts wait for is to be given up by then: it is waited for as long as a rebuild is worth, and no client longer.
+/// A slow drive that all puts wait for is to be given up by then: it is waited for as long as a rebuild is worth, and
+/// no client longer.
 const GIVEN_UP_BY: f64 = 180.0;
 /// From then on puts are counted again: those that waited have been written.
 const AFTER: Duration = Duration::from_secs(180);
 
-/// The most that a slow drive may cost the 99th percentile, as of GETs: more is noticed by those who wait.
+/// Largest effect of a slow drive on the 99th percentile, as for GETs: clients notice more.
 pub(super) const GOAL: f64 = 1.5;
 
-/// Puts by when they came, from the start: how long each took.
+/// Puts by the time when they came, from the start: the time of each.
 #[derive(Default)]
 pub(super) struct Puts {
     pub(super) took: Vec<(Duration, Duration)>,
@@ -39,7 +40,7 @@ pub(super) struct Puts {
 }
 
 impl Puts {
-    /// Those that came in that time, from the shortest.
+    /// Times of the puts that came in that interval, from the shortest.
     pub(super) fn between(&self, from: Duration, to: Duration) -> Vec<Duration> {
         let within = self.took.iter().filter(|(came, _)| (from..to).contains(came));
         let mut took: Vec<Duration> = within.map(|(_, took)| *took).collect();
@@ -112,7 +113,7 @@ pub(super) fn compared(took: &[Duration], well: &[Duration]) -> String {
     format!("{p99:.0} ms over {p99_well:.0} ms; medians {median:.0} and {median_well:.0} ms")
 }
 
-/// Puts that come at random times, whatever became of those before.
+/// Puts that come at random times, also while earlier ones are under way.
 fn measure(array: &LabArray, groups: u64, load: Load) -> Result<Puts, LabError> {
     let array = array.clone();
     Sim::new(load.seed).run(move |rt| async move {

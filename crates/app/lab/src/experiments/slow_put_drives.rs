@@ -1,5 +1,5 @@
-//! One of four drives of an object store at a hundredth of its speed: what puts wait for. Each object has one copy, on a drive that the
-//! store chooses. (A row of `slow-drive`.)
+//! One of four drives of an object store at a hundredth of its speed: waiting times of puts. Each object has one copy,
+//! on a drive that the store chooses. (A row of `slow-drive`.)
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ pub(super) fn row(context: &Context) -> Result<Row, LabError> {
         .judged())
 }
 
-/// Puts that come at random times, whatever became of those before.
+/// Puts that come at random times, also while earlier ones are under way.
 fn measure(drive: &LabDrive, slower: u32, time: Duration, seed: u64) -> Result<Puts, LabError> {
     let drive = drive.clone();
     Sim::new(seed).run(move |rt| async move {

@@ -38,15 +38,15 @@ pub(super) fn full(array: &LabArray) -> f64 {
 /// Sizes of objects: 1 MB to 1 GB.
 pub(super) const SIZES: [u64; 6] = [1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
 
-/// What the paper found.
+/// The paper's value.
 const PAPER: f64 = 280.0;
 
-/// What a user gets.
+/// The project's defaults.
 pub(super) fn ours() -> Options {
     Options::default()
 }
 
-/// What the paper describes.
+/// The paper's configuration.
 pub(super) fn paper() -> Options {
     Options { turn_segments: 12, coalesce: false, open_sets: Some(1), ..Options::default() }
 }
@@ -158,7 +158,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures: vec![figure, figure_by_drives(&by_drives)], remarks: Vec::new() })
 }
 
-/// Ingest, and what the drives can write, by how many there are.
+/// Ingest, and the drives' limit, by the number of drives.
 fn figure_by_drives(found: &[(f64, f64, f64)]) -> Figure {
     Figure {
         name: "smore-ingest-drives".to_owned(),
@@ -180,22 +180,22 @@ fn figure_by_drives(found: &[(f64, f64, f64)]) -> Figure {
     }
 }
 
-/// Objects below that are so many that a standard run has fewer zones for them.
+/// A standard run has fewer zones for objects smaller than this: there are so many of them.
 pub(super) const SMALL: u64 = 16 << 20;
 
 /// Writers of the paper's configuration.
 const PAPER_WRITERS: u32 = 12;
 
-/// How near the paper's 280 MB/s the model's drives must bring it.
+/// Tolerance of the modelled drives against the paper's 280 MB/s.
 const TOLERANCE: f64 = 0.05;
 
-/// The share of the limit that is asked for.
+/// Goal, as a share of the limit.
 const GOAL: f64 = 0.99;
 
 /// Writers for each set that finds drives of its own.
 const WRITERS_A_SET: u32 = 6;
 
-/// The share of the limit that is asked for where several sets are written at once.
+/// Goal, as a share of the limit, with several sets written at once.
 const GOAL_BY_DRIVES: f64 = 0.95;
 
 /// Bytes a second that reach the drives.

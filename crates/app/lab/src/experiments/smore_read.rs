@@ -33,7 +33,7 @@ pub(crate) fn experiment() -> Experiment {
 /// Of the array, live.
 pub(super) const FULL: f64 = 0.8;
 
-/// Those who fill it.
+/// Writers that fill the array.
 pub(super) const WRITERS: u32 = 12;
 
 /// Readers. (The paper's number.)
@@ -42,7 +42,7 @@ const READERS: u32 = 6;
 /// Segments of an object that a reader asks for at once: those of a turn lie together.
 const AHEAD: usize = 12;
 
-/// What is asked for from 256 MB on, of the paper's limit.
+/// Goal from 256 MB on, by the paper's limit.
 const GOAL: f64 = 0.97 * PAPER_READ_LIMIT;
 
 /// One run.
@@ -51,7 +51,7 @@ struct Case {
     options: Options,
     sizes: Sizes,
     ahead: usize,
-    /// How often the array's capacity is written and deleted, and read again then.
+    /// Capacities of the array that are written and deleted before a second measurement.
     churn: f64,
 }
 
@@ -131,7 +131,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
 
 const SIX_DRIVES: &str = "the paper's five drives of a RAID-4 give 590 at most";
 
-/// How near the paper's values the paper's configuration must come.
+/// Tolerance of the paper's configuration against the paper's values.
 const TOLERANCE: f64 = 0.1;
 
 fn figure(sizes: &[u64], curves: [(String, Vec<(f64, f64)>); 3], mix: Vec<f64>, limit: f64) -> Figure {
@@ -154,7 +154,7 @@ fn figure(sizes: &[u64], curves: [(String, Vec<(f64, f64)>); 3], mix: Vec<f64>, 
     }
 }
 
-/// Bytes a second, fresh and, if it was asked for, after churn.
+/// Bytes a second, fresh and, with churn, after it.
 fn read(array: &LabArray, case: Case, scale: Scale, seed: u64) -> Result<Vec<f64>, LabError> {
     let array = array.clone();
     let seconds = scale.pick((2, 20), (10, 120), (20, 600));

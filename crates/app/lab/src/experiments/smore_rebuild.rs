@@ -1,4 +1,4 @@
-//! A drive is lost and made up for. (SMORE, section III-G.)
+//! Rebuild of a lost drive. (SMORE, section III-G.)
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-/// The share of a drive's bandwidth that is asked for.
+/// Goal, as a share of a drive's bandwidth.
 const GOAL: f64 = 0.9;
 
 /// Drives of the array that goes on without a new one.
@@ -41,9 +41,9 @@ const MANY: usize = 9;
 struct Found {
     /// Seconds, and bytes written until then.
     course: Vec<(f64, f64)>,
-    /// What one drive can write, in bytes a second.
+    /// Write limit of one drive, in bytes a second.
     limit: f64,
-    /// Bytes that a drive holds that has all its zones.
+    /// Bytes in all zones of a drive.
     whole: f64,
 }
 
@@ -97,7 +97,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
 }
 
-/// Loses the first drive of an array that is so full, and makes up for it.
+/// Loses the first drive of an array with that share in use, and rebuilds it.
 fn rebuild(array: &LabArray, full: f64, replace: bool, seed: u64) -> Result<Found, LabError> {
     let media = {
         let array = array.clone();
@@ -146,7 +146,7 @@ fn rebuild(array: &LabArray, full: f64, replace: bool, seed: u64) -> Result<Foun
     Ok(Found { course, limit, whole })
 }
 
-/// The zones of a drive that something other than superblocks was written to.
+/// The zones of a drive with writes other than superblocks.
 async fn written(dev: &Rc<dyn ZonedDevice>) -> Result<Vec<ZoneId>, LabError> {
     let geometry = dev.geometry();
     let first = geometry.conventional_zones + 2;

@@ -29,19 +29,19 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-/// What opening came to.
+/// Result of an opening.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     sets: f64,
     seconds: f64,
     /// Of those, for the snapshot.
     snapshot: f64,
-    /// For the sets, and how many of them had no digest.
+    /// For the sets, and the number of those without a digest.
     examined: f64,
     walked: usize,
 }
 
-/// What the paper found: seconds for all of the array, and to copy the snapshot from the drives.
+/// The paper's values: seconds for all of the array, and to copy the snapshot from the drives.
 const PAPER_ALL: f64 = 7.0;
 const PAPER_SNAPSHOT: f64 = 0.28;
 
@@ -134,7 +134,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures: vec![figure], remarks: all.iter().map(remark).collect() })
 }
 
-/// How near the paper its configuration must come.
+/// Tolerance of the paper's configuration.
 const TOLERANCE: f64 = 0.3;
 
 /// Shares of what is free at 80 % that are written after the snapshot.

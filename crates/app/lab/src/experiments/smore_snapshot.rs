@@ -29,11 +29,11 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-/// What the paper found, in seconds: an upper bound, and what it extrapolates.
+/// The paper's value in seconds, an upper bound, and its extrapolation.
 const PAPER: f64 = 0.15;
 const PAPER_50_TB: f64 = 1.55;
 
-/// What one array came to.
+/// Results of one array.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     /// Seconds until a snapshot is durable: the median.
@@ -75,7 +75,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         last = Some((found, array));
     }
     let Some((mix, array)) = last else { return Err(LabError("nothing was measured".to_owned())) };
-    // That of a larger array takes no less.
+    // A snapshot of a larger array takes no less.
     let whole = Line::through(&by_sets).at(f64::from(array.sets_of_whole())).max(mix.taken);
     rows.push(Row::new("snapshot, mixed sizes", "s", Better::Lower).paper_shown(PAPER).ours(mix.taken).judged());
     rows.push(
@@ -114,10 +114,10 @@ fn figure(curve: Vec<(f64, f64)>, mix: f64) -> Figure {
 /// Snapshots of an array: where the drives' arms are makes some take a tenth longer than others.
 const SNAPSHOTS: usize = 31;
 
-/// Time between two small objects of the writer that waits are measured of.
+/// Time between two small objects of the writer whose waits are measured.
 const PACE: Duration = Duration::from_millis(50);
 
-/// How long it is watched.
+/// Time that it is watched.
 const WATCHED: Duration = Duration::from_secs(10);
 
 fn measure(array: &LabArray, sizes: Sizes, seed: u64) -> Result<Found, LabError> {

@@ -42,7 +42,7 @@ struct Case {
     sizes: Sizes,
     full: f64,
     churn: Churn,
-    /// Whether writers say how long an object will be.
+    /// Writers announce the length of an object.
     told: bool,
 }
 
@@ -97,7 +97,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
 }
 
-/// One zone of how many there is, and how much is written.
+/// One in so many zones, and the capacities written.
 fn scale(scale: Scale, sizes: Sizes) -> (u32, Churn) {
     match sizes {
         _ if scale == Scale::Quick => (960, (0.7, 0.5)),
@@ -112,7 +112,7 @@ fn scale(scale: Scale, sizes: Sizes) -> (u32, Churn) {
 /// Data fragments of all fragments.
 const DATA_SHARE: f64 = DATA as f64 / DRIVES as f64;
 
-/// Where mixed sizes are drawn: at their peak.
+/// Size at which mixed sizes are drawn: their peak.
 const MIX_AT: f64 = 128.0;
 
 fn row(sizes: Sizes, full: f64) -> Row {

@@ -73,7 +73,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
 }
 
-/// What is appended.
+/// Sizes of appends.
 #[derive(Clone, Copy)]
 enum Load {
     Size { size: u32, outstanding: u64, bytes: u64 },
@@ -106,7 +106,7 @@ fn measure(load: Load, context: &Context) -> Result<f64, LabError> {
                                 appended.map_err(failed)?;
                             }
                         }
-                        // What has landed takes its last place.
+                        // Landed appends move to their last places.
                         store.seal(id).await.map(drop).map_err(failed)
                     }
                 });

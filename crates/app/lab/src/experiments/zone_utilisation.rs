@@ -1,4 +1,4 @@
-//! How full zones are. (SMRstore, Figures 18 and 20.)
+//! Utilisation of zones. (SMRstore, Figures 18 and 20.)
 
 use crate::engine::Setup;
 use crate::experiment::{Better, Context, Experiment, LabError, Outcome, Row};
@@ -27,7 +27,7 @@ fn decided(run: &MultiStreamResult) -> f64 {
     decided as f64 / all.len().max(1) as f64
 }
 
-/// The share of zones that are at most so live, for every percent.
+/// The share of zones with at most that many percent live, for every percent.
 fn distribution(run: &MultiStreamResult) -> Vec<(f64, f64)> {
     let mut all = run.samples.last().map(|last| last.state.utilisation.clone()).unwrap_or_default();
     all.sort_by(f32::total_cmp);

@@ -1,7 +1,7 @@
-//! How a figure looks: title, legend above the data, axes, then one series after the other.
+//! Drawing a figure: title, legend above the data, axes, then one series after the other.
 //!
-//! Series are told apart by colour, by dashes and by the shape of their marks, so that a print in grey and an eye that sees
-//! no red can tell them too. What a paper gives is black and hollow.
+//! Series differ in colour, in dashes and in the shape of their marks, so that they can be told apart in a grey print
+//! and by an eye that sees no red. A paper's values are black and hollow.
 
 use std::fmt::Display;
 
@@ -107,7 +107,7 @@ pub(super) fn figure<B: DrawingBackend>(
     Ok(())
 }
 
-/// How one series is told from the others.
+/// Look of one series.
 #[derive(Clone, Copy)]
 struct Look {
     colour: RGBColor,
@@ -184,7 +184,7 @@ fn legend<B: DrawingBackend>(
     Ok(y + 18.0)
 }
 
-/// Where the data lie, in pixels, and what the axes span.
+/// Area of the data in pixels, and the span of the axes.
 struct Plot {
     left: f64,
     top: f64,
@@ -192,7 +192,7 @@ struct Plot {
     height: f64,
     x: Span,
     y: Span,
-    /// Whether the first name of the vertical axis is on top.
+    /// The first name of the vertical axis is on top.
     downwards: bool,
 }
 
@@ -233,7 +233,7 @@ impl Plot {
         (self.left + self.width * self.x.share(point.0), self.top + self.height * down)
     }
 
-    /// Lines at the marked places, and what stands beside them.
+    /// Lines at the marked places, with their texts.
     fn axes<B: DrawingBackend>(
         &self,
         paper: &Canvas<'_, B>,
@@ -295,7 +295,7 @@ impl Plot {
     }
 }
 
-/// Where a text lies by its place.
+/// Position of a text relative to its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Anchor {
     /// It begins there.
@@ -308,7 +308,7 @@ enum Anchor {
     Upwards,
 }
 
-/// What is drawn on, in the pixels of a figure of scale 1.
+/// Surface to draw on, in the pixels of a figure of scale 1.
 struct Canvas<'a, B: DrawingBackend> {
     area: &'a DrawingArea<B, Shift>,
     scale: f64,
@@ -408,7 +408,7 @@ impl<B: DrawingBackend> Canvas<'_, B> {
     }
 }
 
-/// The parts of a line that are drawn where it is dashed.
+/// The dashes of a line.
 fn dashes(places: &[(f64, f64)], dash: f64, gap: f64) -> Vec<Vec<(f64, f64)>> {
     let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
     let (mut drawing, mut left) = (true, dash);

@@ -9,16 +9,16 @@ pub(super) struct Span {
     first: f64,
     last: f64,
     logarithmic: bool,
-    /// Whether marks lie at powers of two: all values do.
+    /// Marks lie at powers of two, since all values do.
     binary: bool,
     names: Vec<String>,
 }
 
-/// A marked place: where, and what stands there.
+/// A marked place: its value, and its text.
 pub(super) type Tick = (f64, String);
 
 impl Span {
-    /// The range that holds all values, and zero where `from_zero` says so or it is near.
+    /// The range that holds all values, and zero if `from_zero` asks for it or it is near.
     pub(super) fn of(axis: &Axis, values: &[f64], from_zero: bool) -> Self {
         let values = || values.iter().copied().filter(|value| value.is_finite() && (!axis.logarithmic || *value > 0.0));
         let (mut first, mut last) = values()
@@ -42,18 +42,18 @@ impl Span {
         Self { first, last, logarithmic: axis.logarithmic, binary, names: axis.names.clone() }
     }
 
-    /// Where the range begins.
+    /// Start of the range.
     pub(super) fn first(&self) -> f64 {
         self.first
     }
 
-    /// How far along the axis a value lies, from 0 to 1.
+    /// Position of a value along the axis, from 0 to 1.
     pub(super) fn share(&self, value: f64) -> f64 {
         let scaled = |value: f64| if self.logarithmic { value.max(1e-12).ln() } else { value };
         (scaled(value) - scaled(self.first)) / (scaled(self.last) - scaled(self.first))
     }
 
-    /// The marked places, about `most` of them where they are numbers.
+    /// The marked places, about `most` of them on an axis of numbers.
     pub(super) fn ticks(&self, most: usize) -> Vec<Tick> {
         if !self.names.is_empty() {
             return self.names.iter().enumerate().map(|(place, name)| (place as f64, name.clone())).collect();
@@ -68,7 +68,7 @@ impl Span {
         (from..=to).map(|at| at as f64 * step).map(|at| (at, text(at))).collect()
     }
 
-    /// Powers of two where all values are such, else 1, 2 and 5 of every power of ten, or that alone if it is many.
+    /// Powers of two if all values are such, else 1, 2 and 5 of every power of ten, or that alone if it is many.
     fn factors(&self) -> Vec<f64> {
         let inside = |at: &f64| (self.first..=self.last).contains(at);
         if self.binary {

@@ -1,5 +1,5 @@
-//! Plain commands on a modelled drive, with no store above it: what the simulator itself costs, whose own speed decides how
-//! long an experiment takes.
+//! Plain commands on a modelled drive, with no store above it: measures the simulator itself, whose speed decides the
+//! time of an experiment.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use shingle_zoned::{Geometry, ZoneOp, ZonedDevice};
 use crate::drives::LabDrive;
 use crate::experiment::LabError;
 
-/// What is done.
+/// Kind of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commands {
     /// Writes of 512 KiB, one behind the other, through zone after zone.
@@ -34,7 +34,7 @@ const DEPTH: u64 = 32;
 /// Blocks of a write.
 const WRITE: u64 = 128;
 
-/// A load on the shingled drive of the papers: which command comes next.
+/// A load on the shingled drive of the papers: chooses the next command.
 struct Load {
     commands: Commands,
     random: Random,
@@ -74,12 +74,12 @@ impl Load {
     }
 }
 
-/// Where zones begin that hold something to be read.
+/// First zone with readable blocks.
 fn first_read_zone(geometry: &Geometry) -> u32 {
     geometry.conventional_zones + (geometry.zone_count - geometry.conventional_zones) / 2
 }
 
-/// Prepared commands: what is to be measured begins with [`Ready::run`].
+/// Prepared commands: the measured part begins with [`Ready::run`].
 pub struct Ready {
     drive: LabDrive,
     commands: Commands,
@@ -91,17 +91,17 @@ impl Ready {
     /// `count` commands.
     ///
     /// # Errors
-    /// None, unless the built-in profile is gone.
+    /// None, as long as the built-in profile exists.
     pub fn new(commands: Commands, count: u64, seed: u64) -> Result<Self, LabError> {
         Ok(Self { drive: LabDrive::new("st20000nm001j")?, commands, count, seed })
     }
 
-    /// Sends the commands through device, medium and model in virtual time, and returns the nanoseconds of that.
+    /// Sends the commands through device, medium and model in virtual time, and returns its nanoseconds.
     ///
     /// `begun` is called when all is prepared.
     ///
     /// # Errors
-    /// Where a command fails.
+    /// A command failed.
     pub fn run(&self, begun: impl FnOnce() + 'static) -> Result<u64, LabError> {
         let (drive, commands, count, seed) = (self.drive.clone(), self.commands, self.count, self.seed);
         Sim::new(seed).run(move |rt| async move {
@@ -168,7 +168,7 @@ async fn worker(device: Rc<SimDevice>, load: Rc<RefCell<Load>>, left: Rc<Cell<u6
 mod tests {
     use super::*;
 
-    /// The device adds no time to the model's: only that a first write opens its zone.
+    /// The device adds no time to the model's: only the opening of a zone by its first write.
     #[test]
     fn commands_take_the_models_time() {
         let ready = |commands| Ready::new(commands, 3000, 1).unwrap();

@@ -15,16 +15,16 @@ use crate::target::{ChunkTarget, TargetError};
 /// Steps that wait for a lane: lanes do not run far apart.
 const LANE_QUEUE: usize = 4;
 
-/// What is told of a run.
+/// Event of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// So many bytes were acknowledged; told every `every` bytes, and at the end.
+    /// Bytes acknowledged so far; at every `every` bytes, and at the end.
     Appended(u64),
-    /// Deletion begins, with so many bytes acknowledged.
+    /// Deletion begins, with that many bytes acknowledged.
     Full(u64),
 }
 
-/// Runs the load. `tell` hears of it at each `every` bytes.
+/// Runs the load. `tell` is called at each `every` bytes.
 ///
 /// # Errors
 /// The first call that failed.

@@ -20,11 +20,11 @@ pub struct Micro {
     pub jobs: u32,
     /// fio's `iodepth`: requests that a job has outstanding.
     pub depth: u32,
-    /// fio's `nrfiles`: files, and so open chunks, of a job; visited in turn, as fio does unless told otherwise.
+    /// fio's `nrfiles`: files, and so open chunks, of a job; visited in turn, fio's default.
     pub files: u32,
     /// fio's `bs`.
     pub io_bytes: u32,
-    /// Where a chunk ends and the file goes on in another one.
+    /// Bytes of a chunk; the file goes on in another one after that.
     pub chunk_bytes: u64,
     /// Not measured.
     pub warm_up: Duration,
@@ -39,7 +39,7 @@ impl Micro {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MicroResult {
     /// Bytes a second.
@@ -52,7 +52,7 @@ pub struct MicroResult {
     pub max: Duration,
 }
 
-/// A file: the chunk it is in, and how long that is.
+/// A file: its present chunk, and the length of that.
 struct File {
     id: Cell<ChunkId>,
     length: Cell<u64>,

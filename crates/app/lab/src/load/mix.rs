@@ -1,4 +1,4 @@
-//! What fills a drive: the streams of SMRstore's Table 3, one drive's share of them.
+//! The streams of SMRstore's Table 3, one drive's share of them, which fill a drive.
 //!
 //! A server of the paper has 60 drives, so a drive has a sixtieth of files and rates. All files of all streams are open
 //! at once, as on the server, and each is appended to in proportion to its rate; several appends are outstanding.
@@ -20,7 +20,7 @@ const OUTSTANDING: usize = 10;
 /// One row of Table 3, for one drive.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLoad {
-    /// Where its chunks go.
+    /// Stream of its chunks.
     pub stream: Stream,
     /// Open files.
     pub files: u32,
@@ -28,7 +28,7 @@ pub struct StreamLoad {
     pub rate: f64,
     /// Bytes of an append, from and to; whole blocks.
     pub io_bytes: (u32, u32),
-    /// Where a chunk ends, if its size limit does not end it before.
+    /// Bytes at which a chunk ends, if its size limit does not end it before.
     pub chunk_bytes: u64,
 }
 
@@ -60,7 +60,7 @@ impl Mix {
     }
 }
 
-/// An open file: the chunk it is in, and when its next append is due.
+/// An open file: its present chunk, and the time of its next append.
 struct File {
     load: StreamLoad,
     id: ChunkId,

@@ -1,4 +1,4 @@
-//! The streams of an object service on one drive: a sixtieth of what SMRstore's Table 3 puts on sixty drives.
+//! The streams of an object service on one drive: a sixtieth of the load that SMRstore's Table 3 puts on sixty drives.
 //!
 //! Two classes of GC streams append to the drive directly. Data and metadata go to cache SSDs first; a chunk comes to
 //! the drive whole, once it is sealed (section 2.1: only sealed chunks are moved from cache to drive). The drive is
@@ -22,13 +22,13 @@ use crate::target::{ChunkTarget, TargetError, TargetState};
 /// Bytes of a request to the drive.
 const IO_BYTES: u32 = 1 << 20;
 
-/// What a stream that fell behind its rate may catch up on.
+/// Longest delay behind its rate that a stream may catch up on.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Streams of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// What Table 3 calls it.
+    /// Name in Table 3.
     pub name: &'static str,
     /// The stream its chunks are created with.
     pub stream: Stream,
@@ -40,7 +40,7 @@ pub struct Class {
     pub rate: f64,
     /// Requests outstanding.
     pub depth: u32,
-    /// Bytes of sealed chunks that may wait in the cache SSDs, where the class has those.
+    /// Bytes of sealed chunks that may wait in the cache SSDs, if the class has those.
     pub cache: Option<u64>,
 }
 
@@ -83,9 +83,9 @@ pub struct MultiStream {
     pub classes: Vec<Class>,
     /// The share of the capacity that data takes when deletion begins.
     pub full: f64,
-    /// How long it goes on from then.
+    /// Time that it goes on from then.
     pub deletion: Duration,
-    /// How often its state is noted.
+    /// Interval of its samples.
     pub sample: Duration,
 }
 
@@ -107,7 +107,7 @@ pub struct Sample {
     pub state: TargetState,
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiStreamResult {
     /// The course of it.
@@ -116,13 +116,13 @@ pub struct MultiStreamResult {
     pub full_at: Duration,
     /// Bytes a second until then.
     pub fill_bytes_s: f64,
-    /// Bytes a second once things have settled: in the last third of the time, when what was free at first is used up.
+    /// Bytes a second in steady state: in the last third of the time, when the space that was free at first is used up.
     pub settled_bytes_s: f64,
-    /// Bytes written in that third for each byte that was not moved by GC: 1 where that moves nothing.
+    /// Bytes written in that third for each byte that was not moved by GC: 1 without moves.
     pub write_amplification: f64,
     /// Chunks deleted a second.
     pub deletions_s: f64,
-    /// The mean time of a request of the direct streams until deletion begins, and when things have settled.
+    /// The mean time of a request of the direct streams until deletion begins, and in steady state.
     pub latency: [Duration; 2],
 }
 
@@ -137,7 +137,7 @@ impl MultiStreamResult {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Fill,
-    /// Chunks are deleted, but what was free at first is not used up yet.
+    /// Chunks are deleted, but the space that was free at first is not used up yet.
     Deletion,
     Settled,
 }
@@ -207,7 +207,7 @@ impl Run {
         Ok(())
     }
 
-    /// Deletes chunks drawn at random while there is more than there should be.
+    /// Deletes chunks drawn at random while more than the target is stored.
     async fn delete(self: Rc<Self>) {
         let mut random = Random::new(self.rt.random());
         let most = (self.capacity as f64 * self.load.full) as u64;
@@ -249,7 +249,7 @@ impl Pace {
     /// Waits until `bytes` more are due.
     async fn wait(&self, rt: &Runtime, bytes: u64) {
         let now = rt.now();
-        // What was missed longer ago is not made up for.
+        // An older delay is not made up for.
         let earliest = Instant { nanos: now.nanos.saturating_sub(CATCH_UP.as_nanos() as u64) };
         let due = self.next.get().max(earliest);
         self.next.set(due + Duration::from_secs_f64(bytes as f64 / self.rate));
@@ -259,12 +259,12 @@ impl Pace {
     }
 }
 
-/// The chunk that a file is in.
+/// The present chunk of a file.
 struct Tail {
     id: ChunkId,
-    /// Where the next request goes.
+    /// Offset of the next request.
     offset: u64,
-    /// Where it is sealed.
+    /// Bytes at which it is sealed.
     limit: u64,
 }
 
@@ -394,7 +394,7 @@ impl Cached {
     }
 }
 
-/// Runs the load. `progress` hears the share of it that is done.
+/// Runs the load. `progress` gets the share of it that is done.
 ///
 /// # Errors
 /// The first call that failed.

@@ -36,7 +36,7 @@ const MIX_LEAST: f64 = (1 << 20) as f64;
 const MIX_MOST: f64 = 10.0 * (1u64 << 30) as f64;
 
 impl Sizes {
-    /// What figures call it.
+    /// Name in figures.
     pub fn name(self) -> String {
         match self {
             Self::Equal(size) if size >= 1 << 30 => format!("{} GB", size >> 30),
@@ -81,7 +81,7 @@ fn power_of_two(x: f64) -> f64 {
 /// Pieces that a caller hands over at a time: as long as a segment, so that nothing has to be put together.
 const PIECE: u64 = 20 << 20;
 
-/// What a time of reading came to.
+/// Result of reading for a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadResult {
     /// Bytes a second.
@@ -97,18 +97,18 @@ pub struct Objects {
     sizes: Sizes,
     zeros: Bytes,
     random: RefCell<Random>,
-    /// Numbers and sizes of objects that are there.
+    /// Numbers and sizes of live objects.
     live: RefCell<Vec<(u64, u64)>>,
-    /// Their bytes, and those that are being written.
+    /// Their bytes, and those of objects being written.
     live_bytes: Cell<u64>,
     next: Cell<u64>,
     put_bytes: Cell<u64>,
-    /// Writers say how long an object will be.
+    /// Writers announce the length of an object.
     tells_length: Cell<bool>,
-    /// A snapshot of the index is taken each time so many bytes were written.
+    /// Bytes written between two snapshots of the index.
     snapshot_every: u64,
     snapshot_at: Cell<u64>,
-    /// The longest that a call of a writer took.
+    /// The longest call of a writer.
     longest_wait: Cell<Duration>,
     failed: RefCell<Option<LabError>>,
 }
@@ -116,9 +116,9 @@ pub struct Objects {
 /// When writers stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// So many bytes live; nothing is deleted.
+    /// Live bytes to reach; nothing is deleted.
     Live(u64),
-    /// So many bytes were written in all; never more than so many live.
+    /// `bytes` written in all; never more than `live` bytes live.
     Written { bytes: u64, live: u64 },
 }
 
@@ -143,7 +143,7 @@ impl Objects {
         })
     }
 
-    /// From now on writers do not say how long an object will be.
+    /// Writers do not announce the length of an object from now on.
     pub fn keep_lengths_back(&self) {
         self.tells_length.set(false);
     }
@@ -158,10 +158,10 @@ impl Objects {
         self.live.borrow().len()
     }
 
-    /// Writes until so many bytes are live.
+    /// Writes until `live` bytes live.
     ///
     /// # Errors
-    /// What a call failed with.
+    /// The error of a failed call.
     pub async fn fill(self: &Rc<Self>, writers: u32, live: u64) -> Result<(), LabError> {
         self.write(writers, Until::Live(live)).await
     }
@@ -169,7 +169,7 @@ impl Objects {
     /// Writes `bytes` more, and deletes at random so that no more than `live` bytes live.
     ///
     /// # Errors
-    /// What a call failed with.
+    /// The error of a failed call.
     pub async fn churn(self: &Rc<Self>, writers: u32, live: u64, bytes: u64) -> Result<(), LabError> {
         self.write(writers, Until::Written { bytes: self.put_bytes.get() + bytes, live }).await
     }
@@ -252,10 +252,10 @@ impl Objects {
         Ok(())
     }
 
-    /// Writes a small object every `pace`, for a while, and takes note of the longest wait.
+    /// Writes a small object every `pace`, for a while, and notes the longest wait.
     ///
     /// # Errors
-    /// What a call failed with.
+    /// The error of a failed call.
     pub async fn pace(&self, pace: Duration, time: Duration) -> Result<(), LabError> {
         const SMALL: u64 = 64 << 10;
         let end = self.rt.now() + time;
@@ -276,7 +276,7 @@ impl Objects {
         *began = now;
     }
 
-    /// The longest that a writer waited for a call, since this was asked last.
+    /// The longest wait of a writer for a call, since the last time this was called.
     pub fn take_longest_wait(&self) -> Duration {
         self.longest_wait.take()
     }
@@ -284,7 +284,7 @@ impl Objects {
     /// Reads whole objects, drawn at random, with `readers` at a time that each ask for up to `ahead` segments at once.
     ///
     /// # Errors
-    /// What a call failed with.
+    /// The error of a failed call.
     pub async fn read(
         self: &Rc<Self>,
         readers: u32,

@@ -1,8 +1,8 @@
-//! The multi-stream load as a list of steps, the same for every store whatever its speed.
+//! The multi-stream load as a list of steps, the same for stores of any speed.
 //!
-//! [`multistream`](super::multistream) paces streams by the clock, so that a store that falls behind gets another mix. To
-//! compare real file systems, each at the speed of the machine it happens to be recorded on, the order is fixed here:
-//! whichever stream is furthest behind its share of the bytes goes next.
+//! [`multistream`](super::multistream) paces streams by the clock, so that a store that falls behind gets another mix.
+//! To compare real file systems, each recorded on a machine of another speed, the order is fixed here: the stream
+//! furthest behind its share of the bytes goes next.
 //!
 //! # Invariants
 //! - SCR-1: the same streams and seed give the same steps.
@@ -22,7 +22,7 @@ pub const IO_BYTES: u64 = 1 << 20;
 /// Zones that Table 3's chunks are made for.
 const ZONE_BYTES: u64 = 256 << 20;
 
-/// What the streams come to.
+/// Streams, and their totals.
 #[derive(Clone, Debug)]
 pub struct Streams {
     /// The streams. Rates are shares here.
@@ -52,7 +52,7 @@ impl Streams {
 pub enum Step {
     /// Appends to a chunk, which the first one creates and the last one seals.
     Append {
-        /// Who does it.
+        /// Its lane.
         lane: usize,
         /// The chunk.
         chunk: u64,
@@ -62,12 +62,12 @@ pub enum Step {
         offset: u64,
         /// Bytes to append.
         bytes: u32,
-        /// Whether it is complete then.
+        /// The chunk is complete then.
         last: bool,
     },
-    /// Deletes a chunk that is complete.
+    /// Deletes a complete chunk.
     Delete {
-        /// Who does it.
+        /// Its lane.
         lane: usize,
         /// The chunk.
         chunk: u64,
@@ -75,7 +75,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Who does it.
+    /// Its lane.
     pub fn lane(&self) -> usize {
         match *self {
             Self::Append { lane, .. } | Self::Delete { lane, .. } => lane,
@@ -94,14 +94,14 @@ struct Tail {
 /// A stream's files.
 struct Source {
     class: Class,
-    /// Its first lane, and how many it has.
+    /// Its first lane, and its number of lanes.
     lanes: (usize, usize),
     files: Vec<Option<Tail>>,
     cursor: usize,
     issued: u64,
 }
 
-/// A chunk that is complete.
+/// A complete chunk.
 #[derive(Clone, Copy)]
 struct Sealed {
     chunk: u64,
@@ -131,7 +131,7 @@ impl Script {
         let mut sources = Vec::new();
         let mut next_chunk = 1;
         for &class in &streams.classes {
-            // What comes from a cache comes a chunk at a time.
+            // A cached class writes one chunk at a time.
             let files = if class.cache.is_some() { 1 } else { class.files.max(1) as usize };
             let count = files.min(class.depth.max(1) as usize);
             let mut start = |chunk| {
@@ -150,7 +150,7 @@ impl Script {
         Self { sources, full, churn, lanes, random, next_chunk, sealed, stored: 0, churned: None, queued }
     }
 
-    /// How many lanes there are: each does its steps in order, beside the others.
+    /// Number of lanes: each does its steps in order, beside the others.
     pub fn lanes(&self) -> usize {
         self.lanes
     }

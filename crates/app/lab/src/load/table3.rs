@@ -1,4 +1,4 @@
-//! SMRstore's Table 3: what the streams of an object service put on sixty drives, and one drive's share of it.
+//! SMRstore's Table 3: the streams of an object service on sixty drives, and one drive's share of it.
 
 use shingle_chunk_store::Stream;
 

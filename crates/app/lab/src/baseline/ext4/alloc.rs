@@ -1,4 +1,4 @@
-//! Where files grow: ext4's multi-block allocator, on runs of free blocks instead of bits.
+//! Places of growing files: ext4's multi-block allocator, on runs of free blocks instead of bits.
 //!
 //! As in Linux 4.19 (fs/ext4/mballoc.c): a request is rounded up to a window that grows with the file, from 16 KiB to
 //! 8 MiB; the window is looked for right behind the file's last block, else from the group of the last stream

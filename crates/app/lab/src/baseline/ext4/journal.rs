@@ -1,8 +1,8 @@
 //! Metadata on its way to the drive: jbd2 in ordered mode.
 //!
-//! Changed blocks join the running transaction. A commit writes descriptors and copies of the blocks in one sweep of the
-//! journal, waits, and writes the commit record; whoever asked for durability meanwhile shares the next commit. Blocks
-//! go to their own places later, when the flusher finds them 30 s old. (fs/jbd2/commit.c of Linux 4.19, with no
+//! Changed blocks join the running transaction. A commit writes descriptors and copies of the blocks in one sweep of
+//! the journal, waits, and writes the commit record; callers that asked for durability meanwhile share the next commit.
+//! Blocks go to their own places later, when the flusher finds them 30 s old. (fs/jbd2/commit.c of Linux 4.19, with no
 //! `journal_async_commit`; the drive's write cache is off, so that barriers cost nothing.)
 //!
 //! # Invariants
@@ -23,9 +23,9 @@ use super::alloc::{Allocator, Run};
 use crate::baseline::disk::{Disk, runs};
 use crate::target::TargetError;
 
-/// How often a transaction commits that nobody waits for.
+/// Interval of commits without a waiting caller.
 const COMMIT_EVERY: Duration = Duration::from_secs(5);
-/// How old a changed block grows before the flusher writes it (`dirty_expire_centisecs`).
+/// Age of a changed block at which the flusher writes it (`dirty_expire_centisecs`).
 const WRITE_BACK_EVERY: Duration = Duration::from_secs(30);
 /// Blocks that a descriptor names: 16 bytes each, with checksums.
 const TAGS: u64 = 254;
@@ -92,7 +92,7 @@ impl Journal {
         self.running.borrow_mut().freed.push(run);
     }
 
-    /// Completes when all that was changed before has committed.
+    /// Completes when all earlier changes have committed.
     pub(crate) async fn commit(self: &Rc<Self>) -> Result<(), TargetError> {
         let (sender, receiver) = oneshot::channel();
         self.running.borrow_mut().waiting.push(sender);
@@ -107,7 +107,7 @@ impl Journal {
         self.commits.get()
     }
 
-    /// What went wrong in the background.
+    /// The error of a failed background task.
     pub(crate) fn check(&self) -> Result<(), TargetError> {
         self.failed.borrow().clone().map_or(Ok(()), Err)
     }
@@ -181,7 +181,7 @@ impl Journal {
     }
 }
 
-/// Does `work` every so often, until its owner is gone.
+/// Does `work` at every interval, until its owner is gone.
 async fn every(rt: Runtime, pause: Duration, journal: Weak<Journal>, work: fn(&Rc<Journal>)) {
     loop {
         rt.sleep(pause).await;

@@ -1,6 +1,6 @@
-//! Where ext4 keeps what on a drive: groups of 128 MiB, sixteen to a flexible group whose first holds the bitmaps and
-//! inode tables of all, descriptors and the directory at the front, the journal in the middle. (mke2fs's choices for a
-//! drive above 4 TB: `-T big`, 64-bit, flex_bg.)
+//! Layout of ext4 on a drive: groups of 128 MiB, sixteen to a flexible group whose first holds the bitmaps and inode
+//! tables of all, descriptors and the directory at the front, the journal in the middle. (mke2fs's choices for a drive
+//! above 4 TB: `-T big`, 64-bit, flex_bg.)
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ impl Layout {
         self.groups
     }
 
-    /// Everything that no file may take.
+    /// Blocks that no file may take.
     pub(crate) fn reserved(&self) -> Vec<Range<u64>> {
         let mut all: Vec<_> = (0..self.groups).step_by(FLEX as usize).map(|group| self.flex(group)).collect();
         all.push(0..self.flex(0).start);

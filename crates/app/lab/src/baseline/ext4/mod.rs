@@ -29,7 +29,7 @@ use super::disk::Disk;
 use super::frame::{Frame, PIECE};
 use crate::target::{ChunkTarget, TargetError, TargetFuture, TargetState};
 
-/// What makes an append durable.
+/// Durability of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// `fdatasync` after every append: the file's new size commits with the journal.
@@ -43,12 +43,12 @@ pub enum Durability {
 /// Choices of a chunkserver on ext4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ext4Options {
-    /// What makes an append durable.
+    /// Durability of an append.
     pub durability: Durability,
     /// Bytes that a file is given beforehand with [`Durability::Preallocated`].
     pub preallocated_bytes: u64,
-    /// Threads of the chunkserver that submit for this drive. Linux does asynchronous I/O that extends a file before the
-    /// submission returns, so that each has one append under way. No limit unless told: in the baseline's favour.
+    /// Threads of the chunkserver that submit for this drive. Linux does asynchronous I/O that extends a file before
+    /// the submission returns, so that each has one append under way. `None` = unlimited: in the baseline's favour.
     pub submitters: u32,
 }
 
@@ -175,7 +175,7 @@ impl Ext4Target {
         Ok(())
     }
 
-    /// Gives an append its blocks, and returns where they are.
+    /// Allocates an append's blocks, and returns their places.
     fn grow(&self, id: ChunkId, offset: u64, length: u32) -> Result<(Vec<Run>, Rc<Mutex<()>>), TargetError> {
         let state = &mut *self.state.borrow_mut();
         let Some(file) = state.files.get_mut(&id) else { return failed("there is no such chunk") };
@@ -311,7 +311,7 @@ impl Ext4Target {
     }
 }
 
-/// Where `blocks` of a file are.
+/// Places of `blocks` of a file.
 fn runs_of(file: &File, blocks: &Range<u32>) -> Vec<Run> {
     let mut runs = Vec::with_capacity(1);
     let from = file.extents.partition_point(|extent| extent.0 <= blocks.start).saturating_sub(1);

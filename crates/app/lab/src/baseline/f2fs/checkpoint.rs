@@ -15,7 +15,7 @@ use super::{Shared, Temperature};
 use crate::baseline::disk::runs;
 use crate::target::TargetError;
 
-/// How often a checkpoint is written if nothing else calls for one (`CP_TIME`).
+/// Interval of checkpoints if nothing else calls for one (`CP_TIME`).
 const EVERY: Duration = Duration::from_secs(60);
 /// Changed entries of the node address table that fit in the journal of the checkpoint pack.
 const NAT_JOURNAL: usize = 38;
@@ -35,7 +35,7 @@ pub(super) async fn every_minute(rt: Runtime, shared: Weak<Shared>) {
 }
 
 impl Shared {
-    /// Whether more sections are prefree than should wait for the minute.
+    /// True if more sections are prefree than should wait for the next checkpoint in time.
     pub(super) fn wants_checkpoint(&self) -> bool {
         let segments = (self.layout.section / super::layout::SEGMENT) as usize;
         let most = (self.layout.sections as usize * segments / 20).min(PREFREE_MAX);

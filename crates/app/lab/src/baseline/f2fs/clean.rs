@@ -21,7 +21,7 @@ use super::sections::{Entry, Owner, Piece, Policy};
 use super::{IDLE, LOGS, Shared, Temperature, settled};
 use crate::target::TargetError;
 
-/// Pauses of the background thread: where there is much to clean, where there is little, and where there is nothing.
+/// Pauses of the background thread: with much to clean, with little, and with nothing.
 const PAUSES: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(300)];
 /// The share of invalid blocks, in percent, from which there is much to clean (`limit_invalid_blocks`).
 const INVALID_MUCH: u64 = 40;
@@ -58,7 +58,7 @@ pub(super) async fn in_background(rt: Runtime, shared: Weak<Shared>) {
 }
 
 impl Shared {
-    /// Before blocks are given out: cleans where too few sections are free. (`f2fs_balance_fs`.)
+    /// Cleans before blocks are given out if too few sections are free. (`f2fs_balance_fs`.)
     pub(super) async fn balance(&self) -> Result<(), TargetError> {
         if self.wants_checkpoint()
             && let Ok(_cleaning) = self.cleaning.try_lock()
@@ -101,7 +101,7 @@ impl Shared {
         (used - sections.valid.min(used)) * 100 > self.layout.user_blocks.saturating_sub(sections.valid) * INVALID_MUCH
     }
 
-    /// Cleans one section; `false` where none has garbage.
+    /// Cleans one section; `false` if none has garbage.
     async fn clean_one(&self, policy: Policy) -> Result<bool, TargetError> {
         let victim = self.sections.borrow_mut().victim(policy, self.now());
         let Some(number) = victim else { return Ok(false) };
@@ -132,7 +132,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Reads what is valid of some runs, and sends it to the cold log.
+    /// Reads the valid blocks of some runs, and sends them to the cold log.
     async fn move_entries(&self, section: u32, entries: &[Entry]) -> Result<Vec<Move>, TargetError> {
         let valid: Vec<(Entry, u64)> =
             entries.iter().filter_map(|&entry| self.serial_of(section, entry).map(|serial| (entry, serial))).collect();
@@ -163,7 +163,7 @@ impl Shared {
         Ok(moves)
     }
 
-    /// The serial number of the file that names a run; `None` where none does.
+    /// The serial number of the file that names a run; `None` if no file does.
     fn serial_of(&self, section: u32, entry: Entry) -> Option<u64> {
         let files = self.files.borrow();
         let piece = Piece { section, offset: entry.offset, blocks: entry.blocks };

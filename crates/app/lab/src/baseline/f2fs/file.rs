@@ -1,4 +1,4 @@
-//! A file: where its blocks are, and its nodes.
+//! A file: its blocks' places, and its nodes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,9 +21,9 @@ pub(crate) const INDIRECT: u32 = 1 << 24;
 pub(crate) struct Node {
     /// Its number in the node address table.
     pub(crate) nid: u32,
-    /// Where it is, once it was written.
+    /// Its place, once it was written.
     pub(crate) at: Option<Piece>,
-    /// Which of its writes that was: the latest counts, whichever completes last.
+    /// Number of its last write, which counts even if an earlier one completes later.
     pub(crate) write: u64,
 }
 
@@ -73,7 +73,7 @@ impl File {
         self.extents.insert(at, (block, piece));
     }
 
-    /// Whether blocks from `block` on are in `piece`, and nowhere else.
+    /// True if blocks from `block` on are in `piece`, and nowhere else.
     pub(crate) fn names(&self, block: u32, piece: Piece) -> bool {
         let at = self.extents.partition_point(|extent| extent.0 < block);
         self.extents.get(at) == Some(&(block, piece))
@@ -90,7 +90,7 @@ impl File {
         self.extents.splice(at..at + 1, moved);
     }
 
-    /// Where blocks are; those that are not written yet are left out.
+    /// Places of blocks; unwritten ones are left out.
     pub(crate) fn locate(&self, blocks: &Range<u32>) -> Vec<Piece> {
         let mut pieces = Vec::with_capacity(1);
         let from = self.extents.partition_point(|extent| extent.0 <= blocks.start).saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Where F2FS keeps what on a zoned drive: checkpoints, SIT, NAT and SSA in conventional zones, then the main area, whose
+//! Layout of F2FS on a zoned drive: checkpoints, SIT, NAT and SSA in conventional zones, then the main area, whose
 //! sections are zones. (mkfs.f2fs -m; F2FS, FAST'15, section 2.1.)
 
 use shingle_zoned::Geometry;
@@ -33,9 +33,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout of a device; `like` is the number of sections of the drive whose shares for cleaning it is to have,
-    /// where it is a small one that stands for a large one. `None` where the conventional zones do not hold the
-    /// metadata, or nothing is left for data.
+    /// The layout of a device. `like`: sections of the large drive whose shares for cleaning a small one is to have.
+    /// `None` if the conventional zones do not hold the metadata, or nothing is left for data.
     pub(crate) fn new(geometry: &Geometry, like: Option<u32>) -> Option<Self> {
         let section = geometry.zone_size.0;
         let segments = u64::from(geometry.zone_count) * section / u64::from(SEGMENT);

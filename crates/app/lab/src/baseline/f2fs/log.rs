@@ -1,8 +1,8 @@
 //! One of the six logs: the section that it fills, and the writes on their way there.
 //!
 //! In a sequential zone one command is outstanding (the zone write lock of mq-deadline), and bios that wait behind it
-//! merge: what comes next is a command of up to 256 pages, whoever's pages they are. In a conventional zone every bio
-//! goes to the drive at once.
+//! merge: the next command has up to 256 pages of any files. In a conventional zone every bio goes to the drive at
+//! once.
 //!
 //! # Invariants
 //! - FL-1: commands to a zone go out in the order in which their blocks were given out.

@@ -1,8 +1,8 @@
 //! CS-F2FS: a chunkserver that keeps each chunk in a file of F2FS, on a host-managed drive. (SMRstore, section 3.)
 //!
 //! As in Linux 4.19 with `mode=lfs`, which zoned drives force: data of all chunks goes to the log of warm data unless
-//! hints are on, section by section; a section is a zone. The write path is the buffered one, which 4.19 takes on zoned
-//! drives whatever a file was opened with, and each append waits for its pages.
+//! hints are on, section by section; a section is a zone. The write path is the buffered one, which 4.19 always takes
+//! on zoned drives, and each append waits for its pages.
 //!
 //! **Owns** the whole drive. Nodes and tables are cached in memory, as on a server with room for them.
 //!
@@ -46,7 +46,7 @@ pub struct F2fsOptions {
     /// Streams are told apart by write-lifetime hints: OSS Data to the hot log, OSS GC to the cold one. The paper's had
     /// none: all data is warm.
     pub hints: bool,
-    /// Whether the background thread cleans a section a time while the drive has had no request for 5 s.
+    /// The background thread cleans a section at a time while the drive has had no request for 5 s.
     pub background: bool,
     /// Sections of the large drive that a small one stands for: it then has the large one's shares for cleaning.
     pub like_sections: Option<u32>,
@@ -116,7 +116,7 @@ struct Shared {
     logs: [Rc<Log>; LOGS],
     /// Held for reading while blocks are given out, for writing by a checkpoint.
     operations: RwLock<()>,
-    /// Held by the one who cleans.
+    /// Held by the task that cleans.
     cleaning: Mutex<()>,
     counters: Cell<Counters>,
     last_request: Cell<Instant>,
@@ -495,7 +495,7 @@ impl ChunkTarget for F2fsTarget {
     }
 }
 
-/// How long the drive must have had no request to count as idle (`REQ_TIME`).
+/// Time without a request after which the drive counts as idle (`REQ_TIME`).
 const IDLE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sections of the main area: which are free, how much of each is valid, and which to clean.
+//! Sections of the main area: free ones, valid blocks of each, and the choice of victims.
 //!
 //! Owners of blocks are kept as runs, in the order of their writing; a run is valid while its owner still names it.
 //!
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use super::layout::SEGMENT;
 
-/// Who names a block: a file's slot, and which of its blocks or nodes.
+/// Owner of a block: a file's slot, and the number of its block or node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Data { slot: u32, block: u32 },
@@ -56,7 +56,7 @@ pub(crate) struct Piece {
     pub(crate) blocks: u32,
 }
 
-/// How a victim is chosen. (F2FS, FAST'15, section 2.5.)
+/// Choice of a victim. (F2FS, FAST'15, section 2.5.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// The least valid: in the foreground.
@@ -80,7 +80,7 @@ pub(crate) struct Sections {
     pub(crate) changed_segments: BTreeSet<u32>,
     /// Segments that were filled since the last checkpoint, whose owners are to be written.
     pub(crate) filled_segments: BTreeSet<u32>,
-    /// Where the last searches ended, by policy.
+    /// Ends of the last searches, by policy.
     searched: [u32; 2],
 }
 
@@ -108,7 +108,7 @@ impl Sections {
         self.prefree.len()
     }
 
-    /// Opens the next free section behind `after`, from the first one on where there is none. (`get_new_segment`.)
+    /// Opens the next free section behind `after`, or the first one. (`get_new_segment`.)
     pub(crate) fn open_next(&mut self, after: u32) -> Option<u32> {
         let next = self.free.range(after..).next().or_else(|| self.free.first()).copied()?;
         self.free.remove(&next);
@@ -167,7 +167,7 @@ impl Sections {
         self.free.insert(number);
     }
 
-    /// The section to clean: among those with garbage that the search comes by.
+    /// The victim: among the sections with garbage that the search comes by.
     pub(crate) fn victim(&mut self, policy: Policy, now: u64) -> Option<u32> {
         let count = self.all.len() as u32;
         let from = &mut self.searched[policy as usize];
