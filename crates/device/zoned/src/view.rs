@@ -192,7 +192,7 @@ fn follow(gate: &mut Machine, info: &ZoneInfo) {
 
 fn geometry_of(whole: &Geometry, first: ZoneId, count: u32, share: Share) -> Result<Geometry, GeometryError> {
     if count == 0 || first.0.checked_add(count).is_none_or(|end| end > whole.zone_count) {
-        let text = format!("{count} zones from {first} are not to be had: the drive has {}", whole.zone_count);
+        let text = format!("{count} zones from {first} are out of range: the drive has {}", whole.zone_count);
         return Err(GeometryError(text));
     }
     let part = |name: &str, whole: Option<u32>, part: Option<u32>| match (whole, part) {

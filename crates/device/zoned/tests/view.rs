@@ -129,9 +129,9 @@ fn a_view_takes_over_open_zones_and_closes_those_past_its_share() {
 fn what_a_drive_does_not_have_cannot_be_shared() {
     real::run(|_| async {
         let refused: [(u32, u32, Share, &str); 5] = [
-            (0, 0, Share::default(), "not to be had"),
-            (10, 3, Share::default(), "not to be had"),
-            (u32::MAX, 2, Share::default(), "not to be had"),
+            (0, 0, Share::default(), "out of range"),
+            (10, 3, Share::default(), "out of range"),
+            (u32::MAX, 2, Share::default(), "out of range"),
             (0, 12, share(6, 8), "exceeds the drive's limit of 5"),
             (0, 12, share(0, 8), "limit of zero"),
         ];

@@ -96,13 +96,13 @@ impl fmt::Display for CodeError {
             Self::Shape => {
                 write!(f, "a code is written like 10+2: at least 1 and at least 1, at most {WIDTH_MAX} together")
             }
-            Self::Count { expected, given } => write!(f, "{given} fragments where the code has {expected}"),
+            Self::Count { expected, given } => write!(f, "{given} fragments given, but the code has {expected}"),
             Self::Length { given } => {
                 write!(f, "a fragment of {given} bytes: all must be of one length, a multiple of 64")
             }
             Self::Fragment(number) => write!(f, "the code has no fragment {number}"),
             Self::Twice(number) => write!(f, "fragment {number} was given twice"),
-            Self::TooFew { needed, given } => write!(f, "{given} fragments are left where it takes {needed}"),
+            Self::TooFew { needed, given } => write!(f, "{given} fragments are left, but {needed} are needed"),
         }
     }
 }

@@ -38,7 +38,7 @@ pub struct Gone;
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the owner of what was called is gone")
+        f.write_str("the owner of the call is gone")
     }
 }
 
