@@ -342,4 +342,17 @@ mod tests {
         assert_eq!(code("CopyObject", "", &[("x-amz-source-expected-bucket-owner", "111122223333")]), denied);
         assert_eq!(code("GetObject", "", &[("x-amz-expected-bucket-owner", OWNER)]), None);
     }
+
+    #[test]
+    fn the_page_names_the_operations_that_are_served() {
+        let page = include_str!("../../../../docs/s3.md");
+        let section = page.split("\n## ").find_map(|section| section.strip_prefix("Operations\n")).unwrap();
+        let rows =
+            section.lines().filter_map(|line| line.strip_prefix("| ")).filter(|line| !line.starts_with("served"));
+        let mut named: Vec<&str> = rows.flat_map(|row| row.split(" | ").next().unwrap().split(", ")).collect();
+        let mut served: Vec<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
+        named.sort_unstable();
+        served.sort_unstable();
+        assert_eq!(named, served);
+    }
 }
