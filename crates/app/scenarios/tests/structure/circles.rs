@@ -10,7 +10,7 @@ use crate::sources::{self, Source};
 /// Imports that close a circle and stay. The head of the first module explains each, with the word "circle".
 const EXPLAINED: [(&str, &str, &str); 0] = [];
 
-/// How many modules of a crate are in circles still. The numbers only get smaller.
+/// Modules of a crate that are in circles still. The numbers only get smaller.
 const LEFT: [(&str, usize); 14] = [
     ("crates/app/cli", 23),
     ("crates/app/lab", 13),
@@ -179,7 +179,7 @@ fn imports(module: &Path, text: &str, children: &[&str]) -> Module {
         }
     }
     found.names.extend(paths_in(module, &rest, children));
-    // What a module hands on and uses itself, it imports.
+    // A module imports a name that it hands on and uses itself.
     let used: BTreeSet<&str> = rest.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
     found
         .names

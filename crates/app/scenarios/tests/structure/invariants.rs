@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::sources::{self, Source};
 
-/// How ids of a crate begin.
+/// Beginning of a crate's ids.
 const PREFIXES: [(&str, &str); 22] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
@@ -53,7 +53,7 @@ const WITHOUT_PREFIX: [&str; 16] = [
     "crates/store/placement/",
 ];
 
-/// How many invariants of a crate neither a test nor an assertion names yet. The numbers only get smaller.
+/// Invariants of a crate that neither a test nor an assertion names yet. The numbers only get smaller.
 const UNNAMED: [(&str, usize); 15] = [
     ("crates/app/cli", 5),
     ("crates/app/lab", 4),
@@ -178,7 +178,7 @@ fn named_in(source: &Source) -> Vec<(&str, &str)> {
         let near = number.saturating_sub(NEAR)..(number + NEAR + 1).min(lines.len());
         source.is_test() || number > tests_from || lines[near].iter().any(asserts)
     };
-    // What states an invariant does not hold it.
+    // The statement of an invariant does not hold it.
     let lines = lines.iter().enumerate().filter(|(number, line)| !line.starts_with("//! - ") && counts(*number));
     lines.flat_map(|(_, line)| ids(line)).map(|id| (source.package(), id)).collect()
 }
