@@ -10,7 +10,7 @@ serve: ## an S3 server on emulated shingled drives under ./shingle-data
 	@cargo build --release --quiet --bin shingle
 	@exec target/release/shingle serve
 
-test: ## everything: unit, simulation and end-to-end tests
+test: ## all unit, simulation and end-to-end tests
 	@scripts/setup all
 	@scripts/test
 
