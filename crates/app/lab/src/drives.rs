@@ -17,7 +17,7 @@ const MIB: u64 = 256;
 /// The shingled drive of SMRstore's evaluation (Table 2).
 const PAPER_DRIVE: &str = "st20000nm001j";
 
-/// Zones that the papers' loads need: 6 TB, which is what the authors formatted.
+/// Zones that the papers' loads need: 6 TB, the size that the authors formatted.
 const ZONES_MIN: u32 = 22_352;
 
 /// MiB of a zone that the papers' loads need: their chunks are as long as a zone.

@@ -130,7 +130,7 @@ impl Recorder {
         Self { rt: rt.clone(), device: device.clone(), began: Cell::new(None), course: RefCell::default() }
     }
 
-    /// So many bytes are acknowledged; the first time is the beginning.
+    /// `appended` bytes are acknowledged; the first time is the beginning.
     fn mark(&self, appended: u64) -> Mark {
         let counts = self.device.counts();
         let now = self.rt.now();
@@ -209,7 +209,7 @@ pub async fn play(
             recorder.course.borrow_mut().reads_left_out += 1;
             continue;
         }
-        let before = if sequential { tail.follow(command.action) } else { Turn::default() };
+        let before = if sequential { tail.follow(command.action) } else { Order::default() };
         player.outstanding.set(player.outstanding.get() + 1);
         rt.spawn_detached(player.clone().execute(zone, command, before));
     }
@@ -242,7 +242,7 @@ struct Notified {
 
 /// Commands that a command waits for, and the notice of its execution.
 #[derive(Default)]
-struct Turn {
+struct Order {
     after: Vec<Rc<Notified>>,
     tell: Option<Rc<Notified>>,
 }
@@ -259,7 +259,7 @@ impl Tail {
         true
     }
 
-    fn follow(&mut self, action: Action) -> Turn {
+    fn follow(&mut self, action: Action) -> Order {
         let tell = Rc::new(Notified::default());
         let mut after = Vec::from_iter(self.last.clone());
         if let Action::Read(_) = action {
@@ -269,7 +269,7 @@ impl Tail {
             after.append(&mut self.reads);
             self.last = Some(tell.clone());
         }
-        Turn { after, tell: Some(tell) }
+        Order { after, tell: Some(tell) }
     }
 }
 
@@ -282,7 +282,7 @@ struct Player {
 }
 
 impl Player {
-    async fn execute(self: Rc<Self>, zone: ZoneId, command: Command, turn: Turn) {
+    async fn execute(self: Rc<Self>, zone: ZoneId, command: Command, turn: Order) {
         for after in turn.after {
             while !after.done.get() {
                 after.notify.notified().await;

@@ -1,6 +1,6 @@
 //! Tests of the whole: layers, and the parsers of every byte on a drive. Also what these tests share with `fuzz/`.
 //!
-//! **Owns** one function for each parser, which gives it arbitrary bytes. **Knows nothing of** what the bytes mean.
+//! **Owns** one function for each parser, which gives it arbitrary bytes. **Knows nothing of** the bytes' meaning.
 //!
 //! # Invariants
 //! - PARSE-1: no bytes on a drive, of a request or of a configuration make a parser panic. (`parsers.rs`, `mutated`, `fuzz/`)

@@ -1,5 +1,5 @@
 //! Inputs that are nearly right: real bytes with bits flipped, numbers at their extremes, parts cut, doubled and
-//! exchanged, and checksums made right again, so that what lies behind them is reached.
+//! exchanged, and checksums made right again, so that parsers get past them.
 
 use shingle_base::{Crc, crc32c};
 use shingle_sim::Random;
@@ -25,7 +25,7 @@ fn change<'a>(random: &mut Random, bytes: &mut Vec<u8>, pick: impl Fn(&mut Rando
     if bytes.is_empty() {
         *bytes = random_bytes(random, 40);
     }
-    // Most of what is decided is decided by the first bytes.
+    // The first bytes decide the most.
     let front = if random.chance(0.5) { bytes.len().min(128) } else { bytes.len() };
     let at = random.below(front as u64) as usize;
     let length = 1 + random.below((bytes.len() - at).min(64) as u64) as usize;

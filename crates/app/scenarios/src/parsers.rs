@@ -76,7 +76,7 @@ pub fn journal(bytes: &[u8]) -> bool {
     parse_journal(&Bytes::copy_from_slice(bytes)).is_some()
 }
 
-/// Number `N` of so many bytes at a place; zeros behind the end.
+/// `N` bytes at a place; zeros behind the end.
 fn at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
@@ -115,7 +115,7 @@ pub fn file_device(bytes: &[u8]) -> bool {
     parse_file_device(bytes)
 }
 
-/// Superblock, what one builds on, digest, tombstones and marker of an array.
+/// Superblock, its base, digest, tombstones and marker of an array.
 pub fn array(bytes: &[u8]) -> bool {
     let superblock = array_parse::superblock(bytes) | array_parse::superblock_chain(bytes);
     superblock | array_parse::digest(bytes) | array_parse::tombstones(bytes) | array_parse::marker(bytes)

@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Destination {
     /// Standard error, beside the log.
     Log,
     File(PathBuf),
@@ -89,7 +89,7 @@ impl AccessWriter {
     ///
     /// # Errors
     /// `System` if the file cannot be opened, or there is no thread.
-    pub(crate) fn start(place: Place) -> Result<Self> {
+    pub(crate) fn start(place: Destination) -> Result<Self> {
         let mut sink = Sink::open(&place)?;
         let (lines, waiting) = sync_channel(LINES_MAX);
         let write = move || sink.write_all(&place, &waiting);
@@ -123,10 +123,10 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &Destination) -> Result<Self> {
         match place {
-            Place::Log => Ok(Self::Log),
-            Place::File(path) => {
+            Destination::Log => Ok(Self::Log),
+            Destination::File(path) => {
                 let opened =
                     open(path).map_err(|error| Error::system(format_args!("the access log {}", path.display()), error));
                 opened.map(Self::File)
@@ -134,7 +134,7 @@ impl Sink {
         }
     }
 
-    fn write_all(&mut self, place: &Place, waiting: &Receiver<Message>) {
+    fn write_all(&mut self, place: &Destination, waiting: &Receiver<Message>) {
         let (mut text, mut lost) = (Vec::new(), 0);
         loop {
             let message = match waiting.recv_timeout(RETRY) {
@@ -160,7 +160,7 @@ impl Sink {
         }
     }
 
-    fn again(&mut self, place: &Place) {
+    fn again(&mut self, place: &Destination) {
         if matches!(self, Self::Gone) {
             match Self::open(place) {
                 Ok(sink) => *self = sink,

@@ -194,7 +194,7 @@ impl Offline {
     ///
     /// # Errors
     /// `Store` if there is no room for copies, or a drive fails; `Config` if there are arrays only.
-    pub async fn collect_garbage(&self) -> Result<u64> {
+    pub async fn gc(&self) -> Result<u64> {
         self.chunks()?.client.collect_garbage().await.map_err(failed)
     }
 

@@ -18,8 +18,8 @@ use crate::inventory::DriveName;
 use crate::objects::{self, Objects, Setup};
 use crate::room;
 
-/// Time that an engine of so many objects, then each drive, has to close in order. After it the process ends all the
-/// same, which is as safe as a power cut. An index of 35 million objects took more than 20 seconds.
+/// Time that an engine with `objects` objects, then each drive, has to close in order. After it the process ends all
+/// the same, which is as safe as a power cut. An index of 35 million objects took more than 20 seconds.
 pub(crate) fn close_patience(objects: u64) -> Duration {
     DRIVE_CLOSE_PATIENCE.saturating_add(Duration::from_secs(objects / OBJECTS_A_SECOND))
 }

@@ -50,7 +50,7 @@ impl Entry {
     }
 }
 
-/// The arm, and what it did last.
+/// The arm, and its last work.
 #[derive(Clone, Copy, Debug)]
 struct Arm {
     cylinder: u64,
@@ -64,13 +64,13 @@ struct Arm {
 }
 
 /// Angle of the platter at one time; the angle soon after follows without a division.
-struct Turn {
+struct Rotation {
     at: Nanos,
     angle: Nanos,
     revolution: Nanos,
 }
 
-impl Turn {
+impl Rotation {
     fn angle_at(&self, time: Nanos) -> Nanos {
         let angle = self.angle + (time - self.at);
         if angle >= 4 * self.revolution {
@@ -336,7 +336,7 @@ impl Disk {
     /// This decides the speed of the model. So a lower bound is computed first for each entry, which takes neither a
     /// root nor a division, and rules most of them out.
     fn choose<'a>(&self, now: Nanos, entries: impl Iterator<Item = &'a Entry>) -> Option<(usize, Nanos)> {
-        let turn = Turn { at: now, angle: now % self.revolution, revolution: self.revolution };
+        let turn = Rotation { at: now, angle: now % self.revolution, revolution: self.revolution };
         let (mut zones, mut zone_count) = ([0; DESTAGE_WINDOW], 0);
         // `least` is the time of the best, or more than any time.
         let (mut best, mut least) = (None, Nanos::MAX);
@@ -397,7 +397,7 @@ impl Disk {
     }
 
     /// Time when a transfer's first block comes by the head, which is on its track from `arrived` on.
-    fn turned(&self, arrived: Nanos, entry: &Entry, turn: &Turn) -> Nanos {
+    fn turned(&self, arrived: Nanos, entry: &Entry, turn: &Rotation) -> Nanos {
         if self.verify > 0.0 && self.write_cache && entry.op == Op::Write && entry.at == self.arm.next_block {
             // The turns of verification include coming round to the next block.
             return arrived;
@@ -428,7 +428,7 @@ impl Disk {
             return self.arm.free_at;
         }
         let start = if entry.opens { start + self.open } else { start };
-        let turn = Turn { at: start, angle: start % self.revolution, revolution: self.revolution };
+        let turn = Rotation { at: start, angle: start % self.revolution, revolution: self.revolution };
         let reached = self.turned(start + self.moving(entry, |way| self.seek.nanos(way)), entry, &turn);
         let (nanos, tracks) = self.surface.transfer(&entry.position, entry.blocks);
         let verify = if entry.op == Op::Write { self.verify_time(entry, tracks) } else { 0 };

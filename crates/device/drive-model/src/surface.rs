@@ -35,7 +35,7 @@ pub struct Position {
 #[derive(Clone, Debug)]
 pub struct Surface {
     bands: Vec<Band>,
-    /// For every stretch of so many blocks (a power of two) the band in which it begins.
+    /// Blocks of a stretch (as a power of two), and for each stretch the band in which it begins.
     stretches: (u32, Vec<u32>),
     heads: u64,
     revolution: Nanos,

@@ -69,7 +69,7 @@ pub struct Sizes {
     pub large: u64,
 }
 
-/// A client. It does one thing at a time, to keys nobody else touches.
+/// A client. It does one thing at a time, to keys of its own.
 #[derive(Clone, Debug)]
 pub struct Client {
     name: String,
@@ -79,7 +79,7 @@ pub struct Client {
     keys: u64,
     objects: BTreeMap<String, Value>,
     uploads: BTreeMap<UploadId, Upload>,
-    /// Shared with copies made before, so that they know what was going on.
+    /// Shared with copies made before, so that they know the calls under way.
     doing: Rc<RefCell<Option<Doing>>>,
     /// Writes refused for want of space.
     pub refused: u64,
@@ -89,7 +89,7 @@ pub struct Client {
 pub type Failure = String;
 
 impl Client {
-    /// A client of that name, which nobody else has.
+    /// A client with a unique name.
     pub fn new(name: &str, seed: u64, keys: u64, sizes: Sizes) -> Self {
         let objects = BTreeMap::new();
         let random = Random::new(seed);

@@ -136,7 +136,7 @@ impl Host {
                     }
                 }
                 Effect::Manage(ZoneOp::Reset) if !self.in_place => {
-                    // The hole is punched, or is not yet; what comes after lies elsewhere in the file.
+                    // The hole is punched, or is not yet; later writes lie elsewhere in the file.
                     if number < kept || random.chance(0.5) {
                         blocks.0.clear();
                     }

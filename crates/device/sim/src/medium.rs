@@ -100,7 +100,7 @@ impl Medium {
         });
     }
 
-    /// Puts `zone` into `state`, as a failing drive does (read-only, offline), for good: what was pending there is
+    /// Puts `zone` into `state`, as a failing drive does (read-only, offline), for good: its pending effects are
     /// settled.
     ///
     /// # Panics

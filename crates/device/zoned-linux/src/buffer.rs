@@ -64,7 +64,7 @@ const LARGE_BYTES: usize = 8 << 20;
 /// Memory registered with the ring, in slots, and large buffers that wait to be used again.
 pub(crate) struct Pool {
     memory: Memory,
-    /// Slots that nobody holds, the last used last: its memory is likely in the processor's cache.
+    /// Free slots, the last used last: its memory is likely in the processor's cache.
     free: Mutex<Vec<u16>>,
     /// The last used last as well.
     large: Mutex<Vec<Memory>>,
@@ -161,14 +161,14 @@ impl Drop for Slot {
     }
 }
 
-enum Place {
+enum Backing {
     Slot(Slot),
     Large(Large),
 }
 
 /// Buffer of a read: a slot of the pool if it fits one, else a large buffer.
 pub(crate) struct ReadBuffer {
-    place: Place,
+    backing: Backing,
     length: usize,
 }
 
@@ -176,19 +176,19 @@ impl ReadBuffer {
     /// A buffer of `length` bytes, whole blocks and not zero.
     pub(crate) fn new(pool: &Arc<Pool>, length: usize) -> Self {
         let slot = if length <= SLOT_BYTES { pool.take() } else { None };
-        let place = slot.map_or_else(|| Place::Large(pool.take_large(length)), Place::Slot);
-        Self { place, length }
+        let backing = slot.map_or_else(|| Backing::Large(pool.take_large(length)), Backing::Slot);
+        Self { backing, length }
     }
 
     /// True if it lies in registered memory, if the pool is registered.
     pub(crate) fn pooled(&self) -> bool {
-        matches!(self.place, Place::Slot(_))
+        matches!(self.backing, Backing::Slot(_))
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
-        match &self.place {
-            Place::Slot(slot) => slot.start(),
-            Place::Large(large) => large.start(),
+        match &self.backing {
+            Backing::Slot(slot) => slot.start(),
+            Backing::Large(large) => large.start(),
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Drive {
     pub name: String,
     /// Its node, such as `/dev/sda`.
     pub node: PathBuf,
-    /// Names in `/dev/disk/by-id` that lead to it, in order: these stay what they are.
+    /// Stable names in `/dev/disk/by-id` that lead to it, in order.
     pub by_id: Vec<PathBuf>,
     /// Its major and minor device number.
     pub number: (u32, u32),

@@ -21,7 +21,7 @@ use shingle_zoned::{Geometry, ZoneState};
 use tokio::sync::oneshot;
 
 #[derive(Clone, Copy, Default)]
-struct Hold {
+struct Resources {
     active: bool,
     open: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) enum Room {
 pub(crate) struct Gate {
     open_max: u32,
     active_max: u32,
-    holds: BTreeMap<ZoneId, Hold>,
+    resources: BTreeMap<ZoneId, Resources>,
     open: u32,
     active: u32,
     next: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Gate {
 
 /// A command's reservation of a place.
 #[derive(Clone, Copy)]
-pub(crate) struct Ticket(u64);
+pub(crate) struct Reservation(u64);
 
 impl Gate {
     /// The places of a drive whose zones are in these `states`. `None`: it has no limits.
@@ -70,7 +70,7 @@ impl Gate {
         let mut gate = Self {
             open_max: geometry.open_zones_max.unwrap_or(u32::MAX),
             active_max: geometry.active_zones_max.unwrap_or(u32::MAX),
-            holds: BTreeMap::new(),
+            resources: BTreeMap::new(),
             open: 0,
             active: 0,
             next: 0,
@@ -83,25 +83,25 @@ impl Gate {
     }
 
     /// A command on `zone` has started that may take a place.
-    pub(crate) fn ask(&mut self, zone: ZoneId) -> Ticket {
-        let ticket = self.next;
+    pub(crate) fn ask(&mut self, zone: ZoneId) -> Reservation {
+        let reservation = self.next;
         self.next += 1;
-        self.asks.insert(ticket, Ask { zone, waiting: None, refused: false });
-        Ticket(ticket)
+        self.asks.insert(reservation, Ask { zone, waiting: None, refused: false });
+        Reservation(reservation)
     }
 
     /// The command's turn in its zone has come.
-    pub(crate) fn enter(&mut self, Ticket(ticket): Ticket) -> Room {
-        if self.asks.get(&ticket).is_some_and(|ask| ask.refused) {
-            self.cancel(Ticket(ticket));
+    pub(crate) fn enter(&mut self, Reservation(reservation): Reservation) -> Room {
+        if self.asks.get(&reservation).is_some_and(|ask| ask.refused) {
+            self.cancel(Reservation(reservation));
             return Room::Now(Entry::NoPlace);
         }
-        if self.may_go(ticket) {
-            self.go(ticket);
+        if self.may_go(reservation) {
+            self.go(reservation);
             return Room::Now(Entry::Go);
         }
         let (sender, receiver) = oneshot::channel();
-        if let Some(ask) = self.asks.get_mut(&ticket) {
+        if let Some(ask) = self.asks.get_mut(&reservation) {
             ask.waiting = Some(sender);
         }
         Room::Later(receiver)
@@ -110,8 +110,9 @@ impl Gate {
     /// A command failed that was to free a place. Refuses the last of those that now can get none (GT-3): `active`
     /// zones remain when all accepted commands are done, and `activates` tells if a zone is among them.
     pub(crate) fn refuse_excess(&mut self, mut active: u32, activates: impl Fn(ZoneId) -> bool) {
-        let held = |holds: &BTreeMap<ZoneId, Hold>, zone| holds.get(&zone).is_some_and(|hold| hold.active);
-        let hopeful = self.asks.iter().rev().filter(|(_, ask)| !ask.refused && !held(&self.holds, ask.zone));
+        let held =
+            |resources: &BTreeMap<ZoneId, Resources>, zone| resources.get(&zone).is_some_and(|taken| taken.active);
+        let hopeful = self.asks.iter().rev().filter(|(_, ask)| !ask.refused && !held(&self.resources, ask.zone));
         let mut zones: Vec<ZoneId> = Vec::new();
         for (_, ask) in hopeful {
             if !zones.contains(&ask.zone) {
@@ -124,12 +125,13 @@ impl Gate {
                 continue;
             }
             active -= own;
-            let tickets: Vec<u64> = self.asks.iter().filter(|(_, ask)| ask.zone == zone).map(|(&at, _)| at).collect();
-            for ticket in tickets {
-                let Some(ask) = self.asks.get_mut(&ticket) else { continue };
+            let reservations: Vec<u64> =
+                self.asks.iter().filter(|(_, ask)| ask.zone == zone).map(|(&at, _)| at).collect();
+            for reservation in reservations {
+                let Some(ask) = self.asks.get_mut(&reservation) else { continue };
                 ask.refused = true;
                 if let Some(waiting) = ask.waiting.take() {
-                    self.asks.remove(&ticket);
+                    self.asks.remove(&reservation);
                     let _ = waiting.send(Entry::NoPlace);
                 }
             }
@@ -138,8 +140,8 @@ impl Gate {
     }
 
     /// The command will not go.
-    pub(crate) fn cancel(&mut self, Ticket(ticket): Ticket) {
-        self.asks.remove(&ticket);
+    pub(crate) fn cancel(&mut self, Reservation(reservation): Reservation) {
+        self.asks.remove(&reservation);
         self.admit();
     }
 
@@ -150,36 +152,36 @@ impl Gate {
     }
 
     fn put(&mut self, zone: ZoneId, state: ZoneState) {
-        let hold = Hold { active: state.is_active(), open: state.is_open() };
-        let old = if hold.active { self.holds.insert(zone, hold) } else { self.holds.remove(&zone) };
+        let taken = Resources { active: state.is_active(), open: state.is_open() };
+        let old = if taken.active { self.resources.insert(zone, taken) } else { self.resources.remove(&zone) };
         let old = old.unwrap_or_default();
-        self.open = self.open + u32::from(hold.open) - u32::from(old.open);
-        self.active = self.active + u32::from(hold.active) - u32::from(old.active);
+        self.open = self.open + u32::from(taken.open) - u32::from(old.open);
+        self.active = self.active + u32::from(taken.active) - u32::from(old.active);
     }
 
-    fn may_go(&self, ticket: u64) -> bool {
-        let Some(ask) = self.asks.get(&ticket) else { return true };
-        let hold = self.holds.get(&ask.zone).copied().unwrap_or_default();
+    fn may_go(&self, reservation: u64) -> bool {
+        let Some(ask) = self.asks.get(&reservation) else { return true };
+        let taken = self.resources.get(&ask.zone).copied().unwrap_or_default();
         // Zones that commands before this one may yet take a place for.
         let (mut opens, mut activates) = (BTreeSet::new(), BTreeSet::new());
-        for (_, other) in self.asks.range(..ticket).filter(|(_, other)| other.zone != ask.zone) {
-            let hold = self.holds.get(&other.zone).copied().unwrap_or_default();
-            if !hold.open {
+        for (_, other) in self.asks.range(..reservation).filter(|(_, other)| other.zone != ask.zone) {
+            let taken = self.resources.get(&other.zone).copied().unwrap_or_default();
+            if !taken.open {
                 opens.insert(other.zone);
             }
-            if !hold.active {
+            if !taken.active {
                 activates.insert(other.zone);
             }
         }
         let fits = |held: bool, taken: u32, earlier: usize, most: u32| {
             held || u64::from(taken) + (earlier as u64) < u64::from(most)
         };
-        fits(hold.open, self.open, opens.len(), self.open_max)
-            && fits(hold.active, self.active, activates.len(), self.active_max)
+        fits(taken.open, self.open, opens.len(), self.open_max)
+            && fits(taken.active, self.active, activates.len(), self.active_max)
     }
 
-    fn go(&mut self, ticket: u64) -> Option<oneshot::Sender<Entry>> {
-        let ask = self.asks.remove(&ticket)?;
+    fn go(&mut self, reservation: u64) -> Option<oneshot::Sender<Entry>> {
+        let ask = self.asks.remove(&reservation)?;
         // As good as open while its command is under way.
         self.put(ask.zone, ZoneState::ImplicitOpen);
         ask.waiting
@@ -188,10 +190,10 @@ impl Gate {
     /// Lets those go that may now.
     fn admit(&mut self) {
         let waiting: Vec<u64> =
-            self.asks.iter().filter(|(_, ask)| ask.waiting.is_some()).map(|(&ticket, _)| ticket).collect();
-        for ticket in waiting {
-            if self.may_go(ticket)
-                && let Some(sender) = self.go(ticket)
+            self.asks.iter().filter(|(_, ask)| ask.waiting.is_some()).map(|(&reservation, _)| reservation).collect();
+        for reservation in waiting {
+            if self.may_go(reservation)
+                && let Some(sender) = self.go(reservation)
             {
                 // Its task is gone only when the device is.
                 let _ = sender.send(Entry::Go);
@@ -219,8 +221,8 @@ mod tests {
     }
 
     /// True if the command goes at once.
-    fn goes(gate: &mut Gate, ticket: Ticket) -> bool {
-        matches!(gate.enter(ticket), Room::Now(Entry::Go))
+    fn goes(gate: &mut Gate, reservation: Reservation) -> bool {
+        matches!(gate.enter(reservation), Room::Now(Entry::Go))
     }
 
     #[test]
@@ -233,8 +235,8 @@ mod tests {
     fn a_write_waits_for_the_place_of_a_zone_being_finished() {
         let mut gate = gate(2, 2);
         for zone in [1, 2] {
-            let ticket = gate.ask(ZoneId(zone));
-            assert!(goes(&mut gate, ticket));
+            let reservation = gate.ask(ZoneId(zone));
+            assert!(goes(&mut gate, reservation));
             gate.leave(ZoneId(zone), ZoneState::ImplicitOpen);
         }
         let finish = gate.ask(ZoneId(1));
@@ -268,11 +270,11 @@ mod tests {
         let mut gate = gate(2, 3);
         let first = gate.ask(ZoneId(1));
         assert!(goes(&mut gate, first));
-        let behind: Vec<Ticket> = (0..10).map(|_| gate.ask(ZoneId(1))).collect();
+        let behind: Vec<Reservation> = (0..10).map(|_| gate.ask(ZoneId(1))).collect();
         let other = gate.ask(ZoneId(2));
         assert!(goes(&mut gate, other));
-        for ticket in behind {
-            gate.cancel(ticket);
+        for reservation in behind {
+            gate.cancel(reservation);
         }
         let third = gate.ask(ZoneId(3));
         let mut wait = gate.enter(third);
@@ -288,15 +290,15 @@ mod tests {
     fn who_was_promised_a_place_that_is_not_freed_hears_it_the_last_first() {
         let mut gate = gate(2, 2);
         for zone in [1, 2] {
-            let ticket = gate.ask(ZoneId(zone));
-            assert!(goes(&mut gate, ticket));
+            let reservation = gate.ask(ZoneId(zone));
+            assert!(goes(&mut gate, reservation));
             gate.leave(ZoneId(zone), ZoneState::ImplicitOpen);
         }
         // Both are being finished; then one of these fails.
         let finishes = [gate.ask(ZoneId(1)), gate.ask(ZoneId(2))];
         let writes = [3, 4, 4].map(|zone| gate.ask(ZoneId(zone)));
-        assert!(finishes.into_iter().all(|ticket| goes(&mut gate, ticket)));
-        let [mut first, mut second] = [writes[0], writes[1]].map(|ticket| gate.enter(ticket));
+        assert!(finishes.into_iter().all(|reservation| goes(&mut gate, reservation)));
+        let [mut first, mut second] = [writes[0], writes[1]].map(|reservation| gate.enter(reservation));
         gate.leave(ZoneId(1), ZoneState::Closed);
         gate.refuse_excess(3, |zone| [1, 3, 4].contains(&zone.0));
         let Room::Later(told) = &mut second else { panic!("there was no place at first") };

@@ -18,7 +18,7 @@ use crate::error::{OpenError, OpenErrorKind};
 const LOCK_TRIES: u32 = 40;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// A drive's node that nobody else has open as a drive.
+/// A drive's node, open as a drive only here.
 pub(crate) struct Node {
     file: File,
     /// The drive's directory in sysfs: gone when the drive is.
@@ -132,7 +132,7 @@ fn lock(file: &File, path: &Path) -> Result<(), OpenError> {
     Err(OpenError::new(OpenErrorKind::InUse, path))
 }
 
-/// Opens the node at `path` only to look, beside whoever uses it.
+/// Opens the node at `path` only to look, beside its owner.
 pub(crate) fn look(path: &Path) -> io::Result<File> {
     FileOptions::new().read(true).open(path)
 }

@@ -22,7 +22,7 @@ pub struct Peek {
     pub drive: Drive,
     /// Its zones, to be read.
     pub device: PeekDevice,
-    /// The mark of somebody else's data on it.
+    /// The mark of other software on it.
     pub foreign: Option<&'static str>,
 }
 
@@ -64,7 +64,7 @@ fn foreign_in(file: &File, zones: &[ZoneInfo]) -> io::Result<Option<&'static str
     Ok(None)
 }
 
-/// The mark of somebody's data on an ordinary drive.
+/// The mark of other software on an ordinary drive.
 ///
 /// # Errors
 /// The drive cannot be read.

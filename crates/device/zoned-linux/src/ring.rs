@@ -57,7 +57,7 @@ struct Operation<T> {
     tries: u8,
     /// Pieces as the kernel reads them, while it has the operation.
     pieces: Vec<libc::iovec>,
-    /// `None`: abandoned, and nobody wants to know.
+    /// `None`: abandoned.
     tag: Option<T>,
 }
 
@@ -245,7 +245,7 @@ impl<T> Ring<T> {
         // SAFETY: the descriptor is the ring's, open for as long as `self` is.
         let own = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
         let kept = own.try_clone_to_owned().unwrap();
-        // SAFETY: both are open; that the ring's number now means another file is what the test wants.
+        // SAFETY: both are open; the test wants the ring's number to mean another file.
         assert!(unsafe { libc::dup2(null.as_raw_fd(), own.as_raw_fd()) } >= 0);
         kept
     }
@@ -305,7 +305,7 @@ impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         let mut out = Vec::new();
         if self.drain(&mut out).is_err() {
-            // The kernel does not say what it still has: its memory must never be used again.
+            // The kernel does not say which memory it still has: it must never be used again.
             std::mem::forget(std::mem::take(&mut self.operations));
             std::mem::forget(self.pool.clone());
         }

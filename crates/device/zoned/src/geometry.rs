@@ -31,7 +31,7 @@ pub struct Geometry {
     pub revolution: Option<Duration>,
 }
 
-/// The most zones of a device: 200 times what a drive of 20 TB has.
+/// The most zones of a device: 200 times those of a drive of 20 TB.
 const ZONES_MAX: u32 = 1 << 24;
 
 /// A geometry no drive can have.

@@ -53,7 +53,7 @@ impl From<ZoneInfo> for Settled {
 }
 
 /// A command's place in its lane.
-pub struct Place {
+pub struct LanePlace {
     /// Comes when the command may go; `None`: at once.
     pub go: Option<oneshot::Receiver<()>>,
     /// Rises with every reset and every failed write.
@@ -106,7 +106,7 @@ impl Lanes {
     }
 
     /// Puts a command in its lane. `before` is the state of the zone before this command.
-    pub fn enter(&mut self, zone: ZoneId, kind: Kind, before: Settled) -> Place {
+    pub fn enter(&mut self, zone: ZoneId, kind: Kind, before: Settled) -> LanePlace {
         let lane = self.0.entry(zone).or_insert_with(|| Lane {
             settled: before,
             reads: 0,
@@ -124,11 +124,11 @@ impl Lanes {
         let overtakes = kind == Kind::Read && !lane.waiting.iter().any(|(other, _)| *other == Kind::Alone);
         if (lane.waiting.is_empty() || overtakes) && lane.may_go(kind) {
             lane.start(kind);
-            return Place { go: None, epoch: lane.epoch };
+            return LanePlace { go: None, epoch: lane.epoch };
         }
         let (sender, receiver) = oneshot::channel();
         lane.waiting.push_back((kind, sender));
-        Place { go: Some(receiver), epoch: lane.epoch }
+        LanePlace { go: Some(receiver), epoch: lane.epoch }
     }
 
     /// Ends a command that was under way, and lets those behind it go.
@@ -206,7 +206,7 @@ mod tests {
     const ZONE: ZoneId = ZoneId(1);
     const BEFORE: Settled = Settled { state: ZoneState::Closed, written: 4 };
 
-    fn goes(place: &mut Place) -> bool {
+    fn goes(place: &mut LanePlace) -> bool {
         place.go.as_mut().is_none_or(|go| go.try_recv().is_ok())
     }
 

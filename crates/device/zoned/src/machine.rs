@@ -251,9 +251,9 @@ impl Machine {
 
     /// Applies an open, close, finish or reset of `zone`.
     ///
-    /// Opening an open zone, closing a zone that is not open, finishing a full zone and resetting an empty one
-    /// succeed and change nothing, as ZBC has it. Opening a full zone fails, as ZNS has it. Finishing an empty or
-    /// closed zone passes through the open state, and so needs what a write there would need (ZBC).
+    /// Opening an open zone, closing a zone that is not open, finishing a full zone and resetting an empty one succeed
+    /// and change nothing, as ZBC has it. Opening a full zone fails, as ZNS has it. Finishing an empty or closed zone
+    /// passes through the open state, and so needs the same resources as a write there (ZBC).
     ///
     /// # Errors
     /// The broken rule, `ZoneReadOnly` or `ZoneOffline`.

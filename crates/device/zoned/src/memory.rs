@@ -159,7 +159,7 @@ impl MemoryDevice {
         unreadable.extend((at.0..at.0 + length.0).map(|block| (block, times.unwrap_or(u32::MAX))));
     }
 
-    /// *Fault*: all blocks can be read again, with what lies there.
+    /// *Fault*: all blocks can be read again, with their bytes.
     pub fn heal(&self) {
         self.contents.borrow_mut().unreadable.clear();
     }

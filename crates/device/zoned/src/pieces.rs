@@ -35,7 +35,7 @@ impl Pieces {
             return;
         }
         if self.starts.len() == self.starts.capacity() {
-            // By a quarter, not by double: in metadata-only mode the slack would outweigh what is kept.
+            // By a quarter, not by double: in metadata-only mode the slack would outweigh the kept bytes.
             let more = (self.starts.len() / 4).max(4);
             self.starts.reserve_exact(more);
             self.bytes.reserve_exact(more);

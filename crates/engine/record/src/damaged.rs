@@ -76,7 +76,7 @@ impl Damaged<'_> {
         Ok(())
     }
 
-    /// The longest beginning and the longest end of a failed range that can be read; what lies between is unreadable.
+    /// The longest readable beginning and end of a failed range; all between them is unreadable.
     async fn ends(&mut self, range: Range<u32>, good: &mut BTreeMap<u32, Bytes>) -> Result<(), DeviceError> {
         let (mut first, mut untold) = (range.start, range.len() as u32 - 1);
         while untold > 0 {

@@ -25,7 +25,7 @@ impl SequenceSource {
         self.0.get()
     }
 
-    /// Goes on above `number`, if that is larger than what was given out.
+    /// Goes on above `number`, if that is larger than the last one given out.
     pub fn raise(&self, number: u64) {
         self.0.set(self.0.get().max(number));
     }

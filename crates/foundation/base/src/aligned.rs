@@ -96,7 +96,7 @@ impl AlignedBuilder {
         &self.memory[self.start + at..]
     }
 
-    /// Overwrites what was added at byte `at`.
+    /// Overwrites bytes added at byte `at`.
     pub fn set(&mut self, at: usize, bytes: &[u8]) {
         let at = self.start + at;
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);

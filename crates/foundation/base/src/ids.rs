@@ -50,7 +50,7 @@ impl FromStr for StoreId {
     }
 }
 
-/// A chunk's identity: 24 bytes chosen by whoever creates it (SMRstore, section 2.1).
+/// A chunk's identity: 24 bytes chosen by its creator (SMRstore, section 2.1).
 ///
 /// Written as 48 hexadecimal digits; a shorter string of digits is filled with zeros on the left.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

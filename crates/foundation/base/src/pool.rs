@@ -38,7 +38,7 @@ impl BufferPool {
         kept.unwrap_or_else(|| Vec::with_capacity(length))
     }
 
-    /// Shares a filled buffer; it comes back once nobody has it any more.
+    /// Shares a filled buffer; it comes back once its last user drops it.
     pub fn share(&self, bytes: Vec<u8>) -> Bytes {
         if bytes.capacity() < LARGE {
             Bytes::from(bytes)
@@ -52,7 +52,7 @@ impl BufferPool {
         AlignedBuf::builder_in(self.take(length.bytes() as usize + BLOCK_SIZE), length)
     }
 
-    /// Shares what was built, as [`AlignedBuilder::finish`] does; the buffer comes back once nobody has it any more.
+    /// Shares a built buffer, as [`AlignedBuilder::finish`] does; it comes back once its last user drops it.
     pub fn finish(&self, built: AlignedBuilder) -> Bytes {
         let (memory, range) = built.into_parts();
         self.share(memory).slice(range)

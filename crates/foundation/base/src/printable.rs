@@ -17,7 +17,7 @@ pub fn printable(name: &[u8]) -> String {
     shown
 }
 
-/// Marks that turn the direction in which what follows is written.
+/// True for marks that turn the direction of the following text.
 fn directs(letter: char) -> bool {
     matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

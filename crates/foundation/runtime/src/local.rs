@@ -92,13 +92,13 @@ impl Runtime {
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
         let (sender, receiver) = oneshot::channel();
         self.0.spawn(Box::pin(async move {
-            // Nobody may be waiting: a dropped `Task` lets its future run on.
+            // The caller may have gone: a dropped `Task` lets its future run on.
             let _ = sender.send(future.await);
         }));
         Task(receiver)
     }
 
-    /// Runs `future` beside the caller, as [`spawn`](Self::spawn) does, where nobody will ask for its end.
+    /// Runs `future` beside the caller, as [`spawn`](Self::spawn) does, without a handle.
     pub fn spawn_detached(&self, future: impl Future<Output = ()> + 'static) {
         self.0.spawn(Box::pin(future));
     }

@@ -1,7 +1,7 @@
 //! A budget of memory for bytes that wait: half of it is common, half is shares.
 //!
 //! Bytes wait in memory for clients that are slow to take or to send them. If all of the budget were common, the first
-//! clients could keep all others waiting for as long as they like. So nobody waits: a client that gets no part of the
+//! clients could keep all others waiting for as long as they like. So no client waits: one that gets no part of the
 //! common half works in small pieces, and each piece has a share of its own.
 //!
 //! # Invariants
@@ -159,9 +159,9 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// MEM-1 and MEM-2: half of the budget is anybody's, and then each has a share.
+    /// MEM-1 and MEM-2: half of the budget is common, and then each user has a share.
     #[test]
-    fn without_what_is_anybodys_there_is_a_share() {
+    fn without_the_common_half_there_is_a_share() {
         let memory = Memory::new(96 * MIB as u64, 16);
         assert_eq!(memory.share(), MIB);
         let mut held: Vec<_> = (0..24).map(|_| memory.take(2 * MIB)).collect();

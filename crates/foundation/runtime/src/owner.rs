@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - OWN-1: a call is answered, or its caller is told that the owner is gone.
-//! - OWN-2: a caller that goes away does not undo what was begun.
+//! - OWN-2: a caller that goes away does not undo a call that was begun.
 //! - OWN-3: calls handed in before the owner began to close are still done.
 //! - OWN-4: a question ends as soon as nobody waits for the answer, and its place is free.
 
@@ -117,7 +117,7 @@ impl<C: 'static> Desk<C> {
         let (reply, answer) = oneshot::channel();
         let job: Job<C> = Box::new(move |core| {
             Box::pin(async move {
-                // Nobody may be waiting any more (OWN-2).
+                // The caller may have gone (OWN-2).
                 let _ = reply.send(work(core).await);
             })
         });
@@ -202,7 +202,7 @@ mod tests {
                 core.count.get()
             };
             assert_eq!(desk.call(add).await, Ok(1));
-            // Nobody waits for this one; it is done all the same.
+            // Its caller is gone; it is done all the same.
             drop(desk.begin(add).await.unwrap());
             let late = desk.begin(add).await.unwrap();
             core.closing.begin();
@@ -216,7 +216,7 @@ mod tests {
 
     /// OWN-4, and OWN-2 beside it.
     #[test]
-    fn what_nobody_waits_for_gives_its_place_back() {
+    fn an_abandoned_question_gives_its_place_back() {
         crate::real::run(|runtime| async move {
             let core = Rc::new(Counter::default());
             let (desk, calls) = Desk::new(1);

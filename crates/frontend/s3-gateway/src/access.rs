@@ -1,4 +1,4 @@
-//! A line for each request, for whoever keeps a log of who asked for what.
+//! A note of each request, for an access log.
 //!
 //! # Invariants
 //! - ACC-1: a line has no secret, no signature and no query: of a request that is not known to be an operation, its path alone.

@@ -152,7 +152,7 @@ impl Stated {
         Ok(found)
     }
 
-    /// Checks the digest of what came against what was stated, before the body or behind it.
+    /// Checks the digest of the received body against the stated one, before the body or behind it.
     ///
     /// # Errors
     /// `BadDigest` where they differ, `MalformedTrailerError` where a promised trailer did not come.

@@ -34,7 +34,7 @@ impl Digests {
     /// Digests that these headers state of the body; a checksum only `with_checksum`.
     ///
     /// # Errors
-    /// `InvalidDigest`, `InvalidRequest` for what is no digest.
+    /// `InvalidDigest`, `InvalidRequest` for malformed digests.
     pub(crate) fn of_request(headers: &HeaderMap, with_checksum: bool) -> S3Result<Self> {
         let md5 = stated_md5(headers)?.map(|digest| (Md5::new(), digest));
         let stated = if with_checksum { Stated::of_request(headers, None)? } else { None };
@@ -69,7 +69,7 @@ impl Digests {
 /// The MD5 that `Content-MD5` writes, if it is there.
 ///
 /// # Errors
-/// `InvalidDigest` for what is none.
+/// `InvalidDigest` for a malformed one.
 pub(crate) fn stated_md5(headers: &HeaderMap) -> S3Result<Option<Vec<u8>>> {
     let Some(value) = headers.get("content-md5") else { return Ok(None) };
     let digest = base64_simd::STANDARD.decode_to_vec(value.as_bytes()).ok().filter(|bytes| bytes.len() == 16);

@@ -1,7 +1,7 @@
 //! From the store to an answer's body: verified pieces, the next one read while the present one is sent.
 //!
-//! A piece takes memory until the client has taken it. So a client that is slow, and each where there is little memory, gets
-//! small pieces, which come out of a share that nobody else waits for.
+//! A piece takes memory until the client has taken it. So a slow client, and any client if memory is short, gets small
+//! pieces, out of a share of its own.
 //!
 //! # Invariants
 //! - BODY-1: a body holds at most as many pieces as a user of [`Memory`] has shares, those that the connection has not sent yet included.

@@ -48,10 +48,10 @@ impl Framing {
         }
     }
 
-    /// Takes a frame of the body; what is to be passed on is put into `out`.
+    /// Takes a frame of the body; its data goes to `out`.
     ///
     /// # Errors
-    /// `Framing` for what is no chunk, `ChunkTooLarge`.
+    /// `Framing` for malformed chunks, `ChunkTooLarge`.
     pub(crate) fn push(&mut self, mut frame: Bytes, out: &mut VecDeque<Bytes>) -> Result<(), BodyError> {
         if self.signed {
             // Passed on as it is: the signatures hold for these very chunks.

@@ -1,7 +1,7 @@
 //! Refuses requests before `s3s` sees them.
 //!
-//! **Owns** the part of S3-1 and S3-4 that `s3s` leaves open: older signatures, two signatures, URLs that live too long, headers
-//! that nobody signed, forms, sizes.
+//! **Owns** the part of S3-1 and S3-4 that `s3s` leaves open: older signatures, two signatures, URLs that live too
+//! long, unsigned headers, forms, sizes.
 
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
@@ -117,10 +117,10 @@ fn signed_headers(authorization: &str) -> Option<&str> {
     from.split(',').next().map(str::trim)
 }
 
-/// Headers that change what a request does must be under its signature: someone in between could else add them.
+/// Headers that change a request's effect must be under its signature: a man in the middle could else add them.
 fn all_are_signed(headers: &HeaderMap, names: &str) -> S3Result<()> {
     let is_signed = |name: &str| names.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
-    // These two are part of what is signed in another way, or mean nothing here.
+    // These two are signed in another way, or mean nothing here.
     let exempt = ["x-amz-content-sha256", "x-amz-user-agent"];
     let unsigned = headers
         .keys()

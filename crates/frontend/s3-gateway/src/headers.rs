@@ -10,7 +10,7 @@ use crate::options::USER_METADATA_BYTES_MAX;
 
 /// Prefix of the names of user metadata.
 const USER_PREFIX: &str = "x-amz-meta-";
-/// The type of what has none, as S3 gives it.
+/// The content type of an object without one, as in S3.
 const TYPE_DEFAULT: &str = "binary/octet-stream";
 
 /// Headers of a request that creates an object.
@@ -72,7 +72,7 @@ impl Given {
     }
 }
 
-/// `aws-chunked` says how the request was framed, not what the object is.
+/// `aws-chunked` describes the request's framing, not the object.
 fn without_framing(value: &str) -> Option<String> {
     let is_framing = |item: &&str| item.eq_ignore_ascii_case("aws-chunked");
     if !value.split(',').map(str::trim).any(|item| is_framing(&item)) {

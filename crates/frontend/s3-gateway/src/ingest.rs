@@ -1,6 +1,6 @@
 //! From a request's body to the store: pieces of a MiB, digests taken as they pass, and everything stated checked.
 //!
-//! **Owns** the check of S3-2: what a client said of its body must be true before the writer is committed.
+//! **Owns** the check of S3-2: a client's statements about its body must be true before the writer is committed.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
@@ -31,8 +31,8 @@ impl Statement {
     /// Reads the statement from the request's headers.
     ///
     /// # Errors
-    /// `MissingContentLength`; `EntityTooLarge` above `bytes_max`; `InvalidDigest` and `InvalidRequest` for what is
-    /// no digest.
+    /// `MissingContentLength`; `EntityTooLarge` above `bytes_max`; `InvalidDigest` and `InvalidRequest` for malformed
+    /// digests.
     pub(crate) fn of_request(
         length: Option<i64>,
         sdk_algorithm: Option<&str>,
@@ -102,7 +102,7 @@ impl Ingested {
 /// Moves the body to the writer, which is not committed.
 ///
 /// # Errors
-/// `IncompleteBody`, `BadDigest`, and others for a body that is not what was stated; the store's own.
+/// `IncompleteBody`, `BadDigest`, and others for a body that differs from its statement; the store's errors.
 pub(crate) async fn ingest(
     body: Option<StreamingBlob>,
     statement: Statement,

@@ -10,7 +10,7 @@
 //! - S3-2: an object is committed only after its whole body came and every length, digest and checksum that the client
 //!   stated was found true.
 //! - S3-3: a request holds at most a few MiB, whatever its body's length or framing.
-//! - S3-4: what is asked for and not done is refused (`NotImplemented`), never silently left out.
+//! - S3-4: parameters and headers without an effect here are refused (`NotImplemented`), never silently ignored.
 //!
 //! [`ObjectStore`]: shingle_store_api::ObjectStore
 

@@ -1,7 +1,7 @@
 //! The operations that are served, and all that a request of each may say.
 //!
-//! S3 grows: an operation that nobody here knows is told from one that is served by a query parameter or a header alone,
-//! and would be taken for that one. So what is not listed is refused, before anything is touched.
+//! S3 grows: a new operation may differ from a served one by a query parameter or a header alone, and would be taken
+//! for that one. So anything that is not listed is refused, before anything is changed.
 //!
 //! # Invariants
 //! - OPS-1: a request reaches an operation only if every query parameter and every `x-amz-` header that it has is listed here
@@ -202,7 +202,7 @@ const ELEMENTS: &[(&str, &[&str])] = &[
 const ACCESS_CONTROL_LIST: &[&str] =
     &["AccessControlPolicy", "AccessControlList", "Owner", "ID", "DisplayName", "Grant", "Grantee", "Permission"];
 
-/// Refuses what is not listed. Asked once it is known who asks and for which operation, before anything else.
+/// Refuses requests beyond the lists. Asked once sender and operation are known, before anything else.
 pub(crate) struct Listed {
     /// Requests come with their signature. Without, it was checked before they came here (RANGE-1).
     pub(crate) signed: bool,

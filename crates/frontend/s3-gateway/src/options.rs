@@ -33,13 +33,13 @@ pub struct Options {
     /// If given, requests to `BUCKET.domain` are for that bucket (virtual-hosted style); otherwise only paths name
     /// buckets.
     pub domain: Option<String>,
-    /// Limits on what clients may do.
+    /// Limits for clients.
     pub limits: Limits,
     /// Receives a note of each request; `None` = no access log.
     pub access: Option<Arc<dyn AccessLog>>,
 }
 
-/// Limits on what clients may do.
+/// Limits for clients.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections at a time; further ones wait until one ends, or has been silent for a second and is closed for them.

@@ -1,4 +1,4 @@
-//! The gateway's parsers of what clients send, for tests of arbitrary bytes: requests without a connection, on a store in
+//! The gateway's parsers of clients' bytes, for tests of arbitrary bytes: requests without a connection, on a store in
 //! memory of their own.
 
 use std::collections::VecDeque;

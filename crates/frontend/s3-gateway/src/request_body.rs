@@ -19,9 +19,9 @@ use crate::stall::Pace;
 use crate::whole::Whole;
 use crate::xml_body::XmlBody;
 
-/// A body as those see it who do not have it: once the operation is known, they say what its XML must be; whoever answers
-/// gets its unread rest, so that it can be drained before the answer goes out, and what was found wrong with it, for which
-/// `s3s` has no words.
+/// A handle to a request's body for code that does not own it: the operation sets the XML to expect, and the code that
+/// answers gets the unread rest, to drain it before the answer, and the fault found in the body, for which `s3s` has no
+/// words.
 #[derive(Clone, Default)]
 pub(crate) struct Fate(Arc<Mutex<Left>>);
 
@@ -64,7 +64,7 @@ impl Fate {
         self.left().xml = Some(xml);
     }
 
-    /// Checks what came of an XML body; with `None`, all of it.
+    /// Checks the next bytes of an XML body; with `None`, its end.
     fn check_xml(&self, data: Option<&[u8]>) -> Result<(), BodyError> {
         let mut left = self.left();
         left.received += data.map_or(0, <[u8]>::len) as u64;
@@ -110,8 +110,8 @@ impl Fate {
         self.left().wrong.take()
     }
 
-    /// Takes in what is left of the body, within bounds. A client that waits to be told to go on is not told so: then
-    /// this is `false`, and the connection must not be used again, since the client may or may not send the body.
+    /// Takes in the unread rest of the body, within bounds. A client that waits to be told to go on is not told so:
+    /// then this is `false`, and the connection must not be used again, since the client may or may not send the body.
     pub(crate) async fn drain(self, awaits_continue: bool) -> bool {
         let rest = self.left().rest.take();
         let Some(Rest { mut body, polled }) = rest else { return true };
@@ -157,7 +157,7 @@ impl RequestBody {
         Self { body: Some(body), polled: false, length_max, fate, framing, ready: VecDeque::new(), pace, whole }
     }
 
-    /// Ready once there is memory for what comes next, if it must have come whole before it can be checked.
+    /// Ready once there is memory for the next part, if it must have come whole before it can be checked.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let bytes = match &self.framing {
             _ if self.fate.is_xml() => self.length_max,

@@ -1,7 +1,6 @@
 //! Seats of connections: how many there may be, and who gives up a seat for another.
 //!
-//! A socket that says nothing costs its owner nothing. If it kept its seat, whoever opens enough of them would lock all others
-//! out.
+//! An idle socket costs its owner nothing. If it kept its seat, a client with enough of them would lock all others out.
 //!
 //! # Invariants
 //! - SEAT-1: a connection with a request under way, or an answer, keeps its seat.
@@ -71,7 +70,7 @@ impl Seats {
             if let Some(seat) = self.take_now(address) {
                 return seat;
             }
-            // Later somebody may have been silent for long enough.
+            // By then a connection may have been silent for long enough.
             let _ = tokio::time::timeout(SILENT_MIN / 4, freed).await;
         }
     }

@@ -151,7 +151,7 @@ impl Gateway {
     }
 }
 
-/// The service, to which whoever may send requests is still to be told.
+/// The service, without its credentials yet.
 pub(crate) fn builder(store: Arc<dyn ObjectStore>, region: String, limits: Limits) -> S3ServiceBuilder {
     let mut config = S3Config::default();
     config.xml_max_body_size = XML_BYTES_MAX;

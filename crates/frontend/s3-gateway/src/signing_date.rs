@@ -1,6 +1,6 @@
 //! The time of a signed request, where it says so by `Date` alone: the adapter reads it from `x-amz-date`.
 //!
-//! Nothing is taken on trust: the time is part of what is signed, under whichever name it came.
+//! Nothing is taken on trust: the signature covers the time, under either name.
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, DATE, HeaderValue};
@@ -19,7 +19,7 @@ pub(crate) fn complete(headers: &mut HeaderMap) {
     }
 }
 
-/// `Mon, 23 Nov 2026 14:10:00 GMT` as `20261123T141000Z`; what is in that form already stays as it is.
+/// `Mon, 23 Nov 2026 14:10:00 GMT` as `20261123T141000Z`; a date in that form stays as it is.
 fn amz_date(date: &str) -> Option<String> {
     let is_basic = |text: &str| {
         let kinds = text.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });

@@ -28,7 +28,7 @@ pub(crate) struct Pace {
     /// Bytes a second; with 0, any byte gives back all.
     rate_min: u64,
     left: Duration,
-    /// Since when what it does now lasts: waiting, where there is a timer.
+    /// Start of its present state: waiting, if there is a timer.
     since: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }

@@ -25,7 +25,7 @@ impl Whole {
         Self { memory, held: None, awaited: None }
     }
 
-    /// Ready once there is memory for a part of `bytes`, in place of what was held before; `false` if there is none in time.
+    /// Ready once there is memory for a part of `bytes`, in place of the part before; `false` if there is none in time.
     pub(crate) fn poll_room(&mut self, bytes: usize, context: &mut Context<'_>) -> Poll<bool> {
         let awaited = match &mut self.awaited {
             Some(awaited) => awaited,

@@ -5,16 +5,16 @@ use tokio::sync::{Mutex, MutexGuard};
 /// Locks; keys share them, which costs a wait now and then. A task that holds one takes no other.
 const LOCKS: usize = 1024;
 
-/// Turns of changes to a key, one at a time.
-pub(crate) struct Turns(Vec<Mutex<()>>);
+/// Locks by key: one change of a key at a time.
+pub(crate) struct KeyLocks(Vec<Mutex<()>>);
 
-impl Default for Turns {
+impl Default for KeyLocks {
     fn default() -> Self {
         Self((0..LOCKS).map(|_| Mutex::default()).collect())
     }
 }
 
-impl Turns {
+impl KeyLocks {
     /// Waits until nobody changes that key.
     pub(crate) async fn take(&self, bucket: &str, key: &str) -> Option<MutexGuard<'_, ()>> {
         // FNV-1a.

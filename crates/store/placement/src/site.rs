@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use shingle_store_api::{BucketInfo, ObjectInfo, ObjectStore, StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::Mutex;
 
-use crate::keys::Turns;
+use crate::keys::KeyLocks;
 use crate::moves::Moves;
 
 /// The class of S3 that is never named.
@@ -95,7 +95,7 @@ pub(crate) struct Shared {
     notes: Option<Arc<dyn Notes>>,
     /// Held while a bucket or a guest is made or deleted.
     pub(crate) changing: Mutex<()>,
-    pub(crate) turns: Turns,
+    pub(crate) turns: KeyLocks,
     pub(crate) moves: Moves,
 }
 
@@ -134,7 +134,7 @@ impl Shared {
             buckets: RwLock::new(buckets),
             notes,
             changing: Mutex::default(),
-            turns: Turns::default(),
+            turns: KeyLocks::default(),
             moves: Moves::default(),
         }
     }
@@ -164,7 +164,7 @@ impl Shared {
         Ok(found.into_iter().map(|(bucket, created_unix_s)| Noted { bucket, created_unix_s }).collect())
     }
 
-    /// Makes `bucket` on a site, and returns what it is there. It is noted before it is made. (PLC-6)
+    /// Makes `bucket` on a site, and returns its attributes there. It is noted before it is made. (PLC-6)
     pub(crate) async fn make(&self, spot: &Spot) -> StoreResult<BucketInfo> {
         let store = self.store(spot)?;
         // A site that does not answer gets no bucket, and must not be noted for one.

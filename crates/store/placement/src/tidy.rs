@@ -9,8 +9,8 @@ use crate::store::Placement;
 const PAGE: usize = 256;
 
 impl Placement {
-    /// Goes through all objects that are not at their buckets' homes, and removes the one of two copies that nobody
-    /// sees. Returns the number of removals. Run it once after opening, beside everything else.
+    /// Goes through all objects that are not at their buckets' homes, and removes the hidden one of two copies. Returns
+    /// the number of removals. Run it once after opening, beside everything else.
     ///
     /// # Errors
     /// The sites' errors. They change nothing: everyone sees the same as before.

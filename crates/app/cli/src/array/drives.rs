@@ -10,7 +10,7 @@ use shingle_array_store::{
 use shingle_base::ByteSize;
 
 use super::counted;
-use super::place::{ArrayFile, Missing, Place, is_same, look_past, with_array};
+use super::place::{ArrayArgs, ArrayFile, Missing, is_same, look_past, with_array};
 use super::taking::{Consent, take_drives};
 use super::telling::Change;
 use crate::failure::{Failure, Outcome, status};
@@ -20,7 +20,7 @@ use crate::output::Progress;
 #[derive(Args)]
 pub(crate) struct Rebuild {
     #[command(flatten)]
-    place: Place,
+    place: ArrayArgs,
     #[command(flatten)]
     pace: Pace,
     /// Give up missing drives without a question: their data is rebuilt on others.
@@ -165,14 +165,14 @@ struct Sorted {
     /// All others.
     new: Vec<PathBuf>,
     /// The array's place, without the names of the new drives.
-    place: Place,
+    place: ArrayArgs,
 }
 
 /// Finds out which of the drives the array names, and has, already. Changes nothing.
 ///
 /// # Errors
 /// One of them is in use, or missing.
-fn sorted(place: &Place, wanted: Vec<PathBuf>) -> Outcome<Sorted> {
+fn sorted(place: &ArrayArgs, wanted: Vec<PathBuf>) -> Outcome<Sorted> {
     let known = place.named()?.drives;
     let is_known = |drive: &Path| known.iter().find(|known| is_same(drive, known)).cloned();
     let mut sorted = Sorted { back: Vec::new(), new: Vec::new(), place: place.clone() };

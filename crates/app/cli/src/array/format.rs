@@ -8,7 +8,7 @@ use shingle_array_store::{FormatOptions, format};
 use shingle_base::ByteSize;
 use shingle_erasure::Code;
 
-use super::place::{ArrayFile, Place};
+use super::place::{ArrayArgs, ArrayFile};
 use super::taking::{Consent, take_drives};
 use crate::failure::{Failure, Outcome};
 
@@ -20,7 +20,7 @@ pub(crate) struct Format {
     #[arg(value_name = "DRIVE")]
     on: Vec<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    place: ArrayArgs,
     /// Data and parity fragments: 5+1 writes 5 fragments of data and 1 of parity, each to another drive, so that any 1
     /// drive may be lost.
     #[arg(long, value_name = "DATA+PARITY", value_parser = code)]

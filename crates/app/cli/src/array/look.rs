@@ -6,7 +6,7 @@ use shingle_array_store::{DriveInspection, Object, SetState};
 use shingle_base::ByteSize;
 use shingle_server::{ArrayStanding, Running};
 
-use super::place::{Missing, Place, look, with_array};
+use super::place::{ArrayArgs, Missing, look, with_array};
 use super::serving::Serving;
 use super::{counted, shown, zone_sets};
 use crate::failure::{Failure, Outcome, status};
@@ -31,7 +31,7 @@ pub(crate) struct Ls {
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
     #[command(flatten)]
-    place: Place,
+    place: ArrayArgs,
     #[command(flatten)]
     serving: Serving,
     /// Print JSON.
@@ -46,7 +46,7 @@ pub(crate) struct Stat {
     #[arg(value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: ArrayArgs,
     #[command(flatten)]
     serving: Serving,
     /// Print JSON.
@@ -58,7 +58,7 @@ pub(crate) struct Stat {
 #[derive(Args)]
 pub(crate) struct Dump {
     #[command(flatten)]
-    place: Place,
+    place: ArrayArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,

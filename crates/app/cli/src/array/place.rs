@@ -30,7 +30,7 @@ const INTERRUPTED: u8 = 130;
 
 /// The array: its file, or its drives.
 #[derive(Args, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ArrayArgs {
     /// The array's file, which `shingle array format` writes [default: $SHINGLE_ARRAY].
     #[arg(long, value_name = "FILE")]
     pub(crate) array: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub(crate) struct Named {
     pub(crate) accept_loss: bool,
 }
 
-impl Place {
+impl ArrayArgs {
     /// The array's file, if one is named.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         let said = || std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -295,7 +295,7 @@ pub(crate) struct Opened {
 
 /// Runs `work` with an array open, and closes it.
 pub(crate) fn with_array<T, F: Future<Output = Outcome<T>>>(
-    place: &Place,
+    place: &ArrayArgs,
     missing: Missing,
     background: bool,
     work: impl FnOnce(Opened) -> F,
@@ -306,7 +306,7 @@ pub(crate) fn with_array<T, F: Future<Output = Outcome<T>>>(
 /// The same, and drives that were given up are taken back: those that `readmit` returns for the inspection and the
 /// drives' names.
 pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
-    place: &Place,
+    place: &ArrayArgs,
     missing: Missing,
     background: bool,
     readmit: impl FnOnce(&Inspection, &[String]) -> Outcome<Vec<DriveId>>,
@@ -357,7 +357,7 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
 /// Looks at an array without those of its drives that are `asked` about and hold no array at all, which come last;
 /// changes nothing. Returns the names of the other present drives, by index.
 pub(crate) fn look_past(
-    place: &Place,
+    place: &ArrayArgs,
     asked: impl Fn(&Path) -> bool,
 ) -> Outcome<(Inspection, Vec<String>, Vec<PathBuf>)> {
     let named = place.named()?;
@@ -379,7 +379,7 @@ pub(crate) fn look_past(
 }
 
 /// Looks at an array without opening it, which changes nothing on its drives.
-pub(crate) fn look(place: &Place) -> Outcome<(Inspection, Vec<String>)> {
+pub(crate) fn look(place: &ArrayArgs) -> Outcome<(Inspection, Vec<String>)> {
     let named = place.named()?;
     shingle_runtime::real::run(|rt| async move {
         let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;

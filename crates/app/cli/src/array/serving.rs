@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use shingle_server::{Error, Running};
 
-use super::place::{Named, Place};
+use super::place::{ArrayArgs, Named};
 use crate::device;
 use crate::failure::{Failure, Outcome};
 
@@ -29,7 +29,7 @@ impl Serving {
     /// has it open.
     pub(crate) fn asked<T>(
         &self,
-        place: &Place,
+        place: &ArrayArgs,
         ask: impl FnOnce(Running, Vec<PathBuf>) -> Result<Option<T>, Error>,
     ) -> Outcome<Option<T>> {
         let Some(running) = self.running()? else { return Ok(None) };

@@ -5,14 +5,14 @@ use std::future::Future;
 use clap::Args;
 use shingle_array_store::{DriveId, Inspection};
 
-use super::place::{Missing, Opened, Place, with_array, with_array_and};
+use super::place::{ArrayArgs, Missing, Opened, with_array, with_array_and};
 use crate::failure::Outcome;
 
 /// The array to change, the reaction to missing drives, and the form of the output.
 #[derive(Args)]
 pub(super) struct Change {
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: ArrayArgs,
     /// Go on without missing drives, from now on.
     #[arg(long)]
     degraded: bool,
@@ -31,7 +31,7 @@ impl Change {
     /// `readmit` names.
     pub(super) fn run_with<T, F: Future<Output = Outcome<T>>>(
         &self,
-        place: &Place,
+        place: &ArrayArgs,
         readmit: impl FnOnce(&Inspection, &[String]) -> Outcome<Vec<DriveId>>,
         work: impl FnOnce(Opened) -> F,
     ) -> Outcome<T> {

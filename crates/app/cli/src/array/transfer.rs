@@ -8,7 +8,7 @@ use serde_json::json;
 use shingle_array_store::PutHints;
 use shingle_base::ByteSize;
 
-use super::place::{Missing, Place, with_array};
+use super::place::{ArrayArgs, Missing, with_array};
 use super::shown;
 use crate::failure::Outcome;
 use crate::output::Progress;
@@ -24,7 +24,7 @@ pub(crate) struct Put {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    place: ArrayArgs,
     /// Go on without missing drives, from now on.
     #[arg(long)]
     degraded: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Get {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    place: Place,
+    place: ArrayArgs,
 }
 
 impl Put {

@@ -8,14 +8,14 @@ use shingle_base::ByteSize;
 use shingle_server::Running;
 use shingle_zoned_linux::OpenOptions;
 
-use super::place::{Place, open_drives};
+use super::place::{ArrayArgs, open_drives};
 use super::serving::Serving;
 use super::telling::Change;
 use super::{counted, zone_sets};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 
-/// Reads everything and repairs what is damaged.
+/// Reads everything and repairs damage.
 #[derive(Args)]
 pub(crate) struct Scrub {
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(crate) struct Scrub {
 #[derive(Args)]
 pub(crate) struct Check {
     #[command(flatten)]
-    place: Place,
+    place: ArrayArgs,
     #[command(flatten)]
     serving: Serving,
     /// Only check that everything is present, without reading the objects' bytes.

@@ -75,7 +75,7 @@ impl Identify {
     }
 
     async fn describe(&self, rt: &Runtime, system: &System, path: &std::path::Path) -> Outcome<Found> {
-        // A tree made up for a test has nodes that are none; those of the machine are found by what they are.
+        // Nodes in a made-up tree of a test are no devices; those of the machine are found by their kind.
         let drives = inventory::block_devices(rt, system, true).await.unwrap_or_default();
         let name = DriveName::Path(path.to_owned());
         match drives.into_iter().find(|drive| drive.is_called(&name)) {

@@ -18,7 +18,7 @@ use crate::output;
 /// Commands on a drive.
 #[derive(Subcommand)]
 pub(crate) enum Drive {
-    /// List the zoned drives of this machine, their limits and what is on them: `shingle drive ls`
+    /// List the zoned drives of this machine, their limits and contents: `shingle drive ls`
     Ls(ls::Ls),
     /// Find a drive by a name that stays, or name one: `shingle drive identify serial:ZL2XXXXX`
     Identify(identify::Identify),

@@ -367,7 +367,7 @@ impl Directory {
 
     fn gc(self) -> Outcome {
         let freed = with_objects(&self, None, |objects| async {
-            let freed = objects.collect_garbage().await?;
+            let freed = objects.gc().await?;
             Ok((objects, freed))
         })?;
         if self.json {

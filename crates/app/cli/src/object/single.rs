@@ -64,7 +64,7 @@ pub(crate) struct Get {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    directory: Place,
+    directory: StoreArgs,
 }
 
 /// Stores a file, or standard input, as an object.
@@ -96,7 +96,7 @@ pub(crate) struct Rm {
 
 /// Place of a server's objects, for a command that prints bytes.
 #[derive(Args)]
-pub(crate) struct Place {
+pub(crate) struct StoreArgs {
     /// The server's configuration [default: none; default settings].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -143,7 +143,7 @@ fn told(error: StoreError, config: &Config) -> Failure {
 
 impl Get {
     pub(super) fn run(self) -> Outcome {
-        let Place { config, data } = self.directory;
+        let StoreArgs { config, data } = self.directory;
         let directory = Directory { config, data, json: false };
         let (name, range) = (self.name, self.range);
         with_store(&directory, Access::Read, async |_, store, config| {

@@ -49,7 +49,7 @@ impl Case {
 /// Zones of 256 MiB in 6 TB.
 const ZONES: u32 = 22_352;
 
-/// One in so many zones is there.
+/// Divisor of the number of zones.
 fn every(context: &Context) -> u32 {
     context.scale.pick(32, 8, 1)
 }

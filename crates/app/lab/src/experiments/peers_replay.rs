@@ -176,7 +176,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             let over = ours.course.settled_bytes_s() / run.course.settled_bytes_s();
             let id = format!("peers, over {}, once deletion has settled{how}", run.name);
             let row = Row::new(id, "x", Better::Higher).ours(over);
-            // SMRstore's goal, for what is alike; of btrfs no paper says anything.
+            // SMRstore's goal, for the same measure; no paper has one for btrfs.
             rows.push(if run.name == "f2fs" && how.is_empty() {
                 row.paper_shown(2.16).goal(2.16).judged()
             } else {

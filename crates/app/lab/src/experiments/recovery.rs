@@ -259,7 +259,7 @@ fn whole_drive(drive: &LabDrive, way: &Way, report: &RecoveryReport) -> Steps {
     steps
 }
 
-/// Opens the store on what a power cut left, in the drive's own time.
+/// Opens the store on a medium after a power cut, in the drive's own time.
 fn recover(drive: &LabDrive, way: &Way, medium: &MemoryDevice, seed: u64) -> Result<RecoveryReport, LabError> {
     let options = Options { background: false, ..(way.change)(way.setup.options()) };
     let host = if way.setup == Setup::Ours { Host::linux_6_10() } else { Host::linux_4_19() };

@@ -16,7 +16,7 @@ use crate::experiment::{Better, Context, LabError, Row};
 use crate::scaling::{BUCKET, lab_error, open, put};
 
 const DRIVES: usize = 4;
-/// Puts in a second: less than a fifth of what the drives can write.
+/// Puts in a second: less than a fifth of the drives' limit.
 const PUTS: u64 = 40;
 
 pub(super) fn row(context: &Context) -> Result<Row, LabError> {

@@ -180,7 +180,7 @@ fn figure_by_drives(found: &[(f64, f64, f64)]) -> Figure {
     }
 }
 
-/// A standard run has fewer zones for objects smaller than this: there are so many of them.
+/// A standard run has fewer zones for objects smaller than this, since it needs too many of them.
 pub(super) const SMALL: u64 = 16 << 20;
 
 /// Writers of the paper's configuration.

@@ -137,7 +137,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
 /// Tolerance of the paper's configuration.
 const TOLERANCE: f64 = 0.3;
 
-/// Shares of what is free at 80 % that are written after the snapshot.
+/// Shares of the free space at 80 % that are written after the snapshot.
 const AGES: [f64; 6] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.95];
 
 /// The paper's way of reading digests.

@@ -97,7 +97,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
 }
 
-/// One in so many zones, and the capacities written.
+/// Divisor of the number of zones, and the capacities written.
 fn scale(scale: Scale, sizes: Sizes) -> (u32, Churn) {
     match sizes {
         _ if scale == Scale::Quick => (960, (0.7, 0.5)),

@@ -47,7 +47,7 @@ pub(crate) async fn respond(
             Err(Refused::Gone) => return,
             Err(Refused::Because(why, message)) => Line::Refused { why, message },
         };
-        // Nobody may be waiting any more.
+        // The client may have gone away.
         if lines.add(&last).await.is_ok() {
             let _ = lines.flush().await;
         }

@@ -152,7 +152,7 @@ fn everything_can_be_set() {
     let geometry = drives[1].create.unwrap().geometry().unwrap();
     assert_eq!(geometry.zone_capacity.bytes(), 48 << 20);
     assert_eq!(geometry.active_zones_max, Some(14));
-    assert_eq!(config.access_log(), Some(Place::File("/srv/shingle/access.jsonl".into())));
+    assert_eq!(config.access_log(), Some(Destination::File("/srv/shingle/access.jsonl".into())));
     assert_eq!(config.drive_wait, Some(Duration::from_secs(120)));
     assert_eq!((config.limits.reader_rate_min, config.limits.writer_rate_min), (4096, 0));
     assert_eq!((config.limits.memory, config.memory().share()), (64 << 20, 1364 << 10));

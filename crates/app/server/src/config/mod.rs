@@ -15,7 +15,7 @@ use shingle_base::{BLOCK_SIZE, Blocks};
 use shingle_runtime::memory::Memory;
 use shingle_zoned::Geometry;
 
-use crate::access_log::Place;
+use crate::access_log::Destination;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
 use reading::Read;
@@ -55,7 +55,7 @@ pub struct Config {
     /// Arrays, each of several drives of its own.
     #[serde(rename = "array")]
     pub arrays: Vec<ArrayConfig>,
-    /// Limits on what clients may do.
+    /// Limits for clients.
     pub limits: LimitsConfig,
 }
 
@@ -142,7 +142,7 @@ pub struct Shape {
     pub active_zones_max: Option<u32>,
 }
 
-/// Limits on what clients may do.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
@@ -262,11 +262,11 @@ impl Config {
     }
 
     /// Destination of the access log, if there is one.
-    pub(crate) fn access_log(&self) -> Option<Place> {
+    pub(crate) fn access_log(&self) -> Option<Destination> {
         match self.access_log.as_str() {
             "off" => None,
-            "log" => Some(Place::Log),
-            file => Some(Place::File(self.data.join(file))),
+            "log" => Some(Destination::Log),
+            file => Some(Destination::File(self.data.join(file))),
         }
     }
 

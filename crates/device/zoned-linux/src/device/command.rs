@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
-use shingle_zoned::lanes::{Kind, Place, Settled};
+use shingle_zoned::lanes::{Kind, LanePlace, Settled};
 use shingle_zoned::{DeviceErrorKind, DeviceResult, Target, Violation, ZoneOp, ZoneState, gathered_length};
 use tokio::sync::oneshot;
 
 use super::Shared;
-use crate::gate::{Entry, Room, Ticket};
+use crate::gate::{Entry, Reservation, Room};
 use crate::ioctl;
 use crate::ring::{Completed, Io};
 use crate::zones::BLOCK_SECTORS;
@@ -110,24 +110,24 @@ impl Shared {
         let (answer, answered) = oneshot::channel();
         let applied = self.state.borrow_mut().machine.write_to(target, length)?;
         self.close(applied.closed);
-        let (place, ticket, write) = {
+        let (place, reservation, write) = {
             let state = &mut *self.state.borrow_mut();
             let (zone, at) = (applied.zone, applied.at);
             let after = state.machine.info(zone).into();
             let place = state.lanes.enter(zone, Kind::Write, before);
-            let ticket = match &mut state.gate {
+            let reservation = match &mut state.gate {
                 Some(gate) if !self.geometry.is_conventional(zone) => Some(gate.ask(zone)),
                 _ => None,
             };
             let epoch = place.epoch;
-            (place, ticket, Write { zone, epoch, at, after, answer })
+            (place, reservation, Write { zone, epoch, at, after, answer })
         };
         // Nearly always it may go at once, without a task of its own.
         if place.go.is_some() {
-            self.queue_write(Some(place), ticket, write, data);
+            self.queue_write(Some(place), reservation, write, data);
             return Ok(answered);
         }
-        match self.enter_gate(ticket) {
+        match self.enter_gate(reservation) {
             Room::Now(entry) => self.admit_write(entry, write, data),
             Room::Later(room) => {
                 let shared = self.clone();
@@ -141,7 +141,13 @@ impl Shared {
         Ok(answered)
     }
 
-    fn queue_write(self: &Rc<Self>, place: Option<Place>, ticket: Option<Ticket>, write: Write, data: Vec<Bytes>) {
+    fn queue_write(
+        self: &Rc<Self>,
+        place: Option<LanePlace>,
+        reservation: Option<Reservation>,
+        write: Write,
+        data: Vec<Bytes>,
+    ) {
         let shared = self.clone();
         self.runtime.spawn_detached(async move {
             if let Some(go) = place.and_then(|place| place.go)
@@ -149,11 +155,11 @@ impl Shared {
             {
                 return;
             }
-            if let Err(error) = shared.check(write.zone, write.epoch, ticket) {
+            if let Err(error) = shared.check(write.zone, write.epoch, reservation) {
                 let _ = write.answer.send(Err(error));
                 return;
             }
-            if let Some(entry) = shared.wait_for_room(ticket).await {
+            if let Some(entry) = shared.wait_for_room(reservation).await {
                 shared.admit_write(entry, write, data);
             }
         });
@@ -166,29 +172,29 @@ impl Shared {
         }
     }
 
-    fn enter_gate(&self, ticket: Option<Ticket>) -> Room {
-        match (self.state.borrow_mut().gate.as_mut(), ticket) {
-            (Some(gate), Some(ticket)) => gate.enter(ticket),
+    fn enter_gate(&self, reservation: Option<Reservation>) -> Room {
+        match (self.state.borrow_mut().gate.as_mut(), reservation) {
+            (Some(gate), Some(reservation)) => gate.enter(reservation),
             _ => Room::Now(Entry::Go),
         }
     }
 
     /// `None`: the device is gone.
-    async fn wait_for_room(&self, ticket: Option<Ticket>) -> Option<Entry> {
-        match self.enter_gate(ticket) {
+    async fn wait_for_room(&self, reservation: Option<Reservation>) -> Option<Entry> {
+        match self.enter_gate(reservation) {
             Room::Now(entry) => Some(entry),
             Room::Later(room) => room.await.ok(),
         }
     }
 
     /// Refuses a command whose turn has come behind a failed one (LN-2), and ends it.
-    fn check(&self, zone: ZoneId, epoch: u32, ticket: Option<Ticket>) -> DeviceResult<()> {
+    fn check(&self, zone: ZoneId, epoch: u32, reservation: Option<Reservation>) -> DeviceResult<()> {
         let state = &mut *self.state.borrow_mut();
         if !state.lanes.failed(zone, epoch) {
             return Ok(());
         }
-        if let (Some(gate), Some(ticket)) = (&mut state.gate, ticket) {
-            gate.cancel(ticket);
+        if let (Some(gate), Some(reservation)) = (&mut state.gate, reservation) {
+            gate.cancel(reservation);
         }
         state.lanes.leave(zone, Kind::Write);
         Err(self.error(DeviceErrorKind::WriteFailed, self.geometry.start_of(zone)))
@@ -216,7 +222,7 @@ impl Shared {
     }
 
     /// Closes at the drive the zone that the state machine closed to make room: left to itself, the drive might close
-    /// another, or none. Nobody waits for it but the gate.
+    /// another, or none. Only the gate waits for it.
     pub(super) fn close(self: &Rc<Self>, closed: Option<ZoneId>) {
         let Some(zone) = closed else { return };
         let after = self.settled(zone);
@@ -227,11 +233,11 @@ impl Shared {
     /// Puts a zone command, which the state machine has accepted, in its zone's lane.
     fn send_change(self: &Rc<Self>, zone: ZoneId, op: ZoneOp, before: Settled, after: Settled) -> Answered<()> {
         let kind = if op == ZoneOp::Reset { Kind::Alone } else { Kind::Write };
-        let (place, ticket) = {
+        let (place, reservation) = {
             let state = &mut *self.state.borrow_mut();
             let takes = matches!(op, ZoneOp::Open | ZoneOp::Finish);
-            let ticket = state.gate.as_mut().filter(|_| takes).map(|gate| gate.ask(zone));
-            (state.lanes.enter(zone, kind, before), ticket)
+            let reservation = state.gate.as_mut().filter(|_| takes).map(|gate| gate.ask(zone));
+            (state.lanes.enter(zone, kind, before), reservation)
         };
         let (answer, answered) = oneshot::channel();
         let shared = self.clone();
@@ -243,12 +249,12 @@ impl Shared {
                 return;
             }
             if kind != Kind::Alone
-                && let Err(error) = shared.check(zone, epoch, ticket)
+                && let Err(error) = shared.check(zone, epoch, reservation)
             {
                 let _ = answer.send(Err(error));
                 return;
             }
-            let Some(entry) = shared.wait_for_room(ticket).await else { return };
+            let Some(entry) = shared.wait_for_room(reservation).await else { return };
             let Some(held) = shared.node().map(|node| node.hold()) else { return };
             let start = shared.geometry.start_of(zone);
             let sectors = shared.geometry.zone_size.0 * BLOCK_SECTORS;
@@ -273,7 +279,7 @@ impl Shared {
     /// The ring has done its part.
     pub(super) fn complete(self: &Rc<Self>, completed: Completed<Work>) {
         let Completed { tag, result } = completed;
-        // Nobody may be waiting for an answer: a dropped future changes nothing.
+        // The caller may have gone away: a dropped future changes nothing.
         match (tag, result) {
             (Work::Read(read), Ok(bytes)) => {
                 self.state.borrow_mut().lanes.leave(read.zone, read.kind);

@@ -119,8 +119,8 @@ impl KernelDevice {
         &self.drive
     }
 
-    /// The drive at `path`, its shape and its zones, beside whoever uses it: for looking only. A write pointer within a
-    /// block is rounded down.
+    /// The drive at `path`, its shape and its zones, beside its owner: for looking only. A write pointer within a block
+    /// is rounded down.
     ///
     /// # Errors
     /// `NotFound`, `NotABlockDevice`, `NotZoned`, `Permission`, `Unsupported` or `System`.

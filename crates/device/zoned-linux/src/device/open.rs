@@ -131,7 +131,7 @@ fn mend(node: &Node, geometry: &Geometry, zone: ZoneId, found: Found) -> std::io
     Ok(found)
 }
 
-/// Closes a zone that is open though nobody here opened it.
+/// Closes a zone that was open before this process opened any.
 fn shut(node: &Node, geometry: &Geometry, zone: ZoneId, found: Found) -> std::io::Result<Found> {
     let mut found = found;
     if found.state.is_open() {
@@ -170,7 +170,7 @@ pub(crate) fn look_and_settle(node: &Node, geometry: &Geometry, zone: ZoneId) ->
     shut(node, geometry, zone, found)
 }
 
-/// The shape and zones of the drive at `path`, beside whoever uses it, and without changing anything.
+/// The shape and zones of the drive at `path`, beside its owner, and without changing anything.
 pub(crate) fn look(path: &Path) -> Result<(Drive, Geometry, Vec<ZoneInfo>), OpenError> {
     let failed = |error| OpenError::from_io(error, path);
     let drive = describe(path)?;

@@ -1,4 +1,4 @@
-//! Addresses, lengths, data: what a command may ask for, and what it does.
+//! Addresses, lengths and data that a command may have, and its effects.
 
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 

@@ -56,7 +56,7 @@ pub(crate) fn zero(file: &File, at: u64, length: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, at, length)?)
 }
 
-/// A file that nobody else has open as a drive.
+/// A file that is open as a drive only here.
 pub(crate) struct Claimed {
     file: File,
     /// The length of a block device.
@@ -114,7 +114,7 @@ pub(crate) fn is_node(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Sees that `file` is an ordinary file, or a block device, that nobody else has open as a drive.
+/// Checks that `file` is an ordinary file or a block device, and claims it as a drive.
 pub(crate) fn claim(file: File, path: &Path) -> Result<Claimed, FileDeviceError> {
     let failed = |error| FileDeviceError::from_io(error, path);
     let kind = file.metadata().map_err(failed)?.file_type();

@@ -41,7 +41,7 @@ pub type Held = Box<dyn Any>;
 ///
 /// Dropping it waits for the operating system's commands, and closes the file.
 pub trait HostIo {
-    /// Reads `length` blocks from byte `at`, and then drops `held`, even if nobody waits.
+    /// Reads `length` blocks from byte `at`, and then drops `held`, even if the caller has gone.
     fn read(&self, at: u64, length: Blocks, held: Held) -> LocalBoxFuture<'static, io::Result<Bytes>>;
     /// Writes the pieces one behind the other from byte `at`. Once it is done, a later open file has them, even if this
     /// process is killed.

@@ -1,4 +1,4 @@
-//! A zoned device in a sparse file that anybody can make, without root.
+//! A zoned device in a sparse file, which any user can make.
 //!
 //! The zone state machine decides; the file holds zones' bytes and a table of their states. A write's bytes go to the
 //! file before its entry in the table, and it completes after both: so after any end of the process the table shows
@@ -79,7 +79,7 @@ struct Shared {
     flush: Cell<u64>,
     /// Writes of zones' bytes that are under way.
     writes: Cell<u32>,
-    /// Set when the table or a flush failed: the file can no longer be trusted to hold what it is told.
+    /// Set when the table or a flush failed: the file's contents can no longer be trusted.
     gone: Cell<bool>,
 }
 
@@ -286,7 +286,7 @@ impl Shared {
         })))
     }
 
-    /// As [`mark`](Self::mark), for the zone that the device closed of itself to make room. Nobody waits for it.
+    /// As [`mark`](Self::mark), for the zone that the device closed of itself to make room. No caller waits for it.
     fn mark_closed(self: &Rc<Self>, closed: Option<ZoneId>) -> DeviceResult<()> {
         let Some(zone) = closed else { return Ok(()) };
         let after = self.settled(zone);
@@ -319,7 +319,7 @@ impl Shared {
         let kind = self.state.borrow().lanes.read_kind(zone, Blocks(end), self.geometry.is_conventional(zone));
         let mut turn = self.enter(zone, kind, self.settled(zone));
         if turn.starts() {
-            // Most reads: nobody is needed to bring them to their turn.
+            // Most reads go at once, without a task.
             return turn.read(at, length, end).await;
         }
         let task = self.runtime.spawn(async move {

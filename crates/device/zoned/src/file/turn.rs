@@ -12,7 +12,7 @@ use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
 use crate::device::ZoneState;
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
 use crate::file::{Shared, host};
-use crate::lanes::{Kind, Place, Settled};
+use crate::lanes::{Kind, LanePlace, Settled};
 
 /// The fewest slots that the file of a drive in use is long.
 const LENGTH_MIN: u32 = 16;
@@ -22,7 +22,7 @@ pub(super) struct Turn {
     shared: Rc<Shared>,
     zone: ZoneId,
     kind: Kind,
-    place: Place,
+    place: LanePlace,
     started: bool,
 }
 
@@ -137,7 +137,7 @@ impl Turn {
     pub(super) fn fail(&self, error: io::Error, at: Lba) -> DeviceError {
         let shared = &self.shared;
         if error.kind() == io::ErrorKind::NotConnected {
-            // The bytes may land yet: the table stays as it is, and nobody does anything more.
+            // The bytes may land yet: the table stays as it is, and no further command runs.
             return shared.failed(error, true, at);
         }
         if !shared.geometry.is_conventional(self.zone) {
@@ -159,7 +159,7 @@ impl Turn {
         shared.failed(error, true, at)
     }
 
-    /// Reads as the state machine has admitted. The turn ends when the read does, even if nobody waits.
+    /// Reads as the state machine has admitted. The turn ends when the read does, even if the caller has gone.
     pub(super) async fn read(self, at: Lba, length: Blocks, end: u64) -> DeviceResult<Bytes> {
         let shared = self.shared.clone();
         let (slot, settled) = {
@@ -180,8 +180,8 @@ impl Turn {
         read.await.map_err(|error| shared.failed(error, false, at))
     }
 
-    /// The table says empty before the bytes go, and keeps the slot until they are gone, so that a process that ends
-    /// in between leaves neither a zone that says more than it holds nor space that nobody gives back.
+    /// The table says empty before the bytes go, and keeps the slot until they are gone, so that a process that ends in
+    /// between leaves neither a zone that claims missing bytes nor space that is never freed.
     pub(super) async fn reset(&self) -> DeviceResult<()> {
         let shared = &self.shared;
         let empty = Settled { state: ZoneState::Empty, written: 0 };

@@ -60,7 +60,7 @@ pub(super) struct Active {
 }
 
 impl Active {
-    /// Blocks that the next write takes beside its records: head and parity, and what a link will need.
+    /// Blocks that the next write takes beside its records: head and parity, and those of a link.
     pub(super) fn overhead(&self) -> u32 {
         u32::from(self.next == 0) + 1 + LINK_BLOCKS
     }
@@ -161,7 +161,7 @@ impl MetaLog {
         }
     }
 
-    /// The log waits for room on the host no more: it has stopped, if it is waiting now.
+    /// Ends the wait for room on the host: a log that is waiting now stops.
     pub fn give_up_waiting(&self) {
         let state = &mut *self.inner.state.borrow_mut();
         state.stopped |= state.stalled;

@@ -15,8 +15,8 @@
 //! - LOG-5: a write begins once all before it are durable. So a power cut spoils the last one alone, of which any
 //!   blocks may be lost; a spoiled write counts as a whole or not at all; and nothing is written behind it in its zone.
 //!   The next zone gives its first position: records of older zones from there on do not count.
-//! - LOG-6: a zone is left by a link to the next, or full without one; the oldest is reset first. So the loss of the newest zone is noticed, and a zone
-//!   that cannot be read stops nobody if the log provably ends elsewhere.
+//! - LOG-6: a zone is left by a link to the next, or full without one; the oldest is reset first. So the loss of the
+//!   newest zone is noticed, and a zone that cannot be read does no harm if the log provably ends elsewhere.
 //! - LOG-7: any one block of a write can be lost, unreadable or rotten, head and parity included.
 //! - LOG-8: while the file system that holds an emulated drive is full the log waits, and goes on by itself: no entry is
 //!   refused that took its place, and no zone counts as bad. `a_log_waits_for_room_on_a_full_host`.

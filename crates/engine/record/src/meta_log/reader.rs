@@ -42,7 +42,7 @@ pub(super) enum Generation {
         /// Position of its first record, if the head is readable.
         first: Option<u64>,
     },
-    /// Blocks of it cannot be read, and no other says what it holds.
+    /// Blocks of it cannot be read, and no other has its generation.
     Unknown,
 }
 

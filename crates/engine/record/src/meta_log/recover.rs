@@ -102,7 +102,7 @@ impl MetaLog {
         let zones = vec![MetaStatus::Free { epoch: 0 }; config.zones.len()];
         let log = Self::with(rt, dev, config, sequence, zones, Tail::default(), 0);
         let checkpoint = Box::pin(async { log.begin_checkpoint().await?.finish().await });
-        // Nobody waits for room on a file system before there is a store.
+        // A format does not wait for room on a file system: it fails.
         match select(checkpoint, Box::pin(log.stalled())).await {
             Either::Left((written, _)) => written?,
             Either::Right(_) => {

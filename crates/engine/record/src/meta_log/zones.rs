@@ -252,7 +252,7 @@ impl LogInner {
     /// The file system that holds the drive is full: the same command is tried again in a while (LOG-8).
     ///
     /// # Errors
-    /// `Stopped` if nobody wants the log any more.
+    /// `Stopped` if the wait was given up.
     async fn wait_for_host(&self) -> Result<(), MetaLogError> {
         if !std::mem::replace(&mut self.state.borrow_mut().stalled, true) {
             self.stall.notify_waiters();

@@ -1,4 +1,4 @@
-//! A store that takes everything and keeps nothing: what is left is the cost of the protocol.
+//! A store that takes everything and keeps nothing: its cost is the protocol's.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::{error, ready};
 /// The largest piece a reader gives, and is asked for by the gateway.
 const ZEROS: usize = 4 << 20;
 
-/// A store that drops what it is given. Every bucket exists; every key is an object of zeros, of the size asked for when
-/// the store was made. It has no uploads.
+/// A store that drops all bytes. Every bucket exists; every key is an object of zeros, of a fixed size given when the
+/// store was made. It has no uploads.
 #[derive(Clone)]
 pub struct DiscardStore {
     object_bytes: u64,

@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// Collects what is written; what becomes of it is said at the commit.
+/// Collects the bytes of an object or part until the commit.
 struct Writer {
     store: MemoryStore,
     data: BytesMut,

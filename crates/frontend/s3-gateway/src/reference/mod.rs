@@ -1,5 +1,5 @@
-//! Two stores that need no drive: one that remembers everything, for tests, and one that remembers nothing, which
-//! shows what the protocol alone costs.
+//! Two stores that need no drive: one that remembers everything, for tests, and one that remembers nothing, which shows
+//! the cost of the protocol alone.
 
 mod discard;
 mod memory;

@@ -21,7 +21,7 @@ use shingle_store_api::{Condition, ObjectStore, Place, StoreError, StoreErrorKin
 use crate::errors;
 use crate::options::Limits;
 
-/// The owner that listings name: whoever has the keys.
+/// The owner in listings: the one owner of the keys.
 pub(crate) const OWNER: &str = "shingle";
 
 /// The operations.

@@ -56,7 +56,7 @@ impl Service {
     /// An upload in progress by the id that a client gave.
     ///
     /// # Errors
-    /// `NoSuchUpload`, also for what is no id.
+    /// `NoSuchUpload`, also for a malformed id.
     pub(super) async fn upload(&self, bucket: &str, key: &str, id: &str) -> S3Result<(UploadId, UploadInfo)> {
         let id = upload_id(id)?;
         let upload = self.store.upload(bucket, key, id).await.map_err(errors::of_store)?;
@@ -262,7 +262,7 @@ fn choose<'a>(parts: &'a BTreeMap<u32, PartInfo>, named: &[StoredPart], least: u
     Ok(chosen)
 }
 
-/// Checks what a completion states of the object's checksum.
+/// Checks the completion's statements about the object's checksum.
 fn verify(input: &CompleteMultipartUploadInput, scheme: Scheme, value: &str) -> S3Result<()> {
     if let Some(kind) = input.checksum_type.as_ref().filter(|kind| kind.as_str() != scheme.kind()) {
         let (given, ours) = (kind.as_str(), scheme.kind());

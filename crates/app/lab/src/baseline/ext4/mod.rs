@@ -73,7 +73,7 @@ struct File {
     frame: Frame,
     /// In order of the file's blocks: the first of them, and where they are.
     extents: Vec<(u32, Run)>,
-    /// Set aside for what follows.
+    /// Set aside for later appends.
     window: Option<Run>,
     /// Blocks that hold extents.
     leaves: Vec<u64>,
@@ -232,7 +232,7 @@ impl Ext4Target {
         self.change_bits(run);
         let needed = if file.extents.len() <= EXTENTS_INLINE { 0 } else { file.extents.len().div_ceil(EXTENTS_LEAF) };
         while file.leaves.len() < needed {
-            // No room for a leaf is no room for what it names: the next append finds out.
+            // Without room for a leaf there is none for its blocks either: the next append finds out.
             let Some(leaf) = self.allocator.borrow_mut().take(1) else { break };
             self.change_bits(leaf);
             file.leaves.push(leaf.at);

@@ -75,7 +75,7 @@ impl Shared {
                 continue;
             }
             let mut freed = 0;
-            // A checkpoint in between, before full victims eat up what is free (FG-1).
+            // A checkpoint in between, before full victims eat up the free sections (FG-1).
             while self.is_short(freed) && (freed == 0 || self.sections.borrow().free_count() > LOGS as u32) {
                 if !self.clean_one(Policy::Greedy).await? {
                     break;

@@ -133,7 +133,7 @@ impl Sections {
         piece
     }
 
-    /// A piece is written, and `owner` names it now; or nobody does.
+    /// A piece is written; `owner` names it now, or nothing does.
     pub(crate) fn written(&mut self, piece: Piece, owner: Option<Owner>) {
         let section = &mut self.all[piece.section as usize];
         section.under_way -= piece.blocks;
@@ -145,7 +145,7 @@ impl Sections {
         self.look(piece.section);
     }
 
-    /// Nobody names a piece any more.
+    /// A piece has no owner any more.
     pub(crate) fn invalidate(&mut self, piece: Piece, now: u64) {
         let section = &mut self.all[piece.section as usize];
         section.valid -= piece.blocks;
