@@ -28,12 +28,13 @@ use futures_util::future::join_all;
 use shingle_base::{BLOCK_SIZE, ChunkId, ZoneId};
 
 use crate::error::Result;
-use crate::format::{Cursor, JournalEntry, stream_from, stream_number};
+use crate::format::{JournalEntry, stream_from, stream_number};
 use crate::index::{Located, Run};
 use crate::state::State;
 use crate::store::Inner;
 use crate::types::Stream;
 use crate::zones::ZoneStatus;
+use shingle_base::wire::Fields;
 
 /// The longest mark: small beside a device write of the journal.
 const BYTES_MAX: usize = 16 << 10;
@@ -69,8 +70,8 @@ fn encode_run(run: &Run, bytes: &mut Vec<u8>) {
 }
 
 /// A run of which every record lies in its chunk and between the mark's blocks.
-fn decode_run(cursor: &mut Cursor<'_>, zone: ZoneId, from: u32, to: u32) -> Option<Run> {
-    let mut field = || cursor.u32();
+fn decode_run(fields: &mut Fields<'_>, zone: ZoneId, from: u32, to: u32) -> Option<Run> {
+    let mut field = || fields.u32();
     let (count, offset, length, block, stride) = (field()?, field()?, field()?, field()?, field()?);
     let end = offset.checked_add(count.checked_mul(length)?)?;
     let run = Run { zone, block, offset, end, length, stride };
@@ -132,14 +133,14 @@ impl Mark {
         }
     }
 
-    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Option<Self> {
-        let (zone, epoch, flags) = (ZoneId(cursor.u32()?), cursor.u64()?, cursor.u8()?);
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let (zone, epoch, flags) = (ZoneId(fields.u32()?), fields.u64()?, fields.u8()?);
         let (stream, closed) = (stream_from(flags & !CLOSED)?, flags & CLOSED != 0);
-        let (from, to) = (cursor.u32()?, cursor.u32()?);
+        let (from, to) = (fields.u32()?, fields.u32()?);
         let mut chunks = BTreeMap::new();
-        for _ in 0..cursor.u32()? {
-            let (id, count) = (cursor.chunk()?, cursor.u32()?);
-            let runs: Vec<Run> = (0..count).map(|_| decode_run(cursor, zone, from, to)).collect::<Option<_>>()?;
+        for _ in 0..fields.u32()? {
+            let (id, count) = (ChunkId(fields.array()?), fields.u32()?);
+            let runs: Vec<Run> = (0..count).map(|_| decode_run(fields, zone, from, to)).collect::<Option<_>>()?;
             chunks.insert(id, runs);
         }
         Some(Self { zone, epoch, stream, closed, from, to, chunks })

@@ -1,6 +1,7 @@
-//! Little-endian fields in byte strings, as object engines store them.
+//! Little-endian fields in byte strings, as all on-disk formats store them.
 //!
-//! **Knows nothing of** the fields' meaning. Reading never panics: a field that is missing is [`Malformed`].
+//! **Knows nothing of** the fields' meaning. Reading never panics: a field that is missing is `None` ([`Fields`]), or
+//! [`Malformed`] by its name ([`Input`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,13 +20,67 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Reads fields off the front of a byte string.
-pub struct Input<'a>(&'a [u8]);
+/// Reads fields off the front of a byte string; `None` once it ends too early.
+pub struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// Reads from the front of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The next `length` bytes.
+    pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// The next `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    /// A byte.
+    pub fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    /// Two bytes.
+    pub fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    /// Four bytes.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// Eight bytes.
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// All that has not been read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// `None` if bytes are left.
+    pub fn end(&self) -> Option<()> {
+        self.0.is_empty().then_some(())
+    }
+}
+
+/// Reads fields off the front of a byte string, and names the one that is missing.
+pub struct Input<'a>(Fields<'a>);
 
 impl<'a> Input<'a> {
     /// Reads from the front of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
+        Self(Fields::new(bytes))
     }
 
     /// The next `length` bytes.
@@ -33,13 +88,7 @@ impl<'a> Input<'a> {
     /// # Errors
     /// [`Malformed`] if there are fewer; so for every field.
     pub fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed(what))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Malformed> {
-        self.take(N, what)?.try_into().map_err(|_| Malformed(what))
+        self.0.bytes(length).ok_or(Malformed(what))
     }
 
     /// A byte.
@@ -47,7 +96,7 @@ impl<'a> Input<'a> {
     /// # Errors
     /// As [`Input::take`].
     pub fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
-        Ok(u8::from_le_bytes(self.array(what)?))
+        self.0.u8().ok_or(Malformed(what))
     }
 
     /// Two bytes.
@@ -55,7 +104,7 @@ impl<'a> Input<'a> {
     /// # Errors
     /// As [`Input::take`].
     pub fn u16(&mut self, what: &'static str) -> Result<u16, Malformed> {
-        Ok(u16::from_le_bytes(self.array(what)?))
+        self.0.u16().ok_or(Malformed(what))
     }
 
     /// Four bytes.
@@ -63,7 +112,7 @@ impl<'a> Input<'a> {
     /// # Errors
     /// As [`Input::take`].
     pub fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
-        Ok(u32::from_le_bytes(self.array(what)?))
+        self.0.u32().ok_or(Malformed(what))
     }
 
     /// Eight bytes.
@@ -71,7 +120,7 @@ impl<'a> Input<'a> {
     /// # Errors
     /// As [`Input::take`].
     pub fn u64(&mut self, what: &'static str) -> Result<u64, Malformed> {
-        Ok(u64::from_le_bytes(self.array(what)?))
+        self.0.u64().ok_or(Malformed(what))
     }
 
     /// A `u32` length and that many bytes of UTF-8.
@@ -102,7 +151,7 @@ impl<'a> Input<'a> {
 
     /// All that has not been read yet.
     pub fn rest(self) -> &'a [u8] {
-        self.0
+        self.0.rest()
     }
 
     /// Fails if bytes are left.
@@ -110,7 +159,7 @@ impl<'a> Input<'a> {
     /// # Errors
     /// As [`Input::take`].
     pub fn end(self, what: &'static str) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed(what)) }
+        self.0.end().ok_or(Malformed(what))
     }
 }
 

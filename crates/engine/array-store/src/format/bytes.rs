@@ -1,55 +1,18 @@
-//! Reading and writing of fields, little-endian, one after the other.
+//! Strings of bytes behind their length in two bytes.
 
 use bytes::Bytes;
+use shingle_base::wire::Fields;
 
-/// Reads fields; `None` once the bytes end too early.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (first, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*first)
+/// The next one; `None` also if it is longer than `max`.
+pub(super) fn short(fields: &mut Fields<'_>, max: usize) -> Option<Bytes> {
+    let length = usize::from(fields.u16()?);
+    if length > max {
+        return None;
     }
-
-    pub(super) fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    pub(super) fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    pub(super) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    pub(super) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (first, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(first)
-    }
-
-    /// A string of bytes behind its length in two bytes; `None` also if it is longer than `max`.
-    pub(super) fn short(&mut self, max: usize) -> Option<Bytes> {
-        let length = usize::from(self.u16()?);
-        if length > max {
-            return None;
-        }
-        self.bytes(length).map(Bytes::copy_from_slice)
-    }
-
-    /// Nothing is left.
-    pub(super) fn end(&self) -> Option<()> {
-        self.0.is_empty().then_some(())
-    }
+    fields.bytes(length).map(Bytes::copy_from_slice)
 }
 
-/// A string of bytes behind its length in two bytes.
+/// Writes what [`short`] reads.
 pub(super) fn put_short(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
     out.extend_from_slice(bytes);

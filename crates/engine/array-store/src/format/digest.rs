@@ -1,8 +1,8 @@
 //! The digest of a zone set: what all its markers and tombstones say, in one place. (SMORE, section III-D.)
 
-use super::bytes::Reader;
 use super::marker::{Marker, Tombstone, decode_parts, decode_tombstones, encode_parts, encode_tombstones};
 use crate::segment::Shape;
+use shingle_base::wire::Fields;
 
 /// A marker or a record of tombstones, and its first block in the set's zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,12 +91,12 @@ impl Digest {
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
-        let mut reader = Reader(payload);
+        let mut fields = Fields::new(payload);
         let mut digest = Self::default();
-        while reader.end().is_none() {
-            let kind = reader.u8()?;
-            let (block, stamp, length) = (reader.u32()?, reader.u64()?, reader.u32()?);
-            let body = reader.bytes(length as usize)?;
+        while fields.end().is_none() {
+            let kind = fields.u8()?;
+            let (block, stamp, length) = (fields.u32()?, fields.u64()?, fields.u32()?);
+            let body = fields.bytes(length as usize)?;
             let body = match kind {
                 KIND_SEGMENT => ItemBody::Segment(decode_segment(stamp, body)?),
                 KIND_TOMBSTONES => ItemBody::Tombstones { stamp, tombstones: decode_tombstones(body)? },
@@ -110,10 +110,10 @@ impl Digest {
 }
 
 fn decode_segment(stamp: u64, body: &[u8]) -> Option<Marker> {
-    let mut reader = Reader(body);
-    let (length, data, parity, count) = (reader.u32()?, reader.u8()?, reader.u8()?, reader.u32()?);
+    let mut fields = Fields::new(body);
+    let (length, data, parity, count) = (fields.u32()?, fields.u8()?, fields.u8()?, fields.u32()?);
     let shape = Shape::new(shingle_erasure::Code::new(data, parity).ok()?, length);
-    let parts = decode_parts(&mut reader, count, length)?;
-    reader.end()?;
+    let parts = decode_parts(&mut fields, count, length)?;
+    fields.end()?;
     Some(Marker { stamp, shape, parts })
 }

@@ -1,10 +1,11 @@
 //! Zone heads, layout markers and tombstones. (SMORE, sections III-B and III-F.)
 
 use bytes::Bytes;
+use shingle_base::wire::Fields;
 use shingle_base::{ChunkId, ZoneId};
 use shingle_record::{INFO_SIZE, record_blocks};
 
-use super::bytes::{Reader, put_short};
+use super::bytes::{put_short, short};
 use crate::segment::Shape;
 use crate::types::{ATTRIBUTES_MAX, Completion, DriveId, NAME_MAX, Part, SetId, Version};
 
@@ -41,10 +42,10 @@ impl SetHead {
     }
 
     pub(crate) fn decode(info: &[u8; INFO_SIZE]) -> Option<Self> {
-        let mut reader = Reader(info);
-        let (set, member, drive) = (SetId(reader.u32()?), reader.u8()?, DriveId(reader.u8()?));
-        reader.u16()?;
-        Some(Self { set, member, drive, opened: reader.u64()?, drive_id: reader.u64()? })
+        let mut fields = Fields::new(info);
+        let (set, member, drive) = (SetId(fields.u32()?), fields.u8()?, DriveId(fields.u8()?));
+        fields.u16()?;
+        Some(Self { set, member, drive, opened: fields.u64()?, drive_id: fields.u64()? })
     }
 }
 
@@ -110,16 +111,16 @@ impl Marker {
 
     /// The marker and the number of its fragment.
     pub(crate) fn decode(info: &[u8; INFO_SIZE], payload: &[u8]) -> Option<(Self, u8)> {
-        let mut reader = Reader(info);
-        let (stamp, length, fragment_length, parts) = (reader.u64()?, reader.u32()?, reader.u32()?, reader.u32()?);
-        let (fragment, data, parity) = (reader.u8()?, reader.u8()?, reader.u8()?);
+        let mut fields = Fields::new(info);
+        let (stamp, length, fragment_length, parts) = (fields.u64()?, fields.u32()?, fields.u32()?, fields.u32()?);
+        let (fragment, data, parity) = (fields.u8()?, fields.u8()?, fields.u8()?);
         let shape = Shape::new(shingle_erasure::Code::new(data, parity).ok()?, length);
         if shape.fragment_length() != fragment_length || usize::from(fragment) >= shape.code().width() {
             return None;
         }
-        let mut reader = Reader(payload);
-        let parts = decode_parts(&mut reader, parts, length)?;
-        reader.end()?;
+        let mut fields = Fields::new(payload);
+        let parts = decode_parts(&mut fields, parts, length)?;
+        fields.end()?;
         Some((Self { stamp, shape, parts }, fragment))
     }
 }
@@ -162,26 +163,26 @@ pub(super) fn encode_parts(parts: &[Part], out: &mut Vec<u8>) {
 }
 
 /// `count` parts, each of which must lie in `segment_length` bytes.
-pub(super) fn decode_parts(reader: &mut Reader<'_>, count: u32, segment_length: u32) -> Option<Vec<Part>> {
+pub(super) fn decode_parts(fields: &mut Fields<'_>, count: u32, segment_length: u32) -> Option<Vec<Part>> {
     // A count cannot make room for more than the bytes that are there.
-    if count as usize > reader.0.len() / PART_FIXED {
+    if count as usize > fields.rest().len() / PART_FIXED {
         return None;
     }
-    (0..count).map(|_| decode_part(reader, segment_length)).collect()
+    (0..count).map(|_| decode_part(fields, segment_length)).collect()
 }
 
-fn decode_part(reader: &mut Reader<'_>, segment_length: u32) -> Option<Part> {
-    let name = reader.short(NAME_MAX)?;
-    let (version, offset, at, length) = (Version(reader.u64()?), reader.u64()?, reader.u32()?, reader.u32()?);
-    let completion = match reader.u8()? {
+fn decode_part(fields: &mut Fields<'_>, segment_length: u32) -> Option<Part> {
+    let name = short(fields, NAME_MAX)?;
+    let (version, offset, at, length) = (Version(fields.u64()?), fields.u64()?, fields.u32()?, fields.u32()?);
+    let completion = match fields.u8()? {
         0 => None,
         FLAG_LAST => {
-            let size = reader.u64()?;
-            let attributes = reader.u32()? as usize;
+            let size = fields.u64()?;
+            let attributes = fields.u32()? as usize;
             if attributes > ATTRIBUTES_MAX {
                 return None;
             }
-            Some(Completion { size, attributes: Bytes::copy_from_slice(reader.bytes(attributes)?) })
+            Some(Completion { size, attributes: Bytes::copy_from_slice(fields.bytes(attributes)?) })
         }
         _ => return None,
     };
@@ -215,10 +216,10 @@ pub(crate) fn encode_tombstones(tombstones: &[Tombstone]) -> Vec<u8> {
 
 /// As many tombstones as the bytes hold.
 pub(crate) fn decode_tombstones(payload: &[u8]) -> Option<Vec<Tombstone>> {
-    let mut reader = Reader(payload);
+    let mut fields = Fields::new(payload);
     let mut tombstones = Vec::new();
-    while reader.end().is_none() {
-        tombstones.push(Tombstone { name: reader.short(NAME_MAX)?, version: Version(reader.u64()?) });
+    while fields.end().is_none() {
+        tombstones.push(Tombstone { name: short(&mut fields, NAME_MAX)?, version: Version(fields.u64()?) });
     }
     Some(tombstones)
 }

@@ -2,10 +2,11 @@
 //!
 //! Its record has all but the sets, and of those what changed. The sets of large arrays are in pieces before it.
 
+use shingle_base::wire::Fields;
 use shingle_base::{StoreId, ZoneId};
 use shingle_erasure::Code;
 
-use super::bytes::{Reader, put_short};
+use super::bytes::{put_short, short};
 use super::marker::Member;
 use super::{VERSION, VERSION_BUFFER, VERSION_CHANGES, VERSION_COPIES, VERSION_MIN};
 use crate::types::{DriveId, SetId, SetState};
@@ -191,21 +192,21 @@ impl Superblock {
         out
     }
 
-    fn fields(reader: &mut Reader<'_>, version: u32) -> Option<Self> {
-        let (array, generation) = (StoreId(reader.u64()?), reader.u64()?);
-        let code = Code::new(reader.u8()?, reader.u8()?).ok()?;
-        let (segment_length, last_stamp) = (reader.u32()?, reader.u64()?);
-        let (is_clean, clean) = (reader.u8()? == 1, reader.u64()?);
-        let (tombstone_floor, opened, id) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        let buffer = BufferName { id, generation: if version >= VERSION_BUFFER { reader.u64()? } else { 0 } };
-        let copies = if version >= VERSION_COPIES { reader.u8()? } else { 0 };
-        let snapshot = (0..list(reader, 20)?)
+    fn fields(fields: &mut Fields<'_>, version: u32) -> Option<Self> {
+        let (array, generation) = (StoreId(fields.u64()?), fields.u64()?);
+        let code = Code::new(fields.u8()?, fields.u8()?).ok()?;
+        let (segment_length, last_stamp) = (fields.u32()?, fields.u64()?);
+        let (is_clean, clean) = (fields.u8()? == 1, fields.u64()?);
+        let (tombstone_floor, opened, id) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let buffer = BufferName { id, generation: if version >= VERSION_BUFFER { fields.u64()? } else { 0 } };
+        let copies = if version >= VERSION_COPIES { fields.u8()? } else { 0 };
+        let snapshot = (0..list(fields, 20)?)
             .map(|_| {
-                let (set, block) = (SetId(reader.u32()?), reader.u32()?);
-                Some(SnapshotPiece { set, block, stamp: reader.u64()?, length: reader.u32()? })
+                let (set, block) = (SetId(fields.u32()?), fields.u32()?);
+                Some(SnapshotPiece { set, block, stamp: fields.u64()?, length: fields.u32()? })
             })
             .collect::<Option<_>>()?;
-        let drives = (0..list(reader, 27)?).map(|_| drive(reader)).collect::<Option<Vec<_>>>()?;
+        let drives = (0..list(fields, 27)?).map(|_| drive(fields)).collect::<Option<Vec<_>>>()?;
         Some(Self {
             version,
             array,
@@ -226,37 +227,37 @@ impl Superblock {
 }
 
 /// The length of a list, each entry of which has so many bytes at least.
-fn list(reader: &mut Reader<'_>, least: usize) -> Option<usize> {
-    let count = reader.u32()? as usize;
-    (count <= reader.0.len() / least).then_some(count)
+fn list(fields: &mut Fields<'_>, least: usize) -> Option<usize> {
+    let count = fields.u32()? as usize;
+    (count <= fields.rest().len() / least).then_some(count)
 }
 
 impl Update {
     /// Reads the payload of a superblock's record. `Err` with a version that this code does not read.
     pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, u32> {
-        let mut reader = Reader(payload);
-        match reader.u32() {
-            Some(version @ VERSION_CHANGES..=VERSION) => Ok(Self::rest(&mut reader, version)),
-            Some(version @ VERSION_MIN..VERSION_CHANGES) => Ok(Self::whole(&mut reader, version)),
+        let mut fields = Fields::new(payload);
+        match fields.u32() {
+            Some(version @ VERSION_CHANGES..=VERSION) => Ok(Self::rest(&mut fields, version)),
+            Some(version @ VERSION_MIN..VERSION_CHANGES) => Ok(Self::whole(&mut fields, version)),
             Some(version) => Err(version),
             None => Ok(None),
         }
     }
 
     /// Versions before 7: all sets, in order.
-    fn whole(reader: &mut Reader<'_>, version: u32) -> Option<Self> {
-        let superblock = Superblock::fields(reader, version)?;
-        let sets = (0..list(reader, 1)?).map(|_| set(reader)).collect::<Option<_>>()?;
-        reader.end()?;
+    fn whole(fields: &mut Fields<'_>, version: u32) -> Option<Self> {
+        let superblock = Superblock::fields(fields, version)?;
+        let sets = (0..list(fields, 1)?).map(|_| set(fields)).collect::<Option<_>>()?;
+        fields.end()?;
         Some(Self { superblock: Superblock { sets, ..superblock }, base: None, changes: Changes::new() })
     }
 
-    fn rest(reader: &mut Reader<'_>, version: u32) -> Option<Self> {
-        let superblock = Superblock::fields(reader, version)?;
-        let base = Base { id: reader.u64()?, block: reader.u32()?, pieces: reader.u32()?, follows: reader.u64()? };
-        let changes = (0..list(reader, 5)?).map(|_| Some((SetId(reader.u32()?), set(reader)?)));
+    fn rest(fields: &mut Fields<'_>, version: u32) -> Option<Self> {
+        let superblock = Superblock::fields(fields, version)?;
+        let base = Base { id: fields.u64()?, block: fields.u32()?, pieces: fields.u32()?, follows: fields.u64()? };
+        let changes = (0..list(fields, 5)?).map(|_| Some((SetId(fields.u32()?), set(fields)?)));
         let changes = changes.collect::<Option<_>>()?;
-        reader.end()?;
+        fields.end()?;
         Some(Self { superblock, base: (base.id != 0).then_some(base), changes })
     }
 }
@@ -296,15 +297,15 @@ impl Assembly {
         if self.base?.id != base || number != self.pieces || self.has_pieces() {
             return None;
         }
-        let mut reader = Reader(payload);
-        let (version, first) = (reader.u32()?, reader.u32()?);
+        let mut fields = Fields::new(payload);
+        let (version, first) = (fields.u32()?, fields.u32()?);
         if !(VERSION_CHANGES..=VERSION).contains(&version) || first as usize != self.sets.len() {
             return None;
         }
-        for _ in 0..list(&mut reader, 1)? {
-            self.sets.push(set(&mut reader)?);
+        for _ in 0..list(&mut fields, 1)? {
+            self.sets.push(set(&mut fields)?);
         }
-        reader.end()?;
+        fields.end()?;
         self.pieces += 1;
         Some(())
     }
@@ -364,9 +365,9 @@ fn put_set(out: &mut Vec<u8>, set: Option<&SetEntry>) {
     }
 }
 
-fn drive(reader: &mut Reader<'_>) -> Option<DriveEntry> {
-    let id = reader.u64()?;
-    let state = reader.u8()?;
+fn drive(fields: &mut Fields<'_>) -> Option<DriveEntry> {
+    let id = fields.u64()?;
+    let state = fields.u8()?;
     let reused = state & REUSED != 0;
     let state = match state & !REUSED {
         0 => DriveState::Present,
@@ -374,22 +375,22 @@ fn drive(reader: &mut Reader<'_>) -> Option<DriveEntry> {
         2 => DriveState::Removed,
         _ => return None,
     };
-    let (zones, zone_capacity) = (reader.u32()?, reader.u32()?);
-    let superblock_zones = [ZoneId(reader.u32()?), ZoneId(reader.u32()?)];
-    let name = String::from_utf8(reader.short(usize::from(u16::MAX))?.to_vec()).ok()?;
+    let (zones, zone_capacity) = (fields.u32()?, fields.u32()?);
+    let superblock_zones = [ZoneId(fields.u32()?), ZoneId(fields.u32()?)];
+    let name = String::from_utf8(short(fields, usize::from(u16::MAX))?.to_vec()).ok()?;
     Some(DriveEntry { id, state, reused, zones, zone_capacity, superblock_zones, name })
 }
 
-fn set(reader: &mut Reader<'_>) -> Option<Option<SetEntry>> {
-    let number = reader.u8()?;
+fn set(fields: &mut Fields<'_>) -> Option<Option<SetEntry>> {
+    let number = fields.u8()?;
     if number == 0 {
         return Some(None);
     }
     let (state, suspect) = (SetState::from_number(number & !SUSPECT)?, number & SUSPECT != 0);
-    let (count, live, covered) = (reader.u8()?, reader.u64()?, reader.u32()?);
-    let (end, length) = (reader.u32()?, reader.u32()?);
-    let member = |reader: &mut Reader<'_>| Some(Member { drive: DriveId(reader.u8()?), zone: ZoneId(reader.u32()?) });
-    let members = (0..count).map(|_| member(reader)).collect::<Option<_>>()?;
+    let (count, live, covered) = (fields.u8()?, fields.u64()?, fields.u32()?);
+    let (end, length) = (fields.u32()?, fields.u32()?);
+    let member = |fields: &mut Fields<'_>| Some(Member { drive: DriveId(fields.u8()?), zone: ZoneId(fields.u32()?) });
+    let members = (0..count).map(|_| member(fields)).collect::<Option<_>>()?;
     Some(Some(SetEntry { state, members, live, covered, end, length, suspect }))
 }
 

@@ -1,10 +1,10 @@
 //! The block behind a digest or a superblock: it says where that begins, so that it is found from the write pointer.
 
 use bytes::Bytes;
+use shingle_base::wire::Fields;
 use shingle_record::{Header, INFO_SIZE, Place, frame};
 
 use super::TRAILER;
-use super::bytes::Reader;
 
 /// Where the record before this block begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) fn frame_trailer(place: &Place, sequence: u64, start: u32) -> Bytes {
 impl Trailer {
     /// Reads the trailer off its header.
     pub(crate) fn decode(header: &Header) -> Option<Self> {
-        let start = Reader(&header.info).u32()?;
+        let start = Fields::new(&header.info).u32()?;
         (header.kind == TRAILER && start < header.place.block).then_some(Self { start })
     }
 }

@@ -2,11 +2,12 @@
 
 use shingle_base::{ChunkId, ZoneId};
 
-use crate::format::{Cursor, LANDING_BIT, stream_from, stream_number};
+use crate::format::{LANDING_BIT, stream_from, stream_number};
 use crate::index::{IndexGroup, Run};
 use crate::table::Chunk;
 use crate::types::Stream;
 use crate::zones::{Zone, ZoneStatus, ZoneTable};
+use shingle_base::wire::Fields;
 
 /// A zone as a checkpoint holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,52 +148,52 @@ pub(crate) const RECORD_BYTES: u64 = 8;
 
 impl CheckpointPart {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut cursor = Cursor(bytes);
-        let kind = cursor.u8()?;
-        let count = cursor.u32()?;
+        let mut fields = Fields::new(bytes);
+        let kind = fields.u8()?;
+        let count = fields.u32()?;
         let part = match kind {
-            1 => Self::Zones((0..count).map(|_| decode_zone(&mut cursor)).collect::<Option<_>>()?),
-            2 => Self::Chunks((0..count).map(|_| decode_chunk(&mut cursor)).collect::<Option<_>>()?),
+            1 => Self::Zones((0..count).map(|_| decode_zone(&mut fields)).collect::<Option<_>>()?),
+            2 => Self::Chunks((0..count).map(|_| decode_chunk(&mut fields)).collect::<Option<_>>()?),
             _ => return None,
         };
-        cursor.done()?;
+        fields.end()?;
         Some(part)
     }
 }
 
-fn decode_zone(cursor: &mut Cursor<'_>) -> Option<ZoneEntry> {
-    let (zone, status, number) = (ZoneId(cursor.u32()?), cursor.u8()?, cursor.u8()?);
+fn decode_zone(fields: &mut Fields<'_>) -> Option<ZoneEntry> {
+    let (zone, status, number) = (ZoneId(fields.u32()?), fields.u8()?, fields.u8()?);
     Some(ZoneEntry {
         zone,
         status: *ZoneStatus::ALL.get(usize::from(status))?,
         stream: stream_from(number & !LANDING_BIT)?,
         landing: number & LANDING_BIT != 0,
-        epoch: cursor.u64()?,
-        written: cursor.u32()?,
-        indexed_to: cursor.u32()?,
+        epoch: fields.u64()?,
+        written: fields.u32()?,
+        indexed_to: fields.u32()?,
     })
 }
 
-fn decode_chunk(cursor: &mut Cursor<'_>) -> Option<ChunkEntry> {
-    let id = cursor.chunk()?;
-    let flags = cursor.u8()?;
+fn decode_chunk(fields: &mut Fields<'_>) -> Option<ChunkEntry> {
+    let id = ChunkId(fields.array()?);
+    let flags = fields.u8()?;
     let (stream, sealed) = (stream_from(flags & 0x3F)?, flags & 0x80 != 0);
-    let (birth, size) = (cursor.u64()?, cursor.u32()?);
-    let since = if flags & 0x40 == 0 { 0 } else { Some(cursor.u64()?).filter(|&since| since != 0)? };
-    let groups = cursor.u32()?;
+    let (birth, size) = (fields.u64()?, fields.u32()?);
+    let since = if flags & 0x40 == 0 { 0 } else { Some(fields.u64()?).filter(|&since| since != 0)? };
+    let groups = fields.u32()?;
     let mut runs: Vec<(Run, u64)> = Vec::new();
     for _ in 0..groups {
-        let zone = ZoneId(cursor.u32()?);
-        let epoch = cursor.u64()?;
-        let (count, group_end) = (cursor.u32()?, cursor.u32()?);
+        let zone = ZoneId(fields.u32()?);
+        let epoch = fields.u64()?;
+        let (count, group_end) = (fields.u32()?, fields.u32()?);
         let first = runs.len();
         for _ in 0..count {
-            let (offset, block) = (cursor.u32()?, cursor.u32()?);
+            let (offset, block) = (fields.u32()?, fields.u32()?);
             if let Some((before, _)) = runs.get_mut(first..)?.last_mut() {
                 finish_run(before, offset)?;
             }
             let (length, stride) =
-                if block & SEVERAL == 0 { (0, 0) } else { (cursor.u32()?, Some(cursor.u32()?).filter(|&s| s != 0)?) };
+                if block & SEVERAL == 0 { (0, 0) } else { (fields.u32()?, Some(fields.u32()?).filter(|&s| s != 0)?) };
             let run = Run { zone, block: block & !SEVERAL, offset, end: offset, length, stride };
             runs.push((run, epoch));
         }

@@ -2,9 +2,10 @@
 
 use shingle_base::{ChunkId, ZoneId};
 
-use crate::format::{Cursor, LANDING_BIT, stream_from, stream_number};
+use crate::format::{LANDING_BIT, stream_from, stream_number};
 use crate::mark::Mark;
 use crate::types::Stream;
+use shingle_base::wire::Fields;
 
 /// One journaled change. Appends are not journaled. (SMRstore, section 5.6.)
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,15 +102,15 @@ impl JournalEntry {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut cursor = Cursor(bytes);
-        let entry = match cursor.u8()? {
-            1 => Self::Create { id: cursor.chunk()?, stream: stream_from(cursor.u8()?)? },
-            2 => Self::Seal { id: cursor.chunk()?, size: cursor.u32()? },
-            3 => Self::Delete { id: cursor.chunk()? },
-            4 => Self::Reset { zone: ZoneId(cursor.u32()?), epoch: cursor.u64()? },
-            5 => Self::Mark(Mark::decode(&mut cursor)?),
+        let mut fields = Fields::new(bytes);
+        let entry = match fields.u8()? {
+            1 => Self::Create { id: ChunkId(fields.array()?), stream: stream_from(fields.u8()?)? },
+            2 => Self::Seal { id: ChunkId(fields.array()?), size: fields.u32()? },
+            3 => Self::Delete { id: ChunkId(fields.array()?) },
+            4 => Self::Reset { zone: ZoneId(fields.u32()?), epoch: fields.u64()? },
+            5 => Self::Mark(Mark::decode(&mut fields)?),
             6 => {
-                let (zone, epoch, flags) = (ZoneId(cursor.u32()?), cursor.u64()?, cursor.u8()?);
+                let (zone, epoch, flags) = (ZoneId(fields.u32()?), fields.u64()?, fields.u8()?);
                 Self::Open {
                     zone,
                     epoch,
@@ -117,10 +118,10 @@ impl JournalEntry {
                     landing: flags & LANDING_BIT != 0,
                 }
             }
-            7 => Self::Resume { id: cursor.chunk()?, size: cursor.u32()? },
+            7 => Self::Resume { id: ChunkId(fields.array()?), size: fields.u32()? },
             _ => return None,
         };
-        cursor.done()?;
+        fields.end()?;
         Some(entry)
     }
 }

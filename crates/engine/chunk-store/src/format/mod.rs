@@ -3,7 +3,7 @@
 //! All numbers are little-endian. Everything here was framed and checked by crate `record` already; a value that makes
 //! no sense all the same is an error, never a panic.
 
-use shingle_base::ChunkId;
+use shingle_base::wire::Fields;
 use shingle_record::RecordType;
 
 mod checkpoint;
@@ -72,37 +72,6 @@ pub(crate) fn stream_from(number: u8) -> Option<Stream> {
     [Stream::Data, Stream::Gc, Stream::Meta].get(usize::from(number)).copied()
 }
 
-/// Reads numbers off a slice; `None` where it is too short.
-pub(crate) struct Cursor<'a>(&'a [u8]);
-
-impl Cursor<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, tail) = self.0.split_first_chunk::<N>()?;
-        self.0 = tail;
-        Some(*head)
-    }
-
-    pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.take::<1>().map(|[byte]| byte)
-    }
-
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    pub(crate) fn chunk(&mut self) -> Option<ChunkId> {
-        self.take().map(ChunkId)
-    }
-
-    fn done(&self) -> Option<()> {
-        self.0.is_empty().then_some(())
-    }
-}
-
 /// The engine's part of the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -121,9 +90,9 @@ impl Superblock {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut cursor = Cursor(bytes);
-        let block = Self { zone_size: cursor.u64()?, zone_count: cursor.u32()?, metazones: cursor.u32()? };
-        cursor.done()?;
+        let mut fields = Fields::new(bytes);
+        let block = Self { zone_size: fields.u64()?, zone_count: fields.u32()?, metazones: fields.u32()? };
+        fields.end()?;
         Some(block)
     }
 }

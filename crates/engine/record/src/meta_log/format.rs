@@ -1,6 +1,7 @@
 //! Payloads of log records. See `docs/formats/meta-log.md`.
 
 use bytes::Bytes;
+use shingle_base::wire::Fields;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
 use shingle_runtime::UnixTime;
 
@@ -101,9 +102,9 @@ impl EndMark {
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
-        let (start_epoch, rest) = payload.split_first_chunk()?;
-        let parts = rest.try_into().ok()?;
-        Some(Self { start_epoch: u64::from_le_bytes(*start_epoch), parts: u64::from_le_bytes(parts) })
+        let mut fields = Fields::new(payload);
+        let end = Self { start_epoch: fields.u64()?, parts: fields.u64()? };
+        fields.end().map(|()| end)
     }
 }
 
@@ -122,9 +123,9 @@ impl Link {
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
-        let (zone, rest) = payload.split_first_chunk()?;
-        let epoch = rest.try_into().ok()?;
-        Some(Self { zone: ZoneId(u32::from_le_bytes(*zone)), epoch: u64::from_le_bytes(epoch) })
+        let mut fields = Fields::new(payload);
+        let link = Self { zone: ZoneId(fields.u32()?), epoch: fields.u64()? };
+        fields.end().map(|()| link)
     }
 }
 
