@@ -239,7 +239,7 @@ fn what_cannot_be_is_refused() {
         ("[[array]]\nname = \"a\"\nclass = \"cold\"\ndrives = [\"x\"]", "capital"),
         (
             "[[array]]\nname = \"a b\"\nclass = \"cold\"",
-            "letters, digits and dashes\narray `a b`: class `cold` is none",
+            "letters, digits and dashes\narray `a b`: class `cold` is invalid",
         ),
         ("[[array]]\nname = \"a\"\ndrives = [\"x\"]\n[[array]]\nname = \"a\"\ndrives = [\"y\"]", "two arrays"),
         ("[[array]]\nname = \"a\"\ndrives = [\"x\"]\n[[array]]\nname = \"b\"\ndrives = [\"y\"]", "same class"),
