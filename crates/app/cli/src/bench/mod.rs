@@ -32,7 +32,7 @@ enum Name {
     ArrayGet,
     /// Data of a lost drive of it, rebuilt on a new one.
     ArrayRebuild,
-    /// PUT and GET of 1 MiB objects over loopback, 8 clients.
+    /// PUT and GET of 4 KiB, 64 KiB and 1 MiB over loopback, 8 clients: rate, and the server's processor time of a request.
     S3,
     /// PUT of 1 MiB objects to one and to many modelled drives, in virtual time: the rate of each, and how evenly they
     /// fill.

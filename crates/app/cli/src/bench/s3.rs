@@ -1,13 +1,17 @@
-//! PUT and GET of 1 MiB objects, 8 clients on loopback, beside the same HTTP stack over a store that discards.
+//! PUT and GET of objects of 4 KiB, 64 KiB and 1 MiB, 8 clients on loopback, beside the same HTTP stack over a store that
+//! discards.
 //!
-//! Server and clients share the process and the machine, in both measurements alike.
+//! Server and clients share the process and the machine, in both measurements alike. The processor time of a request is the
+//! server's alone: less noisy than the rate, where others use the machine too.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
+use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
 use shingle_base::{Blocks, StoreId};
 use shingle_chunk_store::{ChunkClient, ChunkStore, FormatOptions, Options};
@@ -23,12 +27,34 @@ use crate::bench::{Figure, limit, median};
 use crate::failure::{Failure, Outcome};
 
 const CLIENTS: usize = 8;
-const OBJECT: usize = 1 << 20;
-/// Objects that each client puts, and then gets, in a round.
-const OBJECTS: usize = 24;
+const ROUNDS: usize = 5;
 /// Times that a client gets each of its objects in a round: a GET is short.
 const GETS: usize = 8;
-const ROUNDS: usize = 5;
+
+/// Objects of one size.
+struct Size {
+    bytes: usize,
+    /// Number of objects that each client puts, and then gets, in a round.
+    objects: usize,
+    /// Ids of the figures: rate of PUT and of GET, processor time of each.
+    rates: [&'static str; 2],
+    times: [&'static str; 2],
+}
+
+const SIZES: [Size; 3] = [
+    Size { bytes: 4 << 10, objects: 96, rates: ["put_4kib", "get_4kib"], times: ["put_4kib_cpu", "get_4kib_cpu"] },
+    Size { bytes: 64 << 10, objects: 64, rates: ["put_64kib", "get_64kib"], times: ["put_64kib_cpu", "get_64kib_cpu"] },
+    Size { bytes: 1 << 20, objects: 24, rates: ["put_1mib", "get_1mib"], times: ["put_1mib_cpu", "get_1mib_cpu"] },
+];
+const METHODS: [&str; 2] = ["PUT", "GET"];
+
+/// Samples of one store and method, one a round.
+#[derive(Default)]
+struct Samples {
+    bytes_per_s: Vec<f64>,
+    cpu_us: Vec<f64>,
+}
+
 const INDEX_CACHE_BYTES: u64 = 64 << 20;
 
 pub(crate) fn run() -> Outcome<Vec<Figure>> {
@@ -38,32 +64,55 @@ pub(crate) fn run() -> Outcome<Vec<Figure>> {
     let scratch = Scratch::new(&std::env::temp_dir())?;
     let index = FjallIndex::open(scratch.0.join("index"), INDEX_CACHE_BYTES)?;
     let ours = executor.block_on(objects(index))?;
-    let stores: [Arc<dyn ObjectStore>; 2] = [Arc::new(ours), Arc::new(DiscardStore::new(OBJECT as u64))];
-    let mut endpoints = Vec::new();
-    for store in stores {
-        let options = GatewayOptions { credentials: vec![keys.clone()], ..GatewayOptions::default() };
-        let gateway = Gateway::new(store, options)?;
-        let listener = executor.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
-        endpoints.push(listener.local_addr()?);
-        executor.spawn(async move { gateway.serve(listener, std::future::pending()).await });
+    let ours: Arc<dyn ObjectStore> = Arc::new(ours);
+    let mut figures = Vec::new();
+    for size in &SIZES {
+        let discarding: Arc<dyn ObjectStore> = Arc::new(DiscardStore::new(size.bytes as u64));
+        let endpoints = [endpoint(&executor, ours.clone(), &keys)?, endpoint(&executor, discarding, &keys)?];
+        figures.extend(compare(size, endpoints, &keys)?);
     }
-    let mut rates = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
-    for &endpoint in &endpoints {
-        Client::new(endpoint, &keys).request("PUT", "/bench", &[])?;
+    executor.shutdown_background();
+    Ok(figures)
+}
+
+/// Serves `store` until the executor ends.
+fn endpoint(
+    executor: &tokio::runtime::Runtime,
+    store: Arc<dyn ObjectStore>,
+    keys: &Credentials,
+) -> Outcome<SocketAddr> {
+    let options = GatewayOptions { credentials: vec![keys.clone()], ..GatewayOptions::default() };
+    let gateway = Gateway::new(store, options)?;
+    let listener = executor.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+    let address = listener.local_addr()?;
+    executor.spawn(async move { gateway.serve(listener, std::future::pending()).await });
+    Ok(address)
+}
+
+/// Both stores in turns: ours, and the one that discards.
+fn compare(size: &Size, endpoints: [SocketAddr; 2], keys: &Credentials) -> Outcome<Vec<Figure>> {
+    let bucket = format!("bench-{}", size.bytes);
+    for endpoint in endpoints {
+        Client::new(endpoint, keys).request("PUT", &format!("/{bucket}"), &[])?;
     }
+    let mut samples: [[Samples; 2]; 2] = Default::default();
     for round in 0..ROUNDS {
-        for (endpoint, rates) in endpoints.iter().zip(&mut rates) {
-            for (method, rates) in ["PUT", "GET"].into_iter().zip(rates) {
-                rates.push(all_clients(*endpoint, &keys, method, round)?);
+        for (endpoint, samples) in endpoints.into_iter().zip(&mut samples) {
+            for (method, samples) in METHODS.into_iter().zip(samples) {
+                let load = Load { bucket: bucket.clone(), method, bytes: size.bytes, objects: size.objects, round };
+                load.run(endpoint, keys, samples)?;
             }
         }
     }
-    executor.shutdown_background();
-    let [[our_puts, our_gets], [puts, gets]] = rates;
-    Ok(vec![
-        Figure { id: "put_1mib", unit: "bytes/s", value: median(our_puts), limit: median(puts) },
-        Figure { id: "get_1mib", unit: "bytes/s", value: median(our_gets), limit: median(gets) },
-    ])
+    let [ours, discarding] = samples;
+    let mut figures = Vec::new();
+    for (at, (ours, discarding)) in ours.into_iter().zip(discarding).enumerate() {
+        let (value, limit) = (median(ours.bytes_per_s), median(discarding.bytes_per_s));
+        figures.push(Figure { id: size.rates[at], unit: "bytes/s", value, limit });
+        let (value, limit) = (median(ours.cpu_us), median(discarding.cpu_us));
+        figures.push(Figure { id: size.times[at], unit: "us", value, limit });
+    }
+    Ok(figures)
 }
 
 /// An object store on two memory devices, owned by a thread of its own.
@@ -100,33 +149,62 @@ async fn open_objects(rt: &Runtime, index: FjallIndex) -> Outcome<ObjectEngine> 
     Ok(engine)
 }
 
-/// Bytes a second of all clients together.
-fn all_clients(endpoint: SocketAddr, keys: &Credentials, method: &'static str, round: usize) -> Outcome<f64> {
-    let body: Arc<Vec<u8>> = Arc::new((0..OBJECT).map(|at| (at * 31) as u8).collect());
-    let requests = OBJECTS * if method == "GET" { GETS } else { 1 };
-    let began = limit::now();
-    #[expect(clippy::disallowed_methods, reason = "clients are not part of the system that is measured")]
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|client| {
-            let (keys, body) = (keys.clone(), body.clone());
-            std::thread::spawn(move || {
-                let mut connection = Client::new(endpoint, &keys);
-                for request in 0..requests {
-                    let path = format!("/bench/{client}/{}", round % 2 * OBJECTS + request % OBJECTS);
-                    let sent: &[u8] = if method == "PUT" { &body } else { &[] };
-                    let received = connection.request(method, &path, sent)?;
-                    if method == "GET" && received != OBJECT {
-                        return Err(Failure::new(format!("{path}: {received} bytes came back")));
-                    }
-                }
-                Ok(())
-            })
-        })
-        .collect();
-    for client in clients {
-        client.join().map_err(|_| Failure::new("a client panicked"))??;
+/// Requests of one method, by all clients, in one round.
+#[derive(Clone)]
+struct Load {
+    bucket: String,
+    method: &'static str,
+    bytes: usize,
+    objects: usize,
+    round: usize,
+}
+
+impl Load {
+    fn requests(&self) -> usize {
+        self.objects * if self.method == "GET" { GETS } else { 1 }
     }
-    Ok((CLIENTS * requests * OBJECT) as f64 / began.elapsed().as_secs_f64())
+
+    fn run(&self, endpoint: SocketAddr, keys: &Credentials, samples: &mut Samples) -> Outcome {
+        let body: Arc<Vec<u8>> = Arc::new((0..self.bytes).map(|at| (at * 31) as u8).collect());
+        let (began, cpu) = (limit::now(), cpu(ClockId::ProcessCPUTime));
+        #[expect(clippy::disallowed_methods, reason = "clients are not part of the system that is measured")]
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let (load, keys, body) = (self.clone(), keys.clone(), body.clone());
+                std::thread::spawn(move || load.client(client, endpoint, &keys, &body))
+            })
+            .collect();
+        let mut clients_cpu = Duration::ZERO;
+        for client in clients {
+            clients_cpu += client.join().map_err(|_| Failure::new("a client panicked"))??;
+        }
+        let requests = (CLIENTS * self.requests()) as f64;
+        let server = self::cpu(ClockId::ProcessCPUTime).saturating_sub(cpu).saturating_sub(clients_cpu);
+        samples.bytes_per_s.push(requests * self.bytes as f64 / began.elapsed().as_secs_f64());
+        samples.cpu_us.push(server.as_secs_f64() * 1e6 / requests);
+        Ok(())
+    }
+
+    /// Sends one client's requests; returns the processor time that this took.
+    fn client(&self, client: usize, endpoint: SocketAddr, keys: &Credentials, body: &[u8]) -> Outcome<Duration> {
+        let mut connection = Client::new(endpoint, keys);
+        for request in 0..self.requests() {
+            let number = self.round % 2 * self.objects + request % self.objects;
+            let path = format!("/{}/{client}/{number}", self.bucket);
+            let sent: &[u8] = if self.method == "PUT" { body } else { &[] };
+            let received = connection.request(self.method, &path, sent)?;
+            if self.method == "GET" && received != self.bytes {
+                return Err(Failure::new(format!("{path}: {received} bytes came back")));
+            }
+        }
+        Ok(cpu(ClockId::ThreadCPUTime))
+    }
+}
+
+/// Processor time that the process or the thread has used so far.
+fn cpu(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A client with one connection, that signs headers and not payload, as clients over TLS do.
