@@ -66,7 +66,10 @@ pub(crate) async fn start(setup: Setup) -> Result<Objects> {
 }
 
 async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenReport)> {
-    let Setup { index, index_cache_bytes, drives, options, rebuild, health, away: _ } = setup;
+    let Setup { index, index_cache_bytes, drives, mut options, rebuild, health, away: _ } = setup;
+    // A part of what the index may have for reading goes to the rows that were used last.
+    options.row_cache_bytes = index_cache_bytes / 4;
+    let index_cache_bytes = index_cache_bytes - options.row_cache_bytes;
     let failed = |error: &dyn std::fmt::Display| {
         let advice = "nothing is lost with the index: it can be removed, and is made again from the drives";
         Error::new(ErrorKind::Store, format!("{error} ({advice})"))

@@ -79,6 +79,11 @@ impl<C> Clone for Desk<C> {
 }
 
 impl<C: 'static> Desk<C> {
+    /// Whether the owner takes no more calls: it is gone, or about to close.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// A desk, and the calls for the owner to serve: `depth` calls wait, and as many are under way.
     pub fn new(depth: usize) -> (Self, Calls<C>) {
         Self::with_places(depth, depth)

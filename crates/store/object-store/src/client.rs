@@ -148,6 +148,9 @@ impl ObjectStore for ObjectStoreClient {
     }
 
     fn head(&self, bucket: &str, key: &str) -> StoreFuture<'_, ObjectInfo> {
+        if let Some(info) = self.entrance.direct().and_then(|direct| direct.head(bucket, key)) {
+            return Box::pin(std::future::ready(Ok(info)));
+        }
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
         Box::pin(self.entrance.read(|core| async move { core.head(&bucket, &key).await }))
     }
@@ -156,8 +159,13 @@ impl ObjectStore for ObjectStoreClient {
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
         Box::pin(async move {
             let entrance = self.entrance.clone();
+            if let Some(direct) = entrance.direct()
+                && let Some(opened) = direct.open(&bucket, &key, &entrance.releases)
+            {
+                return Ok(Box::new(Reader::new(entrance, bucket, opened)) as Box<dyn ObjectReader>);
+            }
             let open = move |core: std::rc::Rc<crate::engine::Core>| async move {
-                let opened = core.open_object(&bucket, &key).await?;
+                let opened = core.open_object(&bucket, &key, &entrance.releases).await?;
                 // Made here, so that what is pinned is let go even if the caller has gone away.
                 Ok(Reader::new(entrance, bucket, opened))
             };

@@ -4,7 +4,7 @@
 //! - FIL-1: an entry's place is reserved before it is appended and pending until the index has it and the file's record
 //!   counts it: a file's watermark never passes a pending entry, and a file without one is as live as its record says.
 //!   `a_file_whose_entries_can_all_be_read_never_stays`.
-//! - FIL-2: a pinned file keeps its chunks.
+//! - FIL-2: a pinned file keeps its chunks. Readers' side of it knows of each change here ([`crate::pins`]).
 //! - FIL-3: only what a drive said of a chunk's end proves that an append has landed ([`End`]).
 //!   `appends_that_all_fail_are_not_taken_for_landed`.
 //! - FIL-4: [`Sums`] are what a walk over all files finds: whoever changes a file does so through [`Change`], which counts. `stats` and
@@ -12,9 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use shingle_chunk_store::Stream;
 
+use crate::pins::{Pinnable, Pinnables};
 use crate::records::{FileRecord, Position};
 use crate::victims::{Rank, Victims};
 
@@ -104,8 +106,8 @@ pub(crate) struct LogFile {
     pub(crate) outstanding: u64,
     /// What the index says of it.
     pub(crate) record: FileRecord,
-    /// Readers that need its chunks.
-    pub(crate) pins: u32,
+    /// Its readers' side; none until it is one of [`Files`].
+    pins: Option<Arc<Pinnable>>,
     /// GC is at work on it.
     pub(crate) collecting: bool,
     /// The collector that writes copies to it; none for what clients write, and for files of earlier lives (OGC-5).
@@ -130,7 +132,7 @@ impl LogFile {
             pending: BTreeSet::new(),
             outstanding: 0,
             record,
-            pins: 0,
+            pins: None,
             collecting: false,
             collector: None,
             damaged: false,
@@ -138,6 +140,11 @@ impl LogFile {
             graves_seen: false,
             changes: 0,
         }
+    }
+
+    /// Whether readers need its chunks.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins.as_ref().is_some_and(|pins| pins.is_pinned())
     }
 
     /// Bytes appended to it.
@@ -208,7 +215,7 @@ pub(crate) struct Change<'f> {
     file: &'f mut LogFile,
     sums: &'f mut Sums,
     victims: &'f mut Victims,
-    before: (Sums, Option<Rank>),
+    before: (Sums, Option<Rank>, bool),
 }
 
 impl Deref for Change<'_> {
@@ -230,6 +237,12 @@ impl Drop for Change<'_> {
         self.sums.take(self.before.0);
         self.sums.add(self.file.sums());
         self.victims.change(self.number, self.before.1, Rank::of(self.file));
+        let going = self.file.record.dropping;
+        if going != self.before.2
+            && let Some(pins) = &self.file.pins
+        {
+            pins.set_going(going);
+        }
     }
 }
 
@@ -237,6 +250,8 @@ impl Drop for Change<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     map: BTreeMap<u64, LogFile>,
+    /// The same for readers, on any thread.
+    pub(crate) pinnables: Arc<Pinnables>,
     sums: Sums,
     victims: Victims,
     /// Files with an open chunk, by drive and stream.
@@ -250,7 +265,7 @@ impl Files {
 
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<Change<'_>> {
         let file = self.map.get_mut(&number)?;
-        let before = (file.sums(), Rank::of(file));
+        let before = (file.sums(), Rank::of(file), file.record.dropping);
         Some(Change { number, file, sums: &mut self.sums, victims: &mut self.victims, before })
     }
 
@@ -293,8 +308,11 @@ impl Files {
         }
     }
 
-    pub(crate) fn insert(&mut self, number: u64, file: LogFile) {
+    pub(crate) fn insert(&mut self, number: u64, mut file: LogFile) {
         self.remove(number);
+        let pins = Pinnable::new(number, file.drive, file.stream, file.record.dropping);
+        self.pinnables.insert(pins.clone());
+        file.pins = Some(pins);
         if let (Some(drive), Some(_)) = (file.drive, file.tail) {
             self.open.entry((drive, file.stream)).or_default().insert(number);
         }
@@ -305,6 +323,7 @@ impl Files {
 
     pub(crate) fn remove(&mut self, number: u64) {
         let Some(file) = self.map.remove(&number) else { return };
+        self.pinnables.remove(number);
         self.sums.take(file.sums());
         self.victims.change(number, Rank::of(&file), None);
         if let Some(drive) = file.drive {
@@ -335,23 +354,6 @@ impl Files {
     pub(crate) fn of_collector(&self, collector: u64) -> Vec<u64> {
         let open = self.open.values().flatten().copied();
         open.filter(|number| self.map.get(number).is_some_and(|file| file.collector == Some(collector))).collect()
-    }
-
-    /// Keeps a file's chunks until [`Files::unpin`]; `false` if it is gone or going.
-    pub(crate) fn pin(&mut self, file: u64) -> bool {
-        match self.map.get_mut(&file) {
-            Some(found) if !found.record.dropping => {
-                found.pins += 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    pub(crate) fn unpin(&mut self, file: u64) {
-        if let Some(found) = self.map.get_mut(&file) {
-            found.pins = found.pins.saturating_sub(1);
-        }
     }
 
     /// Forgets that a place was reserved: its entry is in the index, or was never written.

@@ -200,7 +200,7 @@ impl Core {
         let with = |number: u64, is: &dyn Fn(&LogFile) -> bool| files.get(number).is_some_and(is);
         let idle = |file: &LogFile| file.pending.is_empty() && !file.collecting;
         let victims = files.victims();
-        let over = |file: &LogFile| file.pins == 0 && !file.collecting;
+        let over = |file: &LogFile| !file.is_pinned() && !file.collecting;
         if let Some(number) = victims.ending(drive).find(|number| with(*number, &over)) {
             return Some((number, GcStep::Finish));
         }
@@ -256,7 +256,7 @@ impl Core {
             self.stats.borrow_mut().gc_damaged_files += 1;
             return Ok(());
         }
-        let pinned = self.files.borrow().get(number).is_some_and(|file| file.pins > 0);
+        let pinned = self.files.borrow().get(number).is_some_and(LogFile::is_pinned);
         // A pinned file is left to a later pass.
         if pinned { Ok(()) } else { self.finish_drop(claim).await }
     }

@@ -20,6 +20,7 @@
 mod backup;
 mod check;
 mod client;
+mod direct;
 mod drives;
 mod engine;
 mod errors;
@@ -32,6 +33,7 @@ mod keys;
 mod lateness;
 mod load;
 mod options;
+mod pins;
 mod placement;
 mod reader;
 mod records;

@@ -35,6 +35,8 @@ pub struct Options {
     pub write_budget_bytes: Option<u32>,
     /// Memory for objects whose bytes are still coming. Without enough of it for a segment, an object gets smaller segments.
     pub memory: Arc<Memory>,
+    /// Memory for rows of the index that were used last. 0: none.
+    pub row_cache_bytes: u64,
     /// Calls that wait for the engine, of each of reading and writing.
     pub queue_depth: usize,
     /// The least size of a part other than an upload's last.
@@ -100,6 +102,7 @@ impl Default for Options {
             reserve_bytes: None,
             write_budget_bytes: None,
             memory: Memory::unbounded(),
+            row_cache_bytes: 16 << 20,
             queue_depth: 256,
             part_bytes_min: 5 << 20,
             persist_interval: Duration::from_secs(5),

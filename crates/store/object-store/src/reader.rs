@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::{Bytes, BytesMut};
 use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture, StoreResult};
 
-use crate::engine::purge::Release;
-use crate::engine::reading::{Located, SegmentRange, Source, ranges};
+use crate::direct::{Opened, Source};
+use crate::engine::Core;
+use crate::engine::reading::{Located, SegmentRange, ranges};
 use crate::engine::run::Entrance;
-use crate::engine::{Core, Opened};
 use crate::errors::{for_client, invalid};
+use crate::pins::Release;
 
 /// An object open for reading.
 pub(crate) struct Reader {
@@ -63,10 +64,8 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let release = match &self.opened.source {
-            Source::Whole { file, .. } => Release::File(*file),
-            Source::Blobs(blobs) => Release::Blobs(blobs.iter().map(|blob| blob.blob).collect()),
-        };
+        let Source::Blobs(blobs) = &self.opened.source else { return };
+        let release = Release::Blobs(blobs.iter().map(|blob| blob.blob).collect());
         // The engine may have stopped; then nothing is pinned.
         let _ = self.entrance.releases.send(release);
     }
@@ -88,7 +87,7 @@ impl ObjectReader for Reader {
             }
             let bytes = self.bytes(offset, length).await;
             let bytes = bytes.map_err(|error| error.about(&self.bucket, &self.opened.info.key))?;
-            self.entrance.read_bytes.fetch_add(length, Ordering::Relaxed);
+            self.entrance.direct.read_bytes.fetch_add(length, Ordering::Relaxed);
             Ok(bytes)
         })
     }

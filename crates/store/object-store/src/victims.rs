@@ -219,23 +219,20 @@ mod tests {
         };
         for step in 0..5000 {
             let number = random.below(40);
-            match random.below(12) {
+            match random.below(11) {
                 0 => files.insert(number, file(random.below(3) as usize, random.below(SIZE), random.below(2) * 50)),
                 1 => files.remove(number),
                 2 => files.see_graves(number, step / 100),
                 3 => files.look_again(random.below(3) as usize, step / 100),
                 4 => files.close_chunk(number, 1, End::Within(random.below(SIZE)), None),
-                5 => {
-                    files.pin(number);
-                }
                 change => {
                     let Some(mut file) = files.get_mut(number) else { continue };
                     match change {
-                        6 => file.record.live_bytes = random.below(SIZE),
-                        7 => file.record.grave_bytes = random.below(3) * 40,
-                        8 => file.record.dropping ^= true,
-                        9 => file.damaged ^= true,
-                        10 => file.unseen ^= true,
+                        5 => file.record.live_bytes = random.below(SIZE),
+                        6 => file.record.grave_bytes = random.below(3) * 40,
+                        7 => file.record.dropping ^= true,
+                        8 => file.damaged ^= true,
+                        9 => file.unseen ^= true,
                         _ => file.tail = Some(Tail { ordinal: 1, next: random.below(SIZE), room: 5, rolling: false }),
                     }
                 }

@@ -12,6 +12,7 @@ mod named;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shingle_base::printable;
@@ -19,12 +20,13 @@ use shingle_runtime::Rests;
 use shingle_store_api::StoreResult;
 
 use crate::engine::Core;
-use crate::engine::purge::Release;
 use crate::errors::{from_chunk, from_record, unavailable};
 use crate::format::Manifest;
 use crate::index::{Space, Step};
 use crate::indexer::{Command, Effect};
 use crate::keys;
+use crate::pins::Pinnable;
+use crate::pins::Release;
 use crate::records::{Item, Location, ObjectRecord, PartRecord};
 use crate::scan::{Next, Scanned, Scanner};
 use crate::wire::{Input, Malformed};
@@ -111,18 +113,24 @@ struct Check {
 }
 
 /// A file that stays as long as this lives.
-struct Pinned(Rc<Core>, u64);
+struct Pinned {
+    core: Rc<Core>,
+    file: Arc<Pinnable>,
+}
 
 impl Pinned {
     /// None where the file has gone, or is going.
     fn new(core: &Rc<Core>, file: u64) -> Option<Self> {
-        core.files.borrow_mut().pin(file).then(|| Self(core.clone(), file))
+        let file = core.direct.files.find(file)?;
+        file.pin().then(|| Self { core: core.clone(), file })
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.0.release(Release::File(self.1));
+        if self.file.unpin() {
+            self.core.release(Release::File);
+        }
     }
 }
 

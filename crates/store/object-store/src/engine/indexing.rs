@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::Core;
 use crate::errors::unavailable;
-use crate::index::{IndexError, IndexErrorKind};
+use crate::index::{Index, IndexError, IndexErrorKind};
 use crate::indexer::{Command, Effect, Group, Indexer, Outcome};
 use crate::records::Position;
 

@@ -20,25 +20,26 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shingle_runtime::Runtime;
 use shingle_runtime::owner::Closing;
-use shingle_store_api::{ObjectInfo, StoreError, StoreResult, StoreUsage};
+use shingle_store_api::{StoreError, StoreResult, StoreUsage};
 use tokio::sync::{Notify, mpsc};
 
+use crate::direct::Direct;
 use crate::drives::DriveState;
 use crate::errors::{from_index, invalid, lost, unavailable};
 use crate::files::Files;
 use crate::format::Attributes;
-use crate::index::{Index, IndexResult};
+use crate::index::{Index, IndexResult, Recent};
 use crate::indexer::Totals;
 use crate::locks::Locks;
 use crate::options::Options;
 use crate::stats::ObjectStats;
 
-pub(crate) use reading::Opened;
+pub(crate) use crate::direct::object_info;
 
 /// Keys are at most this long.
 const KEY_MAX: usize = 4096;
@@ -54,13 +55,13 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     /// The store set, as chunk ids name it.
     pub(crate) set: u32,
-    pub(crate) index: Arc<dyn Index>,
+    pub(crate) index: Arc<Recent>,
+    /// What callers see of it without asking.
+    pub(crate) direct: Arc<Direct>,
     pub(crate) drives: RefCell<Vec<DriveState>>,
     pub(crate) files: RefCell<Files>,
     pub(crate) totals: Cell<Totals>,
     pub(crate) stats: RefCell<ObjectStats>,
-    /// Readers count past the engine.
-    read_bytes: Arc<AtomicU64>,
     /// The next version, file, blob or upload.
     sequence: Cell<u64>,
     /// Buckets and when they were created: few, and asked for in every call.
@@ -112,21 +113,21 @@ impl Core {
     pub(crate) fn new(
         runtime: Runtime,
         options: Options,
-        index: Arc<dyn Index>,
+        index: Arc<Recent>,
         recovered: Recovered,
         indexing: mpsc::UnboundedSender<indexing::Submission>,
-        read_bytes: Arc<AtomicU64>,
+        direct: Arc<Direct>,
     ) -> Rc<Self> {
         Rc::new(Self {
             runtime,
             options,
             set: recovered.set,
             index,
+            direct,
             drives: RefCell::new(recovered.drives),
             files: RefCell::new(recovered.files),
             totals: Cell::new(recovered.totals),
             stats: RefCell::default(),
-            read_bytes,
             sequence: Cell::new(recovered.sequence),
             buckets: RefCell::new(recovered.buckets),
             gates: Rc::default(),
@@ -166,6 +167,7 @@ impl Core {
         if failed.is_none() {
             tracing::error!(message, "the object store has stopped working");
             *failed = Some(message.to_owned());
+            self.direct.failed.store(true, Ordering::Release);
         }
     }
 
@@ -238,30 +240,11 @@ impl Core {
         let mut stats = *self.stats.borrow();
         let sums = self.files.borrow().sums();
         (stats.files, stats.file_bytes, stats.live_bytes) = (sums.files, sums.bytes, sums.live_bytes);
-        stats.read_bytes = self.read_bytes.load(Ordering::Relaxed);
+        stats.read_bytes = self.direct.read_bytes.load(Ordering::Relaxed);
+        stats.opens += self.direct.opens.load(Ordering::Relaxed);
         stats.objects = totals.objects;
         stats.object_bytes = totals.object_bytes;
         stats
-    }
-}
-
-/// An object as callers see it.
-pub(crate) fn object_info(
-    key: &str,
-    version: u64,
-    size: u64,
-    attributes: Attributes,
-    part_sizes: Vec<u64>,
-) -> ObjectInfo {
-    ObjectInfo {
-        key: key.to_owned(),
-        size,
-        etag: attributes.etag,
-        modified_unix_ns: attributes.modified_unix_ns,
-        version,
-        metadata: attributes.metadata,
-        part_sizes,
-        class: None,
     }
 }
 

@@ -166,7 +166,11 @@ impl Core {
     /// The present version of an object.
     pub(crate) async fn find(&self, bucket: &str, key: &str) -> StoreResult<Option<(Item, ObjectRecord)>> {
         let key = keys::object(bucket, key);
-        let Some(bytes) = self.read(move |index| index.get(Space::Objects, &key)).await? else { return Ok(None) };
+        let found = match self.index.row(&key) {
+            Some(row) => Some(row),
+            None => self.read(move |index| index.get(Space::Objects, &key)).await?,
+        };
+        let Some(bytes) = found else { return Ok(None) };
         let item = Item::decode(&bytes).map_err(from_record)?;
         let record = ObjectRecord::decode(&item.payload).map_err(from_record)?;
         Ok(Some((item, record)))

@@ -6,20 +6,10 @@ use tokio::sync::mpsc;
 
 use crate::engine::Core;
 use crate::indexer::{Command, Effect};
+use crate::pins::Release;
 
 /// Segments forgotten in one step.
 const STEP: usize = 1000;
-
-/// What a front end's reader or writer says when it is dropped.
-#[derive(Clone, Debug)]
-pub(crate) enum Release {
-    /// A reader no longer needs a file.
-    File(u64),
-    /// A reader no longer needs blobs.
-    Blobs(Vec<u64>),
-    /// A writer has given up its blob, having sent so many segments.
-    Writer { blob: u64, sent: u32 },
-}
 
 /// A blob that is being written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,10 +52,7 @@ impl Core {
     /// Takes note of what was let go.
     pub(crate) fn release(&self, release: Release) {
         match release {
-            Release::File(file) => {
-                self.files.borrow_mut().unpin(file);
-                self.changed.notify_waiters();
-            }
+            Release::File => self.changed.notify_waiters(),
             Release::Blobs(blobs) => {
                 let mut pins = self.blob_pins.borrow_mut();
                 for blob in blobs {

@@ -7,47 +7,34 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shingle_chunk_store::{ChunkClient, ChunkId};
-use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreResult};
+use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
+use crate::direct::{Opened, Source, object_info};
+use crate::engine::Core;
 use crate::engine::objects::sizes_of;
-use crate::engine::purge::Release;
-use crate::engine::{Core, object_info};
 use crate::errors::{for_client, from_record};
-use crate::format::{BlobRef, ChunkName};
+use crate::format::BlobRef;
 use crate::index::Space;
 use crate::keys;
+use crate::pins::{Pin, Release};
 use crate::records::Location;
 use tokio::sync::mpsc;
 
 /// Takes word of places that are not held any more.
 pub(crate) type Releases = mpsc::UnboundedSender<Release>;
 
-/// An object opened for reading.
-pub(crate) struct Opened {
-    pub(crate) info: ObjectInfo,
-    pub(crate) source: Source,
-}
-
-/// Where a reader finds the bytes.
-#[derive(Clone)]
-pub(crate) enum Source {
-    /// In one place: `file` is pinned.
-    Whole { file: u64, client: ChunkClient, chunk: ChunkId, offset: u64 },
-    /// In segments: the blobs are pinned.
-    Blobs(Arc<[BlobRef]>),
-}
-
 impl Core {
     /// Opens the present version, and pins what it lies in.
-    pub(crate) async fn open_object(&self, bucket: &str, key: &str) -> StoreResult<Opened> {
+    pub(crate) async fn open_object(&self, bucket: &str, key: &str, releases: &Releases) -> StoreResult<Opened> {
         loop {
             self.working()?;
             self.require_bucket(bucket)?;
             let (item, record) = self.find(bucket, key).await?.ok_or_else(|| StoreError::no_key(bucket, key))?;
             if !record.large {
-                let Some((client, chunk)) = self.pin(item.location.file, item.location.ordinal)? else { continue };
+                let found = self.pin(item.location.file, item.location.ordinal, releases)?;
+                let Some((client, chunk, pin)) = found else { continue };
                 let offset = item.location.offset + u64::from(item.location.head);
-                let source = Source::Whole { file: item.location.file, client, chunk, offset };
+                let source = Source::Whole { client, chunk, offset, _pin: pin };
                 let info = object_info(key, item.version, record.size, record.attributes, Vec::new());
                 self.stats.borrow_mut().opens += 1;
                 return Ok(Opened { info, source });
@@ -79,19 +66,14 @@ impl Core {
     ///
     /// # Errors
     /// `Device` if its drive is missing.
-    fn pin(&self, number: u64, ordinal: u32) -> StoreResult<Option<(ChunkClient, ChunkId)>> {
-        let mut files = self.files.borrow_mut();
-        if !files.pin(number) {
-            return Ok(None);
-        }
-        let Some(file) = files.get(number) else { return Ok(None) };
-        let Some(drive) = file.drive else {
-            let store = file.record.store;
-            files.unpin(number);
+    fn pin(&self, number: u64, ordinal: u32, releases: &Releases) -> StoreResult<Option<(ChunkClient, ChunkId, Pin)>> {
+        let Some(pin) = self.direct.files.pin(number, releases) else { return Ok(None) };
+        let Some(drive) = pin.file.drive else {
+            let store = self.files.borrow().get(number).map_or(0, |file| file.record.store);
             return Err(StoreError::new(StoreErrorKind::Device, format!("drive {store:016x} is missing")));
         };
-        let name = ChunkName { file: number, ordinal, stream: file.stream, set: self.set };
-        Ok(Some((self.drives.borrow()[drive].client.clone(), name.id())))
+        let chunk = pin.file.chunk(ordinal, self.set);
+        Ok(Some((self.drives.borrow()[drive].client.clone(), chunk, pin)))
     }
 
     /// Finds where a large object's segment lies, wherever GC has taken it, and keeps it there.
@@ -112,13 +94,11 @@ impl Core {
                 let message = format!("segment {index} of one of its parts is shorter than it was");
                 return Err(StoreError::new(StoreErrorKind::Corrupt, message));
             }
-            let Some((client, chunk)) = self.pin(location.file, location.ordinal)? else {
+            let Some((client, chunk, pin)) = self.pin(location.file, location.ordinal, &releases)? else {
                 // What pointed there has moved, or will have as soon as GC's changes are in the index.
                 self.runtime.yield_now().await;
                 continue;
             };
-            // From here on whoever drops it lets the file go, also if the caller has left.
-            let pin = Pin { file: location.file, releases };
             let (offset, length) = (location.offset + u64::from(location.head), u64::from(location.data));
             return Ok(Located { blob, index, client, chunk, offset, length, _pin: pin });
         }
@@ -144,19 +124,6 @@ pub(crate) struct Located {
     offset: u64,
     length: u64,
     _pin: Pin,
-}
-
-/// A file that GC leaves where it is.
-struct Pin {
-    file: u64,
-    releases: Releases,
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        // The engine may have stopped; then nothing is pinned.
-        let _ = self.releases.send(Release::File(self.file));
-    }
 }
 
 impl Located {

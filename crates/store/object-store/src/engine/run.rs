@@ -2,21 +2,23 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use shingle_chunk_store::ChunkClient;
 use shingle_runtime::owner::{Desk, Gone};
 use shingle_runtime::{Runtime, Task};
 use shingle_store_api::{StoreError, StoreResult};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::client::ObjectStoreClient;
+use crate::direct::Direct;
 use crate::drives::Class;
 use crate::engine::Core;
-use crate::engine::purge::Release;
 use crate::errors::unavailable;
 use crate::format::Body;
-use crate::index::Index;
+use crate::index::{Index, Recent};
 use crate::options::{Drive, Options};
+use crate::pins::Release;
 use crate::recovery::{self, OpenReport, ProgressFn, Rebuild};
 
 /// The ways in, for front ends.
@@ -30,8 +32,8 @@ pub(crate) struct Entrance {
     pub(crate) releases: mpsc::UnboundedSender<Release>,
     /// Bytes on their way to the drives.
     pub(crate) budget: Arc<Semaphore>,
-    /// Bytes that were read.
-    pub(crate) read_bytes: Arc<AtomicU64>,
+    /// What needs neither.
+    pub(crate) direct: Arc<Direct>,
 }
 
 /// A running object store: the owner's side. It lives on one thread; front ends use [`ObjectEngine::client`].
@@ -86,6 +88,8 @@ impl ObjectEngine {
         progress: Option<ProgressFn>,
     ) -> StoreResult<(Self, OpenReport)> {
         let count = drives.len();
+        let index = Recent::new(index, options.row_cache_bytes);
+        let clients: Vec<ChunkClient> = drives.iter().map(|drive| drive.client.clone()).collect();
         let opened = recovery::open(&runtime, drives, index.clone(), &options, rebuild, progress).await?;
         let (indexing, submissions) = mpsc::unbounded_channel();
         let (reads, read_jobs) = Desk::new(options.queue_depth);
@@ -93,10 +97,18 @@ impl ObjectEngine {
         let (releases, released) = mpsc::unbounded_channel();
         let budget_bytes = options.write_budget(count);
         let budget = Arc::new(Semaphore::new(budget_bytes as usize));
-        let read_bytes = Arc::<AtomicU64>::default();
-        let entrance = Entrance { reads, writes, releases, budget, read_bytes: read_bytes.clone() };
+        let direct = Arc::new(Direct {
+            rows: index.clone(),
+            files: opened.recovered.files.pinnables.clone(),
+            drives: clients,
+            set: opened.recovered.set,
+            failed: AtomicBool::new(false),
+            opens: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+        });
+        let entrance = Entrance { reads, writes, releases, budget, direct: direct.clone() };
         let client = ObjectStoreClient::new(entrance, &options, budget_bytes);
-        let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing, read_bytes);
+        let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing, direct);
 
         core.refresh_drives().await;
         let indexer = core.clone().run_indexer(opened.indexer, submissions);
@@ -195,6 +207,11 @@ impl Core {
 }
 
 impl Entrance {
+    /// The way past the engine, while it is open.
+    pub(crate) fn direct(&self) -> Option<&Direct> {
+        (!self.reads.is_closed()).then_some(&self.direct)
+    }
+
     /// As [`Desk::call`], for calls that only read.
     pub(crate) async fn read<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
     where

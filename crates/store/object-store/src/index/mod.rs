@@ -9,6 +9,7 @@
 
 mod fjall;
 mod memory;
+mod recent;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ use bytes::Bytes;
 
 pub use self::fjall::FjallIndex;
 pub use memory::MemoryIndex;
+pub(crate) use recent::Recent;
 
 /// A keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

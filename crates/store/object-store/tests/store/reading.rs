@@ -51,6 +51,36 @@ fn a_reader_keeps_its_version_through_overwrite_delete_and_gc() {
     }
 }
 
+/// OS-DIRECT-1: who reads an object that was put or read just now asks neither the engine's thread nor the index; and sees it
+/// replaced and deleted all the same.
+#[test]
+fn an_object_that_was_used_just_now_is_read_without_the_index() {
+    let world = World::new(3, 1, 4 << 20, 40 << 10);
+    Sim::new(3).run(move |runtime| async move {
+        let (_engine, store, _) = world.open(&runtime).await;
+        store.create_bucket(BUCKET).await.unwrap();
+        for (number, size) in [(1, 1000), (2, 2000)] {
+            put(&store, BUCKET, "key", &bytes_of(number, size), commit(&number.to_string())).await.unwrap();
+            world.index.fail_reads(true);
+            let mut open = store.open(BUCKET, "key");
+            let opened = futures_util::poll!(&mut open);
+            let std::task::Poll::Ready(Ok(reader)) = opened else { panic!("it was not opened at once") };
+            assert_eq!(reader.info(), &store.head(BUCKET, "key").await.unwrap());
+            assert_eq!(reader.info().etag, number.to_string());
+            assert_eq!(reader.read(0, size as u64).await.unwrap(), bytes_of(number, size));
+            // Of what is not in memory the index is asked.
+            assert_eq!(store.head(BUCKET, "other").await.unwrap_err().kind, StoreErrorKind::Unavailable);
+            world.index.fail_reads(false);
+        }
+        assert_eq!(store.stats().await.unwrap().opens, 2);
+        assert!(store.delete(BUCKET, "key").await.unwrap());
+        assert_eq!(store.open(BUCKET, "key").await.err().unwrap().kind, StoreErrorKind::NoSuchKey);
+        store.close().await;
+        assert_eq!(store.head(BUCKET, "key").await.unwrap_err().kind, StoreErrorKind::Unavailable);
+    });
+}
+
+/// OS-DIRECT-1.
 #[test]
 fn an_open_that_meets_an_overwrite_reads_one_version_or_the_other() {
     for seed in seeds(30) {

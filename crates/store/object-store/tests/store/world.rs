@@ -72,6 +72,8 @@ pub(crate) fn small_options() -> Options {
         reserve_bytes: Some(32 << 10),
         write_budget_bytes: Some(64 << 10),
         memory: Memory::unbounded(),
+        // So few that rows come and go.
+        row_cache_bytes: 64 << 10,
         queue_depth: 16,
         part_bytes_min: 1,
         persist_interval: Duration::from_secs(3600),

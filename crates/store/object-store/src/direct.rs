@@ -1,0 +1,103 @@
+//! The short way in: what a caller does on its own thread, where the engine and the index's thread need not be asked.
+//!
+//! **Owns** nothing: it looks at rows in memory and at files' pins, which the engine keeps up to date. It answers only what it is
+//! sure of, and leaves all else, errors among it, to the engine.
+//!
+//! # Invariants
+//! - OS-DIRECT-1: an answer is one that the engine could give at some moment of the call: a row in memory is never older than a change
+//!   that was acknowledged before (OS-ROW-1), and the file is pinned, or the row does not count (OS-PIN-1).
+//!   `an_open_that_meets_an_overwrite_reads_one_version_or_the_other`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use shingle_chunk_store::{ChunkClient, ChunkId};
+use shingle_store_api::ObjectInfo;
+use tokio::sync::mpsc;
+
+use crate::format::{Attributes, BlobRef};
+use crate::index::Recent;
+use crate::keys;
+use crate::pins::{Pin, Pinnables, Release};
+use crate::records::{Item, ObjectRecord};
+
+/// An object opened for reading.
+pub(crate) struct Opened {
+    pub(crate) info: ObjectInfo,
+    pub(crate) source: Source,
+}
+
+/// Where a reader finds the bytes.
+pub(crate) enum Source {
+    /// In one place, which is pinned.
+    Whole { client: ChunkClient, chunk: ChunkId, offset: u64, _pin: Pin },
+    /// In segments: the blobs are pinned.
+    Blobs(Arc<[BlobRef]>),
+}
+
+/// What callers and the engine share.
+pub(crate) struct Direct {
+    pub(crate) rows: Arc<Recent>,
+    pub(crate) files: Arc<Pinnables>,
+    /// The drives, as files name them.
+    pub(crate) drives: Vec<ChunkClient>,
+    /// The store set, as chunk ids name it.
+    pub(crate) set: u32,
+    /// The engine works no more: it has the error.
+    pub(crate) failed: AtomicBool,
+    /// Objects opened here.
+    pub(crate) opens: AtomicU64,
+    /// Bytes that readers have read.
+    pub(crate) read_bytes: AtomicU64,
+}
+
+impl Direct {
+    /// An object's row, if it is in memory; none of a large object, whose manifest is not.
+    fn find(&self, bucket: &str, key: &str) -> Option<(Item, ObjectRecord)> {
+        if self.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        let row = self.rows.row(&keys::object(bucket, key))?;
+        let item = Item::decode(&row).ok()?;
+        let record = ObjectRecord::decode(&item.payload).ok()?;
+        (!record.large).then_some((item, record))
+    }
+
+    /// An object without its bytes.
+    pub(crate) fn head(&self, bucket: &str, key: &str) -> Option<ObjectInfo> {
+        let (item, record) = self.find(bucket, key)?;
+        Some(object_info(key, item.version, record.size, record.attributes, Vec::new()))
+    }
+
+    /// Opens an object that lies in one place.
+    pub(crate) fn open(&self, bucket: &str, key: &str, releases: &mpsc::UnboundedSender<Release>) -> Option<Opened> {
+        let (item, record) = self.find(bucket, key)?;
+        let location = item.location;
+        let pin = self.files.pin(location.file, releases)?;
+        let client = self.drives.get(pin.file.drive?)?.clone();
+        let chunk = pin.file.chunk(location.ordinal, self.set);
+        let source = Source::Whole { client, chunk, offset: location.offset + u64::from(location.head), _pin: pin };
+        self.opens.fetch_add(1, Ordering::Relaxed);
+        Some(Opened { info: object_info(key, item.version, record.size, record.attributes, Vec::new()), source })
+    }
+}
+
+/// An object as callers see it.
+pub(crate) fn object_info(
+    key: &str,
+    version: u64,
+    size: u64,
+    attributes: Attributes,
+    part_sizes: Vec<u64>,
+) -> ObjectInfo {
+    ObjectInfo {
+        key: key.to_owned(),
+        size,
+        etag: attributes.etag,
+        modified_unix_ns: attributes.modified_unix_ns,
+        version,
+        metadata: attributes.metadata,
+        part_sizes,
+        class: None,
+    }
+}
