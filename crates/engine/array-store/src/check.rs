@@ -11,10 +11,11 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::examine::{Examined, Holds};
 use crate::format::ItemBody;
+use crate::given::{ArrayDrive, IndexPlace};
 use crate::index::PartKey;
 use crate::naming::Naming;
 use crate::scrub::{ScrubOptions, ScrubReport};
-use crate::store::{ArrayDrive, ArrayStore, IndexPlace};
+use crate::store::ArrayStore;
 use crate::types::{PartPlace, SetId};
 
 /// What a check found.

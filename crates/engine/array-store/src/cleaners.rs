@@ -13,17 +13,16 @@
 //! - CLEAN-6: who waits for space is woken when a set is free, or may be cleaned, and not when a cleaner gives up: else two that win
 //!   nothing wake each other for ever. Who waits for cleaners looks at them before anything else is taken in hand.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::future::{Either, select};
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use crate::engine::Engine;
+use crate::open_set::{RESERVED, Stream};
 use crate::sets::ZoneSet;
 use crate::types::{DriveSet, SetId};
-use crate::writer::{CUT_MIN, OpenSet, RESERVED, Stream};
 
 /// Sets of an array for each cleaner: those that are free for them, and part empty, must be few.
 const SETS_A_CLEANER: usize = 64;
@@ -42,6 +41,8 @@ pub(crate) struct Cleaners {
     at_work: RefCell<BTreeMap<u8, Work>>,
     /// A batch was copied, a set is left, or a cleaner came to its end. None of that is space (CLEAN-6).
     changed: Notify,
+    /// How old what cleaning moves is, in nanoseconds: a mean that follows it slowly.
+    moved_age: Cell<u64>,
 }
 
 /// The work of one cleaner.
@@ -57,7 +58,7 @@ struct Work {
 
 /// A cleaner at work, until this is dropped.
 pub(crate) struct Cleaner {
-    engine: Rc<Engine>,
+    all: Rc<Cleaners>,
     number: u8,
 }
 
@@ -69,11 +70,17 @@ pub(crate) struct Moving<'a>(&'a Cleaner);
 
 impl Cleaners {
     /// As many as are wanted, or one for each group; as far as there are sets for them, and zones beside `slots`.
-    pub(crate) fn new(wanted: Option<usize>, groups: usize, sets: usize, zones: usize) -> Self {
+    pub(crate) fn new(wanted: Option<usize>, groups: usize, sets: usize, zones: usize) -> Rc<Self> {
         let few = (sets / RESERVED_SHARE).saturating_sub(RESERVED - 1);
         let most = wanted.map_or(groups.min(sets / SETS_A_CLEANER), |wanted| wanted.min(few));
         let most = most.min(zones.saturating_add(1)).clamp(1, usize::from(u8::MAX));
-        Self { most, turns: Semaphore::new(most), at_work: RefCell::default(), changed: Notify::new() }
+        Rc::new(Self {
+            most,
+            turns: Semaphore::new(most),
+            at_work: RefCell::default(),
+            changed: Notify::new(),
+            moved_age: Cell::new(0),
+        })
     }
 
     pub(crate) fn most(&self) -> usize {
@@ -107,7 +114,7 @@ impl Cleaners {
     }
 
     /// Drives of all sets that are being emptied.
-    fn drives(&self) -> DriveSet {
+    pub(crate) fn drives(&self) -> DriveSet {
         let at_work = self.at_work.borrow();
         let victims = at_work.values().filter_map(|work| work.victim);
         victims.fold(DriveSet::EMPTY, |all, (_, drives)| all.with(&drives))
@@ -139,80 +146,47 @@ impl Cleaners {
         }
     }
 
-    /// True if the first one has something to do.
-    pub(crate) fn first_is_at_work(&self) -> bool {
-        self.at_work.borrow().contains_key(&FIRST)
-    }
-}
-
-impl Engine {
-    /// Waits until that holds of the cleaners, or space changed. (CLEAN-6)
-    pub(crate) async fn wait_for_cleaners(&self, holds: impl Fn(&Cleaners) -> bool) {
-        let mut space = Box::pin(self.space.notified());
-        loop {
-            let changed = Box::pin(self.cleaners.changed.notified());
-            if holds(&self.cleaners) {
-                return;
-            }
-            if let Either::Left(_) = select(&mut space, changed).await {
-                return;
-            }
-        }
-    }
-
-    fn cleaner(self: &Rc<Self>, number: u8) -> Option<Cleaner> {
-        let mut at_work = self.cleaners.at_work.borrow_mut();
+    /// A cleaner at work, with that number, unless there is one.
+    fn begin(self: &Rc<Self>, number: u8) -> Option<Cleaner> {
+        let mut at_work = self.at_work.borrow_mut();
         if at_work.contains_key(&number) {
             return None;
         }
         at_work.insert(number, Work::default());
-        Some(Cleaner { engine: self.clone(), number })
+        Some(Cleaner { all: self.clone(), number })
     }
 
     /// The first cleaner, unless it is at work.
-    pub(crate) fn first_cleaner(self: &Rc<Self>) -> Option<Cleaner> {
-        self.cleaner(FIRST)
+    pub(crate) fn first(self: &Rc<Self>) -> Option<Cleaner> {
+        self.begin(FIRST)
     }
 
-    /// Another cleaner, with what it empties: where that needs nothing of what is reserved. (CLEAN-4)
-    pub(crate) fn another_cleaner(self: &Rc<Self>) -> Option<(Cleaner, SetId, Rc<ZoneSet>)> {
-        if self.free_sets() <= RESERVED {
-            return None;
-        }
-        let (id, set) = self.victim()?;
-        let cleaner = (FIRST + 1..self.cleaners.most as u8).find_map(|number| self.cleaner(number))?;
-        Some((cleaner, id, set))
+    /// Another one that is not at work.
+    pub(crate) fn another(self: &Rc<Self>) -> Option<Cleaner> {
+        (FIRST + 1..self.most as u8).find_map(|number| self.begin(number))
     }
 
-    /// The set to collect next, of those that nobody empties: those that lost a member's write first, then as the policy says. Sets
-    /// on drives on which nobody cleans come before others, unless they win far less: with two on the same drives neither is
-    /// faster than one.
-    pub(crate) fn victim(&self) -> Option<(SetId, Rc<ZoneSet>)> {
-        let now = self.stamps.last();
-        let idle = |id| !self.cleaners.empty(id);
-        let best = self.sets.victim(now, |_| true, idle)?;
-        let busy = self.cleaners.drives();
-        if !best.1.drives().meets(&busy) {
-            return Some(best);
-        }
-        let wins = |set: &ZoneSet| self.set_data(set).saturating_sub(set.live());
-        let apart = self.sets.victim(now, |drives| !drives.meets(&busy), idle);
-        let apart = apart.filter(|(_, set)| wins(set) >= wins(&best.1) / 4 * 3);
-        Some(apart.unwrap_or(best))
+    /// Streams of those beside the first one that are not at work.
+    pub(crate) fn idle(&self) -> Vec<Stream> {
+        let at_work = self.at_work.borrow();
+        (FIRST + 1..self.most as u8).filter(|number| !at_work.contains_key(number)).map(Stream::Clean).collect()
     }
 
-    /// The open set of a cleaner beside the first one that is not at work, the one with the most room, if that is worth it: nothing is
-    /// won that it could take.
-    pub(crate) fn idle_cleaners_set(&self) -> Option<OpenSet> {
-        let at_work = self.cleaners.at_work.borrow();
-        let idle = (FIRST + 1..self.cleaners.most as u8).filter(|number| !at_work.contains_key(number));
-        let room = |stream| self.allocator.look_at(stream, |open| self.data_left(open)).unwrap_or(0);
-        let (room, stream) = idle.map(Stream::Clean).map(|stream| (room(stream), stream)).max()?;
-        if room < u64::from(self.segment_length / CUT_MIN) {
-            return None;
-        }
-        let open = self.allocator.take(stream)?;
-        Some(OpenSet { packed: false, ..open })
+    /// Ends when some cleaner's work changed.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Something of that age is moved: whether it is older than most of what is.
+    pub(crate) fn is_old(&self, age: u64) -> bool {
+        let mean = self.moved_age.get();
+        self.moved_age.set(mean - mean / 256 + age / 256);
+        age > mean
+    }
+
+    /// True if the first one has something to do.
+    pub(crate) fn first_is_at_work(&self) -> bool {
+        self.at_work.borrow().contains_key(&FIRST)
     }
 }
 
@@ -222,7 +196,7 @@ impl Cleaner {
     }
 
     fn work(&self, change: impl FnOnce(&mut Work)) {
-        if let Some(work) = self.engine.cleaners.at_work.borrow_mut().get_mut(&self.number) {
+        if let Some(work) = self.all.at_work.borrow_mut().get_mut(&self.number) {
             change(work);
         }
     }
@@ -238,9 +212,8 @@ impl Cleaner {
         self.work(|work| work.copying = Some(below));
     }
 
-    /// Begins to copy a batch.
-    pub(crate) fn moves(&self) -> Moving<'_> {
-        let batch = self.engine.stamps.next();
+    /// Begins to copy a batch, which has that number.
+    pub(crate) fn moves(&self, batch: u64) -> Moving<'_> {
         self.work(|work| work.moving = Some(batch));
         Moving(self)
     }
@@ -249,20 +222,51 @@ impl Cleaner {
 impl Drop for Victim<'_> {
     fn drop(&mut self) {
         self.0.work(|work| *work = Work::default());
-        self.0.engine.cleaners.changed.notify_waiters();
+        self.0.all.changed.notify_waiters();
     }
 }
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
         self.0.work(|work| work.moving = None);
-        self.0.engine.cleaners.changed.notify_waiters();
+        self.0.all.changed.notify_waiters();
     }
 }
 
 impl Drop for Cleaner {
     fn drop(&mut self) {
-        self.engine.cleaners.at_work.borrow_mut().remove(&self.number);
-        self.engine.cleaners.changed.notify_waiters();
+        self.all.at_work.borrow_mut().remove(&self.number);
+        self.all.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CLEAN-5: a cleaner has a number of its own, and its victim is known as long as it is at work.
+    #[test]
+    fn each_cleaner_has_its_own_number() {
+        let cleaners = Cleaners::new(Some(3), 3, 100, 100);
+        let first = cleaners.first().unwrap();
+        assert!(cleaners.first().is_none() && cleaners.first_is_at_work() && !cleaners.beside());
+        let (second, third) = (cleaners.another().unwrap(), cleaners.another().unwrap());
+        assert!(cleaners.another().is_none(), "three are enough");
+        assert_eq!([first.stream(), second.stream(), third.stream()], [0, 1, 2].map(Stream::Clean));
+        drop(second);
+        assert_eq!(cleaners.idle(), [Stream::Clean(1)]);
+        drop(first);
+        assert!(!cleaners.first_is_at_work() && cleaners.beside());
+    }
+
+    #[test]
+    fn batches_are_known_while_they_are_copied() {
+        let cleaners = Cleaners::new(Some(2), 2, 100, 100);
+        let cleaner = cleaners.first().unwrap();
+        cleaner.copies(7);
+        let moving = cleaner.moves(9);
+        assert_eq!((cleaners.moving(), cleaners.copying()), (vec![9], Some(7)));
+        drop(moving);
+        assert!(cleaners.moving().is_empty());
     }
 }

@@ -6,53 +6,12 @@
 //!   index is closed: else this opening and a later recovery would differ. So are digests: a set with a part of one would
 //!   count as torn.
 
-use std::cell::Cell;
 use std::rc::Rc;
-
-use tokio::sync::Notify;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::BufferName;
 use crate::index::{Change, Moment};
-
-/// Counts tasks that have to end before the index is closed. (CLOSE-2)
-#[derive(Clone, Default)]
-pub(crate) struct Busy(Rc<BusyTasks>);
-
-#[derive(Default)]
-struct BusyTasks {
-    count: Cell<usize>,
-    ended: Notify,
-}
-
-/// A task, until this is dropped.
-pub(crate) struct BusyTask(Busy);
-
-impl Busy {
-    pub(crate) fn begin(&self) -> BusyTask {
-        self.0.count.set(self.0.count.get() + 1);
-        BusyTask(self.clone())
-    }
-
-    async fn none(&self) {
-        loop {
-            let ended = self.0.ended.notified();
-            if self.0.count.get() == 0 {
-                return;
-            }
-            ended.await;
-        }
-    }
-}
-
-impl Drop for BusyTask {
-    fn drop(&mut self) {
-        let tasks = &self.0.0;
-        tasks.count.set(tasks.count.get() - 1);
-        tasks.ended.notify_waiters();
-    }
-}
 
 impl Engine {
     fn moment(&self, generation: u64) -> Moment {
@@ -62,7 +21,7 @@ impl Engine {
     /// Leaves an index that was clean as clean as it was.
     fn close_as_it_was(&self) -> Result<()> {
         let Some(index) = self.take_index() else { return Err(Error::stopped()) };
-        match self.opened_clean.get() {
+        match self.lifecycle.opened_clean.get() {
             Some(generation) => index.close_clean(self.moment(generation)).map_err(Error::index),
             None => Ok(()),
         }
@@ -77,35 +36,30 @@ impl Engine {
                 tracing::warn!(%error, "what a power cut tore is mended by the next scrub");
             }
         }
-        let buffer = self.buffer.borrow().clone();
+        let buffer = self.buffering.buffer.borrow().clone();
         if let Some(buffer) = buffer.as_ref().filter(|_| !self.options.read_only)
             && let Err(error) = self.flush(buffer, 0).await
         {
             tracing::warn!(%error, "what is buffered stays in the buffer's files");
         }
         // From here on nothing starts. No lock is kept while another is waited for: whoever holds one ends soon.
-        self.stopped.set(true);
+        self.lifecycle.stopped.set(true);
         self.allocator.end();
         self.space.notify_waiters();
         for flights in self.allocator.look(|open| open.flights.clone()) {
             flights.drained().await;
         }
-        self.busy.none().await;
+        self.lifecycle.busy.none().await;
         self.cleaners.none().await;
-        drop(self.snapshotting.lock().await);
+        drop(self.snapshots.taking.lock().await);
         // Either may have closed a set.
-        self.busy.none().await;
+        self.lifecycle.busy.none().await;
         // The next opening goes on there.
         self.allocator.look(|open| open.set.ends_before(open.next));
-        self.lost.notify_waiters();
-        let given_up: Vec<Change> = self
-            .puts
-            .borrow()
-            .values()
-            .filter(|progress| !progress.overtaken.replace(true))
-            .map(|progress| Change::RemoveVersion { name: progress.name().clone(), version: progress.version })
-            .collect();
-        self.enter(&given_up)?;
+        self.membership.changed.notify_waiters();
+        let given_up = self.puts.give_up_all().into_iter();
+        let given_up = given_up.map(|(name, version)| Change::RemoveVersion { name, version });
+        self.enter(&given_up.collect::<Vec<_>>())?;
         if self.options.read_only {
             return self.close_as_it_was();
         }
@@ -115,10 +69,10 @@ impl Engine {
             self.enter(&left)?;
             // What is in its files is in segments, too, or not needed.
             if left.is_empty() {
-                self.named_buffer.set(BufferName::default());
+                self.buffering.named.set(BufferName::default());
             }
         }
-        let generation = self.generation.get() + 1;
+        let generation = self.superblock.generation.get() + 1;
         let Some(index) = self.take_index() else { return Err(Error::stopped()) };
         index.close_clean(self.moment(generation)).map_err(Error::index)?;
         self.write_superblock(Some(generation)).await

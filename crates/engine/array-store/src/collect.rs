@@ -18,6 +18,7 @@ use futures_util::future::{join_all, select};
 use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
+use crate::asking::has_pointer;
 use crate::cleaners::Cleaner;
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
@@ -25,12 +26,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::examine::{Examined, Holds};
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tombstones, part_bytes};
 use crate::index::{Change, PartKey};
-use crate::recovery::has_pointer;
+use crate::item::Item;
+use crate::open_set::{RESERVED, Stream};
 use crate::segment::{Shape, zeros};
 use crate::sets::ZoneSet;
 use crate::stats::add;
 use crate::types::{Part, PartPlace, SetId, SetState};
-use crate::writer::{Item, RESERVED, Stream};
 
 /// Free sets for each lane below which cleaning goes on in the background; fewer in small arrays. Few: the later a set is cleaned, the
 /// more of it has died.
@@ -149,7 +150,7 @@ impl Engine {
             if self.free_sets() > free {
                 return Ok(None);
             }
-            if let Some(first) = self.first_cleaner() {
+            if let Some(first) = self.cleaners.first() {
                 return Ok(Some(first));
             }
             let another = if full { None } else { self.another_cleaner() };
@@ -197,13 +198,13 @@ impl Engine {
     /// Where only tombstones that are still needed kept sets from being won, a snapshot makes them superfluous. Whether
     /// that was so. (CLEAN-3)
     pub(crate) async fn drop_tombstones(self: &Rc<Self>) -> Result<bool> {
-        if self.held_by_tombstones.borrow().is_empty() {
+        if self.snapshots.held_by_tombstones.borrow().is_empty() {
             return Ok(false);
         }
-        let floor = self.durable_floor.get();
+        let floor = self.snapshots.durable_floor.get();
         match self.snapshot_from_reserve().await {
             // One that makes none superfluous would be taken for ever.
-            Ok(()) => Ok(self.durable_floor.get() > floor),
+            Ok(()) => Ok(self.snapshots.durable_floor.get() > floor),
             Err(error) if error.kind == ErrorKind::NoSpace => Ok(false),
             Err(error) => Err(error),
         }
@@ -211,7 +212,7 @@ impl Engine {
 
     /// A snapshot made tombstones superfluous: sets that only those kept from being won may be tried again.
     pub(crate) async fn try_held_by_tombstones(&self) {
-        let held = self.held_by_tombstones.take();
+        let held = self.snapshots.held_by_tombstones.take();
         for (number, id) in held.into_iter().enumerate() {
             if let Some(set) = self.sets.get(id) {
                 set.set_no_gain_at(u64::MAX);
@@ -237,9 +238,8 @@ impl Engine {
         if self.options.cleaning == CleaningPolicy::Greedy {
             return clean;
         }
-        let (age, mean) = (self.stamps.last().saturating_sub(part.version.0), self.moved_age.get());
-        self.moved_age.set(mean - mean / 256 + age / 256);
-        if age > mean { Stream::Cold } else { clean }
+        let age = self.stamps.last().saturating_sub(part.version.0);
+        if self.cleaners.is_old(age) { Stream::Cold } else { clean }
     }
 
     /// Collects a set that no cleaner chose, unless that has been done. `false` also for one that is passed over just now.
@@ -256,7 +256,7 @@ impl Engine {
     /// Empties a set that nothing lives in, and that cannot be read. (CLEAN-7) `false` if it may be needed.
     pub(crate) async fn discard(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let is_dead = move |engine: &Self, set: &ZoneSet| {
-            let known = !set.is_stuck() || engine.is_passed_over(id, set);
+            let known = !set.is_stuck() || engine.stuck.has(id, set);
             known && set.live() == 0 && matches!(set.state(), SetState::Closed | SetState::Indexed)
         };
         if is_dead(self, set) && set.state() == SetState::Closed {
@@ -266,7 +266,7 @@ impl Engine {
         self.as_first_cleaner(id, set, async move |first| {
             let _victim = first.take(id, &own);
             // Nobody waits here for a snapshot: that may wait for cleaning.
-            let Ok(_no_snapshot) = engine.snapshotting.try_lock() else { return Ok(false) };
+            let Ok(_no_snapshot) = engine.snapshots.taking.try_lock() else { return Ok(false) };
             // The one that covers it may not be in a superblock yet.
             engine.write_superblock(None).await?;
             if !is_dead(&engine, &own) || own.state() != SetState::Indexed {
@@ -294,7 +294,7 @@ impl Engine {
                 engine.running()?;
                 engine.wait_for_cleaners(|cleaners| !cleaners.empty(id) && !cleaners.first_is_at_work()).await;
                 if !engine.cleaners.empty(id)
-                    && let Some(first) = engine.first_cleaner()
+                    && let Some(first) = engine.cleaners.first()
                 {
                     break first;
                 }
@@ -327,13 +327,13 @@ impl Engine {
         let digest = self.contents(id, set).await?;
         // A set that is hurt is emptied even if that wins nothing, unless space is needed.
         if !set.is_hurt() || self.free_sets() <= RESERVED {
-            let floor = self.durable_floor.get();
+            let floor = self.snapshots.durable_floor.get();
             // A set that ended early wins what was never written, too.
             let won = self.capacity(set);
             if self.blocks_to_move(id, &digest, floor)? >= won {
                 set.set_no_gain_at(set.live());
                 if self.blocks_to_move(id, &digest, u64::MAX)? < won {
-                    self.held_by_tombstones.borrow_mut().insert(id);
+                    self.snapshots.held_by_tombstones.borrow_mut().insert(id);
                 }
                 return Ok(false);
             }
@@ -439,7 +439,7 @@ impl Engine {
 
     async fn move_live(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, digest: &Digest) -> Result<()> {
         let mut batches: BTreeMap<Stream, (Vec<(Live, Bytes)>, usize)> = BTreeMap::new();
-        let floor = self.durable_floor.get();
+        let floor = self.snapshots.durable_floor.get();
         cleaner.copies(self.buried_below());
         for marker in segments(digest) {
             for part in &marker.parts {
@@ -499,7 +499,7 @@ impl Engine {
         if batch.is_empty() {
             return Ok(());
         }
-        let _moving = cleaner.moves();
+        let _moving = cleaner.moves(self.stamps.next());
         let mut data = BytesMut::new();
         let mut parts = Vec::with_capacity(batch.len());
         let mut length = 0;
@@ -507,13 +507,13 @@ impl Engine {
         for (live, bytes) in &batch {
             parts.push(Part { at: length as u32, ..live.part.clone() });
             length += bytes.len();
-            if !single && !self.hollow {
+            if !single && !self.framing.hollow {
                 data.extend_from_slice(bytes);
             }
         }
         let data = match batch.first() {
             Some((_, bytes)) if single => bytes.clone(),
-            _ if self.hollow => zeros(length),
+            _ if self.framing.hollow => zeros(length),
             _ => data.freeze(),
         };
         // Whether a set is worth cleaning was decided for as few segments as that.
@@ -536,7 +536,7 @@ impl Engine {
 
     /// Cleans in the background while few sets are free: the fewer, the more cleaners. This is one behind so many `others`.
     pub(crate) async fn keep_sets_free(self: Rc<Self>, others: usize) {
-        while !self.stopped.get() {
+        while !self.lifecycle.stopped.get() {
             self.retry_stuck();
             let least = self.cleaners.reserved() + 1;
             let low = (FREE_LOW * self.allocator.groups()).min(self.sets.len() / 10).max(least);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::DriveState;
-use crate::rebuild::RebuildProgress;
 use crate::store::ArrayStore;
+use crate::told::RebuildProgress;
 use crate::types::SetState;
 
 /// How an array stands.
@@ -70,7 +70,8 @@ impl Engine {
                 condition.lost_members += lossy as u64;
             }
         }
-        condition.rebuilding = self.rebuilding.get().map(|(progress, began)| (progress, self.rt.now().since(began)));
+        condition.rebuilding =
+            self.membership.rebuilding.get().map(|(progress, began)| (progress, self.rt.now().since(began)));
         condition
     }
 }

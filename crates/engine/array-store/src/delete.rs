@@ -2,30 +2,16 @@
 //!
 //! Deletions that come while tombstones are being written share the next record of them.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-
-use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Tombstone;
 use crate::index::Change;
-use crate::put::Progress;
-use crate::writer::{Item, Placed, Room, Stream};
-
-/// Tombstones of one record at most.
-const BATCH: usize = 256;
-
-type Answer = oneshot::Sender<Result<()>>;
-
-/// Deletions that wait for their tombstone.
-#[derive(Default)]
-pub(crate) struct Deleting {
-    waiting: RefCell<Vec<(Tombstone, Answer)>>,
-    busy: Cell<bool>,
-}
+use crate::item::{Item, Placed};
+use crate::open_set::{Room, Stream};
+use crate::progress::Progress;
+use bytes::Bytes;
 
 /// Copies of deleted versions that reach the drives after their tombstones.
 struct Late {
@@ -45,18 +31,16 @@ impl Engine {
         let found = !self.index()?.versions(&name).map_err(Error::index)?.is_empty();
         if !found && !self.may_come_back(&name, version) {
             // What began before this call is ended by it, whenever it would end (PUT-2).
-            let (any, on_drives) = self.in_progress(&name, version);
+            let (any, on_drives) = self.puts.in_progress(&name, version);
             if !on_drives {
-                self.overtake(&name, |other| other < version);
+                self.puts.overtake(&name, |other| other < version);
                 return Ok(any);
             }
         }
-        self.burying.borrow_mut().insert(version);
-        let (answer, done) = oneshot::channel();
-        self.deleting.waiting.borrow_mut().push((Tombstone { name, version }, answer));
-        if !self.deleting.busy.replace(true) {
+        let (done, is_first) = self.deleting.wait(Tombstone { name, version });
+        if is_first {
             let engine = self.clone();
-            let busy = self.busy.begin();
+            let busy = self.lifecycle.busy.begin();
             self.rt.spawn_detached(async move {
                 engine.write_tombstones().await;
                 drop(busy);
@@ -68,60 +52,31 @@ impl Engine {
 
     /// Deletions below it are in the index.
     pub(crate) fn buried_below(&self) -> u64 {
-        self.burying.borrow().first().map_or_else(|| self.stamps.next(), |version| version.0)
+        self.deleting.oldest().map_or_else(|| self.stamps.next(), |version| version.0)
     }
 
     async fn write_tombstones(self: Rc<Self>) {
-        loop {
-            let batch: Vec<(Tombstone, Answer)> = {
-                let mut waiting = self.deleting.waiting.borrow_mut();
-                let count = waiting.len().min(BATCH);
-                waiting.drain(..count).collect()
-            };
-            if batch.is_empty() {
-                self.deleting.busy.set(false);
-                return;
-            }
-            let (tombstones, answers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-            let result = self.bury(&tombstones).await;
+        while let Some(batch) = self.deleting.next_batch() {
+            let result = self.bury(&batch.tombstones).await;
             let result = match result {
                 Ok(late) => {
-                    self.buried(tombstones, late);
+                    self.buried(batch.tombstones.clone(), late);
                     Ok(())
                 }
                 Err(error) => {
-                    self.unbury(&tombstones);
+                    self.deleting.end(&batch.tombstones);
                     Err(error)
                 }
             };
-            let (kind, message) = match &result {
-                Ok(()) => (ErrorKind::Stopped, String::new()),
-                Err(error) => (error.kind, error.message.clone()),
-            };
-            let mut failed = result.err();
-            let has_failed = failed.is_some();
-            for answer in answers {
-                let reply = match failed.take() {
-                    Some(error) => Err(error),
-                    None if has_failed => Err(Error::new(kind, message.clone())),
-                    None => Ok(()),
-                };
-                // A caller that went away does not need its answer.
-                let _ = answer.send(reply);
-            }
+            batch.answer(result);
         }
-    }
-
-    fn unbury(&self, tombstones: &[Tombstone]) {
-        let mut burying = self.burying.borrow_mut();
-        burying.retain(|version| tombstones.iter().all(|tombstone| tombstone.version != *version));
     }
 
     /// The deletions are done, and answered. But a snapshot may not cover their tombstones before it covers everything
     /// that they delete: recovery would find the one, and not look at the other. (SNAP-3)
     fn buried(self: &Rc<Self>, tombstones: Vec<Tombstone>, late: Late) {
         if late.puts.is_empty() && late.batches.is_empty() {
-            self.unbury(&tombstones);
+            self.deleting.end(&tombstones);
             return;
         }
         let engine = self.clone();
@@ -131,7 +86,7 @@ impl Engine {
                 put.at_rest().await;
             }
             engine.cleaners.moved(&batches).await;
-            engine.unbury(&tombstones);
+            engine.deleting.end(&tombstones);
             drop(placed);
         });
     }
@@ -144,7 +99,7 @@ impl Engine {
             .map(|tombstone| Change::RemoveUpTo { name: tombstone.name.clone(), version: tombstone.version });
         let mut puts = Vec::new();
         for tombstone in tombstones {
-            puts.extend(self.overtake(&tombstone.name, |version| version <= tombstone.version));
+            puts.extend(self.puts.overtake(&tombstone.name, |version| version <= tombstone.version));
         }
         self.enter(&removals.collect::<Vec<_>>())?;
         self.space.notify_waiters();

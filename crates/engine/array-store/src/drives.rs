@@ -9,12 +9,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use shingle_base::{Blocks, ZoneId};
-use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZonedDevice};
+use shingle_base::ZoneId;
+use shingle_zoned::{DeviceError, ZonedDevice};
 
+pub(crate) use crate::asking::is_lost;
 use crate::eviction::Score;
 use crate::format::{DriveEntry, DriveState};
-use crate::probe::patiently;
 use crate::types::{DriveId, DriveSet};
 use crate::watch::{Overseer, Watch, Watches};
 
@@ -296,29 +296,4 @@ impl Drives {
         let results = join_all(devs.iter().map(|(_, dev)| dev.flush())).await;
         devs.iter().zip(results).filter_map(|((id, _), result)| Some((*id, result.err()?))).collect()
     }
-}
-
-/// Whether the whole drive is lost with that error, not one command or zone of it.
-pub(crate) fn is_lost(error: &DeviceError) -> bool {
-    matches!(error.kind, DeviceErrorKind::Gone)
-}
-
-/// All zones of a device; a report that fails is tried again like a read. (PROBE-1)
-pub(crate) async fn report_all(dev: &Rc<dyn ZonedDevice>) -> Result<Vec<ZoneInfo>, DeviceError> {
-    let count = dev.geometry().zone_count;
-    let mut zones = Vec::with_capacity(count as usize);
-    while (zones.len() as u32) < count {
-        let from = zones.len() as u32;
-        let found = patiently(|| dev.report(ZoneId(from), count - from)).await?;
-        if found.is_empty() {
-            break;
-        }
-        zones.extend(found);
-    }
-    Ok(zones)
-}
-
-/// The first block of a place in a zone.
-pub(crate) fn at(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32) -> shingle_base::Lba {
-    dev.geometry().start_of(zone) + Blocks(u64::from(block))
 }

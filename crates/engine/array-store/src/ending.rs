@@ -8,13 +8,14 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{Place, frame};
 use shingle_zoned::{DeviceError, ZoneOp};
 
-use crate::close::BusyTask;
-use crate::drives::at;
+use crate::asking::at;
 use crate::engine::Engine;
-use crate::examine::Written;
 use crate::format::{DIGEST, Digest, Member, frame_trailer};
+use crate::lifecycle::BusyTask;
+use crate::open_set::OpenSet;
+use crate::sets::Written;
 use crate::types::SetState;
-use crate::writer::{OpenSet, Writes};
+use crate::writer::Writes;
 
 impl Engine {
     /// Finishes zones that are longer than their set, on drives that limit active zones: they would stay active.
@@ -90,7 +91,7 @@ impl Engine {
             return;
         }
         open.set.begin_to_end();
-        let (engine, busy) = (self.clone(), self.busy.begin());
+        let (engine, busy) = (self.clone(), self.lifecycle.busy.begin());
         if open.flights.failed.get() {
             self.rt.spawn_detached(async move {
                 // What a member refused is not in the digest, and that is known only when all is settled (WRITE-3).

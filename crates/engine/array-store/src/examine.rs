@@ -32,14 +32,11 @@ use futures_util::stream;
 use crate::engine::Engine;
 use crate::format::{Digest, DigestItem, ItemBody, Member};
 use crate::probe::{Look, Unread};
-use crate::sets::ZoneSet;
+use crate::sets::{Written, ZoneSet};
 use crate::types::SetId;
 
 /// Of those, so many are read at once: each may have several MiB on every drive.
 const VERIFIED_AT_ONCE: usize = 4;
-
-/// How far each live member was written.
-pub(crate) type Written = Vec<(Member, u32)>;
 
 /// A set as it was found.
 #[derive(Debug)]
@@ -205,7 +202,7 @@ impl Engine {
         if heads.iter().filter(|head| matches!(head, Ok(Some(())))).count() + empty > self.code.parity() {
             return true;
         }
-        let given_up = |member: &&Member| self.recorded.borrow().contains(&member.drive);
+        let given_up = |member: &&Member| self.superblock.recorded.borrow().contains(&member.drive);
         if holding.len() + empty + members.iter().filter(given_up).count() < members.len() {
             return false;
         }
@@ -323,7 +320,7 @@ impl Engine {
         let good = found.iter().filter(|found| matches!(found, Ok(Some(())))).count();
         let unread = found.iter().filter(|found| found.is_err()).count();
         // One that was given up missed it.
-        let recorded = self.recorded.borrow();
+        let recorded = self.superblock.recorded.borrow();
         let given_up = members.iter().filter(|member| recorded.contains(&member.drive)).count();
         let away = members.len().saturating_sub(there + given_up);
         match good {

@@ -17,11 +17,12 @@ use shingle_record::{Expect, Header};
 use shingle_runtime::Runtime;
 use shingle_zoned::ZoneInfo;
 
-use crate::drives::{Drives, at, report_all};
+use crate::asking::Reports;
+use crate::asking::{at, report_all};
+use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveEntry, DriveState, Member, SET_HEAD, SetHead, Superblock, VERSION_ENDS};
-use crate::recovery::Reports;
-use crate::store::ArrayDrive;
+use crate::given::ArrayDrive;
 use crate::superblocks::{Superblocks, Tip, Tips, load, superblock_zones, tips_of, unread_most};
 use crate::types::{DriveId, SetId};
 use crate::watch::{Watches, within};

@@ -55,7 +55,7 @@ impl Reader {
             Object { name: name.clone(), version: entry.version, size: entry.size, attributes: entry.attributes };
         let buffered = match parts.first() {
             Some((_, place)) if place.set == BUFFER_SET => {
-                engine.buffer.borrow().as_ref().and_then(|buffer| buffer.bytes_of(place.stamp))
+                engine.buffering.buffer.borrow().as_ref().and_then(|buffer| buffer.bytes_of(place.stamp))
             }
             _ => None,
         };
@@ -100,6 +100,13 @@ impl Reader {
 }
 
 impl Engine {
+    /// An object's name in words.
+    pub(crate) fn named(&self, name: &[u8]) -> Result<String> {
+        let object = self.index()?.object(name).map_err(Error::index)?;
+        let attributes = object.map(|object| object.attributes).unwrap_or_default();
+        Ok((self.options.naming.0)(name, &attributes))
+    }
+
     /// `length` bytes from `from` bytes into a part.
     pub(crate) async fn read_place(self: &Rc<Self>, place: &PartPlace, from: u32, length: u32) -> Result<Bytes> {
         if length == 0 {
@@ -108,15 +115,15 @@ impl Engine {
         let Some(set) = self.sets.get(place.set) else {
             return Err(Error::new(ErrorKind::Corrupt, format!("the index names {}, which does not exist", place.set)));
         };
-        let members = self.rotation.in_order(set.ordered_members(place.set), place.block);
+        let members = self.framing.rotation.in_order(set.ordered_members(place.set), place.block);
         let shape = Shape::new(self.code, place.segment_length);
         let source = Source { drives: &self.drives, paces: &self.paces, members: &members, place, shape };
         let mut faults = Vec::new();
         // A snapshot of the index is kept whole everywhere.
-        let found = if self.hollow && set.state() != SetState::Index && length > SHORT {
+        let found = if self.framing.hollow && set.state() != SetState::Index && length > SHORT {
             read_hollow(&source, from, length, &mut faults).await
         } else {
-            read_part(&source, &self.coder, &self.pool, from, length, &mut faults).await
+            read_part(&source, &self.framing.coder, &self.framing.pool, from, length, &mut faults).await
         };
         self.note_faults(place, &faults);
         match found {

@@ -6,7 +6,8 @@ use shingle_erasure::Code;
 use crate::error::Result;
 use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
 use crate::gather::{Seen, array_on, look_at};
-use crate::store::{ArrayDrive, ArrayStore};
+use crate::given::ArrayDrive;
+use crate::store::ArrayStore;
 use crate::types::{DriveId, SetId, SetState};
 
 /// What the newest superblock of an array says.
@@ -140,12 +141,12 @@ impl ArrayStore {
         });
         Ok(Inspection {
             array: engine.array,
-            generation: engine.generation.get(),
+            generation: engine.superblock.generation.get(),
             code: engine.code,
             segment_length: engine.segment_length,
             clean: false,
-            buffered: engine.buffer.borrow().is_some(),
-            snapshot_bytes: engine.snapshot.borrow().pieces.iter().map(|piece| u64::from(piece.length)).sum(),
+            buffered: engine.buffering.buffer.borrow().is_some(),
+            snapshot_bytes: engine.snapshots.newest.borrow().pieces.iter().map(|piece| u64::from(piece.length)).sum(),
             drives: drives.collect(),
             sets: Vec::new(),
         })

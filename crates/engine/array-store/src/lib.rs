@@ -8,18 +8,25 @@
 //! **Owns** the drives it was given, and its index file. **Knows nothing of** buckets, S3, or who asks.
 //!
 //! A reader of the code begins with `store` (the calls), `put`, `get` and `delete` (what they do), `allocator` (where things
-//! go), `writer` and `ending` (how they reach the drives), `examine` and `recovery` (how they are found again), `collect` (how space is won),
-//! `membership` and `rebuild` (how drives come and go).
+//! go), `writer` and `ending` (how they reach the drives), `examine` and `recovery` (how they are found again), `collect` and `choice` (how
+//! space is won), `membership` and `rebuild` (how drives come and go).
+//!
+//! Imports point one way: parts that own a piece of state and know no engine (`drives`, `sets`, `superblocks`, `allocator`, `cleaners`,
+//! `deleting`, `sharing`, `snapshots`, `buffer::log`), then `engine`, which is nothing but these parts together, then the
+//! operations on it, then `store`.
 
 mod allocator;
+mod asking;
 mod buffer;
 mod check;
+mod choice;
 mod cleaners;
 mod close;
 mod collect;
 mod condition;
 mod config;
 mod delete;
+mod deleting;
 mod drives;
 mod ending;
 mod engine;
@@ -30,38 +37,51 @@ mod format;
 mod gather;
 mod gentle_check;
 mod get;
+mod given;
 mod index;
 mod inspect;
+mod item;
 mod layout;
+mod lifecycle;
 mod loss;
 mod membership;
 mod modelled;
 mod naming;
+mod open_set;
 mod oversight;
+mod own_names;
 mod pace;
 pub mod parse;
 mod probe;
+mod progress;
 mod put;
 mod readmit;
 mod rebuild;
 mod recovery;
 mod repair;
+mod repairs;
 mod replace;
+mod saying;
 mod scrub;
 mod segment;
 mod sets;
 mod share;
+mod sharing;
 mod snapshot;
+mod snapshots;
 mod stamps;
 mod stats;
 mod store;
 mod stuck;
 mod superblocks;
+mod supply;
 #[cfg(test)]
 mod tests;
+mod told;
 mod trial;
 mod types;
 mod uncovered;
+mod verdict;
 mod versions;
 mod watch;
 mod writer;
@@ -73,14 +93,15 @@ pub use condition::{Condition, DriveCondition};
 pub use config::{CleaningPolicy, FormatOptions, Options};
 pub use error::{Error, ErrorKind, Result};
 pub use get::{Object, Reader};
+pub use given::{ArrayDrive, IndexPlace};
 pub use inspect::{Absent, DriveInspection, Inspection, SetInspection, array_of, inspect};
 pub use modelled::{Laid, Load};
 pub use naming::{Naming, quoted};
 pub use put::{Put, Stored};
 pub use readmit::Readmitted;
-pub use rebuild::{RebuildOptions, RebuildProgress};
 pub use recovery::RecoveryReport;
 pub use scrub::{ScrubOptions, ScrubReport};
-pub use store::{ArrayDrive, ArrayStore, IndexPlace, Stats, format};
+pub use store::{ArrayStore, Stats, format};
+pub use told::{RebuildOptions, RebuildProgress};
 pub use types::{ATTRIBUTES_MAX, Completion, DriveId, NAME_MAX, Part, PartPlace, SetId, SetState, Version};
 pub use watch::patient;

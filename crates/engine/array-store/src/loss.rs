@@ -9,25 +9,20 @@ use bytes::Bytes;
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::put::{InFlight, Progress};
+use crate::item::Item;
+use crate::own_names::LOSS_NAME;
+use crate::progress::InFlight;
 use crate::store::ArrayStore;
 use crate::types::{Completion, Part, Version};
-use crate::writer::Item;
 use std::rc::Rc;
-
-/// No caller's name begins with a zero byte.
-pub(crate) const LOSS_NAME: &[u8] = b"\0lost";
-
-/// Names that callers see begin behind it.
-pub(crate) const OWN_NAMES_END: &[u8] = b"\0\xff";
 
 impl Engine {
     /// Remembers that something was lost. (LOSS-1)
     pub(crate) async fn remember_loss(self: &Rc<Self>) -> Result<()> {
         let name = Bytes::from_static(LOSS_NAME);
         let version = Version(self.stamps.next());
-        self.lost_before.set(Some(version));
-        let progress = Progress::of(self, name.clone(), version);
+        self.lifecycle.lost_before.set(Some(version));
+        let progress = self.puts.begin(name.clone(), version);
         let flight = InFlight::new(&progress);
         let completion = Some(Completion { size: 0, attributes: Bytes::new() });
         let part = Part { name, version, offset: 0, at: 0, length: 0, completion };
@@ -40,7 +35,7 @@ impl Engine {
             Err(error) => Err(error),
             Ok(placed) => self.complete_at(vec![(&progress, &part, placed.place(&part))]),
         };
-        self.puts.borrow_mut().remove(&(progress.name().clone(), version));
+        self.puts.end(&progress);
         drop(flight);
         placed
     }
@@ -54,7 +49,7 @@ impl ArrayStore {
     pub async fn settle_loss(&self) -> Result<()> {
         let engine = self.engine();
         engine.delete(Bytes::from_static(LOSS_NAME)).await?;
-        engine.lost_before.set(None);
+        engine.lifecycle.lost_before.set(None);
         Ok(())
     }
 
@@ -65,6 +60,6 @@ impl ArrayStore {
     /// `Index`, `Stopped`.
     pub fn lost_before(&self) -> Result<Option<Version>> {
         let found = self.engine().index()?.object(LOSS_NAME).map_err(Error::index)?;
-        Ok(found.map(|found| found.version).max(self.engine().lost_before.get()))
+        Ok(found.map(|found| found.version).max(self.engine().lifecycle.lost_before.get()))
     }
 }

@@ -18,27 +18,25 @@ use shingle_base::ZoneId;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState};
 use tokio::sync::mpsc;
 
-use crate::drives::report_all;
+use crate::asking::report_all;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveEntry, DriveState, Member};
+use crate::given::ArrayDrive;
 use crate::layout::form_sets;
-use crate::rebuild::{RebuildOptions, RebuildProgress};
+use crate::open_set::RESERVED;
 use crate::sets::{Group, List, ZoneSet};
-use crate::store::ArrayDrive;
 use crate::superblocks::superblock_zones;
+use crate::told::Told;
+use crate::told::{RebuildOptions, RebuildProgress};
 use crate::types::{DriveId, DriveSet, SetId, SetState};
 use crate::watch::within;
-use crate::writer::RESERVED;
 
 /// Sequential zones that a drive needs: two for superblocks, one for data.
 pub(crate) const ZONES_MIN: u32 = 3;
 
 /// Zones that belong to no set, by drive, in order. They may hold something: they are reset before they are used.
 pub(crate) type Spares = BTreeMap<DriveId, Vec<ZoneId>>;
-
-/// Who is told how far a rebuild is; closed where nobody waits for it any more.
-pub(crate) type Told<P> = mpsc::UnboundedSender<P>;
 
 /// Sets that are dealt with before others have their turn.
 const STEP: usize = 1024;
@@ -116,7 +114,7 @@ pub(crate) async fn prepare(drive: &ArrayDrive, id: u64) -> Result<(DriveEntry, 
 impl Engine {
     /// Looks at the zones of all drives in use. The superblock is written first if the table changed (MEMBER-1).
     pub(crate) async fn survey(&self) -> Result<Survey> {
-        if self.unsaved() > 0 {
+        if self.superblock.unsaved() > 0 {
             self.write_superblock(None).await?;
         }
         let drives = self.drives.all_usable();
@@ -128,7 +126,7 @@ impl Engine {
             }
         }
         // A rebuild beside this may give sets other members: their old ones are no spares before that is durable.
-        while self.unsaved() > 0 {
+        while self.superblock.unsaved() > 0 {
             self.write_superblock(None).await?;
         }
         // From here on at one moment.
@@ -324,7 +322,7 @@ impl Engine {
     }
 
     async fn take_drive_in(self: &Rc<Self>, drive: &ArrayDrive) -> Result<DriveId> {
-        let _one = self.membership.lock().await;
+        let _one = self.membership.turn.lock().await;
         let full = || {
             let message =
                 format!("an array has at most {} drives, with those that were lost and not rebuilt yet", u8::MAX);
@@ -339,15 +337,15 @@ impl Engine {
         let Some(watched) = patient.first() else { return Err(Error::stopped()) };
         let (entry, _) = prepare(watched, id).await?;
         let id = self.drives.join(entry, drive.dev.clone(), &self.sets.named_drives()).ok_or_else(full)?;
-        self.superblocks.forget_drive(id);
-        self.recorded.borrow_mut().remove(&id);
+        self.superblock.log.forget_drive(id);
+        self.superblock.recorded.borrow_mut().remove(&id);
         self.paces.forget(id);
         if let Err(error) = self.write_superblock_everywhere().await {
             self.drives.remove(id);
             return Err(error);
         }
         self.form_anew().await?;
-        self.lost.notify_waiters();
+        self.membership.changed.notify_waiters();
         Ok(id)
     }
 

@@ -15,12 +15,12 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Digest, DigestItem, ITEM_FIXED, ItemBody, Marker, part_bytes};
 use crate::index::{Chunks, PartKey};
+use crate::open_set::{CUT_MIN, OpenSet, Room};
 use crate::segment::Shape;
 use crate::sets::{List, Purpose, ZoneSet};
 use crate::snapshot::{CHUNK_MAX, Pieces};
 use crate::store::ArrayStore;
 use crate::types::{Completion, DriveId, Part, PartPlace, SetId, SetState, Version};
-use crate::writer::{CUT_MIN, OpenSet, Room};
 
 /// Bytes that each object has beside its own.
 const ATTRIBUTES: &[u8] = &[b'a'; 60];
@@ -78,7 +78,7 @@ impl ArrayStore {
         let engine = self.engine();
         engine.writable()?;
         let empty: Vec<_> = engine.sets.of(List::Empty).take(load.covered + load.tail).collect();
-        if !engine.hollow || empty.len() < load.covered + load.tail {
+        if !engine.framing.hollow || empty.len() < load.covered + load.tail {
             let message = "only on modelled drives that keep no payload, and in sets that are empty";
             return Err(Error::new(ErrorKind::Invalid, message));
         }

@@ -4,9 +4,6 @@ use std::fmt;
 
 use shingle_base::printable;
 
-use crate::engine::Engine;
-use crate::error::{Error, Result};
-
 /// How names of objects are told to people: by the name and the attributes, which are empty where they are not known. [`quoted`],
 /// unless whoever keeps things in an array gives them other names.
 #[derive(Clone, Copy)]
@@ -35,15 +32,6 @@ impl fmt::Debug for Naming {
 /// A printable name between quotation marks.
 pub fn quoted(name: &[u8]) -> String {
     format!("`{}`", printable(name))
-}
-
-impl Engine {
-    /// An object's name in words.
-    pub(crate) fn named(&self, name: &[u8]) -> Result<String> {
-        let object = self.index()?.object(name).map_err(Error::index)?;
-        let attributes = object.map(|object| object.attributes).unwrap_or_default();
-        Ok((self.options.naming.0)(name, &attributes))
-    }
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl Engine {
 
     /// (HANG-2)
     fn give_up_silent(self: &Rc<Self>, drive: DriveId, silent: &[DriveId]) -> bool {
-        if self.serving.get() && !self.may_do_without(silent.iter().copied().chain([drive])) {
+        if self.lifecycle.serving.get() && !self.may_do_without(silent.iter().copied().chain([drive])) {
             return false;
         }
         let name = self.drives.name(drive);
@@ -54,14 +54,14 @@ impl Engine {
     /// missing: what it can read may be needed. (EVICT-2)
     fn give_up_unreadable(self: &Rc<Self>, drive: DriveId, error: &DeviceError) {
         let most = self.code.parity().saturating_sub(1).max(1);
-        if self.serving.get() && self.lacking_without([drive]) <= most && self.may_do_without([drive]) {
+        if self.lifecycle.serving.get() && self.lacking_without([drive]) <= most && self.may_do_without([drive]) {
             self.do_without(drive, error);
         }
     }
 
     /// Does without a drive, which is written down in the background; an opening does that itself.
     pub(crate) fn do_without(self: &Rc<Self>, drive: DriveId, error: &DeviceError) {
-        if self.fail_drive(drive, error) && self.serving.get() {
+        if self.fail_drive(drive, error) && self.lifecycle.serving.get() {
             let engine = self.clone();
             self.rt.spawn_detached(async move {
                 if let Err(error) = engine.record_failures().await {

@@ -7,28 +7,25 @@
 //!   takes it for bytes that are not what they should be.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use shingle_base::{Blocks, Lba, ZoneId};
+use shingle_base::{Blocks, ZoneId};
 use shingle_record::{Expect, HEADER_SIZE, Header};
-use shingle_zoned::{DeviceErrorKind, DeviceResult, ZonedDevice};
+use shingle_zoned::DeviceErrorKind;
 
-use crate::drives::{at, is_lost};
+use crate::asking::at;
+use crate::asking::read_patiently;
 use crate::engine::Engine;
-use crate::examine::Written;
 use crate::format::{
     DIGEST, Digest, DigestItem, FRAGMENT, ItemBody, MARKER, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Trailer,
     decode_tombstones,
 };
+use crate::sets::Written;
 use crate::types::SetId;
 
 /// Blocks read at the end of a zone, in which most digests lie whole.
 const TAIL: u32 = 16;
-
-/// How often a read is tried.
-const TRIES: usize = 3;
 
 /// A place that could not be read: what it holds is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,26 +38,6 @@ pub(crate) type Look<T> = std::result::Result<Option<T>, Unread>;
 pub(crate) struct Record {
     pub(crate) header: Header,
     payload: Bytes,
-}
-
-/// Asks a drive, with as many tries as a failed read gets. (PROBE-1)
-pub(crate) async fn patiently<T, F: Future<Output = DeviceResult<T>>>(ask: impl Fn() -> F) -> DeviceResult<T> {
-    let mut tries = 0;
-    loop {
-        let error = match ask().await {
-            Ok(answer) => return Ok(answer),
-            Err(error) => error,
-        };
-        tries += 1;
-        if tries == TRIES || is_lost(&error) || matches!(error.kind, DeviceErrorKind::Rule(_)) {
-            return Err(error);
-        }
-    }
-}
-
-/// Reads blocks in that way.
-pub(crate) async fn read_patiently(dev: &Rc<dyn ZonedDevice>, at: Lba, blocks: Blocks) -> DeviceResult<Bytes> {
-    patiently(|| dev.read(at, blocks)).await
 }
 
 impl Engine {
@@ -217,7 +194,8 @@ impl Engine {
         match record.header.kind {
             MARKER => {
                 let (marker, fragment) = Marker::decode(&record.header.info, &record.payload)?;
-                let own_fragment = self.rotation.fragment_of(usize::from(number), block.checked_add(own.0 as u32)?);
+                let own_fragment =
+                    self.framing.rotation.fragment_of(usize::from(number), block.checked_add(own.0 as u32)?);
                 if usize::from(fragment) != own_fragment || marker.shape.code() != self.code {
                     return None;
                 }

@@ -5,22 +5,23 @@
 //!   only if it finds all its parts.
 //! - PUT-2: a deletion that came after the version began, or a newer version that was completed first, wins.
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
-use crate::allocator::{PutHints, Seat, SeatId, Want, Who};
+use crate::allocator::{PutHints, Want, Who};
 use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Change, PartKey};
+use crate::item::{Item, Placed, Started};
+use crate::open_set::Room;
+use crate::progress::{InFlight, Progress};
 use crate::segment::zeros;
 use crate::stats::add;
 use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Part, PartPlace, Version};
-use crate::writer::{Item, Placed, Room, Started};
 
 /// Objects up to this share of a segment share segments with others.
 const SMALL: u32 = 4;
@@ -28,7 +29,6 @@ const SMALL: u32 = 4;
 /// A version of an object that is being written. Dropped without [`finish`](Put::finish), it leaves nothing behind.
 pub struct Put {
     engine: Rc<Engine>,
-    name: Bytes,
     progress: Rc<Progress>,
     queue: VecDeque<Bytes>,
     queued: usize,
@@ -39,27 +39,6 @@ pub struct Put {
     torn: bool,
 }
 
-/// How far a version has come.
-pub(crate) struct Progress {
-    name: Bytes,
-    pub(crate) version: Version,
-    in_flight: Cell<usize>,
-    landed: Notify,
-    error: RefCell<Option<Error>>,
-    /// The last part, which enters the index when all others have.
-    last: RefCell<Option<Placed>>,
-    /// Room for what comes next, and the turn.
-    seat: RefCell<Option<Seat>>,
-    /// More segments are ready: the turn is kept while earlier ones land.
-    ready: Cell<bool>,
-    /// Some of it was given to a segment: it may be on the drives.
-    launched: Cell<bool>,
-    /// Parts are in the index.
-    begun: Cell<bool>,
-    /// It was deleted, or a newer version was completed, before it was complete.
-    pub(crate) overtaken: Cell<bool>,
-}
-
 /// A version that is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
@@ -67,47 +46,6 @@ pub struct Stored {
     pub version: Version,
     /// Bytes of the object.
     pub size: u64,
-}
-
-impl Progress {
-    /// A version that begins; deletions know of it.
-    pub(crate) fn of(engine: &Engine, name: Bytes, version: Version) -> Rc<Self> {
-        let progress = Rc::new(Self {
-            name: name.clone(),
-            version,
-            in_flight: Cell::new(0),
-            landed: Notify::new(),
-            error: RefCell::new(None),
-            last: RefCell::new(None),
-            seat: RefCell::new(None),
-            ready: Cell::new(false),
-            launched: Cell::new(false),
-            begun: Cell::new(false),
-            overtaken: Cell::new(false),
-        });
-        engine.puts.borrow_mut().insert((name, version), progress.clone());
-        progress
-    }
-
-    pub(crate) fn name(&self) -> &Bytes {
-        &self.name
-    }
-
-    /// Waits until no segment of it is on its way.
-    pub(crate) async fn at_rest(&self) {
-        loop {
-            let landed = self.landed.notified();
-            if self.in_flight.get() == 0 {
-                return;
-            }
-            landed.await;
-        }
-    }
-
-    /// Parts of it are in the index: a deletion finds it.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.begun.get()
-    }
 }
 
 /// Checks a name that came from outside.
@@ -126,10 +64,10 @@ impl Put {
     pub(crate) fn begin(engine: &Rc<Engine>, name: Bytes, hints: PutHints) -> Result<Self> {
         engine.writable()?;
         check_name(&name)?;
-        let progress = Progress::of(engine, name.clone(), engine.stamps.version());
+        let progress = engine.puts.begin(name, engine.stamps.version());
         let engine = engine.clone();
         let queue = VecDeque::new();
-        Ok(Self { engine, name, progress, queue, queued: 0, issued: 0, hints, torn: false })
+        Ok(Self { engine, progress, queue, queued: 0, issued: 0, hints, torn: false })
     }
 
     /// The version that this will be.
@@ -176,7 +114,7 @@ impl Put {
     pub async fn finish(self, attributes: Bytes) -> Result<Stored> {
         self.whole()?;
         self.engine.running()?;
-        let (rt, busy) = (self.engine.rt.clone(), self.engine.busy.begin());
+        let (rt, busy) = (self.engine.rt.clone(), self.engine.lifecycle.busy.begin());
         let finishing = rt.spawn(async move {
             let stored = self.end(attributes).await;
             drop(busy);
@@ -249,7 +187,7 @@ impl Put {
             Some(first) if first.len() >= length => return first.split_to(length),
             Some(_) => {}
         }
-        let hollow = self.engine.hollow;
+        let hollow = self.engine.framing.hollow;
         let mut whole = BytesMut::with_capacity(if hollow { 0 } else { length });
         let mut missing = length;
         while missing > 0 {
@@ -282,7 +220,7 @@ impl Put {
         let completion = completion.filter(|_| self.queued == 0).cloned();
         let run = Run { offset: self.issued, data: data.clone(), completion };
         let (engine, progress, in_flight) = (self.engine.clone(), self.progress.clone(), InFlight::new(&self.progress));
-        let who = Who::Client(self.progress.sit_down(&engine), Want::Turn(PutHints { length, ..self.hints }));
+        let who = Who::Client(self.progress.sit_down(&engine.allocator), Want::Turn(PutHints { length, ..self.hints }));
         let (tell, consumed) = oneshot::channel();
         self.engine.rt.spawn_detached(async move {
             let started = engine.start(who, Room::PLAIN, run.behind(&progress, 0)).await;
@@ -320,43 +258,20 @@ impl Put {
 impl Drop for Put {
     fn drop(&mut self) {
         // Parts that are in the index, and those that are on their way, belong to nobody unless it was completed.
-        let key = (self.name.clone(), self.progress.version);
         if self.progress.in_flight.get() == 0 {
-            self.engine.puts.borrow_mut().remove(&key);
+            self.engine.puts.end(&self.progress);
         } else {
             // Until they have landed a deletion has to know of them.
             let (engine, progress) = (self.engine.clone(), self.progress.clone());
             self.engine.rt.spawn_detached(async move {
                 progress.at_rest().await;
-                engine.puts.borrow_mut().remove(&key);
+                engine.puts.end(&progress);
             });
         }
         self.progress.last.borrow_mut().take();
         self.progress.stand_up();
         if !self.progress.overtaken.replace(true) && self.progress.has_begun() {
             self.engine.forget(&self.progress);
-        }
-    }
-}
-
-impl Progress {
-    /// The seat that its segments are written from.
-    fn sit_down(&self, engine: &Engine) -> SeatId {
-        self.seat.borrow_mut().get_or_insert_with(|| engine.allocator.seat()).id
-    }
-
-    /// Gives back what room is left, and the turn.
-    fn stand_up(&self) {
-        drop(self.seat.take());
-    }
-
-    /// Gives the turn back if nothing is ready and nothing on its way: the drives would wait.
-    fn rest(&self) {
-        if !self.ready.get()
-            && self.in_flight.get() == 0
-            && let Some(seat) = &*self.seat.borrow()
-        {
-            seat.rest();
         }
     }
 }
@@ -368,25 +283,6 @@ impl Drop for Going {
     fn drop(&mut self) {
         self.0.ready.set(false);
         self.0.rest();
-    }
-}
-
-/// A segment of a version, from before it is started until it is in the index or given up.
-pub(crate) struct InFlight(Rc<Progress>);
-
-impl InFlight {
-    pub(crate) fn new(progress: &Rc<Progress>) -> Self {
-        progress.in_flight.set(progress.in_flight.get() + 1);
-        progress.launched.set(true);
-        Self(progress.clone())
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.in_flight.set(self.0.in_flight.get() - 1);
-        self.0.rest();
-        self.0.landed.notify_waiters();
     }
 }
 
@@ -491,38 +387,9 @@ impl Engine {
         }
         self.enter(&changes)?;
         for progress in completed {
-            self.overtake(&progress.name, |version| version < progress.version);
+            self.puts.overtake(&progress.name, |version| version < progress.version);
         }
         Ok(())
-    }
-
-    /// Whether versions of an object that began before `version` are in progress, and whether any of them may be on the
-    /// drives already.
-    pub(crate) fn in_progress(&self, name: &Bytes, version: Version) -> (bool, bool) {
-        let puts = self.puts.borrow();
-        let ours = puts.range((name.clone(), Version(0))..(name.clone(), version));
-        let mut ours = ours.map(|(_, progress)| progress).filter(|progress| !progress.overtaken.get()).peekable();
-        (ours.peek().is_some(), ours.any(|progress| progress.launched.get()))
-    }
-
-    /// Versions in progress that a deletion or a newer version ended; those of them that have segments on their way.
-    pub(crate) fn overtake(&self, name: &Bytes, which: impl Fn(Version) -> bool) -> Vec<Rc<Progress>> {
-        let mut late = Vec::new();
-        let puts = self.puts.borrow();
-        let from = (name.clone(), Version(0));
-        for ((other, version), progress) in puts.range(from..) {
-            if other != name {
-                break;
-            }
-            if which(*version) {
-                progress.overtaken.set(true);
-                progress.last.borrow_mut().take();
-                if progress.in_flight.get() > 0 {
-                    late.push(progress.clone());
-                }
-            }
-        }
-        late
     }
 
     /// Takes a version that will not be completed out of the index.
@@ -546,7 +413,7 @@ impl Engine {
                 _ => {}
             }
         }
-        let buffer = self.buffer.borrow();
+        let buffer = self.buffering.buffer.borrow();
         for place in &applied.freed {
             if let Some(buffer) = buffer.as_ref().filter(|_| place.set == BUFFER_SET) {
                 buffer.release(place.stamp);

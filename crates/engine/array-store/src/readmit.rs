@@ -15,11 +15,11 @@ use std::rc::Rc;
 
 use futures_util::stream::{self, StreamExt};
 
+use crate::asking::{Reports, has_pointer};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Member;
 use crate::gather::Gathered;
-use crate::recovery::{Reports, has_pointer};
 use crate::sets::ZoneSet;
 use crate::types::{DriveId, DriveSet, SetId, SetState};
 

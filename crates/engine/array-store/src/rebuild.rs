@@ -24,8 +24,10 @@ use tokio::sync::Notify;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Member;
-use crate::membership::{Spares, Survey, Told, is_dead};
+use crate::membership::{Spares, Survey, is_dead};
 use crate::sets::{Group, List, ZoneSet};
+use crate::told::Told;
+use crate::told::{RebuildOptions, RebuildProgress};
 use crate::types::{DriveId, SetId, SetState};
 
 /// Sets between two superblocks: what a power cut costs at most.
@@ -39,26 +41,6 @@ const RETRY: Duration = Duration::from_secs(60);
 
 /// Time between looks at sets that a power cut tore and that cannot be mended yet, where no drive came or went: each reads all of them.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
-
-/// How a rebuild or a scrub goes about it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RebuildOptions {
-    /// At most so many bytes a second are written to new members; `None`: as many as can be.
-    pub bytes_per_second: Option<u64>,
-}
-
-/// How far a rebuild is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RebuildProgress {
-    /// Zones of sets that are lost.
-    pub members: usize,
-    /// Those that were replaced.
-    pub done: usize,
-    /// Those that could not be: too little is left of their set, or no free zone fits.
-    pub failed: usize,
-    /// Bytes written.
-    pub bytes: u64,
-}
 
 /// A zone of a set that has to be replaced.
 pub(crate) type Lost = (SetId, Rc<ZoneSet>, Member);
@@ -99,7 +81,7 @@ impl Engine {
         options: RebuildOptions,
         told: &Told<RebuildProgress>,
     ) -> Result<RebuildProgress> {
-        let _one = self.membership.lock().await;
+        let _one = self.membership.turn.lock().await;
         self.record_failures().await?;
         self.form_anew().await?;
         self.close_lossy().await;
@@ -215,7 +197,7 @@ impl Engine {
     /// Rebuilds whatever is lost while the array is open, without being asked.
     pub(crate) async fn mend(self: Rc<Self>) {
         let mut look_at = self.rt.now();
-        while !self.stopped.get() {
+        while !self.lifecycle.stopped.get() {
             if self.rt.now() >= look_at {
                 match self.scrub_suspects().await {
                     Ok(()) => {}
@@ -228,8 +210,9 @@ impl Engine {
             if lost && self.drives.all_taking().len() >= self.code.width() {
                 let options = RebuildOptions { bytes_per_second: self.options.rebuild_rate };
                 let began = self.rt.now();
-                let done = self.rebuild(options, |progress| self.rebuilding.set(Some((progress, began)))).await;
-                self.rebuilding.set(None);
+                let done =
+                    self.rebuild(options, |progress| self.membership.rebuilding.set(Some((progress, began)))).await;
+                self.membership.rebuilding.set(None);
                 match done {
                     Ok(done) => tracing::info!(
                         members = done.members,
@@ -242,7 +225,7 @@ impl Engine {
                     Err(error) => tracing::warn!(%error, "rebuilding goes on later"),
                 }
             }
-            let told = Box::pin(self.lost.notified());
+            let told = Box::pin(self.membership.changed.notified());
             match select(told, Box::pin(self.rt.sleep(RETRY))).await {
                 Either::Left(_) => look_at = self.rt.now(),
                 Either::Right(_) => {}
@@ -289,7 +272,7 @@ impl Rebuild<'_> {
             self.so_far.set(so_far);
             // Nobody may be waiting.
             let _ = self.told.send(so_far);
-            if self.engine.unsaved() >= SETS_A_SUPERBLOCK {
+            if self.engine.superblock.unsaved() >= SETS_A_SUPERBLOCK {
                 self.engine.write_superblock(None).await?;
             }
             self.wait_for_rate().await;

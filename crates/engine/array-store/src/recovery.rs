@@ -18,20 +18,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
-use shingle_zoned::{ZoneInfo, ZoneState};
 
+use crate::asking::{Reports, has_pointer};
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::examine::{Examined, Holds, Surveyed, Written};
+use crate::examine::{Examined, Holds, Surveyed};
 use crate::format::{Digest, DigestItem, ItemBody, Member, Tombstone};
 use crate::index::{Change, Keep, Loader, PartKey};
+use crate::open_set::{OpenSet, Stream};
+use crate::own_names::SNAPSHOT_NAME;
 use crate::readmit::Readmitted;
 use crate::segment::Shape;
+use crate::sets::Written;
 use crate::sets::{FoundToHold, ZoneSet, Zones};
-use crate::snapshot::SNAPSHOT_NAME;
-use crate::types::{DriveId, PartPlace, SetId, SetState, Version};
-use crate::writer::{OpenSet, Stream};
+use crate::types::{PartPlace, SetId, SetState, Version};
 
 /// Pieces of the snapshot that are read ahead.
 const PIECES_AHEAD: usize = 4;
@@ -64,9 +65,6 @@ pub struct RecoveryReport {
     /// How long the snapshot took, the sets, and the rest.
     pub took: [Duration; 3],
 }
-
-/// What the zones of all drives hold.
-pub(crate) type Reports = BTreeMap<DriveId, Vec<ZoneInfo>>;
 
 /// Sets whose ends are verified side by side: each may have several segments in memory.
 const SETS_VERIFIED: usize = 4;
@@ -139,7 +137,7 @@ impl Engine {
         report.took[1] = self.rt.now().since(began);
         let began = self.rt.now();
         self.refuse_loss(&report, scan.unread)?;
-        self.found_tombstones.replace(scan.tombstones);
+        self.buffering.found_tombstones.replace(scan.tombstones);
         self.reopen(scan.reopen);
         if !clean {
             self.settle_versions(&mut report).await?;
@@ -167,7 +165,7 @@ impl Engine {
 
     /// Fills the index from the newest snapshot. `false` if it cannot be read.
     async fn load_snapshot(self: &Rc<Self>, reports: &Reports, report: &mut RecoveryReport) -> Result<bool> {
-        let pieces = self.snapshot.borrow().pieces.clone();
+        let pieces = self.snapshots.newest.borrow().pieces.clone();
         if pieces.is_empty() {
             // Nothing was ever covered by one.
             return Ok(true);
@@ -238,7 +236,7 @@ impl Engine {
     /// Sets the states that write pointers tell, and returns the sets that have to be looked at.
     fn settle_states(&self, reports: &Reports, clean: bool, with_snapshot: bool) -> Vec<(SetId, Rc<ZoneSet>)> {
         let mut current: BTreeMap<SetId, u32> = BTreeMap::new();
-        for piece in &self.snapshot.borrow().pieces {
+        for piece in &self.snapshots.newest.borrow().pieces {
             let end = piece.block + Shape::new(self.code, piece.length).fragment_blocks().0 as u32;
             current.entry(piece.set).and_modify(|last| *last = end.max(*last)).or_insert(end);
         }
@@ -457,11 +455,6 @@ fn is_snapshot(item: &DigestItem) -> bool {
         ItemBody::Segment(marker) => marker.parts.iter().any(|part| part.name == SNAPSHOT_NAME),
         ItemBody::Tombstones { .. } => false,
     }
-}
-
-/// Whether a zone has a write pointer; it has none once it can no longer be written to, and counts as gone then.
-pub(crate) fn has_pointer(zone: &ZoneInfo) -> bool {
-    !matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline)
 }
 
 /// How far the longest zone of a set was written.

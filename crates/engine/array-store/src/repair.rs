@@ -5,28 +5,19 @@
 //! - REPAIR-1: a set is verified at most once in [`AGAIN`] because reads failed on it, one set at a time, and at most
 //!   [`WAITING_MAX`] wait: what is not kept is found by the next scrub.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::select;
-use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, DeviceErrorKind};
-use tokio::sync::Notify;
 
 use crate::engine::Engine;
 use crate::error::ErrorKind;
 use crate::pace::{Slow, slow_drives, too_slow};
+use crate::repairs::AGAIN;
 use crate::scrub::ScrubReport;
 use crate::segment::{Fault, FaultKind};
-use crate::types::{DriveId, PartPlace, SetId};
-
-/// Sets that wait at most.
-const WAITING_MAX: usize = 1024;
-
-/// How long a set that was verified is left alone.
-const AGAIN: Duration = Duration::from_secs(600);
+use crate::types::{DriveId, PartPlace};
 
 /// Between two sets: repair is in no hurry.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -40,40 +31,6 @@ const CORNERED: u32 = 5;
 
 /// Trials of drives that are avoided in that time: one that writes slowly holds up others for as long as it takes. (WINDOW-1)
 const TRIALS: u32 = 5;
-
-/// Sets with fragments that failed readers.
-#[derive(Default)]
-pub(crate) struct Repairs {
-    waiting: RefCell<BTreeSet<SetId>>,
-    /// Those that were verified of late, and when.
-    tried: RefCell<BTreeMap<SetId, Instant>>,
-    wanted: Notify,
-    repaired: Cell<u64>,
-    given_up: Cell<u64>,
-}
-
-impl Repairs {
-    /// Sets that wait, zones that were repaired, and drives that were given up for being slow.
-    pub(crate) fn figures(&self) -> (u64, u64, u64) {
-        (self.waiting.borrow().len() as u64, self.repaired.get(), self.given_up.get())
-    }
-
-    /// A fragment of that set failed.
-    fn want(&self, set: SetId, now: Instant) {
-        let mut tried = self.tried.borrow_mut();
-        tried.retain(|_, at| now.since(*at) < AGAIN);
-        let mut waiting = self.waiting.borrow_mut();
-        if !tried.contains_key(&set) && waiting.len() < WAITING_MAX && waiting.insert(set) {
-            self.wanted.notify_one();
-        }
-    }
-
-    fn next(&self, now: Instant) -> Option<SetId> {
-        let set = self.waiting.borrow_mut().pop_first()?;
-        self.tried.borrow_mut().insert(set, now);
-        Some(set)
-    }
-}
 
 impl Engine {
     /// Takes note of fragments that failed a reader, who does not wait for what becomes of it.
@@ -94,9 +51,9 @@ impl Engine {
 
     /// Verifies the sets of which fragments failed readers, and writes anew what is damaged, until the array is closed.
     pub(crate) async fn repair_after_reads(self: Rc<Self>) {
-        while !self.stopped.get() {
+        while !self.lifecycle.stopped.get() {
             let Some(id) = self.repairs.next(self.rt.now()) else {
-                let ended = self.lost.notified();
+                let ended = self.membership.changed.notified();
                 let wanted = self.repairs.wanted.notified();
                 let _ =
                     select(Box::pin(select(Box::pin(wanted), Box::pin(ended))), Box::pin(self.rt.sleep(AGAIN))).await;
@@ -126,8 +83,8 @@ impl Engine {
     /// Gives up a drive that has been slow for that long, until the array is closed. (SLOW-1, SLOW-2, SLOW-4, SLOW-5)
     pub(crate) async fn give_up_slow(self: Rc<Self>, long: Duration) {
         let mut tried = self.rt.now();
-        while !self.stopped.get() {
-            if self.membership.try_lock().is_err() {
+        while !self.lifecycle.stopped.get() {
+            if self.membership.turn.try_lock().is_err() {
                 self.paces.begin_anew();
             }
             let (slow, missing) = (self.slow_drives(), self.drives.missing().len());
@@ -144,7 +101,7 @@ impl Engine {
                 tried = self.rt.now();
                 self.try_avoided();
             }
-            let ended = self.lost.notified();
+            let ended = self.membership.changed.notified();
             let _ = select(Box::pin(ended), Box::pin(self.rt.sleep(LOOK))).await;
         }
     }

@@ -17,7 +17,7 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{INFO_SIZE, Place, frame, frame_hollow, frame_sliced, record_blocks, sliced_record_blocks};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
-use crate::drives::at;
+use crate::asking::at;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::examine::{Examined, Holds};
@@ -114,7 +114,7 @@ impl Engine {
         if !set.replace_member(lost, spare) {
             return Err(Error::new(ErrorKind::Invalid, format!("{id} has no such zone any more")));
         }
-        self.replaced.set(self.replaced.get() + 1);
+        self.superblock.count_replaced();
         Ok(Some(bytes))
     }
 
@@ -153,7 +153,7 @@ impl Engine {
         result?;
         landed?;
         // Its drive goes on while the next set is read: a flush here would leave it idle in between.
-        self.unflushed.borrow_mut().insert(spare.drive);
+        self.superblock.unflushed.borrow_mut().insert(spare.drive);
         Ok(Blocks(u64::from(blocks)).bytes())
     }
 
@@ -188,7 +188,7 @@ impl Copy<'_> {
 
     /// Whether the set's payload is dropped by the drives: not a snapshot's.
     fn is_hollow(&self) -> bool {
-        self.engine.hollow && self.set.state() != SetState::Index
+        self.engine.framing.hollow && self.set.state() != SetState::Index
     }
 
     fn place(&self, block: u32) -> Place {
@@ -203,7 +203,7 @@ impl Copy<'_> {
             }
             ItemBody::Segment(marker) => {
                 let block = marker.fragments_at(item.block);
-                let number = self.engine.rotation.fragment_of(self.number, block) as u8;
+                let number = self.engine.framing.rotation.fragment_of(self.number, block) as u8;
                 let info = marker.info(number);
                 let mut frames = vec![frame(MARKER, &place, marker.stamp, info, &[&marker.payload()])];
                 let place = self.place(block);
@@ -218,7 +218,7 @@ impl Copy<'_> {
                         frames.extend(frame_hollow(FRAGMENT, &place, marker.stamp, id, 0, bytes.len() as u32));
                     }
                     Fragment::Whole(bytes) => {
-                        let pool = &self.engine.pool;
+                        let pool = &self.engine.framing.pool;
                         frames.push(frame_sliced(FRAGMENT, &place, marker.stamp, id, 0, &[bytes], pool));
                     }
                 }
@@ -308,7 +308,7 @@ impl Reader {
             length: marker.shape.length(),
             last: false,
         };
-        let rotation = self.engine.rotation;
+        let rotation = self.engine.framing.rotation;
         let number = rotation.fragment_of(self.number, place.block);
         let members = rotation.in_order(self.members.clone(), place.block);
         let source =
@@ -319,11 +319,11 @@ impl Reader {
         {
             return Ok(Fragment::Whole(bytes));
         }
-        let pool = &self.engine.pool;
+        let pool = &self.engine.framing.pool;
         if let Ok(bytes) = source.fragment(pool, number).await {
             return Ok(Fragment::Whole(pool.share(bytes)));
         }
-        if let Some(bytes) = source.fragment_anew(&self.engine.coder, pool, number, &mut faults).await {
+        if let Some(bytes) = source.fragment_anew(&self.engine.framing.coder, pool, number, &mut faults).await {
             return Ok(Fragment::Whole(pool.share(bytes)));
         }
         let error = self.engine.unreadable(&place, &faults);

@@ -17,9 +17,10 @@ use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::examine::{Examined, Holds};
 use crate::format::{DigestItem, ItemBody, Member};
-use crate::membership::{Survey, Told};
-use crate::rebuild::{RebuildOptions, RebuildProgress};
+use crate::membership::Survey;
 use crate::sets::{Hold, ZoneSet};
+use crate::told::Told;
+use crate::told::{RebuildOptions, RebuildProgress};
 use crate::types::{SetId, SetState};
 
 /// Items that are verified side by side, so that drives have the next command before the last one ends.
@@ -129,7 +130,7 @@ impl Engine {
 
     /// True if a zone's drive cannot be used now and was not given up: it counts as it is once it is back.
     pub(crate) fn is_away(&self, member: &Member) -> bool {
-        self.drives.usable(member.drive).is_none() && !self.recorded.borrow().contains(&member.drive)
+        self.drives.usable(member.drive).is_none() && !self.superblock.recorded.borrow().contains(&member.drive)
     }
 
     /// Verifies a set, and mends it unless it is only to be looked at.
@@ -306,7 +307,7 @@ impl Engine {
         bad: BTreeSet<Member>,
         told: &Told<RebuildProgress>,
     ) -> Result<usize> {
-        let _one = self.membership.lock().await;
+        let _one = self.membership.turn.lock().await;
         let count = bad.len();
         self.close_if_open(id).await;
         let Survey { spares, .. } = self.survey().await?;

@@ -15,16 +15,15 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::select;
 
 use crate::collect::READERS_WAIT;
-use crate::engine::{Engine, Snapshot};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::SnapshotPiece;
+use crate::item::Item;
+use crate::open_set::{RESERVED, Room, Stream};
+use crate::own_names::SNAPSHOT_NAME;
 use crate::sets::{List, ZoneSet};
+use crate::snapshots::Snapshot;
 use crate::types::{Part, PartPlace, SetState, Version};
-use crate::writer::{Item, RESERVED, Room, Stream};
-
-/// The name that pieces of snapshots carry in their layout markers: no object has it: names that begin with a
-/// zero byte are refused.
-pub(crate) const SNAPSHOT_NAME: &[u8] = b"\0index";
 
 /// Bytes of the index that are encoded at a time: writers wait for no longer.
 pub(crate) const CHUNK_MAX: usize = 128 << 10;
@@ -90,7 +89,7 @@ impl Engine {
         let engine = self.clone();
         // Also if the caller waits no more: others may wait for the end of it. (WRITE-4)
         let taking = self.rt.spawn(async move {
-            let one = engine.snapshotting.lock().await;
+            let one = engine.snapshots.taking.lock().await;
             let taken = engine.write_snapshot(Stream::Snapshot.room()).await;
             drop(one);
             engine.space.notify_waiters();
@@ -102,17 +101,17 @@ impl Engine {
     /// Takes a snapshot in sets that are kept for cleaning, whose caller this is; or waits for the one that is being taken, which may
     /// have its floor when this returns. Not if that waits for cleaning, nor for longer than [`READERS_WAIT`] after its last piece.
     pub(crate) async fn snapshot_from_reserve(self: &Rc<Self>) -> Result<()> {
-        let floor = self.durable_floor.get();
+        let floor = self.snapshots.durable_floor.get();
         let place = || self.allocator.look_at(Stream::Snapshot, |open| (open.id, open.next));
         let (mut reached, mut until) = (place(), self.rt.now() + READERS_WAIT);
-        while self.durable_floor.get() == floor && !self.snapshot_waits.get() {
+        while self.snapshots.durable_floor.get() == floor && !self.snapshots.waits.get() {
             if place() != reached {
                 (reached, until) = (place(), self.rt.now() + READERS_WAIT);
             } else if self.rt.now() >= until {
                 break;
             }
             let changed = Box::pin(self.space.notified());
-            if let Ok(_one) = self.snapshotting.try_lock() {
+            if let Ok(_one) = self.snapshots.taking.try_lock() {
                 return if self.free_sets() < RESERVED { Ok(()) } else { self.write_snapshot(Room::SPARE).await };
             }
             self.running()?;
@@ -125,7 +124,7 @@ impl Engine {
     pub(crate) async fn keep_snapshots(self: Rc<Self>) {
         let mut snapshot_at = self.rt.now() + self.options.snapshot_interval;
         let mut covered = 0;
-        while !self.stopped.get() {
+        while !self.lifecycle.stopped.get() {
             let now = self.rt.now();
             if now >= snapshot_at {
                 snapshot_at = now + self.options.snapshot_interval;
@@ -147,7 +146,7 @@ impl Engine {
     async fn write_snapshot(self: &Rc<Self>, room: Room) -> Result<()> {
         self.running()?;
         // At one moment, from here to the view: what the view has, and where that ends in each set.
-        let needed = self.uncovered.needed();
+        let needed = self.snapshots.uncovered.needed();
         let oldest = needed.iter().map(|deletions| deletions.oldest.0).chain(self.cleaners.copying());
         let tombstone_floor = oldest.fold(self.buried_below(), u64::min);
         let below = |set: &Rc<ZoneSet>| {
@@ -184,7 +183,7 @@ impl Engine {
         covered: Vec<(u32, u64, Rc<ZoneSet>)>,
     ) -> Result<()> {
         self.leave_snapshot_set();
-        self.snapshot.replace(Snapshot { tombstone_floor, pieces });
+        self.snapshots.newest.replace(Snapshot { tombstone_floor, pieces });
         for (block, life, set) in covered {
             // A set that was emptied meanwhile has nothing that is covered, also if it is in use again.
             if set.lives() == life {
@@ -193,7 +192,7 @@ impl Engine {
         }
         self.write_superblock(None).await?;
         // Only now: until then a power cut goes back to the snapshot before, and to its tombstones.
-        if self.durable_floor.replace(tombstone_floor) < tombstone_floor {
+        if self.snapshots.durable_floor.replace(tombstone_floor) < tombstone_floor {
             self.try_held_by_tombstones().await;
         }
         self.space.notify_waiters();
@@ -217,10 +216,10 @@ impl Engine {
 
     /// Wins space for the snapshot that is being taken: cleaning does not wait for that meanwhile.
     async fn win_for_snapshot(self: &Rc<Self>) -> Result<bool> {
-        self.snapshot_waits.set(true);
+        self.snapshots.waits.set(true);
         self.space.notify_waiters();
         let won = self.reclaim().await;
-        self.snapshot_waits.set(false);
+        self.snapshots.waits.set(false);
         won
     }
 
@@ -239,7 +238,7 @@ impl Engine {
             match self.append_with(Stream::Snapshot, room, &item).await {
                 Err(error) if error.kind == ErrorKind::NoSpace && room.reserved == RESERVED => {
                     if !self.win_for_snapshot().await? {
-                        if self.held_by_tombstones.borrow().is_empty() {
+                        if self.snapshots.held_by_tombstones.borrow().is_empty() {
                             return Err(error);
                         }
                         // It wins space itself.
@@ -254,7 +253,7 @@ impl Engine {
 
     /// Sets of snapshots that are not the newest one.
     async fn trim_old_snapshots(&self) -> Result<()> {
-        let current: Vec<_> = self.snapshot.borrow().pieces.iter().map(|piece| piece.set).collect();
+        let current: Vec<_> = self.snapshots.newest.borrow().pieces.iter().map(|piece| piece.set).collect();
         let old: Vec<_> = self.sets.of(List::Index).filter(|(id, _)| !current.contains(id)).collect();
         for (_, set) in old {
             self.trim(&set).await?;

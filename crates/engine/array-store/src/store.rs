@@ -8,48 +8,31 @@ use bytes::Bytes;
 use shingle_base::StoreId;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
-use shingle_zoned::ZonedDevice;
 
 use crate::allocator::PutHints;
 use crate::buffer::{Attached, BufferFiles, RING_MAX, RING_MIN, open_file, open_to_read, two_files};
 use crate::config::{CleaningPolicy, FormatOptions, Options};
 use crate::drives::Drives;
-use crate::engine::{Engine, Parts, enough};
+use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::eviction::most_lacking;
 use crate::format::{BufferName, DriveState, SetEntry, Superblock, VERSION};
 use crate::gather::{Gathered, gather};
 use crate::get::{Object, Reader, not_found};
+pub(crate) use crate::given::{ArrayDrive, IndexPlace};
 use crate::index::{Index, Moment};
 use crate::layout::form_sets;
-use crate::loss::OWN_NAMES_END;
 use crate::membership::prepare;
+use crate::own_names::OWN_NAMES_END;
 use crate::pace::slow_drives;
 use crate::put::{Put, Stored, check_name};
-use crate::rebuild::{RebuildOptions, RebuildProgress};
 use crate::recovery::RecoveryReport;
 use crate::scrub::{ScrubOptions, ScrubReport};
 use crate::sets::SetTable;
 use crate::superblocks::{Source, Superblocks, blocks_needed, copies};
+use crate::told::{RebuildOptions, RebuildProgress};
 use crate::types::{DriveId, SetId, SetState};
-
-/// A drive, and what its owner calls it.
-#[derive(Clone)]
-pub struct ArrayDrive {
-    /// A serial number or path, for messages.
-    pub name: String,
-    /// The drive.
-    pub dev: Rc<dyn ZonedDevice>,
-}
-
-/// Where the index is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IndexPlace {
-    /// In memory: built from the drives each time the array is opened.
-    Memory,
-    /// In a file, on flash; believed only after a clean close.
-    File(PathBuf),
-}
+use crate::verdict::enough;
 
 /// How full an array is, and what it did since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -277,7 +260,7 @@ impl ArrayStore {
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
         let engine = Engine::new(parts);
         engine.oversee_drives();
-        engine.opened_clean.set(generation);
+        engine.lifecycle.opened_clean.set(generation);
         for drive in &mut readmitted {
             engine.adopt(drive, &reports).await;
         }
@@ -296,24 +279,24 @@ impl ArrayStore {
             }
             if !report.damage.is_empty() {
                 // Not to be remembered, and true all the same. (LOSS-1)
-                engine.lost_before.set(Some(engine.stamps.version()));
+                engine.lifecycle.lost_before.set(Some(engine.stamps.version()));
             }
             return Ok((Self(engine), report));
         }
-        engine.named_buffer.set(BufferName::default());
+        engine.buffering.named.set(BufferName::default());
         let Attached { notes, damage, unsaid } = engine.attach_buffer(files, buffer, abandon).await?;
         report.buffer = notes;
         let gaps = !damage.is_empty();
         report.damage.extend(damage);
         report.objects = engine.objects()?;
-        engine.opened.set(engine.stamps.next());
+        engine.superblock.opened.set(engine.stamps.next());
         // Of two openings neither of which saw the other's superblock, the later one's counts.
-        engine.generation.set(engine.generation.get().max(engine.opened.get()));
+        engine.superblock.generation.set(engine.superblock.generation.get().max(engine.superblock.opened.get()));
         if !ordered {
             // The process before may have been killed with all of it in caches: what was found is durable before it is shown, and
             // before a superblock counts on it. (REC-6)
             let usable = engine.drives.all_usable();
-            engine.unflushed.borrow_mut().extend(usable.iter().map(|(id, _)| *id));
+            engine.superblock.unflushed.borrow_mut().extend(usable.iter().map(|(id, _)| *id));
         }
         // From here on the index on flash is no longer that of the clean close. Nothing is appended before: where recovery ended
         // sets is durable only with this (EXAM-3).
@@ -332,7 +315,7 @@ impl ArrayStore {
         if !report.damage.is_empty() {
             engine.remember_loss().await?;
         }
-        engine.serving.set(true);
+        engine.lifecycle.serving.set(true);
         if background {
             (0..engine.cleaners.most()).for_each(|others| rt.spawn_detached(engine.clone().keep_sets_free(others)));
             rt.spawn_detached(engine.clone().keep_snapshots());
@@ -533,7 +516,7 @@ impl ArrayStore {
             moved: self.0.counters.moved.get(),
             reconstructed: self.0.counters.reconstructed.get(),
             cleaned: self.0.counters.cleaned.get(),
-            buffered: self.0.buffer.borrow().as_ref().map_or(0, |buffer| buffer.bytes()),
+            buffered: self.0.buffering.buffer.borrow().as_ref().map_or(0, |buffer| buffer.bytes()),
             ..Stats::default()
         };
         for (entry, id) in self.0.drives.entries().iter().zip(self.0.drives.ids()) {
@@ -571,15 +554,4 @@ fn open_index(place: &IndexPlace, clean: Option<Moment>) -> Result<(Index, bool)
         return Ok((index, true));
     }
     Ok((place.fresh()?, false))
-}
-
-impl IndexPlace {
-    /// An empty index there.
-    pub(crate) fn fresh(&self) -> Result<Index> {
-        match self {
-            Self::Memory => Index::memory(),
-            Self::File(path) => Index::create(path),
-        }
-        .map_err(Error::index)
-    }
 }

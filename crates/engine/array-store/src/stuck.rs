@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use shingle_runtime::Instant;
 
-use crate::engine::Engine;
-use crate::sets::ZoneSet;
+use crate::drives::Drives;
+use crate::sets::{SetTable, ZoneSet};
 use crate::types::SetId;
 
 /// How long a set that was passed over is left alone where nothing changed.
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What may mend a set.
 #[derive(PartialEq, Eq)]
-struct Conditions {
+pub(crate) struct Conditions {
     /// Members replaced so far.
     replaced: u64,
     /// Own ids of the drives in use: numbers are used again.
@@ -45,43 +45,47 @@ struct PassedOver {
 #[derive(Default)]
 pub(crate) struct Stuck(RefCell<BTreeMap<SetId, PassedOver>>);
 
-impl Engine {
-    fn conditions(&self) -> Conditions {
-        let drives = self.drives.all_usable().into_iter().map(|(id, _)| self.drives.own_id(id)).collect();
-        Conditions { replaced: self.replaced.get(), drives }
+impl Conditions {
+    pub(crate) fn new(replaced: u64, drives: &Drives) -> Self {
+        let in_use = drives.all_usable().into_iter().map(|(id, _)| drives.own_id(id)).collect();
+        Self { replaced, drives: in_use }
     }
+}
 
+impl PassedOver {
+    fn is_due(&self, now: Instant, conditions: &Conditions) -> bool {
+        let waited = now.since(self.at);
+        waited >= AGAIN || waited >= PAUSE && self.conditions != *conditions
+    }
+}
+
+impl Stuck {
     /// Leaves a set alone until it may have been mended; one that recovery could not read until the next opening.
-    pub(crate) fn pass_over(&self, id: SetId, set: &ZoneSet) {
+    pub(crate) fn pass_over(&self, id: SetId, set: &ZoneSet, now: Instant, conditions: Conditions) {
         if set.is_stuck() {
             return;
         }
         set.set_stuck(true);
-        let passed = PassedOver { life: set.lives(), at: self.rt.now(), conditions: self.conditions() };
-        self.stuck.0.borrow_mut().insert(id, passed);
+        let passed = PassedOver { life: set.lives(), at: now, conditions };
+        self.0.borrow_mut().insert(id, passed);
     }
 
     /// Whether a set was passed over in this life: the index has everything that counts of it.
-    pub(crate) fn is_passed_over(&self, id: SetId, set: &ZoneSet) -> bool {
-        self.stuck.0.borrow().get(&id).is_some_and(|passed| passed.life == set.lives())
+    pub(crate) fn has(&self, id: SetId, set: &ZoneSet) -> bool {
+        self.0.borrow().get(&id).is_some_and(|passed| passed.life == set.lives())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
     }
 
     /// Whether sets that were passed over may be tried again from now on. (STUCK-1)
-    pub(crate) fn retry_stuck(&self) -> bool {
-        let mut stuck = self.stuck.0.borrow_mut();
-        if stuck.is_empty() {
-            return false;
-        }
-        let (now, conditions) = (self.rt.now(), self.conditions());
-        let due = |passed: &PassedOver| {
-            let waited = now.since(passed.at);
-            waited >= AGAIN || waited >= PAUSE && passed.conditions != conditions
-        };
+    pub(crate) fn retry(&self, sets: &SetTable, now: Instant, conditions: &Conditions) -> bool {
         let mut some = false;
-        stuck.retain(|id, passed| {
+        self.0.borrow_mut().retain(|id, passed| {
             let of_this_life = |set: &Rc<ZoneSet>| set.lives() == passed.life && set.is_stuck();
-            let Some(set) = self.sets.get(*id).filter(of_this_life) else { return false };
-            let again = due(passed);
+            let Some(set) = sets.get(*id).filter(of_this_life) else { return false };
+            let again = passed.is_due(now, conditions);
             if again {
                 tracing::info!(set = id.0, "a set that was passed over is tried again");
                 set.set_stuck(false);

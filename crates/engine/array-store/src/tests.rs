@@ -29,10 +29,10 @@ use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger
 use shingle_zoned::{Geometry, MemoryDevice};
 
 use crate::engine::Engine;
+use crate::item::Item;
 use crate::membership::Survey;
 use crate::sets::Phase;
 use crate::types::{Completion, DriveId, SetId, SetState, Version};
-use crate::writer::Item;
 use crate::{
     ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RebuildOptions, RecoveryReport,
     ScrubOptions, format,

@@ -20,7 +20,7 @@ impl Engine {
     /// Drops versions that are not complete, and those that a newer complete one replaced; counts what lives. In steps: neither
     /// memory nor a step grows with the number of objects.
     pub(crate) async fn settle_versions(&self, report: &mut RecoveryReport) -> Result<()> {
-        let mut names = Names { opened: self.opened.get(), ..Names::default() };
+        let mut names = Names { opened: self.superblock.opened.get(), ..Names::default() };
         let mut live = Lives(vec![0; self.sets.all().last().map_or(0, |(SetId(last), _)| last as usize + 1)]);
         let mut after = None;
         loop {

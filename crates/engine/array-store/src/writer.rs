@@ -17,276 +17,29 @@
 //! - WRITE-4: placing and settling go on whether or not a caller waits for them: no caller that stops polling holds up
 //!   others, or the closing of the array.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, join_all};
 use shingle_base::{BLOCK_SIZE, Lba};
-use shingle_record::{Place, frame, record_blocks};
-use shingle_runtime::Task;
+use shingle_record::{Place, frame};
 use shingle_zoned::{DeviceError, ZonedDevice};
-use tokio::sync::Notify;
 
 use crate::allocator::Pass;
-use crate::drives::at;
+use crate::asking::at;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::eviction::Score;
-use crate::format::{
-    Digest, DigestItem, ITEM_FIXED, ItemBody, Member, SET_HEAD, SetHead, TOMBSTONES, Tombstone, encode_tombstones,
-    part_bytes,
-};
+use crate::format::{DigestItem, ItemBody, Member, SET_HEAD, SetHead, TOMBSTONES, encode_tombstones};
+use crate::item::{Placed, Started};
+use crate::open_set::{Flight, Flights, OpenSet};
 use crate::segment::{FrameContext, fragment_frames};
 use crate::sets::ZoneSet;
 use crate::stats::add;
-use crate::types::{Completion, Part, PartPlace, SetId, SetState, Version};
-use crate::uncovered::{Deletions, Uncovered};
-
-/// Streams with a set of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stream {
-    /// What clients write, by slots of their lanes' shelves.
-    User(u8),
-    /// What cleaners move, by their numbers.
-    Clean(u8),
-    /// Snapshots of the index.
-    Snapshot,
-    /// Of what cleaning moves, what is old: it may live for long yet.
-    Cold,
-}
-
-/// Sets that of all cleaners only the first may open: it never needs more than one beside its open set to win one. Deletions, flushes
-/// of the buffer and snapshots that cleaning waits for may open one of them ([`Room::SPARE`]). (CLEAN-4)
-pub(crate) const RESERVED: usize = 2;
-
-/// Which sets an append may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    /// So many available sets must be left for others.
-    pub(crate) reserved: usize,
-    /// Whether to clean where there are no more; and to leave more of them, for several cleaners, as long as that wins something.
-    pub(crate) reclaim: bool,
-}
-
-impl Room {
-    /// What is not reserved.
-    pub(crate) const PLAIN: Self = Self { reserved: RESERVED, reclaim: true };
-    /// Everything.
-    const ALL: Self = Self { reserved: 0, reclaim: false };
-    /// Of what is reserved for cleaning all but what cleaning itself cannot do without.
-    pub(crate) const SPARE: Self = Self { reserved: 1, reclaim: false };
-}
-
-impl Stream {
-    pub(crate) fn room(self) -> Room {
-        match self {
-            Self::Clean(0) => Room::ALL,
-            // What finds no room there goes where cleaning writes anyway, or is moved later.
-            Self::Clean(_) | Self::Cold | Self::Snapshot => Room { reserved: RESERVED, reclaim: false },
-            Self::User(_) => Room::PLAIN,
-        }
-    }
-}
-
-/// A set is given up as full when less than this share of a segment fits.
-pub(crate) const CUT_MIN: u32 = 8;
-
-/// Something to append.
-#[derive(Clone)]
-pub(crate) enum Item {
-    /// Bytes of one version of an object; cut where the set ends.
-    Run { name: Bytes, version: Version, offset: u64, data: Bytes, completion: Option<Completion> },
-    /// Parts of several objects, one behind the other; cut between two where the set ends, unless all are to stay together.
-    Shared { parts: Vec<Part>, data: Bytes, together: bool },
-    /// Deletions.
-    Tombstones(Vec<Tombstone>),
-}
-
-/// A set that receives writes.
-pub(crate) struct OpenSet {
-    pub(crate) id: SetId,
-    pub(crate) set: Rc<ZoneSet>,
-    /// In the order of fragments.
-    pub(crate) members: Vec<Member>,
-    /// The set's life.
-    pub(crate) epoch: u64,
-    /// Blocks of its smallest zone.
-    pub(crate) capacity: u32,
-    /// The first free block.
-    pub(crate) next: u32,
-    pub(crate) digest: Digest,
-    pub(crate) flights: Rc<Flights>,
-    /// Cleaning fills it: as tightly as cleaning can.
-    pub(crate) packed: bool,
-}
-
-/// Items on their way to a set.
-#[derive(Default)]
-pub(crate) struct Flights {
-    /// First blocks of items that are not settled.
-    unsettled: RefCell<BTreeSet<u32>>,
-    landed: Notify,
-    /// A member refused a write: the set is closed early.
-    pub(crate) failed: Cell<bool>,
-    /// The first block of the item that ended the set. (WRITE-3)
-    pub(crate) refused: Cell<Option<u32>>,
-}
-
-/// An item that no snapshot covers, until this is dropped: then it is in the index, or given up.
-pub(crate) struct Flight {
-    flights: Rc<Flights>,
-    uncovered: Rc<Uncovered>,
-    set: Rc<ZoneSet>,
-    block: u32,
-    stamp: u64,
-    /// Of its tombstones, if that is what it is.
-    oldest: Option<Version>,
-}
-
-impl Flight {
-    fn new(uncovered: &Rc<Uncovered>, open: &OpenSet, block: u32, body: &ItemBody) -> Self {
-        open.set.set_out(block);
-        let stamp = body.stamp();
-        uncovered.begin(stamp);
-        let oldest = match body {
-            ItemBody::Tombstones { tombstones, .. } => tombstones.iter().map(|tombstone| tombstone.version).min(),
-            ItemBody::Segment(_) => None,
-        };
-        let (flights, set) = (open.flights.clone(), open.set.clone());
-        Self { flights, uncovered: uncovered.clone(), set, block, stamp, oldest }
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        self.set.entered(self.block);
-        let (set, life, block, stamp) = (self.set.clone(), self.set.lives(), self.block, self.stamp);
-        let deletions = self.oldest.map(|oldest| Deletions { set, life, block, stamp, oldest, until: stamp });
-        self.uncovered.end(stamp, deletions);
-        self.flights.landed.notify_waiters();
-    }
-}
-
-impl Flights {
-    /// The set ends before the item at `block`.
-    fn refuse(&self, set: &ZoneSet, block: u32) {
-        self.failed.set(true);
-        self.refused.set(Some(block));
-        set.ends_before(block);
-    }
-
-    /// Waits until nothing is on its way.
-    pub(crate) async fn drained(&self) {
-        loop {
-            let landed = self.landed.notified();
-            if self.unsettled.borrow().is_empty() {
-                return;
-            }
-            landed.await;
-        }
-    }
-
-    /// Waits until a snapshot may cover everything in `set`.
-    pub(crate) async fn entered(&self, set: &ZoneSet) {
-        loop {
-            let landed = self.landed.notified();
-            if set.all_entered() {
-                return;
-            }
-            landed.await;
-        }
-    }
-
-    /// Waits until everything before `block` is settled.
-    async fn settled_before(&self, block: u32) {
-        loop {
-            let landed = self.landed.notified();
-            if self.unsettled.borrow().first().is_none_or(|first| *first >= block) {
-                return;
-            }
-            landed.await;
-        }
-    }
-}
-
-/// An item that is durable. Enter it in the index before this is dropped (WRITE-2).
-pub(crate) struct Placed {
-    pub(crate) set: SetId,
-    /// The block behind the layout markers: the fragments'.
-    pub(crate) block: u32,
-    pub(crate) stamp: u64,
-    /// What the marker says, for segments.
-    pub(crate) parts: Vec<Part>,
-    pub(crate) segment_length: u32,
-    _flight: Flight,
-}
+use crate::types::SetState;
 
 pub(crate) type Writes = LocalBoxFuture<'static, Vec<(Member, std::result::Result<(), DeviceError>)>>;
-
-/// An item whose writes have started.
-pub(crate) struct Started {
-    outcome: Task<Result<Option<Placed>>>,
-    /// How much of its data went into it.
-    pub(crate) consumed: usize,
-}
-
-impl Placed {
-    /// Where a part of it lies.
-    pub(crate) fn place(&self, part: &Part) -> PartPlace {
-        PartPlace {
-            set: self.set,
-            block: self.block,
-            stamp: self.stamp,
-            segment_length: self.segment_length,
-            at: part.at,
-            length: part.length,
-            last: part.completion.is_some(),
-        }
-    }
-}
-
-impl OpenSet {
-    pub(crate) fn digest_blocks(&self, more: usize) -> u32 {
-        record_blocks((self.digest.encoded().len() + more) as u64).0 as u32
-    }
-
-    /// Blocks that an item may take whose digest entry takes `entry` bytes.
-    pub(crate) fn room(&self, entry: usize) -> u32 {
-        self.capacity.saturating_sub(self.next + self.digest_blocks(entry) + 1)
-    }
-}
-
-impl Item {
-    /// Bytes of its entry in the digest; an upper bound.
-    pub(crate) fn entry_bytes(&self) -> usize {
-        ITEM_FIXED
-            + match self {
-                Self::Run { name, completion, .. } => {
-                    let part = Part {
-                        name: name.clone(),
-                        version: Version(0),
-                        offset: 0,
-                        at: 0,
-                        length: 0,
-                        completion: completion.clone(),
-                    };
-                    part_bytes(&part)
-                }
-                Self::Shared { parts, .. } => parts.iter().map(part_bytes).sum(),
-                Self::Tombstones(tombstones) => encode_tombstones(tombstones).len(),
-            }
-    }
-
-    pub(crate) fn data(&self) -> Option<&Bytes> {
-        match self {
-            Self::Run { data, .. } | Self::Shared { data, .. } => Some(data),
-            Self::Tombstones(_) => None,
-        }
-    }
-}
 
 impl Engine {
     /// Frames `body` for every member at the set's end and starts the writes, in order.
@@ -303,18 +56,18 @@ impl Engine {
             ItemBody::Segment(marker) => {
                 marker.stamp = stamp;
                 let fragments = marker.fragments_at(block);
-                let members = self.rotation.in_order(open.members.clone(), fragments);
+                let members = self.framing.rotation.in_order(open.members.clone(), fragments);
                 let context = FrameContext {
                     array: self.array,
                     set: open.id,
                     epoch: open.epoch,
                     block,
                     members: &members,
-                    pool: &self.pool,
-                    hollow: self.hollow && open.set.state() != SetState::Index,
+                    pool: &self.framing.pool,
+                    hollow: self.framing.hollow && open.set.state() != SetState::Index,
                 };
-                let frames = fragment_frames(&context, &mut self.coder.borrow_mut(), marker, data);
-                let frames = self.rotation.by_member(frames, fragments);
+                let frames = fragment_frames(&context, &mut self.framing.coder.borrow_mut(), marker, data);
+                let frames = self.framing.rotation.by_member(frames, fragments);
                 (frames, marker.parts.clone(), marker.shape.length())
             }
             ItemBody::Tombstones { stamp: own, tombstones } => {
@@ -334,7 +87,7 @@ impl Engine {
         let frames = if from == 0 { self.with_heads(open, frames) } else { frames };
         open.next = block + (bytes / BLOCK_SIZE) as u32;
         open.set.set_written(open.next);
-        let flight = Flight::new(&self.uncovered, open, block, &body);
+        let flight = Flight::new(&self.snapshots.uncovered, open, block, &body);
         open.digest.push(DigestItem { block, body });
         if open.set.state() != SetState::Index {
             add(&self.counters.items, 1);

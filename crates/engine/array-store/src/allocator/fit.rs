@@ -8,9 +8,10 @@ use super::Target;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::{ITEM_FIXED, ItemBody, Marker};
+use crate::item::Item;
+use crate::open_set::{CUT_MIN, OpenSet};
 use crate::segment::Shape;
 use crate::types::{Part, SetState};
-use crate::writer::{CUT_MIN, Item, OpenSet};
 
 impl Item {
     /// Leaves at most so many bytes of it, if it may be cut anywhere.

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use crate::engine::Engine;
 use crate::layout::{Place, choose_groups};
+use crate::open_set::OpenSet;
 use crate::sets::{Group, List, ZoneSet};
 use crate::types::{DriveSet, SetId, SetState};
-use crate::writer::OpenSet;
 
 /// How ill a set fits a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -36,11 +36,12 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 
 use crate::error::Result;
+use crate::open_set::{OpenSet, Stream};
 use crate::types::{DriveId, DriveSet, SetId};
-use crate::writer::{OpenSet, Stream};
 
 pub(crate) use place::Who;
-pub(crate) use plan::{SeatId, Want, shape, zones_beside};
+pub(crate) use plan::{Want, shape, zones_beside};
+pub(crate) use queue::SeatId;
 pub use slots::PutHints;
 
 use flow::{Flow, Target};

@@ -7,9 +7,9 @@ use super::groups::Misfit;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Digest;
+use crate::open_set::{OpenSet, Stream};
 use crate::sets::{Group, List, Purpose};
 use crate::types::{DriveSet, SetState};
-use crate::writer::{OpenSet, Stream};
 
 /// A set is being opened for a stream, until this is dropped: who needs one there waits.
 struct Opening {
@@ -57,7 +57,7 @@ impl Engine {
             return Ok(());
         }
         let _opening = Opening { allocator: allocator.clone(), stream };
-        let _busy = self.busy.begin();
+        let _busy = self.lifecycle.busy.begin();
         let is_client = matches!(stream, Stream::User(_));
         // What is left of a client's set is room for smaller items until there is another one (SHELF-2).
         if let Some(open) = allocator.take(stream) {

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use super::{Allocator, Pass, SeatId, Target, Want};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::writer::{Item, OpenSet, Placed, Room, Started, Stream};
+use crate::item::{Item, Placed, Started};
+use crate::open_set::{OpenSet, Room, Stream};
 
 /// Who appends.
 #[derive(Clone, Copy)]

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::flow::Flow;
-use super::queue::Queue;
+use super::queue::{Queue, SeatId};
 use super::slots::{Claim, PutHints, Slots};
 use crate::types::{DriveId, DriveSet, SetId};
 
@@ -30,9 +30,6 @@ const STREAMS_MAX: usize = u8::MAX as usize;
 
 /// Zones of a drive that must be left for streams that are not clients' (with one cleaner), and for a rebuild.
 const ZONES_LEFT: u32 = 5;
-
-/// Who writes something for clients.
-pub(crate) type SeatId = u64;
 
 /// What a client's item asks for.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::plan::SeatId;
+/// Who writes something for clients.
+pub(crate) type SeatId = u64;
 
 /// The shortest turns that a round has: where fewer wait, theirs are longer.
 const ROUND: u32 = 24;

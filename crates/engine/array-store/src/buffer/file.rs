@@ -13,6 +13,10 @@ use shingle_runtime::{LocalBoxFuture, Runtime};
 
 use crate::error::{Error, ErrorKind};
 
+/// Two files, of which either is enough.
+#[derive(Clone)]
+pub struct BufferFiles(pub [Rc<dyn BufferFile>; 2]);
+
 /// A file that keeps what was written through power cuts.
 pub trait BufferFile {
     /// The bytes from `offset` on, `length` of them or those up to its end; a new file has none.

@@ -8,14 +8,14 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures_util::stream::{self, StreamExt};
 
-use super::{Buffer, Held};
+use super::log::{Buffer, Held};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::index::{Change, PartKey};
-use crate::put::{InFlight, Progress};
-use crate::share::SegmentRoom;
+use crate::item::Item;
+use crate::progress::InFlight;
+use crate::sharing::SegmentRoom;
 use crate::types::Part;
-use crate::writer::Item;
 
 /// Segments on their way at once: with more, what could be written over next would wait for all of them.
 const SEGMENTS: usize = 2;
@@ -29,7 +29,7 @@ impl Engine {
         if buffer.flushing.replace(true) {
             return;
         }
-        let (engine, buffer, busy) = (self.clone(), buffer.clone(), self.busy.begin());
+        let (engine, buffer, busy) = (self.clone(), buffer.clone(), self.lifecycle.busy.begin());
         self.rt.spawn_detached(async move {
             let written = engine.flush_down_to(&buffer, least).await;
             if let Err(error) = &written {
@@ -65,9 +65,9 @@ impl Engine {
 
     /// Writes to segments what has been in the buffer alone for long, however little it is. (BUF-6)
     pub(crate) async fn flush_aged(self: Rc<Self>) {
-        let Some(buffer) = self.buffer.borrow().clone() else { return };
+        let Some(buffer) = self.buffering.buffer.borrow().clone() else { return };
         let time = self.options.buffer_time;
-        while !self.stopped.get() {
+        while !self.lifecycle.stopped.get() {
             let oldest = buffer.held.borrow().values().next().map(|held| held.since);
             let age = oldest.map(|since| self.rt.now().since(since));
             if age.is_some_and(|age| age >= time) && !buffer.flushing.get() {
@@ -81,7 +81,7 @@ impl Engine {
 
     /// Writes all to segments, so that the log has no gaps any more.
     pub(crate) async fn leave_gaps(self: &Rc<Self>) {
-        let Some(buffer) = self.buffer.borrow().clone() else { return };
+        let Some(buffer) = self.buffering.buffer.borrow().clone() else { return };
         if let Err(error) = self.flush(&buffer, 0).await {
             tracing::warn!(%error, "the buffer's log keeps its gaps, and the next opening tells of them again");
         }
@@ -135,7 +135,7 @@ impl Engine {
             let held = buffer.held.borrow();
             let Some(held) = held.get(&stamp) else { continue };
             // A deletion has to know of the copy that is on its way (SNAP-3).
-            let progress = Progress::of(self, held.name.clone(), held.version);
+            let progress = self.puts.begin(held.name.clone(), held.version);
             flights.push((InFlight::new(&progress), progress));
             parts.push(Part {
                 name: held.name.clone(),
@@ -169,7 +169,7 @@ impl Engine {
             Ok(next.and_then(|next| stamps.iter().position(|stamp| stamp == next)).unwrap_or(stamps.len()))
         });
         for (flight, progress) in flights {
-            self.puts.borrow_mut().remove(&(progress.name().clone(), progress.version));
+            self.puts.end(&progress);
             drop(flight);
         }
         entered

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use super::BufferFile;
+use super::file::BufferFile;
 use super::ring::{BLOCK, Cursor, FileHead, Kind, RING, extent, parse};
 
 /// Bytes that are asked for at once.

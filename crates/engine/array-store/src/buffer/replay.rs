@@ -8,9 +8,10 @@ use std::rc::Rc;
 use bytes::Bytes;
 use tokio::sync::{Mutex, Notify};
 
+use super::file::BufferFiles;
+use super::log::{Buffer, Records, write_heads};
 use super::reading::{Contents, contents};
 use super::ring::{Cursor, Entry, FileHead, Kind, Log, Logged, parse, walk};
-use super::{Buffer, BufferFiles, Records, write_heads};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BufferName, Tombstone};
@@ -148,14 +149,14 @@ impl Engine {
         }
         if self.options.read_only {
             self.replay(&buffer, &log)?;
-            self.buffer.replace(Some(Rc::new(buffer)));
+            self.buffering.buffer.replace(Some(Rc::new(buffer)));
             return Ok(Attached { notes, damage, unsaid: Vec::new() });
         }
         let own = [0, 1].map(|at| found[at].as_ref().filter(|found| found.head.generation == head.generation));
         buffer.bring_up_to_date(own, &log).await?;
-        self.named_buffer.set(BufferName { id: head.id, generation: head.generation });
+        self.buffering.named.set(BufferName { id: head.id, generation: head.generation });
         let unsaid = self.replay(&buffer, &log)?;
-        self.buffer.replace(Some(Rc::new(buffer)));
+        self.buffering.buffer.replace(Some(Rc::new(buffer)));
         Ok(Attached { notes, damage, unsaid })
     }
 
@@ -171,7 +172,7 @@ impl Engine {
         }
     }
 
-    async fn look_at(&self, file: &dyn super::BufferFile, which: &str, id: u64) -> Result<Option<Found>> {
+    async fn look_at(&self, file: &dyn super::file::BufferFile, which: &str, id: u64) -> Result<Option<Found>> {
         let contents = match contents(file).await {
             Ok(contents) => contents,
             Err(error) => {
@@ -208,7 +209,7 @@ impl Engine {
 
     /// Enters what the log holds and the drives have not. Tombstones of the drives that the log does not know of.
     fn replay(self: &Rc<Self>, buffer: &Buffer, log: &Log) -> Result<Vec<Tombstone>> {
-        let found = self.found_tombstones.take();
+        let found = self.buffering.found_tombstones.take();
         let unsaid = found.iter().filter(|(name, version)| buffer.needs_burial(name, **version));
         let unsaid = unsaid.map(|(name, version)| Tombstone { name: name.clone(), version: *version }).collect();
         let mut deleted: BTreeMap<Bytes, Version> = found;

@@ -5,10 +5,12 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use redb::{ReadableTable, Table};
 
+use super::Index;
+use super::error::IndexResult;
 use super::read::newest_complete;
-use super::{
-    COMPLETE, CompleteKey, Index, IndexResult, PARTS, PLACE_LENGTH, PartKey, PartsKey, complete_value, newest_first,
-    place_from_bytes, place_to_bytes, version_of,
+use super::tables::{
+    COMPLETE, CompleteKey, PARTS, PLACE_LENGTH, PartKey, PartsKey, complete_value, newest_first, place_from_bytes,
+    place_to_bytes, version_of,
 };
 use crate::types::{Completion, PartPlace, Version};
 

@@ -23,9 +23,16 @@ use std::path::{Path, PathBuf};
 
 use redb::StorageBackend;
 use rustix::fs::OFlags;
-use shingle_base::{Crc, crc32c};
+use shingle_base::{Crc, StoreId, crc32c};
 
-use super::{IndexError, IndexResult, Moment};
+use super::error::{IndexError, IndexResult};
+
+/// Which index of which array it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) array: StoreId,
+    pub(crate) generation: u64,
+}
 
 const MAGIC: [u8; 8] = *b"SHGAIX02";
 const MARK_LENGTH: usize = 48;

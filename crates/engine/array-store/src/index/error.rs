@@ -4,6 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What index calls come to.
+pub(crate) type IndexResult<T> = Result<T, IndexError>;
+
 /// A failure of the index.
 #[derive(Debug)]
 pub(crate) enum IndexError {

@@ -25,6 +25,7 @@ mod chunks;
 mod error;
 mod read;
 mod snapshot;
+mod tables;
 mod wire;
 
 #[cfg(test)]
@@ -33,34 +34,18 @@ mod tests;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use redb::{Builder, Database, Durability, ReadableDatabase, TableDefinition, WriteTransaction};
-
-use shingle_base::StoreId;
-
-use crate::types::{PartPlace, SetId, Version};
+use redb::{Builder, Database, Durability, WriteTransaction};
 
 #[allow(unused_imports)]
 pub(crate) use apply::{Applied, Change};
+pub(crate) use backend::Moment;
 pub(crate) use chunks::Chunks;
-pub(crate) use error::IndexError;
+pub(crate) use error::{IndexError, IndexResult};
 #[allow(unused_imports)]
 pub(crate) use snapshot::{Keep, Loader, Snapshot};
+pub(crate) use tables::{Object, PartKey};
 
-/// What index calls come to.
-pub(crate) type IndexResult<T> = Result<T, IndexError>;
-
-/// Bytes of a [`PartPlace`] in PARTS.
-const PLACE_LENGTH: usize = 29;
-
-type PartsKey = (&'static [u8], u64, u64);
-type CompleteKey = (&'static [u8], u64);
-
-/// (name, version, offset) to place.
-const PARTS: TableDefinition<'_, PartsKey, &[u8; PLACE_LENGTH]> = TableDefinition::new("parts");
-
-/// (name, version with all bits flipped) to size (8) and attributes.
-const COMPLETE: TableDefinition<'_, CompleteKey, &[u8]> = TableDefinition::new("complete");
+use tables::{COMPLETE, PARTS};
 
 /// Memory for pages of an index on flash.
 const FILE_CACHE_BYTES: usize = 256 << 20;
@@ -70,29 +55,6 @@ const MEMORY_CACHE_BYTES: usize = 32 << 20;
 
 /// One transaction in as many is durable, as far as the library knows.
 const DURABLE_EVERY: u64 = 64;
-
-/// Which index of which array it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
-    pub(crate) array: StoreId,
-    pub(crate) generation: u64,
-}
-
-/// Names a part.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PartKey {
-    pub(crate) name: Bytes,
-    pub(crate) version: Version,
-    pub(crate) offset: u64,
-}
-
-/// A complete version of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Object {
-    pub(crate) version: Version,
-    pub(crate) size: u64,
-    pub(crate) attributes: Bytes,
-}
 
 /// The index.
 pub(crate) struct Index {
@@ -177,12 +139,6 @@ impl Index {
         }
     }
 
-    /// Takes a snapshot: a read transaction of the tree, microseconds, whatever its size. Changes go on meanwhile; pages
-    /// that they replace stay in the file until the snapshot is dropped.
-    pub(crate) fn snapshot(&self) -> IndexResult<Snapshot> {
-        Snapshot::new(self.database.begin_read()?)
-    }
-
     /// Objects: names with a complete version.
     pub(crate) fn objects(&self) -> u64 {
         self.objects.load(Ordering::Relaxed)
@@ -191,54 +147,4 @@ impl Index {
     fn count_objects(&self, change: i64) {
         self.objects.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
     }
-}
-
-/// A version as COMPLETE has it: the newest first.
-fn newest_first(version: Version) -> u64 {
-    !version.0
-}
-
-fn version_of(newest_first: u64) -> Version {
-    Version(!newest_first)
-}
-
-fn place_to_bytes(place: &PartPlace) -> [u8; PLACE_LENGTH] {
-    let mut bytes = [0; PLACE_LENGTH];
-    bytes[0..4].copy_from_slice(&place.set.0.to_le_bytes());
-    bytes[4..8].copy_from_slice(&place.block.to_le_bytes());
-    bytes[8..16].copy_from_slice(&place.stamp.to_le_bytes());
-    bytes[16..20].copy_from_slice(&place.segment_length.to_le_bytes());
-    bytes[20..24].copy_from_slice(&place.at.to_le_bytes());
-    bytes[24..28].copy_from_slice(&place.length.to_le_bytes());
-    bytes[28] = u8::from(place.last);
-    bytes
-}
-
-fn place_from_bytes(bytes: &[u8; PLACE_LENGTH]) -> PartPlace {
-    let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    PartPlace {
-        set: SetId(number(0)),
-        block: number(4),
-        stamp: u64::from(number(8)) | u64::from(number(12)) << 32,
-        segment_length: number(16),
-        at: number(20),
-        length: number(24),
-        last: bytes[28] != 0,
-    }
-}
-
-fn complete_value(size: u64, attributes: &[u8]) -> Vec<u8> {
-    [&size.to_le_bytes(), attributes].concat()
-}
-
-/// Size and attributes.
-fn complete_parts(value: &[u8]) -> IndexResult<(u64, &[u8])> {
-    let (size, attributes) =
-        value.split_first_chunk().ok_or(IndexError::Malformed("an object's entry is too short"))?;
-    Ok((u64::from_le_bytes(*size), attributes))
-}
-
-fn object_of(version: u64, value: &[u8]) -> IndexResult<Object> {
-    let (size, attributes) = complete_parts(value)?;
-    Ok(Object { version: version_of(version), size, attributes: Bytes::copy_from_slice(attributes) })
 }

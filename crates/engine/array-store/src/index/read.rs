@@ -5,9 +5,11 @@ use std::ops::Bound;
 use bytes::Bytes;
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
-use super::{
-    COMPLETE, CompleteKey, Index, IndexResult, Object, PARTS, PLACE_LENGTH, PartKey, PartsKey, newest_first, object_of,
-    place_from_bytes, version_of,
+use super::Index;
+use super::error::IndexResult;
+use super::tables::{
+    COMPLETE, CompleteKey, Object, PARTS, PLACE_LENGTH, PartKey, PartsKey, newest_first, object_of, place_from_bytes,
+    version_of,
 };
 use crate::types::{PartPlace, Version};
 

@@ -5,14 +5,15 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
+use super::Index;
+use super::error::{IndexError, IndexResult};
 use super::read::Reader;
-use super::wire::{self, Bytes, END_CHUNK, OBJECTS_CHUNK, PARTS_CHUNK, Previous};
-use super::{
-    COMPLETE, Index, IndexError, IndexResult, PARTS, complete_parts, complete_value, newest_first, place_from_bytes,
-    place_to_bytes, version_of,
+use super::tables::{
+    COMPLETE, PARTS, complete_parts, complete_value, newest_first, place_from_bytes, place_to_bytes, version_of,
 };
+use super::wire::{self, Bytes, END_CHUNK, OBJECTS_CHUNK, PARTS_CHUNK, Previous};
 use crate::types::{PartPlace, Version};
 
 /// Bytes of chunks that one transaction of the loader takes: large, since each writes the way to its leaves anew; not
@@ -41,6 +42,14 @@ enum Next {
     Objects(Option<ObjectAt>),
     End,
     Nothing,
+}
+
+impl Index {
+    /// Takes a snapshot: a read transaction of the tree, microseconds, whatever its size. Changes go on meanwhile; pages
+    /// that they replace stay in the file until the snapshot is dropped.
+    pub(crate) fn snapshot(&self) -> IndexResult<Snapshot> {
+        Snapshot::new(self.database.begin_read()?)
+    }
 }
 
 impl Snapshot {

@@ -269,7 +269,7 @@ fn a_place_keeps_all_its_bytes() {
         length: 0x1c1b_1a19,
         last: true,
     };
-    let bytes = super::place_to_bytes(&place);
+    let bytes = super::tables::place_to_bytes(&place);
     assert_eq!(bytes[..28], (1..=28).collect::<Vec<u8>>());
     index.apply(&[Change::Put { key: key("a", 5, 7), place, completion: Some(completion(7)) }]).unwrap();
     assert_eq!(index.part(b"a", Version(5), 7).unwrap(), Some(place));

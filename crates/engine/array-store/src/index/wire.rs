@@ -1,6 +1,6 @@
 //! The bytes of a snapshot's chunks: `docs/formats/array-snapshot.md`. Nothing here trusts what it reads.
 
-use super::{IndexError, IndexResult};
+use super::error::{IndexError, IndexResult};
 use crate::types::{ATTRIBUTES_MAX, NAME_MAX, PartPlace, SetId, Version};
 
 /// Begins every chunk; the digits are the format version.

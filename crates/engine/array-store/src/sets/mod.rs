@@ -11,6 +11,7 @@
 mod changes;
 mod life;
 mod lists;
+mod shared;
 mod steps;
 mod victims;
 mod zone_set;
@@ -38,13 +39,10 @@ pub(crate) use zone_set::ZoneSet;
 
 use life::Life;
 use lists::Lists;
+use shared::Shared;
 
-/// What all sets of a table share.
-pub(crate) struct Shared {
-    lists: Lists,
-    drives: Drives,
-    code: Code,
-}
+/// How far each live member of a set was written.
+pub(crate) type Written = Vec<(Member, u32)>;
 
 /// Keeps a set's zones from being reset while it lives. (The shared lock of SMORE, section III-E.)
 pub(crate) struct Hold {

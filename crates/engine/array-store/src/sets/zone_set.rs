@@ -6,10 +6,10 @@ use std::rc::Rc;
 use shingle_base::Blocks;
 use shingle_runtime::Instant;
 
-use super::Shared;
 use super::changes::Said;
 use super::life::{Ended, Full, Held, Life, Phase, Zones};
 use super::lists::{List, Mark};
+use super::shared::Shared;
 use super::victims::Candidate;
 use crate::format::{Member, SetEntry};
 use crate::segment::Shape;

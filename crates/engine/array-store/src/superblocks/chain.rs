@@ -13,8 +13,9 @@ use shingle_base::{BLOCK_SIZE, StoreId};
 use shingle_record::{Place, frame};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
+use super::keeper::Keeper;
 use super::{Next, Source, Superblocks, WHOLE_MOST, Written, blocks_of, frames};
-use crate::drives::{at, is_lost};
+use crate::asking::{at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Base, SUPERBLOCK_PIECE, Superblock, encode_piece, set_bytes};
 use crate::types::{DriveId, SetId};
@@ -33,24 +34,6 @@ const ROOM_MIN: u32 = 16;
 
 /// How often a base is begun anew for one superblock.
 const PLANS_MOST: usize = 8;
-
-/// A drive that has the chain.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Keeper {
-    /// Its base, and the newest superblock behind that.
-    base: Base,
-    /// The block behind the base.
-    behind: u32,
-    /// Changes of sets from this number on are not in its newest superblock, and those of live bytes not in its base.
-    since: u64,
-    began: u64,
-}
-
-impl Keeper {
-    fn has_superblock(&self) -> bool {
-        self.base.follows > 0
-    }
-}
 
 /// A superblock for one keeper.
 struct Planned {

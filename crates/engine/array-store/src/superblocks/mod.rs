@@ -16,6 +16,8 @@
 //!   set that changed since the base was begun, so together they are of one moment.
 
 mod chain;
+mod keeper;
+mod ledger;
 mod read;
 
 use std::cell::{Cell, RefCell};
@@ -28,14 +30,16 @@ use shingle_erasure::Code;
 use shingle_record::{INFO_SIZE, Place, frame};
 use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
 
-use crate::drives::{Drives, at, is_lost};
+use crate::asking::{at, is_lost};
+use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveState, SUPERBLOCK, SetEntry, Superblock, frame_trailer, set_bytes};
 use crate::sets::SetTable;
 use crate::types::{DriveId, SetId};
-use chain::Keeper;
+use keeper::Keeper;
 
 pub(crate) use chain::blocks_needed;
+pub(crate) use ledger::Ledger;
 pub(crate) use read::{Tip, Tips, load, tips_of};
 
 /// Copies of a superblock where codes need no more. (The paper's number.)

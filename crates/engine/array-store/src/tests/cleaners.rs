@@ -8,8 +8,8 @@ use shingle_sim::{Medium, Random, Survival, seeds};
 
 use super::*;
 use crate::cleaners::Cleaners;
+use crate::open_set::RESERVED;
 use crate::sets::List;
-use crate::writer::RESERVED;
 
 const SEGMENT: u32 = 40_000;
 
@@ -101,7 +101,7 @@ fn the_next_victim_lies_on_other_drives() {
         thin(&store, &mut random, 0.3, &mut all).await;
         let engine = &store.0;
         let (first, set) = engine.victim().unwrap();
-        let cleaner = engine.first_cleaner().unwrap();
+        let cleaner = engine.cleaners.first().unwrap();
         let _victim = cleaner.take(first, &set);
         let (second, other) = engine.victim().unwrap();
         assert!(second != first && !other.drives().meets(&set.drives()));
@@ -256,7 +256,7 @@ fn a_cleaner_that_won_nothing_wakes_nobody_who_waits_for_space() {
         let engine = &store.0;
         let (id, set) = engine.sets.first(SetState::Closed).unwrap();
         let space = engine.space.notified();
-        let cleaner = engine.first_cleaner().unwrap();
+        let cleaner = engine.cleaners.first().unwrap();
         drop(cleaner.take(id, &set));
         drop(cleaner);
         assert!(space.now_or_never().is_none());

@@ -120,7 +120,7 @@ fn the_newest_superblock_is_never_missed() {
             let (devices, store) = sixty(&rt, whole_table).await;
             let keepers = keepers(&store, &devices).await;
             assert_eq!(keepers.len(), 7);
-            let newest = store.0.generation.get();
+            let newest = store.0.superblock.generation.get();
             for left in 0..keepers.len() {
                 let dead: Vec<usize> = keepers.iter().copied().filter(|number| *number != keepers[left]).collect();
                 let found = gather(&rt, &without(&devices, &dead), None).await.unwrap();

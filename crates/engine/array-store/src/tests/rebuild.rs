@@ -60,8 +60,8 @@ fn a_rebuild_waits_for_the_end_of_a_snapshot() {
         let (done, why) = store.0.replace_all(lost, spares, RebuildOptions::default(), &told).await.unwrap();
         snapshot.await.unwrap().unwrap();
         assert_eq!((done.done, why.map(|why| why.to_string())), (1, None));
-        assert!(store.0.snapshot.borrow().pieces.len() > 1, "the case is not met");
-        let end = store.0.snapshot.borrow().pieces.iter().map(|piece| piece.block).max().unwrap();
+        assert!(store.0.snapshots.newest.borrow().pieces.len() > 1, "the case is not met");
+        let end = store.0.snapshots.newest.borrow().pieces.iter().map(|piece| piece.block).max().unwrap();
         assert!(set.end() > end, "the snapshot counts only in part");
         let scrubbed = store.scrub(ScrubOptions { read_only: true, ..ScrubOptions::default() }, |_| {}).await.unwrap();
         assert_eq!((scrubbed.damaged, scrubbed.lost), (vec![], vec![]));
@@ -81,7 +81,7 @@ fn a_survey_does_not_give_away_what_a_superblock_still_names() {
             move || {
                 if set.members()[0] == member {
                     assert!(set.replace_member(member, Member { zone: ZoneId(13), ..member }));
-                    engine.replaced.set(engine.replaced.get() + 1);
+                    engine.superblock.count_replaced();
                 }
             }
         };
@@ -93,7 +93,7 @@ fn a_survey_does_not_give_away_what_a_superblock_still_names() {
         let Survey { spares, .. } = engine.survey().await.unwrap();
         assert_ne!(set.members()[0], member, "the case is not met");
         let given = spares[&member.drive].contains(&member.zone);
-        assert!(!given || engine.unsaved() == 0, "{} is in a durable superblock still", member.zone);
+        assert!(!given || engine.superblock.unsaved() == 0, "{} is in a durable superblock still", member.zone);
     });
 }
 

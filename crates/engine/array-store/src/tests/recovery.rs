@@ -4,7 +4,7 @@ use shingle_sim::seeds;
 
 use super::*;
 use crate::format::Tombstone;
-use crate::writer::Stream;
+use crate::open_set::Stream;
 
 /// Rule 3 of SMORE's section IV-A: of a part that cleaning copied, the newer copy counts, whichever is seen first.
 #[test]

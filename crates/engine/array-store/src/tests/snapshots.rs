@@ -93,22 +93,23 @@ fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
         let engine = store.0.clone();
         let set = engine.sets.get(id).unwrap();
         let holds = |engine: &Engine| {
-            engine.held_by_tombstones.borrow_mut().insert(id);
+            engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
             engine.sets.get(id).unwrap().set_no_gain_at(0);
         };
         holds(&engine);
         {
-            let _taken = engine.snapshotting.lock().await;
+            let _taken = engine.snapshots.taking.lock().await;
             assert!(!engine.drop_tombstones().await.unwrap());
         }
         assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at() == u64::MAX);
         // A deletion that does not end.
         holds(&engine);
-        engine.burying.borrow_mut().insert(engine.stamps.version());
+        let burying = engine.stamps.version();
+        engine.deleting.begin(burying);
         assert!(engine.drop_tombstones().await.unwrap());
         holds(&engine);
         assert!(!engine.drop_tombstones().await.unwrap(), "a snapshot changes nothing and is taken again");
-        engine.burying.borrow_mut().clear();
+        engine.deleting.end(&[crate::format::Tombstone { name: Bytes::new(), version: burying }]);
         assert!(engine.drop_tombstones().await.unwrap());
     });
 }
@@ -125,16 +126,16 @@ fn cleaning_waits_for_a_snapshot_that_makes_tombstones_superfluous() {
             rt.spawn(async move { store.snapshot().await })
         };
         rt.sleep(Duration::from_micros(1)).await;
-        assert!(engine.snapshotting.try_lock().is_err(), "the case is not met");
-        engine.held_by_tombstones.borrow_mut().insert(id);
+        assert!(engine.snapshots.taking.try_lock().is_err(), "the case is not met");
+        engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
         let set = engine.sets.get(id).unwrap();
         set.set_no_gain_at(0);
         assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at() == u64::MAX);
         taking.await.unwrap().unwrap();
         // One that waits for cleaning is not.
-        engine.held_by_tombstones.borrow_mut().insert(id);
-        let _taken = engine.snapshotting.lock().await;
-        engine.snapshot_waits.set(true);
+        engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
+        let _taken = engine.snapshots.taking.lock().await;
+        engine.snapshots.waits.set(true);
         let began = rt.now();
         assert!(!engine.drop_tombstones().await.unwrap() && rt.now() == began);
     });
@@ -157,7 +158,7 @@ fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
             rt.spawn(async move { store.snapshot().await })
         };
         rt.sleep(Duration::from_micros(1)).await;
-        engine.held_by_tombstones.borrow_mut().insert(id);
+        engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
         engine.sets.get(id).unwrap().set_no_gain_at(0);
         let began = rt.now();
         assert!(engine.drop_tombstones().await.unwrap(), "given up after {:?}", rt.now().since(began));
@@ -168,8 +169,8 @@ fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
         );
         taking.await.unwrap().unwrap();
         // One that does not go on is not waited for longer than before.
-        engine.held_by_tombstones.borrow_mut().insert(id);
-        let _taken = engine.snapshotting.lock().await;
+        engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
+        let _taken = engine.snapshots.taking.lock().await;
         let began = rt.now();
         assert!(!engine.drop_tombstones().await.unwrap());
         assert!(rt.now().since(began) <= crate::collect::READERS_WAIT);
@@ -190,7 +191,7 @@ fn deletions_and_cleaning_alone_are_followed_by_a_snapshot() {
         };
         let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await.unwrap();
         let (store, engine) = (opened.0.clone(), opened.0.0.clone());
-        let taken = |engine: &Engine| engine.snapshot.borrow().pieces.clone();
+        let taken = |engine: &Engine| engine.snapshots.newest.borrow().pieces.clone();
         let next = async |what: &str, more: bool| {
             let before = taken(&engine);
             rt.sleep(Duration::from_secs(125)).await;

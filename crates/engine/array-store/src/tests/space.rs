@@ -4,8 +4,8 @@ use shingle_sim::{Random, seeds};
 
 use super::*;
 use crate::format::ItemBody;
+use crate::open_set::{OpenSet, Stream};
 use crate::types::Part;
-use crate::writer::{OpenSet, Stream};
 
 const SEGMENT: u32 = 160_000;
 

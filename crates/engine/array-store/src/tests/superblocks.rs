@@ -61,7 +61,7 @@ fn cuts(seed: u64, survival: Survival) -> (Vec<(Vec<MemoryDevice>, u64)>, Said) 
         let devices = four(&rt, seed.is_multiple_of(2)).await;
         let store = open_small(&rt, &devices).await;
         let engine = store.0.clone();
-        engine.named_buffer.set(named_by(1));
+        engine.buffering.named.set(named_by(1));
         engine.write_superblock(None).await.unwrap();
         let acknowledged = Rc::new(Cell::new(1));
         let said = Rc::new(RefCell::new(Said::from([(1, table(&engine))])));
@@ -78,13 +78,13 @@ fn cuts(seed: u64, survival: Survival) -> (Vec<(Vec<MemoryDevice>, u64)>, Said) 
                 // A piece of a base has one block here, a superblock has more. What changes now is in the superblock behind it.
                 if command.kind == CommandKind::Write && command.blocks == Blocks(1) {
                     change(&engine, &mut random.borrow_mut());
-                    said.borrow_mut().insert(engine.named_buffer.get().id, table(&engine));
+                    said.borrow_mut().insert(engine.buffering.named.get().id, table(&engine));
                 }
             });
         }
         for number in 2..=60 {
             change(&engine, &mut random.borrow_mut());
-            engine.named_buffer.set(named_by(number));
+            engine.buffering.named.set(named_by(number));
             said.borrow_mut().insert(number, table(&engine));
             engine.write_superblock(None).await.unwrap();
             acknowledged.set(number);
@@ -131,7 +131,7 @@ async fn chained(rt: &Runtime) -> (Vec<SimDevice>, u64) {
     let engine = store.0.clone();
     for number in 1..=5 {
         change(&engine, &mut Random::new(number));
-        engine.named_buffer.set(named_by(number));
+        engine.buffering.named.set(named_by(number));
         engine.write_superblock(None).await.unwrap();
     }
     (devices, 5)

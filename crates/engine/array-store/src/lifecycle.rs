@@ -1,0 +1,70 @@
+//! An array's way from its opening to its end, and the tasks that its end waits for. (CLOSE-2)
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+use crate::error::{Error, Result};
+use crate::types::Version;
+
+/// Counts tasks that have to end before the index is closed. (CLOSE-2)
+#[derive(Clone, Default)]
+pub(crate) struct Busy(Rc<BusyTasks>);
+
+#[derive(Default)]
+struct BusyTasks {
+    count: Cell<usize>,
+    ended: Notify,
+}
+
+/// A task, until this is dropped.
+pub(crate) struct BusyTask(Busy);
+
+impl Busy {
+    pub(crate) fn begin(&self) -> BusyTask {
+        self.0.count.set(self.0.count.get() + 1);
+        BusyTask(self.clone())
+    }
+
+    pub(crate) async fn none(&self) {
+        loop {
+            let ended = self.0.ended.notified();
+            if self.0.count.get() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Drop for BusyTask {
+    fn drop(&mut self) {
+        let tasks = &self.0.0;
+        tasks.count.set(tasks.count.get() - 1);
+        tasks.ended.notify_waiters();
+    }
+}
+
+/// How far an array is on that way.
+#[derive(Default)]
+pub(crate) struct Lifecycle {
+    /// It is open for writing: drives that fail are written down.
+    pub(crate) serving: Cell<bool>,
+    /// No work is begun any more.
+    pub(crate) stopped: Cell<bool>,
+    /// What closing it waits for.
+    pub(crate) busy: Busy,
+    /// Generation of the clean close that left this index.
+    pub(crate) opened_clean: Cell<Option<u64>>,
+    /// When this opening lost something. (LOSS-1)
+    pub(crate) lost_before: Cell<Option<Version>>,
+}
+
+impl Lifecycle {
+    /// # Errors
+    /// `Stopped` once the array ends.
+    pub(crate) fn running(&self) -> Result<()> {
+        if self.stopped.get() { Err(Error::stopped()) } else { Ok(()) }
+    }
+}

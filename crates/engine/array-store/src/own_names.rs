@@ -1,0 +1,11 @@
+//! Names that an array keeps for itself.
+
+/// No caller's name begins with a zero byte.
+pub(crate) const LOSS_NAME: &[u8] = b"\0lost";
+
+/// Names that callers see begin behind it.
+pub(crate) const OWN_NAMES_END: &[u8] = b"\0\xff";
+
+/// The name that pieces of snapshots carry in their layout markers: no object has it: names that begin with a
+/// zero byte are refused.
+pub(crate) const SNAPSHOT_NAME: &[u8] = b"\0index";

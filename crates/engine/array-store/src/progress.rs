@@ -1,0 +1,165 @@
+//! Versions of objects that are being written: how far each has come, and which of them a deletion or a newer version ended.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::allocator::{Allocator, Seat, SeatId};
+use crate::error::Error;
+use crate::item::Placed;
+use crate::types::Version;
+
+/// How far a version has come.
+pub(crate) struct Progress {
+    pub(crate) name: Bytes,
+    pub(crate) version: Version,
+    pub(crate) in_flight: Cell<usize>,
+    pub(crate) landed: Notify,
+    pub(crate) error: RefCell<Option<Error>>,
+    /// The last part, which enters the index when all others have.
+    pub(crate) last: RefCell<Option<Placed>>,
+    /// Room for what comes next, and the turn.
+    seat: RefCell<Option<Seat>>,
+    /// More segments are ready: the turn is kept while earlier ones land.
+    pub(crate) ready: Cell<bool>,
+    /// Some of it was given to a segment: it may be on the drives.
+    pub(crate) launched: Cell<bool>,
+    /// Parts are in the index.
+    pub(crate) begun: Cell<bool>,
+    /// It was deleted, or a newer version was completed, before it was complete.
+    pub(crate) overtaken: Cell<bool>,
+}
+
+impl Progress {
+    fn new(name: Bytes, version: Version) -> Rc<Self> {
+        Rc::new(Self {
+            name,
+            version,
+            in_flight: Cell::new(0),
+            landed: Notify::new(),
+            error: RefCell::new(None),
+            last: RefCell::new(None),
+            seat: RefCell::new(None),
+            ready: Cell::new(false),
+            launched: Cell::new(false),
+            begun: Cell::new(false),
+            overtaken: Cell::new(false),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &Bytes {
+        &self.name
+    }
+
+    /// Waits until no segment of it is on its way.
+    pub(crate) async fn at_rest(&self) {
+        loop {
+            let landed = self.landed.notified();
+            if self.in_flight.get() == 0 {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    /// Parts of it are in the index: a deletion finds it.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.get()
+    }
+
+    /// The seat that its segments are written from.
+    pub(crate) fn sit_down(&self, allocator: &Rc<Allocator>) -> SeatId {
+        self.seat.borrow_mut().get_or_insert_with(|| allocator.seat()).id
+    }
+
+    /// Gives back what room is left, and the turn.
+    pub(crate) fn stand_up(&self) {
+        drop(self.seat.take());
+    }
+
+    /// Gives the turn back if nothing is ready and nothing on its way: the drives would wait.
+    pub(crate) fn rest(&self) {
+        if !self.ready.get()
+            && self.in_flight.get() == 0
+            && let Some(seat) = &*self.seat.borrow()
+        {
+            seat.rest();
+        }
+    }
+}
+
+/// Versions that are being written, by name.
+#[derive(Default)]
+pub(crate) struct Puts(RefCell<BTreeMap<(Bytes, Version), Rc<Progress>>>);
+
+impl Puts {
+    /// A version that begins; deletions know of it.
+    pub(crate) fn begin(&self, name: Bytes, version: Version) -> Rc<Progress> {
+        let progress = Progress::new(name.clone(), version);
+        self.0.borrow_mut().insert((name, version), progress.clone());
+        progress
+    }
+
+    /// A version that is complete or given up, and has nothing on its way.
+    pub(crate) fn end(&self, progress: &Progress) {
+        self.0.borrow_mut().remove(&(progress.name.clone(), progress.version));
+    }
+
+    /// Gives up all that are not complete: their names and versions.
+    pub(crate) fn give_up_all(&self) -> Vec<(Bytes, Version)> {
+        let puts = self.0.borrow();
+        let given_up = puts.values().filter(|progress| !progress.overtaken.replace(true));
+        given_up.map(|progress| (progress.name.clone(), progress.version)).collect()
+    }
+
+    /// Whether versions of an object that began before `version` are in progress, and whether any of them may be on the
+    /// drives already.
+    pub(crate) fn in_progress(&self, name: &Bytes, version: Version) -> (bool, bool) {
+        let puts = self.0.borrow();
+        let ours = puts.range((name.clone(), Version(0))..(name.clone(), version));
+        let mut ours = ours.map(|(_, progress)| progress).filter(|progress| !progress.overtaken.get()).peekable();
+        (ours.peek().is_some(), ours.any(|progress| progress.launched.get()))
+    }
+
+    /// Versions in progress that a deletion or a newer version ended; those of them that have segments on their way.
+    pub(crate) fn overtake(&self, name: &Bytes, which: impl Fn(Version) -> bool) -> Vec<Rc<Progress>> {
+        let mut late = Vec::new();
+        let puts = self.0.borrow();
+        let from = (name.clone(), Version(0));
+        for ((other, version), progress) in puts.range(from..) {
+            if other != name {
+                break;
+            }
+            if which(*version) {
+                progress.overtaken.set(true);
+                progress.last.borrow_mut().take();
+                if progress.in_flight.get() > 0 {
+                    late.push(progress.clone());
+                }
+            }
+        }
+        late
+    }
+}
+
+/// A segment of a version, from before it is started until it is in the index or given up.
+pub(crate) struct InFlight(Rc<Progress>);
+
+impl InFlight {
+    pub(crate) fn new(progress: &Rc<Progress>) -> Self {
+        progress.in_flight.set(progress.in_flight.get() + 1);
+        progress.launched.set(true);
+        Self(progress.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.set(self.0.in_flight.get() - 1);
+        self.0.rest();
+        self.0.landed.notify_waiters();
+    }
+}

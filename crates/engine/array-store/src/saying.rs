@@ -1,0 +1,157 @@
+//! Writing the superblock of an open array, as things are now. (SB-1, EVICT-1)
+
+use std::cell::{Cell, RefCell};
+
+use shingle_base::StoreId;
+use shingle_erasure::Code;
+use shingle_zoned::DeviceError;
+
+use crate::asking::is_lost;
+use crate::drives::Drives;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::{BufferName, DriveState, Superblock, VERSION};
+use crate::sets::SetTable;
+use crate::superblocks::Source;
+use crate::types::DriveId;
+
+impl Engine {
+    /// Writes the superblock as things are now; `clean`: the generation of an index that was closed with it.
+    pub(crate) async fn write_superblock(&self, clean: Option<u64>) -> Result<()> {
+        self.write_superblock_to(clean, false).await
+    }
+
+    /// Writes the superblock to every drive: one that was added has none yet.
+    pub(crate) async fn write_superblock_everywhere(&self) -> Result<()> {
+        self.write_superblock_to(None, true).await
+    }
+
+    async fn write_superblock_to(&self, clean: Option<u64>, everywhere: bool) -> Result<()> {
+        if self.options.read_only {
+            return self.writable();
+        }
+        let _turn = self.superblock.turn.lock().await;
+        self.superblock.open()?;
+        while !self.try_superblock(clean, everywhere).await? {}
+        Ok(())
+    }
+
+    /// `false`: a drive was given up on the way, and it has to be written anew.
+    async fn try_superblock(&self, clean: Option<u64>, everywhere: bool) -> Result<bool> {
+        self.give_up_missing(false)?;
+        self.superblock.closed.set(clean.is_some());
+        let saying =
+            Saying { engine: self, clean, failed: RefCell::default(), replaced: Cell::new(0), buffer: Cell::default() };
+        let written = self.superblock.log.write(&saying, clean.is_some(), everywhere).await?;
+        if let Err(error) = written.enough(&self.drives) {
+            // Those that take it in neither of their zones are done without, where all of them may be; then the others are enough.
+            let refused = || written.refused.iter().filter(|(_, error)| !is_lost(error)).map(|(drive, _)| *drive);
+            let common = written.is_nowhere() || !self.may_do_without(refused());
+            let may_go = |error: &DeviceError| is_lost(error) || !common && !error.kind.is_host_full();
+            let may_go = written.refused.iter().filter(|(_, error)| may_go(error));
+            let given_up = may_go.filter(|(drive, error)| self.give_up(*drive, error)).count();
+            return if given_up > 0 { Ok(false) } else { Err(error) };
+        }
+        if written.refused.iter().any(|(_, error)| is_lost(error)) {
+            // It says that they are there, and is on fewer drives than it would be for one that does not. (SB-1)
+            return Ok(false);
+        }
+        // A number may be another drive's by now. (NUMBER-1)
+        let own = saying.failed.take().into_iter().filter(|(drive, id)| self.drives.own_id(*drive) == *id);
+        self.superblock.recorded.borrow_mut().extend(own.map(|(drive, _)| drive));
+        self.superblock.saved(saying.replaced.get());
+        self.buffering.is_named(saying.buffer.get());
+        Ok(true)
+    }
+
+    /// Makes zones durable that the next superblock names as members for the first time (REPLACE-1), or as available (SET-1).
+    /// Nothing may be awaited between this and the table's copy.
+    async fn flush_replaced(&self) -> Result<()> {
+        loop {
+            let drives = std::mem::take(&mut *self.superblock.unflushed.borrow_mut());
+            if drives.is_empty() {
+                return Ok(());
+            }
+            for (drive, error) in self.drives.flush(drives).await {
+                if !is_lost(&error) {
+                    self.superblock.unflushed.borrow_mut().insert(drive);
+                    return Err(Error::device(format!("flushing {}", self.drives.name(drive)), error));
+                }
+                if self.drives.fail(drive) {
+                    self.membership.changed.notify_waiters();
+                }
+            }
+        }
+    }
+}
+
+/// What superblocks say of an open array.
+struct Saying<'a> {
+    engine: &'a Engine,
+    clean: Option<u64>,
+    /// Of the last one: the drives that it calls failed, with their ids, how many replaced members it has, and the buffer that it names.
+    failed: RefCell<Vec<(DriveId, u64)>>,
+    replaced: Cell<u64>,
+    buffer: Cell<BufferName>,
+}
+
+impl Source for Saying<'_> {
+    fn drives(&self) -> &Drives {
+        &self.engine.drives
+    }
+
+    fn sets(&self) -> &SetTable {
+        &self.engine.sets
+    }
+
+    fn array(&self) -> StoreId {
+        self.engine.array
+    }
+
+    fn code(&self) -> Code {
+        self.engine.code
+    }
+
+    fn copies(&self) -> u8 {
+        self.engine.superblock.next_copies(self.engine.code, &self.engine.drives)
+    }
+
+    fn next_generation(&self) -> u64 {
+        self.engine.superblock.next_generation()
+    }
+
+    fn fields(&self) -> Superblock {
+        let engine = self.engine;
+        let drives = engine.drives.entries();
+        let failed = drives.iter().enumerate().filter(|(_, drive)| drive.state != DriveState::Present);
+        self.failed.replace(failed.map(|(number, drive)| (DriveId(number as u8), drive.id)).collect());
+        self.replaced.set(engine.superblock.replaced());
+        self.buffer.set(engine.buffering.name());
+        let snapshot = engine.snapshots.newest.borrow().clone();
+        Superblock {
+            version: VERSION,
+            array: engine.array,
+            generation: self.next_generation(),
+            code: engine.code,
+            segment_length: engine.segment_length,
+            last_stamp: engine.stamps.last(),
+            clean: self.clean,
+            tombstone_floor: snapshot.tombstone_floor,
+            opened: engine.superblock.opened.get(),
+            buffer: self.buffer.get(),
+            copies: self.copies(),
+            snapshot: snapshot.pieces,
+            drives,
+            sets: Vec::new(),
+        }
+    }
+
+    async fn settle(&self) -> Result<()> {
+        self.engine.give_up_missing(false)?;
+        self.engine.flush_replaced().await
+    }
+
+    async fn breathe(&self) {
+        self.engine.rt.yield_now().await;
+    }
+}

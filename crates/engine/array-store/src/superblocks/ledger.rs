@@ -1,0 +1,96 @@
+//! What the durable superblock says of an open array, and what the next one has to say.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use tokio::sync::Mutex;
+
+use super::{Superblocks, copies};
+use crate::drives::Drives;
+use crate::error::{Error, Result};
+use crate::format::{DriveState, Superblock};
+use crate::types::DriveId;
+
+/// The superblocks of an open array.
+pub(crate) struct Ledger {
+    pub(crate) log: Superblocks,
+    /// One is written at a time.
+    pub(crate) turn: Mutex<()>,
+    pub(crate) generation: Cell<u64>,
+    /// The last stamp when the array was opened, this time or, until recovery has ended, the time before.
+    pub(crate) opened: Cell<u64>,
+    /// How many drives the last superblock went to. (SB-1)
+    copies: Cell<u8>,
+    /// Members replaced since the array was opened.
+    replaced: Cell<u64>,
+    /// So many of them are in a durable superblock.
+    saved: Cell<u64>,
+    /// Drives with zones that took a member's place, or were emptied for a set that is offered, and may be in a cache still:
+    /// flushed before a superblock names them.
+    pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
+    /// Failed drives that a superblock names.
+    pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
+    /// A superblock says that the index was left clean: none may follow.
+    pub(crate) closed: Cell<bool>,
+}
+
+impl Ledger {
+    pub(crate) fn new(log: Superblocks, newest: &Superblock, drives: &Drives) -> Self {
+        let recorded = drives.entries().into_iter().enumerate();
+        let recorded = recorded.filter(|(_, drive)| drive.state != DriveState::Present);
+        let recorded = recorded.map(|(number, _)| DriveId(number as u8)).collect();
+        Self {
+            log,
+            turn: Mutex::new(()),
+            generation: Cell::new(newest.generation),
+            opened: Cell::new(newest.opened),
+            copies: Cell::new(newest.copies),
+            replaced: Cell::new(0),
+            saved: Cell::new(0),
+            unflushed: RefCell::default(),
+            recorded: RefCell::new(recorded),
+            closed: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.generation.set(self.generation.get() + 1);
+        self.generation.get()
+    }
+
+    /// How many drives the last superblock went to. (SB-1)
+    pub(crate) fn copies(&self) -> u8 {
+        self.copies.get()
+    }
+
+    /// How many drives the next one goes to: never fewer.
+    pub(crate) fn next_copies(&self, code: shingle_erasure::Code, drives: &Drives) -> u8 {
+        self.copies.set(copies(code, drives.not_removed(), self.copies.get()));
+        self.copies.get()
+    }
+
+    /// # Errors
+    /// `Stopped` behind the superblock of a clean close.
+    pub(crate) fn open(&self) -> Result<()> {
+        if self.closed.get() { Err(Error::stopped()) } else { Ok(()) }
+    }
+
+    /// Members replaced since the array was opened.
+    pub(crate) fn replaced(&self) -> u64 {
+        self.replaced.get()
+    }
+
+    pub(crate) fn count_replaced(&self) {
+        self.replaced.set(self.replaced.get() + 1);
+    }
+
+    /// A durable superblock has so many of them.
+    pub(crate) fn saved(&self, replaced: u64) {
+        self.saved.set(replaced);
+    }
+
+    /// Members that were replaced and are in no durable superblock yet.
+    pub(crate) fn unsaved(&self) -> u64 {
+        self.replaced.get() - self.saved.get()
+    }
+}

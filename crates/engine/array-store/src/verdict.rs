@@ -1,0 +1,134 @@
+//! Drives that the array goes on without: which it can do without, and what is written before that counts. (EVICT-1 to EVICT-4)
+
+use shingle_erasure::Code;
+use shingle_zoned::DeviceError;
+
+use crate::asking::is_lost;
+use crate::drives::Drives;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::eviction::Score;
+use crate::superblocks::unread_most;
+use crate::types::{DriveId, DriveSet};
+
+/// Checks that parity makes up for so many zones of a set, and that enough drives are left for superblocks. (EVICT-1, EVICT-4)
+///
+/// # Errors
+/// `Device`, in words.
+pub(crate) fn enough(drives: &Drives, code: Code, copies: u8, lacking: usize) -> Result<()> {
+    let why = match lacking <= code.parity() {
+        true if !drives.is_known_failed() && are_too_few(drives, code, copies, []) => format!(
+            "only {} of the array's {} drives are not missing; a later opening without those would not find the newest superblock",
+            drives.all_usable().len(),
+            drives.not_removed()
+        ),
+        true => return Ok(()),
+        false => {
+            format!("{lacking} drives of some zone sets are missing; the array's parity makes up for {}", code.parity())
+        }
+    };
+    let missing: Vec<String> = drives.missing().into_iter().map(|id| drives.name(id)).collect();
+    let message = format!(
+        "{why}. Nothing is written, nor are they given up, until enough are back and the array is opened again; what can be \
+         read still is: {}",
+        missing.join(", ")
+    );
+    Err(Error::new(ErrorKind::Device, message))
+}
+
+/// Whether without `more` no more drives are left than an opening may do without. An array that has no more than twice as many drives
+/// as parity is better used without them than not at all. (EVICT-4)
+fn are_too_few(drives: &Drives, code: Code, copies: u8, more: impl IntoIterator<Item = DriveId>) -> bool {
+    let without: DriveSet = more.into_iter().collect();
+    let left = drives.all_usable().iter().filter(|(id, _)| !without.has(*id)).count();
+    left <= unread_most(code, copies) && drives.not_removed() > 2 * code.parity()
+}
+
+impl Engine {
+    /// A command of `drive` failed. If the drive is done without from then on, it is marked as failed, durably: writes
+    /// that miss it may be acknowledged.
+    pub(crate) async fn drive_error(&self, drive: DriveId, error: &DeviceError) -> Result<()> {
+        if self.judge(drive, error) { self.record_failures().await } else { Ok(()) }
+    }
+
+    /// Tells if a drive on which a command failed is done without from now on: it is lost, or answers and fails too much, as
+    /// long as parity makes up for it (EVICT-2).
+    pub(crate) fn judge(&self, drive: DriveId, error: &DeviceError) -> bool {
+        // The drive can do nothing for it.
+        if error.kind.is_host_full() {
+            return false;
+        }
+        let too_much = self.drives.erred(drive);
+        (is_lost(error) || too_much && !self.many_fail(Score::is_bad)) && self.give_up(drive, error)
+    }
+
+    /// More drives than the array can do without have such a score, with those that are missing. (EVICT-3)
+    pub(crate) fn many_fail(&self, bad: impl Fn(Score) -> bool) -> bool {
+        !self.may_do_without(self.drives.scored(bad))
+    }
+
+    /// Does without a drive from now on: one that is lost in any case, one that answers as long as parity makes up for it.
+    pub(crate) fn give_up(&self, drive: DriveId, error: &DeviceError) -> bool {
+        if !is_lost(error) && !self.may_do_without([drive]) {
+            return false;
+        }
+        self.fail_drive(drive, error);
+        true
+    }
+
+    /// Does without a drive from now on; whether it did not before.
+    pub(crate) fn fail_drive(&self, drive: DriveId, error: &DeviceError) -> bool {
+        let news = self.drives.fail(drive);
+        if news {
+            tracing::error!(drive = self.drives.name(drive), %error, "a drive of the array failed; going on without it");
+            self.membership.changed.notify_waiters();
+        }
+        news
+    }
+
+    /// How many zones some set lacks without the drives that are missing, and more.
+    pub(crate) fn lacking_without(&self, more: impl IntoIterator<Item = DriveId>) -> usize {
+        self.sets.most_lacking(self.drives.missing().into_iter().chain(more))
+    }
+
+    /// Whether the array can do without these drives, besides those that are missing. (EVICT-1, EVICT-4)
+    pub(crate) fn may_do_without(&self, more: impl IntoIterator<Item = DriveId> + Clone) -> bool {
+        self.lacking_without(more.clone()) <= self.code.parity()
+            && !are_too_few(&self.drives, self.code, self.superblock.copies(), more)
+    }
+
+    /// Whether the array can do without the drives that are missing.
+    ///
+    /// # Errors
+    /// `Device`, in words.
+    pub(crate) fn enough_is_there(&self) -> Result<()> {
+        enough(&self.drives, self.code, self.superblock.copies(), self.lacking_without([]))
+    }
+
+    /// The next superblock says that the missing drives failed; `absent`: also those that are only away.
+    ///
+    /// # Errors
+    /// `Device` where the array cannot do without all of them: nothing is written then. (EVICT-1, EVICT-4)
+    pub(crate) fn give_up_missing(&self, absent: bool) -> Result<()> {
+        let missing = self.drives.missing();
+        let news = missing.iter().any(|id| !self.superblock.recorded.borrow().contains(id));
+        if news && !self.options.accept_loss {
+            self.enough_is_there()?;
+        }
+        self.drives.evict(&missing, absent);
+        Ok(())
+    }
+
+    /// Sees to it that a superblock names every failed drive.
+    pub(crate) async fn record_failures(&self) -> Result<()> {
+        let unrecorded = |engine: &Self| {
+            let recorded = engine.superblock.recorded.borrow();
+            engine.drives.missing().iter().any(|id| !recorded.contains(id))
+        };
+        if self.options.read_only || !unrecorded(self) {
+            return Ok(());
+        }
+        self.give_up_missing(true)?;
+        self.write_superblock(None).await
+    }
+}
