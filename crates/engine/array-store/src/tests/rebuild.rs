@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::format::Member;
+use crate::sets::ZoneSet;
 
 /// SET-4: a rebuild that comes to a set while its zones are being reset leaves it alone. Reset zone by zone, it seems to hold
 /// only what the last ones have.
@@ -269,6 +270,39 @@ fn a_dead_set_that_cannot_be_read_fails_no_rebuild() {
             }
         });
     }
+}
+
+/// CLEAN-7: rot took the set that holds the snapshot on all drives. A rebuild that comes to it takes another snapshot, and ends.
+#[test]
+fn a_snapshot_that_cannot_be_read_fails_no_rebuild() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (mut devices, store, _) = filled(&rt).await;
+        store.snapshot().await.unwrap();
+        let is_old = |(_, set): &(SetId, Rc<ZoneSet>)| set.state() == SetState::Index;
+        let (old, set) = store.0.sets.all().find(is_old).unwrap();
+        for member in set.members() {
+            let device = &devices[usize::from(member.drive.0)];
+            let zone = device.image().zone(member.zone);
+            device.medium().fail_reads(zone.start, zone.written, None);
+        }
+        let fresh = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12)));
+        store.add_drive(&named(std::slice::from_ref(&fresh))[0]).await.unwrap();
+        lose(&devices, &store, usize::from(set.members()[0].drive.0)).await;
+        let lost = usize::from(set.members()[0].drive.0);
+        let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
+        assert!(done.failed == 0 && done.done > 0, "{done:?}");
+        assert_eq!(store.0.drives.missing(), []);
+        assert!(store.0.snapshot.borrow().pieces.iter().all(|piece| piece.set != old), "it is still the snapshot");
+        devices.push(fresh);
+        devices.remove(lost);
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, report) = open(&rt, &images).await;
+        assert_eq!(report.damage, Vec::<String>::new());
+        assert!(report.snapshot_pieces > 0);
+        assert!(store.get("a2").await.unwrap() == bytes(2, 19_000));
+    });
 }
 
 /// REPLACE-1: a set is emptied and filled anew while a rebuild that has read it waits for a drive. What it read is not written to the
