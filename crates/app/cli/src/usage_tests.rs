@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //! - USE-1: one thing has one name in all usage lines: that of a fixed list, never what the code calls it.
-//! - USE-2: each argument is described, and of each that may be left out it is said what happens then.
+//! - USE-2: each argument is described, and each optional one names its default.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use crate::Cli;
 
-/// Names of values, and what they stand for.
+/// Names of values, and their meaning.
 const VALUES: &[(&str, &str)] = &[
     ("DRIVE", "a zoned drive: a node, the file of an emulated one, or a name such as serial:ZL2XXXXX"),
     ("FILE", "a file"),
@@ -16,21 +16,21 @@ const VALUES: &[(&str, &str)] = &[
     ("CHUNK", "a chunk's identity"),
     ("BUCKET/KEY", "an object of a server"),
     ("NAME", "an object of an array, or an experiment or benchmark"),
-    ("PREFIX", "what keys or names begin with"),
+    ("PREFIX", "the beginning of keys or names"),
     ("ZONE", "a zone's number, or a range of them"),
     ("SIZE", "bytes, with a unit"),
     ("BYTES", "bytes, without one"),
     ("FIRST-LAST", "a range of bytes"),
-    ("COUNT", "how many"),
-    ("COLUMNS", "how wide"),
-    ("ADDRESS:PORT", "where to listen"),
+    ("COUNT", "a number of things"),
+    ("COLUMNS", "a width"),
+    ("ADDRESS:PORT", "an address to listen on"),
     ("DATA+PARITY", "a code"),
     ("TYPE", "a media type"),
     ("KIND", "a kind of drive"),
     ("STREAM", "a stream of chunks"),
-    ("SCALE", "how large an experiment is"),
-    ("SEED", "what decides everything random"),
-    ("WHAT", "what to generate"),
+    ("SCALE", "the size of an experiment"),
+    ("SEED", "the seed of everything random"),
+    ("WHAT", "a kind of files to generate"),
 ];
 
 fn each_argument(command: &Command, path: &str, check: &mut impl FnMut(&str, &Arg)) {
@@ -79,7 +79,7 @@ fn every_argument_is_described() {
 
 /// USE-2
 #[test]
-fn what_is_taken_for_an_argument_that_is_left_out_is_said() {
+fn every_optional_argument_names_its_default() {
     let said = |argument: &Arg| {
         let shown = !argument.get_default_values().is_empty() && !argument.is_hide_default_value_set();
         shown || help_of(argument).contains("[default: ")

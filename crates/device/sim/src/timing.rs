@@ -16,7 +16,7 @@ use crate::seeds::Random;
 pub(crate) enum Timing {
     /// After a time from 1 ns to this; at once if it is zero.
     Random(Duration),
-    /// When the model says.
+    /// At the time of a modelled drive.
     Drive(Rc<TimedDrive>),
 }
 

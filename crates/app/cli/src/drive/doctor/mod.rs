@@ -39,7 +39,7 @@ pub(crate) struct Doctor {
     /// Drives: block devices, or files of emulated ones [default: every zoned drive of the machine].
     #[arg(value_name = "DRIVE")]
     drives: Vec<PathBuf>,
-    /// Also say what is well.
+    /// Also print findings that need no change.
     #[arg(long, short)]
     verbose: bool,
     /// Print one JSON object with every finding.
