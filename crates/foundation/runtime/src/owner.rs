@@ -79,7 +79,7 @@ impl<C> Clone for Desk<C> {
 }
 
 impl<C: 'static> Desk<C> {
-    /// Whether the owner takes no more calls: it is gone, or about to close.
+    /// True once the owner takes no more calls: it is gone, or about to close.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
