@@ -1,8 +1,8 @@
 //! Totals of all data zones: sums of blocks, and closed zones in the order in which GC may want them.
 //!
-//! **Owns** what was counted of each zone.
-//! **Knows nothing of** how a zone came to be so: the zone table says which changed, and they are counted anew when somebody
-//! asks. So an answer costs what has changed since the last, not a look at every zone.
+//! **Owns** what was counted of each zone. **Knows nothing of** how a zone came to be so: the zone table says which
+//! changed, and they are counted anew when somebody asks. So an answer costs what has changed since the last, not a
+//! look at every zone.
 //!
 //! # Invariants
 //! - CENSUS-1: whoever asks is told what a count of all zones would say.
@@ -84,8 +84,8 @@ struct Counted {
 
 impl Counted {
     fn new(zone: &Zone, room: u32) -> Self {
-        // What recovery could not read all of is not reset (ZONE-4), so that emptying it wins nothing. A zone that can be read
-        // only is not reset anyway: what can be read of it is moved (GC-6).
+        // A zone that recovery could not wholly read is not reset (ZONE-4), so emptying it wins nothing. A read-only
+        // zone is not reset anyway: its readable records are moved (GC-6).
         let movable = !zone.damaged && zone.landed == 0;
         let gain = gain(zone, room);
         let of = match zone.status {
@@ -128,7 +128,7 @@ pub(crate) struct Census {
     victims: [BTreeSet<(u32, u32)>; 3],
     /// Blocks that emptying all of them wins at least, by stream.
     gains: [u64; 3],
-    /// How many of them have a longest record of so many blocks, by stream.
+    /// Number of these zones by the blocks of their longest record, by stream.
     lengths: [BTreeMap<u32, u32>; 3],
     /// Blocks of records that a zone holds.
     room: u32,
@@ -217,7 +217,8 @@ impl Census {
         self.lengths[stream].first_key_value().map_or(0, |(&longest, _)| longest)
     }
 
-    /// Closed zones of a stream that may be emptied and win something, those with fewest live blocks first: live blocks, number.
+    /// Closed zones of a stream that may be emptied and win something, those with fewest live blocks first: live
+    /// blocks, number.
     pub(crate) fn victims(&self, stream: usize) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.victims[stream].iter().copied()
     }

@@ -141,7 +141,7 @@ impl Inner {
         let (size, waiting) = {
             let mut state = self.state.borrow_mut();
             if state.chunks.get(handle).is_some_and(|chunk| chunk.birth == birth) {
-                // What could not be moved stays where it landed.
+                // Landed records that could not be moved stay in their zone.
                 self.adopt(&mut state, handle);
             }
             let State { chunks, open, pools, .. } = &mut *state;

@@ -86,7 +86,7 @@ impl Inner {
         let mut page = ChunkPage::new();
         for (handle, chunk) in state.chunks.after(*last) {
             let open = state.open.get(&handle);
-            // What has only landed is found by the scan of the landing zones.
+            // The scan of the landing zones finds records that have only landed.
             let size = open.and_then(|open| open.tail.start()).unwrap_or(chunk.size);
             page.add(chunk, size, &state.zones);
             *last = Some(chunk.id);

@@ -8,7 +8,7 @@ use shingle_base::{BLOCK_SIZE, Blocks, StoreId};
 use crate::gc::{ExpectedDeath, VictimPolicy};
 use crate::types::Stream;
 
-/// How a drive is formatted. Written to the superzone; fixed from then on.
+/// Parameters of a format. Written to the superzone; fixed from then on.
 #[derive(Clone, Debug, Default)]
 pub struct FormatOptions {
     /// The store's identity; drawn at random where `None`.
@@ -20,12 +20,12 @@ pub struct FormatOptions {
     pub force: bool,
 }
 
-/// Which open zone a new chunk is given. (SMRstore, section 5.4.)
+/// Choice of the open zone for a new chunk. (SMRstore, section 5.4.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
     /// Strategy 3: one open zone after the other, so that chunks rarely share one.
     RoundRobin,
-    /// A zone of its own while there are as many zones as chunks. Where zones must be shared, the zone of the chunk that
+    /// A zone of its own while there are as many zones as chunks. If zones must be shared, the zone of the chunk that
     /// was created just before: such chunks are often written together, in one visit then, and die together.
     Company,
     /// Any open zone.
@@ -85,7 +85,7 @@ impl PoolSizes {
     }
 }
 
-/// How small appends land together before they reach their chunks' own zones.
+/// Parameters of landing: small appends land together before they reach their chunks' own zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landing {
     /// The longest append that lands; longer ones go to their chunk's zone at once.
@@ -96,8 +96,8 @@ pub struct Landing {
     pub zones: u32,
     /// Landed bytes are moved once nothing has landed for this long.
     pub idle: Duration,
-    /// Whether to land on devices without a [revolution](shingle_zoned::Geometry::revolution), too. Where nothing turns
-    /// there is no way to the zone to save, and each byte is written twice.
+    /// Land on devices without a [revolution](shingle_zoned::Geometry::revolution), too. Without rotation there is no
+    /// seek to save, and each byte is written twice.
     pub everywhere: bool,
 }
 
@@ -107,10 +107,10 @@ impl Default for Landing {
     }
 }
 
-/// How a store works while it is open. None of it is written to the drive.
+/// Options of an open store. None of them is written to the drive.
 #[derive(Clone)]
 pub struct Options {
-    /// Where chunks are put.
+    /// Placement of chunks.
     pub placement: Placement,
     /// Open zones kept ready.
     pub pools: PoolSizes,
@@ -123,14 +123,15 @@ pub struct Options {
     /// The most zones that are written at once; others wait for their turn, and what they are to write gathers. Few make
     /// long visits, but leave the drive less to choose from.
     pub writes_max: u32,
-    /// Memory that is kept for the next reads and writes: at best what is on its way to the drive at once under full load.
+    /// Memory that is kept for the next reads and writes: at best what is on its way to the drive at once under full
+    /// load.
     pub buffer_bytes: usize,
-    /// How small appends land together; `None` where each goes to its chunk's zone, as in SMRstore.
+    /// Landing of small appends; `None`: each goes to its chunk's zone, as in SMRstore.
     pub landing: Option<Landing>,
-    /// Whether zones that are done with are closed even where the drive sets no limit to open zones. It takes the drive
-    /// some 20 ms and gains nothing there, but is what SMRstore does.
+    /// Close finished zones even if the drive has no limit of open zones. It takes the drive some 20 ms and gains
+    /// nothing there, but SMRstore does it.
     pub close_always: bool,
-    /// How GC chooses.
+    /// Choice of GC's victims.
     pub victims: Rc<dyn VictimPolicy>,
     /// GC begins when free and garbage zones are fewer than this share of data zones.
     pub gc_start: f64,
@@ -145,16 +146,16 @@ pub struct Options {
     pub mark_every: Option<u64>,
     /// Reads in flight while the store is opened.
     pub recovery_depth: u32,
-    /// Whether recovery heeds no marks, and scans zones from their heads and not from where the checkpoint's index ends;
-    /// as SMRstore does.
+    /// Recovery ignores marks, and scans zones from their heads and not from the end of the checkpoint's index; as
+    /// SMRstore does.
     pub scan_whole_zones: bool,
-    /// Whether recovery reads the heads of all zones first, as it must where metazones may be anywhere: the layout that
-    /// SMRstore's authors abandoned (section 6.4). For experiments.
+    /// Recovery reads the heads of all zones first, as it must if metazones may be anywhere: the layout that SMRstore's
+    /// authors abandoned (section 6.4). For experiments.
     pub read_all_heads: bool,
-    /// Whether background work (GC, checkpoints, marks) starts by itself; tests and tools switch it off.
+    /// Background work (GC, checkpoints, marks) starts by itself; tests and tools switch it off.
     pub background: bool,
-    /// Whether data is taken to be zeros that need neither copy nor checksum: for experiments on modelled drives, and
-    /// without effect on a drive that keeps payload.
+    /// Data is taken to be zeros that need neither copy nor checksum: for experiments on modelled drives, and without
+    /// effect on a drive that keeps payload.
     pub hollow: bool,
 }
 

@@ -7,7 +7,7 @@ use shingle_base::{ChunkId, Lba};
 /// The result of a chunk store call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What the caller should do next.
+/// The caller's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -39,7 +39,7 @@ pub enum ErrorKind {
     Corrupt,
     /// The drive failed the command.
     Device,
-    /// What is on the drive is not a chunk store this version can open; the message says why.
+    /// The drive holds no chunk store that this version can open; the message says why.
     Format,
     /// The request makes no sense; the message says why.
     Invalid,
@@ -50,13 +50,13 @@ pub enum ErrorKind {
 /// A failed call: what to do next, where, and why.
 #[derive(Debug)]
 pub struct Error {
-    /// What the caller should do next.
+    /// The caller's next action.
     pub kind: ErrorKind,
     /// The chunk it is about, if there is one.
     pub chunk: Option<ChunkId>,
     /// The place on the drive, if there is one.
     pub at: Option<Lba>,
-    /// What happened, for a person.
+    /// Description for a person.
     pub message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }

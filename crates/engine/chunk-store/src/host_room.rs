@@ -22,10 +22,10 @@ use crate::state::State;
 use crate::store::Inner;
 use crate::table::Handle;
 
-/// How long it waits until it tries again what failed for want of room.
+/// Pause before a command that failed for want of room is tried again.
 pub(crate) const HOST_PAUSE: Duration = Duration::from_millis(500);
 
-/// What callers hear.
+/// Message for callers.
 pub(crate) const HOST_FULL: &str =
     "the file system that holds the drive is full: make room there, and writing goes on by itself";
 
@@ -34,7 +34,7 @@ pub(crate) fn host_full() -> Error {
 }
 
 impl Inner {
-    /// That a change need not wait for the metadata log (HOST-2).
+    /// Fails if a change would have to wait for the metadata log (HOST-2).
     pub(crate) fn has_host_room(&self) -> Result<()> {
         if self.log.is_stalled() { Err(host_full()) } else { Ok(()) }
     }
@@ -62,7 +62,7 @@ impl Inner {
         }
     }
 
-    /// Whether a write at `block` failed for want of room and left the zone as it was (HOST-1).
+    /// True if a write at `block` failed for want of room and left the zone as it was (HOST-1).
     pub(crate) async fn left_untouched(&self, zone: ZoneId, block: u32, error: &DeviceError) -> bool {
         if !error.kind.is_host_full() {
             return false;
@@ -76,7 +76,7 @@ impl Inner {
         })
     }
 
-    /// Refuses the waiting appends of these chunks. Where one may be on the drive all the same that is a failure of the
+    /// Refuses the waiting appends of these chunks. If one may be on the drive all the same that is a failure of the
     /// drive, for its caller must not take it for absent.
     pub(crate) fn refuse_appends(self: &Rc<Self>, state: &mut State, handles: &[Handle]) {
         for &handle in handles {

@@ -1,4 +1,4 @@
-//! Where a chunk's bytes lie: index groups of runs of records, in chunk order. (SMRstore, section 5.3.)
+//! Index of a chunk's bytes: groups of runs of records, in chunk order. (SMRstore, section 5.3.)
 //!
 //! # Invariants
 //! - IDX-1: a chunk's groups are in chunk order, adjoin, begin at 0 and end at the chunk's durable size, less what
@@ -21,7 +21,7 @@ pub(crate) enum Groups {
 
 const _: () = assert!(size_of::<Groups>() == 32);
 
-/// What a change to the index did to a zone.
+/// Effect of a change of the index on a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
     /// The zone has one more group of the chunk.
@@ -47,7 +47,7 @@ impl Groups {
         }
     }
 
-    /// Where the indexed bytes end.
+    /// End of the indexed bytes.
     pub(crate) fn end(&self) -> u32 {
         self.as_slice().last().map_or(0, |group| group.end)
     }

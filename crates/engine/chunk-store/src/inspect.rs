@@ -15,20 +15,20 @@ use crate::store::Inner;
 use crate::types::Stream;
 use crate::zones::ZoneStatus;
 
-/// How much of a chunk is read at once.
+/// Bytes of a chunk read at once.
 const READ_BYTES: u32 = 4 << 20;
 
-/// What a check found. A check repairs nothing: opening a store repairs what a power cut leaves, and what is damaged
-/// beyond that is lost here and has to come from another copy.
+/// Findings of a check. A check repairs nothing: opening a store repairs the effects of a power cut; damage beyond that
+/// is lost here and has to come from another copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Chunks looked at.
     pub chunks: u64,
     /// Bytes read and verified.
     pub verified_bytes: u64,
-    /// Whether nothing is damaged.
+    /// True if nothing is damaged.
     pub clean: bool,
-    /// What recovery did.
+    /// Report of the recovery.
     pub recovery: RecoveryReport,
     /// Everything that is lost or cannot be trusted, recovery's finds first.
     pub damage: Vec<Damage>,
@@ -78,13 +78,13 @@ pub async fn check(rt: &Runtime, dev: Rc<dyn ZonedDevice>, mut progress: impl Fn
 pub struct ZoneDump {
     /// Its number.
     pub zone: ZoneId,
-    /// Where in its life it is.
+    /// Its status.
     pub status: ZoneStatus,
     /// The stream of its records.
     pub stream: Stream,
     /// It took small appends of all streams.
     pub landing: bool,
-    /// Its life.
+    /// Its generation.
     pub epoch: u64,
     /// Bytes written, head included.
     pub written_bytes: u64,
@@ -95,7 +95,7 @@ pub struct ZoneDump {
 /// A record, as a dump shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordDump {
-    /// Where its data begins in the chunk.
+    /// Offset of its data in the chunk.
     pub offset: u64,
     /// Bytes of data.
     pub length: u64,
@@ -114,7 +114,7 @@ pub struct ChunkDump {
     pub stream: Stream,
     /// Its size.
     pub size: u64,
-    /// Whether it is sealed.
+    /// It is sealed.
     pub sealed: bool,
     /// The sequence number of its creation.
     pub birth: u64,
@@ -127,7 +127,7 @@ pub struct ChunkDump {
 pub struct Dump {
     /// Its identity.
     pub store: StoreId,
-    /// How the drive is divided.
+    /// Division of the drive.
     pub layout: Layout,
     /// The records in its metazones, needed or not.
     pub log: Vec<LogRecord>,
@@ -135,7 +135,7 @@ pub struct Dump {
     pub zones: Vec<ZoneDump>,
     /// Its chunks by id.
     pub chunks: Vec<ChunkDump>,
-    /// Why there are no zones and chunks here: what says which there are is lost.
+    /// Reason why there are no zones and chunks here: their list is lost.
     pub damage: Option<String>,
 }
 
@@ -157,12 +157,12 @@ pub async fn store_id(dev: Rc<dyn ZonedDevice>) -> Result<StoreId> {
     read_identity(&dev).await.map(|(store, _)| store)
 }
 
-/// What a store knows of its zones, without its chunks: of a drive of any size, little.
+/// A store's zones, without its chunks: small for a drive of any size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZonesDump {
     /// Its identity.
     pub store: StoreId,
-    /// How the drive is divided.
+    /// Division of the drive.
     pub layout: Layout,
     /// Data zones that were ever used.
     pub zones: Vec<ZoneDump>,

@@ -26,16 +26,17 @@ use crate::zones::ZoneStatus;
 /// Free zones that only GC may use, so that it can always move something.
 pub(crate) const GC_RESERVE: u32 = 1;
 
-/// How long after a zone could not be given up it is tried again.
+/// Pause until the drive is asked again to close a zone.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
 
-/// How often an opening asks the drive to give up a zone of superblock or log before it fails: the error may be a passing one.
+/// Tries of an opening to make the drive close a zone of superblock or log before it fails: the error may be a passing
+/// one.
 const GIVE_UP_TRIES: u32 = 4;
 
-/// How long the keeper rests after a zone could not be reset: the journal may take no entry.
+/// Rest of the keeper after a zone could not be reset: the journal may take no entry.
 const RESET_AGAIN: Duration = Duration::from_millis(10);
 
-/// What the keeper does next.
+/// Next step of the keeper.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Release(ZoneId),
@@ -178,7 +179,7 @@ impl Inner {
         }
     }
 
-    /// Gives a closed zone's open (and active) resource back to the drive, and ends its lease (LEASE-2). Where that fails
+    /// Gives a closed zone's open (and active) resource back to the drive, and ends its lease (LEASE-2). If that fails
     /// it is tried again in a while.
     async fn release(self: &Rc<Self>, zone: ZoneId) {
         if !self.state.borrow().leases.is_ending(zone) {
@@ -293,7 +294,7 @@ impl Inner {
         }
     }
 
-    /// Opens a free zone for a stream and writes its head. Where it fails the zone is out of use.
+    /// Opens a free zone for a stream and writes its head. If that fails the zone is out of use.
     pub(crate) async fn open_zone(
         self: &Rc<Self>,
         lease: Lease,
@@ -320,7 +321,7 @@ impl Inner {
             (slot.landing, slot.landed) = (kind == LANDING_KIND, 0);
             slot.last_write = epoch;
         }
-        // So that recovery knows whose the zone is, and in which life, whatever becomes of its head. Durable when this
+        // So that recovery knows whose the zone is, and in which generation, even if its head is lost. Durable when this
         // returns, and so before anything in the zone is.
         let stopped = |_| DeviceError::new(DeviceErrorKind::Gone, self.geometry.start_of(zone), Some(zone));
         if let Err(error) = self.has_host_room().and(self.journal_room().await) {
@@ -346,8 +347,8 @@ impl Inner {
                     && self.left_untouched(zone, 0, error).await
                     && self.dev.manage(zone, ZoneOp::Close).await.is_ok()
                 {
-                    // It is as free as it was. The entry of a life that has not begun says nothing, and may wait for room
-                    // itself.
+                    // It is as free as it was. The entry of a generation that has not begun says nothing, and may wait
+                    // for room itself.
                     self.rt.spawn_detached(async move { drop(journaled.await) });
                     self.leave_free(zone);
                     return self.no_host_room(zone).await;
@@ -390,7 +391,7 @@ impl Inner {
         Err(self.host_full_at(zone))
     }
 
-    /// What became of a zone in which a command failed.
+    /// Status of a zone after a command in it failed.
     pub(crate) async fn status_after_error(&self, zone: ZoneId) -> ZoneStatus {
         let report = self.dev.report(zone, 1).await.ok();
         match report.as_deref().and_then(|zones| zones.first()).map(|info| info.state) {
@@ -400,8 +401,8 @@ impl Inner {
         }
     }
 
-    /// Resets a garbage zone (ZONE-2): the journal first, so that recovery never takes what it holds for alive, and knows
-    /// where it went (MARK-5).
+    /// Resets a garbage zone (ZONE-2): the journal first, so that recovery never takes what it holds for alive, and
+    /// knows where it went (MARK-5).
     async fn reset_zone(self: &Rc<Self>, zone: ZoneId) -> Result<()> {
         self.journal_room().await?;
         let (marked, journaled) = {
@@ -448,7 +449,8 @@ impl Inner {
     }
 }
 
-/// A zone that is open, idle and holds garbage, which GC can win once it is closed; of the starving pool if there is one.
+/// A zone that is open, idle and holds garbage, which GC can win once it is closed; of the starving pool if there is
+/// one.
 fn idle_garbage(state: &State, starving: PoolId) -> Option<ZoneId> {
     let pools = std::iter::once(starving).chain(state.pools.ids());
     let mut zones = pools.flat_map(|pool| state.pools.zones(pool)).copied();

@@ -1,4 +1,4 @@
-//! How a drive is divided: superzone, metazones, data zones. (SMRstore, section 5.2.)
+//! Division of a drive: superzone, metazones, data zones. (SMRstore, section 5.2.)
 //!
 //! Conventional zones come first on a drive and are left alone, as in the paper (section 7): the store is strictly
 //! log-structured and has no use for them.
@@ -19,7 +19,7 @@ pub const DATA_ZONES_MIN: u32 = 6;
 /// The partitions of a drive. All are fixed when it is formatted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Where the store begins: the first sequential zone.
+    /// The first sequential zone, which begins the store.
     pub superzone: ZoneId,
     /// Checkpoints and journal.
     pub metazones: Range<u32>,
@@ -60,7 +60,7 @@ impl Layout {
         ((zones * 400).div_ceil(74_508) as u32).max(METAZONES_MIN)
     }
 
-    /// Whether `zone` is a data zone.
+    /// True if `zone` is a data zone.
     pub fn is_data(&self, zone: ZoneId) -> bool {
         self.data_zones.contains(&zone.0)
     }

@@ -19,7 +19,7 @@ use shingle_zoned::Geometry;
 /// Zones of the metadata log that are open at once.
 const LOG_ZONES: u32 = 1;
 
-/// Who wants a zone.
+/// Holder of a zone's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// A pool, or landing.
@@ -52,7 +52,7 @@ struct Held {
 /// All leases of a drive.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    /// What callers and GC together may hold; callers; and destinations of GC.
+    /// Limits: of callers and GC together; of callers; and of destinations of GC.
     most: u32,
     callers: u32,
     gc: u32,
@@ -99,7 +99,7 @@ impl Leases {
         self.held.insert(zone, Held { holder: Holder::Caller, ending: true });
     }
 
-    /// Whether the drive has more open than it would let the log and all holders open.
+    /// True if the drive has more zones open than the log and all leases together.
     pub(crate) fn exceed(&self) -> bool {
         self.held.len() as u32 > self.most
     }
@@ -112,7 +112,7 @@ impl Leases {
         })
     }
 
-    /// Whether the drive is to give `zone` up.
+    /// True if the drive is to close `zone`.
     pub(crate) fn is_ending(&self, zone: ZoneId) -> bool {
         self.held.get(&zone).is_some_and(|held| held.ending)
     }

@@ -1,23 +1,25 @@
 //! Progress marks: what was recently written, in a few bytes in the journal, so that recovery need not scan for it. See
 //! `docs/decisions/0011-progress-marks.md`.
 //!
-//! A mark names the live records of a zone between two blocks, a run of equal records once, and each chunk once. Marks are
-//! made from the index by a task of their own, for all zones together whenever so much was written, and in front of resets;
-//! appends only count.
+//! A mark names the live records of a zone between two blocks, a run of equal records once, and each chunk once. Marks
+//! are made from the index by a task of their own, for all zones together whenever so much was written, and in front of
+//! resets; appends only count.
 //!
 //! # Invariants
-//! - MARK-1: a mark names only records that are in the index, and so durable, when it takes its place in the journal; and
-//!   of its blocks all such. What it leaves out there is dead, since `to` is not past `indexed_to` (ZONE-3).
-//! - MARK-2: the chunk of each of its records lives when the mark is journaled. So the mark's own number stands for those
-//!   of its records: a chunk of that id that is younger than the mark is another one (REC-1).
+//! - MARK-1: a mark names only records that are in the index, and so durable, when it takes its place in the journal;
+//!   and of its blocks all such. Records that it leaves out there are dead, since `to` is not past `indexed_to`
+//!   (ZONE-3).
+//! - MARK-2: the chunk of each of its records lives when the mark is journaled. So the mark's own number stands for
+//!   those of its records: a chunk of that id that is younger than the mark is another one (REC-1).
 //! - MARK-3: a zone's marks adjoin, or overlap with what the checkpoint has; recovery trusts one that does not for its
-//!   records, but not to cover any blocks. Such a one names the records that an opening found behind blocks that it could not read,
-//!   and is the only one to reach past `indexed_to`. It too has no block between its ends that the opening could not read or
-//!   judge: the checkpoint, or marks that the opening did not heed, may have more of the zone than the opening could read, and it then
-//!   covers what it has. `marks_of_what_lies_between_bad_blocks_cover_none_of_them`.
+//!   records, but not to cover any blocks. Such a one names the records that an opening found behind blocks that it
+//!   could not read, and is the only one to reach past `indexed_to`. It too has no block between its ends that the
+//!   opening could not read or judge: the checkpoint, or marks that the opening did not heed, may have more of the zone
+//!   than the opening could read, and it then covers what it has.
+//!   `marks_of_what_lies_between_bad_blocks_cover_none_of_them`.
 //! - MARK-4: where the journal wants a checkpoint, no marks are made but those that a reset needs.
-//! - MARK-5: no zone is reset before marks, or a checkpoint, name all that was moved, by GC or out of landing zones. Until
-//!   then the original is there; from then on the copy has not only itself to say that it was durable.
+//! - MARK-5: no zone is reset before marks, or a checkpoint, name all that was moved, by GC or out of landing zones.
+//!   Until then the original is there; from then on the copy has not only itself to say that it was durable.
 //!   `a_bad_copy_costs_its_own_bytes_once_the_original_is_reset`, `copies_behind_what_cannot_be_read_are_marked_too`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +85,7 @@ fn decode_run(fields: &mut Fields<'_>, zone: ZoneId, from: u32, to: u32) -> Opti
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub(crate) zone: ZoneId,
-    /// The zone's life.
+    /// The zone's generation.
     pub(crate) epoch: u64,
     pub(crate) stream: Stream,
     /// The zone is closed, and `to` is its end: recovery need not look at it.
@@ -147,7 +149,7 @@ impl Mark {
     }
 }
 
-/// What has no mark yet.
+/// Records without a mark yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unmarked {
     /// Blocks between marks; `None` where none are made.
@@ -182,8 +184,8 @@ impl Unmarked {
         self.moved.insert(zone);
     }
 
-    /// Records that lie elsewhere, too, entered the index: the next reset waits for a mark of them, whether others are made
-    /// or not.
+    /// Records that lie elsewhere, too, entered the index: the next reset waits for a mark of them, whether others are
+    /// made or not.
     pub(crate) fn note_moved(&mut self, zone: ZoneId) {
         self.moved.insert(zone);
     }
@@ -193,8 +195,8 @@ impl State {
     /// Marks for what a zone has to say, none longer than `bytes_max`.
     fn marks_of(&self, zone: ZoneId, bytes_max: usize) -> Vec<Mark> {
         let slot = self.zones.get(zone);
-        // A garbage zone may be reset, and an offline one is lost. What is in the index of a landing zone is not all that lives
-        // there (MARK-1).
+        // A garbage zone may be reset, and an offline one is lost. The index of a landing zone does not have all of its
+        // live records (MARK-1).
         let marked = matches!(slot.status, ZoneStatus::Activated | ZoneStatus::Closed | ZoneStatus::ReadOnly);
         if !marked || slot.landing {
             return Vec::new();
@@ -253,7 +255,7 @@ impl State {
         live
     }
 
-    /// What every zone with something to say has in the index now: what a checkpoint that begins here covers.
+    /// Indexed end of every zone with records: a checkpoint that begins here covers this.
     pub(crate) fn indexed_zones(&self) -> Vec<(ZoneId, u64, u32)> {
         let entry = |&zone: &ZoneId| (zone, self.zones.get(zone).epoch, self.zones.get(zone).indexed_to);
         self.unmarked.zones.union(&self.unmarked.moved).map(entry).collect()

@@ -1,4 +1,4 @@
-//! What the index takes in memory, counted from capacities: the same on every machine.
+//! Memory of the index, counted from capacities: the same on every machine.
 
 use crate::state::State;
 use crate::types::Stream;
@@ -27,9 +27,9 @@ pub struct IndexMemory {
     pub streams: [StreamMemory; 3],
     /// Entries of the chunk table, with those that wait for a chunk. A chunk's first run is in it.
     pub table_bytes: u64,
-    /// What finds a chunk by its id.
+    /// Order of chunks by id, for lookups.
     pub order_bytes: u64,
-    /// What says which chunks lie in a zone, beyond what the zone table holds itself.
+    /// Lists of the chunks in a zone, beyond those in the zone table itself.
     pub resident_bytes: u64,
     /// The zone table, whose size depends on the drive alone.
     pub zone_bytes: u64,

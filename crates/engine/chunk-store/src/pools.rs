@@ -20,7 +20,7 @@ struct Pool {
     open: u32,
     /// The latest of them.
     latest: Option<Handle>,
-    /// Where chunks that left a zone went: those that shared it stay together.
+    /// Next zones of the chunks that left a zone: chunks that shared it stay together.
     successors: BTreeMap<ZoneId, ZoneId>,
     /// Blocks of chunks that were sealed and that none has followed yet, oldest first.
     sealed: VecDeque<u32>,
@@ -43,7 +43,7 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// How many pools there are: as many zones GC moves to at once.
+    /// Number of pools: as many zones GC moves to at once.
     pub(crate) fn count(placement: Placement) -> u32 {
         if placement.allocation == Allocation::OneZone || !placement.separate_streams { 1 } else { 3 }
     }
@@ -96,7 +96,7 @@ impl Pools {
         &self.pools[pool].zones
     }
 
-    /// How many zones the pool lacks.
+    /// Number of zones that the pool lacks.
     pub(crate) fn missing(&self, pool: PoolId) -> u32 {
         // Beyond all sizes, `extra` zones can be open in place of others that are nearly full.
         let over: u32 = self.pools.iter().map(|pool| (pool.zones.len() as u32).saturating_sub(pool.target)).sum();
@@ -153,7 +153,7 @@ impl Pools {
         self.pools[pool].sealed.pop_front()
     }
 
-    /// Where chunks went that left `zone`.
+    /// Next zone of the chunks that left `zone`.
     pub(crate) fn successor(&self, pool: PoolId, zone: ZoneId) -> Option<ZoneId> {
         self.pools[pool].successors.get(&zone).copied()
     }
@@ -228,7 +228,7 @@ fn scaled(streams: &[(Stream, u32)], budget: u32) -> Vec<(Stream, u32)> {
 /// Chunks sealed without a successor that are remembered: more are not of files that go on.
 const SEALED_MAX: usize = 8;
 
-/// What a zone has for a chunk.
+/// Offer of a zone to a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     /// Chunks that are written there.
@@ -237,20 +237,20 @@ pub(crate) struct Offer {
     pub(crate) room: u32,
 }
 
-/// What a chunk wishes for.
+/// Wishes of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Company {
     /// Blocks that it will likely take from now on.
     pub(crate) expected: u32,
-    /// Where chunks went that left the same zone.
+    /// Next zone of chunks that left the same zone.
     pub(crate) followed: Option<ZoneId>,
     /// The zone of the chunk created before it.
     pub(crate) before: Option<ZoneId>,
 }
 
 impl Company {
-    /// How badly a zone fits: a chunk that fills a zone gets an empty one, a small one goes where there is just room,
-    /// so that small chunks end up together and large ones alone.
+    /// Measure of a bad fit: a chunk that fills a zone gets an empty one, a small one goes to the zone with the least
+    /// sufficient room, so that small chunks end up together and large ones alone.
     fn misfit(self, offer: Offer) -> (bool, u32) {
         (offer.room < self.expected, offer.room.abs_diff(self.expected))
     }
@@ -262,7 +262,7 @@ impl Company {
         if share <= 1 {
             return None;
         }
-        // Those that were together stay so, even if one or another came in between.
+        // Chunks that were together stay so, even if one or another came in between.
         let mut glad = [(self.followed, 2 * share), (self.before, share)].into_iter();
         let taken = |zone: &ZoneId, most: u32| offer(*zone).is_some_and(|offer| offer.chunks < most);
         let found = glad.find_map(|(zone, most)| zone.filter(|zone| taken(zone, most)));

@@ -1,4 +1,4 @@
-//! Which chunks lie in a zone. Few do in a zone of large chunks, so a few need no memory of their own.
+//! The chunks in a zone. A zone of large chunks has few, so a few need no memory of their own.
 
 use std::ops::Deref;
 

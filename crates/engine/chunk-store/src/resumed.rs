@@ -1,10 +1,12 @@
-//! Where chunks were gone on with after openings: what an earlier opening may have left behind these places is dead (APP-5).
+//! Sizes at which chunks were continued after openings: records that an earlier opening may have left behind them are
+//! dead (APP-5).
 //!
-//! **Owns** the places, of open chunks and of sealed ones, for as long as a record may be on the drive that they say is dead.
+//! **Owns** the places, of open chunks and of sealed ones, for as long as a record may be on the drive that they say is
+//! dead.
 //!
 //! # Invariants
-//! - RESUME-1: the journal has the entry of every place here, for a checkpoint journals them again, with their own numbers. The
-//!   chunk's size says too little: an old record may end before that, and yet past the place.
+//! - RESUME-1: the journal has the entry of every place here, for a checkpoint journals them again, with their own
+//!   numbers. The chunk's size says too little: an old record may end before that, and yet past the place.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +34,8 @@ impl Resumed {
         self.count -= self.places.remove(&chunk).map_or(0, |places| places.len() as u64);
     }
 
-    /// Forgets the places that are older than what any zone holds, whose oldest life is `oldest`: records in a life have higher
-    /// numbers than it, and none is left for these places to say anything of.
+    /// Forgets the places that are older than what any zone holds, whose oldest generation is `oldest`: records in a
+    /// life have higher numbers than it, and none is left for these places to say anything of.
     pub(crate) fn forget_before(&mut self, oldest: u64) {
         self.places.retain(|_, places| {
             let before = places.len();

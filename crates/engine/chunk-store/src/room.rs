@@ -3,16 +3,18 @@
 //! **Owns** what is known of the index's size on the drive. **Knows nothing of** metazones, which are the log's.
 //!
 //! # Invariants
-//! - ROOM-1: no chunk is created, and no append taken, that the index has no room for: a checkpoint can be written later. What
-//!   waits, is being written or has only landed counts as if each were a group of its own.
-//!   `appends_are_refused_before_the_index_outgrows_a_checkpoint`, `what_has_only_landed_counts_for_the_room_of_the_index`.
-//! - ROOM-4: GC makes the index no larger than it has claimed room for. Records that it keeps in their order may lie at other
-//!   distances then, and runs of equal ones fall apart; so beyond half of the room it puts those of a chunk together. Creates and appends leave
-//!   it a part of the room. `gc_leaves_the_index_as_much_room_as_there_was`.
-//! - ROOM-2: a checkpoint is not begun unless it fits the metazones that are free: one that ends for want of room stops the store.
-//! - ROOM-3: nobody writes checkpoints again and again that make no room. Where so few metazones are usable that none can, changes
-//!   are refused, reads go on, and background work waits. `with_too_few_metazones_changes_are_refused_and_reads_go_on`,
-//!   `gc_rests_while_the_log_is_full`.
+//! - ROOM-1: no chunk is created, and no append taken, that the index has no room for: a checkpoint can be written
+//!   later. Appends that wait, are being written or have only landed count as if each were a group of its own.
+//!   `appends_are_refused_before_the_index_outgrows_a_checkpoint`,
+//!   `what_has_only_landed_counts_for_the_room_of_the_index`.
+//! - ROOM-4: GC makes the index no larger than it has claimed room for. Records that it keeps in their order may lie at
+//!   other distances then, and runs of equal ones fall apart; so beyond half of the room it puts those of a chunk
+//!   together. Creates and appends leave it a part of the room. `gc_leaves_the_index_as_much_room_as_there_was`.
+//! - ROOM-2: a checkpoint is not begun unless it fits the metazones that are free: one that ends for want of room stops
+//!   the store.
+//! - ROOM-3: no task writes checkpoints again and again that make no room. If so few metazones are usable that none
+//!   can, changes are refused, reads go on, and background work waits.
+//!   `with_too_few_metazones_changes_are_refused_and_reads_go_on`, `gc_rests_while_the_log_is_full`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,17 +29,18 @@ use crate::index::{Groups, IndexGroup};
 use crate::state::State;
 use crate::store::Inner;
 
-/// What callers hear.
+/// Message for callers.
 const LOG_FULL: &str = "too few metazones are usable: the journal takes no entry; replace the drive";
 
-/// How many checkpoints in a row may make no room: entries that were on their way when one began are still needed behind it.
+/// Checkpoints in a row that may make no room: entries that were on their way when one began are still needed behind
+/// it.
 const FUTILE_MAX: u32 = 3;
 
 /// Runs are measured again once one record in so many came or went.
 const MEASURE_AGAIN: u64 = 64;
 
-/// The most that GC adds to the index with each zone that it empties, where it puts records of a chunk together: a chunk is split where
-/// one zone that takes records is full, and a few times more where writes fail.
+/// The most that GC adds to the index with each zone that it empties, where it puts records of a chunk together: a
+/// chunk is split where one zone that takes records is full, and a few times more where writes fail.
 const SPLITS_BYTES: u64 = 4 * (GROUP_BYTES + 2 * RECORD_BYTES);
 
 /// Creates and appends leave GC one part in so many of the index's room, and room for some zones.
@@ -48,9 +51,9 @@ const GC_SHARE: u64 = 32;
 struct Measured {
     /// The bytes that they take in a checkpoint.
     runs: u64,
-    /// How many records they were.
+    /// Number of the records.
     records: u64,
-    /// How many had entered the index until then.
+    /// Records that had entered the index until then.
     indexed: u64,
 }
 
@@ -58,7 +61,7 @@ struct Measured {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     appends: u64,
-    /// How many had been taken until then.
+    /// Records that had been taken until then.
     taken: u64,
 }
 
@@ -69,7 +72,7 @@ impl Counted {
     }
 }
 
-/// What is known of room in the metadata log.
+/// Room in the metadata log, as far as known.
 #[derive(Debug, Default)]
 pub(crate) struct LogRoom {
     measured: Cell<Option<Measured>>,
@@ -111,9 +114,9 @@ pub(crate) fn groups_bytes(groups: &Groups) -> u64 {
 }
 
 impl Inner {
-    /// True if `fits` holds for the size of the index with `more` bytes, with what will be in it, and what GC has claimed. Equal
-    /// records that follow each other take far less than the most that they could, so where that is too much they are measured,
-    /// now and then; and what is not in it yet is counted.
+    /// True if `fits` holds for the size of the index with `more` bytes, with what will be in it, and what GC has
+    /// claimed. Equal records that follow each other take far less than the most that they could, so where that is too
+    /// much they are measured, now and then; and what is not in it yet is counted.
     fn index_fits(&self, state: &State, more: u64, fits: impl Fn(u64) -> bool) -> bool {
         let room = &self.log_room;
         if self.fits_as_counted(state, more, &fits) {
@@ -153,8 +156,8 @@ impl Inner {
         self.index_fits(state, SPLITS_BYTES, |bytes| self.log.room_for_checkpoint(bytes))
     }
 
-    /// Claims room in the index for so many records that GC moves, whatever becomes of their runs. Where that would leave less than
-    /// half of it GC has to put the records of a chunk together, and `false` is returned (ROOM-4).
+    /// Reserves room in the index for `records` records that GC moves, for any form of their runs. If that would leave
+    /// less than half of it GC has to put the records of a chunk together, and `false` is returned (ROOM-4).
     pub(crate) fn claim_index_room(&self, state: &State, records: u64) -> bool {
         let most = records * (GROUP_BYTES + RECORD_BYTES);
         let apart = self.index_fits(state, most, |bytes| self.log.room_for_checkpoint(2 * bytes));
@@ -180,7 +183,7 @@ impl Inner {
         }
     }
 
-    /// That a chunk with so many bytes more in the index can be taken (ROOM-1).
+    /// Fails if a chunk with `more` bytes in the index cannot be taken (ROOM-1).
     pub(crate) fn has_index_room(&self, state: &State, id: ChunkId, more: u64) -> Result<()> {
         let left = |bytes: u64| bytes + bytes / GC_SHARE + 4 * SPLITS_BYTES;
         if self.index_fits(state, more, |bytes| self.log.room_for_checkpoint(left(bytes))) {
@@ -190,7 +193,8 @@ impl Inner {
         Err(Error::new(ErrorKind::NoSpace, why).of(id))
     }
 
-    /// True if a checkpoint can be begun (ROOM-2). For whoever begins one: while another is written, it uses up free zones.
+    /// True if a checkpoint can be begun (ROOM-2). For whoever begins one: while another is written, it uses up free
+    /// zones.
     pub(crate) fn has_checkpoint_room(&self) -> bool {
         self.index_fits(&self.state.borrow(), 0, |bytes| self.log.fits_free_zones(bytes))
     }
@@ -212,7 +216,7 @@ impl Inner {
         self.log_room.changed.notify_waiters();
     }
 
-    /// Whether the journal takes no entry, and no checkpoint helps (ROOM-3).
+    /// True if the journal takes no entry, and no checkpoint helps (ROOM-3).
     pub(crate) fn is_log_full(&self) -> bool {
         !self.log.has_journal_room() && self.log_room.futile.get() >= FUTILE_MAX
     }

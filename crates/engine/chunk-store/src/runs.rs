@@ -44,11 +44,11 @@ impl Located {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) zone: ZoneId,
-    /// Where the first record begins in the zone.
+    /// Block of the first record in the zone.
     pub(crate) block: u32,
-    /// Where its data begins in the chunk.
+    /// Offset of its data in the chunk.
     pub(crate) offset: u32,
-    /// Where the last record's data ends in the chunk.
+    /// End of the last record's data in the chunk.
     pub(crate) end: u32,
     /// Bytes of every record's data; the last may have fewer.
     pub(crate) length: u32,
@@ -90,7 +90,7 @@ impl Run {
         Blocks(sliced_record_blocks(u64::from(self.length)).0 * u64::from(last)) + self.record(last).blocks()
     }
 
-    /// Whether a record begins in the zone where the last of the run ends.
+    /// True if a record begins in the zone at the end of the run's last.
     fn adjoins(&self, next: Located) -> bool {
         let last = self.record(self.count() - 1);
         u64::from(next.block) == u64::from(last.block) + last.blocks().0
@@ -109,7 +109,7 @@ impl Run {
         (self.stride == 0 || self.stride == stride).then_some(Self { end: next.end(), stride, ..*self })
     }
 
-    /// Whether the run makes sense, if it came from a drive.
+    /// True if the run makes sense, if it came from a drive.
     pub(crate) fn is_sound(&self) -> bool {
         let Some(bytes) = self.end.checked_sub(self.offset).filter(|&bytes| bytes > 0) else { return false };
         if self.length == 0 || self.length > bytes || (self.stride == 0 && self.length != bytes) {
@@ -120,7 +120,7 @@ impl Run {
     }
 }
 
-/// What groups are lists of. A list can be searched from any entry, since heads and the rest differ.
+/// Element of groups' lists. A list can be searched from any entry, since heads and the rest differ.
 ///
 /// | entry | first | second |
 /// |---|---|---|
@@ -169,7 +169,7 @@ enum Runs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexGroup {
     pub(crate) zone: ZoneId,
-    /// Where the last record's data ends in the chunk.
+    /// End of the last record's data in the chunk.
     pub(crate) end: u32,
     runs: Runs,
 }
@@ -183,7 +183,7 @@ impl IndexGroup {
         Self { zone, end, runs: Runs::One { block, offset, length, stride } }
     }
 
-    /// Where the group begins in the chunk.
+    /// Start of the group in the chunk.
     pub(crate) fn start(&self) -> u32 {
         match &self.runs {
             Runs::One { offset, .. } => *offset,

@@ -26,7 +26,7 @@ pub(crate) struct State {
     pub(crate) pools: Pools,
     /// Chunks that are not sealed.
     pub(crate) open: BTreeMap<Handle, OpenChunk>,
-    /// Which of them writes next.
+    /// Order in which zones are written.
     pub(crate) turns: Turns,
     /// Small appends, where they land together.
     pub(crate) landing: Option<LandingLog>,
@@ -34,16 +34,16 @@ pub(crate) struct State {
     pub(crate) writers: BTreeMap<ZoneId, ZoneWriter>,
     /// Chunks with appends that wait for a zone, by pool, in the order they began to wait.
     pub(crate) starved: Vec<VecDeque<Handle>>,
-    /// Who has which zones open.
+    /// Leases of open zones.
     pub(crate) leases: Leases,
     /// Zones that the drive is to give up next; their leases end then.
     pub(crate) releasing: Vec<ZoneId>,
-    /// Where the search for a free zone goes on, so that wear and head movement are even.
+    /// Zone at which the search for a free one goes on, so that wear and head movement are even.
     pub(crate) free_cursor: ZoneId,
-    /// Why the store has stopped, if it has.
+    /// Reason why the store has stopped, if it has.
     pub(crate) stopped: Option<String>,
     pub(crate) counters: Counters,
-    /// How long records live.
+    /// Lifetimes of records.
     pub(crate) lifetimes: Lifetimes,
     /// Records in the index.
     pub(crate) records: u64,
@@ -144,7 +144,7 @@ impl State {
         }
         self.zones.set_status(zone, status);
         self.zones.note_garbage(zone);
-        // That it is closed is worth a mark, if one that can wait.
+        // The close is worth a mark, if one that can wait.
         self.unmarked.note(zone, 0);
     }
 
@@ -172,8 +172,8 @@ impl State {
         handles
     }
 
-    /// Appends that have no entry in the index: those that wait or are being written, and those that have only landed. Not fewer than
-    /// there are.
+    /// Appends that have no entry in the index: those that wait or are being written, and those that have only landed.
+    /// Not fewer than there are.
     pub(crate) fn unindexed(&self) -> u64 {
         self.queued_appends() + self.open.values().map(|open| open.tail.pieces() as u64).sum::<u64>()
     }

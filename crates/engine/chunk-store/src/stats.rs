@@ -3,7 +3,7 @@
 use shingle_base::decay;
 use shingle_runtime::Instant;
 
-/// What a store has done since it was opened. Counts only rise.
+/// Counters of a store since it was opened. They only rise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Appends acknowledged.
@@ -41,7 +41,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Bytes written to data zones for every byte first written for callers: 1 where neither GC nor landed appends moved.
+    /// Bytes written to data zones for every byte first written for callers: 1 where neither GC nor landed appends
+    /// moved.
     pub fn write_amplification(&self) -> f64 {
         let first = self.written_bytes.saturating_sub(self.moved_bytes);
         if first == 0 {

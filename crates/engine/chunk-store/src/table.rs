@@ -12,7 +12,7 @@ use crate::types::Stream;
 /// A chunk's number in the table, reused after the chunk is gone.
 pub(crate) type Handle = u32;
 
-/// One chunk. What only chunks that are being written need is in [`crate::writer::OpenChunk`].
+/// One chunk. State that only chunks being written need is in [`crate::writer::OpenChunk`].
 #[derive(Clone, Debug)]
 pub(crate) struct Chunk {
     pub(crate) id: ChunkId,
@@ -118,7 +118,7 @@ impl ChunkTable {
 fn id_of(segments: &[Vec<Option<Chunk>>]) -> impl Fn(Handle) -> ChunkId {
     |handle| {
         let slot = segments.get(handle as usize / SEGMENT).and_then(|segment| segment.get(handle as usize % SEGMENT));
-        // What is in the order is in the table.
+        // A handle in the order is in the table.
         slot.and_then(Option::as_ref).map_or(ChunkId([0; ChunkId::SIZE]), |chunk| chunk.id)
     }
 }

@@ -1,9 +1,9 @@
-//! Which zone is written next.
+//! Order in which zones are written.
 //!
 //! On a disk a visit to a zone costs a seek and part of a turn whatever is written there, so that few long visits beat
 //! many short ones: zones that have something to write wait for their turn, and meanwhile more gathers for them. Turns
-//! go in the order of zones, from one end of the drive to the other and again (C-LOOK), so that ways are short; a zone for
-//! which little has gathered yet, beside others, is passed over twice.
+//! go in the order of zones, from one end of the drive to the other and again (C-LOOK), so that ways are short; a zone
+//! for which little has gathered yet, beside others, is passed over twice.
 //!
 //! # Invariants
 //! - TURN-1: a zone that waits is visited within three rounds of those that wait with it.
@@ -16,13 +16,13 @@ use shingle_base::ZoneId;
 /// A zone is passed over that has less than this share of the most that waits for any.
 const LITTLE: (u64, u64) = (3, 5);
 
-/// How often.
+/// Times that a zone may be passed over.
 const PASSES_MAX: u8 = 2;
 
 /// Zones that wait for their turn, and how many have it.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// How often each was passed over.
+    /// Times that each was passed over.
     waiting: BTreeMap<ZoneId, u8>,
     /// Writes under way.
     taken: u32,

@@ -1,4 +1,4 @@
-//! What callers say to a chunk store and hear from it.
+//! Arguments and results of a chunk store's calls.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use shingle_base::{ChunkId, ZoneId};
 
 use crate::zones::ZoneStatus;
 
-/// What a chunk's data is for, and so how long it is likely to live: chunks of different streams never share a
-/// zone. (SMRstore, sections 2.1 and 5.4.)
+/// Use of a chunk's data, and so its likely lifetime: chunks of different streams never share a zone. (SMRstore,
+/// sections 2.1 and 5.4.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stream {
     /// Objects as users write them: short-lived.
@@ -58,7 +58,7 @@ pub struct ChunkStat {
     pub stream: Stream,
     /// Durable bytes: what a read can return.
     pub size: u64,
-    /// Whether it is sealed: it can then never be appended to again.
+    /// It is sealed, and takes no more appends.
     pub sealed: bool,
     /// The longest append it would still take; zero when it is sealed or at its limit.
     pub room: u64,
@@ -86,7 +86,7 @@ pub struct StoreStat {
 pub struct ZoneStat {
     /// The zone.
     pub zone: ZoneId,
-    /// Where it is in its life.
+    /// Its status.
     pub status: ZoneStatus,
     /// The stream it is for, or was last.
     pub stream: Stream,

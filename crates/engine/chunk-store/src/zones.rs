@@ -10,12 +10,13 @@
 //! - ZONE-1: a closed zone is not written again before it is reset.
 //! - ZONE-2: a zone is reset only when no chunk has a record in it, no reader uses it, and the reset is journaled.
 //! - ZONE-3: all records before `indexed_to` are in the index or dead, so recovery scans from there.
-//! - ZONE-4: a zone of which recovery could not read all that it had to, or in which it left something to be judged by a later opening
-//!   (REC-8), is not reset.
-//! - ZONE-5: once nothing more is written to a zone, because it is closed, read-only or offline, the checkpoint's table has as many
-//!   blocks of it as are indexed, unless something behind these counts. So an offline zone with records that were acknowledged and
-//!   are not in the index has more, and is told of by every opening and check; one of which the index had all is not.
-//!   `a_loss_in_an_offline_zone_is_told_by_every_later_opening`, `a_zone_that_a_failed_write_closed_is_not_lost_for_what_is_elsewhere`.
+//! - ZONE-4: a zone of which recovery could not read all that it had to, or in which it left something to be judged by
+//!   a later opening (REC-8), is not reset.
+//! - ZONE-5: once nothing more is written to a zone, because it is closed, read-only or offline, the checkpoint's table
+//!   has as many blocks of it as are indexed, unless something behind these counts. So an offline zone with records
+//!   that were acknowledged and are not in the index has more, and is told of by every opening and check; one of which
+//!   the index had all is not. `a_loss_in_an_offline_zone_is_told_by_every_later_opening`,
+//!   `a_zone_that_a_failed_write_closed_is_not_lost_for_what_is_elsewhere`.
 
 use shingle_base::{Blocks, ZoneId};
 
@@ -24,7 +25,7 @@ use crate::residents::Residents;
 use crate::table::Handle;
 use crate::types::Stream;
 
-/// A data zone's place in its life.
+/// Status of a data zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneStatus {
     /// Empty.
@@ -48,7 +49,7 @@ impl ZoneStatus {
     pub(crate) const ALL: [Self; 7] =
         [Self::Free, Self::Opened, Self::Activated, Self::Closed, Self::Garbage, Self::ReadOnly, Self::Offline];
 
-    /// Whether nothing more is written to the zone in this life, though it may hold something that counts.
+    /// True if nothing more is written to this generation of the zone, though it may hold records that count.
     pub(crate) fn is_ended(self) -> bool {
         matches!(self, Self::Closed | Self::ReadOnly | Self::Offline)
     }
@@ -64,7 +65,7 @@ pub(crate) struct Zone {
     pub(crate) landing: bool,
     /// Records in it that live and are not in the index (LAND-3).
     pub(crate) landed: u32,
-    /// Its life: the sequence number of its head; zero before the first.
+    /// Its generation: the sequence number of its head; zero before the first.
     pub(crate) epoch: u64,
     /// Blocks written or being written, head included.
     pub(crate) written: u32,
@@ -115,8 +116,9 @@ impl Zone {
         }
     }
 
-    /// Blocks of it that recovery has to know. What a write that failed left behind the index was written again elsewhere; but
-    /// behind it may lie what landed, copies that are not swapped in, or what no opening could read (ZONE-5).
+    /// Blocks of it that recovery has to know. Blocks that a failed write left behind the index were written again
+    /// elsewhere; but behind it may lie landed records, copies that are not swapped in, or blocks that no opening could
+    /// read (ZONE-5).
     pub(crate) fn needed_to(&self) -> u32 {
         let more = self.landed > 0 || self.filling || self.suspect || self.lost;
         if self.status.is_ended() && !more { self.written.min(self.indexed_to) } else { self.written }
@@ -184,7 +186,7 @@ impl ZoneTable {
         }
     }
 
-    /// What all zones come to, as of when it was last [settled](Self::settle).
+    /// Totals of all zones, as of when they were last [settled](Self::settle).
     pub(crate) fn census(&self) -> &Census {
         debug_assert!(self.changed.is_empty(), "CENSUS-1");
         &self.census

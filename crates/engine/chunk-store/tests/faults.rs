@@ -34,7 +34,7 @@ enum Cost {
     Nothing,
     /// Reads fail for a while; the medium is as it should be.
     Reads,
-    /// What lies in zones that went offline.
+    /// Records in zones that went offline.
     OfflineZones,
     /// Bytes on the medium are wrong.
     Bytes,
@@ -65,7 +65,7 @@ impl Spoiled {
     }
 }
 
-/// Which zones hold records of which chunks, by the index of a store that runs.
+/// Zones with the chunks whose records they hold, by the index of a store that runs.
 async fn chunks_in_zones(rt: &Runtime, device: &SimDevice, store: &ChunkStore) -> Vec<(ZoneId, Option<ChunkId>)> {
     device.set_faults(Faults::new([]));
     store.checkpoint().await.unwrap();
@@ -89,7 +89,7 @@ async fn examine(
         let context = format!("{context}: chunk {id}");
         let size = store.stat(id).unwrap_or_else(|error| panic!("{context}: {error}")).size;
         if size < chunk.acked {
-            // Which chunk a zone's lost records were part of is not always known.
+            // The chunk of a zone's lost records is not always known.
             let damage = report.map(|report| report.damage.as_slice()).unwrap_or_default();
             let told = damage.iter().any(|damage| damage.chunk == Some(id) || damage.chunk.is_none());
             // Wrong bytes in the last write of a zone cannot be told from a tear: of a zone that had a faulty write.
@@ -109,8 +109,8 @@ async fn examine(
     }
 }
 
-/// Runs a history with faults in the data zones, opens what a power cut leaves while the faults go on, and once more when
-/// they are over.
+/// Runs a history with faults in the data zones, opens what a power cut leaves while the faults go on, and once more
+/// when they are over.
 fn history(seed: u64, rules: Vec<FaultRule>, cost: Cost) {
     let mut random = Random::new(seed);
     let medium = formatted(drive());

@@ -1,4 +1,4 @@
-//! What the choice of victims costs, on loads of which the best choice is known.
+//! Cost of the choice of victims, on loads of which the best choice is known.
 
 mod common;
 
@@ -13,7 +13,7 @@ use shingle_chunk_store::{
 use shingle_sim::{Random, Sim, SimDevice};
 use shingle_zoned::{Geometry, MemoryDevice};
 
-/// How chunks die.
+/// Pattern of chunks' deaths.
 #[derive(Clone, Copy, Debug)]
 enum Deaths {
     /// Any chunk, drawn at random.

@@ -20,7 +20,7 @@ fn full(trigger: Trigger) -> FaultRule {
     FaultRule { trigger, fault: Fault::HostFull }
 }
 
-/// What comes within `limit`.
+/// Result of `work` within `limit`.
 async fn within<T>(rt: &Runtime, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     match select(Box::pin(work), Box::pin(rt.sleep(limit))).await {
         Either::Left((done, _)) => Some(done),
@@ -75,7 +75,7 @@ fn full_from(seed: u64, first: u64, inside: bool) -> bool {
         }
         let hit = !device.faults().injected().is_empty();
         device.set_faults(Faults::default());
-        // Whoever tries again is served, in the same life of the store.
+        // A caller that tries again is served, without a restart of the store.
         rt.sleep(Duration::from_secs(2)).await;
         let (id, data) = (ChunkId::from_u64(1000), Bytes::from(vec![3; 9000]));
         let made = store.create(id, Stream::Data).await;
@@ -156,7 +156,7 @@ fn a_full_host_refuses_writes_and_goes_on_by_itself() {
             }
             device.set_faults(Faults::default());
             rt.sleep(Duration::from_secs(1)).await;
-            // What was refused is not there, and the chunk goes on where it was.
+            // The refused append is not there, and the chunk goes on where it was.
             store.append(id(1), 20_000, vec![data(1)]).await.unwrap();
             assert!(store.list(None, 1000).iter().all(|stat| stat.id.0[0] < 100), "{context}");
             for number in 50..55 {

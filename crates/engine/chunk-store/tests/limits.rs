@@ -61,12 +61,12 @@ impl ZonedDevice for Counting {
     }
 }
 
-/// How one life of a store ends.
+/// End of a life of the store.
 #[derive(Clone, Copy)]
 enum End {
     Orderly,
     PowerCut,
-    /// What the drive has open stays open.
+    /// Zones that the drive has open stay open.
     Killed,
 }
 
@@ -92,8 +92,8 @@ fn options(random: &mut Random, landing: bool) -> Options {
     }
 }
 
-/// A few lives of a store on a drive with those limits, on which of commands that open, close and finish the share `failing`
-/// fails. Returns how many zones GC emptied.
+/// A few lives of a store on a drive with those limits, on which of commands that open, close and finish the share
+/// `failing` fails. Returns how many zones GC emptied.
 fn lives(seed: u64, open: Option<u32>, active: Option<u32>, landing: bool, failing: f64) -> u64 {
     let context = format!("seed {seed}, open {open:?}, active {active:?}, landing {landing}, failing {failing}");
     let geometry =

@@ -34,9 +34,9 @@ struct Chunk {
     /// A call ended without saying what became of it: nothing more is asked of the chunk in this life.
     unsure: bool,
     writes: Vec<Write>,
-    /// Where it ends: at its last write, unless opening found less.
+    /// Its end: at its last write, unless opening found less.
     end: u64,
-    /// Whether an append took the place of bytes that were not found, and nobody knows if it did: either may be there.
+    /// An append took the place of bytes that were not found, and its outcome is unknown: either may be there.
     either: bool,
     /// Up to where its end was once told to be lost. Openings after the one that finds a dead zone do not tell again.
     told: u64,
@@ -141,8 +141,8 @@ impl Caller {
         }
     }
 
-    /// A checkpoint, or a step of GC, ended so. Only the end of the life, its faults, or what earlier ones did to the drive
-    /// make it fail.
+    /// A checkpoint, or a step of GC, ended so. Only the end of the life, its faults, or what earlier ones did to the
+    /// drive make it fail.
     fn maintained<T>(&self, what: &str, ended: shingle_chunk_store::Result<T>, also: &[ErrorKind]) {
         let Err(error) = ended else { return };
         let over = self.device.counts().commands > self.last_command;
@@ -181,7 +181,7 @@ impl Caller {
         }
         let number = self.world.borrow_mut().number();
         self.with(id, |chunk| {
-            // What takes the place of bytes that were not found: they must not come back.
+            // Bytes that were not found and were overwritten must not come back.
             chunk.writes.retain(|write| write.to <= from);
             chunk.writes.push(Write { from, to: from + length, number, acked: false });
             chunk.end = from + length;
@@ -210,7 +210,7 @@ impl Caller {
 
     async fn read(&mut self) {
         let Some((id, chunk)) = self.chunk() else { return };
-        // What opening did not find is past the end, and was reported.
+        // Bytes that opening did not find are past the end, and were reported.
         let Some(write) = chunk.writes.iter().rfind(|write| write.acked && write.to <= chunk.end) else { return };
         let length = write.to - write.from;
         match self.store.read(id, write.from, length).await {
@@ -253,14 +253,14 @@ async fn live(
     }
 }
 
-/// How many openings succeeded.
+/// Returns the number of openings that succeeded.
 fn chain(seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let geometry = geometry(&mut random);
     let mut medium = Medium::from(&formatted(geometry.clone()));
     let world = Rc::new(RefCell::new(World::default()));
-    // Superblock and log lie in front. A third of all chains have faults there, too, but none that the log cannot see: of these it
-    // has tests of its own.
+    // Superblock and log lie in front. A third of all chains have faults there, too, but none that the log cannot see:
+    // of these it has tests of its own.
     let meta = seed.is_multiple_of(3);
     let (front, most) = if meta { (0, Harm::Lasting) } else { (7, Harm::Silent) };
     let data = front + geometry.conventional_zones..geometry.zone_count;
@@ -280,7 +280,7 @@ fn chain(seed: u64) -> u64 {
             let is_open = opened.is_ok();
             match opened {
                 Ok((store, report)) if !ended(&device) => {
-                    // What is looked at does not count as a command of the life, so that it cannot end within.
+                    // Looks do not count as commands of the life, so that it cannot end within one.
                     let mut settled = asked.borrow().clone();
                     device.power_off_at(u64::MAX);
                     settled.settle(&store, &report.damage, &context).await;
@@ -314,9 +314,9 @@ fn chain(seed: u64) -> u64 {
 #[test]
 fn what_was_acknowledged_is_there_or_reported_through_chains_of_lives() {
     let (mut opened, mut lives) = (0, 0);
-    // In 222 the drive once did not give up a zone of the log at the first try, and the store did not open. In 2606 an append that
-    // was to land waited for ever, behind one whose chunk was deleted. In 9128 a drive without a cache once lost a
-    // block before others of one write, as no such drive does.
+    // In 222 the drive once did not give up a zone of the log at the first try, and the store did not open. In 2606 an
+    // append that was to land waited for ever, behind one whose chunk was deleted. In 9128 a drive without a cache once
+    // lost a block before others of one write, as no such drive does.
     for seed in seeds(60).chain([222, 2606, 9128]) {
         opened += chain(seed);
         lives += 6;

@@ -28,7 +28,7 @@ async fn append(store: &ChunkStore, chunk: u64, at: u64, length: u64) -> shingle
     store.append(id(chunk), at, vec![Bytes::from(content(chunk, at, length))]).await
 }
 
-/// What an operation ends with, which it has to within a minute.
+/// Result of an operation, which has to end within a minute.
 async fn ends<T>(rt: &Runtime, what: &str, operation: impl Future<Output = T>) -> T {
     match select(Box::pin(operation), Box::pin(rt.sleep(Duration::from_secs(60)))).await {
         Either::Left((done, _)) => done,
@@ -80,9 +80,9 @@ fn appends_are_refused_before_the_index_outgrows_a_checkpoint() {
     });
 }
 
-/// ROOM-1: the index has as many chunks as it has room for; a few go, and appends to all others land, without a place in it. They
-/// leave GC its part: once they have their place it still wins zones, and checkpoints have room. So it is where an opening took
-/// them as they had landed.
+/// ROOM-1: the index has as many chunks as it has room for; a few go, and appends to all others land, without a place
+/// in it. They leave GC its part: once they have their place it still wins zones, and checkpoints have room. So it is
+/// where an opening took them as they had landed.
 #[test]
 fn what_has_only_landed_counts_for_the_room_of_the_index() {
     let medium = formatted(Geometry::hm_smr(Blocks(64), 1200, 0, 24));
@@ -166,8 +166,8 @@ fn equal_appends_are_not_refused_for_the_most_that_they_could_take() {
     });
 }
 
-/// ROOM-3: three of six metazones are read-only, so that no checkpoint makes room. All that changes something ends with an error,
-/// and the drive is not written to again and again.
+/// ROOM-3: three of six metazones are read-only, so that no checkpoint makes room. All that changes something ends with
+/// an error, and the drive is not written to again and again.
 #[test]
 fn with_too_few_metazones_changes_are_refused_and_reads_go_on() {
     for background in [false, true] {
@@ -236,8 +236,8 @@ async fn churn(store: &ChunkStore, first: u64, rounds: u64) -> shingle_chunk_sto
     Ok(())
 }
 
-/// ROOM-3: while a checkpoint is written it takes metazones that the next one would need. Whoever waits for the journal
-/// meanwhile is not told that no checkpoint makes room.
+/// ROOM-3: while a checkpoint is written it takes metazones that the next one would need. Callers that wait for the
+/// journal meanwhile are not told that no checkpoint makes room.
 #[test]
 fn a_checkpoint_under_way_is_no_full_log() {
     let medium = with_metazones(200, 12);
@@ -293,7 +293,8 @@ fn checkpoints_that_had_no_room_before_deletions_do_not_make_the_log_full() {
     });
 }
 
-/// Lets the metadata log run full in this life: three of six metazones, which hold nothing that is needed, turn read-only.
+/// Lets the metadata log run full in this life: three of six metazones, which hold nothing that is needed, turn
+/// read-only.
 async fn fill_log(rt: &Runtime, device: &SimDevice, store: &ChunkStore) {
     store.checkpoint().await.unwrap();
     let needed = needed_metazones(rt, &device.image()).await;
@@ -412,8 +413,8 @@ impl Kind {
     }
 }
 
-/// ROOM-1: records at equal distances take little room in the index. What lies between them dies, so that GC, which keeps their
-/// order, would leave them at many distances.
+/// ROOM-1: records at equal distances take little room in the index. Records between them die, so that GC, which keeps
+/// their order, would leave them at many distances.
 #[test]
 fn gc_leaves_the_index_as_much_room_as_there_was() {
     let medium = formatted(Geometry::hm_smr(Blocks(64), 440, 0, 16));
@@ -441,7 +442,7 @@ fn gc_leaves_the_index_as_much_room_as_there_was() {
             store.create(id(number), Stream::Data).await.unwrap_or_else(|error| panic!("ROOM-1: {error}"));
         }
         store.checkpoint().await.unwrap();
-        // What is left of the room goes to chunks; GC still wins zones, and checkpoints have room.
+        // Chunks take the rest of the room; GC still wins zones, and checkpoints have room.
         let mut last = 100;
         while store.create(id(last), Stream::Data).await.is_ok() {
             last += 1;
@@ -466,8 +467,8 @@ fn gc_leaves_the_index_as_much_room_as_there_was() {
     });
 }
 
-/// ROOM-4: what cannot be read stays behind, and would split its chunk into many groups. Where the index has no room for these the chunk
-/// stays as it is.
+/// ROOM-4: unreadable records stay behind, and would split their chunk into many groups. If the index has no room for
+/// these the chunk stays as it is.
 #[test]
 fn gc_does_not_split_a_chunk_into_parts_that_the_index_has_no_room_for() {
     for crowded in [false, true] {

@@ -68,7 +68,7 @@ fn with_marks_recovery_scans_only_tails() {
     let (with, counters, _) = filled(Some(EVERY));
     assert!(counters.marks > 20, "{counters:?}");
     let report = recovered(&with, Options::default());
-    // What was written since the last marks, and a little more while they were.
+    // Records written since the last marks, and a little more while they were.
     assert!(report.scan.read_bytes <= 2 * EVERY, "{report}");
     assert!(report.scan.found <= 2 * EVERY / 24_000, "{report}");
     assert!(report.scan.zones < scanned.zones / 2, "zones that are closed and marked are not looked at: {report}");
@@ -87,8 +87,8 @@ fn marks_take_little_of_the_journal() {
     assert!(with.marks <= 28 * 9 + 60, "{with:?}");
 }
 
-/// REC-7: of a drive that was full, and of one whose zones were finished before they were, an opening behind a checkpoint reads
-/// the few zones that are still written; of a drive that was another store's, too.
+/// REC-7: of a drive that was full, and of one whose zones were finished before they were, an opening behind a
+/// checkpoint reads the few zones that are still written; of a drive that was another store's, too.
 #[test]
 fn an_opening_reads_no_zone_that_is_garbage_or_was_finished_early() {
     let smr = Geometry::hm_smr(Blocks(256), 100, 0, 16);
@@ -143,7 +143,7 @@ fn an_opening_reads_no_zone_that_is_garbage_or_was_finished_early() {
     }
 }
 
-/// What callers can see of a store.
+/// State of a store that callers can see.
 async fn seen(store: &ChunkStore) -> Vec<(ChunkId, Stream, u64, bool, Bytes)> {
     let mut all = Vec::new();
     for stat in store.list(None, usize::MAX) {

@@ -12,7 +12,7 @@ use shingle_chunk_store::Counters;
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_zoned::MemoryDevice;
 
-/// What histories must have met between them, or the test shows little.
+/// Events that histories must have met between them, or the test shows little.
 #[derive(Debug, Default)]
 struct Met {
     appends: u64,
@@ -36,7 +36,7 @@ impl Met {
     }
 }
 
-/// What one life of the store leaves behind.
+/// Remains of one life of the store.
 struct Left {
     medium: MemoryDevice,
     model: Model,

@@ -80,7 +80,7 @@ async fn fill_and_move(store: &ChunkStore) {
     assert_eq!(store.gc(10, |_| {}).await.unwrap().zones, 3);
 }
 
-/// Where a chunk's records are, as a recovery would have it.
+/// Places of a chunk's records, by a recovery.
 async fn records(rt: &Runtime, medium: &MemoryDevice, chunk: u64) -> Vec<RecordDump> {
     let dump = dump(rt, Rc::new(SimDevice::new(rt, medium))).await.unwrap();
     dump.chunks.into_iter().find(|found| found.id == id(chunk)).unwrap().records
@@ -91,8 +91,8 @@ fn rot(medium: &MemoryDevice, zone: ZoneId, block: u64) {
     medium.corrupt(medium.geometry().start_of(zone) + Blocks(block), |bytes| bytes.fill(0xA5));
 }
 
-/// MARK-5: GC moved five records of a chunk that is still open, and their zone was reset. Then one copy rots, the last or one
-/// in the middle: it may not pass for a tear, for the append was acknowledged long before it was moved.
+/// MARK-5: GC moved five records of a chunk that is still open, and their zone was reset. Then one copy rots, the last
+/// or one in the middle: it may not pass for a tear, for the append was acknowledged long before it was moved.
 #[test]
 fn a_bad_copy_costs_its_own_bytes_once_the_original_is_reset() {
     for (cached, mark_every, before_last) in
@@ -132,8 +132,8 @@ fn a_bad_copy_costs_its_own_bytes_once_the_original_is_reset() {
     }
 }
 
-/// MARK-5: an opening cannot read one of the copies that GC made. It finds those behind it, and their originals are reset. Then the
-/// last copy rots.
+/// MARK-5: an opening cannot read one of the copies that GC made. It finds those behind it, and their originals are
+/// reset. Then the last copy rots.
 #[test]
 fn copies_behind_what_cannot_be_read_are_marked_too() {
     for cached in [false, true] {
@@ -175,8 +175,8 @@ fn copies_behind_what_cannot_be_read_are_marked_too() {
     }
 }
 
-/// MARK-3: an opening that scans zones from their heads cannot read a record that the checkpoint has, nor one behind it. Marks of what it
-/// found between these and behind adjoin what the checkpoint has of the zone, and cover neither.
+/// MARK-3: an opening that scans zones from their heads cannot read a record that the checkpoint has, nor one behind
+/// it. Marks of what it found between these and behind adjoin what the checkpoint has of the zone, and cover neither.
 #[test]
 fn marks_of_what_lies_between_bad_blocks_cover_none_of_them() {
     Sim::new(1).run(|rt| async move {
@@ -212,8 +212,9 @@ fn marks_of_what_lies_between_bad_blocks_cover_none_of_them() {
     });
 }
 
-/// APP-5, after a checkpoint: a tail that could not be read for a while ends before the newer append that took its place does.
-/// When the newer one rots that leaves a hole, whatever else lies on the drive; in a chunk that was sealed, too.
+/// APP-5, after a checkpoint: a tail that could not be read for a while ends before the newer append that took its
+/// place does. When the newer one rots that leaves a hole, whatever else lies on the drive; in a chunk that was sealed,
+/// too.
 #[test]
 fn an_old_tail_never_fills_a_hole_in_what_took_its_place() {
     for sealed in [false, true] {
@@ -270,8 +271,8 @@ async fn newest_places(rt: &Runtime, device: &SimDevice) -> Vec<Entry> {
     newest.flat_map(|record| record.entries).filter(|entry| entry.bytes.first() == Some(&RESUME)).collect()
 }
 
-/// RESUME-1: checkpoints journal a place again as long as a zone is used that is older, and then no more. Until then what it says is
-/// dead may lie in such a zone; from then on it would only make each checkpoint longer.
+/// RESUME-1: checkpoints journal a place again as long as a zone is used that is older, and then no more. Until then
+/// what it says is dead may lie in such a zone; from then on it would only make each checkpoint longer.
 #[test]
 fn a_place_where_a_chunk_was_gone_on_with_is_kept_until_no_zone_is_older() {
     Sim::new(1).run(|rt| async move {

@@ -175,7 +175,7 @@ impl Run {
             Ok(end) => {
                 assert_eq!(end, to, "{context}");
                 self.met.gone_on += u64::from(from < known.end());
-                // What could not be read, and was gone on without, is dead.
+                // Bytes that could not be read, and were written over, are dead.
                 known.writes.retain(|write| write.to <= from);
                 known.writes.push(write);
                 known.maybe.clear();
@@ -280,13 +280,16 @@ fn what_could_not_be_read_comes_back_and_never_over_what_came_after() {
     assert!(all || std::env::var_os("SHINGLE_SEED").is_some(), "chains met too little: {met:?}");
 }
 
-/// Rare ones. In 1244 and 2739 an opening told of a head that had been torn long before, with records behind it that were
-/// found (`a_torn_head_is_no_damage_at_any_opening`); in 3145 a torn copy took the place of a record that could not be read for a
-/// while, and in 4476 one was passed over that could be read again (`a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later`
-/// and `of_bad_copies_that_is_taken_that_may_be_read_again` of `recovery`). In 5731 the last opening told of rot in a zone that needs no
-/// look (`an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`). In 9709 and 15532 a mark covered a block that the opening which
-/// made it could not read (`marks_of_what_lies_between_bad_blocks_cover_none_of_them`). In 12227 and 25432 a torn copy and its original could
-/// not be read, and the copy stayed (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). Those tests show each alone, whatever seeds come to mean.
+/// Rare ones. In 1244 and 2739 an opening told of a head that had been torn long before, with records behind it that
+/// were found (`a_torn_head_is_no_damage_at_any_opening`); in 3145 a torn copy took the place of a record that could
+/// not be read for a while, and in 4476 one was passed over that could be read again
+/// (`a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later` and
+/// `of_bad_copies_that_is_taken_that_may_be_read_again` of `recovery`). In 5731 the last opening told of rot in a zone
+/// that needs no look (`an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`). In 9709 and 15532 a mark
+/// covered a block that the opening which made it could not read
+/// (`marks_of_what_lies_between_bad_blocks_cover_none_of_them`). In 12227 and 25432 a torn copy and its original could
+/// not be read, and the copy stayed (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). Those tests show
+/// each alone, whatever seeds come to mean.
 #[test]
 fn chains_that_once_failed() {
     for seed in [1244, 2739, 3145, 4476, 5731, 9709, 12227, 15532, 25432] {
@@ -296,8 +299,8 @@ fn chains_that_once_failed() {
     }
 }
 
-/// The power fails at every command of a format, and of the first opening: the drive can be formatted again, or it holds an
-/// empty store that works.
+/// The power fails at every command of a format, and of the first opening: the drive can be formatted again, or it
+/// holds an empty store that works.
 #[test]
 fn a_power_cut_inside_format_or_the_first_opening_leaves_a_drive_that_can_be_used() {
     for seed in seeds(3) {

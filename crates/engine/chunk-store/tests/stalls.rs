@@ -36,7 +36,7 @@ async fn read_all(store: &ChunkStore, id: ChunkId) {
     assert!(store.read(id, 0, size).await.unwrap() == content(u64::from(id.0[23]), 0, size), "chunk {id}");
 }
 
-/// What `work` says, unless it takes longer than anything may.
+/// Result of `work`, unless it takes longer than anything may.
 async fn in_time<T>(rt: &Runtime, what: &str, work: impl Future<Output = T>) -> T {
     let limit = Box::pin(rt.sleep(Duration::from_secs(100)));
     match futures_util::future::select(Box::pin(work), limit).await {

@@ -1,5 +1,5 @@
-//! REC-3 to REC-6: opening a drive of which parts cannot be read, or have rotted. One block lost costs at most the data in
-//! it; what is lost is named; nothing is forgotten, reset or written over because it could not be read.
+//! REC-3 to REC-6: opening a drive of which parts cannot be read, or have rotted. One block lost costs at most the data
+//! in it; what is lost is named; nothing is forgotten, reset or written over because it could not be read.
 
 mod common;
 
@@ -242,8 +242,8 @@ fn a_lost_slice_of_an_unmarked_record_costs_its_own_bytes() {
     }
 }
 
-/// REC-5: a zone whose first write was torn may have records, but neither head nor end. No opening tells that as damage, the
-/// first as little as later ones, for which the index has the records.
+/// REC-5: a zone whose first write was torn may have records, but neither head nor end. No opening tells that as
+/// damage, the first as little as later ones, for which the index has the records.
 #[test]
 fn a_torn_head_is_no_damage_at_any_opening() {
     Sim::new(1).run(|rt| async move {
@@ -401,7 +401,7 @@ fn an_old_tail_never_takes_the_place_of_a_newer_append() {
     }
 }
 
-/// GC-6: a zone that can be read only, and of which not all can be read, is not reset anyway. What can be read is moved away.
+/// GC-6: a read-only zone of which not all can be read is not reset anyway. Its readable records are moved away.
 #[test]
 fn a_zone_that_turned_read_only_is_emptied_of_what_can_be_read() {
     Sim::new(1).run(|rt| async move {
@@ -442,8 +442,8 @@ fn a_zone_that_turned_read_only_is_emptied_of_what_can_be_read() {
     });
 }
 
-/// ZONE-5: a zone that a failed write closed holds nothing behind what is in the index: its death loses nothing that an opening
-/// could not know.
+/// ZONE-5: a zone that a failed write closed holds nothing behind what is in the index: its death loses nothing that an
+/// opening could not know.
 #[test]
 fn a_zone_that_a_failed_write_closed_is_not_lost_for_what_is_elsewhere() {
     for dies in [false, true] {
@@ -472,8 +472,8 @@ fn a_zone_that_a_failed_write_closed_is_not_lost_for_what_is_elsewhere() {
     }
 }
 
-/// REC-8: the last record of a zone has a bad slice, and its chunk was sealed, so it was acknowledged. While something else on the
-/// drive cannot be read it takes no place, for a better copy may be there. It is not forgotten either.
+/// REC-8: the last record of a zone has a bad slice, and its chunk was sealed, so it was acknowledged. While something
+/// else on the drive cannot be read it takes no place, for a better copy may be there. It is not forgotten either.
 #[test]
 fn a_torn_record_is_judged_by_the_opening_that_can_read_all() {
     Sim::new(1).run(|rt| async move {
@@ -504,7 +504,8 @@ fn a_torn_record_is_judged_by_the_opening_that_can_read_all() {
     });
 }
 
-/// A garbage zone of which the reset fails is garbage: what cannot be read in it is no loss, and it can be reset another time.
+/// A garbage zone of which the reset fails is garbage: what cannot be read in it is no loss, and it can be reset
+/// another time.
 #[test]
 fn a_zone_whose_reset_failed_holds_nothing_that_could_be_lost() {
     Sim::new(1).run(|rt| async move {

@@ -22,7 +22,8 @@ pub(crate) struct ZoneEntry {
 }
 
 impl ZoneEntry {
-    /// Whether nothing is written to the zone in this life any more, and the index has all that was acknowledged (ZONE-5).
+    /// True if nothing more is written to this generation of the zone, and the index has all of its acknowledged
+    /// records (ZONE-5).
     pub(crate) fn is_whole(&self) -> bool {
         self.status.is_ended() && self.indexed_to >= self.written
     }
@@ -43,8 +44,8 @@ pub(crate) struct ChunkEntry {
     pub(crate) sealed: bool,
     pub(crate) birth: u64,
     pub(crate) size: u32,
-    /// Of older builds alone: when it was last gone on with after an opening, so that older records that end past `size` are
-    /// dead. Zero: never.
+    /// Of older builds alone: when it was last gone on with after an opening, so that older records that end past
+    /// `size` are dead. Zero: never.
     pub(crate) since: u64,
     /// Its runs of records in chunk order, each with the epoch of its zone.
     pub(crate) runs: Vec<(Run, u64)>,

@@ -29,20 +29,20 @@ pub enum JournalEntry {
         /// Its identity.
         id: ChunkId,
     },
-    /// A zone is about to be reset: its life up to `epoch` is over.
+    /// A zone is about to be reset: its generation up to `epoch` is over.
     Reset {
         /// The zone.
         zone: ZoneId,
-        /// The epoch of the life that ends.
+        /// The epoch of the generation that ends.
         epoch: u64,
     },
     /// Records were written: recovery need not scan for them.
     Mark(Mark),
-    /// A free zone is opened: its life `epoch` begins. Durable before a record in it is acknowledged.
+    /// A free zone is opened: its generation `epoch` begins. Durable before a record in it is acknowledged.
     Open {
         /// The zone.
         zone: ZoneId,
-        /// The epoch of the life that begins.
+        /// The epoch of the generation that begins.
         epoch: u64,
         /// The stream of its records.
         stream: Stream,
@@ -54,7 +54,7 @@ pub enum JournalEntry {
     Resume {
         /// Its identity.
         id: ChunkId,
-        /// Where it goes on.
+        /// Size at which it goes on.
         size: u32,
     },
 }

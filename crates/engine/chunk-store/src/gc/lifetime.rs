@@ -1,4 +1,5 @@
-//! How long data is likely to live on, inferred from what has died: GC had better not move what is about to die.
+//! Expected remaining lifetime of data, inferred from data that has died: GC had better not move data that is about to
+//! die.
 //!
 //! For each stream and each doubling of age the store counts blocks that died, and blocks that were there to die for how
 //! long. Their quotient is the hazard at that age; how much of a zone survives follows from it. Ages and spans count
@@ -27,7 +28,7 @@ struct Seen {
     exposure: f64,
 }
 
-/// What is known of the lives of records.
+/// Statistics of records' lifetimes.
 #[derive(Clone, Debug)]
 pub(crate) struct Lifetimes {
     seen: [[Seen; AGES]; 3],
@@ -35,7 +36,7 @@ pub(crate) struct Lifetimes {
     counted: u64,
 }
 
-/// What is closed and alive: its stream, age and blocks.
+/// Live records of a closed zone: stream, age and blocks.
 pub(crate) type Alive = (Stream, u64, u32);
 
 impl Lifetimes {

@@ -7,9 +7,10 @@
 //! - GC-4: a copy is numbered only while its chunk lives, so that it never passes for a record of a later chunk of the
 //!   same id.
 //! - GC-5: a zone with copies that are not swapped in yet is not reset, even if all else in it dies meanwhile.
-//! - GC-6: what lives in a zone that can be read only is moved away before GC does anything but win what appends wait for.
-//! - GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps no other from
-//!   being emptied for long. What was copied by then counts. `gc_gives_up_a_zone_that_cannot_be_read`.
+//! - GC-6: what lives in a zone that can be read only is moved away before GC does anything but win what appends wait
+//!   for.
+//! - GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps
+//!   no other from being emptied for long. Records copied by then count. `gc_gives_up_a_zone_that_cannot_be_read`.
 
 mod lifetime;
 mod migrate;
@@ -39,7 +40,7 @@ use crate::zones::ZoneStatus;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination {
     pub(crate) zone: ZoneId,
-    /// Where the next record goes.
+    /// Block of the next record.
     pub(crate) next: u32,
 }
 
@@ -54,12 +55,12 @@ pub(crate) struct GcState {
     pub(crate) moved: (u64, u64),
 }
 
-/// What GC is doing and where it leads.
+/// Progress and forecast of GC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GcStatus {
     /// The zone being emptied, if one is.
     pub victim: Option<ZoneId>,
-    /// How much of its live data has been moved, in 0..=1.
+    /// Share of its live data that has been moved, in 0..=1.
     pub progress: f64,
     /// GC's share of its top speed, as the throttle has it.
     pub speed: f64,
@@ -67,7 +68,7 @@ pub struct GcStatus {
     pub forecast: Forecast,
 }
 
-/// What a run of GC did.
+/// Result of a run of GC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
     /// Zones emptied.
@@ -91,7 +92,7 @@ pub(crate) fn slot(stream: Stream) -> usize {
 const IDLE_FREE: f64 = 0.2;
 
 impl Inner {
-    /// Whether free zones are few enough to begin.
+    /// True if free zones are few enough to begin.
     pub(crate) fn gc_wanted(&self) -> bool {
         let state = self.state.borrow();
         let usable = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage);
@@ -99,7 +100,7 @@ impl Inner {
         f64::from(usable) < wanted.max(f64::from(crate::keeper::GC_RESERVE + 1))
     }
 
-    /// Whether appends wait for what GC wins.
+    /// True if appends wait for space from GC.
     fn gc_urgent(&self) -> bool {
         self.state.borrow().starved.iter().any(|waiting| !waiting.is_empty())
     }
@@ -128,8 +129,8 @@ impl Inner {
         first.or_else(|| choice.of(&mut state.zones))
     }
 
-    /// A zone that can be read only and from which something is to be moved away, before it goes offline. That wins no
-    /// space, so it must leave a free zone to win some with.
+    /// A read-only zone whose records are to be moved away before it goes offline. That wins no space, so it must leave
+    /// a free zone to win some with.
     pub(crate) fn retreat(&self) -> Option<ZoneId> {
         let mut state = self.state.borrow_mut();
         if state.zones.count(ZoneStatus::ReadOnly) == 0 || !self.has_gc_room(&state) {
@@ -166,7 +167,7 @@ impl Inner {
         state.lifetimes.expose(now, alive);
     }
 
-    /// Whether free zones are few enough to use idle time for more.
+    /// True if free zones are few enough to use idle time for more.
     fn idle_gc_wanted(&self) -> bool {
         let state = self.state.borrow();
         let usable = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage);
@@ -181,7 +182,7 @@ impl Inner {
         (garbage >= self.zone_room / 2).then_some(victim)
     }
 
-    /// What has been asked for so far.
+    /// Number of calls so far.
     fn activity(&self) -> u64 {
         let counters = self.state.borrow().counters;
         counters.appends + counters.reads + counters.journal_entries
@@ -221,7 +222,7 @@ impl Inner {
             };
             let emptied = self.empty_zone(victim).await;
             if emptied.as_ref().is_err_and(|error| error.kind == ErrorKind::HostFull) {
-                // Whoever waits for what GC wins would wait for room on the host.
+                // Callers that wait for space from GC would wait for room on the host.
                 self.refuse_waiting();
                 self.rt.sleep(HOST_PAUSE).await;
             } else if let Err(error) = emptied {
@@ -249,7 +250,7 @@ impl Inner {
     /// last.
     pub(crate) async fn gc_pause(&self, victim: ZoneId, step: Duration, share: f64) {
         let garbage = self.zone_room.saturating_sub(self.state.borrow().zones.get(victim).live).max(1);
-        // What a whole zone takes, of victims that win a part of one each.
+        // Time for a whole zone, of victims that win a part of one each.
         let zone = step.as_secs_f64() / share.max(f64::MIN_POSITIVE) * f64::from(self.zone_room) / f64::from(garbage);
         let zone = Duration::try_from_secs_f64(zone).unwrap_or(Duration::MAX);
         let least = throttle::least_speed(self.trend.borrow().forecast(), zone);
@@ -288,7 +289,7 @@ impl ChunkStore {
         Ok(report)
     }
 
-    /// What GC is doing.
+    /// Present state of GC.
     pub fn gc_status(&self) -> GcStatus {
         let gc = self.inner.gc.borrow();
         let (moved, all) = gc.moved;

@@ -1,8 +1,8 @@
-//! Which zone GC empties next. (SMRstore, section 5.5.)
+//! Choice of the zone that GC empties next. (SMRstore, section 5.5.)
 
 use shingle_base::ZoneId;
 
-/// What a policy knows of a closed zone that holds garbage.
+/// Figures of a closed zone that holds garbage, for a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// The zone.
@@ -11,7 +11,7 @@ pub struct Candidate {
     pub live: u32,
     /// Blocks of dead records: what is won.
     pub garbage: u32,
-    /// How long ago its last record was written, in records of the whole store since.
+    /// Age of its last record, in records that the whole store has written since.
     pub age: u64,
     /// The share of what lives that is expected to be alive still when free zones run out, in 0..=1.
     pub survival: f64,
@@ -21,7 +21,7 @@ pub struct Candidate {
 pub trait VictimPolicy {
     /// The policy's name, for reports.
     fn name(&self) -> &'static str;
-    /// How good a victim the zone is; the highest score is taken first.
+    /// Score of the zone as a victim; the highest is taken first.
     fn score(&self, candidate: &Candidate) -> f64;
     /// A score that no zone exceeds in which at least `live` blocks live, at most `garbage` are dead, and which was last
     /// written at most `age` ago: zones that cannot be the best need not be looked at. Without it all are.
@@ -70,9 +70,10 @@ impl VictimPolicy for CostBenefit {
     }
 }
 
-/// Space won over the cost of moving what lives, for what will live on: a zone whose data is about to die is left to
-/// die. How long data lives is inferred from what has died, by stream and age. (After He and others' and SepBIT's use of
-/// inferred death times, FAST 2017 and 2022; here for victims rather than for placement, which streams decide.)
+/// Space won over the cost of moving live data, counting data that will live on: a zone whose data is about to die is
+/// left to die. The lifetime of data is inferred from data that has died, by stream and age. (After He and others' and
+/// SepBIT's use of inferred death times, FAST 2017 and 2022; here for victims rather than for placement, which streams
+/// decide.)
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedDeath;
 
@@ -84,7 +85,7 @@ impl VictimPolicy for ExpectedDeath {
     fn score(&self, candidate: &Candidate) -> f64 {
         let (live, garbage) = (f64::from(candidate.live), f64::from(candidate.garbage));
         let dying = live * (1.0 - candidate.survival);
-        // What dies by itself is moved in vain, and would be won for nothing by waiting.
+        // Data that dies by itself is moved in vain, and waiting would win its space for nothing.
         garbage / (2.0 * live + dying * DYING_COST + 1.0)
     }
 
@@ -93,7 +94,7 @@ impl VictimPolicy for ExpectedDeath {
     }
 }
 
-/// How much a block moved in vain weighs, beside the two of reading and writing it.
+/// Weight of a block moved in vain, beside the two of reading and writing it.
 const DYING_COST: f64 = 8.0;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How fast GC may go: as fast as callers do not notice. (SMRstore, section 5.5.)
+//! Speed limit of GC: as fast as callers do not notice. (SMRstore, section 5.5.)
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -35,8 +35,8 @@ impl Throttle {
         self.best.set(if best == 0.0 || smoothed < best { smoothed } else { best * 1.0005 });
     }
 
-    /// How long GC pauses after a step that took `step`: no longer than it may at `least` of its top speed. An `urgent`
-    /// step is followed by none.
+    /// Pause of GC after a step that took `step`, at most the pause at `least` of its top speed. An `urgent` step is
+    /// followed by none.
     pub(crate) fn pause(&self, step: Duration, urgent: bool, least: f64) -> Duration {
         let slowed = self.now.get() > self.best.get() * self.factor;
         let speed = self.speed.get();

@@ -1,14 +1,15 @@
-//! Which zone is emptied: the one with the best score among those that are sure to win space.
+//! Choice of the victim: the zone with the best score among those that are sure to win space.
 //!
 //! # Invariants
 //! - VICTIM-1: the choice is that of a look at every zone; those are passed over that cannot score higher.
-//! - VICTIM-2: a choice looks at [`LOOK_MAX`] zones of a stream at most, those in which least lives. On a drive with more victims
-//!   of which none can be passed over it is the best of these. `a_choice_among_75_000_zones_looks_at_few`.
-//! - VICTIM-3: a zone is a victim if emptying it wins something whatever records it holds ([`gain`](crate::census::gain)); the
-//!   records of other zones do not count. `one_long_record_keeps_no_other_zone_from_being_emptied`.
-//! - VICTIM-4: where another stream's destination would have to be ended for a victim, those of the streams that have one come first.
-//!   Else two streams could end each other's, and what was moved last, with little in it, would be the best victim again.
-//!   `gc_of_streams_that_share_a_destination_comes_to_an_end`.
+//! - VICTIM-2: a choice looks at [`LOOK_MAX`] zones of a stream at most, those in which least lives. On a drive with
+//!   more victims of which none can be passed over it is the best of these. `a_choice_among_75_000_zones_looks_at_few`.
+//! - VICTIM-3: a zone is a victim if emptying it wins something whatever records it holds
+//!   ([`gain`](crate::census::gain)); the records of other zones do not count.
+//!   `one_long_record_keeps_no_other_zone_from_being_emptied`.
+//! - VICTIM-4: where another stream's destination would have to be ended for a victim, those of the streams that have
+//!   one come first. Else two streams could end each other's, and what was moved last, with little in it, would be the
+//!   best victim again. `gc_of_streams_that_share_a_destination_comes_to_an_end`.
 
 use shingle_base::ZoneId;
 
@@ -41,12 +42,12 @@ pub(crate) struct Choice<'a> {
 impl Choice<'_> {
     /// The best zone to empty, if emptying zones of its stream is sure to win a whole one.
     ///
-    /// Where records do not fit together, a zone they are moved to keeps less room than the longest record of the zone that is
-    /// being emptied then, L. If n zones with garbage g filled n others, n - 1 of these would have been left, so
-    /// (n - 1) room <= sum(room - g + L) - min(L), which sum(g - L) >= room - min(L) excludes. Zones with no more garbage
-    /// than L never count, so GC cannot go in circles.
+    /// If records do not fit together, a zone they are moved to keeps less room than the longest record of the zone
+    /// that is being emptied then, L. If n zones with garbage g filled n others, n - 1 of these would have been left,
+    /// so (n - 1) room <= sum(room - g + L) - min(L), which sum(g - L) >= room - min(L) excludes. Zones with no more
+    /// garbage than L never count, so GC cannot go in circles.
     ///
-    /// Where no zone is left to move to, only what fits behind earlier moves can go.
+    /// If no zone is left to move to, only records that fit behind earlier moves can go.
     pub(crate) fn of(&self, zones: &mut ZoneTable) -> Option<ZoneId> {
         self.among(zones, &Stream::ALL)
     }
@@ -91,7 +92,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Whether zones of a stream hold so much garbage that a whole zone can be won.
+    /// True if zones of a stream hold so much garbage that a whole zone can be won.
     fn wins(&self, zones: &ZoneTable, at: usize) -> bool {
         let need = self.zone_room.saturating_sub(zones.census().shortest(at));
         self.room[at] + zones.census().gains(at) >= u64::from(need)

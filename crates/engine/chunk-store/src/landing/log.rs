@@ -21,7 +21,7 @@ use crate::table::Handle;
 use crate::writer::{Batch, Framed, Pending};
 use crate::zones::ZoneStatus;
 
-/// How often others may run before a write is put together.
+/// Turns of other tasks before a write is put together.
 const GATHER_STEPS: u32 = 8;
 
 /// A chosen landing zone, and what goes there.
@@ -37,7 +37,7 @@ impl Inner {
         let State { open, chunks, landing: Some(landing), stopped: None, .. } = state else { return false };
         let (Some(open), Some(chunk)) = (open.get_mut(&handle), chunks.get(handle)) else { return false };
         let ending = open.sealing.is_begun() || open.deleting || landing.suspended;
-        // What was sent to the chunk's own zone has to be durable first.
+        // Records sent to the chunk's own zone have to be durable first.
         let behind = open.sent_to > chunk.size;
         let Some(front) = open.queue.front() else { return false };
         if ending || behind || front.moved || front.length > landing.config.append_max {
@@ -83,7 +83,7 @@ impl Inner {
         }
     }
 
-    /// Chooses a zone and frames what waits for it. Where there is nothing to write, the writing is over.
+    /// Chooses a zone and frames the waiting appends for it. If there are none, the writing is over.
     fn landing_batch(self: &Rc<Self>) -> Option<LandingBatch> {
         let now = self.rt.now();
         let mut state = self.state.borrow_mut();
@@ -286,13 +286,13 @@ impl Inner {
 }
 
 impl LandingLog {
-    /// Whether a write could begin now.
+    /// True if a write could begin now.
     fn may_write(&self) -> bool {
         // Memory is bounded: the mover has to come along.
         !self.paused && !self.queue.is_empty() && self.bytes <= self.config.budget.saturating_mul(2)
     }
 
-    /// Whether the mover has work.
+    /// True if the mover has work.
     pub(crate) fn over_budget(&self) -> bool {
         self.bytes > self.config.budget
     }

@@ -1,19 +1,19 @@
 //! The landing log: small appends of all chunks land together, and reach their chunks' own zones in large pieces.
 //!
-//! Where every chunk has its own zone each append is a seek, whatever its size. So short ones are written to a few
-//! landing zones first, in the order they come, many to a write, and acknowledged there. Their bytes stay in memory until
-//! there is much to move at once ([`mover`]); then the index takes them, and what landed is dead. A landing zone is never
-//! written twice, and is garbage once all its records are dead.
+//! If every chunk has its own zone each append is a seek, however short. So short ones are written to a few landing
+//! zones first, in the order they come, many to a write, and acknowledged there. Their bytes stay in memory until there
+//! is much to move at once ([`mover`]); then the index takes them, and the landed records are dead. A landing zone is
+//! never written twice, and is garbage once all its records are dead.
 //!
-//! A landed record is an ordinary data record. Where its bytes cannot be moved, for want of space, after errors, or
-//! because memory was lost with the power, the index takes it where it lies ([`Inner::adopt`]).
+//! A landed record is an ordinary data record. If its bytes cannot be moved, for want of space, after errors, or
+//! because memory was lost with the power, the index takes it in its landing zone ([`Inner::adopt`]).
 //!
 //! # Invariants
 //! - LAND-1: what a chunk has in landing zones is a run of whole appends behind its indexed bytes (TAIL-1), each durable
 //!   before the next of the chunk is written: a power cut leaves a prefix, wherever its parts lie.
 //! - LAND-2: an append goes to the chunk's own zone only behind all that landed, in the same zone and order.
-//! - LAND-3: a landing zone's `indexed_to` stays before its oldest record that is neither in the index nor dead (ZONE-3),
-//!   and the zone is not reset while there is one.
+//! - LAND-3: a landing zone's `indexed_to` stays before its oldest record that is neither in the index nor dead
+//!   (ZONE-3), and the zone is not reset while there is one.
 
 mod log;
 mod mover;
@@ -38,10 +38,10 @@ pub(crate) struct LandingLog {
     pub(crate) config: Landing,
     /// Appends that wait to be written, in order.
     queue: VecDeque<Pending>,
-    /// Where they go.
+    /// The landing zones.
     pub(crate) zones: LandingZones,
     phases: Phases,
-    /// Where the head is likely to be.
+    /// Likely position of the head.
     from: Origin,
     /// Bytes in memory.
     bytes: u64,
@@ -85,7 +85,7 @@ impl LandingLog {
         self.from = Origin::Far;
     }
 
-    /// How many zones are to be opened: none before something small came.
+    /// Number of zones to open: none before the first small append.
     pub(crate) fn zones_missing(&self) -> u32 {
         if self.wanted && !self.suspended { self.zones.missing() } else { 0 }
     }

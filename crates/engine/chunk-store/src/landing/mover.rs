@@ -86,7 +86,7 @@ impl Inner {
         }
     }
 
-    /// Whether moves are under way that do not wait for space.
+    /// True if moves are under way that do not wait for space.
     fn moves_go_on(&self) -> bool {
         let state = self.state.borrow();
         let starved = state.starved.iter().any(|waiting| !waiting.is_empty());
@@ -96,7 +96,7 @@ impl Inner {
     /// The chunks whose tails are to move now.
     fn pick_moves(&self, state: &State) -> Vec<Handle> {
         let Some(landing) = &state.landing else { return Vec::new() };
-        // What keeps many landing zones from becoming garbage goes first, the oldest of it.
+        // Records that keep many landing zones from becoming garbage go first, the oldest of them.
         let lingering = landing.zones.lingering();
         let stubborn = lingering
             .iter()
@@ -178,7 +178,8 @@ impl Inner {
         self.landed_gone(state, &pieces);
     }
 
-    /// Landed records are dead, or in the index (LAND-3). That makes room in memory for what waits to land: nobody else may come.
+    /// Landed records are dead, or in the index (LAND-3). That makes room in memory for what waits to land: nobody else
+    /// may come.
     pub(crate) fn landed_gone(self: &Rc<Self>, state: &mut State, pieces: &[Piece]) {
         let State { landing: Some(landing), zones, .. } = state else { return };
         for Piece { located, .. } in pieces {
@@ -199,8 +200,8 @@ impl Inner {
         }
     }
 
-    /// Lets the index point at a chunk's landed records where they lie, instead of moving them. Not while moves of it are
-    /// being written.
+    /// Lets the index point at a chunk's landed records where they lie, instead of moving them. Not while moves of it
+    /// are being written.
     pub(crate) fn adopt(self: &Rc<Self>, state: &mut State, handle: Handle) {
         self.cancel_moves(state, handle);
         let Some(open) = state.open.get_mut(&handle).filter(|open| open.inflight == 0) else { return };

@@ -1,16 +1,16 @@
-//! Which landing zone comes by the head soonest. (Track-based logging: Chiueh and Huang, 2002.)
+//! Choice of the landing zone that comes by the head soonest. (Track-based logging: Chiueh and Huang, 2002.)
 //!
-//! Where the write cache is off, a write completes at the moment its last block has passed the head. So the time of
-//! that moment, modulo the revolution, is the angle at which the zone goes on; and all zones of a disk turn together. A
-//! write that follows at once into the same zone has just missed its place and waits a whole turn; one into a zone whose
-//! place is some milliseconds ahead, enough to get to its track, waits next to nothing.
+//! With the write cache off, a write completes at the moment its last block has passed the head. So the time of that
+//! moment, modulo the revolution, is the angle at which the zone goes on; and all zones of a disk turn together. A
+//! write that follows at once into the same zone has just missed its place and waits a whole turn; one into a zone
+//! whose place is some milliseconds ahead, enough to get to its track, waits next to nothing.
 //!
-//! How long the way takes is not known but learned: a write that waited a turn more than expected came too late, and the
+//! The time of the seek is not known but learned: a write that waited a turn more than expected came too late, and the
 //! lead is made longer; each one that came in time makes it a little shorter.
 
 use shingle_runtime::Instant;
 
-/// Where the head was before a write.
+/// Position of the head before a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// In a landing zone: they lie together.
@@ -19,15 +19,14 @@ pub(crate) enum Origin {
     Far,
 }
 
-/// How much longer a lead is made by a write that came too late; and, so many times smaller, how much shorter by one
-/// that did not.
+/// Growth of a lead after a write that came too late; divided, its shrinking after one that did not.
 const STEP_NANOS: u64 = 128_000;
 const STEP_BACK: u64 = 128;
 
 /// Writes that a choice looks ahead.
 const AHEAD: u32 = 2;
 
-/// How much a nanosecond of crowding counts beside one of waiting.
+/// Weight of a nanosecond of crowding beside one of waiting.
 const CROWDING: u64 = 1;
 
 /// Times and angles of landing zones.
@@ -35,9 +34,9 @@ const CROWDING: u64 = 1;
 pub(crate) struct Phases {
     /// Nanoseconds of a turn; zero where nothing turns.
     revolution: u64,
-    /// How far ahead of the head a place must be to be reached in time.
+    /// Distance ahead of the head that a place must have to be reached in time.
     leads: [u64; 2],
-    /// How long a write passes under the head, smoothed.
+    /// Time that a write passes under the head, smoothed.
     transfer: u64,
     /// Goes round where no phase is known.
     next: usize,
@@ -115,8 +114,8 @@ impl Phases {
         time + (angle + self.revolution - time % self.revolution) % self.revolution
     }
 
-    /// What it counts against a zone to have others close ahead. A write moves its zone on towards the next one ahead.
-    /// Were this not to count, zones would bunch up, for of two that are close together only the one behind is in time.
+    /// Penalty of a zone for others close ahead. A write moves its zone on towards the next one ahead. Without the
+    /// penalty, zones would bunch up, for of two that are close together only the one behind is in time.
     fn crowding(&self, angles: &[u64], at: usize) -> u64 {
         let Some(angle) = angles.get(at) else { return 0 };
         let others = angles.iter().enumerate().filter(|(other, _)| *other != at);

@@ -15,7 +15,7 @@ use crate::index::Located;
 /// One landed record.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// Where it landed.
+    /// Place where it landed.
     pub(crate) located: Located,
     /// Blocks of the chunk's footprint that it accounts for.
     pub(crate) footprint: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Piece {
     pub(crate) data: Vec<Bytes>,
 }
 
-/// What of a tail goes to the chunk's own zone as one record.
+/// The part of a tail that goes to the chunk's own zone as one record.
 #[derive(Debug)]
 pub(crate) struct Move {
     pub(crate) offset: u32,
@@ -52,7 +52,7 @@ impl Tail {
         self.pieces.len()
     }
 
-    /// Where its first piece begins.
+    /// Offset of its first piece.
     pub(crate) fn start(&self) -> Option<u32> {
         self.pieces.front().map(|first| first.located.offset)
     }
@@ -70,7 +70,7 @@ impl Tail {
         u64::from(last.located.end() - self.moving_to.clamp(first, last.located.end()))
     }
 
-    /// Whether a piece that is not on its way landed in `zone`: any, for landing zones are written side by side.
+    /// True if a piece that is not on its way landed in `zone`: any, for landing zones are written side by side.
     pub(crate) fn waits_in(&self, zone: ZoneId) -> bool {
         let mut waiting = self.pieces.iter().rev().take_while(|piece| piece.located.offset >= self.moving_to);
         waiting.any(|piece| piece.located.zone == zone)
@@ -112,7 +112,7 @@ impl Tail {
         moves
     }
 
-    /// What was on its way from `offset` on waits again.
+    /// Pieces on their way from `offset` on wait again.
     pub(crate) fn cancel_moves(&mut self, offset: u32) {
         self.moving_to = self.moving_to.min(offset);
     }

@@ -9,7 +9,7 @@ use shingle_runtime::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenZone {
     pub(crate) zone: ZoneId,
-    /// Where the next record goes.
+    /// Block of the next record.
     pub(crate) next: u32,
     pub(crate) capacity: u32,
     /// When the last write to it ended: the angle at which it goes on.
@@ -27,7 +27,7 @@ impl OpenZone {
 struct Records {
     /// First block, and whether it lives.
     records: VecDeque<(u32, bool)>,
-    /// Where the last of them ends.
+    /// End of the last of them.
     end: u32,
     live: u32,
 }
@@ -58,7 +58,7 @@ impl LandingZones {
         self.open.push(OpenZone { zone, next: 1, capacity, last: Some(now) });
     }
 
-    /// Whether a zone has room for a record of `blocks`.
+    /// True if a zone has room for a record of `blocks`.
     pub(crate) fn fits(&self, blocks: u32) -> bool {
         self.open.iter().any(|zone| zone.room() >= blocks)
     }

@@ -22,8 +22,8 @@ use crate::turns::Turns;
 use crate::writer::{OpenChunk, Resumption, ZoneWriter};
 use crate::zones::{ZoneStatus, ZoneTable};
 
-/// What zones that can be written on go on as: open zones of pools that lack some, and one of each stream as the zone
-/// that GC moves to, the one with the most room.
+/// Continues zones that can be written: as open zones of pools that lack some, and one of each stream as the zone that
+/// GC moves to, the one with the most room.
 ///
 /// GC comes first where it has no free zone: it could not go on anywhere else, and appends wait for what it wins.
 ///

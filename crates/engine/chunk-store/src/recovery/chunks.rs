@@ -26,7 +26,7 @@ pub(crate) struct Found {
     pub(crate) unreadable: bool,
 }
 
-/// How far a scanned record can be trusted to have been durable before the power failed (REC-5).
+/// Certainty that a scanned record was durable before the power failed (REC-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// It was, and so was all of its chunk before it.
@@ -49,13 +49,13 @@ pub(crate) struct Loading {
     scanned: BTreeMap<Handle, Vec<Found>>,
     /// When and where chunks were gone on with: older records past that are dead (APP-5).
     resumed: BTreeMap<Handle, Vec<Place>>,
-    /// Blocks could not be read in which a later opening may find records. A zone that is away does not count: it may stay away
-    /// for ever.
+    /// Blocks could not be read in which a later opening may find records. A zone that is away does not count: it may
+    /// stay away for ever.
     pub(crate) unread: bool,
 }
 
 impl Loading {
-    /// Takes in a chunk of the checkpoint, without its records in lives of zones that are over (`ended`).
+    /// Takes in a chunk of the checkpoint, without its records in generations of zones that are over (`ended`).
     pub(crate) fn load(&mut self, entry: ChunkEntry, ended: &BTreeMap<ZoneId, u64>, is_data: impl Fn(ZoneId) -> bool) {
         let ChunkEntry { id, stream, sealed, birth, size, since, runs } = entry;
         if self.chunks.find(id).is_some() {
@@ -133,7 +133,7 @@ impl Loading {
         }
     }
 
-    /// Takes in the records of a mark of a life that is not over, as if they had been scanned (MARK-2).
+    /// Takes in the records of a mark of a generation that is not over, as if they had been scanned (MARK-2).
     fn marked(&mut self, mark: &Mark, sequence: u64) {
         for (id, records) in mark.chunks() {
             let Some(handle) = self.chunks.find(id) else { continue };
@@ -173,7 +173,7 @@ impl Loading {
             // A checkpoint journals them again, perhaps several did.
             resumed.sort_unstable();
             resumed.dedup();
-            // Where it was last gone on with it had all bytes before, whether they are found now or not.
+            // The chunk had all bytes before its last continuation, found or not.
             let last = resumed.last();
             resumed.iter().for_each(|&place| places.note(handle, place));
             let mut known_to = known_to.unwrap_or(0).max(last.map_or(0, |&(_, size)| size));
@@ -215,7 +215,7 @@ impl Loading {
 /// The chunks that there are.
 pub(crate) struct Chunks {
     pub(crate) table: ChunkTable,
-    /// Where they were gone on with.
+    /// Sizes at which chunks were continued.
     pub(crate) resumed: Resumed,
     /// Records that an opening which can read all has to judge, by zone.
     pub(crate) undecided: BTreeMap<ZoneId, Vec<Located>>,

@@ -1,6 +1,6 @@
-//! Which of the records that were found make up a chunk, and what of it is lost (REC-2, REC-3, REC-8).
+//! Choice of the found records that make up a chunk, and its losses (REC-2, REC-3, REC-8).
 //!
-//! **Knows nothing of** zones, their lives, and where the records were found.
+//! **Knows nothing of** zones, their generations, and the places of records.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::table::Chunk;
 pub(super) struct Lost {
     pub(super) holes: Vec<(u32, u32)>,
     pub(super) bad: Vec<Bad>,
-    /// Records that a later opening has to judge: torn ones that could have had some of what no other has; those that were taken though
-    /// they cannot be read, where another may turn out to be better; and these others.
+    /// Records that a later opening has to judge: torn ones that could have had some of what no other has; those that
+    /// were taken though they cannot be read, where another may turn out to be better; and these others.
     pub(super) undecided: Vec<Located>,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Bad {
 /// Rank and record: the lower rank is taken where ranges are equal.
 type Ranked = ((bool, u64), Located);
 
-/// Completes a chunk's index from what there is, with holes where bytes are lost that were once durable (REC-3): those up
-/// to `limit`, where the chunk was sealed, up to `known_to`, and up to any record that was durable itself.
+/// Completes a chunk's index from what there is, with holes where bytes are lost that were once durable (REC-3): those
+/// up to `limit`, where the chunk was sealed, up to `known_to`, and up to any record that was durable itself.
 ///
-/// A record that is torn for good, perhaps a copy that GC was writing, takes no place if others are `unread`, which may be better.
-/// It is passed over, and an opening that can read all decides (REC-8). A record that cannot be read may be torn, too: it is taken, and
-/// judged again by a later opening.
+/// A record that is torn for good, perhaps a copy that GC was writing, takes no place if others are `unread`, which may
+/// be better. It is passed over, and an opening that can read all decides (REC-8). A record that cannot be read may be
+/// torn, too: it is taken, and judged again by a later opening.
 pub(super) fn complete(
     chunk: &mut Chunk,
     sparse: Option<Vec<Located>>,
@@ -114,9 +114,9 @@ fn undecided(taken: &Found, spoilt: &[Found], unread: bool) -> Vec<Located> {
     if taken.unreadable && (unread || all.len() > 1) { all } else { Vec::new() }
 }
 
-/// Takes a record out of what the index has of a chunk, if the scan found it bad and has another of its bytes: an earlier opening
-/// that could not read it had put it there, and this one chooses anew (REC-8). It counts as durable, for the index had it.
-/// Returns whether there was one.
+/// Takes a record out of what the index has of a chunk, if the scan found it bad and has another of its bytes: an
+/// earlier opening that could not read it had put it there, and this one chooses anew (REC-8). It counts as durable,
+/// for the index had it. Returns whether there was one.
 pub(super) fn choose_again(indexed: &mut Vec<Located>, scanned: &mut [Found]) -> bool {
     let had = indexed.len();
     let others: Vec<Located> = scanned.iter().map(|found| found.record).collect();
@@ -160,8 +160,9 @@ fn steps(tiers: &[Vec<Ranked>], start: u32, sure_to: u32) -> Vec<Step> {
     all
 }
 
-/// Of records that overlap, those that follow each other from `start` on and reach farthest; of those that reach as far,
-/// the one of lowest rank at each place. Where none goes on there is a hole, if it lies before `sure_to`; else the end.
+/// Of records that overlap, those that follow each other from `start` on and reach farthest; of those that reach as
+/// far, the one of lowest rank at each place. If none goes on there is a hole, if it lies before `sure_to`; else the
+/// end.
 ///
 /// Landed records and the larger ones that they were moved in have different ranges, and of the former some may be gone,
 /// so that a choice at one place decides how far others lead.

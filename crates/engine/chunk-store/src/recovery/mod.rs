@@ -3,32 +3,36 @@
 //! 1. Find the newest complete checkpoint: the metadata log reads the heads of the metazones.
 //! 2. Load it: zone table, chunks and their records.
 //! 3. Replay the journal that follows its start: create, seal, delete, reset, progress marks.
-//! 4. Scan the data zones from where the checkpoint's index and the marks end, and complete the chunks with what is found.
+//! 4. Scan the data zones from where the checkpoint's index and the marks end, and complete the chunks with what is
+//!    found.
 //!
 //! # Invariants
-//! - REC-1: a record counts only if its zone's life is the present one, its chunk exists and was created before it.
-//! - REC-2: of several records of one range any will do (APP-4, GC-2); the one the index had is kept, else the newest, one
-//!   that has only landed last. Of records of different ranges those are taken that reach farthest.
-//! - REC-3: bytes that were durable and are not found leave a hole: what lies behind it is kept, the hole is reported, and
-//!   reads of it fail. A chunk may be shorter than it was, if its end cannot be read: what a later opening can read
+//! - REC-1: a record counts only if its zone's generation is the present one, its chunk exists and was created before
+//!   it.
+//! - REC-2: of several records of one range any will do (APP-4, GC-2); the one the index had is kept, else the newest,
+//!   one that has only landed last. Of records of different ranges those are taken that reach farthest.
+//! - REC-3: bytes that were durable and are not found leave a hole: what lies behind it is kept, the hole is reported,
+//!   and reads of it fail. A chunk may be shorter than it was, if its end cannot be read: what a later opening can read
 //!   again is there again, unless the chunk was gone on with (APP-5).
-//! - REC-4: a zone's life is known from checkpoint and journal, whatever became of its head. What cannot be read is neither
-//!   torn nor free: it is reported, its zone is not reset (ZONE-4), and no number that it may have is given out again.
-//! - REC-5: what is missing was lost if it was durable once, and else was never acknowledged. It was durable if a later record
-//!   of its zone says so (`durable`), if a later record of its chunk lies elsewhere, or if the chunk was sealed or
-//!   indexed past it. Where the device loses writes from their ends only, any later record says so.
-//! - REC-8: an opening that could not read all decides nothing for good. A torn record with some of what nothing else has is
-//!   passed over while there may be a better one, and its zone is kept and looked at again (ZONE-4). A record that cannot be read
-//!   may be torn, too: where another may be better, the zones of both are kept, and a later opening chooses anew, whichever is in the
-//!   index (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). `hidden` in the report tells
-//!   the caller that a later opening may see more. `a_torn_record_is_judged_by_the_opening_that_can_read_all`.
+//! - REC-4: a zone's generation is known from checkpoint and journal, even if its head is lost. An unreadable zone is
+//!   neither torn nor free: it is reported, it is not reset (ZONE-4), and no number that it may have is given out
+//!   again.
+//! - REC-5: a missing record was lost if it was durable once, and else was never acknowledged. It was durable if a
+//!   later record of its zone says so (`durable`), if a later record of its chunk lies elsewhere, or if the chunk was
+//!   sealed or indexed past it. If the device loses writes from their ends only, any later record says so.
+//! - REC-8: an opening that could not read all decides nothing for good. A torn record with some of what nothing else
+//!   has is passed over while there may be a better one, and its zone is kept and looked at again (ZONE-4). A record
+//!   that cannot be read may be torn, too: where another may be better, the zones of both are kept, and a later opening
+//!   chooses anew, whichever is in the index (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). `hidden`
+//!   in the report tells the caller that a later opening may see more.
+//!   `a_torn_record_is_judged_by_the_opening_that_can_read_all`.
 //! - REC-6: what recovery found is durable before anybody hears of it.
-//! - REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table calls
-//!   garbage and has all of. The latter hold nothing: whatever lived there when the table was taken is in journal or checkpoint as deleted or moved,
-//!   and nothing that was acknowledged was written there since, for that takes an opening of the zone, which is durable in the
-//!   journal first and enters the table anew (REC-4). Numbers in such a zone are below that of the checkpoint's end, but for
-//!   that of a head whose entry was lost: its life holds nothing.
-//!   `an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`.
+//! - REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table
+//!   calls garbage and has all of. The latter hold nothing: whatever lived there when the table was taken is in journal
+//!   or checkpoint as deleted or moved, and nothing that was acknowledged was written there since, for that takes an
+//!   opening of the zone, which is durable in the journal first and enters the table anew (REC-4). Numbers in such a
+//!   zone are below that of the checkpoint's end, but for that of a head whose entry was lost: its generation holds
+//!   nothing. `an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`.
 
 mod build;
 mod chunks;
@@ -64,19 +68,19 @@ use crate::store::{ChunkStore, Inner, Parts};
 use crate::types::Stream;
 use crate::zones::ZoneStatus;
 
-/// How many zones are asked for at once.
+/// Zones asked for at once.
 const REPORT_ZONES: u32 = 8192;
 
-/// More than the records that are ever written between two journal entries: by so much numbers are raised above the largest
-/// that was found where records may be hidden, so that none of theirs is given out again (REC-1).
+/// More than the records that are ever written between two journal entries: by so much numbers are raised above the
+/// largest that was found where records may be hidden, so that none of theirs is given out again (REC-1).
 const HIDDEN_MAX: u64 = 1 << 32;
 
 /// The kind that heads of metazones carry.
 const META_ZONE_KIND: u16 = 0x0001;
 
 impl ChunkStore {
-    /// Makes an empty store on a drive: superblock, and an empty checkpoint. What the drive held is gone.
-    /// Durable when it returns.
+    /// Makes an empty store on a drive: superblock, and an empty checkpoint. All old data is lost. Durable when it
+    /// returns.
     ///
     /// # Errors
     /// `Format` if the drive is too small, or holds a store or data of any kind and [`FormatOptions::force`] is not set;
@@ -220,7 +224,7 @@ impl Inner {
     }
 }
 
-/// Whose drive it is.
+/// Owner of the drive.
 struct Identity {
     store: StoreId,
     layout: Layout,
@@ -364,7 +368,7 @@ async fn read_all_heads(
     Ok(())
 }
 
-/// What the drive says of the data zones, a piece at a time.
+/// The drive's report of the data zones, a piece at a time.
 async fn data_zones(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> Result<Vec<Vec<ZoneInfo>>> {
     let mut pieces = Vec::new();
     let mut next = layout.data_zones.start;
@@ -393,7 +397,7 @@ async fn give_up_open_zones(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> Resul
     Ok(())
 }
 
-/// What checkpoint and journal say.
+/// Contents of checkpoint and journal.
 struct Loaded {
     loading: Loading,
     /// The checkpoint's zone table, brought up to date by marks.
@@ -476,13 +480,13 @@ fn load(
     Ok(Loaded { loading, entries, ended, closed })
 }
 
-/// A zone of which a life began.
+/// A zone of which a generation began.
 fn opened(zone: ZoneId, epoch: u64, stream: Stream) -> ZoneEntry {
     let status = ZoneStatus::Activated;
     ZoneEntry { zone, status, stream, landing: false, epoch, written: 1, indexed_to: 1 }
 }
 
-/// Enters a life of a zone into the zone table, unless that knows of it or of a later one (REC-4).
+/// Enters a generation of a zone into the zone table, unless that knows of it or of a later one (REC-4).
 fn note_opened(entries: &mut BTreeMap<ZoneId, ZoneEntry>, opened: ZoneEntry) -> &mut ZoneEntry {
     let entry = entries.entry(opened.zone).or_insert(opened);
     if entry.epoch < opened.epoch {
@@ -491,8 +495,8 @@ fn note_opened(entries: &mut BTreeMap<ZoneId, ZoneEntry>, opened: ZoneEntry) -> 
     entry
 }
 
-/// Enters a mark of a life that is not over into the zone table: how far its zone need not be scanned (MARK-3). Returns
-/// by how many blocks that is farther.
+/// Enters a mark of a generation that is not over into the zone table: how far its zone need not be scanned (MARK-3).
+/// Returns by how many blocks that is farther.
 fn cover(entries: &mut BTreeMap<ZoneId, ZoneEntry>, mark: &Mark) -> u64 {
     let entry = note_opened(entries, opened(mark.zone, mark.epoch, mark.stream));
     // The table may be younger than the mark, and say more.

@@ -1,4 +1,4 @@
-//! What recovery did, step by step, and what it found damaged.
+//! Recovery step by step, and the damage it found.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use shingle_base::{ByteSize, ChunkId, ZoneId};
 /// One of the four steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
-    /// How long it took.
+    /// Its time.
     pub time: Duration,
     /// Bytes read from the drive.
     pub read_bytes: u64,
     /// Zones looked into.
     pub zones: u64,
-    /// What was found: checkpoints, checkpoint parts, journal entries, records.
+    /// Checkpoints, checkpoint parts, journal entries or records found.
     pub found: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct Damage {
     pub chunk: Option<ChunkId>,
     /// The zone it lies in, where that is known.
     pub zone: Option<ZoneId>,
-    /// What is wrong.
+    /// Description of the damage.
     pub what: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What opening a store found and did. (SMRstore, section 5.6; Figure 21 shows the same steps.)
+/// Report of opening a store. (SMRstore, section 5.6; Figure 21 shows the same steps.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Step 1: the newest complete checkpoint.
@@ -62,10 +62,11 @@ pub struct RecoveryReport {
     pub torn: Vec<ZoneId>,
     /// Bad blocks of superblock and metadata log that others make up for: nothing is lost.
     pub mended: Vec<Damage>,
-    /// What is lost.
+    /// Losses.
     pub damage: Vec<Damage>,
-    /// Blocks could not be read, or a zone is away, and what acknowledged records they hold is not known: a later opening may
-    /// see more (REC-8). Bytes that rotted hide nothing, and neither do holes that are left of earlier losses.
+    /// Blocks could not be read, or a zone is away, and what acknowledged records they hold is not known: a later
+    /// opening may see more (REC-8). Bytes that rotted hide nothing, and neither do holes that are left of earlier
+    /// losses.
     pub hidden: bool,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct FoundZone {
     pub(crate) epoch: u64,
     pub(crate) written: u32,
     pub(crate) indexed_to: u32,
-    /// Where the scan began, or would have.
+    /// Block at which the scan began, or would have.
     pub(crate) marked_to: u32,
     pub(crate) last_write: u64,
     /// Everything up to the write pointer is records, and the drive takes more: it can go back into a pool.
@@ -69,7 +69,7 @@ fn between(mut stretches: Vec<(u32, u32)>, end: u32) -> Vec<(u32, u32)> {
     begins.zip(ends).filter(|(from, to)| from < to).collect()
 }
 
-/// What the scan knows before it begins.
+/// Inputs of the scan.
 pub(crate) struct ScanContext<'a> {
     pub(crate) dev: &'a Rc<dyn ZonedDevice>,
     pub(crate) store: StoreId,
@@ -88,7 +88,7 @@ pub(crate) struct ScanContext<'a> {
 /// Blocks read at once where several zones are read, so that a visit is worth its seek: most tails are no longer.
 const WINDOW: u32 = 1024;
 
-/// What a scan of one zone found.
+/// Findings of a scan of one zone.
 pub(crate) struct ZoneScan {
     found: FoundZone,
     records: Vec<(ChunkId, Found)>,
@@ -174,8 +174,8 @@ impl ScanContext<'_> {
             let closed = known.is_some_and(|entry| entry.status == ZoneStatus::Closed)
                 || self.closed.get(&zone) == Some(&scan.found.epoch);
             scan.found.reusable &= !closed;
-            // Where every block up to the last record was read, what is not in the index is dead, rotten, or the unused end of a
-            // zone that was finished early (ZONE-3): no later opening has to look there.
+            // If every block up to the last record was read, blocks that are not in the index are dead, rotten, or the
+            // unused end of a zone that was finished early (ZONE-3): no later opening has to look there.
             if scan.found.status == ZoneStatus::Closed && !scan.found.is_suspect() {
                 scan.found.indexed_to = scan.found.indexed_to.max(scan.found.written);
             }
@@ -204,13 +204,14 @@ impl ScanContext<'_> {
             (Some((head, (stream, landing))), known) if head.epoch > ended => {
                 let same = known.filter(|entry| entry.epoch == head.epoch);
                 (scan.found.epoch, scan.found.stream, scan.found.landing) = (head.epoch, stream, landing);
-                // A life that the journal does not know of has nothing that was acknowledged: it is not to have any.
+                // A generation that the journal does not know of has nothing that was acknowledged: it is not to have
+                // any.
                 scan.found.reusable = same.is_some();
                 same.map_or(1, |entry| entry.indexed_to.max(1))
             }
             // The head went bad, but checkpoint or journal know the zone (REC-4).
             (None, Some(entry)) => entry.indexed_to.max(1),
-            // An earlier life that is over, another store's, or a head that was torn while the zone was opened.
+            // An earlier generation that is over, another store's, or a head that was torn while the zone was opened.
             _ => {
                 // Nothing in it was acknowledged, or it was and is over: no later opening has to look (REC-7).
                 (scan.found.indexed_to, scan.found.marked_to) = (scan.found.written, scan.found.written);
@@ -241,11 +242,11 @@ impl ScanContext<'_> {
             scanner = scanner.reading(WINDOW);
         }
         let mut parts = Vec::new();
-        // What lies before this block was durable once. A scan of whole zones meets tears that earlier recoveries passed:
-        // there only the records say it.
+        // Blocks before this one were durable once. A scan of whole zones meets tears that earlier recoveries passed:
+        // there only the records tell.
         let mut durable = if self.whole { 0 } else { found.indexed_to };
-        // What the records alone say: the index may have records of a zone whose head was torn, from an opening that took
-        // them in.
+        // Durable end according to the records alone: the index may have records of a zone whose head was torn, from an
+        // opening that took them in.
         let mut said = 0;
         let clean = loop {
             match scanner.next().await? {
@@ -280,7 +281,7 @@ impl ScanContext<'_> {
 
     /// Takes in what was read of a zone that was durable up to block `durable` (REC-5).
     fn judge(&self, parts: Vec<Part>, durable: u32, scan: &mut ZoneScan) {
-        // Whether blocks of one write that was not flushed can be lost before others that are there.
+        // True if blocks of one write that was not flushed can be lost before others that are there.
         let subsets = self.dev.geometry().volatile_cache;
         let found = &mut scan.found;
         let mut torn = false;
@@ -295,7 +296,8 @@ impl ScanContext<'_> {
                         continue;
                     }
                     if unreadable {
-                        // Looked at again by the next recovery: whatever lies there is neither in the index nor dead (ZONE-3).
+                        // Looked at again by the next recovery: whatever lies there is neither in the index nor dead
+                        // (ZONE-3).
                         found.indexed_to = found.indexed_to.min(from);
                         found.undecided.push((from, to));
                         scan.unread = true;
@@ -337,10 +339,10 @@ impl ScanContext<'_> {
     }
 }
 
-/// Whether a zone of which lives up to `ended` are over holds nothing that the zone table does not tell of (REC-7).
+/// True if a zone, of which generations up to `ended` are over, holds nothing beyond the zone table (REC-7).
 ///
-/// The zone may have been reset, and even opened, behind the table. Of an opening the journal knows, and the entry is of that
-/// life; or nothing in it was acknowledged, and the zone is garbage either way.
+/// The zone may have been reset, and even opened, behind the table. Of an opening the journal knows, and the entry is
+/// of that generation; or nothing in it was acknowledged, and the zone is garbage either way.
 fn is_settled(entry: &ZoneEntry, ended: u64) -> bool {
     let garbage = entry.status == ZoneStatus::Garbage && entry.indexed_to >= entry.written;
     garbage && entry.epoch >= ended || entry.is_whole() && entry.epoch > ended
@@ -358,8 +360,8 @@ fn bad(unreadable: bool) -> &'static str {
     if unreadable { "cannot be read" } else { "fails its check" }
 }
 
-/// The first and last bytes of a record, from its chunk's start, that lie in slices that fail their checks, and whether all
-/// of these have blocks that could not be read; `None` if all slices are good.
+/// The first and last bytes of a record, from its chunk's start, that lie in slices that fail their checks, and whether
+/// all of these have blocks that could not be read; `None` if all slices are good.
 fn bad_bytes(header: &Header, bytes: &[u8], is_unreadable: impl Fn(u32, u32) -> bool) -> Option<((u32, u32), bool)> {
     let info = DataInfo::decode(&header.info);
     let plan = SlicePlan::new(header.length, 0, header.length);

@@ -19,9 +19,9 @@ pub(crate) struct Framed {
 /// One device write.
 pub(crate) struct Batch {
     zone: ZoneId,
-    /// Where it is written.
+    /// First block of the batch.
     pub(crate) start: u32,
-    /// Where the next record goes.
+    /// Block of the next record.
     pub(crate) next: u32,
     pub(crate) pieces: Vec<Bytes>,
     pub(crate) records: Vec<Framed>,
@@ -61,7 +61,7 @@ impl Inner {
         counters.written_bytes += located.blocks().bytes();
     }
 
-    /// Where the batch is written.
+    /// First block of the batch on the device.
     pub(crate) fn start_of(&self, batch: &Batch) -> Lba {
         self.geometry.start_of(batch.zone) + Blocks(u64::from(batch.start))
     }

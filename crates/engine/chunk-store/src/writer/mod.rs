@@ -10,9 +10,10 @@
 //! - APP-3: an append is one record or part of one: a power cut leaves all of it or nothing.
 //! - APP-4: an append that is tried again after a write error covers the same range, so that two copies of it which
 //!   both survive are interchangeable.
-//! - APP-5: the first append of an opening to a chunk of an earlier one waits for a journal entry that says where the chunk
-//!   goes on. What an earlier opening left behind that place, found or not, can then never be taken for this one's: two
-//!   timelines of a chunk do not join (RESUME-1). `an_old_tail_never_fills_a_hole_in_what_took_its_place`.
+//! - APP-5: the first append of an opening to a chunk of an earlier one waits for a journal entry with the size at
+//!   which the chunk goes on. Records that an earlier opening left behind that place, found or not, can then never be
+//!   taken for this one's: two timelines of a chunk do not join (RESUME-1).
+//!   `an_old_tail_never_fills_a_hole_in_what_took_its_place`.
 
 mod batch;
 mod open;
@@ -41,7 +42,7 @@ use crate::zones::ZoneStatus;
 
 /// The writing end of a zone in a pool.
 pub(crate) struct ZoneWriter {
-    /// Where the next record goes.
+    /// Block of the next record.
     next: u32,
     /// Blocks that `queue` takes at most.
     reserved: u32,
@@ -62,7 +63,7 @@ impl ZoneWriter {
         self.capacity - self.next - self.reserved
     }
 
-    /// Whether nothing is queued or in flight.
+    /// True if nothing is queued or in flight.
     pub(crate) fn is_idle(&self) -> bool {
         !self.writing && self.queue.is_empty()
     }
@@ -236,7 +237,8 @@ impl Inner {
         state.counters.write_errors += 1;
         let waiting = state.writers.get_mut(&zone).map(|writer| std::mem::take(&mut writer.queue)).unwrap_or_default();
         let slot = state.zones.get_mut(zone);
-        // What the failed write left behind is dead: recovery looks at it again and finds the same ranges elsewhere.
+        // Blocks that the failed write left behind are dead: recovery looks at them again and finds the same ranges
+        // elsewhere.
         slot.written = slot.written.max(slot.indexed_to);
         if status == ZoneStatus::Closed && !gone {
             self.close_zone(&mut state, zone);
@@ -274,7 +276,7 @@ impl Inner {
         if state.open.get(&handle).is_none_or(|open| open.queue.is_empty()) {
             return;
         }
-        // What was to move stays where it landed, for good unless it goes anyway.
+        // Records that were to move stay in their landing zone, for good unless they go anyway.
         let kept = state.open.get(&handle).is_some_and(|open| !open.deleting) && state.stopped.is_none();
         if kept {
             self.adopt(state, handle);
@@ -359,7 +361,7 @@ impl Inner {
         Some(self.journal(JournalEntry::Resume { id: chunk.id, size }, number))
     }
 
-    /// Whether appends of the chunk have to wait until it can be gone on with; sees to it if some do.
+    /// True if appends of the chunk have to wait until it can be continued; begins that if some do.
     fn is_resuming(self: &Rc<Self>, state: &mut State, handle: Handle) -> bool {
         let Some(birth) = state.chunks.get(handle).map(|chunk| chunk.birth) else { return false };
         let Some(open) = state.open.get_mut(&handle).filter(|open| open.resumption != Resumption::Done) else {

@@ -28,11 +28,11 @@ pub(crate) enum Resumption {
     Journaling,
 }
 
-/// True if a chunk that is not sealed takes no more appends, because it is to be. Once its seal has a place in the journal the
-/// chunk counts as sealed.
+/// True if a chunk that is not sealed takes no more appends, because it is to be. Once its seal has a place in the
+/// journal the chunk counts as sealed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sealing {
-    /// Callers whose seals have no place in the journal yet. Those that go away, or are refused, leave no trace.
+    /// Callers whose seals have no place in the journal yet. A caller that goes away, or is refused, leaves no trace.
     pub(crate) callers: u32,
     /// It has to be: an append that failed may be on the drive.
     pub(crate) needed: bool,
@@ -51,9 +51,9 @@ pub(crate) struct OpenChunk {
     pub(crate) end: u32,
     /// Blocks its records take, counting those without an answer at their largest.
     pub(crate) footprint: u32,
-    /// Where its records go.
+    /// Zone of its next records.
     pub(crate) zone: Option<ZoneId>,
-    /// Where they went before that.
+    /// Zone before that.
     pub(crate) left: Option<ZoneId>,
     /// Blocks it will likely take in all; `u32::MAX` where that cannot be told.
     pub(crate) expected: u32,
@@ -63,11 +63,11 @@ pub(crate) struct OpenChunk {
     pub(crate) before: Option<Handle>,
     /// Appends and moves in that zone's queue or write.
     pub(crate) inflight: u32,
-    /// Where the last of what was sent to that zone ends.
+    /// End of the bytes sent to that zone.
     pub(crate) sent_to: u32,
     /// Appends that land or wait to.
     pub(crate) landing: u32,
-    /// What has landed and is not in the index.
+    /// Landed bytes that are not in the index.
     pub(crate) tail: Tail,
     /// Appends and moves that have no zone yet.
     pub(crate) queue: VecDeque<Pending>,
@@ -81,9 +81,9 @@ pub(crate) struct OpenChunk {
     pub(crate) deleting: bool,
     /// True if appends have to wait for a journal entry (APP-5).
     pub(crate) resumption: Resumption,
-    /// Who waits for its last append.
+    /// Callers waiting for its last append.
     pub(crate) drained: Vec<oneshot::Sender<()>>,
-    /// Who waits for its seal to be durable.
+    /// Callers waiting for its seal to be durable.
     pub(crate) sealers: Vec<oneshot::Sender<crate::Result<()>>>,
 }
 
@@ -128,7 +128,8 @@ pub(crate) struct Waiter {
     pub(super) reply: Reply<u64>,
 }
 
-/// An append without an answer, or several that are one record (APP-4); or landed bytes on their way to the chunk's zone.
+/// An append without an answer, or several that are one record (APP-4); or landed bytes on their way to the chunk's
+/// zone.
 pub(crate) struct Pending {
     pub(crate) handle: Handle,
     pub(crate) offset: u32,

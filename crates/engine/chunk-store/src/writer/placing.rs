@@ -18,7 +18,7 @@ use crate::types::Stream;
 use crate::writer::{Pending, Resumption, Waiter};
 use crate::zones::ZoneStatus;
 
-/// What became of a chunk's waiting appends.
+/// Outcome for a chunk's waiting appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placed {
     /// They have a zone, or will once those before them are durable.

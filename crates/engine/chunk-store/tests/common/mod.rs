@@ -36,7 +36,7 @@ pub struct ModelChunk {
     pub created: bool,
     /// Appends that were submitted and not refused, in order.
     pub writes: Vec<Write>,
-    /// How many were submitted.
+    /// Appends submitted.
     pub submitted: u64,
     /// Bytes acknowledged.
     pub acked: u64,
@@ -46,7 +46,7 @@ pub struct ModelChunk {
 }
 
 impl ModelChunk {
-    /// Where the last append ends.
+    /// End of the last append.
     pub fn end(&self) -> u64 {
         self.writes.last().map_or(0, |write| write.to)
     }
@@ -63,7 +63,7 @@ impl ModelChunk {
     }
 }
 
-/// What a store must hold.
+/// Contents that a store must have.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub chunks: BTreeMap<ChunkId, ModelChunk>,
@@ -180,7 +180,8 @@ impl Driver {
         }
     }
 
-    /// A checkpoint, or a step of GC, ended so. It may fail once the store has stopped, while the host is full, or for a fault.
+    /// A checkpoint, or a step of GC, ended so. It may fail once the store has stopped, while the host is full, or for
+    /// a fault.
     fn maintained<T>(&self, what: &str, ended: shingle_chunk_store::Result<T>, also: &[ErrorKind]) {
         let Err(error) = ended else { return };
         let known = match error.kind {
@@ -212,7 +213,7 @@ impl Driver {
         match self.store.create(id, stream).await {
             Ok(()) => self.with(id, key, |chunk| chunk.created = true),
             Err(error) => {
-                // Where the host is full it may be there until there is room.
+                // While the host is full it may be there until there is room.
                 let known = matches!(error.kind, ErrorKind::NoSpace | ErrorKind::HostFull | ErrorKind::Stopped);
                 assert!(known, "create: {error}");
                 if error.kind == ErrorKind::NoSpace {

@@ -1,4 +1,4 @@
-//! How chunks are put together: from checkpoint, journal and scan, whole and with losses.
+//! Chunks put together from checkpoint, journal and scan, whole and with losses.
 
 use std::collections::BTreeMap;
 
@@ -234,7 +234,8 @@ fn of_bad_copies_that_is_taken_that_may_be_read_again() {
     assert_eq!(completed(&[rotten, landed, next], None), (vec![bad], 15, 15));
 }
 
-/// REC-8: a copy that GC was writing when the power failed, and an original that this opening cannot see. The next one can.
+/// REC-8: a copy that GC was writing when the power failed, and an original that this opening cannot see. The next one
+/// can.
 #[test]
 fn a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later() {
     let torn = found(9, 0, Trust::Torn, Some((0, 10)));
@@ -253,8 +254,8 @@ fn a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later() {
     }
 }
 
-/// REC-8: a copy that was torn while it was written, and its landed original; neither can be read, and the copy is taken. The next
-/// opening can read both, and finds the copy in the index.
+/// REC-8: a copy that was torn while it was written, and its landed original; neither can be read, and the copy is
+/// taken. The next opening can read both, and finds the copy in the index.
 #[test]
 fn of_records_that_cannot_be_read_a_later_opening_chooses_again() {
     let next = found(50, 10, Trust::Sure, None);
