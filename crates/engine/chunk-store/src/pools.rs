@@ -198,7 +198,7 @@ impl Pools {
         let at = match self.allocation {
             Allocation::Company => match company.zone(pool, &offer) {
                 Some(at) => at,
-                None => fitting.min_by_key(|&(_, offer)| (offer.chunks, company.misfit(offer)))?.0,
+                None => fitting.min_by_key(|&(_, offer)| (offer.chunks, company.ill_fit(offer)))?.0,
             },
             _ => fitting.next()?.0,
         };
@@ -251,7 +251,7 @@ pub(crate) struct Company {
 impl Company {
     /// Measure of a bad fit: a chunk that fills a zone gets an empty one, a small one goes to the zone with the least
     /// sufficient room, so that small chunks end up together and large ones alone.
-    fn misfit(self, offer: Offer) -> (bool, u32) {
+    fn ill_fit(self, offer: Offer) -> (bool, u32) {
         (offer.room < self.expected, offer.room.abs_diff(self.expected))
     }
 

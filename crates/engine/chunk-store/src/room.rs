@@ -7,7 +7,7 @@
 //!   later. Appends that wait, are being written or have only landed count as if each were a group of its own.
 //!   `appends_are_refused_before_the_index_outgrows_a_checkpoint`,
 //!   `what_has_only_landed_counts_for_the_room_of_the_index`.
-//! - ROOM-4: GC makes the index no larger than it has claimed room for. Records that it keeps in their order may lie at
+//! - ROOM-4: GC makes the index no larger than its reservation. Records that it keeps in their order may lie at
 //!   other distances then, and runs of equal ones fall apart; so beyond half of the room it puts those of a chunk
 //!   together. Creates and appends leave it a part of the room. `gc_leaves_the_index_as_much_room_as_there_was`.
 //! - ROOM-2: a checkpoint is not begun unless it fits the metazones that are free: one that ends for want of room stops
@@ -78,10 +78,10 @@ pub(crate) struct LogRoom {
     measured: Cell<Option<Measured>>,
     unindexed: Cell<Counted>,
     /// The most that GC may add while it empties a zone (ROOM-4).
-    claimed: Cell<u64>,
+    reserved: Cell<u64>,
     /// Checkpoints in a row that made no room for the journal, or had none themselves.
     futile: Cell<u32>,
-    /// Wakes who waits for the journal to take entries again.
+    /// Wakes callers that wait for the journal to take entries again.
     changed: Notify,
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn groups_bytes(groups: &Groups) -> u64 {
 
 impl Inner {
     /// True if `fits` holds for the size of the index with `more` bytes, with what will be in it, and what GC has
-    /// claimed. Equal records that follow each other take far less than the most that they could, so where that is too
+    /// reserved. Equal records that follow each other take far less than the most that they could, so where that is too
     /// much they are measured, now and then; and what is not in it yet is counted.
     fn index_fits(&self, state: &State, more: u64, fits: impl Fn(u64) -> bool) -> bool {
         let room = &self.log_room;
@@ -143,7 +143,7 @@ impl Inner {
     fn fits_as_counted(&self, state: &State, more: u64, fits: &impl Fn(u64) -> bool) -> bool {
         let room = &self.log_room;
         let unindexed = room.unindexed.get().most(state) * (GROUP_BYTES + RECORD_BYTES);
-        let most = state.index_bytes_max() + unindexed + more + room.claimed.get();
+        let most = state.index_bytes_max() + unindexed + more + room.reserved.get();
         let with_runs = |measured: Measured| {
             let came = (state.indexed - measured.indexed) * RECORD_BYTES;
             fits(most - state.records * RECORD_BYTES + measured.runs + came)
@@ -158,21 +158,21 @@ impl Inner {
 
     /// Reserves room in the index for `records` records that GC moves, for any form of their runs. If that would leave
     /// less than half of it GC has to put the records of a chunk together, and `false` is returned (ROOM-4).
-    pub(crate) fn claim_index_room(&self, state: &State, records: u64) -> bool {
+    pub(crate) fn reserve_index_room(&self, state: &State, records: u64) -> bool {
         let most = records * (GROUP_BYTES + RECORD_BYTES);
         let apart = self.index_fits(state, most, |bytes| self.log.room_for_checkpoint(2 * bytes));
-        self.log_room.claimed.set(if apart { most } else { SPLITS_BYTES });
+        self.log_room.reserved.set(if apart { most } else { SPLITS_BYTES });
         apart
     }
 
-    /// The rest of GC's claim.
-    pub(crate) fn claimed_index_room(&self) -> u64 {
-        self.log_room.claimed.get()
+    /// The rest of GC's reservation, in bytes.
+    pub(crate) fn reserved_index_room(&self) -> u64 {
+        self.log_room.reserved.get()
     }
 
-    /// GC ends, or gives back what it did not need of its claim.
-    pub(crate) fn end_index_claim(&self) {
-        self.log_room.claimed.set(0);
+    /// GC ends, or gives back the rest of its reservation.
+    pub(crate) fn release_index_room(&self) {
+        self.log_room.reserved.set(0);
     }
 
     /// GC replaced groups of `before` bytes by others of `after` (ROOM-4).
@@ -232,7 +232,7 @@ impl Inner {
         }
     }
 
-    /// Wakes who waits for the journal: the store has stopped.
+    /// Wakes callers that wait for the journal: the store has stopped.
     pub(crate) fn wake_for_log(&self) {
         self.log_room.changed.notify_waiters();
     }

@@ -82,7 +82,7 @@ impl Inner {
             }
             Err(error) => Err(self.write_error(&error)),
         };
-        self.end_index_claim();
+        self.release_index_room();
         self.gc.borrow_mut().victim = None;
         drop(pin);
         let mut state = self.state.borrow_mut();
@@ -116,7 +116,7 @@ impl Inner {
                 live.extend(found);
             }
         }
-        if self.claim_index_room(&state, live.len() as u64) {
+        if self.reserve_index_room(&state, live.len() as u64) {
             live.sort_unstable_by_key(|live| live.record.block);
         } else {
             live.sort_unstable_by_key(|live| (live.handle, live.record.offset));
@@ -338,13 +338,13 @@ impl Inner {
     }
 
     /// Lets the index point at the copies (GC-1) and the destinations count as indexed (GC-3). A chunk whose groups would take more
-    /// than is left of the claim stays where it is (ROOM-4): writes and reads that failed have split it.
+    /// than is left of the reservation stays where it is (ROOM-4): writes and reads that failed have split it.
     fn swap(&self, victim: ZoneId, copies: &[Copied]) {
         let mut by_chunk: Vec<&Copied> = copies.iter().collect();
         by_chunk.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));
         let mut state = self.state.borrow_mut();
         let mut gone = Vec::new();
-        let mut left = self.claimed_index_room();
+        let mut left = self.reserved_index_room();
         for of_chunk in by_chunk.chunk_by(|left, right| left.live.handle == right.live.handle) {
             let Some(Live { handle, birth, .. }) = of_chunk.first().map(|copied| copied.live) else { continue };
             let moved: Vec<Located> = of_chunk.iter().map(|copied| copied.copy).collect();
