@@ -1,0 +1,200 @@
+//! What lives in a set goes elsewhere. (SMORE, section III-E.)
+//!
+//! # Invariants
+//! - CLEAN-1: an index entry moves only if it still names the copy that was read: what was deleted or replaced meanwhile
+//!   stays so.
+//! - CLEAN-2: tombstones that the newest snapshot still needs move along (SNAP-3).
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use shingle_base::Blocks;
+use shingle_record::record_blocks;
+
+use crate::cleaners::Cleaner;
+use crate::config::CleaningPolicy;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tombstones, part_bytes};
+use crate::index::{Change, PartKey};
+use crate::item::Item;
+use crate::open_set::Stream;
+use crate::segment::{Shape, zeros};
+use crate::stats::add;
+use crate::types::{Part, PartPlace, SetId};
+
+/// A part that lives, and where.
+struct Live {
+    part: Part,
+    place: PartPlace,
+}
+
+fn segments(digest: &Digest) -> impl Iterator<Item = &Marker> {
+    digest.items.iter().filter_map(|item| match &item.body {
+        ItemBody::Segment(marker) => Some(marker),
+        ItemBody::Tombstones { .. } => None,
+    })
+}
+
+/// The tombstones of a set that are not below `floor`, of each name the newest: it deletes what the others do.
+fn needed_tombstones(digest: &Digest, floor: u64) -> Vec<Tombstone> {
+    let mut newest = BTreeMap::new();
+    for item in &digest.items {
+        let ItemBody::Tombstones { tombstones, .. } = &item.body else { continue };
+        for tombstone in tombstones.iter().filter(|tombstone| tombstone.version.0 >= floor) {
+            let version = newest.entry(tombstone.name.clone()).or_insert(tombstone.version);
+            *version = tombstone.version.max(*version);
+        }
+    }
+    newest.into_iter().map(|(name, version)| Tombstone { name, version }).collect()
+}
+
+/// Tombstones of one record.
+const TOMBSTONES_MAX: usize = 256;
+
+impl Engine {
+    /// Where a part goes that is moved.
+    fn stream_of(&self, part: &Part, clean: Stream) -> Stream {
+        if self.options.cleaning == CleaningPolicy::Greedy {
+            return clean;
+        }
+        let age = self.stamps.last().saturating_sub(part.version.0);
+        if self.cleaners.is_old(age) { Stream::Cold } else { clean }
+    }
+
+    /// Blocks that what lives in a set takes elsewhere, with what may be wasted at the end of a set there. (CLEAN-3)
+    pub(crate) fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<u32> {
+        let blocks = |parts: usize, bytes: u64| {
+            let shape = Shape::new(self.code, bytes as u32);
+            record_blocks(parts as u64) + shape.fragment_blocks()
+        };
+        let (mut total, mut longest) = (Blocks::ZERO, Blocks::ZERO);
+        let (mut parts, mut bytes) = (0, 0);
+        let mut digest_bytes = 0;
+        for marker in segments(digest) {
+            for part in &marker.parts {
+                if self.live_place(id, marker.stamp, part)?.is_none() {
+                    continue;
+                }
+                if parts > 0 && bytes + u64::from(part.length) > u64::from(self.segment_length) {
+                    longest = longest.max(blocks(parts, bytes));
+                    total += blocks(parts, bytes);
+                    (parts, bytes) = (0, 0);
+                }
+                parts += part_bytes(part);
+                digest_bytes += ITEM_FIXED + part_bytes(part);
+                bytes += u64::from(part.length);
+            }
+        }
+        if parts > 0 {
+            longest = longest.max(blocks(parts, bytes));
+            total += blocks(parts, bytes);
+        }
+        for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
+            let bytes = encode_tombstones(some).len();
+            total += record_blocks(bytes as u64);
+            digest_bytes += ITEM_FIXED + bytes;
+        }
+        // The head of the set they go to, its digest, and the trailer.
+        total += Blocks(2) + record_blocks(digest_bytes as u64);
+        Ok((total + longest).0 as u32)
+    }
+
+    /// Where the index has a part, if that is in this very segment.
+    pub(crate) fn live_place(&self, id: SetId, stamp: u64, part: &Part) -> Result<Option<PartPlace>> {
+        let found = self.index()?.part(&part.name, part.version, part.offset).map_err(Error::index)?;
+        Ok(found.filter(|place| place.set == id && place.stamp == stamp))
+    }
+
+    pub(crate) async fn move_live(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, digest: &Digest) -> Result<()> {
+        let mut batches: BTreeMap<Stream, (Vec<(Live, Bytes)>, usize)> = BTreeMap::new();
+        let floor = self.snapshots.durable_floor.get();
+        cleaner.copies(self.buried_below());
+        for marker in segments(digest) {
+            for part in &marker.parts {
+                let Some(place) = self.live_place(id, marker.stamp, part)? else { continue };
+                let data = match self.read_place(&place, 0, place.length).await {
+                    Ok(data) => data,
+                    Err(error) => {
+                        tracing::error!(%error, "a part could not be moved");
+                        continue;
+                    }
+                };
+                let stream = self.stream_of(part, cleaner.stream());
+                let (batch, bytes) = batches.entry(stream).or_default();
+                if *bytes + data.len() > self.segment_length as usize && !batch.is_empty() {
+                    *bytes = 0;
+                    self.move_batch(cleaner, stream, std::mem::take(batch)).await?;
+                }
+                *bytes += data.len();
+                batch.push((Live { part: part.clone(), place }, data));
+            }
+        }
+        for (stream, (batch, _)) in batches {
+            self.move_batch(cleaner, stream, batch).await?;
+        }
+        // CLEAN-2
+        for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
+            self.append(cleaner.stream(), &Item::Tombstones(some.to_vec())).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes parts to the cleaner's set and moves their entries. (CLEAN-1)
+    async fn move_batch(
+        self: &Rc<Self>,
+        cleaner: &Cleaner,
+        stream: Stream,
+        mut batch: Vec<(Live, Bytes)>,
+    ) -> Result<()> {
+        // What died since it was read is not copied; what dies from here on has its tombstone kept (SNAP-3).
+        let mut index_error = None;
+        batch.retain(|(live, _)| match self.live_place(live.place.set, live.place.stamp, &live.part) {
+            Ok(found) => found.is_some(),
+            Err(error) => {
+                index_error = Some(error);
+                false
+            }
+        });
+        if let Some(error) = index_error {
+            return Err(error);
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let _moving = cleaner.moves(self.stamps.next());
+        let mut data = BytesMut::new();
+        let mut parts = Vec::with_capacity(batch.len());
+        let mut length = 0;
+        let single = batch.len() == 1;
+        for (live, bytes) in &batch {
+            parts.push(Part { at: length as u32, ..live.part.clone() });
+            length += bytes.len();
+            if !single && !self.framing.hollow {
+                data.extend_from_slice(bytes);
+            }
+        }
+        let data = match batch.first() {
+            Some((_, bytes)) if single => bytes.clone(),
+            _ if self.framing.hollow => zeros(length),
+            _ => data.freeze(),
+        };
+        // Whether a set is worth cleaning was decided for as few segments as that.
+        let item = Item::Shared { parts, data, together: true };
+        let placed = match self.append(stream, &item).await {
+            Err(error) if error.kind == ErrorKind::NoSpace && stream == Stream::Cold => {
+                self.append(cleaner.stream(), &item).await?.0
+            }
+            placed => placed?.0,
+        };
+        let moves = batch.iter().zip(&placed.parts).map(|((live, _), part)| Change::Move {
+            key: PartKey { name: part.name.clone(), version: part.version, offset: part.offset },
+            from_stamp: live.place.stamp,
+            place: placed.place(part),
+        });
+        self.enter(&moves.collect::<Vec<_>>())?;
+        add(&self.counters.moved, placed.parts.iter().map(|part| u64::from(part.length)).sum());
+        Ok(())
+    }
+}
