@@ -88,7 +88,7 @@ fn bounded(every: u32) -> Taken {
     taken
 }
 
-/// GATHER-2: memory follows the number of sets, not that of drives times sets, and no drive reads more than a table or two.
+/// AS-GATHER-2: memory follows the number of sets, not that of drives times sets, and no drive reads more than a table or two.
 #[test]
 fn what_an_opening_takes_follows_the_number_of_sets() {
     let _one = ONE_AT_A_TIME.lock();

@@ -12,7 +12,7 @@ use crate::types::DriveId;
 /// How often a read is tried.
 const TRIES: usize = 3;
 
-/// Asks a drive, with as many tries as a failed read gets. (PROBE-1)
+/// Asks a drive, with as many tries as a failed read gets. (AS-PROBE-1)
 pub(crate) async fn patiently<T, F: Future<Output = DeviceResult<T>>>(ask: impl Fn() -> F) -> DeviceResult<T> {
     let mut tries = 0;
     loop {
@@ -37,7 +37,7 @@ pub(crate) fn is_lost(error: &DeviceError) -> bool {
     matches!(error.kind, DeviceErrorKind::Gone)
 }
 
-/// All zones of a device; a report that fails is tried again like a read. (PROBE-1)
+/// All zones of a device; a report that fails is tried again like a read. (AS-PROBE-1)
 pub(crate) async fn report_all(dev: &Rc<dyn ZonedDevice>) -> Result<Vec<ZoneInfo>, DeviceError> {
     let count = dev.geometry().zone_count;
     let mut zones = Vec::with_capacity(count as usize);

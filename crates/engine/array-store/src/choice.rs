@@ -12,7 +12,7 @@ use crate::stuck::Conditions;
 use crate::types::SetId;
 
 impl Engine {
-    /// Waits until that holds of the cleaners, or space changed. (CLEAN-6)
+    /// Waits until that holds of the cleaners, or space changed. (AS-CLEAN-6)
     pub(crate) async fn wait_for_cleaners(&self, holds: impl Fn(&Cleaners) -> bool) {
         let mut space = Box::pin(self.space.notified());
         loop {
@@ -26,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// Another cleaner, with what it empties: where that needs nothing of what is reserved. (CLEAN-4)
+    /// Another cleaner, with what it empties: where that needs nothing of what is reserved. (AS-CLEAN-4)
     pub(crate) fn another_cleaner(self: &Rc<Self>) -> Option<(Cleaner, SetId, Rc<ZoneSet>)> {
         if self.free_sets() <= RESERVED {
             return None;
@@ -69,12 +69,12 @@ impl Engine {
         Conditions::new(self.superblock.replaced(), &self.drives)
     }
 
-    /// Leaves a set alone until it may have been mended. (STUCK-1)
+    /// Leaves a set alone until it may have been mended. (AS-STUCK-1)
     pub(crate) fn pass_over(&self, id: SetId, set: &ZoneSet) {
         self.stuck.pass_over(id, set, self.rt.now(), self.conditions());
     }
 
-    /// Whether sets that were passed over may be tried again from now on. (STUCK-1)
+    /// Whether sets that were passed over may be tried again from now on. (AS-STUCK-1)
     pub(crate) fn retry_stuck(&self) -> bool {
         !self.stuck.is_empty() && self.stuck.retry(&self.sets, self.rt.now(), &self.conditions())
     }

@@ -4,13 +4,13 @@
 //! of drives ([`crate::allocator`]), as far as the array has the sets for it.
 //!
 //! # Invariants
-//! - CLEAN-4: of all cleaners only the first opens sets that are reserved for cleaning, as if there were no other: so it comes to
-//!   the end of what it empties (CLEAN-3). (Deletions, and other writes that win space, may open one of them.) Others take what is
+//! - AS-CLEAN-4: of all cleaners only the first opens sets that are reserved for cleaning, as if there were no other: so it comes to
+//!   the end of what it empties (AS-CLEAN-3). (Deletions, and other writes that win space, may open one of them.) Others take what is
 //!   free beside them; where nothing is, they leave their victim with what they have not moved, and wait with nothing in hand. They
 //!   wait for drives while they move, and for nobody who cleans. What is free for them, and what room is left in their sets,
 //!   clients have once nothing can be won.
-//! - CLEAN-5: no two empty the same set. The claim is part of the choice: nothing is awaited in between.
-//! - CLEAN-6: who waits for space is woken when a set is free, or may be cleaned, and not when a cleaner gives up: else two that win
+//! - AS-CLEAN-5: no two empty the same set. The claim is part of the choice: nothing is awaited in between.
+//! - AS-CLEAN-6: who waits for space is woken when a set is free, or may be cleaned, and not when a cleaner gives up: else two that win
 //!   nothing wake each other for ever. Who waits for cleaners looks at them before anything else is taken in hand.
 
 use std::cell::{Cell, RefCell};
@@ -39,7 +39,7 @@ pub(crate) struct Cleaners {
     /// Who wants space, in the order in which they came: as many at a time as may clean.
     turns: Semaphore,
     at_work: RefCell<BTreeMap<u8, Work>>,
-    /// A batch was copied, a set is left, or a cleaner came to its end. None of that is space (CLEAN-6).
+    /// A batch was copied, a set is left, or a cleaner came to its end. None of that is space (AS-CLEAN-6).
     changed: Notify,
     /// How old what cleaning moves is, in nanoseconds: a mean that follows it slowly.
     moved_age: Cell<u64>,
@@ -62,7 +62,7 @@ pub(crate) struct Cleaner {
     number: u8,
 }
 
-/// A set that a cleaner empties, until this is dropped. (CLEAN-5)
+/// A set that a cleaner empties, until this is dropped. (AS-CLEAN-5)
 pub(crate) struct Victim<'a>(&'a Cleaner);
 
 /// A batch that a cleaner copies, until this is dropped.
@@ -244,7 +244,7 @@ impl Drop for Cleaner {
 mod tests {
     use super::*;
 
-    /// CLEAN-5: a cleaner has a number of its own, and its victim is known as long as it is at work.
+    /// AS-CLEAN-5: a cleaner has a number of its own, and its victim is known as long as it is at work.
     #[test]
     fn each_cleaner_has_its_own_number() {
         let cleaners = Cleaners::new(Some(3), 3, 100, 100);

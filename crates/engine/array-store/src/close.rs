@@ -1,8 +1,8 @@
 //! Closing an array so that the next opening needs no recovery.
 //!
 //! # Invariants
-//! - CLOSE-1: closing waits for nothing that a caller has to poll for: only for tasks of the engine, which end.
-//! - CLOSE-2: what was begun and may be found on the drives (versions whose end was written, deletions) is ended before the
+//! - AS-CLOSE-1: closing waits for nothing that a caller has to poll for: only for tasks of the engine, which end.
+//! - AS-CLOSE-2: what was begun and may be found on the drives (versions whose end was written, deletions) is ended before the
 //!   index is closed: else this opening and a later recovery would differ. So are digests: a set with a part of one would
 //!   count as torn.
 
@@ -31,7 +31,7 @@ impl Engine {
     pub(crate) async fn close(self: &Rc<Self>) -> Result<()> {
         self.running()?;
         if !self.options.background && !self.options.read_only {
-            // Nothing did it meanwhile, and the next opening finds a clean array. (EXAM-2)
+            // Nothing did it meanwhile, and the next opening finds a clean array. (AS-EXAM-2)
             if let Err(error) = self.scrub_suspects().await {
                 tracing::warn!(%error, "what a power cut tore is mended by the next scrub");
             }
@@ -64,7 +64,7 @@ impl Engine {
             return self.close_as_it_was();
         }
         if let Some(buffer) = buffer {
-            // The next opening has it from the buffer's files again (BUF-4).
+            // The next opening has it from the buffer's files again (AS-BUF-4).
             let left: Vec<Change> = buffer.left();
             self.enter(&left)?;
             // What is in its files is in segments, too, or not needed.

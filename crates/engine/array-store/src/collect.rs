@@ -1,9 +1,9 @@
 //! Cleaning: what lives in a set moves elsewhere, and the set is emptied. (SMORE, sections III-E and IV-C.)
 //!
 //! # Invariants
-//! - CLEAN-3: a set is collected only if that wins space: its dead bytes exceed what moving may waste.
-//! - CLEAN-7: a set that cannot be read is emptied where the index has all that it held and nothing of it lives, and a durable snapshot
-//!   covers all of it: its tombstones are needed no more then (SNAP-3). `a_dead_set_that_cannot_be_read_fails_no_rebuild`.
+//! - AS-CLEAN-3: a set is collected only if that wins space: its dead bytes exceed what moving may waste.
+//! - AS-CLEAN-7: a set that cannot be read is emptied where the index has all that it held and nothing of it lives, and a durable snapshot
+//!   covers all of it: its tombstones are needed no more then (AS-SNAP-3). `a_dead_set_that_cannot_be_read_fails_no_rebuild`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ pub(crate) const READERS_WAIT: Duration = Duration::from_secs(10);
 const STEP: usize = 1024;
 
 impl Engine {
-    /// Wins space by collecting one set, or waits until others have won some. `false` if none can be won. (WRITE-4)
+    /// Wins space by collecting one set, or waits until others have won some. `false` if none can be won. (AS-WRITE-4)
     pub(crate) async fn reclaim(self: &Rc<Self>) -> Result<bool> {
         self.win(self.free_sets()).await
     }
@@ -94,7 +94,7 @@ impl Engine {
             } else if self.space_comes() {
                 self.wait_for_space().await;
             } else if self.cleaners.beside() {
-                // They come to an end, and do not wait for this one. (CLEAN-4)
+                // They come to an end, and do not wait for this one. (AS-CLEAN-4)
                 self.wait_for_cleaners(|cleaners| !cleaners.beside()).await;
             } else if !self.retry_stuck() && !self.drop_tombstones().await? {
                 return Ok(false);
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     /// Where only tombstones that are still needed kept sets from being won, a snapshot makes them superfluous. Whether
-    /// that was so. (CLEAN-3)
+    /// that was so. (AS-CLEAN-3)
     pub(crate) async fn drop_tombstones(self: &Rc<Self>) -> Result<bool> {
         if self.snapshots.held_by_tombstones.borrow().is_empty() {
             return Ok(false);
@@ -197,14 +197,14 @@ impl Engine {
     pub(crate) async fn collect_alone(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let (engine, own) = (self.clone(), set.clone());
         self.as_first_cleaner(id, set, async move |first| {
-            // Of a set that recovery could not read the index has nothing: it would seem to be empty. (STUCK-1)
+            // Of a set that recovery could not read the index has nothing: it would seem to be empty. (AS-STUCK-1)
             engine.retry_stuck();
             if own.is_stuck() { Ok(false) } else { engine.empty_set(&first, id, &own).await }
         })
         .await
     }
 
-    /// Empties a set that nothing lives in, and that cannot be read. (CLEAN-7) `false` if it may be needed.
+    /// Empties a set that nothing lives in, and that cannot be read. (AS-CLEAN-7) `false` if it may be needed.
     pub(crate) async fn discard(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let is_dead = move |engine: &Self, set: &ZoneSet| {
             let known = !set.is_stuck() || engine.stuck.has(id, set);
@@ -238,7 +238,7 @@ impl Engine {
         work: impl AsyncFnOnce(Cleaner) -> Result<bool> + 'static,
     ) -> Result<bool> {
         let (engine, set, life) = (self.clone(), set.clone(), set.lives());
-        // Also if the caller waits no more: copies must not come later than deletions think. (WRITE-4, SNAP-3)
+        // Also if the caller waits no more: copies must not come later than deletions think. (AS-WRITE-4, AS-SNAP-3)
         let collecting = self.rt.spawn(async move {
             let _turn = engine.cleaners.turn().await;
             let first = loop {

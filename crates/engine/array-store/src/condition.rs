@@ -60,7 +60,7 @@ impl Engine {
             slow: slow.contains(&id),
         });
         let mut condition = Condition { drives: drives.collect(), parity: self.code.parity(), ..Condition::default() };
-        // Where all drives are well, no set is looked at: there are many. (LIST-2)
+        // Where all drives are well, no set is looked at: there are many. (AS-LIST-2)
         let well = condition.drives.iter().all(|drive| drive.up && !drive.leaving);
         let sets = (sets && !well).then(|| self.sets.all());
         for (_, set) in sets.into_iter().flatten() {

@@ -30,7 +30,7 @@ impl Engine {
         let version = self.stamps.version();
         let found = !self.index()?.versions(&name).map_err(Error::index)?.is_empty();
         if !found && !self.may_come_back(&name, version) {
-            // What began before this call is ended by it, whenever it would end (PUT-2).
+            // What began before this call is ended by it, whenever it would end (AS-PUT-2).
             let (any, on_drives) = self.puts.in_progress(&name, version);
             if !on_drives {
                 self.puts.overtake(&name, |other| other < version);
@@ -73,7 +73,7 @@ impl Engine {
     }
 
     /// The deletions are done, and answered. But a snapshot may not cover their tombstones before it covers everything
-    /// that they delete: recovery would find the one, and not look at the other. (SNAP-3)
+    /// that they delete: recovery would find the one, and not look at the other. (AS-SNAP-3)
     fn buried(self: &Rc<Self>, tombstones: Vec<Tombstone>, late: Late) {
         if late.puts.is_empty() && late.batches.is_empty() {
             self.deleting.end(&tombstones);

@@ -1,7 +1,7 @@
 //! The drives of an array: which are there, which failed.
 //!
 //! # Invariants
-//! - NUMBER-1: a number becomes another drive's only when its last drive was taken out, or goes on under another one, and no set has a
+//! - AS-NUMBER-1: a number becomes another drive's only when its last drive was taken out, or goes on under another one, and no set has a
 //!   zone under it. Drives are known by their own ids, which superblocks and heads of zones name, and never by a number alone that
 //!   was another one's.
 
@@ -25,7 +25,7 @@ pub(crate) struct Drive {
     dev: Option<Rc<dyn ZonedDevice>>,
     watch: Option<Rc<Watch>>,
     failed: Cell<bool>,
-    /// The next superblock says that it failed: from then on writes that miss it count. (EVICT-1)
+    /// The next superblock says that it failed: from then on writes that miss it count. (AS-EVICT-1)
     evicted: Cell<bool>,
     score: Cell<Score>,
     /// It is being taken out: it is read, but gets nothing new.
@@ -83,7 +83,7 @@ impl Drives {
     }
 
     /// The number that the next drive gets, if there is one: that of a drive that was taken out, or goes on under another one, and is
-    /// not among those that sets `name`; or a new one. (NUMBER-1)
+    /// not among those that sets `name`; or a new one. (AS-NUMBER-1)
     pub(crate) fn free_number(&self, named: &DriveSet) -> Option<DriveId> {
         let drives = self.all.borrow();
         let left = |drive: &Drive| drive.removed.get() || drive.entry.id == NO_DRIVE;
@@ -131,7 +131,7 @@ impl Drives {
     }
 
     /// A drive that was given up, and is there, goes on under another number, with its id; the old number has neither from then on.
-    /// The new one and its owner's name for it, or `None`: also where there is none that sets do not `name`. (READMIT-2)
+    /// The new one and its owner's name for it, or `None`: also where there is none that sets do not `name`. (AS-READMIT-2)
     pub(crate) fn take_back(&self, old: DriveId, named: &DriveSet) -> Option<(DriveId, String)> {
         let drive = self.drive(old).filter(|drive| drive.entry.state == DriveState::Failed)?;
         self.free_number(named)?;

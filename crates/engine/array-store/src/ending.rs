@@ -32,7 +32,7 @@ impl Engine {
     }
 
     /// Seals the sets that recovery closed. Not before a superblock says where they end: with some of the digests written, zones
-    /// may end at one block by chance, and a set would count as whole. (EXAM-3)
+    /// may end at one block by chance, and a set would count as whole. (AS-EXAM-3)
     pub(crate) async fn seal_torn(&self) {
         for (open, written) in self.unsealed.take() {
             self.seal(&open, &written).await;
@@ -94,7 +94,7 @@ impl Engine {
         let (engine, busy) = (self.clone(), self.lifecycle.busy.begin());
         if open.flights.failed.get() {
             self.rt.spawn_detached(async move {
-                // What a member refused is not in the digest, and that is known only when all is settled (WRITE-3).
+                // What a member refused is not in the digest, and that is known only when all is settled (AS-WRITE-3).
                 open.flights.drained().await;
                 if let Some(end) = open.flights.refused.get() {
                     let items = std::mem::take(&mut open.digest).items;
@@ -133,7 +133,7 @@ impl Engine {
         self.write_members(&open.members, open.next, frames)
     }
 
-    /// Waits for a set's digest, and until everything in the set is in the index: then it is closed (WRITE-2).
+    /// Waits for a set's digest, and until everything in the set is in the index: then it is closed (AS-WRITE-2).
     async fn end_set(self: &Rc<Self>, open: OpenSet, writes: Writes, busy: BusyTask) {
         let failed =
             |(member, result): (Member, std::result::Result<(), DeviceError>)| Some((member.drive, result.err()?));
@@ -149,10 +149,10 @@ impl Engine {
         }
         open.flights.drained().await;
         open.set.ends_before(open.next);
-        // What is not in the index yet may wait for a caller (CLOSE-1).
+        // What is not in the index yet may wait for a caller (AS-CLOSE-1).
         drop(busy);
         open.flights.entered(&open.set).await;
-        // Until something in it dies, cleaning what cleaning packed would win nothing, and never end. (CLEAN-3)
+        // Until something in it dies, cleaning what cleaning packed would win nothing, and never end. (AS-CLEAN-3)
         open.set.has_ended(open.next, open.packed);
         self.space.notify_waiters();
     }

@@ -52,7 +52,7 @@ pub(crate) struct Engine {
     pub(crate) sets: SetTable,
     /// Sets that cleaning passed over.
     pub(crate) stuck: Stuck,
-    /// A set became empty, or may be collected; a change of one ended (SET-4). Not that a cleaner gave up (CLEAN-6).
+    /// A set became empty, or may be collected; a change of one ended (AS-SET-4). Not that a cleaner gave up (AS-CLEAN-6).
     pub(crate) space: Notify,
     /// No set changes between empty and available meanwhile.
     pub(crate) replenishing: Mutex<()>,

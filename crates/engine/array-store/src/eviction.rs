@@ -1,14 +1,14 @@
 //! Which drives the array gives up: a decision from what is known, without clock or device.
 //!
 //! # Invariants
-//! - EVICT-1: no failure is recorded that leaves a set which may hold something with fewer zones than its data needs: parity
+//! - AS-EVICT-1: no failure is recorded that leaves a set which may hold something with fewer zones than its data needs: parity
 //!   covers all that is recorded. Past that nothing is written and nothing recorded; a drive that comes back is what it was.
-//! - EVICT-2: a drive that answers is given up for its errors alone, and only within EVICT-1. Reads that fail count as
+//! - AS-EVICT-2: a drive that answers is given up for its errors alone, and only within AS-EVICT-1. Reads that fail count as
 //!   often as places are bad, not as often as these are read: bad blocks are mended, and make no bad drive.
-//! - EVICT-3: where more drives fail their writes than parity makes up for, the cause is common to them, and none is given up; nothing is
+//! - AS-EVICT-3: where more drives fail their writes than parity makes up for, the cause is common to them, and none is given up; nothing is
 //!   written then, and whoever writes is told.
-//! - EVICT-4: no failure is recorded, and nothing written, that leaves no more drives in use than an opening may do without: the
-//!   newest superblock would be on those alone (GATHER-4). An array that has no more than twice as many drives as parity is used
+//! - AS-EVICT-4: no failure is recorded, and nothing written, that leaves no more drives in use than an opening may do without: the
+//!   newest superblock would be on those alone (AS-GATHER-4). An array that has no more than twice as many drives as parity is used
 //!   all the same: it would serve nobody with as many drives gone as parity makes up for.
 
 use std::collections::VecDeque;
@@ -120,7 +120,7 @@ mod tests {
         assert!(after((0..10_000).map(|number| number < 9_990)).is_too_much());
     }
 
-    /// EVICT-2: reads that fail all over the drive, and reads that fail in few places, over and over.
+    /// AS-EVICT-2: reads that fail all over the drive, and reads that fail in few places, over and over.
     #[test]
     fn a_drive_is_given_up_for_bad_reads_in_many_places_and_not_for_bad_blocks() {
         let read = |score: &mut ReadScore, zone: u32, at: u64| score.failed(ZoneId(zone), Lba(at), Blocks(10));
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// EVICT-1: it counts which sets lose what, and not how many drives there are.
+    /// AS-EVICT-1: it counts which sets lose what, and not how many drives there are.
     #[test]
     fn sets_that_hold_nothing_and_drives_of_other_sets_do_not_count() {
         let set = |state, drives: [u8; 3]| {

@@ -6,20 +6,20 @@
 //! them (a rebuild, cleaning, a scrub, a check) decides what counts.
 //!
 //! # Invariants
-//! - EXAM-1: judging takes an item only if every member whose drive is there was written up to its end: where one was not, the
-//!   item was never acknowledged (WRITE-1).
-//! - EXAM-2: of what a power cut may have torn (the last items that were launched) judging takes what lies before the first item
+//! - AS-EXAM-1: judging takes an item only if every member whose drive is there was written up to its end: where one was not, the
+//!   item was never acknowledged (AS-WRITE-1).
+//! - AS-EXAM-2: of what a power cut may have torn (the last items that were launched) judging takes what lies before the first item
 //!   that is torn, and verifies each of them, also where a digest names them: a host that loses power leaves any of the blocks
-//!   that were on their way, and a digest is written behind items that still are. Items of a set are settled in order (WRITE-3),
+//!   that were on their way, and a digest is written behind items that still are. Items of a set are settled in order (AS-WRITE-3),
 //!   so nothing behind a torn one was acknowledged. Where not all fragments verify, the others are written anew: what they
 //!   replaced is gone.
-//! - EXAM-3: a set is judged once. What was not taken is void for every later opening, whichever drives that finds; what was
+//! - AS-EXAM-3: a set is judged once. What was not taken is void for every later opening, whichever drives that finds; what was
 //!   taken counts, and may be all that is left.
-//! - EXAM-4: an item is torn only where too few fragments verify and those that cannot be read, or are away, would not make up for
-//!   it. Where they might, nobody judges: the opening is refused, and nothing is written (PROBE-1).
-//! - EXAM-5: the newest life that a head tells of is the set's. A member of an older one was away when the set was reset: it holds
+//! - AS-EXAM-4: an item is torn only where too few fragments verify and those that cannot be read, or are away, would not make up for
+//!   it. Where they might, nobody judges: the opening is refused, and nothing is written (AS-PROBE-1).
+//! - AS-EXAM-5: the newest life that a head tells of is the set's. A member of an older one was away when the set was reset: it holds
 //!   nothing of the set. A set of which no member has a head never had its first write acknowledged.
-//! - EXAM-6: a closed set without any head is damaged, unless more of its heads than parity makes up for are holes: then it was
+//! - AS-EXAM-6: a closed set without any head is damaged, unless more of its heads than parity makes up for are holes: then it was
 //!   being reset, before which all that lived in it was moved. Where drives that were given up leave it no more members than that
 //!   (1+1 with one drive), all zones that are left have to be empty or holes from end to end.
 
@@ -46,7 +46,7 @@ pub(crate) enum Examined {
     Holds(Holds),
     /// Too much of it is damaged to say.
     Damaged(String),
-    /// Too much of it could not be read to say: it may be readable later. (EXAM-4)
+    /// Too much of it could not be read to say: it may be readable later. (AS-EXAM-4)
     Unread(String),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Holds {
     pub(crate) lost: Option<String>,
     /// Some members lack what counts, or hold it torn.
     pub(crate) suspect: bool,
-    /// What could not be read of the item at the end, which may count, in words. (EXAM-4)
+    /// What could not be read of the item at the end, which may count, in words. (AS-EXAM-4)
     pub(crate) unread: Option<String>,
 }
 
@@ -160,7 +160,7 @@ impl Engine {
         Examined::Holds(Holds { epoch, digest, end, closed: false, lost, suspect: false, unread: None })
     }
 
-    /// Looks at a set that received writes when the array stopped. (EXAM-1)
+    /// Looks at a set that received writes when the array stopped. (AS-EXAM-1)
     pub(crate) async fn survey_set(&self, id: SetId, set: &ZoneSet, written: &Written) -> Surveyed {
         let holding: Written = written.iter().copied().filter(|(_, blocks)| *blocks > 0).collect();
         if holding.is_empty() {
@@ -196,7 +196,7 @@ impl Engine {
     }
 
     /// Whether the set was being reset when a host lost power: of more zones than parity makes up for the bytes are gone already,
-    /// and their states in the drives' files not yet; of so many that are `empty` these are. (EXAM-6)
+    /// and their states in the drives' files not yet; of so many that are `empty` these are. (AS-EXAM-6)
     async fn is_punched(&self, members: &[Member], holding: &Written, empty: usize) -> bool {
         let heads = join_all(holding.iter().map(|(member, _)| self.is_hole(*member, 0))).await;
         if heads.iter().filter(|head| matches!(head, Ok(Some(())))).count() + empty > self.code.parity() {
@@ -216,7 +216,7 @@ impl Engine {
         true
     }
 
-    /// The newest life that heads of members tell of, the members that may be of it, and all heads. (EXAM-5)
+    /// The newest life that heads of members tell of, the members that may be of it, and all heads. (AS-EXAM-5)
     async fn newest_life(
         &self,
         id: SetId,
@@ -237,7 +237,7 @@ impl Engine {
         [&holding[turn..], &holding[..turn]].concat()
     }
 
-    /// What counts of a set that was surveyed, of which items from the stamp `torn_from` on may be torn. (EXAM-2)
+    /// What counts of a set that was surveyed, of which items from the stamp `torn_from` on may be torn. (AS-EXAM-2)
     pub(crate) async fn judged(&self, doubtful: Doubtful, torn_from: u64) -> Examined {
         let Doubtful { epoch, closed, members, there, holding, mut items, mut unread } = doubtful;
         let certain = items.partition_point(|item| item.body.stamp() < torn_from);
@@ -306,7 +306,7 @@ impl Engine {
         walked
     }
 
-    /// Whether enough members hold the item whole, of those of which so many drives are `there`. (EXAM-4)
+    /// Whether enough members hold the item whole, of those of which so many drives are `there`. (AS-EXAM-4)
     async fn verify_item(&self, members: &[Member], there: usize, holding: &Written, item: &DigestItem) -> Found {
         let enough = match &item.body {
             ItemBody::Segment(_) => self.code.data(),

@@ -1,13 +1,13 @@
 //! Finding an array on drives: which of them are its own, what its newest superblock says, and where the next one goes.
 //!
 //! # Invariants
-//! - GATHER-1: a drive whose superblocks cannot be read is taken for the array's only if a zone of it says so: the head of a set
+//! - AS-GATHER-1: a drive whose superblocks cannot be read is taken for the array's only if a zone of it says so: the head of a set
 //!   that the newest superblock has there. Its superblock zones are begun anew. Any other counts as missing, never as empty.
-//! - GATHER-2: one table of sets is in memory, however many drives there are: it may have a hundred MiB.
-//! - GATHER-3: a drive that shows a superblock of which something cannot be read, newer than the newest that can be, does not count
+//! - AS-GATHER-2: one table of sets is in memory, however many drives there are: it may have a hundred MiB.
+//! - AS-GATHER-3: a drive that shows a superblock of which something cannot be read, newer than the newest that can be, does not count
 //!   as one that was read.
-//! - GATHER-4: the newest superblock is found for certain: fewer drives were not read than have it, or a drive that did not take it
-//!   as it was away; else nothing is written. How many may be dead then is a question of what each set lacks (EVICT-1).
+//! - AS-GATHER-4: the newest superblock is found for certain: fewer drives were not read than have it, or a drive that did not take it
+//!   as it was away; else nothing is written. How many may be dead then is a question of what each set lacks (AS-EVICT-1).
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub(crate) struct Gathered {
     pub(crate) drives: Drives,
     pub(crate) superblocks: Superblocks,
     pub(crate) reports: Reports,
-    /// Drives in use of which the newest superblock was not read. (GATHER-4)
+    /// Drives in use of which the newest superblock was not read. (AS-GATHER-4)
     pub(crate) unread: usize,
 }
 
@@ -192,7 +192,7 @@ pub(crate) async fn array_on(drive: &ArrayDrive) -> Result<Option<StoreId>> {
     Ok(tips.found.last().map(|tip| tip.array))
 }
 
-/// Looks for a zone that says that the drive is that one. (GATHER-1)
+/// Looks for a zone that says that the drive is that one. (AS-GATHER-1)
 async fn is_it(
     drive: &ArrayDrive,
     zones: &[ZoneInfo],

@@ -2,10 +2,10 @@
 //! long as it reads.
 //!
 //! # Invariants
-//! - GENTLE-1: what is written, moved and deleted meanwhile is no damage. A part that is not where the index says is reported only
+//! - AS-GENTLE-1: what is written, moved and deleted meanwhile is no damage. A part that is not where the index says is reported only
 //!   if the index says so once more while its set is kept from being reset, and the set does not hold it then either.
 //!   `tests/gentle.rs`.
-//! - GENTLE-2: memory does not grow with the array: what sets hold is compared with the index in windows of [`WINDOW`] segments.
+//! - AS-GENTLE-2: memory does not grow with the array: what sets hold is compared with the index in windows of [`WINDOW`] segments.
 
 use std::collections::BTreeMap;
 
@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Tells of those parts that are not in a set and that the index still says are. (GENTLE-1)
+    /// Tells of those parts that are not in a set and that the index still says are. (AS-GENTLE-1)
     async fn confirm(
         self: &Rc<Self>,
         id: SetId,

@@ -48,7 +48,7 @@ impl Item {
     }
 }
 
-/// An item that is durable. Enter it in the index before this is dropped (WRITE-2).
+/// An item that is durable. Enter it in the index before this is dropped (AS-WRITE-2).
 pub(crate) struct Placed {
     pub(crate) set: SetId,
     /// The block behind the layout markers: the fragments'.

@@ -99,6 +99,7 @@ mod tests {
         zones.iter().enumerate().map(|(at, &count)| (DriveId(at as u8), (0..count).map(ZoneId).collect())).collect()
     }
 
+    /// AS-MEMBER-2.
     #[test]
     fn every_zone_of_equal_drives_is_used_once() {
         for (drives, width) in [(6, 6), (7, 6), (12, 6), (20, 20), (5, 2)] {

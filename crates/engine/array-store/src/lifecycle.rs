@@ -1,4 +1,4 @@
-//! An array's way from its opening to its end, and the tasks that its end waits for. (CLOSE-2)
+//! An array's way from its opening to its end, and the tasks that its end waits for. (AS-CLOSE-2)
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::error::{Error, Result};
 use crate::types::Version;
 
-/// Counts tasks that have to end before the index is closed. (CLOSE-2)
+/// Counts tasks that have to end before the index is closed. (AS-CLOSE-2)
 #[derive(Clone, Default)]
 pub(crate) struct Busy(Rc<BusyTasks>);
 
@@ -57,7 +57,7 @@ pub(crate) struct Lifecycle {
     pub(crate) busy: Busy,
     /// Generation of the clean close that left this index.
     pub(crate) opened_clean: Cell<Option<u64>>,
-    /// When this opening lost something. (LOSS-1)
+    /// When this opening lost something. (AS-LOSS-1)
     pub(crate) lost_before: Cell<Option<Version>>,
 }
 

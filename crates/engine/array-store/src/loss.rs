@@ -1,7 +1,7 @@
 //! The array's memory of openings that lost something.
 //!
 //! # Invariants
-//! - LOSS-1: an opening that goes on without something that was acknowledged says so in an object of the array before it is used:
+//! - AS-LOSS-1: an opening that goes on without something that was acknowledged says so in an object of the array before it is used:
 //!   what layers above find missing from before then may have been lost, and proves nothing, until they have seen to all that
 //!   is left of it.
 
@@ -17,7 +17,7 @@ use crate::types::{Completion, Part, Version};
 use std::rc::Rc;
 
 impl Engine {
-    /// Remembers that something was lost. (LOSS-1)
+    /// Remembers that something was lost. (AS-LOSS-1)
     pub(crate) async fn remember_loss(self: &Rc<Self>) -> Result<()> {
         let name = Bytes::from_static(LOSS_NAME);
         let version = Version(self.stamps.next());

@@ -1,13 +1,13 @@
 //! Which zones form sets, as drives come and go. (SMORE, sections III-B, III-C and III-G.)
 //!
 //! # Invariants
-//! - MEMBER-1: a zone that leaves a set is used again only when a durable superblock no longer names it there: recovery
+//! - AS-MEMBER-1: a zone that leaves a set is used again only when a durable superblock no longer names it there: recovery
 //!   takes a member that is short of what others have for proof that this was never acknowledged.
-//! - MEMBER-2: no two members of a set lie on one drive.
-//! - MEMBER-3: zones are given to sets and taken from them by one at a time, who goes on until no command of its is on its
+//! - AS-MEMBER-2: no two members of a set lie on one drive.
+//! - AS-MEMBER-3: zones are given to sets and taken from them by one at a time, who goes on until no command of its is on its
 //!   way to any, also where its caller went away: a late reset would empty what is another's by then.
-//! - MEMBER-4: a set that is taken apart holds nothing and may not be opened, from before a superblock says so: one that was refused may
-//!   be found by a later opening. If the set stays, another superblock calls it available first (SET-1).
+//! - AS-MEMBER-4: a set that is taken apart holds nothing and may not be opened, from before a superblock says so: one that was refused may
+//!   be found by a later opening. If the set stays, another superblock calls it available first (AS-SET-1).
 //!   `nothing_is_stored_in_a_set_that_some_superblock_took_apart`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,7 +112,7 @@ pub(crate) async fn prepare(drive: &ArrayDrive, id: u64) -> Result<(DriveEntry, 
 }
 
 impl Engine {
-    /// Looks at the zones of all drives in use. The superblock is written first if the table changed (MEMBER-1).
+    /// Looks at the zones of all drives in use. The superblock is written first if the table changed (AS-MEMBER-1).
     pub(crate) async fn survey(&self) -> Result<Survey> {
         if self.superblock.unsaved() > 0 {
             self.write_superblock(None).await?;
@@ -259,7 +259,7 @@ impl Engine {
             self.breathe(number).await;
         }
         if let Err(error) = self.write_superblock(None).await {
-            // Nobody knows which of them the next opening finds: they are empty in either (MEMBER-4).
+            // Nobody knows which of them the next opening finds: they are empty in either (AS-MEMBER-4).
             new.iter().for_each(|id| drop(self.sets.remove(*id)));
             apart.into_iter().for_each(|(id, set)| self.sets.put_back(id, set));
             return Err(error);
@@ -299,7 +299,7 @@ impl Engine {
         Ok(freed)
     }
 
-    /// Runs what changes members in a task of its own (MEMBER-3); `progress` learns what it tells. Where nobody waits for it
+    /// Runs what changes members in a task of its own (AS-MEMBER-3); `progress` learns what it tells. Where nobody waits for it
     /// any more it learns it from its [`Told`].
     pub(crate) async fn apart<P: 'static, T: 'static, F: Future<Output = Result<T>> + 'static>(
         self: &Rc<Self>,

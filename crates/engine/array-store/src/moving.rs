@@ -1,9 +1,9 @@
 //! What lives in a set goes elsewhere. (SMORE, section III-E.)
 //!
 //! # Invariants
-//! - CLEAN-1: an index entry moves only if it still names the copy that was read: what was deleted or replaced meanwhile
+//! - AS-CLEAN-1: an index entry moves only if it still names the copy that was read: what was deleted or replaced meanwhile
 //!   stays so.
-//! - CLEAN-2: tombstones that the newest snapshot still needs move along (SNAP-3).
+//! - AS-CLEAN-2: tombstones that the newest snapshot still needs move along (AS-SNAP-3).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -63,7 +63,7 @@ impl Engine {
         if self.cleaners.is_old(age) { Stream::Cold } else { clean }
     }
 
-    /// Blocks that what lives in a set takes elsewhere, with what may be wasted at the end of a set there. (CLEAN-3)
+    /// Blocks that what lives in a set takes elsewhere, with what may be wasted at the end of a set there. (AS-CLEAN-3)
     pub(crate) fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<u32> {
         let blocks = |parts: usize, bytes: u64| {
             let shape = Shape::new(self.code, bytes as u32);
@@ -134,21 +134,21 @@ impl Engine {
         for (stream, (batch, _)) in batches {
             self.move_batch(cleaner, stream, batch).await?;
         }
-        // CLEAN-2
+        // AS-CLEAN-2
         for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
             self.append(cleaner.stream(), &Item::Tombstones(some.to_vec())).await?;
         }
         Ok(())
     }
 
-    /// Writes parts to the cleaner's set and moves their entries. (CLEAN-1)
+    /// Writes parts to the cleaner's set and moves their entries. (AS-CLEAN-1)
     async fn move_batch(
         self: &Rc<Self>,
         cleaner: &Cleaner,
         stream: Stream,
         mut batch: Vec<(Live, Bytes)>,
     ) -> Result<()> {
-        // What died since it was read is not copied; what dies from here on has its tombstone kept (SNAP-3).
+        // What died since it was read is not copied; what dies from here on has its tombstone kept (AS-SNAP-3).
         let mut index_error = None;
         batch.retain(|(live, _)| match self.live_place(live.place.set, live.place.stamp, &live.part) {
             Ok(found) => found.is_some(),

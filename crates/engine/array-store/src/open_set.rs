@@ -26,7 +26,7 @@ pub(crate) enum Stream {
 }
 
 /// Sets that of all cleaners only the first may open: it never needs more than one beside its open set to win one. Deletions, flushes
-/// of the buffer and snapshots that cleaning waits for may open one of them ([`Room::SPARE`]). (CLEAN-4)
+/// of the buffer and snapshots that cleaning waits for may open one of them ([`Room::SPARE`]). (AS-CLEAN-4)
 pub(crate) const RESERVED: usize = 2;
 
 /// Which sets an append may take.
@@ -98,7 +98,7 @@ pub(crate) struct Flights {
     pub(crate) landed: Notify,
     /// A member refused a write: the set is closed early.
     pub(crate) failed: Cell<bool>,
-    /// The first block of the item that ended the set. (WRITE-3)
+    /// The first block of the item that ended the set. (AS-WRITE-3)
     pub(crate) refused: Cell<Option<u32>>,
 }
 

@@ -119,7 +119,7 @@ impl ArrayStore {
                 report.objects = engine.objects()?;
             }
             if !report.damage.is_empty() {
-                // Not to be remembered, and true all the same. (LOSS-1)
+                // Not to be remembered, and true all the same. (AS-LOSS-1)
                 engine.lifecycle.lost_before.set(Some(engine.stamps.version()));
             }
             return Ok((Self(engine), report));
@@ -135,19 +135,19 @@ impl ArrayStore {
         engine.superblock.generation.set(engine.superblock.generation.get().max(engine.superblock.opened.get()));
         if !ordered {
             // The process before may have been killed with all of it in caches: what was found is durable before it is shown, and
-            // before a superblock counts on it. (REC-6)
+            // before a superblock counts on it. (AS-REC-6)
             let usable = engine.drives.all_usable();
             engine.superblock.unflushed.borrow_mut().extend(usable.iter().map(|(id, _)| *id));
         }
         // From here on the index on flash is no longer that of the clean close. Nothing is appended before: where recovery ended
-        // sets is durable only with this (EXAM-3).
+        // sets is durable only with this (AS-EXAM-3).
         match readmitted.is_empty() {
             true => engine.write_superblock(None).await?,
             false => engine.write_superblock_everywhere().await?,
         }
         report.readmitted = readmitted;
         engine.seal_torn().await;
-        // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening (BUF-3).
+        // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening (AS-BUF-3).
         engine.bury_buffered(&unsaid).await?;
         if gaps {
             engine.leave_gaps().await;

@@ -1,5 +1,5 @@
 //! What becomes of drives that are not well, as far as they themselves show it: silent, gone, or failing their reads.
-//! (HANG-2, EVICT-2; those that fail writes are judged where they are written to, those that are slow by `pace`.)
+//! (HANG-2, AS-EVICT-2; those that fail writes are judged where they are written to, those that are slow by `pace`.)
 
 use std::rc::{Rc, Weak};
 
@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// A drive that can still read some of what it holds is given up only while parity is left without it, or no other is
-    /// missing: what it can read may be needed. (EVICT-2)
+    /// missing: what it can read may be needed. (AS-EVICT-2)
     fn give_up_unreadable(self: &Rc<Self>, drive: DriveId, error: &DeviceError) {
         let most = self.code.parity().saturating_sub(1).max(1);
         if self.lifecycle.serving.get() && self.lacking_without([drive]) <= most && self.may_do_without([drive]) {

@@ -3,7 +3,7 @@
 //! **Owns** how often a read is tried, and what it means that all tries failed. **Knows nothing of** what of a set counts.
 //!
 //! # Invariants
-//! - PROBE-1: a read that fails is tried three times, unless its drive is lost; so is a report of all zones. What then cannot be read is [`Unread`]: nobody
+//! - AS-PROBE-1: a read that fails is tried three times, unless its drive is lost; so is a report of all zones. What then cannot be read is [`Unread`]: nobody
 //!   takes it for bytes that are not what they should be.
 
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ pub(crate) struct Record {
 }
 
 impl Engine {
-    /// Blocks of a member's zone. `None` behind what was written to it. (PROBE-1)
+    /// Blocks of a member's zone. `None` behind what was written to it. (AS-PROBE-1)
     async fn read_blocks(&self, member: Member, block: u32, blocks: Blocks) -> Look<Bytes> {
         let Some(dev) = self.drives.usable(member.drive) else { return Err(Unread) };
         match read_patiently(&dev, at(&dev, member.zone, block), blocks).await {
@@ -139,7 +139,7 @@ impl Engine {
         Ok(payload.map(|payload| Record { header, payload }))
     }
 
-    /// The item at a block of the first member that has it whole; `Unread` if one may have it that cannot be read. (PROBE-1)
+    /// The item at a block of the first member that has it whole; `Unread` if one may have it that cannot be read. (AS-PROBE-1)
     pub(crate) async fn read_item(
         &self,
         members: &[Member],

@@ -1,9 +1,9 @@
 //! Writing an object: cut into segments as it comes, complete when the last one is durable. (SMORE, section III-F.1.)
 //!
 //! # Invariants
-//! - PUT-1: a version is complete in the index only when all its parts are durable; recovery takes a version for complete
+//! - AS-PUT-1: a version is complete in the index only when all its parts are durable; recovery takes a version for complete
 //!   only if it finds all its parts.
-//! - PUT-2: a deletion that came after the version began, or a newer version that was completed first, wins.
+//! - AS-PUT-2: a deletion that came after the version began, or a newer version that was completed first, wins.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -213,7 +213,7 @@ impl Put {
         let length = left.map(|left| left.max(self.queued as u64));
         let data = self.take(self.queued.min(self.engine.segment_length as usize));
         if self.progress.overtaken.get() {
-            // Nobody will see it, and what is not written cannot come back (SNAP-3).
+            // Nobody will see it, and what is not written cannot come back (AS-SNAP-3).
             self.issued += data.len() as u64;
             return Ok(());
         }

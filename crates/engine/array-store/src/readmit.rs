@@ -1,14 +1,14 @@
 //! Drives that were given up and are back: what they missed is rebuilt, and what they did not is used again.
 //!
-//! Done while an array is opened, when nothing changes beside it. The drive gets another number (NUMBER-1). A zone of it takes its old place
+//! Done while an array is opened, when nothing changes beside it. The drive gets another number (AS-NUMBER-1). A zone of it takes its old place
 //! in a set under that number if it is proven to hold what the others do; what is left under the old number is what the drive
 //! missed, and is rebuilt as what a lost drive held. Its free zones serve for that.
 //!
 //! # Invariants
-//! - READMIT-1: a zone is believed only if it ends with the same digest, in the same life of the set and at the same block, as
+//! - AS-READMIT-1: a zone is believed only if it ends with the same digest, in the same life of the set and at the same block, as
 //!   another member's, and the last items before that verify: all others were written to the zone. Nothing else that the
 //!   drive says is.
-//! - READMIT-2: a drive keeps its id, which goes over to the new number: whatever superblock a power cut left on which drives, each drive
+//! - AS-READMIT-2: a drive keeps its id, which goes over to the new number: whatever superblock a power cut left on which drives, each drive
 //!   is known by the newest one that is found.
 
 use std::rc::Rc;
@@ -79,7 +79,7 @@ impl Gathered {
 }
 
 impl Engine {
-    /// Puts zones of a drive that is back in their places, where they hold what the others do. (READMIT-1)
+    /// Puts zones of a drive that is back in their places, where they hold what the others do. (AS-READMIT-1)
     pub(crate) async fn adopt(&self, readmitted: &mut Readmitted, reports: &Reports) {
         let Readmitted { old, new, .. } = *readmitted;
         let of_it = |(_, set): &(SetId, Rc<ZoneSet>)| {

@@ -6,7 +6,7 @@
 //! Several sets are rebuilt side by side, each onto another drive: the drive that is written to is what limits one. One
 //! worker more than may write reads what the next set holds meanwhile, so that the drive that is written to goes on at once.
 //!
-//! Clients, cleaning and snapshots go on beside it: what a set holds is read when it is settled (SET-4), and copied only if
+//! Clients, cleaning and snapshots go on beside it: what a set holds is read when it is settled (AS-SET-4), and copied only if
 //! that still is so when the drive is free. Sets that became empty meanwhile are not touched: their zones are dealt with when
 //! sets are formed anew.
 

@@ -1,16 +1,16 @@
 //! Opening an array: the superblock, the index or what it is built from, the sets. (SMORE, section IV-A.)
 //!
 //! # Invariants
-//! - REC-1: after recovery the index has every acknowledged version and nothing that was acknowledged as deleted.
-//! - REC-2: sets may be looked at in any order: stamps decide which copy of a part is the newer one.
-//! - REC-4: an entry of the snapshot counts only if its set still is what the snapshot covers: not if the set was
+//! - AS-REC-1: after recovery the index has every acknowledged version and nothing that was acknowledged as deleted.
+//! - AS-REC-2: sets may be looked at in any order: stamps decide which copy of a part is the newer one.
+//! - AS-REC-4: an entry of the snapshot counts only if its set still is what the snapshot covers: not if the set was
 //!   reset since, whatever it holds now. What lived in it then is found where it was moved to.
-//! - REC-5: opening wins no room and loses none: of a set that was open, whose items are all copies of what is still where cleaning
+//! - AS-REC-5: opening wins no room and loses none: of a set that was open, whose items are all copies of what is still where cleaning
 //!   took it from, on every drive that was not given up, the copies are given up, and the set is empty. So an array that is cleaned when it stops, again and again,
 //!   does not run out of sets to clean into.
-//! - REC-6: what an opening found is durable before it answers, and before a superblock says that it counts: the process before may
+//! - AS-REC-6: what an opening found is durable before it answers, and before a superblock says that it counts: the process before may
 //!   have been killed with all of it in caches.
-//! - REC-3 is [`crate::versions`]'.
+//! - AS-REC-3 is [`crate::versions`]'.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -76,7 +76,7 @@ struct Scan {
     clean: bool,
     /// The array was closed in order.
     ordered: bool,
-    /// Something could not be read that may count: nobody decides about it. (EXAM-4)
+    /// Something could not be read that may count: nobody decides about it. (AS-EXAM-4)
     unread: bool,
     tombstones: BTreeMap<Bytes, Version>,
     reopen: Vec<OpenSet>,
@@ -120,7 +120,7 @@ impl Engine {
             }
         }
         drop(found);
-        // Only now is it known what was launched last. (WINDOW-1)
+        // Only now is it known what was launched last. (AS-WINDOW-1)
         let most = self.allocator.most();
         let torn_from = self.allocator.torn_from(doubtful.iter().flat_map(|(.., items)| items.stamps(most)).collect());
         let mut judged = stream::iter(doubtful)
@@ -129,7 +129,7 @@ impl Engine {
                 (id, set, written, examined)
             })
             .buffer_unordered(SETS_VERIFIED);
-        // Behind all others: what they hold copies of has been found (REC-5).
+        // Behind all others: what they hold copies of has been found (AS-REC-5).
         while let Some((id, set, written, examined)) = judged.next().await {
             self.take_in(id, &set, written, examined, true, &mut scan, &mut report).await?;
         }
@@ -191,8 +191,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Whether an entry of the snapshot counts (REC-4): if it lies below the block up to which the snapshot covers its set,
-    /// and the set was not emptied since. A set that was emptied and used again is covered by nothing (SET-3).
+    /// Whether an entry of the snapshot counts (AS-REC-4): if it lies below the block up to which the snapshot covers its set,
+    /// and the set was not emptied since. A set that was emptied and used again is covered by nothing (AS-SET-3).
     fn standing(&self, reports: &Reports) -> Box<Keep> {
         // By number: a part of millions asks for one.
         let mut covered: Vec<u32> = Vec::with_capacity(self.sets.len());
@@ -208,7 +208,7 @@ impl Engine {
         })
     }
 
-    /// Whether nobody knows yet what of a set counts: it received writes when the array stopped. (EXAM-3)
+    /// Whether nobody knows yet what of a set counts: it received writes when the array stopped. (AS-EXAM-3)
     fn is_open_end(&self, set: &ZoneSet, ordered: bool) -> bool {
         let unknown = set.end() == u32::MAX;
         match set.state() {
@@ -356,7 +356,7 @@ impl Engine {
         self.sets.get(place.set).is_some_and(|set| holds(&set) && !set.has_member(|member| self.is_away(member)))
     }
 
-    /// Whether all that a set holds is also elsewhere, whole, and known already: in the sets where cleaning copied it from. (REC-5)
+    /// Whether all that a set holds is also elsewhere, whole, and known already: in the sets where cleaning copied it from. (AS-REC-5)
     fn is_elsewhere(&self, id: SetId, digest: &Digest, scan: &Scan) -> Result<bool> {
         for item in &digest.items {
             match &item.body {
@@ -389,10 +389,10 @@ impl Engine {
         Ok(true)
     }
 
-    /// Rules 1 and 3 of section IV-A; rule 2 follows when all is known (REC-3).
+    /// Rules 1 and 3 of section IV-A; rule 2 follows when all is known (AS-REC-3).
     fn enter_items(&self, id: SetId, set: &ZoneSet, digest: &Digest, scan: &mut Scan) -> Result<()> {
         let mut changes = Vec::new();
-        // What the snapshot covers is in the index, or was deleted by a tombstone that may be gone (SNAP-3).
+        // What the snapshot covers is in the index, or was deleted by a tombstone that may be gone (AS-SNAP-3).
         let covered = if scan.with_snapshot { set.covered() } else { 0 };
         for item in digest.items.iter().filter(|item| item.block >= covered) {
             match &item.body {

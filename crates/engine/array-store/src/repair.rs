@@ -2,7 +2,7 @@
 //! long is done without.
 //!
 //! # Invariants
-//! - REPAIR-1: a set is verified at most once in [`AGAIN`] because reads failed on it, one set at a time, and at most
+//! - AS-REPAIR-1: a set is verified at most once in [`AGAIN`] because reads failed on it, one set at a time, and at most
 //!   [`WAITING_MAX`] wait: what is not kept is found by the next scrub.
 
 use std::rc::Rc;
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// without it. (SLOW-5)
 const CORNERED: u32 = 5;
 
-/// Trials of drives that are avoided in that time: one that writes slowly holds up others for as long as it takes. (WINDOW-1)
+/// Trials of drives that are avoided in that time: one that writes slowly holds up others for as long as it takes. (AS-WINDOW-1)
 const TRIALS: u32 = 5;
 
 impl Engine {

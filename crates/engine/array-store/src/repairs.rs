@@ -48,3 +48,22 @@ impl Repairs {
         Some(set)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AS-REPAIR-1: a set that was verified is left alone for a while, and only so many wait.
+    #[test]
+    fn a_set_is_verified_once_in_a_while_and_few_wait() {
+        let (repairs, start) = (Repairs::default(), Instant::default());
+        repairs.want(SetId(7), start);
+        assert_eq!(repairs.next(start), Some(SetId(7)));
+        repairs.want(SetId(7), start + AGAIN / 2);
+        assert_eq!(repairs.next(start + AGAIN / 2), None);
+        repairs.want(SetId(7), start + AGAIN);
+        assert_eq!(repairs.next(start + AGAIN), Some(SetId(7)));
+        (0..2 * WAITING_MAX as u32).for_each(|set| repairs.want(SetId(1000 + set), start));
+        assert_eq!(repairs.figures().0, WAITING_MAX as u64);
+    }
+}

@@ -1,11 +1,11 @@
 //! Writing a lost or damaged member of a set anew, to a free zone. (SMORE, section III-G.)
 //!
 //! # Invariants
-//! - REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts, and
+//! - AS-REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts, and
 //!   the digest, durably before a superblock says so; and it ends where the others end.
-//! - REPLACE-3: zeros stand only for what nothing gives back: every other member was read, and holds too little. While one is away
+//! - AS-REPLACE-3: zeros stand only for what nothing gives back: every other member was read, and holds too little. While one is away
 //!   or cannot be read, the zone is not replaced.
-//! - REPLACE-2: what is written was verified, or computed from fragments that were.
+//! - AS-REPLACE-2: what is written was verified, or computed from fragments that were.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -334,7 +334,7 @@ impl Reader {
         Ok(Fragment::Lost(length))
     }
 
-    /// Whether some member may give back later what it does not give now: it is away, or cannot be read. (REPLACE-3)
+    /// Whether some member may give back later what it does not give now: it is away, or cannot be read. (AS-REPLACE-3)
     async fn may_come_back(&self, item: &DigestItem) -> bool {
         let engine = &self.engine;
         for (number, member) in self.members.iter().enumerate() {

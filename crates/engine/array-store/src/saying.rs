@@ -1,4 +1,4 @@
-//! Writing the superblock of an open array, as things are now. (SB-1, EVICT-1)
+//! Writing the superblock of an open array, as things are now. (AS-SB-1, AS-EVICT-1)
 
 use std::cell::{Cell, RefCell};
 
@@ -53,10 +53,10 @@ impl Engine {
             return if given_up > 0 { Ok(false) } else { Err(error) };
         }
         if written.refused.iter().any(|(_, error)| is_lost(error)) {
-            // It says that they are there, and is on fewer drives than it would be for one that does not. (SB-1)
+            // It says that they are there, and is on fewer drives than it would be for one that does not. (AS-SB-1)
             return Ok(false);
         }
-        // A number may be another drive's by now. (NUMBER-1)
+        // A number may be another drive's by now. (AS-NUMBER-1)
         let own = saying.failed.take().into_iter().filter(|(drive, id)| self.drives.own_id(*drive) == *id);
         self.superblock.recorded.borrow_mut().extend(own.map(|(drive, _)| drive));
         self.superblock.saved(saying.replaced.get());
@@ -64,7 +64,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes zones durable that the next superblock names as members for the first time (REPLACE-1), or as available (SET-1).
+    /// Makes zones durable that the next superblock names as members for the first time (AS-REPLACE-1), or as available (AS-SET-1).
     /// Nothing may be awaited between this and the table's copy.
     async fn flush_replaced(&self) -> Result<()> {
         loop {

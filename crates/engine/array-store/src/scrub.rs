@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// Verifies and mends the sets that recovery found short of something. One that fails stays, and holds up no other; and so does one of
-    /// which a drive is away that was not given up: it may be the one that is short, and comes back as it was. (EXAM-2)
+    /// which a drive is away that was not given up: it may be the one that is short, and comes back as it was. (AS-EXAM-2)
     pub(crate) async fn scrub_suspects(self: &Rc<Self>) -> Result<()> {
         let mut failed = None;
         for id in self.sets.suspects() {

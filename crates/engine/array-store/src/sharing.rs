@@ -110,7 +110,7 @@ impl Sharing {
     }
 
     /// As many of those that wait as fill a segment. Those that were overtaken are done: nobody will see them, and what is
-    /// not written cannot come back (SNAP-3).
+    /// not written cannot come back (AS-SNAP-3).
     pub(crate) fn next_batch(&self, segment_length: u32) -> Vec<Small> {
         let mut waiting = self.waiting.borrow_mut();
         let mut room = SegmentRoom::new(segment_length);

@@ -1,12 +1,12 @@
 //! Snapshots of the index in zone sets of their own. (SMORE, sections III-D and IV-A.)
 //!
 //! # Invariants
-//! - SNAP-1: a snapshot covers what was in the index when it was taken, and the superblock that names it says for each
+//! - AS-SNAP-1: a snapshot covers what was in the index when it was taken, and the superblock that names it says for each
 //!   set up to which block that is; sets that were closed then become indexed.
-//! - SNAP-3: a tombstone below the snapshot's floor is needed no more: what it deletes lies where the snapshot covers it,
+//! - AS-SNAP-3: a tombstone below the snapshot's floor is needed no more: what it deletes lies where the snapshot covers it,
 //!   and is not in it. (The paper's rule, tombstones older than the snapshot, forgets the sets that were open then.) One that
 //!   is needed is not covered either ([`crate::uncovered`]).
-//! - SNAP-2: the snapshot before it is trimmed only then.
+//! - AS-SNAP-2: the snapshot before it is trimmed only then.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl Engine {
     pub(crate) async fn take_snapshot(self: &Rc<Self>) -> Result<()> {
         self.writable()?;
         let engine = self.clone();
-        // Also if the caller waits no more: others may wait for the end of it. (WRITE-4)
+        // Also if the caller waits no more: others may wait for the end of it. (AS-WRITE-4)
         let taking = self.rt.spawn(async move {
             let one = engine.snapshots.taking.lock().await;
             let taken = engine.write_snapshot(Stream::Snapshot.room()).await;

@@ -5,7 +5,7 @@
 //! next opening, for nobody here knows what lives in it.
 //!
 //! # Invariants
-//! - STUCK-1: such a set is tried again once drives or zones of sets changed, and after [`AGAIN`] in any case; at most once in
+//! - AS-STUCK-1: such a set is tried again once drives or zones of sets changed, and after [`AGAIN`] in any case; at most once in
 //!   [`PAUSE`].
 
 use std::cell::RefCell;
@@ -79,7 +79,7 @@ impl Stuck {
         self.0.borrow().is_empty()
     }
 
-    /// Whether sets that were passed over may be tried again from now on. (STUCK-1)
+    /// Whether sets that were passed over may be tried again from now on. (AS-STUCK-1)
     pub(crate) fn retry(&self, sets: &SetTable, now: Instant, conditions: &Conditions) -> bool {
         let mut some = false;
         self.0.borrow_mut().retain(|id, passed| {

@@ -49,14 +49,14 @@ impl Engine {
             }
             clean.push(set);
         }
-        // At one moment: of a set that no superblock calls available yet, drives may have been given up while zones were reset. (EVICT-1)
+        // At one moment: of a set that no superblock calls available yet, drives may have been given up while zones were reset. (AS-EVICT-1)
         clean.retain(|set| self.may_open_on(&set.drives()));
         for set in &clean {
             set.offer();
             // That they are empty is durable first: else recovery would find there what was deleted long ago.
             self.superblock.unflushed.borrow_mut().extend(set.members().iter().map(|member| member.drive));
         }
-        // Nobody may open them before that is durable (SET-1).
+        // Nobody may open them before that is durable (AS-SET-1).
         let written = self.write_superblock(None).await;
         clean.iter().filter(|set| set.is_offered()).for_each(|set| set.offered(written.is_ok()));
         written
@@ -110,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// The set has nothing live left: once it has ended and nobody reads it, its zones are reset. (SET-2)
+    /// The set has nothing live left: once it has ended and nobody reads it, its zones are reset. (AS-SET-2)
     pub(crate) async fn trim(&self, set: &ZoneSet) -> Result<()> {
         loop {
             let changed = self.space.notified();

@@ -145,7 +145,7 @@ fn a_stuck_set_does_not_count_as_free() {
     });
 }
 
-/// A call that nobody waits for any more keeps no turn: others go on, also while its put is still there.
+/// A call that nobody waits for any more keeps no turn: others go on, also while its put is still there. (AS-WRITE-4)
 #[test]
 fn a_write_that_was_dropped_holds_up_nobody() {
     Sim::new(1).run(|rt| async move {

@@ -1,4 +1,4 @@
-//! What a snapshot of the index that is taken now cannot cover, and which deletions recovery needs for it. (SNAP-3)
+//! What a snapshot of the index that is taken now cannot cover, and which deletions recovery needs for it. (AS-SNAP-3)
 //!
 //! A set is covered up to the first item that is not in the index yet. What lies behind that is found by recovery again, also
 //! what was entered and deleted meanwhile; the tombstone may lie in another set, all of which is in the index.

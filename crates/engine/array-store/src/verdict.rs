@@ -1,4 +1,4 @@
-//! Drives that the array goes on without: which it can do without, and what is written before that counts. (EVICT-1 to EVICT-4)
+//! Drives that the array goes on without: which it can do without, and what is written before that counts. (AS-EVICT-1 to AS-EVICT-4)
 
 use shingle_erasure::Code;
 use shingle_zoned::DeviceError;
@@ -11,7 +11,7 @@ use crate::eviction::Score;
 use crate::superblocks::unread_most;
 use crate::types::{DriveId, DriveSet};
 
-/// Checks that parity makes up for so many zones of a set, and that enough drives are left for superblocks. (EVICT-1, EVICT-4)
+/// Checks that parity makes up for so many zones of a set, and that enough drives are left for superblocks. (AS-EVICT-1, AS-EVICT-4)
 ///
 /// # Errors
 /// `Device`, in words.
@@ -37,7 +37,7 @@ pub(crate) fn enough(drives: &Drives, code: Code, copies: u8, lacking: usize) ->
 }
 
 /// Whether without `more` no more drives are left than an opening may do without. An array that has no more than twice as many drives
-/// as parity is better used without them than not at all. (EVICT-4)
+/// as parity is better used without them than not at all. (AS-EVICT-4)
 fn are_too_few(drives: &Drives, code: Code, copies: u8, more: impl IntoIterator<Item = DriveId>) -> bool {
     let without: DriveSet = more.into_iter().collect();
     let left = drives.all_usable().iter().filter(|(id, _)| !without.has(*id)).count();
@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// Tells if a drive on which a command failed is done without from now on: it is lost, or answers and fails too much, as
-    /// long as parity makes up for it (EVICT-2).
+    /// long as parity makes up for it (AS-EVICT-2).
     pub(crate) fn judge(&self, drive: DriveId, error: &DeviceError) -> bool {
         // The drive can do nothing for it.
         if error.kind.is_host_full() {
@@ -62,7 +62,7 @@ impl Engine {
         (is_lost(error) || too_much && !self.many_fail(Score::is_bad)) && self.give_up(drive, error)
     }
 
-    /// More drives than the array can do without have such a score, with those that are missing. (EVICT-3)
+    /// More drives than the array can do without have such a score, with those that are missing. (AS-EVICT-3)
     pub(crate) fn many_fail(&self, bad: impl Fn(Score) -> bool) -> bool {
         !self.may_do_without(self.drives.scored(bad))
     }
@@ -91,7 +91,7 @@ impl Engine {
         self.sets.most_lacking(self.drives.missing().into_iter().chain(more))
     }
 
-    /// Whether the array can do without these drives, besides those that are missing. (EVICT-1, EVICT-4)
+    /// Whether the array can do without these drives, besides those that are missing. (AS-EVICT-1, AS-EVICT-4)
     pub(crate) fn may_do_without(&self, more: impl IntoIterator<Item = DriveId> + Clone) -> bool {
         self.lacking_without(more.clone()) <= self.code.parity()
             && !are_too_few(&self.drives, self.code, self.superblock.copies(), more)
@@ -108,7 +108,7 @@ impl Engine {
     /// The next superblock says that the missing drives failed; `absent`: also those that are only away.
     ///
     /// # Errors
-    /// `Device` where the array cannot do without all of them: nothing is written then. (EVICT-1, EVICT-4)
+    /// `Device` where the array cannot do without all of them: nothing is written then. (AS-EVICT-1, AS-EVICT-4)
     pub(crate) fn give_up_missing(&self, absent: bool) -> Result<()> {
         let missing = self.drives.missing();
         let news = missing.iter().any(|id| !self.superblock.recorded.borrow().contains(id));

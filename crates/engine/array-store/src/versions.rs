@@ -3,7 +3,7 @@
 //! **Knows nothing of** drives and zones: it goes through the index, in the order of names.
 //!
 //! # Invariants
-//! - REC-3: a version counts as complete only if all its parts are there; only then do older ones go. (PUT-1)
+//! - AS-REC-3: a version counts as complete only if all its parts are there; only then do older ones go. (AS-PUT-1)
 
 use bytes::Bytes;
 

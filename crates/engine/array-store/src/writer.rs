@@ -6,15 +6,15 @@
 //! be on their way.
 //!
 //! # Invariants
-//! - WRITE-1: an item is durable when every member whose drive is there has it; and a drive that is not there is named by
+//! - AS-WRITE-1: an item is durable when every member whose drive is there has it; and a drive that is not there is named by
 //!   a durable superblock first. So after a power cut a drive that was there and is short of an item proves that the item
 //!   was not acknowledged.
-//! - WRITE-2: a set is closed only when everything in its digest has been entered in the index (or given up): a snapshot
+//! - AS-WRITE-2: a set is closed only when everything in its digest has been entered in the index (or given up): a snapshot
 //!   that comes later covers it.
-//! - WRITE-3: items of a set are settled in the order of their places. The first that a member refuses ends the set: it
+//! - AS-WRITE-3: items of a set are settled in the order of their places. The first that a member refuses ends the set: it
 //!   and all behind it are void, and a durable superblock says so before anybody learns of it. So what was answered with
 //!   an error is not found by a recovery.
-//! - WRITE-4: placing and settling go on whether or not a caller waits for them: no caller that stops polling holds up
+//! - AS-WRITE-4: placing and settling go on whether or not a caller waits for them: no caller that stops polling holds up
 //!   others, or the closing of the array.
 
 use std::rc::Rc;
@@ -147,7 +147,7 @@ impl Engine {
         started.outcome.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
 
-    /// Waits for an item's writes, and for all before it, and says what came of it. (WRITE-3)
+    /// Waits for an item's writes, and for all before it, and says what came of it. (AS-WRITE-3)
     async fn settle(
         &self,
         set: &ZoneSet,
@@ -166,7 +166,7 @@ impl Engine {
                 self.write_superblock(None).await.map(|()| None)
             }
             Err(error) => {
-                // It was answered with an error: nothing may find it (WRITE-3).
+                // It was answered with an error: nothing may find it (AS-WRITE-3).
                 flights.refuse(set, block);
                 Err(error)
             }
@@ -176,7 +176,7 @@ impl Engine {
         outcome
     }
 
-    /// Waits for an item's writes. `false`: a member refused its one. (WRITE-1)
+    /// Waits for an item's writes. `false`: a member refused its one. (AS-WRITE-1)
     async fn durable(&self, set: &ZoneSet, flights: &Flights, writes: Writes) -> Result<bool> {
         let mut whole = true;
         let mut errors = Vec::new();
@@ -189,7 +189,7 @@ impl Engine {
         let mut common = None;
         for (drive, error) in errors {
             if !self.judge(drive, &error) {
-                // Elsewhere it would be the same. (EVICT-3)
+                // Elsewhere it would be the same. (AS-EVICT-3)
                 if error.kind.is_host_full() || self.many_fail(Score::is_too_much) {
                     common.get_or_insert_with(|| {
                         format!("the array's drives fail their writes: {}: {error}", self.drives.name(drive))
@@ -204,7 +204,7 @@ impl Engine {
         }
         let missing = self.missing(set);
         if missing > 0 {
-            // One that failed here or elsewhere meanwhile is on record before anybody goes on (WRITE-1).
+            // One that failed here or elsewhere meanwhile is on record before anybody goes on (AS-WRITE-1).
             self.record_failures().await?;
         }
         if missing > self.code.parity() {

@@ -34,7 +34,7 @@ const PREFIXES: [(&str, &str); 22] = [
 ];
 
 /// Sources whose ids do not name their crate yet. The list only gets shorter.
-const WITHOUT_PREFIX: [&str; 16] = [
+const WITHOUT_PREFIX: [&str; 17] = [
     "crates/app/cli/",
     "crates/app/lab/",
     "crates/app/scenarios/",
@@ -43,7 +43,8 @@ const WITHOUT_PREFIX: [&str; 16] = [
     "crates/device/sim/",
     "crates/device/zoned/",
     "crates/device/zoned-linux/",
-    "crates/engine/array-store/",
+    "crates/engine/array-store/src/pace/",
+    "crates/engine/array-store/src/watch.rs",
     "crates/engine/chunk-store/",
     "crates/engine/record/",
     "crates/foundation/runtime/",
@@ -62,7 +63,7 @@ const UNNAMED: [(&str, usize); 15] = [
     ("crates/device/sim", 1),
     ("crates/device/zoned", 10),
     ("crates/device/zoned-linux", 6),
-    ("crates/engine/array-store", 27),
+    ("crates/engine/array-store", 5),
     ("crates/engine/chunk-store", 31),
     ("crates/engine/record", 10),
     ("crates/foundation/runtime", 4),

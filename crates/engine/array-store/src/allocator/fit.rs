@@ -38,7 +38,7 @@ impl OpenSet {
 }
 
 impl Engine {
-    /// Tells if less fits in a set than is worth a seek, where there are others for smaller items (SHELF-2).
+    /// Tells if less fits in a set than is worth a seek, where there are others for smaller items (AS-SHELF-2).
     pub(super) fn is_full(&self, set: &OpenSet) -> bool {
         let others = self.sets.count(SetState::Available) > self.cleaners.reserved() + self.allocator.slots();
         others && self.data_left(set) < u64::from(self.segment_length / CUT_MIN)

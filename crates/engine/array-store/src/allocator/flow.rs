@@ -1,10 +1,10 @@
 //! How many items may be on their way to the drives, and in which order they go: what a power cut may tear.
 //!
 //! # Invariants
-//! - WINDOW-1: an item is launched only when the one that was launched [`Flow::most`] before it is settled,
+//! - AS-WINDOW-1: an item is launched only when the one that was launched [`Flow::most`] before it is settled,
 //!   whatever set either goes to. Stamps are taken in the order of launches: so of all items that a recovery finds without
 //!   proof that they are whole, only those with the newest stamps, as many as that, have to be verified.
-//! - WINDOW-2: of all that is on its way to one drive, everything goes to one set, in the order in which it asked: with two,
+//! - AS-WINDOW-2: of all that is on its way to one drive, everything goes to one set, in the order in which it asked: with two,
 //!   the drive would seek from one to the other and back with every command. Sets that share no drive do not wait for each other.
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl Flow {
         self.most
     }
 
-    /// The stamp from which on items may be torn, of all that were found without proof. (WINDOW-1)
+    /// The stamp from which on items may be torn, of all that were found without proof. (AS-WINDOW-1)
     pub(crate) fn torn_from(&self, mut stamps: Vec<u64>) -> u64 {
         stamps.sort_unstable_by(|a, b| b.cmp(a));
         stamps.get(self.most - 1).copied().unwrap_or(0)
@@ -140,6 +140,7 @@ mod tests {
         assert!(once(&mut flow, to(1, 0)).is_some());
     }
 
+    /// AS-WINDOW-2.
     #[test]
     fn drives_go_to_another_set_once_and_who_waits_for_that_is_next() {
         let mut flow = Flow::new(1);

@@ -15,9 +15,9 @@
 //! **Owns** the open sets. **Knows nothing of** objects and the index.
 //!
 //! # Invariants
-//! - SHELF-2: no call fails for space while an open set has room for what it writes, and none is closed for want of room
+//! - AS-SHELF-2: no call fails for space while an open set has room for what it writes, and none is closed for want of room
 //!   unless another one takes its place, cleaning wins something of it, or more are available than clients may have open.
-//! - ALLOC-1: who asks is in the queue only while it waits: a writer that goes away, and one that opens a set or waits for
+//! - AS-ALLOC-1: who asks is in the queue only while it waits: a writer that goes away, and one that opens a set or waits for
 //!   space, keeps no drive from others.
 
 mod fit;
@@ -127,12 +127,12 @@ impl Allocator {
         self.plan.borrow().groups.iter().map(|group| group.drives).collect()
     }
 
-    /// Items between the oldest that is not settled and the newest. (WINDOW-1)
+    /// Items between the oldest that is not settled and the newest. (AS-WINDOW-1)
     pub(crate) fn most(&self) -> usize {
         self.plan.borrow().flow.most()
     }
 
-    /// The stamp from which on items may be torn, of all that were found without proof. (WINDOW-1)
+    /// The stamp from which on items may be torn, of all that were found without proof. (AS-WINDOW-1)
     pub(crate) fn torn_from(&self, stamps: Vec<u64>) -> u64 {
         self.plan.borrow().flow.torn_from(stamps)
     }
@@ -192,7 +192,7 @@ impl Allocator {
         open.iter().find(on_it).map(|(stream, _)| *stream)
     }
 
-    /// True if nobody has to keep away from a stream's group. (LANE-2)
+    /// True if nobody has to keep away from a stream's group. (AS-LANE-2)
     fn is_able(&self, stream: Stream) -> bool {
         let Stream::User(slot) = stream else { return true };
         self.plan(|plan| plan.is_able(plan.group_of(slot.into())))

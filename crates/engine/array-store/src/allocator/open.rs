@@ -59,7 +59,7 @@ impl Engine {
         let _opening = Opening { allocator: allocator.clone(), stream };
         let _busy = self.lifecycle.busy.begin();
         let is_client = matches!(stream, Stream::User(_));
-        // What is left of a client's set is room for smaller items until there is another one (SHELF-2).
+        // What is left of a client's set is room for smaller items until there is another one (AS-SHELF-2).
         if let Some(open) = allocator.take(stream) {
             match is_client && !open.flights.failed.get() {
                 true => allocator.put(stream, open),
@@ -67,7 +67,7 @@ impl Engine {
             }
         }
         let next = match self.open_set(stream, reserved).await {
-            // Nothing can be won, or the writer would leave more. (CLEAN-4)
+            // Nothing can be won, or the writer would leave more. (AS-CLEAN-4)
             Err(error) if error.kind == ErrorKind::NoSpace && is_client && reserved < self.cleaners.reserved() => {
                 self.idle_cleaners_set().ok_or(error)?
             }

@@ -17,7 +17,7 @@ pub(crate) enum Who {
     Other(Stream),
 }
 
-/// One who asks for a place, until it has one or goes away. (ALLOC-1)
+/// One who asks for a place, until it has one or goes away. (AS-ALLOC-1)
 struct Asking<'a> {
     engine: &'a Rc<Engine>,
     who: Who,
@@ -77,7 +77,7 @@ impl Engine {
     async fn append_as(self: &Rc<Self>, who: Who, room: Room, item: &Item) -> Result<(Placed, usize)> {
         loop {
             let (engine, item) = (self.clone(), item.clone());
-            // Also if the caller waits no more. (WRITE-4)
+            // Also if the caller waits no more. (AS-WRITE-4)
             let starting = self.rt.spawn(async move { engine.start(who, room, item).await });
             let started = starting.await.unwrap_or_else(|_| Err(Error::stopped()))?;
             let consumed = started.consumed;
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Finds a place for an item and starts its writes. The caller is a task that ends whoever waits for it. (WRITE-4, SHELF-2)
+    /// Finds a place for an item and starts its writes. The caller is a task that ends whoever waits for it. (AS-WRITE-4, AS-SHELF-2)
     pub(crate) async fn start(self: &Rc<Self>, who: Who, room: Room, item: Item) -> Result<Started> {
         let client = matches!(who, Who::Client(..));
         let small = client && !matches!(item, Item::Run { .. });
@@ -166,7 +166,7 @@ impl Asking<'_> {
     /// Whether the item may go now, and where to; if so, it is launched.
     fn ask(&mut self) -> Result<Answer> {
         self.is_wanted()?;
-        // Where its drives are slow by now another group is asked for. (LANE-2)
+        // Where its drives are slow by now another group is asked for. (AS-LANE-2)
         if matches!(self.who, Who::Client(..)) && self.chosen.is_some_and(|stream| !self.allocator().is_able(stream)) {
             self.chosen = None;
             self.leave();
@@ -283,7 +283,7 @@ impl Asking<'_> {
     }
 
     /// True if a set has a drive that is avoided, and its group has others now: another is opened in its place, as long as there
-    /// are enough. (LANE-2)
+    /// are enough. (AS-LANE-2)
     fn is_done_without(&self, stream: Stream, open: &OpenSet) -> bool {
         matches!(self.who, Who::Client(..))
             && self.allocator().keeps_away_from(stream, open)

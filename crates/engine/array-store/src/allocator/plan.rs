@@ -7,8 +7,8 @@
 //! **Knows nothing of** tasks and time, nor of what is in a set.
 //!
 //! # Invariants
-//! - LANE-1: groups are a plan, as claims are (SHELF-1): sets of two may share drives, and then wait for each other (WINDOW-2).
-//! - LANE-2: while a drive of a group is avoided, and there are groups of which none is, nobody begins an item there, whatever it has
+//! - AS-LANE-1: groups are a plan, as claims are (AS-SHELF-1): sets of two may share drives, and then wait for each other (AS-WINDOW-2).
+//! - AS-LANE-2: while a drive of a group is avoided, and there are groups of which none is, nobody begins an item there, whatever it has
 //!   claimed.
 
 use std::cmp::Reverse;
@@ -190,7 +190,7 @@ impl Plan {
         self.has_drives(group) && !self.groups[group].drives.meets(&self.avoided)
     }
 
-    /// True if nobody has to keep away from a group. (LANE-2)
+    /// True if nobody has to keep away from a group. (AS-LANE-2)
     pub(crate) fn is_able(&self, group: usize) -> bool {
         self.avoided == DriveSet::EMPTY || self.is_well(group) || self.is_cornered()
     }
@@ -201,7 +201,7 @@ impl Plan {
     }
 
     /// True if a group is well while drives are avoided: then a set that it has open on one of those, since drives were grouped
-    /// otherwise, is done without. (LANE-2)
+    /// otherwise, is done without. (AS-LANE-2)
     pub(crate) fn keeps_away(&self, group: usize) -> bool {
         self.avoided != DriveSet::EMPTY && self.is_well(group)
     }
@@ -428,7 +428,7 @@ mod tests {
         plan
     }
 
-    /// LANE-2: whoever claimed room, has a turn or waits for one goes elsewhere; objects that belong together, too.
+    /// AS-LANE-2: whoever claimed room, has a turn or waits for one goes elsewhere; objects that belong together, too.
     #[test]
     fn nobody_begins_an_item_in_a_group_with_a_drive_that_is_avoided() {
         let mut plan = plan_on_drives();
@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(sit(&mut plan, of_group(3)).1, 0);
     }
 
-    /// ALLOC-1: a writer that goes away while it has the turn, or waits for one, keeps it from nobody.
+    /// AS-ALLOC-1: a writer that goes away while it has the turn, or waits for one, keeps it from nobody.
     #[test]
     fn whoever_goes_away_keeps_no_turn() {
         let mut plan = plan(1, 2);

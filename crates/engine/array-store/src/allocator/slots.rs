@@ -8,7 +8,7 @@
 //! **Knows nothing of** drives, tasks and time: it is asked and told.
 //!
 //! # Invariants
-//! - SHELF-1: claims are a plan and nothing relies on them: what does not fit where room was claimed goes elsewhere.
+//! - AS-SHELF-1: claims are a plan and nothing relies on them: what does not fit where room was claimed goes elsewhere.
 
 use crate::open_set::CUT_MIN;
 use crate::types::SetId;
@@ -382,6 +382,7 @@ mod tests {
         assert!(slots.has_group(7));
     }
 
+    /// AS-SHELF-1.
     #[test]
     fn where_no_set_fits_the_fullest_gets_the_head() {
         let mut slots = Slots::new(2, 80);

@@ -63,7 +63,7 @@ impl Engine {
         flushing.await.unwrap_or_else(|_| Err(crate::error::Error::stopped()))
     }
 
-    /// Writes to segments what has been in the buffer alone for long, however little it is. (BUF-6)
+    /// Writes to segments what has been in the buffer alone for long, however little it is. (AS-BUF-6)
     pub(crate) async fn flush_aged(self: Rc<Self>) {
         let Some(buffer) = self.buffering.buffer.borrow().clone() else { return };
         let time = self.options.buffer_time;
@@ -134,7 +134,7 @@ impl Engine {
         for &stamp in stamps {
             let held = buffer.held.borrow();
             let Some(held) = held.get(&stamp) else { continue };
-            // A deletion has to know of the copy that is on its way (SNAP-3).
+            // A deletion has to know of the copy that is on its way (AS-SNAP-3).
             let progress = self.puts.begin(held.name.clone(), held.version);
             flights.push((InFlight::new(&progress), progress));
             parts.push(Part {
@@ -152,7 +152,7 @@ impl Engine {
             return Ok(stamps.len());
         }
         let item = Item::Shared { parts, data: data.freeze(), together: false };
-        // Without the files only memory has it: then it may take the room that tombstones may (BUF-4).
+        // Without the files only memory has it: then it may take the room that tombstones may (AS-BUF-4).
         let placed = if buffer.usable() {
             self.append_user(&item).await.map(|(placed, _)| placed)
         } else {

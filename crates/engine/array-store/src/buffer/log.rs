@@ -43,7 +43,7 @@ pub(super) struct Records {
     pub(super) live: VecDeque<Live>,
     /// Versions that it has, and no deletion of behind them.
     pub(super) puts: BTreeMap<Bytes, Vec<Version>>,
-    /// Bytes that their deletions would take. (BUF-5)
+    /// Bytes that their deletions would take. (AS-BUF-5)
     pub(super) owed: u64,
 }
 
@@ -180,7 +180,7 @@ impl Buffer {
         self.good.iter().any(Cell::get)
     }
 
-    /// Writes the same to all files that are good; goes on with one if the other fails, which the first then says. (BUF-1)
+    /// Writes the same to all files that are good; goes on with one if the other fails, which the first then says. (AS-BUF-1)
     pub(super) async fn write(&self, pieces: &[(u64, Bytes)]) -> Result<()> {
         if !self.usable() {
             return Err(Error::new(ErrorKind::Device, "both of the buffer's files have failed"));
@@ -215,7 +215,7 @@ impl Buffer {
         })
     }
 
-    /// Begins a new generation in the file that is left: in both of its heads, so that losing one of them loses nothing. (BUF-1)
+    /// Begins a new generation in the file that is left: in both of its heads, so that losing one of them loses nothing. (AS-BUF-1)
     pub(super) async fn leave_behind(&self, left: &Rc<dyn BufferFile>) -> io::Result<()> {
         let head = self.head.get();
         let before = FileHead { generation: head.generation + 1, ..head };
@@ -231,7 +231,7 @@ impl Buffer {
     }
 
     /// Places of these records, one behind the other, and of the next one behind them; `None` where there is no room.
-    /// Deletions use what is kept for them, and nothing else does. (BUF-5)
+    /// Deletions use what is kept for them, and nothing else does. (AS-BUF-5)
     pub(super) fn place(&self, entries: &[Entry]) -> Option<(Vec<Cursor>, Cursor)> {
         let (head, mut end) = (self.head.get(), self.end.get());
         let mut places = Vec::with_capacity(entries.len());
@@ -252,7 +252,7 @@ impl Buffer {
         if self.place(&wanted()).is_none() {
             self.advance().await?;
         }
-        // From here to their names nothing is waited for (BUF-3).
+        // From here to their names nothing is waited for (AS-BUF-3).
         let entries = wanted();
         if entries.is_empty() {
             return Ok(Appended::Nothing);
@@ -289,7 +289,7 @@ impl Buffer {
         Ok(Appended::At(first))
     }
 
-    /// The log begins at the first record that is needed, or is empty. For the one who writes. (BUF-2)
+    /// The log begins at the first record that is needed, or is empty. For the one who writes. (AS-BUF-2)
     pub(super) async fn advance(&self) -> Result<()> {
         let needed = self.needed.borrow().first().copied();
         let first = {

@@ -22,7 +22,7 @@ impl Engine {
         self.buffering.open().filter(|buffer| buffer.usable())
     }
 
-    /// Appends to the log. Where one file was left behind, a superblock says so first: it is not believed alone. (BUF-1)
+    /// Appends to the log. Where one file was left behind, a superblock says so first: it is not believed alone. (AS-BUF-1)
     async fn append_to_log(&self, buffer: &Rc<Buffer>, wanted: impl Fn() -> Vec<Entry>) -> Result<Appended> {
         let appended = buffer.append(wanted).await?;
         if buffer.named.get() < buffer.head.get().generation {
@@ -43,7 +43,7 @@ impl Engine {
         let overtaken = || progress.overtaken.get();
         let (name, version) = (progress.name().clone(), progress.version);
         let entry = Entry::Put { name: name.clone(), version, completion: completion.clone(), data: data.clone() };
-        // What was overtaken before its turn is not written: no deletion would know of it (BUF-3).
+        // What was overtaken before its turn is not written: no deletion would know of it (AS-BUF-3).
         let wanted = || if overtaken() { Vec::new() } else { vec![entry.clone()] };
         let sequence = match self.append_when_there_is_room(buffer, wanted).await {
             Ok(Appended::At(sequence)) => sequence,
@@ -122,7 +122,7 @@ impl Engine {
         PartPlace { set: BUFFER_SET, block: 0, stamp, segment_length: length, at: 0, length, last: true }
     }
 
-    /// Says in the buffer's log what tombstones say on the drives. (BUF-3)
+    /// Says in the buffer's log what tombstones say on the drives. (AS-BUF-3)
     pub(crate) async fn bury_buffered(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<()> {
         let Some(buffer) = self.buffering.open() else { return Ok(()) };
         while !buffer.burials(tombstones).is_empty() {
@@ -144,7 +144,7 @@ impl Engine {
         self.buffering.buffer.borrow().as_ref().is_some_and(|buffer| buffer.needs_burial(name, deleted))
     }
 
-    /// Makes an end of a buffer whose files both failed. (BUF-4)
+    /// Makes an end of a buffer whose files both failed. (AS-BUF-4)
     async fn leave(self: &Rc<Self>, buffer: &Rc<Buffer>) -> Result<()> {
         let _one = buffer.leaving.lock().await;
         if buffer.is_empty() {

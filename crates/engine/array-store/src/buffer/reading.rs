@@ -1,7 +1,7 @@
 //! Reading a file of the buffer, as far as it can be read.
 //!
 //! # Invariants
-//! - BUF-7: a block that cannot be read costs what it holds and nothing else, and is told from one that was never written: where the
+//! - AS-BUF-7: a block that cannot be read costs what it holds and nothing else, and is told from one that was never written: where the
 //!   log seems to end in such a block, in each file that counts, a record of it is lost.
 
 use std::io;

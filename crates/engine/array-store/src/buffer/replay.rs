@@ -254,7 +254,7 @@ impl Engine {
 
 impl Buffer {
     /// Makes both files hold the same; `own`: what those have that count. One that was missing joins in a new generation, which
-    /// the other's head learns last: should it turn up again, old as it is, it is not believed. (BUF-1)
+    /// the other's head learns last: should it turn up again, old as it is, it is not believed. (AS-BUF-1)
     async fn bring_up_to_date(&self, own: [Option<&Found>; 2], log: &Log) -> Result<()> {
         let joins = own.map(|own| own.is_none());
         let any = joins != [false; 2];
@@ -274,7 +274,7 @@ impl Buffer {
                     let (offset, bytes) = before.encode();
                     self.files[at].write(offset, bytes).await
                 }
-                // The process before may have been killed with its last write in a cache: this one is for what comes with it. (REC-6)
+                // The process before may have been killed with its last write in a cache: this one is for what comes with it. (AS-REC-6)
                 Ok(()) => self.files[at].write(0, Bytes::new()).await,
                 Err(error) => Err(error),
             };

@@ -1,11 +1,11 @@
 //! The bytes of the buffer's files: `docs/formats/array-buffer.md`. Nothing here trusts what it reads.
 //!
 //! # Invariants
-//! - RING-1: a record counts only in the buffer that wrote it, at its turn, and behind the record that it was written behind: it
+//! - AS-RING-1: a record counts only in the buffer that wrote it, at its turn, and behind the record that it was written behind: it
 //!   names the buffer's id, its sequence, and the checksum of the record before; its own checksum covers all of them.
-//! - RING-2: a record that cannot be read ends the log only if nothing proves that it was durable. What a later write proves
+//! - AS-RING-2: a record that cannot be read ends the log only if nothing proves that it was durable. What a later write proves
 //!   to have been there and is not readable in either file is lost, which is told, and costs no other record.
-//! - RING-3: what counts begins where the newer of two heads says; no bytes behind that are written over before it is durable.
+//! - AS-RING-3: what counts begins where the newer of two heads says; no bytes behind that are written over before it is durable.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -269,7 +269,7 @@ pub(crate) struct Log {
     pub(super) records: Vec<Logged>,
     /// Place of the next record.
     pub(super) end: Cursor,
-    /// Records that were durable, and are readable nowhere. (RING-2)
+    /// Records that were durable, and are readable nowhere. (AS-RING-2)
     pub(super) lost: u64,
 }
 
@@ -311,7 +311,7 @@ pub(crate) fn parse(file: &[u8]) -> Kind {
     }
 }
 
-/// Reads the log off files that hold the same: each record from any of them. (RING-1, RING-2)
+/// Reads the log off files that hold the same: each record from any of them. (AS-RING-1, AS-RING-2)
 pub(crate) fn walk(head: &FileHead, files: &[Bytes]) -> Log {
     let mut log = Log::empty(head);
     loop {

@@ -52,7 +52,7 @@ pub(crate) struct SetEntry {
     pub(crate) end: u32,
     /// Blocks that are used of its zones, where that is less than its shortest zone has.
     pub(crate) length: u32,
-    /// Fragments of it are known to be torn, or not there, on drives that are: it is to be looked at. (EXAM-2)
+    /// Fragments of it are known to be torn, or not there, on drives that are: it is to be looked at. (AS-EXAM-2)
     pub(crate) suspect: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct SnapshotPiece {
 pub(crate) struct BufferName {
     /// 0: there is none.
     pub(crate) id: u64,
-    /// A file of it whose head has a lower generation was left behind. (BUF-1)
+    /// A file of it whose head has a lower generation was left behind. (AS-BUF-1)
     pub(crate) generation: u64,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Superblock {
     /// The last stamp when the array was opened last: versions up to it that are not complete were counted then.
     pub(crate) opened: u64,
     pub(crate) buffer: BufferName,
-    /// Every superblock behind it is on so many drives at least; 0: a version before 8 wrote it. (SB-1)
+    /// Every superblock behind it is on so many drives at least; 0: a version before 8 wrote it. (AS-SB-1)
     pub(crate) copies: u8,
     pub(crate) snapshot: Vec<SnapshotPiece>,
     pub(crate) drives: Vec<DriveEntry>,
@@ -273,7 +273,7 @@ pub(crate) fn encode_piece(first: SetId, sets: &[Option<SetEntry>], width: usize
 }
 
 /// Puts a state together of what a zone has, in the order in which that was written. A record that is missing, or not the
-/// next one, is noticed: what has a gap is no state. (SB-3)
+/// next one, is noticed: what has a gap is no state. (AS-SB-3)
 pub(crate) struct Assembly {
     base: Option<Base>,
     pieces: u32,

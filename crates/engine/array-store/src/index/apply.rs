@@ -1,4 +1,4 @@
-//! Changes to the index: each call is one write transaction (IX-1).
+//! Changes to the index: each call is one write transaction (AS-IX-1).
 
 use std::ops::RangeInclusive;
 

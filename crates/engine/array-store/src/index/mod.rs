@@ -13,10 +13,10 @@
 //! stop. But for one in 64: only those free the pages that earlier durable ones hold.
 //!
 //! # Invariants
-//! - IX-1: [`Index::apply`] is whole or absent, also for readers and snapshots. `agrees_with_a_model`.
-//! - IX-2: COMPLETE has a version exactly if PARTS has its last part. `agrees_with_a_model`.
-//! - IX-3: a [`Snapshot`] shows one moment, whatever is applied later. `a_snapshot_is_a_moment`.
-//! - IX-4: a file is taken only if it is byte for byte what [`Index::close_clean`] left, of the array and with the
+//! - AS-IX-1: [`Index::apply`] is whole or absent, also for readers and snapshots. `agrees_with_a_model`.
+//! - AS-IX-2: COMPLETE has a version exactly if PARTS has its last part. `agrees_with_a_model`.
+//! - AS-IX-3: a [`Snapshot`] shows one moment, whatever is applied later. `a_snapshot_is_a_moment`.
+//! - AS-IX-4: a file is taken only if it is byte for byte what [`Index::close_clean`] left, of the array and with the
 //!   generation that the engine knows, and only once. `tests/clean.rs`.
 
 mod apply;
@@ -88,7 +88,7 @@ impl Index {
     }
 
     /// The index in the file at `path`, if it was left by [`Index::close_clean`] of that moment and is whole;
-    /// else nothing. Its mark is gone, for good, before this returns: a second call gives nothing (IX-4).
+    /// else nothing. Its mark is gone, for good, before this returns: a second call gives nothing (AS-IX-4).
     ///
     /// # Errors
     /// `File`, if another process has the file, or the mark cannot be removed.

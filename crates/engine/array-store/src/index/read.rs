@@ -1,4 +1,4 @@
-//! Looking things up. Each call sees one moment of the index (IX-1).
+//! Looking things up. Each call sees one moment of the index (AS-IX-1).
 
 use std::ops::Bound;
 

@@ -23,7 +23,7 @@ const LOAD_AT_ONCE: usize = 32 << 20;
 /// No entry has more bytes than this beside its name and attributes.
 const NUMBERS_MAX: usize = 80;
 
-/// The index at one moment (IX-3), to be read once from its beginning to its end.
+/// The index at one moment (AS-IX-3), to be read once from its beginning to its end.
 pub(crate) struct Snapshot {
     reader: Reader,
     next: Next,
@@ -145,7 +145,7 @@ pub(crate) struct Loader {
     versions: u64,
     objects: i64,
     ended: bool,
-    /// Says which parts are taken; and versions whose last part was not (IX-2).
+    /// Says which parts are taken; and versions whose last part was not (AS-IX-2).
     keep: Option<Box<Keep>>,
     left_out: BTreeSet<ObjectAt>,
     /// The last name that counts as an object.

@@ -213,7 +213,7 @@ pub(super) fn any_change(random: &mut Random, stamp: u64) -> Change {
     }
 }
 
-/// IX-1 and IX-2.
+/// AS-IX-1 and AS-IX-2. (AS-CLEAN-1)
 #[test]
 fn agrees_with_a_model() {
     for seed in seeds(30) {

@@ -6,7 +6,7 @@
 //! what verifies first counts. Its own answer is dropped when it comes.
 //!
 //! # Invariants
-//! - ARRAY-READ-2: a read ends once as many fragments answered as the code has of data, whatever the others do.
+//! - AS-READ-2: a read ends once as many fragments answered as the code has of data, whatever the others do.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! Reading of one fragment, as it is or computed from others. (SMORE, section III-G.)
 //!
 //! # Invariants
-//! - ARRAY-READ-1: bytes that are returned passed the check of their own slices, or were computed from slices that did.
+//! - AS-READ-1: bytes that are returned passed the check of their own slices, or were computed from slices that did.
 
 use std::ops::Range;
 use std::rc::Rc;

@@ -53,7 +53,7 @@ pub(super) struct ChangeLog {
     next: u64,
     said: Latest,
     live: Latest,
-    /// Changes that were looked at. (LIST-2)
+    /// Changes that were looked at. (AS-LIST-2)
     pub(super) touched: Cell<u64>,
 }
 

@@ -7,8 +7,8 @@
 //! A recovery finds sets [`Life::Found`], and a stream goes on there or they have ended.
 //!
 //! # Invariants
-//! - LIFE-1: only the methods of [`ZoneSet`](super::ZoneSet) take a set from one state to the next, and they keep the lists of
-//!   all sets with it (LIST-1). There is no state in which two of them are true of a set.
+//! - AS-LIFE-1: only the methods of [`ZoneSet`](super::ZoneSet) take a set from one state to the next, and they keep the lists of
+//!   all sets with it (AS-LIST-1). There is no state in which two of them are true of a set.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ pub(crate) struct Held {
     pub(crate) written: u32,
     /// Items below this block are in the newest snapshot of the index.
     pub(crate) covered: u32,
-    /// The block behind the last item that counts, from when that is certain: what lies behind it is void for ever (EXAM-3).
+    /// The block behind the last item that counts, from when that is certain: what lies behind it is void for ever (AS-EXAM-3).
     /// All ones before, and where an older version closed the set: there everything counts that is found.
     pub(crate) end: u32,
     /// Blocks that are used of its zones, where that is less than its shortest zone has: a shorter one was replaced.
@@ -107,7 +107,7 @@ pub(crate) struct Ended {
 /// What a set is.
 #[derive(Debug)]
 pub(crate) enum Life {
-    /// It holds nothing, and may not be opened before a superblock calls it available (SET-1).
+    /// It holds nothing, and may not be opened before a superblock calls it available (AS-SET-1).
     Empty(Zones),
     /// It is empty, and the superblock that is being written calls it available.
     Offered,
@@ -128,7 +128,7 @@ pub(crate) enum Life {
     Resetting(Ended, Option<Instant>),
 }
 
-/// What is being done to a set's zones. (SET-4)
+/// What is being done to a set's zones. (AS-SET-4)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing.

@@ -1,9 +1,9 @@
 //! The sets of an array in lists, by what they are.
 //!
 //! # Invariants
-//! - LIST-1: each set of the table is in the lists that its life says, and in no other: [`Lists::moved`] follows every change.
+//! - AS-LIST-1: each set of the table is in the lists that its life says, and in no other: [`Lists::moved`] follows every change.
 //!   `lists_agree_with_a_scan_of_all_sets`.
-//! - LIST-2: no step of the engine looks at all sets: each looks at a list of those that it is about.
+//! - AS-LIST-2: no step of the engine looks at all sets: each looks at a list of those that it is about.
 //!   `a_step_touches_few_of_many_sets`.
 
 use std::cell::{Cell, RefCell};
@@ -77,7 +77,7 @@ impl Group {
     }
 
     /// True if some set of it may hold something, as far as a superblock says, or one that is being written: a set that is offered
-    /// is available there. (EVICT-1)
+    /// is available there. (AS-EVICT-1)
     fn may_hold(&self) -> bool {
         const ALL: [List; 6] = [List::Offered, List::Available, List::Open, List::Closed, List::Indexed, List::Index];
         ALL.iter().any(|list| !self.list(*list).is_empty())
@@ -94,7 +94,7 @@ pub(crate) struct Lists {
     pub(super) changes: RefCell<ChangeLog>,
     live: Cell<u64>,
     data: Cell<u64>,
-    /// Sets that were looked at. (LIST-2)
+    /// Sets that were looked at. (AS-LIST-2)
     pub(super) touched: Cell<u64>,
 }
 
@@ -113,7 +113,7 @@ impl Lists {
         }
     }
 
-    /// A set belongs elsewhere now; `None`: nowhere. (LIST-1)
+    /// A set belongs elsewhere now; `None`: nowhere. (AS-LIST-1)
     pub(super) fn moved(&self, id: SetId, from: Option<Mark>, to: Option<Mark>) {
         self.touched.set(self.touched.get() + 1);
         if from == to {

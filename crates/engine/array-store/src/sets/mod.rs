@@ -1,11 +1,11 @@
 //! The zone-set table: what sets are, their members, live bytes, holds. (SMORE, sections III-B and III-C.)
 //!
 //! # Invariants
-//! - SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those. When one
+//! - AS-SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those. When one
 //!   calls it available its zones are empty, durably.
-//! - SET-2: a set's zones are reset only when nothing live is left in it and nobody reads it.
-//! - SET-3: a set that is empty is covered by no snapshot, or recovery would pass over what comes next.
-//! - SET-4: what a set holds is read off its zones only while nothing changes them, and under a hold, which keeps it so
+//! - AS-SET-2: a set's zones are reset only when nothing live is left in it and nobody reads it.
+//! - AS-SET-3: a set that is empty is covered by no snapshot, or recovery would pass over what comes next.
+//! - AS-SET-4: what a set holds is read off its zones only while nothing changes them, and under a hold, which keeps it so
 //!   ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a hold: the change may wait for it.
 
 mod changes;
@@ -169,7 +169,7 @@ impl SetTable {
     }
 
     /// All sets with their numbers, in order, each as it is when its turn comes. For what is done once: at an opening, or when
-    /// drives come and go. (LIST-2)
+    /// drives come and go. (AS-LIST-2)
     pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = (SetId, Rc<ZoneSet>)> {
         let ids = (0..self.sets.borrow().len()).map(|at| SetId(at as u32));
         ids.filter_map(|id| {
@@ -282,7 +282,7 @@ impl SetTable {
         self.shared.lists.bytes()
     }
 
-    /// How many sets were looked at or changed so far. (LIST-2)
+    /// How many sets were looked at or changed so far. (AS-LIST-2)
     #[cfg(test)]
     pub(crate) fn touched(&self) -> u64 {
         self.shared.lists.touched.get() + self.shared.lists.changes.borrow().touched.get()

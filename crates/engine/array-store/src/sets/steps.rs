@@ -1,4 +1,4 @@
-//! The steps from one state of a zone set to the next, and what changes while it is what it is. (LIFE-1)
+//! The steps from one state of a zone set to the next, and what changes while it is what it is. (AS-LIFE-1)
 //!
 //! A step that is asked of a set in another state than it is for is a mistake of the engine; it changes nothing.
 
@@ -86,7 +86,7 @@ impl ZoneSet {
     }
 
     /// Ending to ended: all that was written there is in the index, or given up; what counts lies before `end`. One that
-    /// cleaning `packed` wins nothing until something in it dies (CLEAN-3).
+    /// cleaning `packed` wins nothing until something in it dies (AS-CLEAN-3).
     pub(crate) fn has_ended(&self, end: u32, packed: bool) {
         self.step(|life| match life {
             Life::Ending(Filling { purpose, mut held, .. }, _) => {
@@ -121,7 +121,7 @@ impl ZoneSet {
         });
     }
 
-    /// It holds nothing any more: what was known of it goes, above all what a snapshot covers (SET-3).
+    /// It holds nothing any more: what was known of it goes, above all what a snapshot covers (AS-SET-3).
     pub(crate) fn emptied(&self, zones: Zones) {
         self.lives.set(self.lives.get() + 1);
         self.step(|_| Ok(Life::Empty(zones)));

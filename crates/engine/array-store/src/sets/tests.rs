@@ -113,7 +113,7 @@ fn check(table: &SetTable, lost: &[DriveId], about: &str) {
     assert_eq!(table.most_lacking(lost.iter().copied()), lacking.max().unwrap_or(0), "{about}");
 }
 
-/// LIST-1: whatever becomes of sets, and wherever they go, their lists say the same as a look at all of them.
+/// AS-LIST-1: whatever becomes of sets, and wherever they go, their lists say the same as a look at all of them. (AS-LIFE-1)
 #[test]
 fn lists_agree_with_a_scan_of_all_sets() {
     for seed in seeds(20) {
@@ -146,7 +146,7 @@ fn lists_agree_with_a_scan_of_all_sets() {
             "seed {seed}"
         );
         let mut out: Option<(SetId, Rc<ZoneSet>)> = None;
-        // A copy that learns of changes only. (SB-4)
+        // A copy that learns of changes only. (AS-SB-4)
         let mut copy: Vec<_> = table.entries().into_iter().map(|(_, entry)| entry).collect();
         let mut since = table.changes_so_far();
         for step in 0..400 {

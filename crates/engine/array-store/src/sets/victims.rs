@@ -2,7 +2,7 @@
 //! group of drives, however many there are.
 //!
 //! # Invariants
-//! - VICTIM-1: the choice is that of a scan of all sets. `the_victim_is_that_of_a_scan_of_all_sets`.
+//! - AS-VICTIM-1: the choice is that of a scan of all sets. `the_victim_is_that_of_a_scan_of_all_sets`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ impl Victims {
         }
     }
 
-    /// The set to clean next of those that `may` be, on drives that `may_on` names; `now` is a stamp. (VICTIM-1)
+    /// The set to clean next of those that `may` be, on drives that `may_on` names; `now` is a stamp. (AS-VICTIM-1)
     pub(crate) fn best(
         &self,
         now: u64,
@@ -164,7 +164,7 @@ mod tests {
         [DriveId((id.0 % 3) as u8)].into_iter().collect()
     }
 
-    /// VICTIM-1
+    /// AS-VICTIM-1
     #[test]
     fn the_victim_is_that_of_a_scan_of_all_sets() {
         for seed in 1..=20 {

@@ -302,7 +302,7 @@ impl ZoneSet {
         }
     }
 
-    /// Changes it, and its place in the lists with it. (LIST-1)
+    /// Changes it, and its place in the lists with it. (AS-LIST-1)
     pub(super) fn change<T>(&self, change: impl FnOnce(&Self) -> T) -> T {
         let Some(id) = self.listed.get() else { return change(self) };
         let before = self.mark();

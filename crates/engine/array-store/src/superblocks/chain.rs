@@ -1,4 +1,4 @@
-//! Superblocks of a large table: a base now and then, and behind it what changed. (SB-3, SB-4)
+//! Superblocks of a large table: a base now and then, and behind it what changed. (AS-SB-3, AS-SB-4)
 //!
 //! A fixed few drives, the keepers, have the chain: as many as a superblock has copies. One on which a write fails is no keeper any
 //! more; another drive gets a base and takes its place. An opening chooses its keepers anew, so that no chain is gone on with
@@ -83,7 +83,7 @@ impl Superblocks {
                         }
                         count += 1;
                     }
-                    // Its other zone has older superblocks: it gets a base there, once. (SB-2)
+                    // Its other zone has older superblocks: it gets a base there, once. (AS-SB-2)
                     Err(error) if !is_lost(&error) && moved.insert(drive) => {
                         let name = source.drives().name(drive);
                         tracing::warn!(drive = name, %error, "a superblock zone failed; going on in the drive's other one");
@@ -103,7 +103,7 @@ impl Superblocks {
             if count == 0 || second {
                 return Ok(Written { count, wanted, refused: failed.refused });
             }
-            // Now it is elsewhere: the other zone of those that refused it may be reset (SB-2).
+            // Now it is elsewhere: the other zone of those that refused it may be reset (AS-SB-2).
             second = true;
             let before = self.keepers.borrow().len();
             failed.tried.clear();
@@ -212,7 +212,7 @@ impl Superblocks {
         source.sets().forget_changes(since, began);
     }
 
-    /// Begins a base on a drive: all sets, piece by piece, each as it is when its turn comes. (SB-4)
+    /// Begins a base on a drive: all sets, piece by piece, each as it is when its turn comes. (AS-SB-4)
     async fn write_base(
         &self,
         source: &impl Source,

@@ -1,4 +1,4 @@
-//! The drives that have a chain of superblocks, and where each is in it. (SB-3)
+//! The drives that have a chain of superblocks, and where each is in it. (AS-SB-3)
 
 use crate::format::Base;
 

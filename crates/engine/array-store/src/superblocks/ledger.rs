@@ -19,7 +19,7 @@ pub(crate) struct Ledger {
     pub(crate) generation: Cell<u64>,
     /// The last stamp when the array was opened, this time or, until recovery has ended, the time before.
     pub(crate) opened: Cell<u64>,
-    /// How many drives the last superblock went to. (SB-1)
+    /// How many drives the last superblock went to. (AS-SB-1)
     copies: Cell<u8>,
     /// Members replaced since the array was opened.
     replaced: Cell<u64>,
@@ -58,7 +58,7 @@ impl Ledger {
         self.generation.get()
     }
 
-    /// How many drives the last superblock went to. (SB-1)
+    /// How many drives the last superblock went to. (AS-SB-1)
     pub(crate) fn copies(&self) -> u8 {
         self.copies.get()
     }

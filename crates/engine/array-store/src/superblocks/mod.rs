@@ -4,15 +4,15 @@
 //! change: a few drives, the keepers, have a base (all sets, in pieces) and behind it superblocks with what changed.
 //!
 //! # Invariants
-//! - SB-1: a superblock, with all that it builds on, is on as many drives as [`copies`] says when [`Superblocks::write`] returns;
+//! - AS-SB-1: a superblock, with all that it builds on, is on as many drives as [`copies`] says when [`Superblocks::write`] returns;
 //!   or on all drives that are left, if they are fewer. It says that number, which never falls: of an array of which fewer drives
-//!   cannot be asked, the newest superblock is found. (GATHER-4)
-//! - SB-2: a superblock zone is reset only when a more recent superblock is elsewhere; and the one with a drive's newest, where its
-//!   other one takes none, only as far as an opening does without drives that have none (GATHER-4): what fails the writes of many
+//!   cannot be asked, the newest superblock is found. (AS-GATHER-4)
+//! - AS-SB-2: a superblock zone is reset only when a more recent superblock is elsewhere; and the one with a drive's newest, where its
+//!   other one takes none, only as far as an opening does without drives that have none (AS-GATHER-4): what fails the writes of many
 //!   drives leaves the array its superblocks. `what_fails_superblocks_of_many_drives_leaves_them_the_ones_they_have`.
-//! - SB-3: what a superblock builds on lies before it in its zone, each record naming the one before. Where one cannot be
+//! - AS-SB-3: what a superblock builds on lies before it in its zone, each record naming the one before. Where one cannot be
 //!   read, what lies behind is not believed on that drive, and known to be there: other drives' copies count.
-//! - SB-4: a base is encoded piece by piece while sets change. It counts only with a superblock behind it, which has every
+//! - AS-SB-4: a base is encoded piece by piece while sets change. It counts only with a superblock behind it, which has every
 //!   set that changed since the base was begun, so together they are of one moment.
 
 mod chain;
@@ -47,7 +47,7 @@ const COPIES_MIN: usize = 3;
 
 /// How many drives a superblock goes to: one more than may be lost of those that sets have in common, and one more for each further
 /// set that so many drives hold side by side, since each may lack some then. Not more than a set can do with; and not fewer than
-/// `before`. (SB-1)
+/// `before`. (AS-SB-1)
 pub(crate) fn copies(code: Code, drives: usize, before: u8) -> u8 {
     let grown = (code.parity() + drives / code.width()).min(code.data());
     let copies = COPIES_MIN.max(code.parity() + 1).max(grown);
@@ -55,7 +55,7 @@ pub(crate) fn copies(code: Code, drives: usize, before: u8) -> u8 {
 }
 
 /// So many drives may not be asked while the newest superblock is found for certain: fewer than have it. Those that wrote it without
-/// all others were more than that. (GATHER-4, EVICT-4)
+/// all others were more than that. (AS-GATHER-4, AS-EVICT-4)
 pub(crate) fn unread_most(code: Code, copies: u8) -> usize {
     code.parity().max(usize::from(copies).min(code.data()).saturating_sub(1))
 }
@@ -77,7 +77,7 @@ impl Next {
     /// Of a drive that has none.
     const FIRST: Self = Self { zone: 0, block: 0, newest: None };
 
-    /// The zone that is begun anew where there is no room in this one: the other one, unless it has the drive's newest. (SB-2)
+    /// The zone that is begun anew where there is no room in this one: the other one, unless it has the drive's newest. (AS-SB-2)
     fn other(&self) -> usize {
         if self.newest == Some(1 - self.zone) { self.zone } else { 1 - self.zone }
     }
@@ -164,7 +164,7 @@ impl Written {
         self.count == 0
     }
 
-    /// Whether it is on enough drives. (SB-1)
+    /// Whether it is on enough drives. (AS-SB-1)
     ///
     /// # Errors
     /// `Device`.
@@ -235,7 +235,7 @@ impl Superblocks {
         self.next.borrow().get(&drive).is_some_and(|next| next.newest.is_some())
     }
 
-    /// Whether an opening may find a drive without a superblock, besides those that have none or are away. (SB-2)
+    /// Whether an opening may find a drive without a superblock, besides those that have none or are away. (AS-SB-2)
     fn may_be_bare(&self, drives: &Drives, most: usize, drive: DriveId) -> bool {
         let is_there = |id: DriveId| drives.usable(id).is_some() && (id == drive || self.is_known(id));
         let in_use = drives.entries().into_iter().zip(drives.ids());
@@ -243,7 +243,7 @@ impl Superblocks {
         in_use.filter(|(_, id)| !is_there(*id)).count() < most
     }
 
-    /// Writes a superblock to as many drives as SB-1 says; to all, where `everywhere`. Drives that are lost on the way
+    /// Writes a superblock to as many drives as AS-SB-1 says; to all, where `everywhere`. Drives that are lost on the way
     /// are marked as failed. One that says that the array was closed has the live bytes of all sets.
     ///
     /// # Errors
@@ -310,7 +310,7 @@ impl Superblocks {
         order
     }
 
-    /// Writes to the zone whose turn it is; to the drive's other one, where that fails and may be reset (SB-2): it has
+    /// Writes to the zone whose turn it is; to the drive's other one, where that fails and may be reset (AS-SB-2): it has
     /// older superblocks, or this one is `elsewhere` already.
     async fn write_either(
         &self,

@@ -168,7 +168,7 @@ fn tip(which: usize, header: &Header, bytes: &[u8]) -> Result<Option<(Tip, Updat
     Ok(fits.then_some((tip, update)))
 }
 
-/// A superblock with all that it builds on. `None` if something of that cannot be read, or is not what should be there. (SB-3)
+/// A superblock with all that it builds on. `None` if something of that cannot be read, or is not what should be there. (AS-SB-3)
 ///
 /// # Errors
 /// The loss of the drive.

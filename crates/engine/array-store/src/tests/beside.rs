@@ -157,7 +157,7 @@ fn run(seed: u64) -> Ran {
     })
 }
 
-/// REPLACE-1, CLEAN-4, REC-1: sets are rebuilt while others, and the same ones, are emptied and written to. All that was
+/// AS-REPLACE-1, AS-CLEAN-4, AS-REC-1: sets are rebuilt while others, and the same ones, are emptied and written to. All that was
 /// acknowledged is there, also after a power cut in the middle; parity is whole again, and the rebuild goes on from there.
 #[test]
 fn a_rebuild_beside_three_cleaners_and_writers_loses_nothing() {

@@ -91,7 +91,7 @@ fn cleaners_follow_groups_and_sets() {
     assert_eq!(most(Some(0), 5, 375_000, usize::MAX), 1);
 }
 
-/// CLEAN-5: sets that are being emptied are no choice, and those on other drives come first unless they win far less.
+/// AS-CLEAN-5: sets that are being emptied are no choice, and those on other drives come first unless they win far less.
 #[test]
 fn the_next_victim_lies_on_other_drives() {
     Sim::new(1).run(|rt| async move {
@@ -136,7 +136,7 @@ fn two_cleaners_are_about_twice_as_fast_as_one() {
     assert!(one / two > 1.7, "with one cleaner {one} s for a byte, with two {two}");
 }
 
-/// CLEAN-4: in an array with the fewest free sets cleaners neither wait for each other nor leave anything that one could win.
+/// AS-CLEAN-4: in an array with the fewest free sets cleaners neither wait for each other nor leave anything that one could win.
 #[test]
 fn cleaners_of_a_full_array_come_to_their_end() {
     let mut met = 0;
@@ -195,7 +195,7 @@ fn cleaners_of_a_full_array_come_to_their_end() {
     assert!(met > 2 || std::env::var_os("SHINGLE_SEED").is_some(), "the case is not met: {met}");
 }
 
-/// CLEAN-5: who waits for a set that another one empties waits for the end of that, and wakes nobody.
+/// AS-CLEAN-5: who waits for a set that another one empties waits for the end of that, and wakes nobody.
 #[test]
 fn who_waits_for_a_set_that_is_being_emptied_wakes_nobody() {
     Sim::new(1).run(|rt| async move {
@@ -218,7 +218,7 @@ fn who_waits_for_a_set_that_is_being_emptied_wakes_nobody() {
     });
 }
 
-/// CLEAN-4: in an array of which no set can be opened any more cleaners in the background wait; they do not wake each other.
+/// AS-CLEAN-4: in an array of which no set can be opened any more cleaners in the background wait; they do not wake each other. (AS-CLEAN-6)
 #[test]
 fn cleaners_that_win_nothing_do_not_wake_each_other() {
     Sim::new(1).run(|rt| async move {
@@ -336,7 +336,7 @@ fn cuts(seed: u64) -> Vec<(Vec<Medium>, Expected, Vec<String>)> {
     })
 }
 
-/// REC-1: wherever the power fails while two sets are emptied, what was acknowledged is found, and what was deleted is not.
+/// AS-REC-1: wherever the power fails while two sets are emptied, what was acknowledged is found, and what was deleted is not.
 #[test]
 fn a_power_cut_while_two_sets_are_emptied_loses_nothing() {
     let mut pairs = 0;

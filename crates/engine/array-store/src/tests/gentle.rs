@@ -73,7 +73,7 @@ async fn checks_beside_others(rt: &Runtime, seed: u64) -> Vec<CheckReport> {
     join(join(writers, rebuild), join(cleaning, checks)).await.1.1
 }
 
-/// GENTLE-1.
+/// AS-GENTLE-1.
 #[test]
 fn what_is_written_moved_and_deleted_during_a_check_is_no_damage() {
     let (mut read, mut checks) = (0, 0);

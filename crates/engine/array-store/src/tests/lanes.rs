@@ -175,7 +175,7 @@ fn a_deletion_does_not_wait_behind_a_writer_that_waits_for_cleaning() {
     }
 }
 
-/// Lanes that lost their drives when the array was full have some again when it is not.
+/// Lanes that lost their drives when the array was full have some again when it is not. (AS-LANE-1)
 #[test]
 fn lanes_have_drives_again_after_the_array_was_full() {
     Sim::new(3).run(|rt| async move {

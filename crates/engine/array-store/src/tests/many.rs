@@ -56,7 +56,7 @@ fn three(store: &ArrayStore, of: &[usize], lacks: usize) -> Option<[usize; 3]> {
     triples.filter(|[a, b, c]| a < b && b < c).find(|dead| lacking(store, dead) == lacks)
 }
 
-/// GATHER-4: three of 60 drives are dead at an opening, among them such as have the newest superblock. No set lacks more than two,
+/// AS-GATHER-4: three of 60 drives are dead at an opening, among them such as have the newest superblock. No set lacks more than two,
 /// so the array is open, all is there, and none of the drives is given up for it.
 #[test]
 fn an_array_of_60_drives_is_opened_without_three() {
@@ -94,7 +94,7 @@ fn an_array_of_60_drives_is_opened_without_three() {
     }
 }
 
-/// EVICT-1: it is not opened without three of one set, and nothing is written.
+/// AS-EVICT-1: it is not opened without three of one set, and nothing is written.
 #[test]
 fn an_array_of_60_drives_is_not_opened_without_three_of_a_set() {
     Sim::new(1).run(|rt| async move {
@@ -111,7 +111,7 @@ fn an_array_of_60_drives_is_not_opened_without_three_of_a_set() {
     });
 }
 
-/// GATHER-4: the newest superblock is found as long as one of the drives is there that have it; without all of them an older one is
+/// AS-GATHER-4: the newest superblock is found as long as one of the drives is there that have it; without all of them an older one is
 /// not taken for it.
 #[test]
 fn the_newest_superblock_is_never_missed() {
@@ -133,7 +133,7 @@ fn the_newest_superblock_is_never_missed() {
     }
 }
 
-/// SB-1: how many copies there are, and how many drives may be away; of superblocks that do not say, as many as parity makes up for.
+/// AS-SB-1: how many copies there are, and how many drives may be away; of superblocks that do not say, as many as parity makes up for.
 #[test]
 fn copies_grow_with_the_number_of_drives_and_never_get_fewer() {
     let of = |data, parity, drives, before| {
@@ -152,7 +152,7 @@ fn copies_grow_with_the_number_of_drives_and_never_get_fewer() {
     assert_eq!(unread_most(Code::new(10, 2).unwrap(), 0), 2);
 }
 
-/// NUMBER-1: a drive is given up and taken back three hundred times, and a drive can be added still.
+/// AS-NUMBER-1: a drive is given up and taken back three hundred times, and a drive can be added still.
 #[test]
 fn numbers_of_drives_are_used_again() {
     Sim::new(1).run(|rt| async move {
@@ -192,7 +192,7 @@ fn numbers_of_drives_are_used_again() {
     });
 }
 
-/// NUMBER-1, GATHER-1: a drive that was lost and replaced comes back in the place of the one that has its number now. Its superblocks
+/// AS-NUMBER-1, AS-GATHER-1: a drive that was lost and replaced comes back in the place of the one that has its number now. Its superblocks
 /// cannot be read, and its zones have heads of sets and of that number; it is not taken for the other one.
 #[test]
 fn a_drive_is_not_taken_for_the_one_that_has_its_number() {

@@ -1,4 +1,4 @@
-//! Chains of openings, each with other drives: what one decided about a torn end holds for all that follow. (EXAM-3)
+//! Chains of openings, each with other drives: what one decided about a torn end holds for all that follow. (AS-EXAM-3)
 
 use std::cell::{Cell, RefCell};
 
@@ -71,7 +71,7 @@ fn a_copy_on_a_drive_that_missed_one_opening_is_void() {
     opened_without_the_first_and_with_it(images, bytes(1, 19_000));
 }
 
-/// REC-5: an array that is killed again and again, a little later each time, goes on: what each life closed almost empty is
+/// AS-REC-5: an array that is killed again and again, a little later each time, goes on: what each life closed almost empty is
 /// cleaned, and what its cleaning left half done is given up.
 #[test]
 fn a_crash_loop_does_not_fill_the_array() {
@@ -114,7 +114,7 @@ fn a_crash_loop_does_not_fill_the_array() {
     }
 }
 
-/// EXAM-3: of a closed set it is certain what counts. With one drive lost, an item that is rotten on another one is damaged, not
+/// AS-EXAM-3: of a closed set it is certain what counts. With one drive lost, an item that is rotten on another one is damaged, not
 /// torn: neither an opening nor a rebuild cuts off what lies behind it, also where a member ends before the others.
 #[test]
 fn an_error_in_a_recent_item_costs_nothing_behind_it() {
@@ -162,7 +162,7 @@ fn an_error_in_a_recent_item_costs_nothing_behind_it() {
     });
 }
 
-/// REC-5: copies are given up only for an original that is whole on every drive. One that is away may have reset its zone.
+/// AS-REC-5: copies are given up only for an original that is whole on every drive. One that is away may have reset its zone.
 #[test]
 fn copies_stay_while_a_drive_of_the_original_is_away() {
     let (images, zone) = Sim::new(1).run(|rt| async move {

@@ -4,7 +4,7 @@ use super::*;
 use crate::format::Member;
 use crate::sets::ZoneSet;
 
-/// SET-4: a rebuild that comes to a set while its zones are being reset leaves it alone. Reset zone by zone, it seems to hold
+/// AS-SET-4: a rebuild that comes to a set while its zones are being reset leaves it alone. Reset zone by zone, it seems to hold
 /// only what the last ones have.
 #[test]
 fn a_rebuild_does_not_take_a_set_for_damaged_that_is_being_reset() {
@@ -29,7 +29,7 @@ fn a_rebuild_does_not_take_a_set_for_damaged_that_is_being_reset() {
     });
 }
 
-/// SET-4: a rebuild that comes to a snapshot's set of which only the first piece is written waits for the others.
+/// AS-SET-4: a rebuild that comes to a snapshot's set of which only the first piece is written waits for the others.
 #[test]
 fn a_rebuild_waits_for_the_end_of_a_snapshot() {
     Sim::new(1).run(|rt| async move {
@@ -69,7 +69,7 @@ fn a_rebuild_waits_for_the_end_of_a_snapshot() {
     });
 }
 
-/// MEMBER-1: while a survey looks at the drives, another zone of a set is replaced: the old one is no spare yet.
+/// AS-MEMBER-1: while a survey looks at the drives, another zone of a set is replaced: the old one is no spare yet.
 #[test]
 fn a_survey_does_not_give_away_what_a_superblock_still_names() {
     Sim::new(1).run(|rt| async move {
@@ -130,7 +130,7 @@ fn emptying_a_set_ends_without_its_caller() {
     });
 }
 
-/// STUCK-1: a set that was passed over is emptied for a rebuild only once it may be tried again; one that recovery could not read
+/// AS-STUCK-1: a set that was passed over is emptied for a rebuild only once it may be tried again; one that recovery could not read
 /// never, for nobody knows what lives in it.
 #[test]
 fn a_set_that_was_passed_over_is_not_emptied_for_a_rebuild_either() {
@@ -149,7 +149,7 @@ fn a_set_that_was_passed_over_is_not_emptied_for_a_rebuild_either() {
     });
 }
 
-/// LIST-2: where no zone is spare a rebuild takes empty sets apart, and looks at those alone for their zones.
+/// AS-LIST-2: where no zone is spare a rebuild takes empty sets apart, and looks at those alone for their zones.
 #[test]
 fn a_rebuild_without_spare_zones_does_not_look_at_all_sets_again_and_again() {
     Sim::new(1).run(|rt| async move {
@@ -179,7 +179,7 @@ fn a_rebuild_without_spare_zones_does_not_look_at_all_sets_again_and_again() {
     });
 }
 
-/// STUCK-1: a drive that joins under the number of one that left may mend what was passed over, as any other.
+/// AS-STUCK-1: a drive that joins under the number of one that left may mend what was passed over, as any other.
 #[test]
 fn a_set_that_was_passed_over_is_tried_again_when_a_drive_has_an_old_number() {
     Sim::new(1).run(|rt| async move {
@@ -197,7 +197,7 @@ fn a_set_that_was_passed_over_is_tried_again_when_a_drive_has_an_old_number() {
     });
 }
 
-/// MEMBER-3: a rebuild that nobody waits for any more, whenever that comes, leaves nothing on its way to zones that another
+/// AS-MEMBER-3: a rebuild that nobody waits for any more, whenever that comes, leaves nothing on its way to zones that another
 /// one uses.
 #[test]
 fn a_rebuild_that_was_dropped_is_not_in_the_way_of_the_next() {
@@ -221,7 +221,7 @@ fn a_rebuild_that_was_dropped_is_not_in_the_way_of_the_next() {
     }
 }
 
-/// CLEAN-7: nothing lives in a set, and rot took its heads and digests on all drives. A rebuild ends it, and takes the lost drive out; what
+/// AS-CLEAN-7: nothing lives in a set, and rot took its heads and digests on all drives. A rebuild ends it, and takes the lost drive out; what
 /// was deleted stays deleted.
 #[test]
 fn a_dead_set_that_cannot_be_read_fails_no_rebuild() {
@@ -272,7 +272,7 @@ fn a_dead_set_that_cannot_be_read_fails_no_rebuild() {
     }
 }
 
-/// CLEAN-7: rot took the set that holds the snapshot on all drives. A rebuild that comes to it takes another snapshot, and ends.
+/// AS-CLEAN-7: rot took the set that holds the snapshot on all drives. A rebuild that comes to it takes another snapshot, and ends.
 #[test]
 fn a_snapshot_that_cannot_be_read_fails_no_rebuild() {
     let images = Sim::new(1).run(|rt| async move {
@@ -292,7 +292,7 @@ fn a_snapshot_that_cannot_be_read_fails_no_rebuild() {
         let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
         assert!(done.failed == 0 && done.done > 0, "{done:?}");
         assert_eq!(store.0.drives.missing(), []);
-        assert!(store.0.snapshot.borrow().pieces.iter().all(|piece| piece.set != old), "it is still the snapshot");
+        assert!(store.0.snapshots.newest.borrow().pieces.iter().all(|piece| piece.set != old), "it is still the snapshot");
         devices.push(fresh);
         devices.remove(lost);
         crash(&devices)
@@ -305,7 +305,7 @@ fn a_snapshot_that_cannot_be_read_fails_no_rebuild() {
     });
 }
 
-/// REPLACE-1: a set is emptied and filled anew while a rebuild that has read it waits for a drive. What it read is not written to the
+/// AS-REPLACE-1: a set is emptied and filled anew while a rebuild that has read it waits for a drive. What it read is not written to the
 /// place of what the set holds now.
 #[test]
 fn a_set_that_lives_again_gets_nothing_of_its_life_before() {

@@ -6,7 +6,7 @@ use super::*;
 use crate::format::Tombstone;
 use crate::open_set::Stream;
 
-/// Rule 3 of SMORE's section IV-A: of a part that cleaning copied, the newer copy counts, whichever is seen first.
+/// Rule 3 of SMORE's section IV-A: of a part that cleaning copied, the newer copy counts, whichever is seen first. (AS-REC-2)
 #[test]
 fn of_two_copies_the_newer_one_counts() {
     let (images, old) = Sim::new(1).run(|rt| async move {
@@ -31,7 +31,7 @@ fn of_two_copies_the_newer_one_counts() {
         let _hold = store.0.sets.hold(old.set);
         assert!(store.0.collect_alone(old.set, &set).await.unwrap());
         assert!(place(&store).stamp > old.stamp && set.written() > 0);
-        // With nothing but copies in it, the cleaner's set would be given up (REC-5).
+        // With nothing but copies in it, the cleaner's set would be given up (AS-REC-5).
         store.0.append(Stream::Clean(0), &Item::Tombstones(vec![other])).await.unwrap();
         (crash(&devices), old)
     });
@@ -56,7 +56,7 @@ fn of_two_copies_the_newer_one_counts() {
     }
 }
 
-/// EXAM-3: what was open when the power failed is closed, and no opening goes on in it; what was open when the array was closed
+/// AS-EXAM-3: what was open when the power failed is closed, and no opening goes on in it; what was open when the array was closed
 /// is gone on with, as far as somebody writes there: nobody would ever end the others.
 #[test]
 fn only_what_was_closed_in_order_is_gone_on_with() {
@@ -93,7 +93,7 @@ fn only_what_was_closed_in_order_is_gone_on_with() {
     }
 }
 
-/// EXAM-3: what a recovery took for whole, which could not see that a drive that is away has nothing of it, stays so: on the
+/// AS-EXAM-3: what a recovery took for whole, which could not see that a drive that is away has nothing of it, stays so: on the
 /// strength of it what it replaced may have been reset.
 #[test]
 fn what_was_found_without_a_drive_stays_when_it_comes_back() {
@@ -136,7 +136,7 @@ fn what_was_found_without_a_drive_stays_when_it_comes_back() {
     }
 }
 
-/// EXAM-3: a set that a power cut left out of step gets no digest before a superblock says where it is cut off: half of the
+/// AS-EXAM-3: a set that a power cut left out of step gets no digest before a superblock says where it is cut off: half of the
 /// digests written, its zones might end at one block by chance, and what was cut off might be found again.
 #[test]
 fn what_was_cut_off_is_durable_before_its_set_is_sealed() {
@@ -172,7 +172,7 @@ fn what_was_cut_off_is_durable_before_its_set_is_sealed() {
     });
 }
 
-/// EXAM-2: what a recovery takes that is rotten on one drive is made whole, before other drives are lost.
+/// AS-EXAM-2: what a recovery takes that is rotten on one drive is made whole, before other drives are lost.
 #[test]
 fn what_was_torn_on_one_drive_is_mended() {
     let images = rotten();
@@ -207,7 +207,7 @@ fn what_was_torn_is_mended_when_the_array_is_closed() {
     });
 }
 
-/// SET-1: a set that a superblock offers is empty durably: what it held, whose deletions are forgotten, does not come back.
+/// AS-SET-1: a set that a superblock offers is empty durably: what it held, whose deletions are forgotten, does not come back.
 #[test]
 fn a_set_is_offered_only_when_its_resets_are_durable() {
     let full = Sim::new(1).run(|rt| async move {
@@ -257,7 +257,7 @@ fn a_set_is_offered_only_when_its_resets_are_durable() {
     assert_eq!((sets, back), (0, 0), "sets that are offered and full, and objects that are back");
 }
 
-/// CLOSE-2: a set that came to its end with the last object is whole when the array is closed. A power cut after that tears
+/// AS-CLOSE-2: a set that came to its end with the last object is whole when the array is closed. A power cut after that tears
 /// nothing, and nothing is mended or cleaned for it.
 #[test]
 fn closing_waits_for_digests() {
@@ -295,7 +295,7 @@ fn closing_waits_for_digests() {
     assert_eq!(torn, Vec::<u64>::new(), "seeds where a set is torn after an orderly end");
 }
 
-/// EXAM-2: what cannot be mended now is not forgotten: neither the set that fails nor those behind it.
+/// AS-EXAM-2: what cannot be mended now is not forgotten: neither the set that fails nor those behind it.
 #[test]
 fn suspects_that_an_error_left_are_looked_at_again() {
     Sim::new(1).run(|rt| async move {
@@ -322,7 +322,7 @@ fn suspects_that_an_error_left_are_looked_at_again() {
     });
 }
 
-/// EXAM-2: what a power cut tore on one drive is mended also where the process that found it was killed at once.
+/// AS-EXAM-2: what a power cut tore on one drive is mended also where the process that found it was killed at once.
 #[test]
 fn what_a_power_cut_tore_is_mended_by_a_later_opening() {
     let images = rotten();
@@ -350,7 +350,7 @@ fn what_a_power_cut_tore_is_mended_by_a_later_opening() {
     });
 }
 
-/// EXAM-2: nor is it forgotten where the drive that has it is away from an opening, and not given up: it is as it was when it is back.
+/// AS-EXAM-2: nor is it forgotten where the drive that has it is away from an opening, and not given up: it is as it was when it is back.
 #[test]
 fn what_a_power_cut_tore_is_not_forgotten_while_its_drive_is_away() {
     let images = rotten();

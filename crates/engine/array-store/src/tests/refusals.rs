@@ -7,7 +7,7 @@ use super::*;
 use crate::format::{DriveState, SUPERBLOCK, Update, VERSION_MIN, encode_piece};
 use crate::inspect;
 
-/// READMIT-1 relies on it: a set is reset while a drive is away. The drive is given up where it, with others gone by then, could
+/// AS-READMIT-1 relies on it: a set is reset while a drive is away. The drive is given up where it, with others gone by then, could
 /// be believed about what the set held; where too few could be gone for that it stays.
 #[test]
 fn a_drive_that_is_away_while_a_set_is_reset_is_given_up_where_it_could_be_believed_later() {

@@ -27,7 +27,7 @@ fn refuse_superblocks(devices: &[SimDevice]) {
     devices.iter().for_each(|device| device.set_faults(Faults::new([refuse(0), refuse(1)])));
 }
 
-/// MEMBER-4: sets that were ready are to be taken apart, and one drive alone takes the superblock that says so. It may be found after a
+/// AS-MEMBER-4: sets that were ready are to be taken apart, and one drive alone takes the superblock that says so. It may be found after a
 /// power cut: what is stored from then on does not lie in zones that it calls another set's.
 #[test]
 fn nothing_is_stored_in_a_set_that_some_superblock_took_apart() {

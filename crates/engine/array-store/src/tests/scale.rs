@@ -8,7 +8,7 @@ const SETS: usize = 100_000;
 /// Sets that a step may look at, however many there are: those that are open, kept ready, or on their way.
 const FEW: u64 = 300;
 
-/// LIST-2: a put, a deletion and a step of cleaning look at the sets that they are about, also where 100,000 are full.
+/// AS-LIST-2: a put, a deletion and a step of cleaning look at the sets that they are about, also where 100,000 are full.
 #[test]
 fn a_step_touches_few_of_many_sets() {
     Sim::new(1).run(|rt| async move {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// REC-4: a version of which the beginning was in the snapshot, was given up, and its set used again; its end is on the
-/// drives all the same. Its beginning must not be read out of what lies there now.
+/// AS-REC-4: a version of which the beginning was in the snapshot, was given up, and its set used again; its end is on the
+/// drives all the same. Its beginning must not be read out of what lies there now. (AS-SET-3)
 #[test]
 fn a_snapshot_says_nothing_of_a_set_that_was_reset_since() {
     let images = Sim::new(1).run(|rt| async move {
@@ -45,7 +45,7 @@ fn a_snapshot_says_nothing_of_a_set_that_was_reset_since() {
     });
 }
 
-/// SNAP-3: an object lies behind an item that no snapshot covers yet, and so is not covered itself, although it is in the
+/// AS-SNAP-3: an object lies behind an item that no snapshot covers yet, and so is not covered itself, although it is in the
 /// index. Its deletion, which lies in another set, must not be forgotten before that is.
 #[test]
 fn a_snapshot_keeps_the_deletions_of_what_it_does_not_cover() {
@@ -84,7 +84,7 @@ fn a_snapshot_keeps_the_deletions_of_what_it_does_not_cover() {
     });
 }
 
-/// CLEAN-3: where no snapshot can be taken just now, or it makes no tombstone superfluous, sets that only tombstones keep from
+/// AS-CLEAN-3: where no snapshot can be taken just now, or it makes no tombstone superfluous, sets that only tombstones keep from
 /// being won are neither forgotten nor tried for ever.
 #[test]
 fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
@@ -114,7 +114,7 @@ fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
     });
 }
 
-/// CLEAN-3: a snapshot that is being taken already is as good as one that cleaning takes, and is waited for.
+/// AS-CLEAN-3: a snapshot that is being taken already is as good as one that cleaning takes, and is waited for.
 #[test]
 fn cleaning_waits_for_a_snapshot_that_makes_tombstones_superfluous() {
     Sim::new(1).run(|rt| async move {

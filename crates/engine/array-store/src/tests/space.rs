@@ -58,7 +58,7 @@ async fn empty(store: &ArrayStore, id: SetId) {
     }
 }
 
-/// SHELF-2: of small objects that come together as many are stored as fit one by one, and what room is left for smaller ones
+/// AS-SHELF-2: of small objects that come together as many are stored as fit one by one, and what room is left for smaller ones
 /// is not given up for larger ones.
 #[test]
 fn what_fits_of_a_batch_is_stored() {
@@ -88,7 +88,7 @@ fn what_fits_of_a_batch_is_stored() {
 }
 
 /// Writers that find the array full wait for a reader who keeps a set that was collected from being reset. Each of them does
-/// at the same time, and nobody again for the same one.
+/// at the same time, and nobody again for the same one. (AS-SET-2)
 #[test]
 fn waits_for_readers_do_not_add_up() {
     Sim::new(1).run(|rt| async move {

@@ -95,7 +95,7 @@ fn cuts(seed: u64, survival: Survival) -> (Vec<(Vec<MemoryDevice>, u64)>, Said) 
     })
 }
 
-/// SB-1, SB-3, SB-4: wherever the power fails while superblocks are written, the one that was acknowledged last is found, or the one
+/// AS-SB-1, AS-SB-3, AS-SB-4: wherever the power fails while superblocks are written, the one that was acknowledged last is found, or the one
 /// that was on its way, with the table as it was then; also with a drive away.
 #[test]
 fn the_newest_superblock_is_found_wherever_the_power_fails() {
@@ -137,7 +137,7 @@ async fn chained(rt: &Runtime) -> (Vec<SimDevice>, u64) {
     (devices, 5)
 }
 
-/// SB-3, GATHER-3: where a block of a chain cannot be read, or is rotten, another drive's counts; where none is left that can be
+/// AS-SB-3, AS-GATHER-3: where a block of a chain cannot be read, or is rotten, another drive's counts; where none is left that can be
 /// read, that is said, and nothing older is taken for the newest.
 #[test]
 fn a_chain_with_a_gap_is_noticed_and_another_one_read() {
@@ -179,7 +179,7 @@ fn a_chain_with_a_gap_is_noticed_and_another_one_read() {
     }
 }
 
-/// SB-2: a common cause fails the superblocks of all drives but one, again and again, and each is tried in both zones. The others keep the
+/// AS-SB-2: a common cause fails the superblocks of all drives but one, again and again, and each is tried in both zones. The others keep the
 /// newest that they have, as many as an opening needs: where the one that took it is gone, too, the array is there.
 #[test]
 fn what_fails_superblocks_of_many_drives_leaves_them_the_ones_they_have() {

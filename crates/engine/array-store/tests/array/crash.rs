@@ -1,4 +1,4 @@
-//! REC-1: wherever the power fails, what was acknowledged is found and nothing else is half there.
+//! AS-REC-1: wherever the power fails, what was acknowledged is found and nothing else is half there.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -128,6 +128,7 @@ fn resumed(rt: &Runtime, media: Vec<Medium>) -> Vec<SimDevice> {
     media.into_iter().map(|medium| SimDevice::resume(rt, medium)).collect()
 }
 
+/// AS-SNAP-2.
 #[test]
 fn cut_at_every_command() {
     let mut pairs = 0;

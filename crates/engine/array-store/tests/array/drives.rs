@@ -48,6 +48,7 @@ fn history(seed: u64, lost: usize) -> (Vec<MemoryDevice>, Vec<bool>, Model) {
     })
 }
 
+/// AS-WRITE-1.
 #[test]
 fn drives_that_fail_in_the_middle_of_things_cost_nothing() {
     for seed in seeds(40) {
@@ -88,6 +89,7 @@ fn one_drive_more_than_parity_is_refused_in_words() {
     });
 }
 
+/// AS-READ-1.
 #[test]
 fn rotten_fragments_are_computed_from_the_others() {
     for seed in seeds(20) {
@@ -126,7 +128,9 @@ fn rotten_fragments_are_computed_from_the_others() {
             let devices = powered(&rt, &images);
             // For writing it is opened only if that is accepted.
             let accepted = Options { accept_loss: true, ..Options::default() };
-            let (store, _) = open(&rt, &devices, accepted).await;
+            let (store, report) = open(&rt, &devices, accepted).await;
+            // AS-LOSS-1: it is remembered whenever something was told to be lost.
+            assert_eq!(store.lost_before().unwrap().is_some(), !report.damage.is_empty(), "seed {seed}");
             match store.get("o").await {
                 Err(error) => assert!(matches!(error.kind, ErrorKind::Corrupt | ErrorKind::NotFound), "{error}"),
                 // With more drives than members, the one that was spoilt may hold nothing of it.

@@ -1,4 +1,4 @@
-//! Drives that answer and fail their reads. (EVICT-2)
+//! Drives that answer and fail their reads. (AS-EVICT-2)
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use shingle_sim::{Fault, Sim, SimDevice, seeds};
 use crate::common::{content, open, powered};
 use crate::slow::{OBJECTS, filled, filled_with, name, object, read, reads};
 
-/// EVICT-2: a drive that fails its reads all over is given up, and what was on it is rebuilt; nobody wrote to it.
+/// AS-EVICT-2: a drive that fails its reads all over is given up, and what was on it is rebuilt; nobody wrote to it.
 #[test]
 fn a_drive_that_fails_most_reads_is_given_up() {
     for seed in seeds(4) {
@@ -66,7 +66,7 @@ fn bad_blocks_cost_no_drive() {
     }
 }
 
-/// EVICT-1: where another drive is away, what a failing one can still read may be needed.
+/// AS-EVICT-1: where another drive is away, what a failing one can still read may be needed.
 #[test]
 fn a_drive_that_fails_reads_is_kept_while_no_parity_would_be_left() {
     for seed in seeds(4) {

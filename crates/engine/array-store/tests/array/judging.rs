@@ -79,7 +79,7 @@ fn lose(image: &MemoryDevice, zone: ZoneId, blocks: std::ops::Range<u64>) {
     blocks.for_each(|block| image.corrupt(start + Blocks(block), |bytes| bytes.copy_from_slice(&[0; BLOCK_SIZE])));
 }
 
-/// EXAM-4, PROBE-1: more drives than parity makes up for cannot be read while the end of a set is verified. Nothing is decided or
+/// AS-EXAM-4, AS-PROBE-1: more drives than parity makes up for cannot be read while the end of a set is verified. Nothing is decided or
 /// written; once they can be read all is there.
 #[test]
 fn what_cannot_be_read_is_not_torn() {
@@ -109,7 +109,7 @@ fn what_cannot_be_read_is_not_torn() {
     }
 }
 
-/// EXAM-4: a drive that is lost while an opening verifies is no proof either.
+/// AS-EXAM-4: a drive that is lost while an opening verifies is no proof either.
 #[test]
 fn drives_that_blink_while_an_opening_verifies_tear_nothing() {
     let images = two_versions();
@@ -132,7 +132,7 @@ fn drives_that_blink_while_an_opening_verifies_tear_nothing() {
     }
 }
 
-/// PROBE-1: with as many drives away as may be, reads that fail twice.
+/// AS-PROBE-1: with as many drives away as may be, reads that fail twice.
 #[test]
 fn a_read_that_fails_twice_tears_nothing() {
     let images = two_versions();
@@ -147,7 +147,7 @@ fn a_read_that_fails_twice_tears_nothing() {
     });
 }
 
-/// EXAM-2: of two writes that were on their way, the first is lost on more drives than parity makes up for, and the second is
+/// AS-EXAM-2: of two writes that were on their way, the first is lost on more drives than parity makes up for, and the second is
 /// whole: neither was acknowledged, and what the first would have replaced stays.
 #[test]
 fn a_torn_item_before_a_whole_one_replaces_nothing() {
@@ -179,7 +179,7 @@ fn a_torn_item_before_a_whole_one_replaces_nothing() {
     }
 }
 
-/// EXAM-5: all heads of a set that had just been opened are lost, and the write pointers are there.
+/// AS-EXAM-5: all heads of a set that had just been opened are lost, and the write pointers are there.
 #[test]
 fn a_set_without_heads_holds_nothing() {
     let images = history(|_, store| async move { put(&store, "o", 1).await });
@@ -228,7 +228,7 @@ fn longest(image: &MemoryDevice) -> (ZoneId, u64) {
     written(image).max_by_key(|(_, end)| *end).unwrap()
 }
 
-/// EXAM-6: a closed set was being reset when a host lost power: its zones are holes already, and are not empty yet by their states.
+/// AS-EXAM-6: a closed set was being reset when a host lost power: its zones are holes already, and are not empty yet by their states.
 #[test]
 fn a_set_whose_zones_are_holes_was_being_reset() {
     let images = a_dead_set(Code::new(2, 1).unwrap());
@@ -246,7 +246,7 @@ fn a_set_whose_zones_are_holes_was_being_reset() {
     }
 }
 
-/// EXAM-6: the same with one zone that is empty by its state, too: with 1+1 only one is left to be a hole.
+/// AS-EXAM-6: the same with one zone that is empty by its state, too: with 1+1 only one is left to be a hole.
 #[test]
 fn a_set_of_which_one_zone_is_empty_and_the_other_a_hole_was_being_reset() {
     let images = a_dead_set(Code::new(1, 1).unwrap());
@@ -265,7 +265,7 @@ fn a_set_of_which_one_zone_is_empty_and_the_other_a_hole_was_being_reset() {
     }
 }
 
-/// EXAM-6: the same of 1+1 where one drive was given up: one hole is all that can be left of a set. A head that is a hole before other
+/// AS-EXAM-6: the same of 1+1 where one drive was given up: one hole is all that can be left of a set. A head that is a hole before other
 /// bytes proves nothing, and is damage.
 #[test]
 fn a_set_whose_only_zone_that_is_left_is_a_hole_was_being_reset() {
@@ -295,7 +295,7 @@ fn a_set_whose_only_zone_that_is_left_is_a_hole_was_being_reset() {
     }
 }
 
-/// REC-6: a process was killed, with all that it wrote in the drives' caches. What the next one shows survives a power cut, also where
+/// AS-REC-6: a process was killed, with all that it wrote in the drives' caches. What the next one shows survives a power cut, also where
 /// it was never acknowledged.
 #[test]
 fn what_an_opening_showed_survives_a_power_cut() {

@@ -189,6 +189,7 @@ fn chain(seed: u64) {
 /// A seed that found something once: a drive that was to be taken back failed one report of its zones.
 const FOUND: [u64; 1] = [256];
 
+/// AS-CLEAN-2, AS-WRITE-2.
 #[test]
 fn what_was_acknowledged_is_there_through_chains_of_lives() {
     for seed in seeds(80).chain(FOUND) {

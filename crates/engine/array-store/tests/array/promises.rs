@@ -50,7 +50,7 @@ fn fill(refuse: Option<u64>) -> (u64, Vec<MemoryDevice>) {
     })
 }
 
-/// WRITE-3: also when the drive that refused it is gone, and so is the proof that it did.
+/// AS-WRITE-3: also when the drive that refused it is gone, and so is the proof that it did.
 #[test]
 fn a_put_that_was_refused_for_space_never_appears() {
     let (room, _) = fill(None);
@@ -91,7 +91,7 @@ fn with_cut<F, G, T: 'static>(
     });
 }
 
-/// CLOSE-1, in each of the ways a caller can leave a call of its alone.
+/// AS-CLOSE-1, in each of the ways a caller can leave a call of its alone.
 #[test]
 fn closing_ends_whatever_callers_stopped_polling() {
     for (size, finish) in [(2_000, true), (90_000, true), (90_000, false), (900_000, false)] {
@@ -156,7 +156,7 @@ fn a_write_that_was_dropped_spoils_its_put() {
     });
 }
 
-/// PUT-2, whatever of the version is on its way when the deletion comes. (SMORE, section III-F.3.)
+/// AS-PUT-2, whatever of the version is on its way when the deletion comes. (SMORE, section III-F.3.)
 #[test]
 fn a_deletion_ends_a_small_version_that_began_before_it() {
     for wait in [0, 1, 20, 50, 80, 120, 200, 400] {

@@ -270,7 +270,7 @@ fn drives_that_are_added_give_room() {
     });
 }
 
-/// REPLACE-3: while a drive cannot be read, no zone takes a member's place with zeros for what that drive has.
+/// AS-REPLACE-3: while a drive cannot be read, no zone takes a member's place with zeros for what that drive has.
 #[test]
 fn a_rebuild_waits_for_what_cannot_be_read_for_a_moment() {
     let geometry = Geometry::hm_smr(Blocks(50), 14, 0, 12);
@@ -340,6 +340,7 @@ fn spoil(image: &MemoryDevice, random: &mut Random, share: f64) -> usize {
     spoilt
 }
 
+/// AS-REPLACE-2.
 #[test]
 fn a_scrub_finds_rot_and_writes_it_anew() {
     // 420: a full zone of a snapshot that was replaced had a digest, and the others had none.

@@ -139,7 +139,7 @@ fn last_written(images: &[MemoryDevice], full: u64) -> Vec<(ZoneId, u64)> {
     images.iter().map(zone_of).collect()
 }
 
-/// The last valid marker: its fragments must end before every write pointer. (EXAM-1)
+/// The last valid marker: its fragments must end before every write pointer. (AS-EXAM-1)
 #[test]
 fn a_segment_that_a_write_pointer_cuts_short_never_was() {
     let images = history(|_, _, store| async move {
@@ -161,7 +161,7 @@ fn a_segment_that_a_write_pointer_cuts_short_never_was() {
     }
 }
 
-/// A write pointer may stand behind bytes that never reached the medium. (EXAM-2)
+/// A write pointer may stand behind bytes that never reached the medium. (AS-EXAM-2)
 #[test]
 fn a_segment_of_which_too_little_verifies_never_was() {
     let images = history(|_, _, store| async move {
@@ -182,7 +182,7 @@ fn a_segment_of_which_too_little_verifies_never_was() {
     });
 }
 
-/// The complete bit completes nothing while a part is missing. (REC-3)
+/// The complete bit completes nothing while a part is missing. (AS-REC-3)
 #[test]
 fn a_version_with_a_gap_is_not_complete() {
     let images = history(|rt, _, store| async move {
@@ -264,7 +264,7 @@ fn without_a_snapshot_everything_is_found() {
     }
 }
 
-/// A snapshot is gone on from: what it covers is not read again, what came later is found.
+/// A snapshot is gone on from: what it covers is not read again, what came later is found. (AS-SNAP-1)
 #[test]
 fn what_came_after_the_snapshot_is_added_to_it() {
     let images = history(|_, _, store| async move {

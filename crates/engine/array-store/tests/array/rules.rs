@@ -38,6 +38,7 @@ async fn is_gone(store: &ArrayStore) {
     assert_eq!(store.get("o").await.unwrap_err().kind, ErrorKind::NotFound);
 }
 
+/// AS-PUT-1.
 #[test]
 fn readers_find_the_old_version_until_the_new_one_is_complete() {
     with_array(

@@ -1,4 +1,4 @@
-//! STUCK-1: a set that could not be emptied is tried again, and not for ever at once.
+//! AS-STUCK-1: a set that could not be emptied is tried again, and not for ever at once.
 
 use std::time::Duration;
 

@@ -65,6 +65,7 @@ fn said(log: &Log) -> Vec<Entry> {
     log.records.iter().map(|logged| logged.entry.clone()).collect()
 }
 
+/// AS-RING-3.
 #[test]
 fn a_file_comes_back_and_the_newer_head_counts() {
     let mut bytes = file(true);
@@ -115,7 +116,7 @@ fn a_torn_end_or_a_flipped_bit_of_one_write_ends_the_log_there() {
     }
 }
 
-/// RING-2: each record was durable before the next was written, so a gap is no torn write.
+/// AS-RING-2: each record was durable before the next was written, so a gap is no torn write.
 #[test]
 fn a_record_that_rots_is_told_and_costs_no_other() {
     let whole = file(false);
@@ -142,7 +143,7 @@ fn a_record_that_rots_is_told_and_costs_no_other() {
     }
 }
 
-/// RING-2: a later write proves that all of the one before was durable, also what lies behind its rotten record.
+/// AS-RING-2: a later write proves that all of the one before was durable, also what lies behind its rotten record.
 #[test]
 fn what_was_written_together_with_a_record_that_rots_still_counts() {
     let all = entries();
@@ -174,7 +175,7 @@ fn what_lies_behind_a_gap_never_counts() {
     assert_eq!((said(&log), log.lost), (vec![entries()[0].clone(), other], 0));
 }
 
-/// RING-1: the same records, from a buffer that had this file before.
+/// AS-RING-1: the same records, from a buffer that had this file before.
 #[test]
 fn records_of_a_former_buffer_do_not_count() {
     let mut bytes = file(false);

@@ -98,7 +98,7 @@ fn assembled(leave_out: usize) -> Option<Superblock> {
     assembly.end()
 }
 
-/// SB-3
+/// AS-SB-3
 #[test]
 fn a_chain_with_a_gap_is_no_state() {
     let whole = assembled(usize::MAX).unwrap();

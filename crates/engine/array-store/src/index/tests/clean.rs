@@ -1,4 +1,4 @@
-//! IX-4: what is taken for a clean index.
+//! AS-IX-4: what is taken for a clean index.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,4 @@
-//! IX-3, and that what is loaded is what was saved.
+//! AS-IX-3, and that what is loaded is what was saved.
 
 use bytes::Bytes;
 use shingle_sim::{Random, seeds};
@@ -61,7 +61,7 @@ fn a_loaded_index_goes_on() {
     model.check(&Index::open_clean(&path, moment(1)).unwrap().unwrap(), "closed and opened");
 }
 
-/// IX-3.
+/// AS-IX-3.
 #[test]
 fn a_snapshot_is_a_moment() {
     for seed in seeds(20) {

@@ -60,7 +60,7 @@ fn what_was_replaced_or_deleted_in_the_buffer_stays_so() {
     });
 }
 
-/// BUF-3: a deletion that the power cut kept from the log is added to it, since its tombstone is not kept for ever.
+/// AS-BUF-3: a deletion that the power cut kept from the log is added to it, since its tombstone is not kept for ever.
 #[test]
 fn a_deletion_that_only_the_drives_know_of_is_kept() {
     let tries = 40;
@@ -88,7 +88,7 @@ fn a_deletion_that_only_the_drives_know_of_is_kept() {
     }
 }
 
-/// BUF-6: however little is written, it leaves the buffer.
+/// AS-BUF-6: however little is written, it leaves the buffer.
 #[test]
 fn nothing_stays_in_the_buffer_alone_for_long() {
     Sim::new(1).run(|rt| async move {

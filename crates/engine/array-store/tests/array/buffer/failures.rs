@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// BUF-1: what the failed file says is old, and nobody believes it when it comes back.
+/// AS-BUF-1: what the failed file says is old, and nobody believes it when it comes back.
 #[test]
 fn a_file_that_failed_is_done_without_and_not_believed_later() {
     let left = history(|_, store, buffer| async move {
@@ -26,7 +26,7 @@ fn a_file_that_failed_is_done_without_and_not_believed_later() {
     });
 }
 
-/// BUF-3 and BUF-4: where both files fail for a while, nothing is acknowledged that is in neither, deletions hold, and what
+/// AS-BUF-3 and AS-BUF-4: where both files fail for a while, nothing is acknowledged that is in neither, deletions hold, and what
 /// the files say is not believed when they are back.
 #[test]
 fn with_both_files_failing_what_is_acknowledged_stays_so() {
@@ -81,7 +81,7 @@ fn with_both_files_failing_what_is_acknowledged_stays_so() {
     }
 }
 
-/// BUF-1: a file that was away while the other was used is not believed when it is all there is.
+/// AS-BUF-1: a file that was away while the other was used is not believed when it is all there is.
 #[test]
 fn a_file_that_was_away_is_not_believed_when_it_comes_back_alone() {
     let Left { devices, files: [first, stale] } = history(|_, store, _| async move {
@@ -111,7 +111,7 @@ fn a_file_that_was_away_is_not_believed_when_it_comes_back_alone() {
     }
 }
 
-/// BUF-1: a file that failed or was away while the other went on lacks what was acknowledged since: alone it counts for nothing.
+/// AS-BUF-1: a file that failed or was away while the other went on lacks what was acknowledged since: alone it counts for nothing.
 #[test]
 fn a_file_that_was_left_behind_is_refused_where_it_is_all_that_is_left() {
     let failed = history(|_, store, buffer| async move {
@@ -160,7 +160,7 @@ fn a_file_that_was_left_behind_is_refused_where_it_is_all_that_is_left() {
     }
 }
 
-/// BUF-1: whenever the power fails while one file is left behind, each of them has what was acknowledged or is not believed.
+/// AS-BUF-1: whenever the power fails while one file is left behind, each of them has what was acknowledged or is not believed.
 #[test]
 fn cut_while_a_file_is_left_behind() {
     for (wait, broken) in (0..30).flat_map(|wait| [(wait, 0), (wait, 1)]) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// BUF-5: when neither the drives nor the buffer take another object, all that is there can be deleted.
+/// AS-BUF-5: when neither the drives nor the buffer take another object, all that is there can be deleted.
 #[test]
 fn with_array_and_buffer_full_everything_can_be_deleted() {
     for small in [1, 900, 3000] {
@@ -42,7 +42,7 @@ fn with_array_and_buffer_full_everything_can_be_deleted() {
     }
 }
 
-/// BUF-4: when the array is full and both files fail, what is buffered can be deleted, and what is not deleted stays.
+/// AS-BUF-4: when the array is full and both files fail, what is buffered can be deleted, and what is not deleted stays.
 #[test]
 fn with_a_full_array_and_both_files_gone_everything_can_be_deleted() {
     for closed in [false, true] {
@@ -93,7 +93,7 @@ fn with_a_full_array_and_both_files_gone_everything_can_be_deleted() {
     }
 }
 
-/// BUF-2: far more goes through than fits, round after round.
+/// AS-BUF-2: far more goes through than fits, round after round.
 #[test]
 fn the_ring_is_used_again() {
     Sim::new(6).run(|rt| async move {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// BUF-4.
+/// AS-BUF-4.
 #[test]
 fn an_array_is_not_opened_without_what_it_acknowledged() {
     let left = history(|_, store, _| async move { put(&store, "o", 1).await });
@@ -69,7 +69,7 @@ fn a_closed_array_needs_no_buffer() {
     });
 }
 
-/// RING-1: after a clean close the same files get a new buffer, whose log begins where the old one's did.
+/// AS-RING-1: after a clean close the same files get a new buffer, whose log begins where the old one's did.
 #[test]
 fn what_a_former_buffer_logged_does_not_come_back() {
     let old = history(|_, store, _| async move {
@@ -107,7 +107,7 @@ fn record_of(file: &[u8], name: &[u8]) -> usize {
     file.windows(name.len()).position(|window| window == name).unwrap() - 51
 }
 
-/// RING-2: rot is told from a torn end, and costs what it hit, if both files have it.
+/// AS-RING-2: rot is told from a torn end, and costs what it hit, if both files have it.
 #[test]
 fn rot_in_the_log_is_made_up_for_by_the_other_file_or_told() {
     let left = history(|_, store, _| async move {
@@ -161,7 +161,7 @@ fn rot_in_the_log_is_made_up_for_by_the_other_file_or_told() {
     });
 }
 
-/// BUF-7: blocks that cannot be read, of both files or of the only one: what no file has is told, the last record too, and all else
+/// AS-BUF-7: blocks that cannot be read, of both files or of the only one: what no file has is told, the last record too, and all else
 /// is there.
 #[test]
 fn a_block_that_cannot_be_read_costs_what_it_holds_or_is_told() {

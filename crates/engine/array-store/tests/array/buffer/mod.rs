@@ -1,4 +1,4 @@
-//! BUF-1 to BUF-4: small objects in two mirrored files, whatever fails and whenever.
+//! AS-BUF-1 to AS-BUF-4: small objects in two mirrored files, whatever fails and whenever.
 
 mod contents;
 mod failures;

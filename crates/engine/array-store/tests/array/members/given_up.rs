@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// EVICT-1: more drives than parity makes up for blink. Nothing is written and nothing recorded; what can be read is read;
+/// AS-EVICT-1: more drives than parity makes up for blink. Nothing is written and nothing recorded; what can be read is read;
 /// with the drives back all is as it was.
 #[test]
 fn more_drives_than_parity_blink_and_all_is_there_again() {
@@ -60,7 +60,7 @@ fn more_drives_than_parity_blink_and_all_is_there_again() {
     }
 }
 
-/// EVICT-1: two drives blink while sets are made available, and no set holds anything. A superblock that calls a set available does not call
+/// AS-EVICT-1: two drives blink while sets are made available, and no set holds anything. A superblock that calls a set available does not call
 /// more of its drives failed than parity makes up for: with all drives there the array is opened.
 #[test]
 fn drives_that_blink_while_sets_are_made_available_come_back() {
@@ -110,7 +110,7 @@ fn drives_that_blink_while_sets_are_made_available_come_back() {
     assert!(given_up > 0, "never were both given up");
 }
 
-/// READMIT-1: a drive that was given up is taken back; what changed meanwhile is not believed of it, and is rebuilt.
+/// AS-READMIT-1: a drive that was given up is taken back; what changed meanwhile is not believed of it, and is rebuilt.
 #[test]
 fn a_drive_that_was_given_up_is_taken_back_and_gets_what_it_missed() {
     for closed in [false, true] {
@@ -173,7 +173,7 @@ fn a_drive_that_was_given_up_is_taken_back_and_gets_what_it_missed() {
     }
 }
 
-/// PROBE-1: a drive that fails a report of its zones, and not the next, is there. One that is asked for and does not answer is no mistake of
+/// AS-PROBE-1: a drive that fails a report of its zones, and not the next, is there. One that is asked for and does not answer is no mistake of
 /// who asks.
 #[test]
 fn a_drive_that_fails_one_report_is_not_missing() {
@@ -197,7 +197,7 @@ fn a_drive_that_fails_one_report_is_not_missing() {
     });
 }
 
-/// EVICT-2: a drive that answers and fails every write is done without; the array is not full for it.
+/// AS-EVICT-2: a drive that answers and fails every write is done without; the array is not full for it.
 #[test]
 fn a_drive_that_fails_all_writes_is_given_up() {
     for drives in [3, 6] {
@@ -225,7 +225,7 @@ fn a_drive_that_fails_all_writes_is_given_up() {
     }
 }
 
-/// EVICT-3: what fails the writes of more drives than parity makes up for is no fault of a drive: puts end with an error, none is
+/// AS-EVICT-3: what fails the writes of more drives than parity makes up for is no fault of a drive: puts end with an error, none is
 /// given up, and all is well once the cause is gone.
 #[test]
 fn what_fails_the_writes_of_many_drives_costs_none_of_them() {
@@ -280,7 +280,7 @@ fn what_fails_the_writes_of_many_drives_costs_none_of_them() {
     }
 }
 
-/// EVICT-4: two of three drives of 1+1 blink that share no set which holds anything. Were both given up, what is written then would be on
+/// AS-EVICT-4: two of three drives of 1+1 blink that share no set which holds anything. Were both given up, what is written then would be on
 /// the third alone, and an opening without that one would not know of it.
 #[test]
 fn no_drive_is_given_up_that_leaves_as_few_as_may_be_away_later() {
@@ -312,7 +312,7 @@ fn no_drive_is_given_up_that_leaves_as_few_as_may_be_away_later() {
     });
 }
 
-/// READMIT-2: the power fails at any command of the opening that takes drives back, and the next openings have only some of the
+/// AS-READMIT-2: the power fails at any command of the opening that takes drives back, and the next openings have only some of the
 /// drives: each is known by its id afterwards, and can be taken back again.
 #[test]
 fn cut_while_drives_are_taken_back() {

@@ -7,7 +7,7 @@ fn spoil(image: &MemoryDevice, zone: ZoneId) {
     (0..info.written.0).for_each(|block| image.corrupt(info.start + Blocks(block), |bytes| bytes[5] ^= 1));
 }
 
-/// GATHER-1, SB-2.
+/// AS-GATHER-1, AS-SB-2.
 #[test]
 fn a_drive_whose_superblocks_cannot_be_read_is_known_by_its_zones_and_gets_new_ones() {
     let left = Sim::new(1).run(|rt| async move {
@@ -44,7 +44,7 @@ fn a_drive_whose_superblocks_cannot_be_read_is_known_by_its_zones_and_gets_new_o
     });
 }
 
-/// SB-3: an older superblock does not count in the place of newer ones that cannot be read: it does not know of a drive that was given
+/// AS-SB-3: an older superblock does not count in the place of newer ones that cannot be read: it does not know of a drive that was given
 /// up since.
 #[test]
 fn an_older_superblock_does_not_count_while_newer_ones_cannot_be_read() {
