@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shingle_erasure::Code;
 
-use crate::naming::Naming;
+use crate::object::naming::Naming;
 use crate::types::DriveId;
 use crate::watch::HUNG_AFTER;
 

@@ -9,30 +9,30 @@ use shingle_runtime::Runtime;
 use tokio::sync::{Mutex, Notify};
 
 use crate::allocator::{Allocator, Layout, shape, zones_beside};
+use crate::append::open_set::OpenSet;
+use crate::append::stamps::Stamps;
 use crate::buffer::Buffering;
-use crate::cleaners::Cleaners;
+use crate::clean::cleaners::Cleaners;
+use crate::clean::stuck::Stuck;
 use crate::config::Options;
-use crate::deleting::Deleting;
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Superblock;
 use crate::given::IndexPlace;
 use crate::index::Index;
-use crate::lifecycle::Lifecycle;
-use crate::open_set::OpenSet;
-use crate::own_names::LOSS_NAME;
+use crate::lifecycle::state::Lifecycle;
+use crate::object::deleting::Deleting;
+use crate::object::own_names::LOSS_NAME;
+use crate::object::progress::Puts;
+use crate::object::sharing::Sharing;
 use crate::pace::Paces;
-use crate::progress::Puts;
-use crate::repairs::Repairs;
+use crate::repair::told::Membership;
+use crate::repair::waiting::Repairs;
 use crate::segment::Framing;
-use crate::sets::{SetTable, Written, ZoneSet};
-use crate::sharing::Sharing;
-use crate::snapshots::{Snapshot, Snapshots};
-use crate::stamps::Stamps;
+use crate::snapshot::newest::{Snapshot, Snapshots};
 use crate::stats::Counters;
-use crate::stuck::Stuck;
 use crate::superblocks::{Ledger, Superblocks};
-use crate::told::Membership;
+use crate::zone_set::{SetTable, Written, ZoneSet};
 
 /// An open array.
 pub(crate) struct Engine {

@@ -7,105 +7,64 @@
 //!
 //! **Owns** the drives it was given, and its index file. **Knows nothing of** buckets, S3, or who asks.
 //!
-//! A reader of the code begins with `store` (the calls), `put`, `get` and `delete` (what they do), `allocator` (where things
-//! go), `writer` and `ending` (how they reach the drives), `examine` and `recovery` (how they are found again), `collect` and `choice` (how
-//! space is won), `membership` and `rebuild` (how drives come and go).
+//! A reader of the code begins with `store` (the calls). Folders are subjects: `object` (put, get, delete), `allocator` (where things
+//! go), `append` (how they reach the drives), `zone_set` (the table of sets), `clean` (how space is won), `snapshot` and `index`,
+//! `lifecycle` and `recovery` (how an array is opened, found again and closed), `superblocks`, `repair` (how drives come and
+//! go), `drives` and `pace` (how they are asked, and which are done without), `inspect`.
 //!
-//! Imports point one way: parts that own a piece of state and know no engine (`drives`, `sets`, `superblocks`, `allocator`, `cleaners`,
-//! `deleting`, `sharing`, `snapshots`, `buffer::log`), then `engine`, which is nothing but these parts together, then the
-//! operations on it, then `store`.
+//! Imports point one way: parts that own a piece of state and know no engine (such as `drives`, `zone_set`, `allocator`, `clean::cleaners`,
+//! `object::deleting`, `snapshot::newest`), then `engine`, which is nothing but these parts together, then the operations on
+//! it, then `store`.
 
 mod allocator;
-mod asking;
+mod append;
 mod buffer;
-mod check;
-mod choice;
-mod cleaners;
-mod close;
-mod collect;
-mod condition;
+mod clean;
 mod config;
-mod create;
-mod delete;
-mod deleting;
 mod drives;
-mod ending;
 mod engine;
 mod error;
 mod eviction;
-mod examine;
 mod format;
-mod gather;
-mod gentle_check;
-mod get;
 mod given;
 mod index;
 mod inspect;
-mod item;
-mod layout;
 mod lifecycle;
-mod loss;
-mod membership;
 mod modelled;
-mod moving;
-mod naming;
-mod open_set;
-mod opening;
-mod oversight;
-mod own_names;
+mod object;
 mod pace;
 pub mod parse;
-mod probe;
-mod progress;
-mod put;
-mod readmit;
-mod rebuild;
 mod recovery;
 mod repair;
-mod repairs;
-mod replace;
-mod saying;
-mod scrub;
 mod segment;
-mod sets;
-mod share;
-mod sharing;
 mod snapshot;
-mod snapshots;
-mod stamps;
 mod stats;
 mod store;
-mod stuck;
 mod superblocks;
-mod supply;
 #[cfg(test)]
 mod tests;
-mod told;
 mod trial;
 mod types;
-mod uncovered;
-mod verdict;
-mod versions;
 mod watch;
-mod writer;
+mod zone_set;
 
 pub use allocator::PutHints;
 pub use buffer::{BufferFile, BufferFiles, two_files};
-pub use check::{CheckOptions, CheckReport, check};
-pub use condition::{Condition, DriveCondition};
 pub use config::{CleaningPolicy, FormatOptions, Options};
-pub use create::format;
 pub use error::{Error, ErrorKind, Result};
-pub use get::{Object, Reader};
 pub use given::{ArrayDrive, IndexPlace};
-pub use inspect::{Absent, DriveInspection, Inspection, SetInspection, array_of, inspect};
+pub use inspect::check::{CheckOptions, CheckReport, check};
+pub use inspect::condition::{Condition, DriveCondition};
+pub use inspect::unopened::{Absent, DriveInspection, Inspection, SetInspection, array_of, inspect};
+pub use lifecycle::create::format;
 pub use modelled::{Laid, Load};
-pub use naming::{Naming, quoted};
-pub use put::{Put, Stored};
-pub use readmit::Readmitted;
-pub use recovery::RecoveryReport;
-pub use scrub::{ScrubOptions, ScrubReport};
+pub use object::get::{Object, Reader};
+pub use object::naming::{Naming, quoted};
+pub use object::put::{Put, Stored};
+pub use recovery::recover::RecoveryReport;
+pub use repair::readmit::Readmitted;
+pub use repair::scrub::{ScrubOptions, ScrubReport};
+pub use repair::told::{RebuildOptions, RebuildProgress};
 pub use store::{ArrayStore, Stats};
-pub use told::{RebuildOptions, RebuildProgress};
 pub use types::{ATTRIBUTES_MAX, Completion, DriveId, NAME_MAX, Part, PartPlace, SetId, SetState, Version};
 pub use watch::patient;

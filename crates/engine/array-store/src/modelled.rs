@@ -11,16 +11,16 @@ use bytes::Bytes;
 use shingle_base::{Blocks, ZoneId};
 use shingle_record::record_blocks;
 
+use crate::append::open_set::{CUT_MIN, OpenSet, Room};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Digest, DigestItem, ITEM_FIXED, ItemBody, Marker, part_bytes};
 use crate::index::{Chunks, PartKey};
-use crate::open_set::{CUT_MIN, OpenSet, Room};
 use crate::segment::Shape;
-use crate::sets::{List, Purpose, ZoneSet};
-use crate::snapshot::{CHUNK_MAX, Pieces};
+use crate::snapshot::take::{CHUNK_MAX, Pieces};
 use crate::store::ArrayStore;
 use crate::types::{Completion, DriveId, Part, PartPlace, SetId, SetState, Version};
+use crate::zone_set::{List, Purpose, ZoneSet};
 
 /// Bytes that each object has beside its own.
 const ATTRIBUTES: &[u8] = &[b'a'; 60];

@@ -8,13 +8,13 @@ use crate::allocator::PutHints;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::DriveState;
-use crate::get::{Object, Reader, not_found};
 pub(crate) use crate::given::ArrayDrive;
-use crate::own_names::OWN_NAMES_END;
+use crate::object::get::{Object, Reader, not_found};
+use crate::object::own_names::OWN_NAMES_END;
+use crate::object::put::{Put, Stored, check_name};
 use crate::pace::slow_drives;
-use crate::put::{Put, Stored, check_name};
-use crate::scrub::{ScrubOptions, ScrubReport};
-use crate::told::{RebuildOptions, RebuildProgress};
+use crate::repair::scrub::{ScrubOptions, ScrubReport};
+use crate::repair::told::{RebuildOptions, RebuildProgress};
 use crate::types::{DriveId, SetId};
 
 /// How full an array is, and what it did since it was opened.

@@ -28,11 +28,11 @@ use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
 use shingle_zoned::{Geometry, MemoryDevice};
 
+use crate::append::item::Item;
 use crate::engine::Engine;
-use crate::item::Item;
-use crate::membership::Survey;
-use crate::sets::Phase;
+use crate::repair::membership::Survey;
 use crate::types::{Completion, DriveId, SetId, SetState, Version};
+use crate::zone_set::Phase;
 use crate::{
     ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RebuildOptions, RecoveryReport,
     ScrubOptions, format,

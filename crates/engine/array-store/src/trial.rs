@@ -9,13 +9,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use shingle_base::Blocks;
 
-use crate::asking::at;
+use crate::append::item::Item;
+use crate::append::open_set::{RESERVED, Room};
+use crate::drives::asking::at;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::item::Item;
-use crate::open_set::{RESERVED, Room};
-use crate::sets::{List, ZoneSet};
 use crate::types::DriveId;
+use crate::zone_set::{List, ZoneSet};
 
 impl Engine {
     /// Tries the drives that clients keep away from; nobody waits for that.

@@ -5,11 +5,11 @@ use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
 use super::Target;
+use crate::append::item::Item;
+use crate::append::open_set::{CUT_MIN, OpenSet};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::{ITEM_FIXED, ItemBody, Marker};
-use crate::item::Item;
-use crate::open_set::{CUT_MIN, OpenSet};
 use crate::segment::Shape;
 use crate::types::{Part, SetState};
 

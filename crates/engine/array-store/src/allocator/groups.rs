@@ -1,13 +1,13 @@
-//! Which drives groups have, and which sets are kept ready for them. (How drives form groups: [`crate::layout`].)
+//! Which drives groups have, and which sets are kept ready for them. (How drives form groups: [`crate::zone_set::layout`].)
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use crate::append::open_set::OpenSet;
 use crate::engine::Engine;
-use crate::layout::{Place, choose_groups};
-use crate::open_set::OpenSet;
-use crate::sets::{Group, List, ZoneSet};
 use crate::types::{DriveSet, SetId, SetState};
+use crate::zone_set::layout::{Place, choose_groups};
+use crate::zone_set::{Group, List, ZoneSet};
 
 /// How ill a set fits a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

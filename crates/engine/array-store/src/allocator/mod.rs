@@ -35,8 +35,8 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
+use crate::append::open_set::{OpenSet, Stream};
 use crate::error::Result;
-use crate::open_set::{OpenSet, Stream};
 use crate::types::{DriveId, DriveSet, SetId};
 
 pub(crate) use place::Who;

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use super::Allocator;
 use super::groups::Misfit;
+use crate::append::open_set::{OpenSet, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Digest;
-use crate::open_set::{OpenSet, Stream};
-use crate::sets::{Group, List, Purpose};
 use crate::types::{DriveSet, SetState};
+use crate::zone_set::{Group, List, Purpose};
 
 /// A set is being opened for a stream, until this is dropped: who needs one there waits.
 struct Opening {

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use super::{Allocator, Pass, SeatId, Target, Want};
+use crate::append::item::{Item, Placed, Started};
+use crate::append::open_set::{OpenSet, Room, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::item::{Item, Placed, Started};
-use crate::open_set::{OpenSet, Room, Stream};
 
 /// Who appends.
 #[derive(Clone, Copy)]

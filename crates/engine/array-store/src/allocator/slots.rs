@@ -10,7 +10,7 @@
 //! # Invariants
 //! - AS-SHELF-1: claims are a plan and nothing relies on them: what does not fit where room was claimed goes elsewhere.
 
-use crate::open_set::CUT_MIN;
+use crate::append::open_set::CUT_MIN;
 use crate::types::SetId;
 
 /// Open sets with room that nobody claimed, from which on no other is opened to fit an object better.

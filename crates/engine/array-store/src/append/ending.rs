@@ -8,14 +8,14 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{Place, frame};
 use shingle_zoned::{DeviceError, ZoneOp};
 
-use crate::asking::at;
+use crate::append::open_set::OpenSet;
+use crate::append::writer::Writes;
+use crate::drives::asking::at;
 use crate::engine::Engine;
 use crate::format::{DIGEST, Digest, Member, frame_trailer};
-use crate::lifecycle::BusyTask;
-use crate::open_set::OpenSet;
-use crate::sets::Written;
+use crate::lifecycle::state::BusyTask;
 use crate::types::SetState;
-use crate::writer::Writes;
+use crate::zone_set::Written;
 
 impl Engine {
     /// Finishes zones that are longer than their set, on drives that limit active zones: they would stay active.

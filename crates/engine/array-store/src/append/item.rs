@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use shingle_runtime::Task;
 
+use crate::append::open_set::Flight;
 use crate::error::Result;
 use crate::format::{ITEM_FIXED, Tombstone, encode_tombstones, part_bytes};
-use crate::open_set::Flight;
 use crate::types::{Completion, Part, PartPlace, SetId, Version};
 
 /// Something to append.

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use shingle_record::record_blocks;
 use tokio::sync::Notify;
 
+use crate::append::uncovered::{Deletions, Uncovered};
 use crate::format::{Digest, ItemBody, Member};
-use crate::sets::ZoneSet;
 use crate::types::{SetId, Version};
-use crate::uncovered::{Deletions, Uncovered};
+use crate::zone_set::ZoneSet;
 
 /// Streams with a set of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::sets::ZoneSet;
 use crate::types::Version;
+use crate::zone_set::ZoneSet;
 
 /// Records of tombstones that are kept before it is looked which of them are needed.
 const KEPT_MIN: usize = 64;

@@ -1,5 +1,5 @@
 //! Appending to open sets: framing, writing, settling. (SMORE, sections III-B and III-C; for which set it is see
-//! [`crate::allocator`], for their end [`crate::ending`].)
+//! [`crate::allocator`], for their end [`crate::append::ending`].)
 //!
 //! Each stream has one open set, and clients have several. What is appended lies behind what came before,
 //! and its writes are started in that order in every zone, so that write pointers advance together and several segments can
@@ -27,17 +27,17 @@ use shingle_record::{Place, frame};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
 use crate::allocator::Pass;
-use crate::asking::at;
+use crate::append::item::{Placed, Started};
+use crate::append::open_set::{Flight, Flights, OpenSet};
+use crate::drives::asking::at;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::eviction::Score;
 use crate::format::{DigestItem, ItemBody, Member, SET_HEAD, SetHead, TOMBSTONES, encode_tombstones};
-use crate::item::{Placed, Started};
-use crate::open_set::{Flight, Flights, OpenSet};
 use crate::segment::{FrameContext, fragment_frames};
-use crate::sets::ZoneSet;
 use crate::stats::add;
 use crate::types::SetState;
+use crate::zone_set::ZoneSet;
 
 pub(crate) type Writes = LocalBoxFuture<'static, Vec<(Member, std::result::Result<(), DeviceError>)>>;
 

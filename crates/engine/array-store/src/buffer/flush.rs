@@ -9,12 +9,12 @@ use bytes::BytesMut;
 use futures_util::stream::{self, StreamExt};
 
 use super::log::{Buffer, Held};
+use crate::append::item::Item;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::index::{Change, PartKey};
-use crate::item::Item;
-use crate::progress::InFlight;
-use crate::sharing::SegmentRoom;
+use crate::object::progress::InFlight;
+use crate::object::sharing::SegmentRoom;
 use crate::types::Part;
 
 /// Segments on their way at once: with more, what could be written over next would wait for all of them.

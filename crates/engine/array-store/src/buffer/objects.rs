@@ -9,7 +9,7 @@ use super::ring::Entry;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::{BufferName, Tombstone};
-use crate::progress::{InFlight, Progress};
+use crate::object::progress::{InFlight, Progress};
 use crate::stats::add;
 use crate::types::{Completion, Part, PartPlace, Version};
 

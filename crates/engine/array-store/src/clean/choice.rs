@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, select};
 
-use crate::cleaners::{Cleaner, Cleaners};
+use crate::append::open_set::{CUT_MIN, OpenSet, RESERVED};
+use crate::clean::cleaners::{Cleaner, Cleaners};
+use crate::clean::stuck::Conditions;
 use crate::engine::Engine;
-use crate::open_set::{CUT_MIN, OpenSet, RESERVED};
-use crate::sets::ZoneSet;
-use crate::stuck::Conditions;
 use crate::types::SetId;
+use crate::zone_set::ZoneSet;
 
 impl Engine {
     /// Waits until that holds of the cleaners, or space changed. (AS-CLEAN-6)

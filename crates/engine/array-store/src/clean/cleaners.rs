@@ -20,9 +20,9 @@ use std::rc::Rc;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use crate::open_set::{RESERVED, Stream};
-use crate::sets::ZoneSet;
+use crate::append::open_set::{RESERVED, Stream};
 use crate::types::{DriveSet, SetId};
+use crate::zone_set::ZoneSet;
 
 /// Sets of an array for each cleaner: those that are free for them, and part empty, must be few.
 const SETS_A_CLEANER: usize = 64;

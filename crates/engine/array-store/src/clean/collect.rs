@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, select};
 
-use crate::asking::has_pointer;
-use crate::cleaners::Cleaner;
+use crate::append::open_set::RESERVED;
+use crate::clean::cleaners::Cleaner;
+use crate::drives::asking::has_pointer;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::examine::{Examined, Holds};
 use crate::format::Digest;
-use crate::open_set::RESERVED;
-use crate::sets::ZoneSet;
+use crate::recovery::examine::{Examined, Holds};
 use crate::stats::add;
 use crate::types::{SetId, SetState};
+use crate::zone_set::ZoneSet;
 
 /// Free sets for each lane below which cleaning goes on in the background; fewer in small arrays. Few: the later a set is cleaned, the
 /// more of it has died.

@@ -12,14 +12,14 @@ use bytes::{Bytes, BytesMut};
 use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
-use crate::cleaners::Cleaner;
+use crate::append::item::Item;
+use crate::append::open_set::Stream;
+use crate::clean::cleaners::Cleaner;
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tombstones, part_bytes};
 use crate::index::{Change, PartKey};
-use crate::item::Item;
-use crate::open_set::Stream;
 use crate::segment::{Shape, zeros};
 use crate::stats::add;
 use crate::types::{Part, PartPlace, SetId};

@@ -16,8 +16,8 @@ use std::time::Duration;
 use shingle_runtime::Instant;
 
 use crate::drives::Drives;
-use crate::sets::{SetTable, ZoneSet};
 use crate::types::SetId;
+use crate::zone_set::{SetTable, ZoneSet};
 
 /// How long a set that was passed over is left alone where nothing changed.
 const AGAIN: Duration = Duration::from_secs(600);

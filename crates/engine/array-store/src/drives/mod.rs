@@ -5,6 +5,10 @@
 //!   zone under it. Drives are known by their own ids, which superblocks and heads of zones name, and never by a number alone that
 //!   was another one's.
 
+pub(crate) mod asking;
+pub(crate) mod oversight;
+pub(crate) mod verdict;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -12,7 +16,7 @@ use futures_util::future::join_all;
 use shingle_base::ZoneId;
 use shingle_zoned::{DeviceError, ZonedDevice};
 
-pub(crate) use crate::asking::is_lost;
+pub(crate) use crate::drives::asking::is_lost;
 use crate::eviction::Score;
 use crate::format::{DriveEntry, DriveState};
 use crate::types::{DriveId, DriveSet};

@@ -3,8 +3,8 @@
 use shingle_erasure::Code;
 use shingle_zoned::DeviceError;
 
-use crate::asking::is_lost;
 use crate::drives::Drives;
+use crate::drives::asking::is_lost;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::eviction::Score;

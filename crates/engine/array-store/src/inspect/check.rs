@@ -9,12 +9,12 @@ use crate::buffer::BUFFER_SET;
 use crate::config::Options;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::examine::{Examined, Holds};
 use crate::format::ItemBody;
 use crate::given::{ArrayDrive, IndexPlace};
 use crate::index::PartKey;
-use crate::naming::Naming;
-use crate::scrub::{ScrubOptions, ScrubReport};
+use crate::object::naming::Naming;
+use crate::recovery::examine::{Examined, Holds};
+use crate::repair::scrub::{ScrubOptions, ScrubReport};
 use crate::store::ArrayStore;
 use crate::types::{PartPlace, SetId};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::DriveState;
+use crate::repair::told::RebuildProgress;
 use crate::store::ArrayStore;
-use crate::told::RebuildProgress;
 use crate::types::SetState;
 
 /// How an array stands.

@@ -13,12 +13,12 @@ use bytes::Bytes;
 use shingle_runtime::Rests;
 
 use crate::buffer::BUFFER_SET;
-use crate::check::CheckReport;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::{DigestItem, ItemBody};
 use crate::index::PartKey;
-use crate::scrub::{ScrubReport, holds};
+use crate::inspect::check::CheckReport;
+use crate::repair::scrub::{ScrubReport, holds};
 use crate::store::ArrayStore;
 use crate::types::{PartPlace, SetId};
 use std::rc::Rc;

@@ -5,8 +5,8 @@ use shingle_erasure::Code;
 
 use crate::error::Result;
 use crate::format::{DriveEntry, DriveState, SetEntry, Superblock};
-use crate::gather::{Seen, array_on, look_at};
 use crate::given::ArrayDrive;
+use crate::recovery::gather::{Seen, array_on, look_at};
 use crate::store::ArrayStore;
 use crate::types::{DriveId, SetId, SetState};
 

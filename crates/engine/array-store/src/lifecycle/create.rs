@@ -11,11 +11,11 @@ use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BufferName, SetEntry, Superblock, VERSION};
 use crate::given::ArrayDrive;
-use crate::layout::form_sets;
-use crate::membership::prepare;
-use crate::sets::SetTable;
+use crate::repair::membership::prepare;
 use crate::superblocks::{Source, Superblocks, blocks_needed, copies};
 use crate::types::SetState;
+use crate::zone_set::SetTable;
+use crate::zone_set::layout::form_sets;
 
 /// Formats drives as an array. What they held is lost.
 ///

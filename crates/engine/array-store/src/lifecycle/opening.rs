@@ -7,16 +7,16 @@ use shingle_runtime::Runtime;
 use crate::buffer::{Attached, BufferFiles, RING_MAX, RING_MIN, open_file, open_to_read, two_files};
 use crate::config::Options;
 use crate::drives::Drives;
+use crate::drives::verdict::enough;
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::eviction::most_lacking;
 use crate::format::{BufferName, Superblock};
-use crate::gather::{Gathered, gather};
 use crate::given::{ArrayDrive, IndexPlace};
 use crate::index::{Index, Moment};
-use crate::recovery::RecoveryReport;
+use crate::recovery::gather::{Gathered, gather};
+use crate::recovery::recover::RecoveryReport;
 use crate::store::ArrayStore;
-use crate::verdict::enough;
 
 impl ArrayStore {
     /// Opens an array: from its index if that was left clean, else from the newest snapshot and what was written since.

@@ -4,13 +4,13 @@
 
 use std::rc::Rc;
 
+use crate::append::item::{Item, Placed};
+use crate::append::open_set::{Room, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Tombstone;
 use crate::index::Change;
-use crate::item::{Item, Placed};
-use crate::open_set::{Room, Stream};
-use crate::progress::Progress;
+use crate::object::progress::Progress;
 use bytes::Bytes;
 
 /// Copies of deleted versions that reach the drives after their tombstones.

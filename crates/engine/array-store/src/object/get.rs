@@ -7,12 +7,12 @@ use bytes::Bytes;
 use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::naming::quoted;
-use crate::put::check_name;
+use crate::object::naming::quoted;
+use crate::object::put::check_name;
 use crate::segment::{Fault, Shape, Source, read_hollow, read_part};
-use crate::sets::Hold;
 use crate::stats::add;
 use crate::types::{PartPlace, SetState, Version};
+use crate::zone_set::Hold;
 
 /// Reads up to this are as on other drives also where drives drop payload: it costs little to lay zeros out.
 const SHORT: u32 = 1 << 20;

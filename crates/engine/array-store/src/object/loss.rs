@@ -7,11 +7,11 @@
 
 use bytes::Bytes;
 
+use crate::append::item::Item;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::item::Item;
-use crate::own_names::LOSS_NAME;
-use crate::progress::InFlight;
+use crate::object::own_names::LOSS_NAME;
+use crate::object::progress::InFlight;
 use crate::store::ArrayStore;
 use crate::types::{Completion, Part, Version};
 use std::rc::Rc;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::allocator::{Allocator, Seat, SeatId};
+use crate::append::item::Placed;
 use crate::error::Error;
-use crate::item::Placed;
 use crate::types::Version;
 
 /// How far a version has come.

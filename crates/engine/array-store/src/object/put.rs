@@ -12,13 +12,13 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
 
 use crate::allocator::{PutHints, Want, Who};
+use crate::append::item::{Item, Placed, Started};
+use crate::append::open_set::Room;
 use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Change, PartKey};
-use crate::item::{Item, Placed, Started};
-use crate::open_set::Room;
-use crate::progress::{InFlight, Progress};
+use crate::object::progress::{InFlight, Progress};
 use crate::segment::zeros;
 use crate::stats::add;
 use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Part, PartPlace, Version};

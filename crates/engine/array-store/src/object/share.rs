@@ -6,12 +6,12 @@ use std::rc::Rc;
 use bytes::{Bytes, BytesMut};
 
 use crate::allocator::SeatId;
+use crate::append::item::{Item, Placed};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::item::{Item, Placed};
-use crate::progress::Progress;
+use crate::object::progress::Progress;
+use crate::object::sharing::Small;
 use crate::segment::zeros;
-use crate::sharing::Small;
 use crate::stats::add;
 use crate::types::{Completion, Part};
 

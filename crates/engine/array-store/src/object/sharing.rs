@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Result;
 use crate::format::object_bytes;
-use crate::progress::{InFlight, Progress};
+use crate::object::progress::{InFlight, Progress};
 use crate::types::Completion;
 
 /// Objects that wait for a segment.
@@ -135,7 +135,7 @@ impl Sharing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Puts;
+    use crate::object::progress::Puts;
     use crate::types::Version;
 
     const SEGMENT: u32 = 4096;

@@ -31,9 +31,9 @@ use futures_util::stream;
 
 use crate::engine::Engine;
 use crate::format::{Digest, DigestItem, ItemBody, Member};
-use crate::probe::{Look, Unread};
-use crate::sets::{Written, ZoneSet};
+use crate::recovery::probe::{Look, Unread};
 use crate::types::SetId;
+use crate::zone_set::{Written, ZoneSet};
 
 /// Of those, so many are read at once: each may have several MiB on every drive.
 const VERIFIED_AT_ONCE: usize = 4;

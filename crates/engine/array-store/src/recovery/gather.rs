@@ -17,9 +17,9 @@ use shingle_record::{Expect, Header};
 use shingle_runtime::Runtime;
 use shingle_zoned::ZoneInfo;
 
-use crate::asking::Reports;
-use crate::asking::{at, report_all};
 use crate::drives::Drives;
+use crate::drives::asking::Reports;
+use crate::drives::asking::{at, report_all};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveEntry, DriveState, Member, SET_HEAD, SetHead, Superblock, VERSION_ENDS};
 use crate::given::ArrayDrive;

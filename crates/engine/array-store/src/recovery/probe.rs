@@ -14,15 +14,15 @@ use shingle_base::{Blocks, ZoneId};
 use shingle_record::{Expect, HEADER_SIZE, Header};
 use shingle_zoned::DeviceErrorKind;
 
-use crate::asking::at;
-use crate::asking::read_patiently;
+use crate::drives::asking::at;
+use crate::drives::asking::read_patiently;
 use crate::engine::Engine;
 use crate::format::{
     DIGEST, Digest, DigestItem, FRAGMENT, ItemBody, MARKER, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Trailer,
     decode_tombstones,
 };
-use crate::sets::Written;
 use crate::types::SetId;
+use crate::zone_set::Written;
 
 /// Blocks read at the end of a zone, in which most digests lie whole.
 const TAIL: u32 = 16;

@@ -10,7 +10,7 @@
 //!   does not run out of sets to clean into.
 //! - AS-REC-6: what an opening found is durable before it answers, and before a superblock says that it counts: the process before may
 //!   have been killed with all of it in caches.
-//! - AS-REC-3 is [`crate::versions`]'.
+//! - AS-REC-3 is [`crate::recovery::versions`]'.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,20 +19,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 
-use crate::asking::{Reports, has_pointer};
+use crate::append::open_set::{OpenSet, Stream};
 use crate::config::CleaningPolicy;
+use crate::drives::asking::{Reports, has_pointer};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::examine::{Examined, Holds, Surveyed};
 use crate::format::{Digest, DigestItem, ItemBody, Member, Tombstone};
 use crate::index::{Change, Keep, Loader, PartKey};
-use crate::open_set::{OpenSet, Stream};
-use crate::own_names::SNAPSHOT_NAME;
-use crate::readmit::Readmitted;
+use crate::object::own_names::SNAPSHOT_NAME;
+use crate::recovery::examine::{Examined, Holds, Surveyed};
+use crate::repair::readmit::Readmitted;
 use crate::segment::Shape;
-use crate::sets::Written;
-use crate::sets::{FoundToHold, ZoneSet, Zones};
 use crate::types::{PartPlace, SetId, SetState, Version};
+use crate::zone_set::Written;
+use crate::zone_set::{FoundToHold, ZoneSet, Zones};
 
 /// Pieces of the snapshot that are read ahead.
 const PIECES_AHEAD: usize = 4;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::index::Change;
-use crate::recovery::RecoveryReport;
+use crate::recovery::recover::RecoveryReport;
 use crate::types::{PartPlace, SetId, Version};
 
 /// Parts that are looked at before others have their turn.

@@ -18,19 +18,19 @@ use shingle_base::ZoneId;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState};
 use tokio::sync::mpsc;
 
-use crate::asking::report_all;
+use crate::append::open_set::RESERVED;
+use crate::drives::asking::report_all;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveEntry, DriveState, Member};
 use crate::given::ArrayDrive;
-use crate::layout::form_sets;
-use crate::open_set::RESERVED;
-use crate::sets::{Group, List, ZoneSet};
+use crate::repair::told::Told;
+use crate::repair::told::{RebuildOptions, RebuildProgress};
 use crate::superblocks::superblock_zones;
-use crate::told::Told;
-use crate::told::{RebuildOptions, RebuildProgress};
 use crate::types::{DriveId, DriveSet, SetId, SetState};
 use crate::watch::within;
+use crate::zone_set::layout::form_sets;
+use crate::zone_set::{Group, List, ZoneSet};
 
 /// Sequential zones that a drive needs: two for superblocks, one for data.
 pub(crate) const ZONES_MIN: u32 = 3;

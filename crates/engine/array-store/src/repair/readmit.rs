@@ -15,13 +15,13 @@ use std::rc::Rc;
 
 use futures_util::stream::{self, StreamExt};
 
-use crate::asking::{Reports, has_pointer};
+use crate::drives::asking::{Reports, has_pointer};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Member;
-use crate::gather::Gathered;
-use crate::sets::ZoneSet;
+use crate::recovery::gather::Gathered;
 use crate::types::{DriveId, DriveSet, SetId, SetState};
+use crate::zone_set::ZoneSet;
 
 /// Sets that are looked at side by side.
 const SIDE_BY_SIDE: usize = 32;

@@ -14,8 +14,8 @@ use shingle_zoned::{DeviceError, DeviceErrorKind};
 use crate::engine::Engine;
 use crate::error::ErrorKind;
 use crate::pace::{Slow, slow_drives, too_slow};
-use crate::repairs::AGAIN;
-use crate::scrub::ScrubReport;
+use crate::repair::scrub::ScrubReport;
+use crate::repair::waiting::AGAIN;
 use crate::segment::{Fault, FaultKind};
 use crate::types::{DriveId, PartPlace};
 

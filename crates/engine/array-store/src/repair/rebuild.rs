@@ -24,11 +24,11 @@ use tokio::sync::Notify;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Member;
-use crate::membership::{Spares, Survey, is_dead};
-use crate::sets::{Group, List, ZoneSet};
-use crate::told::Told;
-use crate::told::{RebuildOptions, RebuildProgress};
+use crate::repair::membership::{Spares, Survey, is_dead};
+use crate::repair::told::Told;
+use crate::repair::told::{RebuildOptions, RebuildProgress};
 use crate::types::{DriveId, SetId, SetState};
+use crate::zone_set::{Group, List, ZoneSet};
 
 /// Sets between two superblocks: what a power cut costs at most.
 const SETS_A_SUPERBLOCK: u64 = 16;

@@ -17,18 +17,18 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{INFO_SIZE, Place, frame, frame_hollow, frame_sliced, record_blocks, sliced_record_blocks};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
-use crate::asking::at;
+use crate::append::writer::start_now;
+use crate::drives::asking::at;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::examine::{Examined, Holds};
 use crate::format::{
     Digest, DigestItem, FRAGMENT, FragmentId, ItemBody, MARKER, Member, SET_HEAD, SetHead, TOMBSTONES,
     encode_tombstones,
 };
+use crate::recovery::examine::{Examined, Holds};
 use crate::segment::{Shape, Source, fragment_hollow};
-use crate::sets::ZoneSet;
 use crate::types::{PartPlace, SetId, SetState};
-use crate::writer::start_now;
+use crate::zone_set::ZoneSet;
 
 /// Items that are read ahead of the one that is written.
 const AHEAD: usize = 4;

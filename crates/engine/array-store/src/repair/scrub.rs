@@ -15,13 +15,13 @@ use shingle_runtime::{Instant, Rests};
 
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::examine::{Examined, Holds};
 use crate::format::{DigestItem, ItemBody, Member};
-use crate::membership::Survey;
-use crate::sets::{Hold, ZoneSet};
-use crate::told::Told;
-use crate::told::{RebuildOptions, RebuildProgress};
+use crate::recovery::examine::{Examined, Holds};
+use crate::repair::membership::Survey;
+use crate::repair::told::Told;
+use crate::repair::told::{RebuildOptions, RebuildProgress};
 use crate::types::{SetId, SetState};
+use crate::zone_set::{Hold, ZoneSet};
 
 /// Items that are verified side by side, so that drives have the next command before the last one ends.
 const SIDE_BY_SIDE: usize = 2;

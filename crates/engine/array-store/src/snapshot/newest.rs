@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use tokio::sync::Mutex;
 
+use crate::append::uncovered::Uncovered;
 use crate::format::SnapshotPiece;
 use crate::types::SetId;
-use crate::uncovered::Uncovered;
 
 /// The newest snapshot of the index that is whole.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@
 //!   set up to which block that is; sets that were closed then become indexed.
 //! - AS-SNAP-3: a tombstone below the snapshot's floor is needed no more: what it deletes lies where the snapshot covers it,
 //!   and is not in it. (The paper's rule, tombstones older than the snapshot, forgets the sets that were open then.) One that
-//!   is needed is not covered either ([`crate::uncovered`]).
+//!   is needed is not covered either ([`crate::append::uncovered`]).
 //! - AS-SNAP-2: the snapshot before it is trimmed only then.
 
 use std::rc::Rc;
@@ -14,16 +14,16 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::select;
 
-use crate::collect::READERS_WAIT;
+use crate::append::item::Item;
+use crate::append::open_set::{RESERVED, Room, Stream};
+use crate::clean::collect::READERS_WAIT;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::SnapshotPiece;
-use crate::item::Item;
-use crate::open_set::{RESERVED, Room, Stream};
-use crate::own_names::SNAPSHOT_NAME;
-use crate::sets::{List, ZoneSet};
-use crate::snapshots::Snapshot;
+use crate::object::own_names::SNAPSHOT_NAME;
+use crate::snapshot::newest::Snapshot;
 use crate::types::{Part, PartPlace, SetState, Version};
+use crate::zone_set::{List, ZoneSet};
 
 /// Bytes of the index that are encoded at a time: writers wait for no longer.
 pub(crate) const CHUNK_MAX: usize = 128 << 10;

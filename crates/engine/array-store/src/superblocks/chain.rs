@@ -15,7 +15,7 @@ use shingle_zoned::{DeviceError, ZonedDevice};
 
 use super::keeper::Keeper;
 use super::{Next, Source, Superblocks, WHOLE_MOST, Written, blocks_of, frames};
-use crate::asking::{at, is_lost};
+use crate::drives::asking::{at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Base, SUPERBLOCK_PIECE, Superblock, encode_piece, set_bytes};
 use crate::types::{DriveId, SetId};

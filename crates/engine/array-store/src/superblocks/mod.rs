@@ -19,6 +19,7 @@ mod chain;
 mod keeper;
 mod ledger;
 mod read;
+pub(crate) mod saying;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,12 +31,12 @@ use shingle_erasure::Code;
 use shingle_record::{INFO_SIZE, Place, frame};
 use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
 
-use crate::asking::{at, is_lost};
 use crate::drives::Drives;
+use crate::drives::asking::{at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveState, SUPERBLOCK, SetEntry, Superblock, frame_trailer, set_bytes};
-use crate::sets::SetTable;
 use crate::types::{DriveId, SetId};
+use crate::zone_set::SetTable;
 use keeper::Keeper;
 
 pub(crate) use chain::blocks_needed;

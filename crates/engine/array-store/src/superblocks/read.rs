@@ -7,7 +7,7 @@ use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId};
 use shingle_record::{Expect, HEADER_SIZE, Header};
 use shingle_zoned::{ZoneInfo, ZonedDevice};
 
-use crate::asking::{at, is_lost};
+use crate::drives::asking::{at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Assembly, Base, SUPERBLOCK, SUPERBLOCK_PIECE, Superblock, Trailer, Update, VERSION_MIN};
 

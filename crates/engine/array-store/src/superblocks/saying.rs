@@ -6,14 +6,14 @@ use shingle_base::StoreId;
 use shingle_erasure::Code;
 use shingle_zoned::DeviceError;
 
-use crate::asking::is_lost;
 use crate::drives::Drives;
+use crate::drives::asking::is_lost;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::{BufferName, DriveState, Superblock, VERSION};
-use crate::sets::SetTable;
 use crate::superblocks::Source;
 use crate::types::DriveId;
+use crate::zone_set::SetTable;
 
 impl Engine {
     /// Writes the superblock as things are now; `clean`: the generation of an index that was closed with it.

@@ -7,9 +7,9 @@ use futures_util::future::join;
 use shingle_sim::{Medium, Random, Survival, seeds};
 
 use super::*;
-use crate::cleaners::Cleaners;
-use crate::open_set::RESERVED;
-use crate::sets::List;
+use crate::append::open_set::RESERVED;
+use crate::clean::cleaners::Cleaners;
+use crate::zone_set::List;
 
 const SEGMENT: u32 = 40_000;
 
@@ -106,8 +106,8 @@ fn the_next_victim_lies_on_other_drives() {
         let (second, other) = engine.victim().unwrap();
         assert!(second != first && !other.drives().meets(&set.drives()));
         // There is one on the drives of the first from which everything is won.
-        let near = |(id, near): &(SetId, Rc<crate::sets::ZoneSet>)| *id != first && near.drives() == set.drives();
-        let (third, near) = engine.sets.of(crate::sets::List::Closed).find(near).unwrap();
+        let near = |(id, near): &(SetId, Rc<crate::zone_set::ZoneSet>)| *id != first && near.drives() == set.drives();
+        let (third, near) = engine.sets.of(crate::zone_set::List::Closed).find(near).unwrap();
         near.set_live(0);
         assert_eq!(engine.victim().unwrap().0, third);
     });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::open_set::RESERVED;
+use crate::append::open_set::RESERVED;
 
 /// An array of 2+1 on that many drives.
 async fn fresh_on(rt: &Runtime, drives: usize) -> (Vec<SimDevice>, ArrayStore) {

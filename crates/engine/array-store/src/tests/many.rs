@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::format::DriveState;
-use crate::gather::gather;
+use crate::recovery::gather::gather;
 use crate::superblocks::{copies, unread_most};
 
 /// 60 drives of 10+2, whose table is in every superblock, or behind bases.

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use shingle_sim::seeds;
 
 use super::*;
-use crate::open_set::Stream;
+use crate::append::open_set::Stream;
 
 /// Takes the last item away from all drives but the first; `before` is what they held without it.
 fn torn_to_one_drive(images: &[MemoryDevice], before: &[MemoryDevice]) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::format::Member;
-use crate::sets::ZoneSet;
+use crate::zone_set::ZoneSet;
 
 /// AS-SET-4: a rebuild that comes to a set while its zones are being reset leaves it alone. Reset zone by zone, it seems to hold
 /// only what the last ones have.
@@ -292,7 +292,10 @@ fn a_snapshot_that_cannot_be_read_fails_no_rebuild() {
         let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
         assert!(done.failed == 0 && done.done > 0, "{done:?}");
         assert_eq!(store.0.drives.missing(), []);
-        assert!(store.0.snapshots.newest.borrow().pieces.iter().all(|piece| piece.set != old), "it is still the snapshot");
+        assert!(
+            store.0.snapshots.newest.borrow().pieces.iter().all(|piece| piece.set != old),
+            "it is still the snapshot"
+        );
         devices.push(fresh);
         devices.remove(lost);
         crash(&devices)

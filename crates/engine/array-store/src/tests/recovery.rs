@@ -3,8 +3,8 @@
 use shingle_sim::seeds;
 
 use super::*;
+use crate::append::open_set::Stream;
 use crate::format::Tombstone;
-use crate::open_set::Stream;
 
 /// Rule 3 of SMORE's section IV-A: of a part that cleaning copied, the newer copy counts, whichever is seen first. (AS-REC-2)
 #[test]

@@ -1,8 +1,8 @@
 //! Forming sets anew where superblocks cannot be written.
 
 use super::*;
-use crate::membership::prepare;
-use crate::sets::{List, ZoneSet};
+use crate::repair::membership::prepare;
+use crate::zone_set::{List, ZoneSet};
 
 /// An array of 2+1 on three drives with many sets available, and a fourth one that has joined, and of whose zones no set was formed.
 async fn joined(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {

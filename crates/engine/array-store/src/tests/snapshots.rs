@@ -163,7 +163,7 @@ fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
         let began = rt.now();
         assert!(engine.drop_tombstones().await.unwrap(), "given up after {:?}", rt.now().since(began));
         assert!(
-            rt.now().since(began) > 2 * crate::collect::READERS_WAIT,
+            rt.now().since(began) > 2 * crate::clean::collect::READERS_WAIT,
             "the case is not met: {:?}",
             rt.now().since(began)
         );
@@ -173,7 +173,7 @@ fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
         let _taken = engine.snapshots.taking.lock().await;
         let began = rt.now();
         assert!(!engine.drop_tombstones().await.unwrap());
-        assert!(rt.now().since(began) <= crate::collect::READERS_WAIT);
+        assert!(rt.now().since(began) <= crate::clean::collect::READERS_WAIT);
     });
 }
 

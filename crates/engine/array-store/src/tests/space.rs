@@ -3,8 +3,8 @@
 use shingle_sim::{Random, seeds};
 
 use super::*;
+use crate::append::open_set::{OpenSet, Stream};
 use crate::format::ItemBody;
-use crate::open_set::{OpenSet, Stream};
 use crate::types::Part;
 
 const SEGMENT: u32 = 160_000;

@@ -7,8 +7,8 @@ use shingle_sim::{Random, Survival, seeds};
 
 use super::*;
 use crate::format::{BufferName, SetEntry};
-use crate::gather::look_at;
-use crate::sets::List;
+use crate::recovery::gather::look_at;
+use crate::zone_set::List;
 
 /// What a table was when a superblock was written, by a number that the superblock has.
 type Said = BTreeMap<u64, Vec<Option<SetEntry>>>;

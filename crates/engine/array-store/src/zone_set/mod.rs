@@ -9,12 +9,14 @@
 //!   ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a hold: the change may wait for it.
 
 mod changes;
+pub(crate) mod layout;
 mod life;
 mod lists;
+mod set;
 mod shared;
 mod steps;
+pub(crate) mod supply;
 mod victims;
-mod zone_set;
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +36,8 @@ use crate::types::{DriveId, DriveSet, SetId, SetState};
 
 pub(crate) use life::{Phase, Purpose, Zones};
 pub(crate) use lists::{Group, List};
+pub(crate) use set::ZoneSet;
 pub(crate) use steps::FoundToHold;
-pub(crate) use zone_set::ZoneSet;
 
 use life::Life;
 use lists::Lists;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use shingle_runtime::Instant;
 
 use super::life::{Ended, Filling, Full, Held, Life, Purpose, Zones};
-use super::zone_set::ZoneSet;
+use super::set::ZoneSet;
 use crate::format::Member;
 use crate::types::DriveId;
 

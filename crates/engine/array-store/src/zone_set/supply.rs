@@ -6,8 +6,8 @@ use shingle_zoned::ZoneOp;
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::sets::{Hold, Phase, ZoneSet, Zones};
 use crate::types::{SetId, SetState};
+use crate::zone_set::{Hold, Phase, ZoneSet, Zones};
 
 impl Engine {
     /// Sets that are kept available: at least one more than what is reserved, or clients would have none without cleaning.
