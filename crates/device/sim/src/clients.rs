@@ -9,10 +9,11 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_store_api::{
-    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectInfo, ObjectStore, ObjectWriter, StoreErrorKind,
-    StoreResult, UploadId,
+    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectStore, StoreErrorKind, StoreResult, UploadId,
 };
 
+use crate::calls::{begin_part, end_part};
+pub use crate::calls::{bytes_of, commit, get, pieces, put};
 use crate::seeds::Random;
 
 /// The bucket they work in; it must be there.
@@ -253,13 +254,13 @@ impl Client {
         let begun = match around {
             None => None,
             Some((content, size)) => {
-                let begun = begin_part(store, &upload.key, id, number, bytes_of(content, size)).await;
+                let begun = begin_part(store, BUCKET, &upload.key, id, number, bytes_of(content, size)).await;
                 begun.map_err(|error| self.wrong(error)).map(Some)?
             }
         };
         self.doing.replace(Some(Doing::Part(id, number, part, None)));
         let sent = async {
-            let (writer, rest) = begin_part(store, &upload.key, id, number, bytes_of(part.0, part.1)).await?;
+            let (writer, rest) = begin_part(store, BUCKET, &upload.key, id, number, bytes_of(part.0, part.1)).await?;
             end_part(writer, rest, part.0).await
         };
         let result = sent.await;
@@ -474,86 +475,4 @@ impl Client {
     pub fn objects(&self) -> usize {
         self.objects.len()
     }
-}
-
-/// A part of which half is written; and the other half.
-async fn begin_part(
-    store: &dyn ObjectStore,
-    key: &str,
-    id: UploadId,
-    number: u32,
-    data: Bytes,
-) -> StoreResult<(Box<dyn ObjectWriter>, Vec<Bytes>)> {
-    let mut writer = store.begin_part(BUCKET, key, id, number).await?;
-    let mut pieces = pieces(&data);
-    let rest = pieces.split_off(pieces.len() / 2);
-    for piece in pieces {
-        writer.write(piece).await?;
-    }
-    Ok((writer, rest))
-}
-
-async fn end_part(mut writer: Box<dyn ObjectWriter>, rest: Vec<Bytes>, content: u64) -> StoreResult<ObjectInfo> {
-    for piece in rest {
-        writer.write(piece).await?;
-    }
-    writer.commit(commit(&content.to_string())).await
-}
-
-/// Bytes of a value: they differ with its number, and from place to place.
-pub fn bytes_of(number: u64, size: usize) -> Bytes {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut data = Vec::with_capacity(size + 8);
-    while data.len() < size {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        data.extend_from_slice(&state.to_le_bytes());
-    }
-    data.truncate(size);
-    data.into()
-}
-
-/// A commit with that ETag, and metadata to recognise it.
-pub fn commit(etag: &str) -> Commit {
-    let metadata = Metadata::from([("x-amz-meta-tag".to_owned(), format!("of {etag}"))]);
-    Commit { etag: etag.to_owned(), metadata, ..Commit::default() }
-}
-
-/// Puts an object, in pieces of odd sizes.
-///
-/// # Errors
-/// The store's.
-pub async fn put(
-    store: &dyn ObjectStore,
-    bucket: &str,
-    key: &str,
-    data: &Bytes,
-    commit: Commit,
-) -> StoreResult<ObjectInfo> {
-    let mut writer = store.begin_put(bucket, key).await?;
-    for piece in pieces(data) {
-        writer.write(piece).await?;
-    }
-    writer.commit(commit).await
-}
-
-/// `data` in pieces of odd sizes.
-pub fn pieces(data: &Bytes) -> Vec<Bytes> {
-    let mut rest = data.clone();
-    let mut out = Vec::new();
-    while !rest.is_empty() {
-        let take = rest.len().min(1 + (rest.len() * 7919) % 3001);
-        out.push(rest.split_to(take));
-    }
-    out
-}
-
-/// Reads all of an object.
-///
-/// # Errors
-/// The store's.
-pub async fn get(store: &dyn ObjectStore, bucket: &str, key: &str) -> StoreResult<Bytes> {
-    let reader = store.open(bucket, key).await?;
-    reader.read(0, reader.info().size).await
 }

@@ -14,6 +14,7 @@
 //!   until it is healed or the block is written again.
 //! - SIM-6: a kill loses nothing, and makes nothing durable.
 
+mod calls;
 pub mod clients;
 mod crowd;
 mod cut;
