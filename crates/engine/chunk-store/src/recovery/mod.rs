@@ -37,6 +37,7 @@
 mod build;
 mod chunks;
 mod complete;
+mod identity;
 mod report;
 mod scan;
 
@@ -45,25 +46,27 @@ use std::rc::Rc;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId};
+use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_record::{
-    MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock,
-    read_superblock_copies, room_for_checkpoint, write_superblock,
+    MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock, write_superblock,
 };
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 
 pub use report::{Damage, RecoveryReport, StepReport};
 
+pub(crate) use identity::{log_config, read_identity};
+
+use identity::{Identity, check_limits, check_table_fits, identity};
+
 use crate::config::{FormatOptions, Options};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry, zone_table_bytes};
+use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry};
 use crate::layout::Layout;
 use crate::mark::Mark;
 use crate::read::read_error;
 use crate::recovery::chunks::Loading;
 use crate::recovery::scan::{FoundZone, ScanContext};
-use crate::runs::ZONE_BLOCKS_MAX;
 use crate::store::{ChunkStore, Inner, Parts};
 use crate::types::Stream;
 use crate::zones::ZoneStatus;
@@ -74,9 +77,6 @@ const REPORT_ZONES: u32 = 8192;
 /// More than the records that are ever written between two journal entries: by so much numbers are raised above the
 /// largest that was found where records may be hidden, so that none of theirs is given out again (REC-1).
 const HIDDEN_MAX: u64 = 1 << 32;
-
-/// The kind that heads of metazones carry.
-const META_ZONE_KIND: u16 = 0x0001;
 
 impl ChunkStore {
     /// Makes an empty store on a drive: superblock, and an empty checkpoint. All old data is lost. Durable when it
@@ -222,103 +222,6 @@ impl Inner {
         }
         Ok(())
     }
-}
-
-/// Owner of the drive.
-struct Identity {
-    store: StoreId,
-    layout: Layout,
-    /// Copies of the superblock that are not good.
-    bad_copies: Vec<u32>,
-}
-
-/// Reads the superblock, and holds it against the drive.
-pub(crate) async fn read_identity(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId, Layout)> {
-    identity(dev).await.map(|identity| (identity.store, identity.layout))
-}
-
-async fn identity(dev: &Rc<dyn ZonedDevice>) -> Result<Identity> {
-    let geometry = dev.geometry();
-    let superzone = ZoneId(geometry.conventional_zones);
-    if superzone.0 >= geometry.zone_count {
-        return Err(Error::new(ErrorKind::Format, "the drive has no sequential zones"));
-    }
-    let (found, bad_copies) = read_superblock_copies(dev, superzone).await.map_err(|error| {
-        let kind = match &error {
-            SuperblockError::Corrupt => ErrorKind::Corrupt,
-            SuperblockError::Device(_) => ErrorKind::Device,
-            _ => ErrorKind::Format,
-        };
-        let text = match &error {
-            SuperblockError::NotFormatted => {
-                "the drive holds no chunk store: format it first (`shingle chunk format`)".to_owned()
-            }
-            other => other.to_string(),
-        };
-        Error::new(kind, text).caused_by(error)
-    })?;
-    let format = |text: String| Err(Error::new(ErrorKind::Format, text));
-    if found.engine != ENGINE {
-        return format("the drive holds a store of another engine, not a chunk store".to_owned());
-    }
-    if found.version > VERSION {
-        let version = found.version;
-        return format(format!(
-            "the store has version {version}, this version of Shingle reads {VERSION}: use a newer one"
-        ));
-    }
-    if found.version < VERSION {
-        let version = found.version;
-        return format(format!(
-            "the store has version {version}, which this version of Shingle no longer reads ({VERSION} it does): read it \
-             with the version that wrote it, or format the drive anew"
-        ));
-    }
-    let Some(block) = Superblock::decode(&found.payload) else {
-        return Err(Error::new(ErrorKind::Corrupt, "the superblock makes no sense"));
-    };
-    if block.zone_size != geometry.zone_size.0 || block.zone_count != geometry.zone_count {
-        return format(format!(
-            "the store was made on a drive of {} zones of {} bytes, but this one has {} of {}",
-            block.zone_count,
-            block.zone_size.saturating_mul(BLOCK_SIZE as u64),
-            geometry.zone_count,
-            geometry.zone_size.bytes(),
-        ));
-    }
-    Ok(Identity { store: found.store, layout: Layout::new(geometry, block.metazones)?, bad_copies })
-}
-
-/// The metadata log of a store.
-pub(crate) fn log_config(store: StoreId, layout: &Layout, read_depth: u32) -> MetaLogConfig {
-    MetaLogConfig { store, zones: layout.metazones.clone(), zone_kind: META_ZONE_KIND, read_depth }
-}
-
-fn check_limits(geometry: &Geometry) -> Result<()> {
-    let limits = [geometry.open_zones_max, geometry.active_zones_max];
-    // One metazone, and a zone of each stream for callers and for GC (LEASE-1).
-    let least = 7;
-    if limits.into_iter().flatten().any(|limit| limit < least) {
-        let text = format!("the drive allows too few open or active zones; a chunk store needs {least}");
-        return Err(Error::new(ErrorKind::Format, text));
-    }
-    if geometry.zone_capacity < Blocks(16) || geometry.zone_capacity.0 > ZONE_BLOCKS_MAX {
-        return Err(Error::new(ErrorKind::Format, "the drive's zones are smaller than 64 KiB or larger than 4 TiB"));
-    }
-    Ok(())
-}
-
-/// Refuses a layout whose zone table can never be in a checkpoint: such a store would work until the first one.
-fn check_table_fits(geometry: &Geometry, layout: &Layout) -> Result<()> {
-    let (zones, capacity) = (layout.metazones.len() as u64, geometry.zone_capacity.0 as u32);
-    if room_for_checkpoint(zones, capacity, zone_table_bytes(layout.data_zones.len())) {
-        return Ok(());
-    }
-    let text = format!(
-        "{zones} metazones cannot hold a checkpoint of a drive with {} zones; format it with more metazones",
-        geometry.zone_count
-    );
-    Err(Error::new(ErrorKind::Format, text))
 }
 
 fn bad_block(zone: ZoneId, block: u32, what: &str) -> Damage {

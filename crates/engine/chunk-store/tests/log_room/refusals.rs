@@ -1,40 +1,6 @@
-//! ROOM-1 to ROOM-3: what the metadata log has no room for is refused, and reads go on.
+//! What is refused, and what goes on meanwhile.
 
-mod common;
-
-use std::rc::Rc;
-use std::time::Duration;
-
-use bytes::Bytes;
-use common::{content, formatted, open};
-use futures_util::future::{Either, join, join_all, select};
-use shingle_base::{Blocks, ChunkId, StoreId, ZoneId};
-use shingle_chunk_store::{
-    Allocation, ChunkStore, ErrorKind, FormatOptions, Landing, Options, Placement, Stream, dump,
-};
-use shingle_runtime::Runtime;
-use shingle_sim::{Sim, SimDevice};
-use shingle_zoned::{Geometry, MemoryDevice, ZoneState, ZonedDevice};
-
-fn id(number: u64) -> ChunkId {
-    ChunkId::from_u64(number)
-}
-
-fn quiet() -> Options {
-    Options { background: false, landing: None, record_max: 1, ..Options::default() }
-}
-
-async fn append(store: &ChunkStore, chunk: u64, at: u64, length: u64) -> shingle_chunk_store::Result<u64> {
-    store.append(id(chunk), at, vec![Bytes::from(content(chunk, at, length))]).await
-}
-
-/// Result of an operation, which has to end within a minute.
-async fn ends<T>(rt: &Runtime, what: &str, operation: impl Future<Output = T>) -> T {
-    match select(Box::pin(operation), Box::pin(rt.sleep(Duration::from_secs(60)))).await {
-        Either::Left((done, _)) => done,
-        Either::Right(_) => panic!("{what} does not end"),
-    }
-}
+use super::*;
 
 /// ROOM-1: small appends to many chunks, whose records make no runs.
 #[test]
@@ -207,35 +173,6 @@ fn with_too_few_metazones_changes_are_refused_and_reads_go_on() {
     }
 }
 
-/// A drive of zones of 16 blocks with that many metazones.
-fn with_metazones(zones: u32, metazones: u32) -> MemoryDevice {
-    Sim::new(1).run(move |rt| async move {
-        let device = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(16), zones, 0, 16)));
-        let options =
-            FormatOptions { store: Some(StoreId(42)), metazones: Some(metazones), ..FormatOptions::default() };
-        ChunkStore::format(&rt, Rc::new(device.clone()), &options).await.unwrap();
-        device.image()
-    })
-}
-
-/// Metazones with the newest checkpoint and what came after it, the newest last.
-async fn needed_metazones(rt: &Runtime, medium: &MemoryDevice) -> Vec<ZoneId> {
-    let log = dump(rt, Rc::new(SimDevice::new(rt, medium))).await.unwrap().log;
-    let start = log.iter().filter(|record| record.kind == "checkpoint start").map(|record| record.position).max();
-    let mut needed: Vec<ZoneId> = log.iter().filter(|at| Some(at.position) >= start).map(|at| at.zone).collect();
-    needed.dedup();
-    needed
-}
-
-/// Creates chunks and deletes them: entries of the journal, for an index that stays as it is.
-async fn churn(store: &ChunkStore, first: u64, rounds: u64) -> shingle_chunk_store::Result<()> {
-    for number in first..first + rounds {
-        store.create(id(number), Stream::Data).await?;
-        store.delete(id(number)).await?;
-    }
-    Ok(())
-}
-
 /// ROOM-3: while a checkpoint is written it takes metazones that the next one would need. Callers that wait for the
 /// journal meanwhile are not told that no checkpoint makes room.
 #[test]
@@ -293,17 +230,6 @@ fn checkpoints_that_had_no_room_before_deletions_do_not_make_the_log_full() {
     });
 }
 
-/// Lets the metadata log run full in this life: three of six metazones, which hold nothing that is needed, turn
-/// read-only.
-async fn fill_log(rt: &Runtime, device: &SimDevice, store: &ChunkStore) {
-    store.checkpoint().await.unwrap();
-    let needed = needed_metazones(rt, &device.image()).await;
-    let spare = (1..=6).map(ZoneId).filter(|zone| !needed.contains(zone)).take(3);
-    spare.for_each(|zone| device.medium().set_state(zone, ZoneState::ReadOnly));
-    let error = churn(store, 10_000, 5000).await.expect_err("the log never fills");
-    assert_eq!(error.kind, ErrorKind::Device, "{error}");
-}
-
 /// A seal that was refused before it had its place in the journal has not happened: the chunk goes on as it was.
 #[test]
 fn a_chunk_whose_seal_was_refused_takes_appends_again() {
@@ -348,160 +274,4 @@ fn a_seal_that_was_given_up_in_time_leaves_the_chunk_as_it_was() {
         assert_eq!(store.seal(id(1)).await.unwrap(), 10_100);
         assert_eq!(append(&store, 1, 10_100, 100).await.unwrap_err().kind, ErrorKind::Sealed);
     });
-}
-
-/// ROOM-3: where no zone that GC empties can be reset it waits, and does not read the same again and again.
-#[test]
-fn gc_rests_while_the_log_is_full() {
-    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
-    Sim::new(1).run(move |rt| async move {
-        let device = SimDevice::new(&rt, &medium);
-        let (store, _) = open(&rt, &device, quiet()).await;
-        for chunk in 1..=40 {
-            store.create(id(chunk), Stream::Data).await.unwrap();
-            append(&store, chunk, 0, 80_000).await.unwrap();
-        }
-        for chunk in (1..=40).step_by(2) {
-            store.delete(id(chunk)).await.unwrap();
-        }
-        store.close().await.unwrap();
-        let medium = device.image();
-        for zone in 4..=6 {
-            medium.set_state(ZoneId(zone), ZoneState::ReadOnly);
-        }
-        let device = SimDevice::new(&rt, &medium);
-        let (store, _) = open(&rt, &device, Options { background: true, gc_start: 1.0, ..quiet() }).await;
-        rt.sleep(Duration::from_secs(10)).await;
-        let before = device.counts();
-        rt.sleep(Duration::from_secs(600)).await;
-        let after = device.counts();
-        let commands = after.reads.0 + after.writes.0 - before.reads.0 - before.writes.0;
-        assert!(commands < 20, "{commands} commands in ten minutes");
-        let error = ends(&rt, "gc", store.gc(1, |_| {})).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Device, "{error}");
-        for chunk in (2..=40).step_by(2) {
-            assert!(store.read(id(chunk), 0, 80_000).await.unwrap() == content(chunk, 0, 80_000));
-        }
-        drop(ends(&rt, "close", store.close()).await);
-    });
-}
-/// Appends records of a block by turns to chunks of one kind, which follow each other as they fill up.
-struct Kind {
-    next: u64,
-    at: u64,
-    full: Vec<(u64, u64)>,
-}
-
-impl Kind {
-    async fn append(&mut self, store: &ChunkStore) {
-        loop {
-            if self.at == 0 {
-                store.create(id(self.next), Stream::Data).await.unwrap();
-            }
-            match append(store, self.next, self.at, 10).await {
-                Ok(end) => return self.at = end,
-                Err(error) => assert_eq!(error.kind, ErrorKind::ChunkFull, "{error}"),
-            }
-            self.end(store).await;
-        }
-    }
-
-    async fn end(&mut self, store: &ChunkStore) {
-        store.seal(id(self.next)).await.unwrap();
-        self.full.push((self.next, self.at));
-        (self.next, self.at) = (self.next + 1, 0);
-    }
-}
-
-/// ROOM-1: records at equal distances take little room in the index. Records between them die, so that GC, which keeps
-/// their order, would leave them at many distances.
-#[test]
-fn gc_leaves_the_index_as_much_room_as_there_was() {
-    let medium = formatted(Geometry::hm_smr(Blocks(64), 440, 0, 16));
-    Sim::new(1).run(move |rt| async move {
-        let device = SimDevice::new(&rt, &medium);
-        let placement = Placement { allocation: Allocation::OneZone, ..Placement::default() };
-        let (store, _) = open(&rt, &device, Options { placement, ..quiet() }).await;
-        // Records a b a c a b a c ...; then all b are deleted.
-        let mut kinds = [10_000, 20_000, 30_000].map(|next| Kind { next, at: 0, full: Vec::new() });
-        for _ in 0..330 * 63 / 4 {
-            for kind in [0, 1, 0, 2] {
-                kinds[kind].append(&store).await;
-            }
-            for (chunk, _) in std::mem::take(&mut kinds[1].full) {
-                store.delete(id(chunk)).await.unwrap();
-            }
-        }
-        for kind in &mut kinds {
-            kind.end(&store).await;
-        }
-        store.delete(id(kinds[1].full[0].0)).await.unwrap();
-        let emptied = store.gc(1000, |_| {}).await.unwrap();
-        assert!(emptied.zones > 200 && emptied.damaged == 0, "{emptied:?}");
-        for number in 0..100 {
-            store.create(id(number), Stream::Data).await.unwrap_or_else(|error| panic!("ROOM-1: {error}"));
-        }
-        store.checkpoint().await.unwrap();
-        // Chunks take the rest of the room; GC still wins zones, and checkpoints have room.
-        let mut last = 100;
-        while store.create(id(last), Stream::Data).await.is_ok() {
-            last += 1;
-        }
-        for (chunk, _) in kinds[2].full.drain(..).step_by(2) {
-            store.delete(id(chunk)).await.unwrap();
-        }
-        while store.create(id(last), Stream::Data).await.is_ok() {
-            last += 1;
-        }
-        let zones = store.gc(1000, |_| {}).await.unwrap().zones;
-        assert!(zones > 20, "{zones}");
-        store.checkpoint().await.unwrap();
-        for round in 0..50 {
-            store.delete(id(round)).await.unwrap();
-            store.checkpoint().await.unwrap();
-        }
-        for &(chunk, size) in &kinds[0].full {
-            let expected: Vec<u8> = (0..size).step_by(10).flat_map(|at| content(chunk, at, 10)).collect();
-            assert!(store.read(id(chunk), 0, size).await.unwrap() == expected, "chunk {chunk}");
-        }
-    });
-}
-
-/// ROOM-4: unreadable records stay behind, and would split their chunk into many groups. If the index has no room for
-/// these the chunk stays as it is.
-#[test]
-fn gc_does_not_split_a_chunk_into_parts_that_the_index_has_no_room_for() {
-    for crowded in [false, true] {
-        let medium = formatted(Geometry::hm_smr(Blocks(64), 100, 0, 16));
-        Sim::new(1).run(move |rt| async move {
-            let device = SimDevice::new(&rt, &medium);
-            let placement = Placement { allocation: Allocation::OneZone, ..Placement::default() };
-            let (store, _) = open(&rt, &device, Options { placement, ..quiet() }).await;
-            let mut kinds = [10_000, 20_000].map(|next| Kind { next, at: 0, full: Vec::new() });
-            for number in 0..400 {
-                kinds[number % 2].append(&store).await;
-            }
-            kinds[1].end(&store).await;
-            for chunk in kinds[1].full.iter() {
-                store.delete(id(chunk.0)).await.unwrap();
-            }
-            if crowded {
-                let created = join_all((0..1400).map(|number| store.create(id(number), Stream::Data))).await;
-                assert!(created.iter().all(Result::is_ok));
-            }
-            for zone in store.zones().into_iter().filter(|zone| zone.live_blocks > 20) {
-                let start = device.geometry().start_of(zone.zone);
-                for block in (5..60).step_by(8) {
-                    device.medium().fail_reads(start + Blocks(block), Blocks(2), None);
-                }
-            }
-            let before = store.index_memory();
-            store.gc(1, |_| {}).await.unwrap();
-            let after = store.index_memory();
-            let split = after.runs() - before.runs();
-            assert_eq!(split > 10, !crowded, "{split} runs more");
-            device.medium().heal();
-            assert_eq!(store.read(id(10_000), 0, 300).await.unwrap().len(), 300);
-        });
-    }
 }
