@@ -8,6 +8,7 @@
 //! - API-3: bytes that a reader yields were verified against their checksums first.
 
 mod error;
+mod forward;
 mod object;
 mod types;
 

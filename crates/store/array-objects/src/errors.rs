@@ -29,8 +29,11 @@ pub(crate) fn malformed(name: &[u8], error: Malformed) -> StoreError {
     )
 }
 
+/// Callers of an array whose owner has ended are told this.
+pub(crate) const STOPPED: &str = "the array has stopped";
+
 pub(crate) fn gone(_: Gone) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, "the array has stopped")
+    StoreError::new(StoreErrorKind::Unavailable, STOPPED)
 }
 
 pub(crate) fn invalid(message: impl Into<String>) -> StoreError {

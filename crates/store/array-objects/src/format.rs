@@ -5,8 +5,9 @@
 
 use bytes::{BufMut, Bytes};
 use shingle_array_store::ATTRIBUTES_MAX;
-use shingle_base::wire::{Input, Malformed, put_pairs, put_text};
-use shingle_store_api::{Metadata, StoreResult};
+use shingle_base::wire::{Input, Malformed, put_text};
+use shingle_buckets::Attributes;
+use shingle_store_api::StoreResult;
 
 use crate::errors::invalid;
 use crate::names::Blob;
@@ -18,15 +19,6 @@ const BUCKET: u8 = 1;
 const OBJECT: u8 = 2;
 const UPLOAD: u8 = 3;
 const BLOB: u8 = 4;
-
-/// What every object, part and upload has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Attributes {
-    /// When it was committed.
-    pub(crate) modified_unix_ns: u64,
-    pub(crate) etag: String,
-    pub(crate) metadata: Metadata,
-}
 
 /// A bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,19 +102,6 @@ fn open(bytes: &[u8], kind: u8) -> Result<Input<'_>, Malformed> {
         return Err(Malformed("kind"));
     }
     Ok(input)
-}
-
-impl Attributes {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.put_u64_le(self.modified_unix_ns);
-        put_text(out, &self.etag);
-        put_pairs(out, &self.metadata);
-    }
-
-    fn read(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        let modified_unix_ns = input.u64("time")?;
-        Ok(Self { modified_unix_ns, etag: input.text("ETag")?, metadata: input.pairs("metadata")? })
-    }
 }
 
 impl BucketRecord {
@@ -218,6 +197,8 @@ impl BlobRecord {
 
 #[cfg(test)]
 mod tests {
+    use shingle_store_api::Metadata;
+
     use super::*;
 
     fn attributes() -> Attributes {

@@ -5,9 +5,7 @@
 
 use bytes::Bytes;
 use shingle_array_store::NAME_MAX;
-use shingle_store_api::{StoreResult, UploadId};
-
-use crate::errors::invalid;
+use shingle_store_api::UploadId;
 
 /// A bucket: `b` and its name.
 pub(crate) const BUCKET: u8 = b'b';
@@ -120,20 +118,6 @@ pub(crate) fn is_ours(name: &[u8]) -> bool {
     }
 }
 
-/// That bucket and key are such as can be stored here.
-///
-/// # Errors
-/// `Invalid`.
-pub(crate) fn check(bucket: &str, key: &str) -> StoreResult<()> {
-    if bucket.is_empty() || bucket.len() > BUCKET_MAX || bucket.contains('\0') {
-        return Err(invalid(format!("a bucket's name has 1 to {BUCKET_MAX} bytes and no zero byte")));
-    }
-    if key.len() > KEY_MAX || key.contains('\0') {
-        return Err(invalid(format!("on an array, a key has at most {KEY_MAX} bytes and no zero byte")));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,12 +145,6 @@ mod tests {
     #[test]
     fn the_longest_names_fit() {
         let (bucket, key) = ("b".repeat(BUCKET_MAX), "k".repeat(KEY_MAX));
-        assert!(check(&bucket, &key).is_ok());
         assert_eq!(upload(&bucket, &key, UploadId(0)).len(), NAME_MAX);
-        for (bucket, key) in
-            [("", "k"), ("a\0", "k"), ("b", "a\0b"), (&bucket, &format!("{key}k")), (&format!("{bucket}b"), "")]
-        {
-            assert!(check(bucket, key).is_err());
-        }
     }
 }

@@ -58,8 +58,8 @@ mod tests {
     use shingle_store_api::UploadId;
 
     use super::*;
-    use crate::format::Attributes;
     use crate::names;
+    use shingle_buckets::Attributes;
 
     #[test]
     fn names_of_the_array_become_buckets_and_keys() {

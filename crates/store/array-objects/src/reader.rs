@@ -1,22 +1,23 @@
 //! Reading an object that is open: it stays so until the reader is dropped.
 
 use bytes::Bytes;
+use shingle_buckets::Client;
 use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture};
 
-use crate::client::ArrayClient;
+use crate::engine::Core;
 use crate::engine::run::Notice;
 use crate::errors::invalid;
 
 /// An object open for reading, by the number that its owner knows it by.
 pub(crate) struct Reader {
-    client: ArrayClient,
+    client: Client<Core>,
     number: u64,
     bucket: String,
     info: ObjectInfo,
 }
 
 impl Reader {
-    pub(crate) fn new(client: ArrayClient, number: u64, bucket: String, info: ObjectInfo) -> Self {
+    pub(crate) fn new(client: Client<Core>, number: u64, bucket: String, info: ObjectInfo) -> Self {
         Self { client, number, bucket, info }
     }
 }
@@ -24,7 +25,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         // The owner may be gone; then nothing is open.
-        let _ = self.client.notices.send(Notice::ReaderGone(self.number));
+        let _ = self.client.link.notices.send(Notice::ReaderGone(self.number));
     }
 }
 
@@ -42,7 +43,7 @@ impl ObjectReader for Reader {
             if length == 0 {
                 return Ok(Bytes::new());
             }
-            let read = self.client.ask(move |core| async move { core.read(number, offset, length).await }).await;
+            let read = self.client.door.ask(move |core| async move { core.read(number, offset, length).await }).await;
             read.map_err(|error| error.about(&self.bucket, &self.info.key))
         })
     }

@@ -15,7 +15,7 @@ use shingle_chunk_store::{ChunkClient, ChunkId};
 use shingle_store_api::ObjectInfo;
 use tokio::sync::mpsc;
 
-use crate::format::{Attributes, BlobRef};
+use crate::format::BlobRef;
 use crate::index::Recent;
 use crate::keys;
 use crate::pins::{Pin, Pinnables, Release};
@@ -66,7 +66,7 @@ impl Direct {
     /// An object without its bytes.
     pub(crate) fn head(&self, bucket: &str, key: &str) -> Option<ObjectInfo> {
         let (item, record) = self.find(bucket, key)?;
-        Some(object_info(key, item.version, record.size, record.attributes, Vec::new()))
+        Some(record.attributes.info(key, item.version, record.size, Vec::new()))
     }
 
     /// Opens an object that lies in one place.
@@ -78,26 +78,6 @@ impl Direct {
         let chunk = pin.file.chunk(location.ordinal, self.set);
         let source = Source::Whole { client, chunk, offset: location.offset + u64::from(location.head), _pin: pin };
         self.opens.fetch_add(1, Ordering::Relaxed);
-        Some(Opened { info: object_info(key, item.version, record.size, record.attributes, Vec::new()), source })
-    }
-}
-
-/// An object as callers see it.
-pub(crate) fn object_info(
-    key: &str,
-    version: u64,
-    size: u64,
-    attributes: Attributes,
-    part_sizes: Vec<u64>,
-) -> ObjectInfo {
-    ObjectInfo {
-        key: key.to_owned(),
-        size,
-        etag: attributes.etag,
-        modified_unix_ns: attributes.modified_unix_ns,
-        version,
-        metadata: attributes.metadata,
-        part_sizes,
-        class: None,
+        Some(Opened { info: record.attributes.info(key, item.version, record.size, Vec::new()), source })
     }
 }

@@ -44,7 +44,6 @@ mod victims;
 mod writer;
 
 use shingle_base::wire;
-use shingle_runtime::locks;
 
 pub use check::{CheckProgress, CheckReport, DAMAGE_MAX, Depth, ObjectName};
 pub use client::ObjectStoreClient;

@@ -161,7 +161,6 @@ mod tests {
 
     /// OS-PIN-1, on threads.
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "readers live on threads of their own")]
     fn pins_and_goings_that_race_never_both_win() {
         for _ in 0..300 {
             let (files, file, releases, _released) = one();

@@ -9,18 +9,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use shingle_buckets::Client;
 use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture, StoreResult};
 
 use crate::direct::{Opened, Source};
 use crate::engine::Core;
 use crate::engine::reading::{Located, SegmentRange, ranges};
-use crate::engine::run::Entrance;
 use crate::errors::{for_client, invalid};
 use crate::pins::Release;
 
 /// An object open for reading.
 pub(crate) struct Reader {
-    entrance: Entrance,
+    client: Client<Core>,
     bucket: String,
     opened: Opened,
     /// The segment that was found last.
@@ -28,8 +28,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(entrance: Entrance, bucket: String, opened: Opened) -> Self {
-        Self { entrance, bucket, opened, last: Mutex::default() }
+    pub(crate) fn new(client: Client<Core>, bucket: String, opened: Opened) -> Self {
+        Self { client, bucket, opened, last: Mutex::default() }
     }
 
     async fn bytes(&self, offset: u64, length: u64) -> StoreResult<Bytes> {
@@ -54,9 +54,9 @@ impl Reader {
         if let Some(last) = last.filter(|last| last.holds(&range)) {
             return Ok(last);
         }
-        let releases = self.entrance.releases.clone();
+        let releases = self.client.link.releases.clone();
         let locate = move |core: Rc<Core>| async move { core.locate(range, releases).await };
-        let found = Arc::new(self.entrance.ask(locate).await?);
+        let found = Arc::new(self.client.door.ask(locate).await?);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
         Ok(found)
     }
@@ -67,7 +67,7 @@ impl Drop for Reader {
         let Source::Blobs(blobs) = &self.opened.source else { return };
         let release = Release::Blobs(blobs.iter().map(|blob| blob.blob).collect());
         // The engine may have stopped; then nothing is pinned.
-        let _ = self.entrance.releases.send(release);
+        let _ = self.client.link.releases.send(release);
     }
 }
 
@@ -87,7 +87,7 @@ impl ObjectReader for Reader {
             }
             let bytes = self.bytes(offset, length).await;
             let bytes = bytes.map_err(|error| error.about(&self.bucket, &self.opened.info.key))?;
-            self.entrance.direct.read_bytes.fetch_add(length, Ordering::Relaxed);
+            self.client.link.direct.read_bytes.fetch_add(length, Ordering::Relaxed);
             Ok(bytes)
         })
     }

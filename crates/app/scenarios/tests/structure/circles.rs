@@ -24,7 +24,7 @@ const LEFT: [(&str, usize); 13] = [
     ("crates/foundation/store-api", 2),
     ("crates/frontend/s3-gateway", 9),
     ("crates/store/array-objects", 9),
-    ("crates/store/object-store", 19),
+    ("crates/store/object-store", 15),
 ];
 
 type Path = Vec<String>;

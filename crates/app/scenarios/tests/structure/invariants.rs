@@ -69,7 +69,7 @@ const UNNAMED: [(&str, usize); 15] = [
     ("crates/foundation/runtime", 4),
     ("crates/foundation/store-api", 3),
     ("crates/frontend/s3-gateway", 2),
-    ("crates/store/array-objects", 5),
+    ("crates/store/array-objects", 4),
     ("crates/store/object-store", 21),
 ];
 

@@ -2,9 +2,8 @@
 //!
 //! # Invariants
 //! - AENG-1: no borrow of a cell is held across an `await`.
-//! - AENG-2: locks are taken in the order bucket, key, upload, part.
 
-mod buckets;
+mod catalog;
 mod counting;
 mod listing;
 pub(crate) mod objects;
@@ -23,10 +22,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shingle_array_store::{ArrayStore, ErrorKind, Object, Version};
+use shingle_buckets::Names;
 use shingle_runtime::Runtime;
-use shingle_runtime::locks::Locks;
 use shingle_runtime::owner::Closing;
-use shingle_store_api::{ObjectInfo, StoreError, StoreResult, StoreUsage};
+use shingle_store_api::{ObjectInfo, StoreResult, StoreUsage};
 
 use crate::errors::{from_array, malformed};
 use crate::format::ObjectRecord;
@@ -39,14 +38,7 @@ pub(crate) struct Core {
     pub(crate) rt: Runtime,
     pub(crate) store: ArrayStore,
     pub(crate) options: Options,
-    /// Buckets and when they were made: few, and asked for in every call.
-    buckets: RefCell<BTreeMap<String, u64>>,
-    /// Held shared by whoever writes to a bucket, exclusively to make or delete it.
-    gates: Rc<Locks>,
-    /// Held by whoever changes a key.
-    keys: Rc<Locks>,
-    /// Held shared by whoever commits a part, exclusively by whoever ends the upload; a part's own key by whoever commits that part.
-    uploads: Rc<Locks>,
+    names: Names,
     pub(crate) places: Arc<Places>,
     pub(crate) writers: writing::Writers,
     pub(crate) readers: reading::Readers,
@@ -73,10 +65,7 @@ impl Core {
             rt,
             store,
             options,
-            buckets: RefCell::new(buckets),
-            gates: Rc::default(),
-            keys: Rc::default(),
-            uploads: Rc::default(),
+            names: Names::new(buckets),
             places,
             writers: writing::Writers::default(),
             readers: reading::Readers::default(),
@@ -100,15 +89,6 @@ impl Core {
         Ok(fresh_version(&self.store)?.0)
     }
 
-    fn now_unix_ns(&self) -> u64 {
-        self.rt.unix_time().nanos
-    }
-
-    /// That the bucket is there. True until its gate is let go.
-    fn require_bucket(&self, bucket: &str) -> StoreResult<u64> {
-        self.buckets.borrow().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))
-    }
-
     /// The array object of that name, if there is one.
     fn find(&self, name: &[u8]) -> StoreResult<Option<Object>> {
         match self.store.head(name) {
@@ -126,7 +106,7 @@ impl Core {
     }
 
     /// How full the store is.
-    pub(crate) fn usage(&self) -> StoreResult<StoreUsage> {
+    fn room(&self) -> StoreResult<StoreUsage> {
         let stats = self.store.stats().map_err(from_array)?;
         let (objects, _) = self.counts.get();
         Ok(StoreUsage {
@@ -161,14 +141,6 @@ fn size_of(object: &Object, record: &ObjectRecord) -> u64 {
 /// An object as callers see it.
 fn object_info(key: &str, object: &Object, record: ObjectRecord) -> ObjectInfo {
     let size = size_of(object, &record);
-    ObjectInfo {
-        key: key.to_owned(),
-        size,
-        etag: record.attributes.etag,
-        modified_unix_ns: record.attributes.modified_unix_ns,
-        version: object.version.0,
-        metadata: record.attributes.metadata,
-        part_sizes: record.manifest.map(|manifest| manifest.part_sizes()).unwrap_or_default(),
-        class: None,
-    }
+    let part_sizes = record.manifest.map(|manifest| manifest.part_sizes()).unwrap_or_default();
+    record.attributes.info(key, object.version.0, size, part_sizes)
 }

@@ -18,12 +18,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_array_store::{Object, Version};
+use shingle_buckets::{Attributes, Catalog};
 use shingle_store_api::{StoreResult, UploadId};
 
 use super::counting::PAGE;
 use super::{Core, size_of};
 use crate::errors::from_array;
-use crate::format::{Attributes, BlobRecord, BucketRecord, Manifest, ObjectRecord, UploadRecord};
+use crate::format::{BlobRecord, Manifest, ObjectRecord, UploadRecord};
 use crate::names::{self, BLOB, Blob};
 
 /// The object that blobs of an owner were looked up in.
@@ -214,15 +215,15 @@ impl Core {
     /// is there. How many bytes have one again. (ORPHAN-2)
     pub(super) async fn restore(self: &Rc<Self>, bucket: &str, key: &str, owners: Owners) -> StoreResult<u64> {
         let name = names::object(bucket, key);
-        let _gate = self.gates.exclusive(bucket.as_bytes().to_vec()).await;
-        let _turn = self.keys.exclusive(name.clone()).await;
+        let _gate = self.names.bucket(bucket).await;
+        let _turn = self.names.key(bucket, key).await;
         if self.deleted.borrow().as_ref().is_some_and(|deleted| deleted.contains(&name)) {
             return Ok(0);
         }
         let mut present = self.find_object(bucket, key)?;
         let mut restored = 0;
         for (owner, mut parts) in in_order(owners) {
-            let _end = self.uploads.exclusive(owner.to_be_bytes().to_vec()).await;
+            let _end = self.names.upload(UploadId(owner)).await;
             // What was deleted while others were looked at. (ORPHAN-3)
             let mut gone = Vec::new();
             for (number, (object, blob, _)) in &parts {
@@ -245,18 +246,17 @@ impl Core {
         Ok(restored)
     }
 
-    async fn restore_bucket(&self, bucket: &str) -> StoreResult<()> {
-        if !self.buckets.borrow().contains_key(bucket) {
+    async fn restore_bucket(self: &Rc<Self>, bucket: &str) -> StoreResult<()> {
+        if self.names.require(bucket).is_err() {
             let created_unix_ns = self.now_unix_ns();
-            let record = BucketRecord { created_unix_ns }.encode();
-            self.store.put(names::bucket(bucket), Bytes::new(), record).await.map_err(from_array)?;
-            self.buckets.borrow_mut().insert(bucket.to_owned(), created_unix_ns);
+            self.make_bucket(bucket, created_unix_ns).await?;
+            self.names.add(bucket, created_unix_ns);
         }
         Ok(())
     }
 
     /// Parts are those of an upload in progress again: it can be completed or aborted.
-    async fn restore_upload(&self, bucket: &str, key: &str, owner: u64, parts: &Parts) -> StoreResult<()> {
+    async fn restore_upload(self: &Rc<Self>, bucket: &str, key: &str, owner: u64, parts: &Parts) -> StoreResult<()> {
         self.restore_bucket(bucket).await?;
         let began = parts.values().map(|(.., attributes)| attributes.modified_unix_ns).min().unwrap_or(0);
         let attributes = Attributes { modified_unix_ns: began, ..Attributes::default() };
@@ -268,7 +268,7 @@ impl Core {
     }
 
     async fn restore_object(
-        &self,
+        self: &Rc<Self>,
         bucket: &str,
         key: &str,
         (owner, parts): (u64, Parts),

@@ -102,7 +102,7 @@ impl Core {
     }
 
     /// Deletes the record of an upload that has ended with its object; later, if that fails.
-    pub(super) async fn end_upload(&self, name: Vec<u8>) {
+    pub(super) async fn forget_ended(&self, name: Vec<u8>) {
         if let Err(error) = self.store.delete(name.clone()).await {
             tracing::warn!(%error, "an upload that was completed could not be deleted yet");
             self.purge.ended.borrow_mut().insert(name.clone());

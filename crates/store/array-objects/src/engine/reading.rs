@@ -40,7 +40,7 @@ pub(crate) struct Readers(RefCell<BTreeMap<u64, Rc<Open>>>);
 impl Core {
     /// Opens the present version of an object: a number for it, and what is known of it.
     pub(crate) fn open_object(&self, bucket: &str, key: &str) -> StoreResult<(u64, ObjectInfo)> {
-        self.require_bucket(bucket)?;
+        self.names.require(bucket)?;
         let (object, record) = self.find_object(bucket, key)?.ok_or_else(|| StoreError::no_key(bucket, key))?;
         let source = match &record.manifest {
             None => Source::Whole(self.store.open_object(names::object(bucket, key)).map_err(from_array)?),

@@ -34,7 +34,7 @@ pub async fn survey(
         let mut after = None;
         loop {
             let request = ListRequest { prefix: prefix.to_owned(), delimiter: None, after, limit: PAGE };
-            let page = core.list(bucket.clone(), request).await?;
+            let page = shingle_buckets::list(core.clone(), bucket.clone(), request).await?;
             page.objects.iter().for_each(|object| found(&bucket, object));
             after = page.next;
             if after.is_none() {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use shingle_array_store::{Put, PutHints};
 use shingle_runtime::Instant;
-use shingle_store_api::StoreResult;
+use shingle_store_api::{StoreResult, UploadId};
 use tokio::sync::Mutex;
 
 use super::Core;
-use crate::errors::{from_array, gone};
+use crate::errors::{from_array, gone, invalid};
 use crate::names::Blob;
 
 /// A blob that is being written. It is taken out to be finished.
@@ -49,14 +49,16 @@ impl Writers {
 
 impl Core {
     /// Begins a blob: `part` of an upload, or the bytes of an object; of `length` bytes, where that is known.
-    pub(crate) fn begin_blob(&self, part: Option<(u64, u16)>, length: Option<u64>) -> StoreResult<u64> {
+    pub(crate) fn begin_blob(&self, part: Option<(UploadId, u32)>, length: Option<u64>) -> StoreResult<u64> {
         let (owner, number) = match part {
-            Some(part) => part,
+            Some((upload, number)) => {
+                (upload.0, u16::try_from(number).map_err(|_| invalid("a part's number is too large"))?)
+            }
             None => (self.fresh()?, 0),
         };
         let blob = Blob { owner, number, tag: self.fresh()? };
         // Parts of an upload end together.
-        let hints = PutHints { length, group: part.map(|(upload, _)| upload) };
+        let hints = PutHints { length, group: part.map(|(upload, _)| upload.0) };
         let put = self.store.begin_put_with(blob.name(), hints).map_err(from_array)?;
         let writer = self.next_number();
         let slot = Slot {
@@ -74,11 +76,6 @@ impl Core {
 
     fn slot(&self, writer: u64) -> StoreResult<Rc<Slot>> {
         self.writers.0.borrow().get(&writer).cloned().ok_or_else(|| gone(shingle_runtime::owner::Gone))
-    }
-
-    /// The blob that a writer writes.
-    pub(super) fn blob_of(&self, writer: u64) -> StoreResult<Blob> {
-        Ok(self.slot(writer)?.blob)
     }
 
     /// Bytes for a writer's call have come: from here on they are not waited for.

@@ -1,75 +1,44 @@
-//! Listing keys. Common prefixes are jumped over, not walked through.
+//! Listing keys.
 
-use shingle_store_api::{ListRequest, Listing, StoreResult};
+use shingle_buckets::{Met, Page, Start};
+use shingle_store_api::{ListRequest, Listing};
 
-use crate::engine::{Core, object_info};
 use crate::index::{IndexResult, Space, Step, View, successor};
 use crate::indexer::spoilt;
 use crate::keys;
 use crate::records::{Item, ObjectRecord};
 
-impl Core {
-    /// Lists keys. The objects of a listing carry no part sizes.
-    pub(crate) async fn list(&self, bucket: &str, request: ListRequest) -> StoreResult<Listing> {
-        self.working()?;
-        self.require_bucket(bucket)?;
-        let bucket = bucket.to_owned();
-        self.read(move |index| list(index, &bucket, &request)).await
-    }
-}
-
-/// Lists keys of a bucket in a view of the index.
+/// Lists keys of a bucket in a view of the index. The objects of a listing carry no part sizes.
 pub(crate) fn list(view: &(impl View + ?Sized), bucket: &str, request: &ListRequest) -> IndexResult<Listing> {
-    let mut listing = Listing::default();
-    if request.limit == 0 {
-        return Ok(listing);
-    }
+    let mut page = Page::new(request);
     let prefix = keys::object(bucket, &request.prefix);
-    let Some(from) = start(bucket, request) else { return Ok(listing) };
-    let mut last = None;
+    let Some(from) = start(bucket, &prefix, page.start()) else { return Ok(page.done()) };
     let mut bad = None;
-    let mut more = false;
     view.scan(Space::Objects, &from, &mut |id, value| {
         let Some((_, key)) = keys::split_object(id).filter(|_| id.starts_with(&prefix)) else { return Step::Stop };
-        if listing.objects.len() + listing.common_prefixes.len() == request.limit {
-            more = true;
-            return Step::Stop;
-        }
-        if let Some(common) = request.common_prefix(key) {
-            last = Some(common.to_owned());
-            listing.common_prefixes.push(common.to_owned());
-            return successor(&keys::object(bucket, common)).map_or(Step::Stop, Step::Seek);
+        match page.meet(key) {
+            Met::Full => return Step::Stop,
+            Met::Common(common) => return successor(&keys::object(bucket, common)).map_or(Step::Stop, Step::Seek),
+            Met::Object => {}
         }
         let decoded = Item::decode(&value).and_then(|item| Ok((item.version, ObjectRecord::decode(&item.payload)?)));
         match decoded {
-            Ok((version, record)) => {
-                last = Some(key.to_owned());
-                listing.objects.push(object_info(key, version, record.size, record.attributes, Vec::new()));
-                Step::Next
-            }
-            Err(error) => {
-                bad = Some(error);
-                Step::Stop
-            }
+            Ok((version, record)) => page.show(record.attributes.info(key, version, record.size, Vec::new())),
+            Err(error) => bad = Some(error),
         }
+        if bad.is_none() { Step::Next } else { Step::Stop }
     })?;
-    if let Some(error) = bad {
-        return Err(spoilt(error));
-    }
-    listing.next = last.filter(|_| more);
-    Ok(listing)
+    bad.map_or(Ok(page.done()), |error| Err(spoilt(error)))
 }
 
 /// The first index key that could be listed; none if there is none.
-fn start(bucket: &str, request: &ListRequest) -> Option<Vec<u8>> {
-    let first = keys::object(bucket, &request.prefix);
-    let Some(after) = &request.after else { return Some(first) };
-    let next = match request.common_prefix(after) {
-        // Whatever shares its common prefix is rolled into that, which is not after it.
-        Some(common) => successor(&keys::object(bucket, common))?,
-        None => [keys::object(bucket, after).as_slice(), &[0]].concat(),
+fn start(bucket: &str, first: &[u8], start: Start<'_>) -> Option<Vec<u8>> {
+    let next = match start {
+        Start::First => return Some(first.to_vec()),
+        Start::Beyond(common) => successor(&keys::object(bucket, common))?,
+        Start::After(key) => [keys::object(bucket, key).as_slice(), &[0]].concat(),
     };
-    Some(next.max(first))
+    Some(next.max(first.to_vec()))
 }
 
 #[cfg(test)]
@@ -78,9 +47,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use bytes::Bytes;
+    use shingle_buckets::Attributes;
 
     use super::*;
-    use crate::format::Attributes;
     use crate::index::{Batch, Index, MemoryIndex};
     use crate::records::{Ghosts, Location};
 

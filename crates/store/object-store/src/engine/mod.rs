@@ -5,9 +5,10 @@
 //! - ENG-2: a change is acknowledged only when its entries are durable and the index has them.
 
 pub(crate) mod append;
-mod buckets;
+mod catalog;
 pub(crate) mod indexing;
 mod listing;
+mod log;
 pub(crate) mod objects;
 mod patience;
 pub(crate) mod purge;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use shingle_buckets::Names;
 use shingle_runtime::Runtime;
 use shingle_runtime::owner::Closing;
 use shingle_store_api::{StoreError, StoreResult, StoreUsage};
@@ -30,21 +32,12 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::direct::Direct;
 use crate::drives::DriveState;
-use crate::errors::{from_index, invalid, lost, unavailable};
+use crate::errors::{from_index, lost, unavailable};
 use crate::files::Files;
-use crate::format::Attributes;
 use crate::index::{Index, IndexResult, Recent};
 use crate::indexer::Totals;
-use crate::locks::Locks;
 use crate::options::Options;
 use crate::stats::ObjectStats;
-
-pub(crate) use crate::direct::object_info;
-
-/// Keys are at most this long.
-const KEY_MAX: usize = 4096;
-/// What is stored with an object is at most this long.
-const METADATA_MAX: usize = 256 << 10;
 
 /// How long it takes at most, in simulations, until a thread begins its work.
 const THREAD_NS: u64 = 30_000;
@@ -64,14 +57,7 @@ pub(crate) struct Core {
     pub(crate) stats: RefCell<ObjectStats>,
     /// The next version, file, blob or upload.
     sequence: Cell<u64>,
-    /// Buckets and when they were created: few, and asked for in every call.
-    pub(crate) buckets: RefCell<BTreeMap<String, u64>>,
-    /// Held shared by whoever writes to a bucket, exclusively to create or delete it.
-    pub(crate) gates: Rc<Locks>,
-    /// Held by whoever changes a key.
-    pub(crate) keys: Rc<Locks>,
-    /// Held shared by whoever writes a part, exclusively by whoever ends the upload.
-    pub(crate) uploads: Rc<Locks>,
+    pub(crate) names: Names,
     pub(crate) indexing: mpsc::UnboundedSender<indexing::Submission>,
     /// Blobs that readers have open.
     pub(crate) blob_pins: RefCell<BTreeMap<u64, u32>>,
@@ -129,10 +115,7 @@ impl Core {
             totals: Cell::new(recovered.totals),
             stats: RefCell::default(),
             sequence: Cell::new(recovered.sequence),
-            buckets: RefCell::new(recovered.buckets),
-            gates: Rc::default(),
-            keys: Rc::default(),
-            uploads: Rc::default(),
+            names: Names::new(recovered.buckets),
             indexing,
             blob_pins: RefCell::default(),
             writers: RefCell::default(),
@@ -209,20 +192,13 @@ impl Core {
         self.runtime.sleep(Duration::from_nanos(self.runtime.random() % THREAD_NS)).await;
     }
 
-    /// The time for what is committed now.
-    pub(crate) fn now_unix_ns(&self) -> u64 {
-        self.runtime.unix_time().nanos
-    }
-
     /// That the bucket is there. True until its gate is let go.
     pub(crate) fn require_bucket(&self, bucket: &str) -> StoreResult<u64> {
-        self.buckets.borrow().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))
+        self.names.require(bucket)
     }
 
     /// How full the store is.
-    pub(crate) async fn usage(self: &Rc<Self>) -> StoreResult<StoreUsage> {
-        self.working()?;
-        self.refresh_drives().await;
+    fn room(&self) -> StoreUsage {
         let totals = self.totals.get();
         let mut usage =
             StoreUsage { live_bytes: totals.object_bytes, objects: totals.objects, ..StoreUsage::default() };
@@ -232,7 +208,7 @@ impl Core {
         }
         usage.available_bytes += self.files.borrow().sums().garbage_bytes;
         usage.available_bytes = usage.available_bytes.min(usage.capacity_bytes);
-        Ok(usage)
+        usage
     }
 
     pub(crate) fn stats(&self) -> ObjectStats {
@@ -246,24 +222,4 @@ impl Core {
         stats.object_bytes = totals.object_bytes;
         stats
     }
-}
-
-/// That names and metadata are such as the store keeps.
-fn check_names(bucket: &str, key: &str) -> StoreResult<()> {
-    if bucket.is_empty() || bucket.len() > 255 || bucket.contains('\0') {
-        return Err(invalid("a bucket's name has 1 to 255 bytes and no zero byte"));
-    }
-    if key.len() > KEY_MAX {
-        return Err(invalid(format!("a key has at most {KEY_MAX} bytes")));
-    }
-    Ok(())
-}
-
-fn check_attributes(attributes: &Attributes) -> StoreResult<()> {
-    let pairs = attributes.metadata.iter();
-    let length: usize = pairs.map(|(name, value)| name.len() + value.len()).sum::<usize>() + attributes.etag.len();
-    if length > METADATA_MAX {
-        return Err(invalid(format!("an object's metadata has at most {METADATA_MAX} bytes")));
-    }
-    Ok(())
 }

@@ -1,16 +1,20 @@
-//! Putting, finding and deleting objects.
+//! Putting and finding objects.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
+use shingle_buckets::Attributes;
 use shingle_chunk_store::Stream;
-use shingle_store_api::{Commit, Condition, ObjectInfo, StoreError, StoreResult};
+use shingle_runtime::memory::Hold;
+use shingle_store_api::{ObjectInfo, StoreErrorKind, StoreResult};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::drives::Class;
-use crate::engine::{Core, check_attributes, check_names, object_info};
+use crate::engine::Core;
+use crate::engine::purge::BlobHold;
 use crate::errors::{from_record, invalid};
 use crate::files::Log;
-use crate::format::{Attributes, BlobRef, Body, Entry, HEADER_SIZE, Manifest, Sealed};
+use crate::format::{BlobRef, Body, Entry, HEADER_SIZE, Manifest, Sealed};
 use crate::index::Space;
 use crate::keys;
 use crate::records::{Item, ObjectRecord};
@@ -25,8 +29,7 @@ pub(crate) struct Begun {
     pub(crate) segment_bytes: u32,
 }
 
-/// What a writer has written when it commits.
-#[derive(Clone, Debug)]
+/// Bytes that a writer has written when it commits, and all that it holds for them.
 pub(crate) struct Written {
     pub(crate) begun: Begun,
     /// Segments written so far.
@@ -35,6 +38,10 @@ pub(crate) struct Written {
     pub(crate) rest: Vec<Bytes>,
     /// Bytes in all.
     pub(crate) size: u64,
+    /// The right to the blob.
+    pub(crate) hold: BlobHold,
+    /// Memory, and a share of the bytes on their way to the drives, for `rest`.
+    pub(crate) _budget: (Option<Hold>, OwnedSemaphorePermit),
 }
 
 impl Written {
@@ -52,6 +59,15 @@ impl Written {
         let body = Body::Segment { blob: self.begun.blob, index: self.segments };
         sealed(self.begun.blob, body, rest).map(Some)
     }
+
+    /// The commit is over: its blob is kept if that succeeded, or may have. After a failure of the drive or the engine the next start
+    /// finds out, and until then the segments stay.
+    pub(crate) fn settle<T>(self, committed: &StoreResult<T>) {
+        use StoreErrorKind::{Corrupt, Device, Unavailable};
+        if committed.as_ref().err().is_none_or(|error| matches!(error.kind, Device | Corrupt | Unavailable)) {
+            self.hold.keep();
+        }
+    }
 }
 
 pub(crate) fn sealed(version: u64, body: Body, data: Vec<Bytes>) -> StoreResult<Sealed> {
@@ -59,14 +75,6 @@ pub(crate) fn sealed(version: u64, body: Body, data: Vec<Bytes>) -> StoreResult<
 }
 
 impl Core {
-    /// What an object or part in `bucket` needs to be written.
-    pub(crate) async fn begin_put(self: &Rc<Self>, bucket: &str, key: &str) -> StoreResult<Begun> {
-        self.working()?;
-        check_names(bucket, key)?;
-        self.require_bucket(bucket)?;
-        Ok(self.begin_blob().await)
-    }
-
     /// What a blob needs to be written.
     pub(crate) async fn begin_blob(self: &Rc<Self>) -> Begun {
         self.learn_room().await;
@@ -89,23 +97,27 @@ impl Core {
     }
 
     /// Makes what a writer has written the object.
-    pub(crate) async fn commit_put(
+    pub(crate) async fn put_object(
         self: &Rc<Self>,
         bucket: String,
         key: String,
+        attributes: Attributes,
         mut written: Written,
-        commit: Commit,
     ) -> StoreResult<ObjectInfo> {
-        self.working()?;
-        let attributes =
-            Attributes { modified_unix_ns: self.now_unix_ns(), etag: commit.etag, metadata: commit.metadata };
-        check_attributes(&attributes)?;
-        let _gate = self.gates.shared(bucket.clone().into_bytes()).await;
-        self.require_bucket(&bucket)?;
-        let _turn = self.keys.exclusive(keys::object(&bucket, &key)).await;
-        self.check_present(&bucket, &key, &commit.condition).await?;
+        let put = self.try_put(bucket, key, attributes, &mut written).await;
+        written.settle(&put);
+        put
+    }
+
+    async fn try_put(
+        self: &Rc<Self>,
+        bucket: String,
+        key: String,
+        attributes: Attributes,
+        written: &mut Written,
+    ) -> StoreResult<ObjectInfo> {
         let version = self.next_number();
-        let info = object_info(&key, version, written.size, attributes.clone(), Vec::new());
+        let info = attributes.clone().info(&key, version, written.size, Vec::new());
         let rest: usize = written.rest.iter().map(Bytes::len).sum();
         let put = Body::Put { bucket: bucket.clone(), key: key.clone(), attributes: attributes.clone() };
         let whole = sealed(version, put, written.rest.clone())?;
@@ -154,15 +166,6 @@ impl Core {
         self.drives.borrow().iter().all(|drive| drive.room.is_none_or(|room| length <= room))
     }
 
-    /// That `condition` holds. True until the key's turn is over.
-    pub(crate) async fn check_present(&self, bucket: &str, key: &str, condition: &Condition) -> StoreResult<()> {
-        if *condition == Condition::default() {
-            return Ok(());
-        }
-        let present = self.find(bucket, key).await?;
-        condition.check(present.as_ref().map(|(_, record)| record.attributes.etag.as_str()))
-    }
-
     /// The present version of an object.
     pub(crate) async fn find(&self, bucket: &str, key: &str) -> StoreResult<Option<(Item, ObjectRecord)>> {
         let key = keys::object(bucket, key);
@@ -180,44 +183,6 @@ impl Core {
     pub(crate) async fn manifest(&self, version: u64) -> StoreResult<Option<Manifest>> {
         let found = self.read(move |index| index.get(Space::Manifests, &keys::number(version))).await?;
         found.map(|bytes| Manifest::read(&mut Input::new(&bytes)).map_err(from_record)).transpose()
-    }
-
-    pub(crate) async fn head(&self, bucket: &str, key: &str) -> StoreResult<ObjectInfo> {
-        loop {
-            self.working()?;
-            self.require_bucket(bucket)?;
-            let (item, record) = self.find(bucket, key).await?.ok_or_else(|| StoreError::no_key(bucket, key))?;
-            let mut part_sizes = Vec::new();
-            if record.large {
-                // Gone between the two reads: look for the version that replaced it.
-                let Some(manifest) = self.manifest(item.version).await? else { continue };
-                part_sizes = sizes_of(&manifest);
-            }
-            return Ok(object_info(key, item.version, record.size, record.attributes, part_sizes));
-        }
-    }
-
-    /// Deletes an object of which `condition` holds. `false` if there was none.
-    pub(crate) async fn delete(
-        self: &Rc<Self>,
-        bucket: String,
-        key: String,
-        condition: Condition,
-    ) -> StoreResult<bool> {
-        self.working()?;
-        let _gate = self.gates.shared(bucket.clone().into_bytes()).await;
-        self.require_bucket(&bucket)?;
-        let id = keys::object(&bucket, &key);
-        let _turn = self.keys.exclusive(id.clone()).await;
-        self.check_present(&bucket, &key, &condition).await?;
-        let present = self.read(move |index| index.get(Space::Objects, &id)).await?.is_some();
-        // A put that failed may have landed: it, too, must be older than a grave (APP-3).
-        if !present && !self.unsure.get() {
-            return Ok(false);
-        }
-        self.log(Class::System, self.next_number(), Body::Delete { bucket, key }).await?;
-        self.stats.borrow_mut().deletes += u64::from(present);
-        Ok(present)
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use shingle_chunk_store::{ChunkClient, ChunkId};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
-use crate::direct::{Opened, Source, object_info};
+use crate::direct::{Opened, Source};
 use crate::engine::Core;
 use crate::engine::objects::sizes_of;
 use crate::errors::{for_client, from_record};
@@ -35,7 +35,7 @@ impl Core {
                 let Some((client, chunk, pin)) = found else { continue };
                 let offset = item.location.offset + u64::from(item.location.head);
                 let source = Source::Whole { client, chunk, offset, _pin: pin };
-                let info = object_info(key, item.version, record.size, record.attributes, Vec::new());
+                let info = record.attributes.info(key, item.version, record.size, Vec::new());
                 self.stats.borrow_mut().opens += 1;
                 return Ok(Opened { info, source });
             }
@@ -49,7 +49,7 @@ impl Core {
                 present?;
                 continue;
             }
-            let info = object_info(key, item.version, record.size, record.attributes, sizes_of(&manifest));
+            let info = record.attributes.info(key, item.version, record.size, sizes_of(&manifest));
             self.stats.borrow_mut().opens += 1;
             return Ok(Opened { info, source: Source::Blobs(blobs) });
         }

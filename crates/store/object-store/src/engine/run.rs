@@ -5,36 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use shingle_chunk_store::ChunkClient;
-use shingle_runtime::owner::{Desk, Gone};
+use shingle_runtime::owner::Desk;
 use shingle_runtime::{Runtime, Task};
-use shingle_store_api::{StoreError, StoreResult};
-use tokio::sync::{Semaphore, mpsc};
+use shingle_store_api::StoreResult;
+use tokio::sync::mpsc;
 
-use crate::client::ObjectStoreClient;
+use crate::client::{Link, ObjectStoreClient};
 use crate::direct::Direct;
 use crate::drives::Class;
 use crate::engine::Core;
-use crate::errors::unavailable;
 use crate::format::Body;
 use crate::index::{Index, Recent};
 use crate::options::{Drive, Options};
 use crate::pins::Release;
 use crate::recovery::{self, OpenReport, ProgressFn, Rebuild};
-
-/// The ways in, for front ends.
-#[derive(Clone)]
-pub(crate) struct Entrance {
-    /// Calls that only read.
-    pub(crate) reads: Desk<Core>,
-    /// Calls that change something.
-    pub(crate) writes: Desk<Core>,
-    /// What readers and writers let go when they are dropped: never waits, so that dropping never does.
-    pub(crate) releases: mpsc::UnboundedSender<Release>,
-    /// Bytes on their way to the drives.
-    pub(crate) budget: Arc<Semaphore>,
-    /// What needs neither.
-    pub(crate) direct: Arc<Direct>,
-}
 
 /// A running object store: the owner's side. It lives on one thread; front ends use [`ObjectEngine::client`].
 ///
@@ -96,7 +80,6 @@ impl ObjectEngine {
         let (writes, write_jobs) = Desk::new(options.queue_depth);
         let (releases, released) = mpsc::unbounded_channel();
         let budget_bytes = options.write_budget(count);
-        let budget = Arc::new(Semaphore::new(budget_bytes as usize));
         let direct = Arc::new(Direct {
             rows: index.clone(),
             files: opened.recovered.files.pinnables.clone(),
@@ -106,8 +89,8 @@ impl ObjectEngine {
             opens: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
         });
-        let entrance = Entrance { reads, writes, releases, budget, direct: direct.clone() };
-        let client = ObjectStoreClient::new(entrance, &options, budget_bytes);
+        let link = Link::new(releases, &options, budget_bytes, direct.clone());
+        let client = ObjectStoreClient::new(reads, writes, link);
         let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing, direct);
 
         core.refresh_drives().await;
@@ -204,43 +187,4 @@ impl Core {
             }
         }
     }
-}
-
-impl Entrance {
-    /// The way past the engine, while it is open.
-    pub(crate) fn direct(&self) -> Option<&Direct> {
-        (!self.reads.is_closed()).then_some(&self.direct)
-    }
-
-    /// As [`Desk::call`], for calls that only read.
-    pub(crate) async fn read<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = StoreResult<T>> + 'static,
-    {
-        self.reads.call(work).await.map_err(gone)?
-    }
-
-    /// As [`Desk::ask`]: it ends when the caller goes away.
-    pub(crate) async fn ask<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = StoreResult<T>> + 'static,
-    {
-        self.reads.ask(work).await.map_err(gone)?
-    }
-
-    /// As [`Desk::call`], for calls that change something.
-    pub(crate) async fn write<T, F>(&self, work: impl FnOnce(Rc<Core>) -> F + Send + 'static) -> StoreResult<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = StoreResult<T>> + 'static,
-    {
-        self.writes.call(work).await.map_err(gone)?
-    }
-}
-
-/// A store whose thread has ended.
-pub(crate) fn gone(_: Gone) -> StoreError {
-    unavailable("the object store has stopped")
 }

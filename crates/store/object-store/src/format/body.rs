@@ -1,20 +1,9 @@
 //! What an entry says: the head that follows its header.
 
 use bytes::BufMut;
-use shingle_store_api::Metadata;
+use shingle_buckets::Attributes;
 
-use crate::wire::{Input, Malformed, put_pairs, put_text};
-
-/// What is kept with an object, upload or part beside its bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attributes {
-    /// When it was committed (an upload: begun), in nanoseconds since 1970.
-    pub modified_unix_ns: u64,
-    /// Its ETag, without quotes; empty for an upload.
-    pub etag: String,
-    /// What the front end stored with it.
-    pub metadata: Metadata,
-}
+use crate::wire::{Input, Malformed, put_text};
 
 /// A blob: bytes that were too many for one entry, in segments of equal size but for the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,18 +78,6 @@ impl Manifest {
         let manifest = Self { multipart, blobs };
         manifest.size().ok_or(Malformed("manifest size"))?;
         Ok(manifest)
-    }
-}
-
-impl Attributes {
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        out.put_u64_le(self.modified_unix_ns);
-        put_text(out, &self.etag);
-        put_pairs(out, &self.metadata);
-    }
-
-    pub(crate) fn read(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        Ok(Self { modified_unix_ns: input.u64("time")?, etag: input.text("etag")?, metadata: input.pairs("metadata")? })
     }
 }
 

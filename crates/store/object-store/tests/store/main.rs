@@ -2,6 +2,7 @@
 
 mod checking;
 mod chunks;
+mod contract;
 mod crash;
 mod even;
 mod full_index;

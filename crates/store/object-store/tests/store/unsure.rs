@@ -185,3 +185,30 @@ fn what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name() {
         });
     }
 }
+
+/// BK-GONE-1: the deletion of a bucket failed and has landed. Nothing is acknowledged in that bucket until it is created anew, and what is
+/// acknowledged then stays.
+#[test]
+fn a_bucket_whose_deletion_may_have_happened_takes_no_writes_until_it_is_created_anew() {
+    for index_lost in [false, true] {
+        let world = filled(1, 3);
+        let drive = world.drives[0].clone();
+        with_store(&world, move |store, _| async move {
+            store.create_bucket("again").await.unwrap();
+            drive.set_faults(Faults { mute: true, ..Faults::default() });
+            assert_eq!(store.delete_bucket("again").await.unwrap_err().kind, StoreErrorKind::Device);
+            drive.set_faults(Faults::default());
+            let refused = put(&store, "again", "k", &bytes_of(9, 500), commit("e")).await.unwrap_err();
+            assert_eq!(refused.kind, StoreErrorKind::NoSuchBucket);
+            store.create_bucket("again").await.unwrap();
+            put(&store, "again", "k", &bytes_of(10, 500), commit("e")).await.unwrap();
+        });
+        if index_lost {
+            world.index.clear().unwrap();
+        }
+        with_store(&world, |store, _| async move {
+            assert_eq!(get(&store, "again", "k").await.unwrap(), bytes_of(10, 500));
+            find(&store, 0, 3).await;
+        });
+    }
+}
