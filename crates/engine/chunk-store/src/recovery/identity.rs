@@ -1,4 +1,4 @@
-//! Whose drive it is, and whether it can hold a store: the superblock, held against the drive.
+//! Owner of a drive, and its fitness for a store: the superblock, compared with the drive.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What is refused, and what goes on meanwhile.
+//! Refused calls, and work that goes on meanwhile.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What lies behind a loss, and ends that cannot be read.
+//! Records behind a loss, and ends that cannot be read.
 
 use super::*;
 
