@@ -201,7 +201,7 @@ impl Layer<'_> {
         let pieces = pieces.end().await?;
         laid.covered = (objects, parts);
         laid.snapshot = pieces.iter().map(|piece| u64::from(piece.length)).sum();
-        let covered = sets.iter().map(|(_, set)| (u32::MAX, set.lives(), set.clone())).collect();
+        let covered = sets.iter().map(|(_, set)| (u32::MAX, set.generation(), set.clone())).collect();
         self.engine.snapshot_is(self.engine.stamps.next(), pieces, covered).await
     }
 

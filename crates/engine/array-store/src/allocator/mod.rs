@@ -4,7 +4,7 @@
 //! by the [`Plan`], at once and without a clock:
 //!
 //! 1. *Which group?* A group is some drives, the sets that are open on them, and one queue. The one with the fewest writers.
-//! 2. *Which of its open sets?* That which the rest of the object fills best: room there is claimed ([`slots`]).
+//! 2. *Which of its open sets?* That which the rest of the object fills best: room there is reserved ([`slots`]).
 //! 3. *Who is next?* One writer at a time, for a turn of 12 to 60 segments; small things go between them ([`queue`]).
 //! 4. *May it go now?* Not before the drives have landed what is on its way to another set, and not too much at once ([`flow`]).
 //!
@@ -58,7 +58,7 @@ pub(crate) struct Allocator {
     changed: Notify,
 }
 
-/// Somebody who writes for clients: the room that it claimed, and its turn, until this is dropped.
+/// Somebody who writes for clients: the room that it reserved, and its turn, until this is dropped.
 pub(crate) struct Seat {
     allocator: Rc<Allocator>,
     pub(crate) id: SeatId,

@@ -29,7 +29,7 @@ impl Allocator {
         self.opening.borrow().contains(&stream)
     }
 
-    /// Whether a stream's set is full as far as claims go.
+    /// Whether a stream's set is full as far as reservations go.
     pub(super) fn is_spent(&self, stream: Stream) -> bool {
         let Stream::User(slot) = stream else { return false };
         self.plan(|plan| {

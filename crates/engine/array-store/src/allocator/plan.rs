@@ -7,16 +7,16 @@
 //! **Knows nothing of** tasks and time, nor of what is in a set.
 //!
 //! # Invariants
-//! - AS-LANE-1: groups are a plan, as claims are (AS-SHELF-1): sets of two may share drives, and then wait for each other (AS-WINDOW-2).
+//! - AS-LANE-1: groups are a plan, as reservations are (AS-SHELF-1): sets of two may share drives, and then wait for each other (AS-WINDOW-2).
 //! - AS-LANE-2: while a drive of a group is avoided, and there are groups of which none is, nobody begins an item there, whatever it has
-//!   claimed.
+//!   reserved.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::flow::Flow;
 use super::queue::{Queue, SeatId};
-use super::slots::{Claim, PutHints, Slots};
+use super::slots::{PutHints, Reservation, Slots};
 use crate::types::{DriveId, DriveSet, SetId};
 
 /// Sets of an array for each one that is open for clients: those that are part empty must be few.
@@ -34,7 +34,7 @@ const ZONES_LEFT: u32 = 5;
 /// What a client's item asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Want {
-    /// A segment of an object, in its writer's turn, where room is claimed for the rest of the object.
+    /// A segment of an object, in its writer's turn, where room is reserved for the rest of the object.
     Turn(PutHints),
     /// A piece of an object of that length that lost its place. It had its turn.
     Again(u64),
@@ -54,7 +54,7 @@ pub(crate) struct Group {
 #[derive(Default)]
 struct Seat {
     /// Room for what comes next, and the group where that is.
-    claim: Option<(usize, Claim)>,
+    reservation: Option<(usize, Reservation)>,
     /// The group that it has a turn of, or waits for one.
     turn: Option<usize>,
     /// The group that it writes small objects in.
@@ -164,15 +164,15 @@ impl Plan {
     }
 
     fn give_back(&mut self, seat: SeatId) {
-        if let Some((group, claim)) = self.seats.get_mut(&seat).and_then(|seat| seat.claim.take()) {
-            self.groups[group].slots.give_back(claim);
+        if let Some((group, reservation)) = self.seats.get_mut(&seat).and_then(|seat| seat.reservation.take()) {
+            self.groups[group].slots.give_back(reservation);
         }
     }
 
-    /// How many write in a group, or wait to, and how much they have claimed.
+    /// How many write in a group, or wait to, and how much they have reserved.
     fn busy(&self, group: usize) -> (usize, u64) {
         let Group { slots, queue, .. } = &self.groups[group];
-        (slots.writers() + queue.small(), slots.claimed())
+        (slots.writers() + queue.small(), slots.reserved())
     }
 
     /// From now on new data keeps away from these drives, as far as it can.
@@ -225,27 +225,32 @@ impl Plan {
             Want::Turn(hints) => self.in_turn(seat, hints)?,
             Want::Again(length) => {
                 let hints = PutHints { length: Some(length), group: None };
-                self.claim(seat, self.least_busy(), |slots| slots.claim(hints))
+                self.reserve(seat, self.least_busy(), |slots| slots.reserve(hints))
             }
             Want::Small(length) => {
                 let group = self.seats.get(&seat).and_then(|seat| seat.small).filter(|&group| self.is_able(group));
                 let group = group.unwrap_or_else(|| self.least_busy());
-                self.claim(seat, group, |slots| slots.claim_here(length))
+                self.reserve(seat, group, |slots| slots.reserve_here(length))
             }
         };
-        // A claim cuts what has a turn: elsewhere whoever comes next would begin there.
+        // A reservation cuts what has a turn: elsewhere whoever comes next would begin there.
         Some((slot, if matches!(want, Want::Turn(_)) { limit.max(1) } else { u64::MAX }))
     }
 
-    /// Claims room in a group, in place of what was claimed before: its room may be what is needed. The slot, and how much.
-    fn claim(&mut self, seat: SeatId, group: usize, claim: impl FnOnce(&mut Slots) -> Claim) -> (usize, u64) {
+    /// Reserves room in a group, in place of what was reserved before: its room may be what is needed. The slot, and how much.
+    fn reserve(
+        &mut self,
+        seat: SeatId,
+        group: usize,
+        reservation: impl FnOnce(&mut Slots) -> Reservation,
+    ) -> (usize, u64) {
         self.give_back(seat);
         let slots = &mut self.groups[group].slots;
-        let claim = claim(slots);
-        let found = (group * self.slots + claim.slot, slots.limit(&claim));
+        let reservation = reservation(slots);
+        let found = (group * self.slots + reservation.slot, slots.limit(&reservation));
         match self.seats.get_mut(&seat) {
-            Some(seat) => seat.claim = Some((group, claim)),
-            None => slots.give_back(claim),
+            Some(seat) => seat.reservation = Some((group, reservation)),
+            None => slots.give_back(reservation),
         }
         found
     }
@@ -258,12 +263,12 @@ impl Plan {
         if turn.is_some_and(|group| self.groups[group].queue.waits(seat)) {
             return None;
         }
-        let (slot, limit) = match self.claimed(seat) {
-            Some(claimed) => claimed,
+        let (slot, limit) = match self.reserved(seat) {
+            Some(reserved) => reserved,
             None => {
                 self.give_back(seat);
                 let group = self.group_for(hints, turn);
-                self.claim(seat, group, |slots| slots.claim(hints))
+                self.reserve(seat, group, |slots| slots.reserve(hints))
             }
         };
         let group = self.group_of(slot);
@@ -275,11 +280,11 @@ impl Plan {
         self.groups[group].queue.turn(seat, own).then_some((slot, limit))
     }
 
-    /// What a seat has claimed, if that says anything yet.
-    fn claimed(&self, seat: SeatId) -> Option<(usize, u64)> {
-        let (group, claim) = self.seats.get(&seat)?.claim.as_ref()?;
-        let limit = self.groups[*group].slots.limit(claim);
-        (limit > 0 && self.is_able(*group)).then_some((group * self.slots + claim.slot, limit))
+    /// What a seat has reserved, if that says anything yet.
+    fn reserved(&self, seat: SeatId) -> Option<(usize, u64)> {
+        let (group, reservation) = self.seats.get(&seat)?.reservation.as_ref()?;
+        let limit = self.groups[*group].slots.limit(reservation);
+        (limit > 0 && self.is_able(*group)).then_some((group * self.slots + reservation.slot, limit))
     }
 
     /// The group for the rest of an object: the one that has its group of objects, or that its writer has a turn of unless another
@@ -309,8 +314,8 @@ impl Plan {
     pub(crate) fn launched(&mut self, seat: SeatId, slot: usize, bytes: u64, whole: bool) {
         self.moved = true;
         let Some(taken) = self.seats.get_mut(&seat) else { return };
-        if let Some((group, claim)) = &mut taken.claim {
-            self.groups[*group].slots.spend(claim, bytes);
+        if let Some((group, reservation)) = &mut taken.reservation {
+            self.groups[*group].slots.spend(reservation, bytes);
         }
         taken.turn = taken.turn.filter(|&group| self.groups[group].queue.spend(seat, slot % self.slots));
         if !whole {
@@ -401,7 +406,7 @@ mod tests {
 
     /// Whoever has a turn stays where no more write than elsewhere.
     #[test]
-    fn a_writer_whose_claim_ends_stays_unless_others_have_fewer() {
+    fn a_writer_whose_reservation_ends_stays_unless_others_have_fewer() {
         let mut plan = plan(2, 3);
         let (one, group) = sit(&mut plan, of(100));
         assert_eq!(group, 0);
@@ -411,8 +416,8 @@ mod tests {
         let (_, other) = sit(&mut plan, of(10));
         assert_eq!(other, 1);
         // Two more in its own group.
-        let group = plan.groups[0].slots.claim(PutHints { length: Some(1), group: None });
-        let another = plan.groups[0].slots.claim(PutHints { length: Some(1), group: None });
+        let group = plan.groups[0].slots.reserve(PutHints { length: Some(1), group: None });
+        let another = plan.groups[0].slots.reserve(PutHints { length: Some(1), group: None });
         plan.launched(one, 0, 10, false);
         assert_eq!(ask(&mut plan, one, of(40)), 1);
         plan.groups[0].slots.give_back(group);
@@ -428,7 +433,7 @@ mod tests {
         plan
     }
 
-    /// AS-LANE-2: whoever claimed room, has a turn or waits for one goes elsewhere; objects that belong together, too.
+    /// AS-LANE-2: whoever reserved room, has a turn or waits for one goes elsewhere; objects that belong together, too.
     #[test]
     fn nobody_begins_an_item_in_a_group_with_a_drive_that_is_avoided() {
         let mut plan = plan_on_drives();

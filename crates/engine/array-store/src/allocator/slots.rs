@@ -2,18 +2,18 @@
 //!
 //! Cleaning costs what lives beside what died. An object that lies in one set leaves one large hole when it is deleted; one
 //! that was written in turns among those of eleven other writers leaves many small ones. So several sets are open for
-//! clients, and a writer claims room for all of its object before it writes: in the set that it fills best, or, if its
+//! clients, and a writer reserves room for all of its object before it writes: in the set that it fills best, or, if its
 //! length is not known, all that one set has left. (`docs/decisions/0028-open-sets.md` has what that saves.)
 //!
 //! **Knows nothing of** drives, tasks and time: it is asked and told.
 //!
 //! # Invariants
-//! - AS-SHELF-1: claims are a plan and nothing relies on them: what does not fit where room was claimed goes elsewhere.
+//! - AS-SHELF-1: reservations are a plan and nothing relies on them: what does not fit where room was reserved goes elsewhere.
 
 use crate::append::open_set::CUT_MIN;
 use crate::types::SetId;
 
-/// Open sets with room that nobody claimed, from which on no other is opened to fit an object better.
+/// Open sets with room that nobody reserved, from which on no other is opened to fit an object better.
 const PARTIAL_MAX: usize = 4;
 
 /// The share of a set at its end that is written at once, with whatever comes.
@@ -24,9 +24,9 @@ pub(crate) struct Slots {
     slots: Vec<Slot>,
     /// Data of a set that is filled from its start, as the last one that was opened.
     whole: u64,
-    /// Less room than this is not worth a claim.
+    /// Less room than this is not worth a reservation.
     least: u64,
-    claims: u64,
+    reservations: u64,
     /// Of them, those that are there.
     alive: usize,
     /// The slot of the set that was written last.
@@ -39,15 +39,15 @@ struct Slot {
     set: Option<SetId>,
     /// Data that it has room for.
     free: u64,
-    /// Of it, what is claimed.
-    claimed: u64,
-    /// Claims on an earlier life say nothing.
-    life: u64,
-    /// The set is full as far as claims go: the next write opens another one.
+    /// Of it, what is reserved.
+    reserved: u64,
+    /// Reservations in an earlier generation say nothing.
+    generation: u64,
+    /// The set is full as far as reservations go: the next write opens another one.
     spent: bool,
     /// Objects that belong together are written there.
     group: Option<u64>,
-    /// When it was claimed last, in claims.
+    /// When it was reserved last, in reservations.
     used: u64,
 }
 
@@ -62,24 +62,24 @@ pub struct PutHints {
 
 /// Room in an open set, until it is [given back](Slots::give_back).
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct Reservation {
     pub(crate) slot: usize,
-    life: u64,
+    generation: u64,
     left: u64,
     /// All that the set has left, however much that turns out to be.
     to_end: bool,
 }
 
 impl Slot {
-    fn unclaimed(&self, whole: u64) -> u64 {
+    fn unreserved(&self, whole: u64) -> u64 {
         let free = if self.set.is_some() && !self.spent { self.free } else { whole };
-        free.saturating_sub(self.claimed)
+        free.saturating_sub(self.reserved)
     }
 
     /// Nothing is open there, or what is open is spent; and nobody is about to open another.
     fn is_fresh(&self, least: u64) -> bool {
         let open = self.set.is_some() && !self.spent;
-        self.claimed == 0 && (!open || self.free < least)
+        self.reserved == 0 && (!open || self.free < least)
     }
 }
 
@@ -90,20 +90,20 @@ impl Slots {
             slots: (0..slots).map(|_| Slot::default()).collect(),
             whole: u64::MAX,
             least: u64::from(segment / CUT_MIN),
-            claims: 0,
+            reservations: 0,
             alive: 0,
             here: 0,
         }
     }
 
-    /// How many have claims.
+    /// How many have reservations.
     pub(crate) fn writers(&self) -> usize {
         self.alive
     }
 
-    /// Bytes that are claimed.
-    pub(crate) fn claimed(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.claimed).fold(0, u64::saturating_add)
+    /// Bytes that are reserved.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.reserved).fold(0, u64::saturating_add)
     }
 
     /// A slot without a set.
@@ -120,38 +120,38 @@ impl Slots {
         slots.min_by_key(|(at, slot)| (key(slot), *at)).map(|(at, _)| at)
     }
 
-    /// Claims room for the rest of an object.
-    pub(crate) fn claim(&mut self, hints: PutHints) -> Claim {
+    /// Reserves room for the rest of an object.
+    pub(crate) fn reserve(&mut self, hints: PutHints) -> Reservation {
         let (slot, length) = match hints {
             PutHints { length: Some(length), group: None } => self.fitting(length),
             PutHints { group, .. } => (self.alone(group), None),
         };
-        self.claim_in(slot, length, hints.group)
+        self.reserve_in(slot, length, hints.group)
     }
 
-    /// A place for something small: where drives are, unless that is a group's or claimed; for tombstones, which have no data,
-    /// even then. It claims no room.
-    pub(crate) fn claim_here(&mut self, length: u64) -> Claim {
-        let free = |slot: &Slot| slot.group.is_none() && slot.unclaimed(self.whole) >= self.least;
+    /// A place for something small: where drives are, unless that is a group's or reserved; for tombstones, which have no data,
+    /// even then. It reserves no room.
+    pub(crate) fn reserve_here(&mut self, length: u64) -> Reservation {
+        let free = |slot: &Slot| slot.group.is_none() && slot.unreserved(self.whole) >= self.least;
         let taken = |slot: &Slot| !slot.is_fresh(self.least) && (length == 0 || free(slot));
         let slot = if self.slots.get(self.here).is_some_and(taken) { self.here } else { self.fitting(length).0 };
         let group = self.slots.get(slot).and_then(|slot| slot.group);
-        self.claim_in(slot, Some(0), group)
+        self.reserve_in(slot, Some(0), group)
     }
 
-    fn claim_in(&mut self, slot: usize, length: Option<u64>, group: Option<u64>) -> Claim {
+    fn reserve_in(&mut self, slot: usize, length: Option<u64>, group: Option<u64>) -> Reservation {
         let (whole, least) = (self.whole, self.least);
-        self.claims += 1;
+        self.reservations += 1;
         self.alive += 1;
         let chosen = &mut self.slots[slot];
         if chosen.is_fresh(least) && chosen.set.is_some() {
             chosen.spent = true;
         }
-        let left = length.unwrap_or_else(|| chosen.unclaimed(whole));
-        chosen.claimed = chosen.claimed.saturating_add(left);
+        let left = length.unwrap_or_else(|| chosen.unreserved(whole));
+        chosen.reserved = chosen.reserved.saturating_add(left);
         chosen.group = group;
-        chosen.used = self.claims;
-        Claim { slot, life: chosen.life, left, to_end: length.is_none() }
+        chosen.used = self.reservations;
+        Reservation { slot, generation: chosen.generation, left, to_end: length.is_none() }
     }
 
     /// Where an object of that length goes, and how much of it.
@@ -162,18 +162,18 @@ impl Slots {
         }
         let (whole, least) = (self.whole, self.least);
         let used = |slot: &Slot| !slot.is_fresh(least);
-        let fits = |slot: &Slot| used(slot) && slot.unclaimed(whole) >= length.max(least);
-        if let Some(slot) = self.least_by(fits, |slot| slot.unclaimed(whole)) {
+        let fits = |slot: &Slot| used(slot) && slot.unreserved(whole) >= length.max(least);
+        if let Some(slot) = self.least_by(fits, |slot| slot.unreserved(whole)) {
             return (slot, Some(length));
         }
-        let roomy = |slot: &Slot| used(slot) && slot.unclaimed(whole) >= least;
+        let roomy = |slot: &Slot| used(slot) && slot.unreserved(whole) >= least;
         // The end of the set that is being written gets the head of it: to come back later would be a seek of all drives.
-        if let Some(slot) = self.least_by(|slot| slot.used == self.claims, |_| 0)
+        if let Some(slot) = self.least_by(|slot| slot.used == self.reservations, |_| 0)
             && roomy(&self.slots[slot])
             && whole != u64::MAX
-            && self.slots[slot].unclaimed(whole) < whole / END
+            && self.slots[slot].unreserved(whole) < whole / END
         {
-            return (slot, Some(self.slots[slot].unclaimed(whole)));
+            return (slot, Some(self.slots[slot].unreserved(whole)));
         }
         let partial = self.slots.iter().filter(|slot| roomy(slot)).count();
         if (partial < PARTIAL_MAX || length >= whole)
@@ -181,19 +181,19 @@ impl Slots {
         {
             return (slot, if length >= whole { None } else { Some(length) });
         }
-        // The fullest gets the head of it; where everything is claimed, it goes to the emptiest, as far as that has room.
-        match self.least_by(roomy, |slot| slot.unclaimed(whole)) {
-            Some(slot) => (slot, Some(length.min(self.slots[slot].unclaimed(whole)))),
+        // The fullest gets the head of it; where everything is reserved, it goes to the emptiest, as far as that has room.
+        match self.least_by(roomy, |slot| slot.unreserved(whole)) {
+            Some(slot) => (slot, Some(length.min(self.slots[slot].unreserved(whole)))),
             None => (self.least_by(|_| true, |slot| u64::MAX - slot.free).unwrap_or(0), None),
         }
     }
 
     /// A set that nobody else writes to: that of the group, one that is part full, a new one, one of another group.
     fn alone(&self, group: Option<u64>) -> usize {
-        let idle = |slot: &Slot| !slot.is_fresh(self.least) && slot.claimed == 0;
+        let idle = |slot: &Slot| !slot.is_fresh(self.least) && slot.reserved == 0;
         let of_group = |slot: &Slot| group.is_some() && slot.group == group && !slot.is_fresh(self.least);
         let found = self
-            .least_by(of_group, |slot| slot.claimed)
+            .least_by(of_group, |slot| slot.reserved)
             .or_else(|| self.least_by(|slot| idle(slot) && slot.group.is_none(), |slot| slot.free))
             .or_else(|| self.least_by(|slot| slot.is_fresh(self.least), |_| 0))
             .or_else(|| self.least_by(idle, |slot| slot.used))
@@ -238,11 +238,11 @@ impl Slots {
     pub(crate) fn closed(&mut self, set: SetId) {
         let Some(slot) = self.slots.iter_mut().find(|slot| slot.set == Some(set)) else { return };
         slot.set = None;
-        // Where it was spent, claims and their group are of the set that comes next.
+        // Where it was spent, reservations and their group are of the set that comes next.
         if !std::mem::take(&mut slot.spent) {
             slot.group = None;
-            slot.claimed = 0;
-            slot.life += 1;
+            slot.reserved = 0;
+            slot.generation += 1;
         }
     }
 
@@ -252,31 +252,33 @@ impl Slots {
         open.map(|(at, slot)| (at, slot.free))
     }
 
-    /// Bytes to write at most before another claim. 0: the claim is spent.
-    pub(crate) fn limit(&self, claim: &Claim) -> u64 {
-        match self.slots.get(claim.slot).filter(|slot| slot.life == claim.life) {
+    /// Bytes to write at most before another reservation. 0: the reservation is spent.
+    pub(crate) fn limit(&self, reservation: &Reservation) -> u64 {
+        match self.slots.get(reservation.slot).filter(|slot| slot.generation == reservation.generation) {
             None => 0,
-            Some(_) if claim.to_end => u64::MAX,
-            Some(_) => claim.left,
+            Some(_) if reservation.to_end => u64::MAX,
+            Some(_) => reservation.left,
         }
     }
 
-    /// So much of a claim was written.
-    pub(crate) fn spend(&mut self, claim: &mut Claim, bytes: u64) {
-        let spent = bytes.min(claim.left);
-        claim.left -= spent;
-        self.free_up(claim, spent);
+    /// So much of a reservation was written.
+    pub(crate) fn spend(&mut self, reservation: &mut Reservation, bytes: u64) {
+        let spent = bytes.min(reservation.left);
+        reservation.left -= spent;
+        self.free_up(reservation, spent);
     }
 
-    /// Nobody needs what is left of a claim.
-    pub(crate) fn give_back(&mut self, claim: Claim) {
+    /// Nobody needs what is left of a reservation.
+    pub(crate) fn give_back(&mut self, reservation: Reservation) {
         self.alive -= 1;
-        self.free_up(&claim, claim.left);
+        self.free_up(&reservation, reservation.left);
     }
 
-    fn free_up(&mut self, claim: &Claim, bytes: u64) {
-        if let Some(slot) = self.slots.get_mut(claim.slot).filter(|slot| slot.life == claim.life) {
-            slot.claimed = slot.claimed.saturating_sub(bytes);
+    fn free_up(&mut self, reservation: &Reservation, bytes: u64) {
+        if let Some(slot) =
+            self.slots.get_mut(reservation.slot).filter(|slot| slot.generation == reservation.generation)
+        {
+            slot.reserved = slot.reserved.saturating_sub(bytes);
         }
     }
 }
@@ -287,31 +289,31 @@ mod tests {
 
     const WHOLE: u64 = 1000;
 
-    /// Claims, and opens a set where there is none, as a write does.
-    fn claim(slots: &mut Slots, hints: PutHints) -> Claim {
-        let claim = slots.claim(hints);
-        if let Some(spent) = slots.slots[claim.slot].set.filter(|_| slots.is_spent(claim.slot)) {
+    /// Reserves, and opens a set where there is none, as a write does.
+    fn reserve(slots: &mut Slots, hints: PutHints) -> Reservation {
+        let reservation = slots.reserve(hints);
+        if let Some(spent) = slots.slots[reservation.slot].set.filter(|_| slots.is_spent(reservation.slot)) {
             slots.closed(spent);
         }
-        if slots.slots[claim.slot].set.is_none() {
-            slots.opened(claim.slot, SetId(100 + claim.slot as u32), WHOLE);
+        if slots.slots[reservation.slot].set.is_none() {
+            slots.opened(reservation.slot, SetId(100 + reservation.slot as u32), WHOLE);
         }
-        claim
+        reservation
     }
 
     /// Where it goes and how much of it, for a writer that goes away again.
     fn place(slots: &mut Slots, hints: PutHints) -> (usize, u64) {
-        let claim = claim(slots, hints);
-        let found = (claim.slot, slots.limit(&claim));
-        slots.give_back(claim);
+        let reservation = reserve(slots, hints);
+        let found = (reservation.slot, slots.limit(&reservation));
+        slots.give_back(reservation);
         found
     }
 
     /// The slot where something small goes.
     fn here(slots: &mut Slots, length: u64) -> usize {
-        let claim = slots.claim_here(length);
-        let slot = claim.slot;
-        slots.give_back(claim);
+        let reservation = slots.reserve_here(length);
+        let slot = reservation.slot;
+        slots.give_back(reservation);
         slot
     }
 
@@ -319,19 +321,19 @@ mod tests {
         PutHints { length: Some(length), group: None }
     }
 
-    fn write(slots: &mut Slots, mut claim: Claim, bytes: u64) {
-        let slot = &slots.slots[claim.slot];
+    fn write(slots: &mut Slots, mut reservation: Reservation, bytes: u64) {
+        let slot = &slots.slots[reservation.slot];
         let (set, free) = (slot.set.unwrap(), slot.free - bytes);
-        slots.spend(&mut claim, bytes);
+        slots.spend(&mut reservation, bytes);
         slots.written(set, free);
-        slots.give_back(claim);
+        slots.give_back(reservation);
     }
 
     #[test]
     fn an_object_goes_where_it_leaves_the_least() {
         let mut slots = Slots::new(8, 80);
-        let first = claim(&mut slots, of(700));
-        let second = claim(&mut slots, of(500));
+        let first = reserve(&mut slots, of(700));
+        let second = reserve(&mut slots, of(500));
         assert_ne!(first.slot, second.slot);
         // 300 and 500 are left.
         assert_eq!(place(&mut slots, of(300)).0, first.slot);
@@ -345,8 +347,8 @@ mod tests {
     fn an_object_without_a_length_has_a_set_of_its_own() {
         let mut slots = Slots::new(3, 80);
         let unknown = PutHints::default();
-        let first = claim(&mut slots, unknown);
-        let second = claim(&mut slots, unknown);
+        let first = reserve(&mut slots, unknown);
+        let second = reserve(&mut slots, unknown);
         assert_ne!(first.slot, second.slot);
         assert_eq!(slots.limit(&first), u64::MAX);
         // What is left of it is the next one's.
@@ -359,8 +361,8 @@ mod tests {
     fn a_group_stays_together_until_it_ends() {
         let mut slots = Slots::new(3, 80);
         let of_group = |group| PutHints { length: Some(100), group: Some(group) };
-        let one = claim(&mut slots, of_group(1));
-        let other = claim(&mut slots, of_group(2));
+        let one = reserve(&mut slots, of_group(1));
+        let other = reserve(&mut slots, of_group(2));
         assert_ne!(one.slot, other.slot);
         assert_eq!(place(&mut slots, of_group(1)).0, one.slot);
         let (slot, others) = (one.slot, other.slot);
@@ -378,7 +380,7 @@ mod tests {
         let mut slots = Slots::new(1, 80);
         slots.opened(0, SetId(100), WHOLE);
         slots.written(SetId(100), 3);
-        let _claim = claim(&mut slots, PutHints { length: Some(100), group: Some(7) });
+        let _reservation = reserve(&mut slots, PutHints { length: Some(100), group: Some(7) });
         assert!(slots.has_group(7));
     }
 
@@ -386,11 +388,11 @@ mod tests {
     #[test]
     fn where_no_set_fits_the_fullest_gets_the_head() {
         let mut slots = Slots::new(2, 80);
-        let (first, second) = (claim(&mut slots, of(900)), claim(&mut slots, of(800)));
-        let third = claim(&mut slots, of(500));
+        let (first, second) = (reserve(&mut slots, of(900)), reserve(&mut slots, of(800)));
+        let third = reserve(&mut slots, of(500));
         assert_eq!((third.slot, slots.limit(&third)), (first.slot, 100));
-        // Where everything is claimed there is still a place.
-        let fourth = claim(&mut slots, of(500));
+        // Where everything is reserved there is still a place.
+        let fourth = reserve(&mut slots, of(500));
         assert_eq!((fourth.slot, slots.limit(&fourth)), (second.slot, 200));
         assert!(place(&mut slots, of(500)).1 > 0);
     }
@@ -398,16 +400,16 @@ mod tests {
     #[test]
     fn what_is_small_goes_where_drives_are() {
         let mut slots = Slots::new(4, 80);
-        let (first, second) = (claim(&mut slots, of(700)), claim(&mut slots, of(600)));
+        let (first, second) = (reserve(&mut slots, of(700)), reserve(&mut slots, of(600)));
         let (one, other) = (first.slot, second.slot);
         write(&mut slots, second, 600);
         write(&mut slots, first, 700);
         assert_eq!(here(&mut slots, 20), one);
         // What is left there is somebody else's now.
-        let rest = claim(&mut slots, of(295));
+        let rest = reserve(&mut slots, of(295));
         assert_eq!((rest.slot, here(&mut slots, 20)), (one, other));
         slots.give_back(rest);
-        let grouped = slots.claim(PutHints { length: Some(10), group: Some(7) });
+        let grouped = slots.reserve(PutHints { length: Some(10), group: Some(7) });
         slots.written(slots.slots[grouped.slot].set.unwrap(), 250);
         assert_ne!(here(&mut slots, 20), grouped.slot);
     }
@@ -415,29 +417,29 @@ mod tests {
     #[test]
     fn the_end_of_a_set_is_written_before_another_one_is_begun() {
         let mut slots = Slots::new(4, 80);
-        let first = claim(&mut slots, of(950));
-        let second = claim(&mut slots, of(100));
+        let first = reserve(&mut slots, of(950));
+        let second = reserve(&mut slots, of(100));
         assert_eq!((second.slot, slots.limit(&second)), (first.slot, 50));
-        let rest = claim(&mut slots, of(50));
+        let rest = reserve(&mut slots, of(50));
         assert_ne!(rest.slot, first.slot);
         // The end of a set that drives have left is for what fits there.
-        let large = claim(&mut slots, of(700));
+        let large = reserve(&mut slots, of(700));
         assert_eq!((large.slot, slots.limit(&large)), (rest.slot, 700));
     }
 
     #[test]
-    fn claims_end_with_their_set_and_spent_sets_are_left() {
+    fn reservations_end_with_their_set_and_spent_sets_are_left() {
         let mut slots = Slots::new(2, 80);
-        let mut first = claim(&mut slots, of(900));
+        let mut first = reserve(&mut slots, of(900));
         assert!(slots.limit(&first) >= 900);
         slots.closed(SetId(100));
         assert_eq!(slots.limit(&first), 0);
         slots.spend(&mut first, 10);
         slots.give_back(first);
-        let second = claim(&mut slots, of(995));
+        let second = reserve(&mut slots, of(995));
         write(&mut slots, second, 995);
-        // Five are left: less than is worth a claim.
-        let third = slots.claim(of(50));
+        // Five are left: less than is worth a reservation.
+        let third = slots.reserve(of(50));
         assert!(slots.is_spent(third.slot));
         slots.closed(SetId(100));
         slots.opened(0, SetId(101), WHOLE);
@@ -448,8 +450,8 @@ mod tests {
     fn what_is_left_of_a_set_does_not_say_how_long_sets_are() {
         let mut slots = Slots::new(3, 80);
         slots.reopened(0, SetId(100), 100);
-        let first = slots.claim(of(500));
-        let second = slots.claim(of(300));
+        let first = slots.reserve(of(500));
+        let second = slots.reserve(of(300));
         assert_eq!((first.slot, slots.limit(&first)), (1, 500));
         assert_eq!((second.slot, slots.limit(&second)), (1, 300));
     }

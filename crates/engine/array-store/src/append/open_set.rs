@@ -67,7 +67,7 @@ pub(crate) struct OpenSet {
     pub(crate) set: Rc<ZoneSet>,
     /// In the order of fragments.
     pub(crate) members: Vec<Member>,
-    /// The set's life.
+    /// The set's generation.
     pub(crate) epoch: u64,
     /// Blocks of its smallest zone.
     pub(crate) capacity: u32,
@@ -130,8 +130,8 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         self.set.entered(self.block);
-        let (set, life, block, stamp) = (self.set.clone(), self.set.lives(), self.block, self.stamp);
-        let deletions = self.oldest.map(|oldest| Deletions { set, life, block, stamp, oldest, until: stamp });
+        let (set, generation, block, stamp) = (self.set.clone(), self.set.generation(), self.block, self.stamp);
+        let deletions = self.oldest.map(|oldest| Deletions { set, generation, block, stamp, oldest, until: stamp });
         self.uncovered.end(stamp, deletions);
         self.flights.landed.notify_waiters();
     }

@@ -17,8 +17,8 @@ const KEPT_MIN: usize = 64;
 #[derive(Clone)]
 pub(crate) struct Deletions {
     pub(crate) set: Rc<ZoneSet>,
-    /// The life of the set in which it was written.
-    pub(crate) life: u64,
+    /// The generation of the set in which it was written.
+    pub(crate) generation: u64,
     /// Its first block.
     pub(crate) block: u32,
     pub(crate) stamp: u64,

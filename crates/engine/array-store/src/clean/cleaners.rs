@@ -9,7 +9,7 @@
 //!   free beside them; where nothing is, they leave their victim with what they have not moved, and wait with nothing in hand. They
 //!   wait for drives while they move, and for nobody who cleans. What is free for them, and what room is left in their sets,
 //!   clients have once nothing can be won.
-//! - AS-CLEAN-5: no two empty the same set. The claim is part of the choice: nothing is awaited in between.
+//! - AS-CLEAN-5: no two empty the same set. The reservation is part of the choice: nothing is awaited in between.
 //! - AS-CLEAN-6: who waits for space is woken when a set is free, or may be cleaned, and not when a cleaner gives up: else two that win
 //!   nothing wake each other for ever. Who waits for cleaners looks at them before anything else is taken in hand.
 

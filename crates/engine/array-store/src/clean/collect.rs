@@ -237,7 +237,7 @@ impl Engine {
         set: &Rc<ZoneSet>,
         work: impl AsyncFnOnce(Cleaner) -> Result<bool> + 'static,
     ) -> Result<bool> {
-        let (engine, set, life) = (self.clone(), set.clone(), set.lives());
+        let (engine, set, generation) = (self.clone(), set.clone(), set.generation());
         // Also if the caller waits no more: copies must not come later than deletions think. (AS-WRITE-4, AS-SNAP-3)
         let collecting = self.rt.spawn(async move {
             let _turn = engine.cleaners.turn().await;
@@ -250,7 +250,7 @@ impl Engine {
                     break first;
                 }
             };
-            if set.is_leaving() || set.lives() != life {
+            if set.is_leaving() || set.generation() != generation {
                 return Ok(true);
             }
             work(first).await
@@ -274,7 +274,7 @@ impl Engine {
     /// nothing, or not all of it can be moved.
     async fn empty_set(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let _victim = cleaner.take(id, set);
-        let hold = self.sets.hold(id);
+        let pin = self.sets.pin(id);
         let digest = self.contents(id, set).await?;
         // A set that is hurt is emptied even if that wins nothing, unless space is needed.
         if !set.is_hurt() || self.free_sets() <= RESERVED {
@@ -290,7 +290,7 @@ impl Engine {
             }
         }
         self.move_live(cleaner, id, &digest).await?;
-        drop(hold);
+        drop(pin);
         if set.live() > 0 {
             // Something in it could not be read, and stays where it is until it can be.
             self.pass_over(id, set);

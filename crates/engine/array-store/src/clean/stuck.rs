@@ -34,9 +34,9 @@ pub(crate) struct Conditions {
     drives: BTreeSet<u64>,
 }
 
-/// A set that was passed over: in which life, when, and how things were then.
+/// A set that was passed over: in which generation, when, and how things were then.
 struct PassedOver {
-    life: u64,
+    generation: u64,
     at: Instant,
     conditions: Conditions,
 }
@@ -66,13 +66,13 @@ impl Stuck {
             return;
         }
         set.set_stuck(true);
-        let passed = PassedOver { life: set.lives(), at: now, conditions };
+        let passed = PassedOver { generation: set.generation(), at: now, conditions };
         self.0.borrow_mut().insert(id, passed);
     }
 
-    /// Whether a set was passed over in this life: the index has everything that counts of it.
+    /// Whether a set was passed over in this generation: the index has everything that counts of it.
     pub(crate) fn has(&self, id: SetId, set: &ZoneSet) -> bool {
-        self.0.borrow().get(&id).is_some_and(|passed| passed.life == set.lives())
+        self.0.borrow().get(&id).is_some_and(|passed| passed.generation == set.generation())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -83,8 +83,8 @@ impl Stuck {
     pub(crate) fn retry(&self, sets: &SetTable, now: Instant, conditions: &Conditions) -> bool {
         let mut some = false;
         self.0.borrow_mut().retain(|id, passed| {
-            let of_this_life = |set: &Rc<ZoneSet>| set.lives() == passed.life && set.is_stuck();
-            let Some(set) = sets.get(*id).filter(of_this_life) else { return false };
+            let of_this_generation = |set: &Rc<ZoneSet>| set.generation() == passed.generation && set.is_stuck();
+            let Some(set) = sets.get(*id).filter(of_this_generation) else { return false };
             let again = passed.is_due(now, conditions);
             if again {
                 tracing::info!(set = id.0, "a set that was passed over is tried again");

@@ -155,7 +155,7 @@ impl Engine {
         parts: Vec<(PartKey, PartPlace)>,
         lost: &mut Vec<String>,
     ) -> Result<()> {
-        let _hold = self.sets.hold(id);
+        let _pin = self.sets.pin(id);
         let mut still = Vec::new();
         for (key, place) in parts {
             if self.index()?.part(&key.name, key.version, key.offset).map_err(Error::index)? == Some(place) {

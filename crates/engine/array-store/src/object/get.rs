@@ -12,7 +12,7 @@ use crate::object::put::check_name;
 use crate::segment::{Fault, Shape, Source, read_hollow, read_part};
 use crate::stats::add;
 use crate::types::{PartPlace, SetState, Version};
-use crate::zone_set::Hold;
+use crate::zone_set::Pin;
 
 /// Reads up to this are as on other drives also where drives drop payload: it costs little to lay zeros out.
 const SHORT: u32 = 1 << 20;
@@ -38,7 +38,7 @@ pub struct Reader {
     parts: Vec<(u64, PartPlace)>,
     /// The bytes of an object that is buffered.
     buffered: Option<Bytes>,
-    _holds: Vec<Hold>,
+    _pins: Vec<Pin>,
 }
 
 impl Reader {
@@ -50,7 +50,7 @@ impl Reader {
         let mut sets: Vec<_> = parts.iter().map(|(_, place)| place.set).collect();
         sets.sort_unstable();
         sets.dedup();
-        let holds = sets.into_iter().filter_map(|set| engine.sets.hold(set)).collect();
+        let pins = sets.into_iter().filter_map(|set| engine.sets.pin(set)).collect();
         let object =
             Object { name: name.clone(), version: entry.version, size: entry.size, attributes: entry.attributes };
         let buffered = match parts.first() {
@@ -59,7 +59,7 @@ impl Reader {
             }
             _ => None,
         };
-        Ok(Self { engine: engine.clone(), object, parts, buffered, _holds: holds })
+        Ok(Self { engine: engine.clone(), object, parts, buffered, _pins: pins })
     }
 
     /// What is known of the object.

@@ -223,7 +223,7 @@ impl Engine {
         members: &[Member],
         mut holding: Written,
     ) -> (Option<u64>, Written, Vec<Look<u64>>) {
-        let heads = join_all(holding.iter().map(|(member, _)| self.read_life(id, members, *member))).await;
+        let heads = join_all(holding.iter().map(|(member, _)| self.read_epoch(id, members, *member))).await;
         let newest = heads.iter().flatten().flatten().copied().max();
         let mut is_older = heads.iter().map(|head| matches!(head, Ok(Some(epoch)) if Some(*epoch) < newest));
         holding.retain(|_| !is_older.next().unwrap_or(false));

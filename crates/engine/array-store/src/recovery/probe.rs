@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// The life of the set that the head of a member's zone tells of.
-    pub(crate) async fn read_life(&self, id: SetId, members: &[Member], member: Member) -> Look<u64> {
+    pub(crate) async fn read_epoch(&self, id: SetId, members: &[Member], member: Member) -> Look<u64> {
         let Some(head) = self.read_record(member, 0, None).await? else { return Ok(None) };
         let own = SetHead::decode(&head.header.info).filter(|_| head.header.kind == SET_HEAD);
         let number = members.iter().position(|other| *other == member);
@@ -90,7 +90,7 @@ impl Engine {
         };
         let Some(digest) = Digest::decode(&payload).filter(|_| header.kind == DIGEST) else { return Ok(None) };
         // A zone that came back from another life, or was put in another's place, has another head.
-        let life = self.read_life(id, members, member).await?;
+        let life = self.read_epoch(id, members, member).await?;
         let epoch = header.place.epoch;
         Ok((life == Some(epoch)).then_some((epoch, digest, closed)))
     }

@@ -38,7 +38,7 @@ const WRITES: usize = 3;
 
 /// What a set holds, as it was found in one of its lives. As long as that lasts, it stays so.
 pub(crate) struct Contents {
-    life: u64,
+    generation: u64,
     /// Its epoch and items; `None` if nothing was ever written to it.
     found: Option<(u64, Digest)>,
     /// Where the zones of all members that are there end, with a digest, if they end at one block.
@@ -72,8 +72,8 @@ impl Engine {
         set: &Rc<ZoneSet>,
         lost: Member,
     ) -> Result<Option<Contents>> {
-        let Some(_hold) = self.settled(id, set).await? else { return Ok(None) };
-        let life = set.lives();
+        let Some(_pin) = self.settled(id, set).await? else { return Ok(None) };
+        let generation = set.generation();
         let mut written = self.written(set).await?;
         if self.drives.usable(lost.drive).is_none() {
             written.retain(|(member, _)| *member != lost);
@@ -90,7 +90,7 @@ impl Engine {
         let others = || written.iter().filter(|(member, _)| *member != lost).map(|(_, blocks)| *blocks);
         let in_step = closed && others().min() == others().max();
         let written = others().max().filter(|_| in_step);
-        Ok(Some(Contents { life, found, written }))
+        Ok(Some(Contents { generation, found, written }))
     }
 
     /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held. Bytes written; `None` if the set
@@ -103,8 +103,8 @@ impl Engine {
         spare: Member,
         contents: &Contents,
     ) -> Result<Option<u64>> {
-        let Some(_hold) = self.settled(id, set).await? else { return Ok(None) };
-        if set.lives() != contents.life {
+        let Some(_pin) = self.settled(id, set).await? else { return Ok(None) };
+        if set.generation() != contents.generation {
             return Ok(None);
         }
         let bytes = match &contents.found {

@@ -21,7 +21,7 @@ use crate::repair::membership::Survey;
 use crate::repair::told::Told;
 use crate::repair::told::{RebuildOptions, RebuildProgress};
 use crate::types::{SetId, SetState};
-use crate::zone_set::{Hold, ZoneSet};
+use crate::zone_set::{Pin, ZoneSet};
 
 /// Items that are verified side by side, so that drives have the next command before the last one ends.
 const SIDE_BY_SIDE: usize = 2;
@@ -60,14 +60,14 @@ struct Verified {
     lost: Vec<String>,
 }
 
-/// What a set holds, and a hold of it: it is not reset as long as this lives.
+/// What a set holds, and a pin of it: it is not reset as long as this lives.
 pub(crate) struct Contents {
     pub(crate) items: Vec<DigestItem>,
     /// Zones without a digest that should have one.
     bad: BTreeSet<Member>,
     /// What of it cannot be told, in words.
     pub(crate) lost: Vec<String>,
-    _hold: Option<Hold>,
+    _pin: Option<Pin>,
 }
 
 pub(crate) fn holds(set: &ZoneSet) -> bool {
@@ -168,18 +168,18 @@ impl Engine {
 
     /// What a set holds, and keeps; `None` of one that is reset or begun meanwhile.
     pub(crate) async fn kept_contents(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Option<Contents>> {
-        let empty = |_hold| Contents { items: Vec::new(), bad: BTreeSet::new(), lost: Vec::new(), _hold };
-        if let Some((hold, items)) = self.items_of(id).await {
-            return Ok(Some(Contents { items, ..empty(hold) }));
+        let empty = |_pin| Contents { items: Vec::new(), bad: BTreeSet::new(), lost: Vec::new(), _pin };
+        if let Some((pin, items)) = self.items_of(id).await {
+            return Ok(Some(Contents { items, ..empty(pin) }));
         }
-        let hold = match self.settled(id, set).await {
-            Ok(Some(hold)) => hold,
+        let pin = match self.settled(id, set).await {
+            Ok(Some(pin)) => pin,
             // It was reset meanwhile, and may be written to again.
             Ok(None) => return Ok(None),
             Err(error) if error.kind == ErrorKind::Invalid => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut contents = empty(Some(hold));
+        let mut contents = empty(Some(pin));
         let written = self.written(set).await?;
         match self.examine(id, set, &written).await {
             Examined::Holds(Holds { digest, closed, lost, .. }) => {
@@ -252,14 +252,14 @@ impl Engine {
         report.damaged.extend(verified.bad.iter().map(name));
     }
 
-    /// The items of a set that is being written to, as far as they are in the index, and a hold of it.
-    async fn items_of(&self, id: SetId) -> Option<(Option<Hold>, Vec<DigestItem>)> {
+    /// The items of a set that is being written to, as far as they are in the index, and a pin of it.
+    async fn items_of(&self, id: SetId) -> Option<(Option<Pin>, Vec<DigestItem>)> {
         let items = self.allocator.look(|open| {
             let end = open.set.entered_below();
             let entered = open.digest.items.iter().filter(|item| item.block < end);
             (open.id == id).then(|| entered.cloned().collect())
         });
-        Some((self.sets.hold(id), items.into_iter().flatten().next()?))
+        Some((self.sets.pin(id), items.into_iter().flatten().next()?))
     }
 
     /// Members that are there and do not end with a digest as they should.

@@ -150,12 +150,12 @@ impl Engine {
         let oldest = needed.iter().map(|deletions| deletions.oldest.0).chain(self.cleaners.copying());
         let tombstone_floor = oldest.fold(self.buried_below(), u64::min);
         let below = |set: &Rc<ZoneSet>| {
-            let of_it = needed.iter().filter(|some| Rc::ptr_eq(&some.set, set) && some.life == set.lives());
+            let of_it = needed.iter().filter(|some| Rc::ptr_eq(&some.set, set) && some.generation == set.generation());
             Some(of_it.map(|some| some.block).fold(covered_now(set)?, u32::min))
         };
         let sets = self.sets.of(List::Open).chain(self.sets.of(List::Closed));
         let covered: Vec<(u32, u64, Rc<ZoneSet>)> =
-            sets.filter_map(|(_, set)| Some((below(&set)?, set.lives(), set))).collect();
+            sets.filter_map(|(_, set)| Some((below(&set)?, set.generation(), set))).collect();
         let mut view = self.index()?.snapshot().map_err(Error::index)?;
         let pieces = match self.write_pieces(&mut view, room).await {
             Ok(pieces) => pieces,
@@ -175,7 +175,7 @@ impl Engine {
         }
     }
 
-    /// These pieces are the newest snapshot, which covers sets up to a block in that life of theirs.
+    /// These pieces are the newest snapshot, which covers sets up to a block in that generation of theirs.
     pub(crate) async fn snapshot_is(
         self: &Rc<Self>,
         tombstone_floor: u64,
@@ -184,9 +184,9 @@ impl Engine {
     ) -> Result<()> {
         self.leave_snapshot_set();
         self.snapshots.newest.replace(Snapshot { tombstone_floor, pieces });
-        for (block, life, set) in covered {
+        for (block, generation, set) in covered {
             // A set that was emptied meanwhile has nothing that is covered, also if it is in use again.
-            if set.lives() == life {
+            if set.generation() == generation {
                 set.cover(block);
             }
         }

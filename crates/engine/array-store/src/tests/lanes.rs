@@ -160,7 +160,7 @@ fn a_deletion_does_not_wait_behind_a_writer_that_waits_for_cleaning() {
             let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
             let (store, _) = opened.unwrap();
             let (set, last) = almost_full(&rt, &store).await;
-            let _reader = store.0.sets.hold(set);
+            let _reader = store.0.sets.pin(set);
             let long = store.put("long", bytes(2, 900_000), Bytes::new());
             let deletion = async {
                 rt.sleep(Duration::from_millis(500)).await;

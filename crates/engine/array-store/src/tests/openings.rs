@@ -182,7 +182,7 @@ fn copies_stay_while_a_drive_of_the_original_is_away() {
         // A superblock says where it ends.
         store.0.write_superblock(None).await.unwrap();
         // It is copied, and not reset yet.
-        let _hold = store.0.sets.hold(old.set);
+        let _pin = store.0.sets.pin(old.set);
         assert!(store.0.collect_alone(old.set, &set).await.unwrap());
         assert!(place().set != old.set, "the case is not met");
         let members = set.members();

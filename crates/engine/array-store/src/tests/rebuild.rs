@@ -319,10 +319,10 @@ fn a_set_that_lives_again_gets_nothing_of_its_life_before() {
         let set = engine.sets.get(id).unwrap();
         let lost = set.members()[0];
         let contents = engine.contents_without(id, &set, lost).await.unwrap().unwrap();
-        let life = set.lives();
+        let life = set.generation();
         assert!(engine.collect_alone(id, &set).await.unwrap());
         let mut number = 0;
-        while set.lives() == life || set.state() != SetState::Closed || set.phase() != Phase::Still {
+        while set.generation() == life || set.state() != SetState::Closed || set.phase() != Phase::Still {
             number += 1;
             store.put(format!("b{number}"), bytes(3, 19_000), Bytes::new()).await.unwrap();
             if number > 8 {

@@ -28,7 +28,7 @@ fn of_two_copies_the_newer_one_counts() {
             rt.sleep(std::time::Duration::from_millis(1)).await;
         }
         // A reader keeps the old copy where it is.
-        let _hold = store.0.sets.hold(old.set);
+        let _pin = store.0.sets.pin(old.set);
         assert!(store.0.collect_alone(old.set, &set).await.unwrap());
         assert!(place(&store).stamp > old.stamp && set.written() > 0);
         // With nothing but copies in it, the cleaner's set would be given up (AS-REC-5).

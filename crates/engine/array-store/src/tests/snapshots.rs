@@ -25,7 +25,7 @@ fn a_snapshot_says_nothing_of_a_set_that_was_reset_since() {
             store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.unwrap();
             rt.sleep(std::time::Duration::from_millis(1)).await;
         }
-        while set.lives() == 0 {
+        while set.generation() == 0 {
             assert!(store.0.collect_alone(of_it, &set).await.unwrap());
             rt.sleep(std::time::Duration::from_millis(1)).await;
         }

@@ -1,12 +1,12 @@
-//! The zone-set table: what sets are, their members, live bytes, holds. (SMORE, sections III-B and III-C.)
+//! The zone-set table: what sets are, their members, live bytes, pins. (SMORE, sections III-B and III-C.)
 //!
 //! # Invariants
 //! - AS-SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those. When one
 //!   calls it available its zones are empty, durably.
 //! - AS-SET-2: a set's zones are reset only when nothing live is left in it and nobody reads it.
 //! - AS-SET-3: a set that is empty is covered by no snapshot, or recovery would pass over what comes next.
-//! - AS-SET-4: what a set holds is read off its zones only while nothing changes them, and under a hold, which keeps it so
-//!   ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a hold: the change may wait for it.
+//! - AS-SET-4: what a set holds is read off its zones only while nothing changes them, and under a pin, which keeps it so
+//!   ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a pin: the change may wait for it.
 
 mod changes;
 pub(crate) mod layout;
@@ -47,15 +47,15 @@ use shared::Shared;
 pub(crate) type Written = Vec<(Member, u32)>;
 
 /// Keeps a set's zones from being reset while it lives. (The shared lock of SMORE, section III-E.)
-pub(crate) struct Hold {
+pub(crate) struct Pin {
     set: Rc<ZoneSet>,
-    released: Rc<Notify>,
+    unpinned: Rc<Notify>,
 }
 
-impl Drop for Hold {
+impl Drop for Pin {
     fn drop(&mut self) {
-        if self.set.released() {
-            self.released.notify_waiters();
+        if self.set.was_unpinned() {
+            self.unpinned.notify_waiters();
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) struct SetTable {
     unused: RefCell<BTreeSet<SetId>>,
     shared: Rc<Shared>,
     /// The last hold of some set went away.
-    released: Rc<Notify>,
+    unpinned: Rc<Notify>,
 }
 
 impl SetTable {
@@ -81,7 +81,7 @@ impl SetTable {
             sets: RefCell::new(Vec::with_capacity(entries.len())),
             unused: RefCell::default(),
             shared: Rc::new(Shared { lists: Lists::new(policy), drives: drives.clone(), code }),
-            released: Rc::default(),
+            unpinned: Rc::default(),
         };
         for (at, entry) in entries.into_iter().enumerate() {
             let id = SetId(at as u32);
@@ -291,20 +291,20 @@ impl SetTable {
     }
 
     /// Keeps `id` from being reset. `None` if there is no such set.
-    pub(crate) fn hold(&self, id: SetId) -> Option<Hold> {
+    pub(crate) fn pin(&self, id: SetId) -> Option<Pin> {
         let set = self.get(id)?;
-        set.held();
-        Some(Hold { set, released: self.released.clone() })
+        set.pinned();
+        Some(Pin { set, unpinned: self.unpinned.clone() })
     }
 
-    /// Waits until nobody holds `set`.
-    pub(crate) async fn unheld(&self, set: &ZoneSet) {
+    /// Waits until nobody pins `set`.
+    pub(crate) async fn unpinned(&self, set: &ZoneSet) {
         loop {
-            let released = self.released.notified();
-            if !set.is_held() {
+            let unpinned = self.unpinned.notified();
+            if !set.is_pinned() {
                 return;
             }
-            released.await;
+            unpinned.await;
         }
     }
 

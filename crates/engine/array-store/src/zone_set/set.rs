@@ -1,4 +1,4 @@
-//! A zone set: what it is, who holds it, and where it is listed. (For what becomes of it see `steps`.)
+//! A zone set: what it is, who pins it, and where it is listed. (For what becomes of it see `steps`.)
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,9 +29,9 @@ pub(crate) struct ZoneSet {
     shortest: Cell<u32>,
     data: Cell<u64>,
     /// Counts how often it was emptied: what was said of an earlier life is not true of this one.
-    pub(super) lives: Cell<u64>,
+    pub(super) generation: Cell<u64>,
     /// Readers and others that need it as it is.
-    holds: Cell<u32>,
+    pins: Cell<u32>,
 }
 
 impl Life {
@@ -62,8 +62,8 @@ impl ZoneSet {
             drives: Cell::default(),
             shortest: Cell::new(0),
             data: Cell::new(0),
-            lives: Cell::new(0),
-            holds: Cell::new(0),
+            generation: Cell::new(0),
+            pins: Cell::new(0),
         };
         set.set_members(members.into());
         Rc::new(set)
@@ -170,8 +170,8 @@ impl ZoneSet {
     }
 
     /// Counts how often it was emptied.
-    pub(crate) fn lives(&self) -> u64 {
-        self.lives.get()
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get()
     }
 
     /// Something in it can neither be read nor moved; or it is empty, and its zones cannot be reset.
@@ -200,12 +200,12 @@ impl ZoneSet {
 
     /// It holds nothing, nobody reads it, and no superblock that is being written offers it: it may be taken apart.
     pub(crate) fn idle(&self) -> bool {
-        matches!(&*self.life.borrow(), Life::Empty(_)) && !self.is_held()
+        matches!(&*self.life.borrow(), Life::Empty(_)) && !self.is_pinned()
     }
 
     /// The same of one that is available.
     pub(crate) fn ready(&self) -> bool {
-        matches!(&*self.life.borrow(), Life::Available) && !self.is_held()
+        matches!(&*self.life.borrow(), Life::Available) && !self.is_pinned()
     }
 
     /// Everything below this block is in the index.
@@ -240,18 +240,18 @@ impl ZoneSet {
 
     // Holds.
 
-    pub(super) fn held(&self) {
-        self.holds.set(self.holds.get() + 1);
+    pub(super) fn pinned(&self) {
+        self.pins.set(self.pins.get() + 1);
     }
 
     /// Whether that was the last hold.
-    pub(super) fn released(&self) -> bool {
-        self.holds.set(self.holds.get() - 1);
-        !self.is_held()
+    pub(super) fn was_unpinned(&self) -> bool {
+        self.pins.set(self.pins.get() - 1);
+        !self.is_pinned()
     }
 
-    pub(super) fn is_held(&self) -> bool {
-        self.holds.get() > 0
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pins.get() > 0
     }
 
     // Lists.

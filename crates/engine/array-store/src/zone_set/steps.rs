@@ -123,7 +123,7 @@ impl ZoneSet {
 
     /// It holds nothing any more: what was known of it goes, above all what a snapshot covers (AS-SET-3).
     pub(crate) fn emptied(&self, zones: Zones) {
-        self.lives.set(self.lives.get() + 1);
+        self.generation.set(self.generation.get() + 1);
         self.step(|_| Ok(Life::Empty(zones)));
     }
 

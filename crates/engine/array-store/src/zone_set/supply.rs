@@ -7,7 +7,7 @@ use shingle_zoned::ZoneOp;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{SetId, SetState};
-use crate::zone_set::{Hold, Phase, ZoneSet, Zones};
+use crate::zone_set::{Phase, Pin, ZoneSet, Zones};
 
 impl Engine {
     /// Sets that are kept available: at least one more than what is reserved, or clients would have none without cleaning.
@@ -91,7 +91,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Invalid` if objects are being written to it, for which there is no end; a snapshot ends soon.
-    pub(crate) async fn settled(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Option<Hold>> {
+    pub(crate) async fn settled(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Option<Pin>> {
         loop {
             let changed = self.space.notified();
             if !self.sets.get(id).is_some_and(|current| Rc::ptr_eq(&current, set)) {
@@ -99,7 +99,7 @@ impl Engine {
             }
             match (set.phase(), set.state()) {
                 (Phase::Still, SetState::Empty | SetState::Available) => return Ok(None),
-                (Phase::Still, _) => return Ok(self.sets.hold(id)),
+                (Phase::Still, _) => return Ok(self.sets.pin(id)),
                 (Phase::Filling, SetState::Open) => {
                     return Err(Error::new(ErrorKind::Invalid, format!("{id} is being written to")));
                 }
@@ -120,7 +120,7 @@ impl Engine {
             changed.await;
         }
         set.leave();
-        self.sets.unheld(set).await;
+        self.sets.unpinned(set).await;
         set.begin_to_reset();
         let result = self.reset_zones(set).await;
         set.emptied(if result.is_ok() { Zones::Clean } else { Zones::Unclean });

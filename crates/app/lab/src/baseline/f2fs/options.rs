@@ -1,4 +1,4 @@
-//! How the model of F2FS is set up.
+//! Settings of the model of F2FS.
 
 /// Choices of a chunkserver on F2FS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
