@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use shingle_s3_gateway::reference::MemoryStore;
 use shingle_s3_gateway::{Credentials, Gateway, Options};
+use shingle_store_testing::MemoryStore;
 
 fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1);

@@ -1,5 +1,4 @@
-//! The gateway's parsers of clients' bytes, for tests of arbitrary bytes: requests without a connection, on a store in
-//! memory of their own.
+//! The gateway's parsers of clients' bytes, for tests of arbitrary bytes: requests without a connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request};
 use s3s::service::S3Service;
 use s3s::{Body, S3Result};
+use shingle_store_api::ObjectStore;
 
 use crate::digests::Digests;
 use crate::framing::Framing;
@@ -16,27 +16,27 @@ use crate::guard;
 use crate::keys::Keys;
 use crate::operations::Listed;
 use crate::options::{Credentials, Options};
-use crate::reference::MemoryStore;
 use crate::serve::builder;
 use crate::xml_body::XmlBody;
 
-/// Two gateways to stores in memory: one that wants signatures, and one that wants none and so reads all of a request.
+/// Two gateways: one that wants signatures, and one that wants none and so reads all of a request.
 pub struct Requests {
     signed: S3Service,
     unsigned: S3Service,
 }
 
 impl Requests {
-    /// With stores that hold this many bytes.
-    pub fn new(capacity: u64, credentials: Credentials) -> Self {
-        let new = || {
+    /// Gateways to these stores; the first wants signatures.
+    pub fn new(stores: [Arc<dyn ObjectStore>; 2], credentials: Credentials) -> Self {
+        let new = |store| {
             let Options { region, limits, .. } = Options::default();
-            builder(Arc::new(MemoryStore::new(capacity)), region, limits)
+            builder(store, region, limits)
         };
-        let mut signed = new();
+        let [first, second] = stores;
+        let mut signed = new(first);
         signed.set_auth(Keys::new(vec![credentials]));
         signed.set_access(Listed { signed: true });
-        Self { signed: signed.build(), unsigned: new().build() }
+        Self { signed: signed.build(), unsigned: new(second).build() }
     }
 
     /// Answers a request: a line with method and target, lines with headers, an empty line, and the body. Its status, unless

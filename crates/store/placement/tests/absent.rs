@@ -4,85 +4,18 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use shingle_placement::{Noted, Notes, Placement, Site};
-use shingle_s3_gateway::reference::MemoryStore;
-use shingle_store_api::{
-    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
-    ObjectStore, ObjectWriter, PartInfo, Place, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage,
-    UploadId, UploadInfo, UploadListing,
-};
+use shingle_store_api::{Commit, ObjectInfo, ObjectStore, Place, StoreError, StoreErrorKind, StoreResult, forward};
+use shingle_store_testing::MemoryStore;
 
 /// A store that does not answer.
 struct Gone;
 
-fn gone<T: Send + 'static>() -> StoreFuture<'static, T> {
-    Box::pin(async { Err(StoreError::new(StoreErrorKind::Unavailable, "the shelf is gone")) })
+fn gone() -> StoreResult<Arc<dyn ObjectStore>> {
+    Err(StoreError::new(StoreErrorKind::Unavailable, "the shelf is gone"))
 }
 
 impl ObjectStore for Gone {
-    fn create_bucket(&self, _: &str) -> StoreFuture<'_, BucketInfo> {
-        gone()
-    }
-    fn delete_bucket(&self, _: &str) -> StoreFuture<'_, ()> {
-        gone()
-    }
-    fn bucket(&self, _: &str) -> StoreFuture<'_, BucketInfo> {
-        gone()
-    }
-    fn list_buckets(&self) -> StoreFuture<'_, Vec<BucketInfo>> {
-        gone()
-    }
-    fn begin_put(&self, _: &str, _: &str) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
-        gone()
-    }
-    fn head(&self, _: &str, _: &str) -> StoreFuture<'_, ObjectInfo> {
-        gone()
-    }
-    fn open(&self, _: &str, _: &str) -> StoreFuture<'_, Box<dyn ObjectReader>> {
-        gone()
-    }
-    fn delete_if(&self, _: &str, _: &str, _: Condition) -> StoreFuture<'_, bool> {
-        gone()
-    }
-    fn list(&self, _: &str, _: ListRequest) -> StoreFuture<'_, Listing> {
-        gone()
-    }
-    fn begin_upload(&self, _: &str, _: &str, _: Metadata) -> StoreFuture<'_, UploadInfo> {
-        gone()
-    }
-    fn begin_part(&self, _: &str, _: &str, _: UploadId, _: u32) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
-        gone()
-    }
-    fn upload(&self, _: &str, _: &str, _: UploadId) -> StoreFuture<'_, UploadInfo> {
-        gone()
-    }
-    fn list_parts(&self, _: &str, _: &str, _: UploadId, _: u32, _: usize) -> StoreFuture<'_, (Vec<PartInfo>, bool)> {
-        gone()
-    }
-    fn list_uploads(
-        &self,
-        _: &str,
-        _: &str,
-        _: Option<(String, Option<UploadId>)>,
-        _: usize,
-    ) -> StoreFuture<'_, UploadListing> {
-        gone()
-    }
-    fn complete_upload(
-        &self,
-        _: &str,
-        _: &str,
-        _: UploadId,
-        _: Vec<CompletedPart>,
-        _: Commit,
-    ) -> StoreFuture<'_, ObjectInfo> {
-        gone()
-    }
-    fn abort_upload(&self, _: &str, _: &str, _: UploadId) -> StoreFuture<'_, ()> {
-        gone()
-    }
-    fn usage(&self) -> StoreFuture<'_, StoreUsage> {
-        gone()
-    }
+    forward!(if_open |_this| gone(); all);
 }
 
 /// Notes in memory, in the order in which they were made.

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use shingle_placement::{Placement, Site};
-use shingle_s3_gateway::reference::MemoryStore;
 use shingle_store_api::{
     BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
-    ObjectStore, ObjectWriter, PartInfo, Place, StoreFuture, StoreUsage, UploadId, UploadInfo, UploadListing,
+    ObjectStore, ObjectWriter, Place, StoreFuture, UploadId, forward,
 };
+use shingle_store_testing::MemoryStore;
 
 /// Counts calls of all stores; at one of them the process ends: that call and all later ones are never answered.
 struct Steps {
@@ -92,13 +92,8 @@ impl ObjectStore for Slow {
         Box::pin(self.steps.clone().around(async move { inner.delete_bucket(&bucket).await }))
     }
 
-    fn bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
-        self.inner.bucket(bucket)
-    }
-
-    fn list_buckets(&self) -> StoreFuture<'_, Vec<BucketInfo>> {
-        self.inner.list_buckets()
-    }
+    forward!(by_reference |this| &*this.inner; bucket list_buckets begin_upload begin_part upload list_parts list_uploads abort_upload
+        usage);
 
     fn begin_put(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
@@ -125,39 +120,6 @@ impl ObjectStore for Slow {
         Box::pin(self.steps.clone().around(async move { inner.list(&bucket, request).await }))
     }
 
-    fn begin_upload(&self, bucket: &str, key: &str, metadata: Metadata) -> StoreFuture<'_, UploadInfo> {
-        self.inner.begin_upload(bucket, key, metadata)
-    }
-
-    fn begin_part(&self, bucket: &str, key: &str, id: UploadId, number: u32) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
-        self.inner.begin_part(bucket, key, id, number)
-    }
-
-    fn upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, UploadInfo> {
-        self.inner.upload(bucket, key, id)
-    }
-
-    fn list_parts(
-        &self,
-        bucket: &str,
-        key: &str,
-        id: UploadId,
-        after: u32,
-        limit: usize,
-    ) -> StoreFuture<'_, (Vec<PartInfo>, bool)> {
-        self.inner.list_parts(bucket, key, id, after, limit)
-    }
-
-    fn list_uploads(
-        &self,
-        bucket: &str,
-        prefix: &str,
-        after: Option<(String, Option<UploadId>)>,
-        limit: usize,
-    ) -> StoreFuture<'_, UploadListing> {
-        self.inner.list_uploads(bucket, prefix, after, limit)
-    }
-
     fn complete_upload(
         &self,
         bucket: &str,
@@ -169,14 +131,6 @@ impl ObjectStore for Slow {
         let (inner, bucket, key) = (self.inner.clone(), bucket.to_owned(), key.to_owned());
         let call = async move { inner.complete_upload(&bucket, &key, id, parts, commit).await };
         Box::pin(self.steps.clone().around(call))
-    }
-
-    fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()> {
-        self.inner.abort_upload(bucket, key, id)
-    }
-
-    fn usage(&self) -> StoreFuture<'_, StoreUsage> {
-        self.inner.usage()
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shingle_placement::{Placement, Site};
-use shingle_s3_gateway::reference::MemoryStore;
 use shingle_store_api::{
     Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectStore, Place, StoreErrorKind, UploadId,
 };
+use shingle_store_testing::MemoryStore;
 
 struct Stores {
     fast: Arc<MemoryStore>,

@@ -1,9 +1,12 @@
 //! Input from clients and administrators: S3 requests with their bodies, and configurations.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use shingle_s3_gateway::Credentials;
 use shingle_s3_gateway::parse::Requests;
+use shingle_store_api::ObjectStore;
+use shingle_store_testing::MemoryStore;
 
 /// A gateway is used for so many requests, so that what they store does not pile up.
 const REQUESTS_EACH: u64 = 1000;
@@ -18,7 +21,8 @@ impl Gateway {
     fn new() -> Self {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let credentials = Credentials { access_key: "AKEXAMPLE".to_owned(), secret_key: "secret".to_owned() };
-        let requests = Requests::new(1 << 20, credentials);
+        let stores = [0; 2].map(|_| Arc::new(MemoryStore::new(1 << 20)) as Arc<dyn ObjectStore>);
+        let requests = Requests::new(stores, credentials);
         for request in SPECIMENS {
             tokio.block_on(requests.answer(request.as_bytes(), false));
         }

@@ -1,12 +1,8 @@
-//! Two stores that need no drive: one that remembers everything, for tests, and one that remembers nothing, which shows
-//! the cost of the protocol alone.
+//! A store that needs no drive and remembers nothing, which shows the cost of the protocol alone.
 
 mod discard;
-mod memory;
-mod memory_uploads;
 
 pub use discard::DiscardStore;
-pub use memory::MemoryStore;
 
 use shingle_store_api::{StoreError, StoreErrorKind, StoreFuture};
 

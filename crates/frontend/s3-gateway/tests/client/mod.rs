@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use s3s::crypto::{Checksum as _, Sha256};
 use s3s::dto::{Timestamp, TimestampFormat};
-use shingle_s3_gateway::reference::MemoryStore;
 use shingle_s3_gateway::{Credentials, Gateway, GatewayMetrics, Limits, Options, Served};
+use shingle_store_testing::MemoryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
