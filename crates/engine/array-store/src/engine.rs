@@ -1,4 +1,5 @@
-//! An open array: its parts together. Each part owns its state; operations on several of them are in modules of their own.
+//! An open array: its parts together. Each part owns its state; operations on several of them are in modules of their
+//! own.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -45,14 +46,15 @@ pub(crate) struct Engine {
     pub(crate) index_place: IndexPlace,
     index: RefCell<Option<Index>>,
     pub(crate) drives: Drives,
-    /// How fast they answer.
+    /// Speeds of their answers.
     pub(crate) paces: Rc<Paces>,
     pub(crate) membership: Membership,
     pub(crate) repairs: Repairs,
     pub(crate) sets: SetTable,
     /// Sets that cleaning passed over.
     pub(crate) stuck: Stuck,
-    /// A set became empty, or may be collected; a change of one ended (AS-SET-4). Not that a cleaner gave up (AS-CLEAN-6).
+    /// A set became empty, or may be collected; a change of one ended (AS-SET-4). Not that a cleaner gave up
+    /// (AS-CLEAN-6).
     pub(crate) space: Notify,
     /// No set changes between empty and available meanwhile.
     pub(crate) replenishing: Mutex<()>,
@@ -72,7 +74,7 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
 }
 
-/// What goes into an [`Engine`].
+/// Parts of a new [`Engine`].
 pub(crate) struct Parts {
     pub(crate) rt: Runtime,
     pub(crate) options: Options,
@@ -177,7 +179,7 @@ impl Engine {
         set.capacity()
     }
 
-    /// How many members of `set` are on drives that are not there.
+    /// Members of `set` on drives that are not there.
     pub(crate) fn missing(&self, set: &ZoneSet) -> usize {
         set.count_members(|member| self.drives.usable(member.drive).is_none())
     }

@@ -7,7 +7,7 @@ use shingle_zoned::DeviceError;
 /// The result of an array store call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What the caller should do next.
+/// The caller's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -21,7 +21,7 @@ pub enum ErrorKind {
     Corrupt,
     /// More drives are gone than parity makes up for, or the one that is needed failed the command.
     Device,
-    /// What is on the drives is not an array this version can open; the message says why.
+    /// The drives hold no array that this version can open; the message says why.
     Format,
     /// The request makes no sense; the message says why.
     Invalid,
@@ -34,9 +34,9 @@ pub enum ErrorKind {
 /// A failed call: what to do next, and why.
 #[derive(Debug)]
 pub struct Error {
-    /// What the caller should do next.
+    /// The caller's next action.
     pub kind: ErrorKind,
-    /// What happened, where, for a person.
+    /// Description for a person, with the place.
     pub message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }

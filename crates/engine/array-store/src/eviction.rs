@@ -1,15 +1,16 @@
-//! Which drives the array gives up: a decision from what is known, without clock or device.
+//! Choice of the drives that the array gives up: a pure decision, without clock or device.
 //!
 //! # Invariants
-//! - AS-EVICT-1: no failure is recorded that leaves a set which may hold something with fewer zones than its data needs: parity
-//!   covers all that is recorded. Past that nothing is written and nothing recorded; a drive that comes back is what it was.
-//! - AS-EVICT-2: a drive that answers is given up for its errors alone, and only within AS-EVICT-1. Reads that fail count as
-//!   often as places are bad, not as often as these are read: bad blocks are mended, and make no bad drive.
-//! - AS-EVICT-3: where more drives fail their writes than parity makes up for, the cause is common to them, and none is given up; nothing is
-//!   written then, and whoever writes is told.
-//! - AS-EVICT-4: no failure is recorded, and nothing written, that leaves no more drives in use than an opening may do without: the
-//!   newest superblock would be on those alone (AS-GATHER-4). An array that has no more than twice as many drives as parity is used
-//!   all the same: it would serve nobody with as many drives gone as parity makes up for.
+//! - AS-EVICT-1: no failure is recorded that leaves a set which may hold something with fewer zones than its data
+//!   needs: parity covers all that is recorded. Past that nothing is written and nothing recorded; a drive that comes
+//!   back is what it was.
+//! - AS-EVICT-2: a drive that answers is given up for its errors alone, and only within AS-EVICT-1. Reads that fail
+//!   count as often as places are bad, not as often as these are read: bad blocks are mended, and make no bad drive.
+//! - AS-EVICT-3: where more drives fail their writes than parity makes up for, the cause is common to them, and none is
+//!   given up; nothing is written then, and whoever writes is told.
+//! - AS-EVICT-4: no failure is recorded, and nothing written, that leaves no more drives in use than an opening may do
+//!   without: the newest superblock would be on those alone (AS-GATHER-4). An array that has no more than twice as many
+//!   drives as parity is used all the same: it would serve nobody with as many drives gone as parity makes up for.
 
 use std::collections::VecDeque;
 
@@ -24,10 +25,11 @@ const FAILED: u32 = 4;
 /// A command that succeeds takes off so much.
 const SUCCEEDED: u32 = 1;
 
-/// A drive with so much is given up: one on which every write fails after eight, one on which fewer than a fifth fail never.
+/// A drive with so much is given up: one on which every write fails after eight, one on which fewer than a fifth fail
+/// never.
 const TOO_MUCH: u32 = 32;
 
-/// How bad a drive's writes have been of late.
+/// Score of a drive's recent write failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Score(u32);
 
@@ -57,7 +59,7 @@ const PLACES_MAX: usize = 16;
 /// Places in one zone that count: a zone that cannot be read any more makes no bad drive.
 const PLACES_OF_ZONE: usize = 4;
 
-/// How bad a drive's reads have been of late, and where.
+/// Score of a drive's recent read failures, with their places.
 #[derive(Debug, Default)]
 pub(crate) struct ReadScore {
     score: Score,
@@ -77,7 +79,7 @@ impl ReadScore {
     /// One more failed; whether the drive is better done without.
     pub(crate) fn failed(&mut self, zone: ZoneId, at: Lba, blocks: Blocks) -> bool {
         let end = at + blocks;
-        // What overlaps may have failed for one bad block.
+        // Overlapping reads may have failed for one bad block.
         let known = self.places.iter().any(|(_, from, to)| *from < end && at < *to);
         if !known && self.places.iter().filter(|(other, ..)| *other == zone).count() < PLACES_OF_ZONE {
             self.places.truncate(PLACES_MAX - 1);
@@ -88,7 +90,7 @@ impl ReadScore {
     }
 }
 
-/// How many zones the set with the fewest left lacks, of those that may hold something.
+/// Zones that the set with the fewest left lacks, of those that may hold something.
 pub(crate) fn most_lacking<M: AsRef<[Member]>>(
     sets: impl Iterator<Item = (SetState, M)>,
     lost: impl IntoIterator<Item = DriveId>,

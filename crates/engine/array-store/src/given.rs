@@ -1,4 +1,4 @@
-//! What an array is given: drives, and a place for its index.
+//! Resources given to an array: drives, and a place for its index.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub struct ArrayDrive {
     pub dev: Rc<dyn ZonedDevice>,
 }
 
-/// Where the index is kept.
+/// Place of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexPlace {
     /// In memory: built from the drives each time the array is opened.

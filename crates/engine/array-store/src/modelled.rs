@@ -1,9 +1,9 @@
-//! Arrays that hold what nobody wrote: on modelled drives that keep no payload, so that it can be measured what an array in use
-//! costs, at sizes that nobody could fill. (Tests and benchmarks of openings.)
+//! Arrays that hold what nobody wrote: on modelled drives that keep no payload, so that it can be measured what an
+//! array in use costs, at sizes that nobody could fill. (Tests and benchmarks of openings.)
 //!
-//! All that an opening reads is there, made by the functions that make it while the array is written: a snapshot of the index
-//! that covers full sets; behind that sets that were closed since, with heads, digests and trailers; superblocks. What it does not read
-//! is not: fragments, and markers of closed sets.
+//! All that an opening reads is there, made by the functions that make it while the array is written: a snapshot of the
+//! index that covers full sets; behind that sets that were closed since, with heads, digests and trailers; superblocks.
+//! Records that it does not read are not: fragments, and markers of closed sets.
 
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ const ATTRIBUTES: &[u8] = &[b'a'; 60];
 /// Names of covered objects are so far from each other, and those of later ones lie anywhere between them.
 const NAME_STEP: u64 = u64::MAX >> 27;
 
-/// What an array is to hold.
+/// Contents to lay down.
 pub struct Load<'a> {
     /// Sets that a snapshot covers.
     pub covered: usize,
@@ -42,7 +42,7 @@ pub struct Load<'a> {
     pub put_pointer: &'a dyn Fn(DriveId, ZoneId, Blocks),
 }
 
-/// What it holds then.
+/// Contents that were laid down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Laid {
     /// Objects and parts that the snapshot has.
@@ -69,8 +69,8 @@ struct Drawn {
 }
 
 impl ArrayStore {
-    /// Lays down what `load` says, in sets that are empty. This opening's index does not have it: the array has to be opened anew,
-    /// after whatever else is to happen to it.
+    /// Lays down what `load` says, in sets that are empty. This opening's index does not have it: the array has to be
+    /// opened anew, after whatever else is to happen to it.
     ///
     /// # Errors
     /// `Invalid` for drives that keep what is written, or too few empty sets; as a snapshot.

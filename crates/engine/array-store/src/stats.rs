@@ -1,4 +1,4 @@
-//! What an open array counts.
+//! Counters of an open array.
 
 use std::cell::Cell;
 

@@ -17,7 +17,7 @@ use crate::repair::scrub::{ScrubOptions, ScrubReport};
 use crate::repair::told::{RebuildOptions, RebuildProgress};
 use crate::types::{DriveId, SetId};
 
-/// How full an array is, and what it did since it was opened.
+/// Fill level of an array, and its counters since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Sets by state: empty, available, open, closed, indexed, index.
@@ -147,7 +147,7 @@ impl ArrayStore {
     /// # Errors
     /// `Index`.
     pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Object>> {
-        // What the array keeps for itself comes first, and is shown to nobody.
+        // The array's own names come first, and are not shown.
         let after = after.max(prefix.is_empty().then_some(OWN_NAMES_END));
         let found = self.0.index()?.list(prefix, after, limit).map_err(Error::index)?;
         let object = |(name, object): (Bytes, crate::index::Object)| {
@@ -165,7 +165,8 @@ impl ArrayStore {
         self.0.take_snapshot().await
     }
 
-    /// Collects up to `sets` sets, those first from which the most is won, with all cleaners at once. How many were.
+    /// Collects up to `sets` sets, those first from which the most is won, with all cleaners at once. Returns their
+    /// number.
     ///
     /// # Errors
     /// `Device`, `Corrupt`.
@@ -173,8 +174,8 @@ impl ArrayStore {
         self.0.collect_some(sets).await
     }
 
-    /// Gives every set that lost a zone another one, as far as there are drives to take it: what it held is computed from
-    /// its other zones. Drives that nothing is left of are taken out. (SMORE, section III-G.)
+    /// Gives every set that lost a zone another one, as far as there are drives to take it: what it held is computed
+    /// from its other zones. Drives that nothing is left of are taken out. (SMORE, section III-G.)
     ///
     /// **Durability:** what was rebuilt stays so; after a power cut a rebuild goes on a few sets back.
     ///
@@ -196,8 +197,8 @@ impl ArrayStore {
         self.0.scrub(options, progress).await
     }
 
-    /// A step of a scrub: verifies the first zone set behind `after` that holds something, and replaces its damaged zones.
-    /// Its number, and a report that counts it and those behind it as `sets`; `None` behind the last one.
+    /// A step of a scrub: verifies the first zone set behind `after` that holds something, and replaces its damaged
+    /// zones. Its number, and a report that counts it and those behind it as `sets`; `None` behind the last one.
     ///
     /// # Errors
     /// As [`ArrayStore::scrub`].
@@ -215,8 +216,8 @@ impl ArrayStore {
         self.0.add_drive(drive).await
     }
 
-    /// Takes a drive out, whether it is there or not: what it holds goes to others first. Where that stops in between,
-    /// what went stays where it is.
+    /// Takes a drive out, present or not: its data goes to others first. If that stops in between, moved data stays
+    /// moved.
     ///
     /// # Errors
     /// `Invalid` if too few drives would be left; `NoSpace` if they have too little room; as [`ArrayStore::rebuild`].
@@ -229,7 +230,7 @@ impl ArrayStore {
         self.0.remove_drive(drive, options, progress).await
     }
 
-    /// How full the array is, and what it did.
+    /// Fill level of the array, and its counters.
     ///
     /// # Errors
     /// `Stopped`.

@@ -111,7 +111,7 @@ async fn lose(devices: &[SimDevice], store: &ArrayStore, number: usize) {
     store.0.record_failures().await.unwrap();
 }
 
-/// What a power cut leaves of an array with the object `o`, whose last block is rotten on the first drive.
+/// State after a power cut of an array with the object `o`, whose last block is rotten on the first drive.
 fn rotten() -> Vec<MemoryDevice> {
     let images = Sim::new(1).run(|rt| async move {
         let (devices, store) = fresh(&rt).await;

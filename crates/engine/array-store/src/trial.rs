@@ -1,7 +1,7 @@
 //! Trials of a drive that clients keep away from, to see that it is well again. (AVOID-1)
 //!
-//! A read tells first: it holds up nobody, as a write does that is not settled (AS-WINDOW-1). Only a drive that reads as its peers do is
-//! written to, so nobody's put waits for one that is slow at both.
+//! A read tells first: it holds up nobody, as a write does that is not settled (AS-WINDOW-1). Only a drive that reads
+//! as its peers do is written to, so nobody's put waits for one that is slow at both.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Engine {
         self.write_to(drive).await
     }
 
-    /// How long the members of a set on that drive take to read the same block, somewhere; those that fail are left out.
+    /// Times of the members of a set on that drive to read the same block, somewhere; those that fail are left out.
     async fn read_beside(&self, drive: DriveId) -> Vec<(DriveId, Duration)> {
         let Some(set) = self.written_set_on(drive) else { return Vec::new() };
         // Not near its end: that may be on its way.
@@ -63,7 +63,8 @@ impl Engine {
         self.sets.get(id?)
     }
 
-    /// Writes a deletion of nothing to a set on the drive. Clients may have none open there, since drives were grouped otherwise.
+    /// Writes a deletion of nothing to a set on the drive. Clients may have none open there, since drives were grouped
+    /// otherwise.
     async fn write_to(self: &Rc<Self>, drive: DriveId) -> Result<()> {
         let stream = match self.allocator.stream_on(drive) {
             Some(stream) => stream,

@@ -25,12 +25,12 @@ impl fmt::Display for SetId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
-/// What completes a version: known with its last part. (The paper's complete bit.)
+/// Fields that complete a version: known with its last part. (The paper's complete bit.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// Bytes of the whole object.
     pub size: u64,
-    /// What its writer stored with it; the engine does not look into it.
+    /// Its writer's attributes; the engine does not look into them.
     pub attributes: Bytes,
 }
 
@@ -41,9 +41,9 @@ pub struct Part {
     pub name: Bytes,
     /// The version.
     pub version: Version,
-    /// Where the part begins in the object.
+    /// Offset of the part in the object.
     pub offset: u64,
-    /// Where it begins in its segment's data.
+    /// Its offset in its segment's data.
     pub at: u32,
     /// Its bytes.
     pub length: u32,
@@ -51,7 +51,7 @@ pub struct Part {
     pub completion: Option<Completion>,
 }
 
-/// Where a part lies: the index's value. (SMORE, section III-D.)
+/// Place of a part: the index's value. (SMORE, section III-D.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartPlace {
     /// Its zone set.
@@ -62,11 +62,11 @@ pub struct PartPlace {
     pub stamp: u64,
     /// Bytes of the segment's data.
     pub segment_length: u32,
-    /// Where the part begins in them.
+    /// Offset of the part in them.
     pub at: u32,
     /// Its bytes.
     pub length: u32,
-    /// Whether it is the last part of a complete version.
+    /// It is the last part of a complete version.
     pub last: bool,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct DriveSet([u64; 4]);
 impl DriveSet {
     pub(crate) const EMPTY: Self = Self([0; 4]);
 
-    /// Whether some drive is in both.
+    /// True if some drive is in both.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.common(other) > 0
     }
@@ -110,7 +110,7 @@ impl DriveSet {
         self.0.iter().map(|drives| drives.count_ones()).sum()
     }
 
-    /// How many drives are in both.
+    /// Number of drives in both.
     pub(crate) fn common(&self, other: &Self) -> u32 {
         self.0.iter().zip(other.0).map(|(one, other)| (one & other).count_ones()).sum()
     }

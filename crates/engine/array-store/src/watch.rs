@@ -1,18 +1,19 @@
 //! A drive as the array uses it: every command ends, and it is noticed when the drive is not well.
 //!
-//! A command that a drive leaves unanswered would hold whoever waits for it, for ever: an opening, a put, a scrub, the close of the
-//! array. So the device is wrapped, and not each of its users: a drive that is silent for too long is treated as one that says
-//! that it is gone.
+//! A command that a drive leaves unanswered would hold whoever waits for it, for ever: an opening, a put, a scrub, the
+//! close of the array. So the device is wrapped, and not each of its users: a drive that is silent for too long is
+//! treated as one that says that it is gone.
 //!
-//! **Owns** the account of a drive's commands under way. **Knows nothing of** sets and parity: what becomes of a drive, an
-//! [`Overseer`] decides.
+//! **Owns** the account of a drive's commands under way. **Knows nothing of** sets and parity: what becomes of a drive,
+//! an [`Overseer`] decides.
 //!
 //! # Invariants
-//! - HANG-1: a drive that answered nothing for [`Options::hung_after`](crate::Options), or left one command unanswered five times as
-//!   long, is done without: all its commands end with `Gone`, those under way and all later ones.
-//! - HANG-2: while the array works a drive is waited for where parity does not make up for it and all others that are silent: the
-//!   cause is common to them then, and they come back together. An opening waits for none.
-//! - HANG-3: silence is counted in looks of a task, not read off a clock: where the process itself stood still, that is one look.
+//! - HANG-1: a drive that answered nothing for [`Options::hung_after`](crate::Options), or left one command unanswered
+//!   five times as long, is done without: all its commands end with `Gone`, those under way and all later ones.
+//! - HANG-2: while the array works a drive is waited for where parity does not make up for it and all others that are
+//!   silent: the cause is common to them then, and they come back together. An opening waits for none.
+//! - HANG-3: silence is counted in looks of a task, not read off a clock: where the process itself stood still, that is
+//!   one look.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -34,8 +35,8 @@ use crate::eviction::ReadScore;
 use crate::store::ArrayDrive;
 use crate::types::DriveId;
 
-/// Silence that is too long, where nobody says otherwise: drives try for up to half of that to read a bad block, and the kernel
-/// gives up commands by then.
+/// Silence that is too long, where nobody says otherwise: drives try for up to half of that to read a bad block, and
+/// the kernel gives up commands by then.
 pub(crate) const HUNG_AFTER: Duration = Duration::from_secs(60);
 
 /// Looks at a drive in that time.
@@ -44,9 +45,9 @@ const LOOKS: u32 = 4;
 /// So many times as long may one command take of a drive that answers others.
 const ONE_FACTOR: u32 = 5;
 
-/// Who decides what becomes of a drive that is not well.
+/// Decides about drives that are not well.
 pub(crate) trait Overseer {
-    /// A drive is silent. Whether it is done without from now on, with these silent too.
+    /// A drive is silent. Returns true if it is given up from now on, with these silent too.
     fn is_silent(&self, drive: DriveId, silent: &[DriveId]) -> bool;
     /// A drive said that it is gone.
     fn is_gone(&self, drive: DriveId, error: &DeviceError);
@@ -62,7 +63,7 @@ pub(crate) struct Watches {
     overseer: RefCell<Option<Rc<dyn Overseer>>>,
 }
 
-/// What is known of one drive.
+/// State of one drive.
 pub(crate) struct Watch {
     drive: DriveId,
     dev: Rc<dyn ZonedDevice>,

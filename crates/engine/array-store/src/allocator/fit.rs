@@ -1,4 +1,4 @@
-//! How much of an item an open set has room for.
+//! Room of an open set for an item.
 
 use bytes::Bytes;
 use shingle_base::Blocks;
@@ -69,7 +69,8 @@ impl Engine {
         Some((ItemBody::Segment(Marker { stamp, shape, parts }), data.slice(..length as usize)))
     }
 
-    /// The parts of an item that go into at most `most` bytes, and their bytes; none where that is hardly anything of it.
+    /// The parts of an item that go into at most `most` bytes, and their bytes; none where that is hardly anything of
+    /// it.
     fn cut(&self, item: &Item, most: u64) -> Option<(Vec<Part>, u32)> {
         let all = item.data().map_or(0, Bytes::len);
         let whole = all as u64 <= most;
@@ -101,8 +102,8 @@ impl Engine {
     /// Tells if cleaning would win something of an open set, were it closed. Items on their way there count as live.
     pub(super) fn wins_closed(&self, open: &OpenSet) -> Result<bool> {
         let (set, live) = (&open.set, open.set.live());
-        // Also what small segments waste. What moves wastes up to a segment elsewhere; a look at each part is for where less
-        // than that lives or is unused.
+        // Includes the waste of small segments. A moved item wastes up to a segment elsewhere; single parts are only
+        // looked at if less than that lives or is unused.
         let unused = self.set_data(set).saturating_sub(live);
         if open.next == 0 || live >= set.no_gain_at() || unused < live.min(u64::from(self.segment_length)) / 2 {
             return Ok(false);

@@ -1,11 +1,12 @@
-//! How many items may be on their way to the drives, and in which order they go: what a power cut may tear.
+//! Limit and order of the items on their way to the drives: those that a power cut may tear.
 //!
 //! # Invariants
-//! - AS-WINDOW-1: an item is launched only when the one that was launched [`Flow::most`] before it is settled,
-//!   whatever set either goes to. Stamps are taken in the order of launches: so of all items that a recovery finds without
-//!   proof that they are whole, only those with the newest stamps, as many as that, have to be verified.
-//! - AS-WINDOW-2: of all that is on its way to one drive, everything goes to one set, in the order in which it asked: with two,
-//!   the drive would seek from one to the other and back with every command. Sets that share no drive do not wait for each other.
+//! - AS-WINDOW-1: an item is launched only when the one that was launched [`Flow::most`] before it is settled, whatever
+//!   set either goes to. Stamps are taken in the order of launches: so of all items that a recovery finds without proof
+//!   that they are whole, only those with the newest stamps, as many as that, have to be verified.
+//! - AS-WINDOW-2: of all that is on its way to one drive, everything goes to one set, in the order in which it asked:
+//!   with two, the drive would seek from one to the other and back with every command. Sets that share no drive do not
+//!   wait for each other.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ use crate::types::{DriveSet, SetId};
 /// Items between the oldest that is not settled and the newest, for each set that finds drives of its own.
 const IN_FLIGHT_MAX: usize = 16;
 
-/// Segments that are on their way to a drive at once: what they take of memory, and what one waits for who goes to another
-/// set or deletes.
+/// Segments that are on their way to a drive at once: what they take of memory, and what one waits for who goes to
+/// another set or deletes.
 const SEGMENTS: usize = 4;
 
 /// Items on their way, and those that are about to be.
@@ -29,7 +30,7 @@ pub(crate) struct Flow {
     unsettled: BTreeMap<u64, Target>,
 }
 
-/// Where an item goes.
+/// Target of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) set: SetId,
@@ -56,8 +57,8 @@ impl Flow {
         stamps.get(self.most - 1).copied().unwrap_or(0)
     }
 
-    /// Asks for the place of an item, or goes on asking under that number: behind all that asked before, if for another set.
-    /// The number to ask again with.
+    /// Asks for the place of an item, or goes on asking under that number: behind all that asked before, if for another
+    /// set. The number to ask again with.
     pub(crate) fn ask(&mut self, number: Option<u64>, target: Target) -> u64 {
         if let Some(number) = number {
             if self.waiting.get(&number) == Some(&target) {
@@ -125,7 +126,7 @@ mod tests {
     fn the_oldest_holds_up_those_behind_it() {
         let mut flow = Flow::new(1);
         let oldest = once(&mut flow, to(1, 0)).unwrap();
-        // That younger ones are settled changes nothing.
+        // Younger items that are settled change nothing.
         for _ in 1..IN_FLIGHT_MAX {
             let launch = once(&mut flow, to(1, 0)).unwrap();
             flow.settled(launch);
@@ -169,7 +170,7 @@ mod tests {
         assert!(flow.launch(waiting).is_some());
     }
 
-    /// Who asks for another set than before is behind those who asked meanwhile.
+    /// A writer that asks for another set than before is behind those that asked meanwhile.
     #[test]
     fn asking_for_another_set_is_asking_anew() {
         let mut flow = Flow::new(1);

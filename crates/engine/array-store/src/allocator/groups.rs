@@ -1,4 +1,4 @@
-//! Which drives groups have, and which sets are kept ready for them. (How drives form groups: [`crate::zone_set::layout`].)
+//! Drives of groups, and sets that are kept ready for them. (Formation of groups: [`crate::zone_set::layout`].)
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use crate::types::{DriveSet, SetId, SetState};
 use crate::zone_set::layout::{Place, choose_groups};
 use crate::zone_set::{Group, List, ZoneSet};
 
-/// How ill a set fits a group.
+/// Measure of a set's bad fit to a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Misfit {
     /// Drives of it that are other groups'.
@@ -20,8 +20,8 @@ pub(crate) struct Misfit {
 
 const NONE: DriveSet = DriveSet::EMPTY;
 
-/// Judges where sets fit by their drives, as drives and groups are now: once for each group of sets on the same drives, not for each
-/// set.
+/// Judges where sets fit by their drives, as drives and groups are now: once for each group of sets on the same drives,
+/// not for each set.
 pub(super) struct Fit {
     /// The drives of each group.
     homes: Vec<DriveSet>,
@@ -32,7 +32,7 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// How ill drives are those of a group; `None`: of the group that they fit best.
+    /// Bad fit of drives to those of a group; `None`: of the group that they fit best.
     pub(super) fn misfit(&self, group: Option<usize>, drives: &DriveSet) -> Misfit {
         let common = |home: &DriveSet| home.common(drives);
         let taken: u32 = self.homes.iter().map(common).sum();
@@ -44,7 +44,7 @@ impl Fit {
         Misfit { others: taken - own, outside: if homeless { 0 } else { drives.count() - own } }
     }
 
-    /// How many zones sets on those drives lack, or will.
+    /// Zones that sets on those drives lack, or will.
     fn lacks(&self, drives: &DriveSet) -> u32 {
         self.lossy.common(drives)
     }
@@ -61,7 +61,8 @@ impl Fit {
 }
 
 impl Engine {
-    /// How sets fit as drives are now. A group that clients keep away from has the drives that they do, or nobody would try those.
+    /// Fit of sets by the present drives. A group that clients keep away from has the drives that they do, or no writer
+    /// would try those.
     pub(super) fn fit_for(&self, group: Option<usize>) -> Fit {
         let able = group.is_none_or(|group| self.allocator.plan(|plan| plan.is_able(group)));
         let avoided = if able { self.paces.avoided() } else { NONE };
@@ -78,8 +79,8 @@ impl Engine {
         drives.common(&gone.collect()) as usize <= self.code.parity()
     }
 
-    /// Gives groups drives of their own, on which many sets can be opened: as many groups as can be have some. They keep those
-    /// that they have as long as sets can be opened there, unless more groups could have some.
+    /// Gives groups drives of their own, on which many sets can be opened: as many groups as can be have some. They
+    /// keep those that they have as long as sets can be opened there, unless more groups could have some.
     pub(super) fn settle_groups(&self) {
         let kept = self.allocator.drives();
         if kept.len() == 1 {
@@ -106,8 +107,8 @@ impl Engine {
         }
     }
 
-    /// Of empty sets so many that are opened next, as many for each group: the first that fit and lack nothing; where those are
-    /// not enough, of the others those that lack the least.
+    /// Of empty sets so many that are opened next, as many for each group: the first that fit and lack nothing; where
+    /// those are not enough, of the others those that lack the least.
     pub(crate) fn for_groups(&self, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
         self.settle_homeless();
         let (fit, groups) = (self.fit_now(), self.allocator.groups());
@@ -170,7 +171,8 @@ impl Engine {
         found.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Goes on in a set that was open when the array was closed: in the group that it fits. Where no slot is free it comes back.
+    /// Continues a set that was open when the array was closed: in the group that it fits. If no slot is free it comes
+    /// back.
     pub(crate) fn go_on_in(&self, open: OpenSet) -> Option<OpenSet> {
         self.settle_homeless();
         let free = |group: usize| self.allocator.plan(|plan| plan.free_slot(group));

@@ -1,24 +1,28 @@
 //! The allocator: "where does the next item go?"
 //!
-//! A writer asks once for each item ([`Engine::start`]), with what is known of it, and waits once. What it waits for is decided
-//! by the [`Plan`], at once and without a clock:
+//! A writer asks once for each item ([`Engine::start`]), with all that is known of it, and waits once. The [`Plan`]
+//! decides the reason to wait, at once and without a clock:
 //!
-//! 1. *Which group?* A group is some drives, the sets that are open on them, and one queue. The one with the fewest writers.
+//! 1. *Which group?* A group is some drives, the sets that are open on them, and one queue. The one with the fewest
+//!    writers.
 //! 2. *Which of its open sets?* That which the rest of the object fills best: room there is reserved ([`slots`]).
 //! 3. *Who is next?* One writer at a time, for a turn of 12 to 60 segments; small things go between them ([`queue`]).
-//! 4. *May it go now?* Not before the drives have landed what is on its way to another set, and not too much at once ([`flow`]).
+//! 4. *May it go now?* Not before the drives have landed what is on its way to another set, and not too much at once
+//!    ([`flow`]).
 //!
-//! Then the item is launched in the same step: nothing is awaited between the answer and its stamp. Where the set has no room
-//! for it, the next one is opened ([`open`]); where there is none, space is won, or it goes wherever it fits ([`place`]).
-//! Cleaners' and snapshots' items have sets of their own and no turns: for them only the last question is asked.
+//! Then the item is launched in the same step: nothing is awaited between the answer and its stamp. If the set has no
+//! room for it, the next one is opened ([`open`]); if there is none, space is won, or the item goes to any set that it
+//! fits ([`place`]). Cleaners' and snapshots' items have sets of their own and no turns: for them only the last
+//! question is asked.
 //!
 //! **Owns** the open sets. **Knows nothing of** objects and the index.
 //!
 //! # Invariants
-//! - AS-SHELF-2: no call fails for space while an open set has room for what it writes, and none is closed for want of room
-//!   unless another one takes its place, cleaning wins something of it, or more are available than clients may have open.
-//! - AS-ALLOC-1: who asks is in the queue only while it waits: a writer that goes away, and one that opens a set or waits for
-//!   space, keeps no drive from others.
+//! - AS-SHELF-2: no call fails for space while an open set has room for what it writes, and none is closed for want of
+//!   room unless another one takes its place, cleaning wins something of it, or more are available than clients may
+//!   have open.
+//! - AS-ALLOC-1: who asks is in the queue only while it waits: a writer that goes away, and one that opens a set or
+//!   waits for space, keeps no drive from others.
 
 mod fit;
 mod flow;
@@ -54,7 +58,7 @@ pub(crate) struct Allocator {
     open: RefCell<BTreeMap<Stream, OpenSet>>,
     /// Streams for which a set is being opened.
     opening: RefCell<BTreeSet<Stream>>,
-    /// Who waits asks again.
+    /// Waiting writers ask again.
     changed: Notify,
 }
 
@@ -70,7 +74,7 @@ pub(crate) struct Pass {
     launch: u64,
 }
 
-/// How an array's open sets are laid out.
+/// Layout of an array's open sets.
 pub(crate) struct Layout {
     pub(crate) groups: usize,
     /// Sets that are open for clients in each.
@@ -237,10 +241,11 @@ impl Seat {
         self.allocator.plan(|plan| plan.rest(self.id));
     }
 
-    /// Waits until a segment of small objects may be written: at once if nobody has a turn, or else between its segments.
+    /// Waits until a segment of small objects may be written: at once if nobody has a turn, or else between its
+    /// segments.
     ///
     /// # Errors
-    /// What `running` says once the array is closed.
+    /// The error of `running` once the array is closed.
     pub(crate) async fn small_turn(&self, running: impl Fn() -> Result<()>) -> Result<()> {
         loop {
             let changed = self.allocator.changed.notified();

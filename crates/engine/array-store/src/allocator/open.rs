@@ -29,7 +29,7 @@ impl Allocator {
         self.opening.borrow().contains(&stream)
     }
 
-    /// Whether a stream's set is full as far as reservations go.
+    /// True if a stream's set is full by its reservations.
     pub(super) fn is_spent(&self, stream: Stream) -> bool {
         let Stream::User(slot) = stream else { return false };
         self.plan(|plan| {
@@ -59,7 +59,7 @@ impl Engine {
         let _opening = Opening { allocator: allocator.clone(), stream };
         let _busy = self.lifecycle.busy.begin();
         let is_client = matches!(stream, Stream::User(_));
-        // What is left of a client's set is room for smaller items until there is another one (AS-SHELF-2).
+        // The rest of a client's set is room for smaller items until there is another one (AS-SHELF-2).
         if let Some(open) = allocator.take(stream) {
             match is_client && !open.flights.failed.get() {
                 true => allocator.put(stream, open),
@@ -151,7 +151,7 @@ impl Engine {
             }
             let free = self.sets.free();
             if free > available {
-                // Those that somebody else makes available are waited for, too. Who comes late looks again.
+                // Sets that another task makes available are waited for, too. A writer that comes late looks again.
                 self.replenish().await?;
                 if self.sets.count(SetState::Available) > available || self.sets.free() < free {
                     continue;

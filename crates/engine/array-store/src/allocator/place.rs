@@ -8,7 +8,7 @@ use crate::append::open_set::{OpenSet, Room, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Who appends.
+/// Kind of the writer.
 #[derive(Clone, Copy)]
 pub(crate) enum Who {
     /// Somebody who writes for clients, from a seat.
@@ -21,7 +21,7 @@ pub(crate) enum Who {
 struct Asking<'a> {
     engine: &'a Rc<Engine>,
     who: Who,
-    /// What is to go there, from when that is known.
+    /// The item, from when it is known.
     item: Item,
     /// The stream, once it is the asker's turn there.
     chosen: Option<Stream>,
@@ -29,7 +29,7 @@ struct Asking<'a> {
     number: Option<u64>,
 }
 
-/// What came of asking once.
+/// Result of asking once.
 enum Answer {
     Started(Started),
     Wait,
@@ -37,7 +37,7 @@ enum Answer {
     Open(Stream),
 }
 
-/// What came of looking for room in any set.
+/// Result of looking for room in any set.
 enum Anywhere {
     Started(Started),
     /// A set was closed of which cleaning wins something.
@@ -87,7 +87,8 @@ impl Engine {
         }
     }
 
-    /// Finds a place for an item and starts its writes. The caller is a task that ends whoever waits for it. (AS-WRITE-4, AS-SHELF-2)
+    /// Finds a place for an item and starts its writes. The caller is a task that ends whoever waits for it.
+    /// (AS-WRITE-4, AS-SHELF-2)
     pub(crate) async fn start(self: &Rc<Self>, who: Who, room: Room, item: Item) -> Result<Started> {
         let client = matches!(who, Who::Client(..));
         let small = client && !matches!(item, Item::Run { .. });
@@ -95,7 +96,7 @@ impl Engine {
         // As long as several cleaners win something, sets are left for all of them.
         let mut reserved = if room.reclaim { self.cleaners.reserved() } else { room.reserved };
         loop {
-            // What is small goes to any set that is open before another one is won for it.
+            // A small item goes to any open set before another one is won for it.
             if small {
                 match asking.placed(reserved).await {
                     Err(error) if error.kind == ErrorKind::NoSpace => {}
@@ -149,8 +150,8 @@ impl Asking<'_> {
         }
     }
 
-    /// The same, in any set that is open for clients and has room for it. Where none has, the emptiest of those may be
-    /// closed of which cleaning wins something; the others keep what room they have, for smaller items.
+    /// The same, in any set that is open for clients and has room for it. If none has, the emptiest of those may be
+    /// closed of which cleaning wins something; the others keep their room, for smaller items.
     async fn anywhere(&mut self, close: bool) -> Result<Anywhere> {
         let engine = self.engine.clone();
         loop {
@@ -163,10 +164,10 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether the item may go now, and where to; if so, it is launched.
+    /// Target of the item if it may go now; then it is launched.
     fn ask(&mut self) -> Result<Answer> {
         self.is_wanted()?;
-        // Where its drives are slow by now another group is asked for. (AS-LANE-2)
+        // If its drives are slow by now another group is asked for. (AS-LANE-2)
         if matches!(self.who, Who::Client(..)) && self.chosen.is_some_and(|stream| !self.allocator().is_able(stream)) {
             self.chosen = None;
             self.leave();
@@ -282,15 +283,15 @@ impl Asking<'_> {
         (open, Some(started))
     }
 
-    /// True if a set has a drive that is avoided, and its group has others now: another is opened in its place, as long as there
-    /// are enough. (AS-LANE-2)
+    /// True if a set has a drive that is avoided, and its group has others now: another is opened in its place, as long
+    /// as there are enough. (AS-LANE-2)
     fn is_done_without(&self, stream: Stream, open: &OpenSet) -> bool {
         matches!(self.who, Who::Client(..))
             && self.allocator().keeps_away_from(stream, open)
             && self.engine.has_better_than(&open.set.drives())
     }
 
-    /// Whether the array is open, and the writer there.
+    /// Fails if the array is closed, or the writer gone.
     fn is_wanted(&self) -> Result<()> {
         self.engine.writable()?;
         let gone = |seat| !self.allocator().plan(|plan| plan.is_seated(seat));

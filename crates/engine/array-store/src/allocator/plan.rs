@@ -1,15 +1,17 @@
 //! The plan of an array's groups: who writes where, and who is next. It is asked and told, and decides at once.
 //!
-//! An array may have the drives of several sets. One set at a time would use the bandwidth of its own drives alone: so there
-//! are as many groups as sets find drives of their own, each with drives, open sets ([`Slots`]) and writers ([`Queue`]).
-//! Whoever comes goes to the group with the fewest writers. What is on its way to the drives is bounded for all ([`Flow`]).
+//! An array may have the drives of several sets. One set at a time would use the bandwidth of its own drives alone: so
+//! there are as many groups as sets find drives of their own, each with drives, open sets ([`Slots`]) and writers
+//! ([`Queue`]). A new writer goes to the group with the fewest writers. The items on their way to the drives are
+//! bounded for all ([`Flow`]).
 //!
 //! **Knows nothing of** tasks and time, nor of what is in a set.
 //!
 //! # Invariants
-//! - AS-LANE-1: groups are a plan, as reservations are (AS-SHELF-1): sets of two may share drives, and then wait for each other (AS-WINDOW-2).
-//! - AS-LANE-2: while a drive of a group is avoided, and there are groups of which none is, nobody begins an item there, whatever it has
-//!   reserved.
+//! - AS-LANE-1: groups are a plan, as reservations are (AS-SHELF-1): sets of two may share drives, and then wait for
+//!   each other (AS-WINDOW-2).
+//! - AS-LANE-2: while a drive of a group is avoided, and there are groups of which none is, nobody begins an item
+//!   there, whatever it has reserved.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -31,7 +33,7 @@ const STREAMS_MAX: usize = u8::MAX as usize;
 /// Zones of a drive that must be left for streams that are not clients' (with one cleaner), and for a rebuild.
 const ZONES_LEFT: u32 = 5;
 
-/// What a client's item asks for.
+/// Request of a client's item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Want {
     /// A segment of an object, in its writer's turn, where room is reserved for the rest of the object.
@@ -74,8 +76,8 @@ pub(crate) struct Plan {
     pub(crate) moved: bool,
 }
 
-/// How many groups an array has, and how many open sets each: `wanted` of all of them, or as many as its sets allow; and as its
-/// drives do, which have at most `zones` open.
+/// Number of groups of an array, and of open sets in each: `wanted` of all of them, or as many as its sets allow; and
+/// as its drives do, which have at most `zones` open.
 pub(crate) fn shape(
     drives: usize,
     width: usize,
@@ -91,7 +93,7 @@ pub(crate) fn shape(
     (groups, slots / groups)
 }
 
-/// How many more zones of a drive may be open beside those of `slots` and of other streams.
+/// Further zones of a drive that may be open beside those of `slots` and of other streams.
 pub(crate) fn zones_beside(slots: usize, zones: Option<u32>) -> usize {
     zones.map_or(usize::MAX, |zones| (zones.saturating_sub(ZONES_LEFT) as usize).saturating_sub(slots))
 }
@@ -142,7 +144,7 @@ impl Plan {
         self.seated
     }
 
-    /// Whether nobody left that seat.
+    /// True if the seat is taken.
     pub(crate) fn is_seated(&self, seat: SeatId) -> bool {
         self.seats.contains_key(&seat)
     }
@@ -169,7 +171,7 @@ impl Plan {
         }
     }
 
-    /// How many write in a group, or wait to, and how much they have reserved.
+    /// Writers in a group, writing or waiting, and their reserved bytes.
     fn busy(&self, group: usize) -> (usize, u64) {
         let Group { slots, queue, .. } = &self.groups[group];
         (slots.writers() + queue.small(), slots.reserved())
@@ -200,8 +202,8 @@ impl Plan {
         self.avoided != DriveSet::EMPTY && !(0..self.groups.len()).any(|group| self.is_well(group))
     }
 
-    /// True if a group is well while drives are avoided: then a set that it has open on one of those, since drives were grouped
-    /// otherwise, is done without. (AS-LANE-2)
+    /// True if a group is well while drives are avoided: then a set that it has open on one of those, since drives were
+    /// grouped otherwise, is done without. (AS-LANE-2)
     pub(crate) fn keeps_away(&self, group: usize) -> bool {
         self.avoided != DriveSet::EMPTY && self.is_well(group)
     }
@@ -237,7 +239,8 @@ impl Plan {
         Some((slot, if matches!(want, Want::Turn(_)) { limit.max(1) } else { u64::MAX }))
     }
 
-    /// Reserves room in a group, in place of what was reserved before: its room may be what is needed. The slot, and how much.
+    /// Reserves room in a group, in place of what was reserved before: its room may be what is needed. The slot, and
+    /// how much.
     fn reserve(
         &mut self,
         seat: SeatId,
@@ -280,15 +283,15 @@ impl Plan {
         self.groups[group].queue.turn(seat, own).then_some((slot, limit))
     }
 
-    /// What a seat has reserved, if that says anything yet.
+    /// Reservation of a seat, if it says anything yet.
     fn reserved(&self, seat: SeatId) -> Option<(usize, u64)> {
         let (group, reservation) = self.seats.get(&seat)?.reservation.as_ref()?;
         let limit = self.groups[*group].slots.limit(reservation);
         (limit > 0 && self.is_able(*group)).then_some((group * self.slots + reservation.slot, limit))
     }
 
-    /// The group for the rest of an object: the one that has its group of objects, or that its writer has a turn of unless another
-    /// one has fewer writers, or the one with the fewest.
+    /// The group for the rest of an object: the one that has its group of objects, or that its writer has a turn of
+    /// unless another one has fewer writers, or the one with the fewest.
     fn group_for(&self, hints: PutHints, turn: Option<usize>) -> usize {
         let has_group = |group: &usize| hints.group.is_some_and(|number| self.groups[*group].slots.has_group(number));
         let least = self.least_busy();
@@ -297,7 +300,8 @@ impl Plan {
         able.find(has_group).or(stays).unwrap_or(least)
     }
 
-    /// Whether small objects may be written between the segments of others; their seat is in the group with the fewest writers.
+    /// True if small objects may be written between the segments of others; their seat is in the group with the fewest
+    /// writers.
     pub(crate) fn small_turn(&mut self, seat: SeatId) -> bool {
         let Some(before) = self.seats.get(&seat).map(|seat| seat.small) else { return false };
         let group = before.filter(|&group| self.is_able(group)).unwrap_or_else(|| self.least_busy());
@@ -404,7 +408,7 @@ mod tests {
         assert_eq!(sit(&mut plan, of(1)).1, 1);
     }
 
-    /// Whoever has a turn stays where no more write than elsewhere.
+    /// A writer with a turn stays if no more write there than elsewhere.
     #[test]
     fn a_writer_whose_reservation_ends_stays_unless_others_have_fewer() {
         let mut plan = plan(2, 3);
@@ -450,7 +454,7 @@ mod tests {
         // Nobody is left in the other one.
         let other = &plan.groups[0];
         assert_eq!((other.slots.writers(), other.queue.small()), (0, 0));
-        // Where drives of both are, there is no other way.
+        // With drives of both to avoid there is no other way.
         plan.avoid([DriveId(1), DriveId(5)].into_iter().collect());
         assert!(plan.is_cornered() && plan.slot_beside(DriveId(1)).is_none());
         plan.avoid(DriveSet::EMPTY);

@@ -1,14 +1,14 @@
-//! Who of a group's writers is next: one at a time appends, a number of segments, so that an object's segments lie together
-//! and drives stay where they are. (SMORE, section V-D.)
+//! Order of a group's writers: one at a time appends, a number of segments, so that an object's segments lie together
+//! and drives stay in place. (SMORE, section V-D.)
 //!
-//! Where several sets are open, drives seek when a turn goes to a writer of another set. So a turn is the longer the fewer
-//! wait for one, and one who waits for the same set is preferred, within bounds: those who wait for any set have had their
-//! first turn, about, after as long as [`ROUND`] of the shortest. Small objects do not wait for a round: a segment of theirs
-//! may go between those of a turn.
+//! With several open sets, drives seek when a turn goes to a writer of another set. So a turn is the longer the fewer
+//! wait for one, and a writer that waits for the same set is preferred, within bounds: those that wait for any set have
+//! had their first turn, about, after as long as [`ROUND`] of the shortest. Small objects do not wait for a round: a
+//! segment of theirs may go between those of a turn.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Who writes something for clients.
+/// A client's writer.
 pub(crate) type SeatId = u64;
 
 /// The shortest turns that a round has: where fewer wait, theirs are longer.
@@ -23,17 +23,17 @@ pub(crate) struct Queue {
     segments: u32,
     /// Several sets are open: who appends where matters.
     several: bool,
-    /// Who has the turn, and how many segments are left of it.
+    /// The writer with the turn, and the segments left of it.
     holder: Option<(SeatId, u32)>,
-    /// Who waits for one, and the slot that they write to.
+    /// Writers waiting for one, and the slots that they write to.
     waiting: VecDeque<(SeatId, usize)>,
-    /// Those who wait to write small objects.
+    /// Writers waiting to write small objects.
     small: VecDeque<SeatId>,
     /// Those of them who may.
     let_in: BTreeSet<SeatId>,
     /// Segments since small objects were written.
     since_small: u32,
-    /// Where the last segment went.
+    /// Slot of the last segment.
     slot: usize,
     /// Segments that went there, one after the other.
     stayed: u32,
@@ -55,7 +55,7 @@ impl Queue {
         }
     }
 
-    /// Whether it is that writer's turn; it waits for one from now on if not.
+    /// True if it is that writer's turn; if not, it waits for one from now on.
     pub(crate) fn turn(&mut self, seat: SeatId, slot: usize) -> bool {
         match self.holder {
             Some((holder, _)) if holder == seat => return true,
@@ -69,18 +69,18 @@ impl Queue {
         false
     }
 
-    /// Whether a writer waits for a turn.
+    /// True if a writer waits for a turn.
     pub(crate) fn waits(&self, seat: SeatId) -> bool {
         self.waiting.iter().any(|(other, _)| *other == seat)
     }
 
-    /// How many wait to write small objects.
+    /// Number of writers waiting to write small objects.
     pub(crate) fn small(&self) -> usize {
         self.small.len()
     }
 
-    /// Whether a segment of small objects may be written now: if nobody has a turn, or as many segments as the shortest
-    /// turn has were written since the last such segment. Who asked waits for that from now on if not.
+    /// True if a segment of small objects may be written now: if no writer has a turn, or as many segments as the
+    /// shortest turn has were written since the last such segment. If not, the writer waits for that from now on.
     pub(crate) fn small_turn(&mut self, seat: SeatId) -> bool {
         if self.let_in.remove(&seat) {
             return true;
@@ -96,7 +96,7 @@ impl Queue {
         false
     }
 
-    /// Counts a segment of whoever has the turn, which went to that slot. Whether its turn goes on.
+    /// Counts a segment of the turn's holder, which went to that slot. Returns true if its turn goes on.
     pub(crate) fn spend(&mut self, seat: SeatId, slot: usize) -> bool {
         let Some((_, left)) = self.holder.as_mut().filter(|(holder, _)| *holder == seat) else { return false };
         *left = left.saturating_sub(1);
@@ -177,7 +177,7 @@ mod tests {
         assert!((100..130).all(|seat| !queue.turn(seat, seat as usize - 100)));
         queue.leave(1);
         assert_eq!(queue.holder, Some((100, 12)));
-        // Who went away meanwhile is left out.
+        // Writers that went away meanwhile are left out.
         (109..130).for_each(|seat| queue.leave(seat));
         queue.leave(101);
         queue.leave(100);

@@ -1,14 +1,15 @@
-//! Which of a group's open sets a writer appends to: what dies together should lie in as few sets as can be.
+//! Choice of a writer's set among a group's open ones: data that dies together should lie in as few sets as can be.
 //!
-//! Cleaning costs what lives beside what died. An object that lies in one set leaves one large hole when it is deleted; one
-//! that was written in turns among those of eleven other writers leaves many small ones. So several sets are open for
-//! clients, and a writer reserves room for all of its object before it writes: in the set that it fills best, or, if its
-//! length is not known, all that one set has left. (`docs/decisions/0028-open-sets.md` has what that saves.)
+//! Cleaning costs what lives beside what died. An object that lies in one set leaves one large hole when it is deleted;
+//! one that was written in turns among those of eleven other writers leaves many small ones. So several sets are open
+//! for clients, and a writer reserves room for all of its object before it writes: in the set that it fills best, or,
+//! if its length is not known, all that one set has left. (`docs/decisions/0028-open-sets.md` has what that saves.)
 //!
 //! **Knows nothing of** drives, tasks and time: it is asked and told.
 //!
 //! # Invariants
-//! - AS-SHELF-1: reservations are a plan and nothing relies on them: what does not fit where room was reserved goes elsewhere.
+//! - AS-SHELF-1: reservations are a plan and nothing relies on them: what does not fit where room was reserved goes
+//!   elsewhere.
 
 use crate::append::open_set::CUT_MIN;
 use crate::types::SetId;
@@ -51,7 +52,7 @@ struct Slot {
     used: u64,
 }
 
-/// What is known of an object before it is written.
+/// Hints about an object before it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutHints {
     /// Its bytes.
@@ -96,7 +97,7 @@ impl Slots {
         }
     }
 
-    /// How many have reservations.
+    /// Number of writers with reservations.
     pub(crate) fn writers(&self) -> usize {
         self.alive
     }
@@ -129,8 +130,8 @@ impl Slots {
         self.reserve_in(slot, length, hints.group)
     }
 
-    /// A place for something small: where drives are, unless that is a group's or reserved; for tombstones, which have no data,
-    /// even then. It reserves no room.
+    /// A place for something small: where drives are, unless that is a group's or reserved; for tombstones, which have
+    /// no data, even then. It reserves no room.
     pub(crate) fn reserve_here(&mut self, length: u64) -> Reservation {
         let free = |slot: &Slot| slot.group.is_none() && slot.unreserved(self.whole) >= self.least;
         let taken = |slot: &Slot| !slot.is_fresh(self.least) && (length == 0 || free(slot));
@@ -154,7 +155,7 @@ impl Slots {
         Reservation { slot, generation: chosen.generation, left, to_end: length.is_none() }
     }
 
-    /// Where an object of that length goes, and how much of it.
+    /// Slot for an object of that length, and the part of it that goes there.
     fn fitting(&self, length: u64) -> (usize, Option<u64>) {
         if self.slots.len() == 1 {
             // There is nothing to choose, and nothing to be gained by cutting objects where others begin.
@@ -167,7 +168,8 @@ impl Slots {
             return (slot, Some(length));
         }
         let roomy = |slot: &Slot| used(slot) && slot.unreserved(whole) >= least;
-        // The end of the set that is being written gets the head of it: to come back later would be a seek of all drives.
+        // The end of the set that is being written gets the head of it: to come back later would be a seek of all
+        // drives.
         if let Some(slot) = self.least_by(|slot| slot.used == self.reservations, |_| 0)
             && roomy(&self.slots[slot])
             && whole != u64::MAX
@@ -181,7 +183,8 @@ impl Slots {
         {
             return (slot, if length >= whole { None } else { Some(length) });
         }
-        // The fullest gets the head of it; where everything is reserved, it goes to the emptiest, as far as that has room.
+        // The fullest gets the head of it; where everything is reserved, it goes to the emptiest, as far as that has
+        // room.
         match self.least_by(roomy, |slot| slot.unreserved(whole)) {
             Some(slot) => (slot, Some(length.min(self.slots[slot].unreserved(whole)))),
             None => (self.least_by(|_| true, |slot| u64::MAX - slot.free).unwrap_or(0), None),
@@ -207,7 +210,7 @@ impl Slots {
         slots.for_each(|slot| slot.group = None);
     }
 
-    /// Whether a slot's set is to be closed before the next write there.
+    /// True if a slot's set is to be closed before the next write there.
     pub(crate) fn is_spent(&self, slot: usize) -> bool {
         self.slots.get(slot).is_some_and(|slot| slot.spent)
     }
@@ -238,7 +241,7 @@ impl Slots {
     pub(crate) fn closed(&mut self, set: SetId) {
         let Some(slot) = self.slots.iter_mut().find(|slot| slot.set == Some(set)) else { return };
         slot.set = None;
-        // Where it was spent, reservations and their group are of the set that comes next.
+        // If it was spent, reservations and their group are of the set that comes next.
         if !std::mem::take(&mut slot.spent) {
             slot.group = None;
             slot.reserved = 0;
@@ -301,7 +304,7 @@ mod tests {
         reservation
     }
 
-    /// Where it goes and how much of it, for a writer that goes away again.
+    /// Slot and bytes of a writer that goes away again.
     fn place(slots: &mut Slots, hints: PutHints) -> (usize, u64) {
         let reservation = reserve(slots, hints);
         let found = (reservation.slot, slots.limit(&reservation));
@@ -351,7 +354,7 @@ mod tests {
         let second = reserve(&mut slots, unknown);
         assert_ne!(first.slot, second.slot);
         assert_eq!(slots.limit(&first), u64::MAX);
-        // What is left of it is the next one's.
+        // The next writer gets the rest of it.
         let slot = first.slot;
         write(&mut slots, first, 400);
         assert_eq!(place(&mut slots, unknown).0, slot);
@@ -391,7 +394,7 @@ mod tests {
         let (first, second) = (reserve(&mut slots, of(900)), reserve(&mut slots, of(800)));
         let third = reserve(&mut slots, of(500));
         assert_eq!((third.slot, slots.limit(&third)), (first.slot, 100));
-        // Where everything is reserved there is still a place.
+        // With everything reserved there is still a place.
         let fourth = reserve(&mut slots, of(500));
         assert_eq!((fourth.slot, slots.limit(&fourth)), (second.slot, 200));
         assert!(place(&mut slots, of(500)).1 > 0);
@@ -405,7 +408,7 @@ mod tests {
         write(&mut slots, second, 600);
         write(&mut slots, first, 700);
         assert_eq!(here(&mut slots, 20), one);
-        // What is left there is somebody else's now.
+        // Another writer gets the rest of it now.
         let rest = reserve(&mut slots, of(295));
         assert_eq!((rest.slot, here(&mut slots, 20)), (one, other));
         slots.give_back(rest);

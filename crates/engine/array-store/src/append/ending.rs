@@ -1,4 +1,4 @@
-//! How an open set ends: with a digest of what it holds, on every member. (SMORE, section III-D.)
+//! End of an open set: a digest of its items, on every member. (SMORE, section III-D.)
 
 use std::rc::Rc;
 
@@ -31,16 +31,16 @@ impl Engine {
         }
     }
 
-    /// Seals the sets that recovery closed. Not before a superblock says where they end: with some of the digests written, zones
-    /// may end at one block by chance, and a set would count as whole. (AS-EXAM-3)
+    /// Seals the sets that recovery closed. Not before a superblock says where they end: with some of the digests
+    /// written, zones may end at one block by chance, and a set would count as whole. (AS-EXAM-3)
     pub(crate) async fn seal_torn(&self) {
         for (open, written) in self.unsealed.take() {
             self.seal(&open, &written).await;
         }
     }
 
-    /// Writes the digest of a set that was open when the array stopped behind what each member holds, so that it is found at
-    /// once. What cannot be written is found item by item again.
+    /// Writes the digest of a set that was open when the array stopped behind each member's items, so that it is found
+    /// at once. Items whose digest cannot be written are found one by one again.
     async fn seal(&self, open: &OpenSet, written: &Written) {
         let sequence = self.stamps.next();
         let digest_blocks = open.digest_blocks(0);
@@ -94,7 +94,8 @@ impl Engine {
         let (engine, busy) = (self.clone(), self.lifecycle.busy.begin());
         if open.flights.failed.get() {
             self.rt.spawn_detached(async move {
-                // What a member refused is not in the digest, and that is known only when all is settled (AS-WRITE-3).
+                // Items that a member refused are not in the digest, and that is known only when all is settled
+                // (AS-WRITE-3).
                 open.flights.drained().await;
                 if let Some(end) = open.flights.refused.get() {
                     let items = std::mem::take(&mut open.digest).items;
@@ -106,8 +107,9 @@ impl Engine {
             });
             return;
         }
-        // Zones end with their digest, so that it is found without looking; not those of a snapshot, which nobody looks for by
-        // its digest: filling them up would take longer than the snapshot. Nor those on a drive that is avoided: it would take for ever.
+        // Zones end with their digest, so that it is found without looking; not those of a snapshot, which nobody looks
+        // for by its digest: filling them up would take longer than the snapshot. Nor those on a drive that is avoided:
+        // it would take for ever.
         let index = open.set.state() == SetState::Index;
         let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
         let short = index || open.set.drives().meets(&self.paces.avoided());
@@ -149,7 +151,7 @@ impl Engine {
         }
         open.flights.drained().await;
         open.set.ends_before(open.next);
-        // What is not in the index yet may wait for a caller (AS-CLOSE-1).
+        // Items that are not in the index yet may wait for a caller (AS-CLOSE-1).
         drop(busy);
         open.flights.entered(&open.set).await;
         // Until something in it dies, cleaning what cleaning packed would win nothing, and never end. (AS-CLEAN-3)

@@ -1,4 +1,4 @@
-//! What is appended to an open set, and what comes of it.
+//! Items for an open set, and the results of appending them.
 
 use bytes::Bytes;
 use shingle_runtime::Task;
@@ -13,7 +13,8 @@ use crate::types::{Completion, Part, PartPlace, SetId, Version};
 pub(crate) enum Item {
     /// Bytes of one version of an object; cut where the set ends.
     Run { name: Bytes, version: Version, offset: u64, data: Bytes, completion: Option<Completion> },
-    /// Parts of several objects, one behind the other; cut between two where the set ends, unless all are to stay together.
+    /// Parts of several objects, one behind the other; cut between two where the set ends, unless all are to stay
+    /// together.
     Shared { parts: Vec<Part>, data: Bytes, together: bool },
     /// Deletions.
     Tombstones(Vec<Tombstone>),
@@ -54,7 +55,7 @@ pub(crate) struct Placed {
     /// The block behind the layout markers: the fragments'.
     pub(crate) block: u32,
     pub(crate) stamp: u64,
-    /// What the marker says, for segments.
+    /// Parts in the marker, for segments.
     pub(crate) parts: Vec<Part>,
     pub(crate) segment_length: u32,
     pub(crate) _flight: Flight,
@@ -63,12 +64,12 @@ pub(crate) struct Placed {
 /// An item whose writes have started.
 pub(crate) struct Started {
     pub(crate) outcome: Task<Result<Option<Placed>>>,
-    /// How much of its data went into it.
+    /// Bytes of its data that went into it.
     pub(crate) consumed: usize,
 }
 
 impl Placed {
-    /// Where a part of it lies.
+    /// Place of a part of it.
     pub(crate) fn place(&self, part: &Part) -> PartPlace {
         PartPlace {
             set: self.set,

@@ -15,9 +15,9 @@ use crate::zone_set::ZoneSet;
 /// Streams with a set of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stream {
-    /// What clients write, by slots of their lanes' shelves.
+    /// Clients' writes, by slots of their lanes' shelves.
     User(u8),
-    /// What cleaners move, by their numbers.
+    /// Cleaners' moves, by the cleaners' numbers.
     Clean(u8),
     /// Snapshots of the index.
     Snapshot,
@@ -25,21 +25,22 @@ pub(crate) enum Stream {
     Cold,
 }
 
-/// Sets that of all cleaners only the first may open: it never needs more than one beside its open set to win one. Deletions, flushes
-/// of the buffer and snapshots that cleaning waits for may open one of them ([`Room::SPARE`]). (AS-CLEAN-4)
+/// Sets that of all cleaners only the first may open: it never needs more than one beside its open set to win one.
+/// Deletions, flushes of the buffer and snapshots that cleaning waits for may open one of them ([`Room::SPARE`]).
+/// (AS-CLEAN-4)
 pub(crate) const RESERVED: usize = 2;
 
-/// Which sets an append may take.
+/// Sets that an append may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// So many available sets must be left for others.
     pub(crate) reserved: usize,
-    /// Whether to clean where there are no more; and to leave more of them, for several cleaners, as long as that wins something.
+    /// Clean if there are no more; and leave more of them, for several cleaners, as long as that wins something.
     pub(crate) reclaim: bool,
 }
 
 impl Room {
-    /// What is not reserved.
+    /// All but the reserved ones.
     pub(crate) const PLAIN: Self = Self { reserved: RESERVED, reclaim: true };
     /// Everything.
     const ALL: Self = Self { reserved: 0, reclaim: false };
@@ -51,7 +52,7 @@ impl Stream {
     pub(crate) fn room(self) -> Room {
         match self {
             Self::Clean(0) => Room::ALL,
-            // What finds no room there goes where cleaning writes anyway, or is moved later.
+            // Items that find no room there go to the sets that cleaning writes anyway, or are moved later.
             Self::Clean(_) | Self::Cold | Self::Snapshot => Room { reserved: RESERVED, reclaim: false },
             Self::User(_) => Room::PLAIN,
         }

@@ -1,7 +1,7 @@
-//! What a snapshot of the index that is taken now cannot cover, and which deletions recovery needs for it. (AS-SNAP-3)
+//! Items that a snapshot of the index taken now cannot cover, and the deletions that recovery needs for it. (AS-SNAP-3)
 //!
-//! A set is covered up to the first item that is not in the index yet. What lies behind that is found by recovery again, also
-//! what was entered and deleted meanwhile; the tombstone may lie in another set, all of which is in the index.
+//! A set is covered up to the first item that is not in the index yet. Recovery finds items behind that again, also
+//! those that were entered and deleted meanwhile; the tombstone may lie in another set, all of which is in the index.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -59,8 +59,8 @@ impl Uncovered {
         }
     }
 
-    /// The deletions of what a snapshot that is taken now does not cover. They must not be covered either, which uncovers
-    /// what lies behind them in their sets. Others are never needed again: what is launched later is newer.
+    /// The deletions of what a snapshot that is taken now does not cover. They must not be covered either, which
+    /// uncovers what lies behind them in their sets. Others are never needed again: what is launched later is newer.
     pub(crate) fn needed(&self) -> Vec<Deletions> {
         let mut deletions = self.deletions.borrow_mut();
         let mut from = self.items.borrow().first().copied().unwrap_or(u64::MAX);

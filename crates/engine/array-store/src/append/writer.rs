@@ -1,21 +1,21 @@
 //! Appending to open sets: framing, writing, settling. (SMORE, sections III-B and III-C; for which set it is see
 //! [`crate::allocator`], for their end [`crate::append::ending`].)
 //!
-//! Each stream has one open set, and clients have several. What is appended lies behind what came before,
-//! and its writes are started in that order in every zone, so that write pointers advance together and several segments can
-//! be on their way.
+//! Each stream has one open set, and clients have several. An appended item lies behind the earlier ones, and its
+//! writes are started in that order in every zone, so that write pointers advance together and several segments can be
+//! on their way.
 //!
 //! # Invariants
-//! - AS-WRITE-1: an item is durable when every member whose drive is there has it; and a drive that is not there is named by
-//!   a durable superblock first. So after a power cut a drive that was there and is short of an item proves that the item
-//!   was not acknowledged.
-//! - AS-WRITE-2: a set is closed only when everything in its digest has been entered in the index (or given up): a snapshot
-//!   that comes later covers it.
-//! - AS-WRITE-3: items of a set are settled in the order of their places. The first that a member refuses ends the set: it
-//!   and all behind it are void, and a durable superblock says so before anybody learns of it. So what was answered with
-//!   an error is not found by a recovery.
-//! - AS-WRITE-4: placing and settling go on whether or not a caller waits for them: no caller that stops polling holds up
-//!   others, or the closing of the array.
+//! - AS-WRITE-1: an item is durable when every member whose drive is there has it; and a drive that is not there is
+//!   named by a durable superblock first. So after a power cut a drive that was there and is short of an item proves
+//!   that the item was not acknowledged.
+//! - AS-WRITE-2: a set is closed only when everything in its digest has been entered in the index (or given up): a
+//!   snapshot that comes later covers it.
+//! - AS-WRITE-3: items of a set are settled in the order of their places. The first that a member refuses ends the set:
+//!   it and all behind it are void, and a durable superblock says so before anybody learns of it. So what was answered
+//!   with an error is not found by a recovery.
+//! - AS-WRITE-4: placing and settling go on whether or not a caller waits for them: no caller that stops polling holds
+//!   up others, or the closing of the array.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -119,8 +119,8 @@ impl Engine {
         framed.collect()
     }
 
-    /// Starts a write of each member that is there; each ends when it is durable. How long that took is counted with the flush:
-    /// where a drive has a cache, that is what it takes.
+    /// Starts a write of each member that is there; each ends when it is durable. The time is counted with the flush:
+    /// on a drive with a cache, that is the true time.
     pub(crate) fn write_members(&self, members: &[Member], block: u32, frames: Vec<Vec<Bytes>>) -> Writes {
         let there: Vec<_> = members
             .iter()
@@ -225,7 +225,7 @@ async fn write_durably(dev: &dyn ZonedDevice, at: Lba, pieces: Vec<Bytes>) -> st
 
 /// Polls a future once, so that the commands in it have started, in the order of such calls.
 pub(crate) fn start_now<T: 'static>(mut future: LocalBoxFuture<'static, T>) -> LocalBoxFuture<'static, T> {
-    // Whoever awaits it polls it again first, and is woken from then on.
+    // The task that awaits it polls it again first, and is woken from then on.
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Box::pin(std::future::ready(output)),
         Poll::Pending => future,

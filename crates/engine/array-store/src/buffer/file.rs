@@ -21,7 +21,8 @@ pub struct BufferFiles(pub [Rc<dyn BufferFile>; 2]);
 pub trait BufferFile {
     /// The bytes from `offset` on, `length` of them or those up to its end; a new file has none.
     fn read(&self, offset: u64, length: usize) -> LocalBoxFuture<'_, io::Result<Bytes>>;
-    /// Writes `data` at `offset`; durable when it returns. A power cut may leave any part of a write that has not returned.
+    /// Writes `data` at `offset`; durable when it returns. A power cut may leave any part of a write that has not
+    /// returned.
     fn write(&self, offset: u64, data: Bytes) -> LocalBoxFuture<'_, io::Result<()>>;
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn open_file(rt: &Runtime, path: &Path) -> io::Result<Rc<dyn BufferFi
     real(rt, path, open(OpenOptions::new().read(true).write(true), path).and_then(locked))
 }
 
-/// Opens the file at `path` for reading. Whether it is needed is not known yet: what is wrong with it is told to who reads it.
+/// Opens the file at `path` for reading. It may not be needed: a problem with it is reported to the first reader.
 pub(crate) fn open_to_read(rt: &Runtime, path: &Path) -> Rc<dyn BufferFile> {
     let shared = |file: File| {
         file.try_lock_shared().map_err(|_| taken())?;

@@ -87,7 +87,8 @@ impl Engine {
         }
     }
 
-    /// The oldest go first, several segments at a time; their room is won as soon as that may be, since puts wait for it.
+    /// The oldest go first, several segments at a time; their room is won as soon as that may be, since puts wait for
+    /// it.
     async fn flush_down_to(self: &Rc<Self>, buffer: &Buffer, least: usize) -> Result<()> {
         let failed = RefCell::new(None);
         let segments = stream::unfold(0, |after| {
@@ -127,7 +128,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes these objects in a segment, but for those that are gone. How many of them are done: where a set ends, not all.
+    /// Writes these objects in a segment, but for those that are gone. Returns the number done: if a set ends, not all.
     async fn flush_segment(self: &Rc<Self>, buffer: &Buffer, stamps: &[u64]) -> Result<usize> {
         let (mut data, mut parts, mut from) = (BytesMut::new(), Vec::new(), Vec::new());
         let mut flights = Vec::new();
@@ -177,7 +178,8 @@ impl Engine {
 }
 
 impl Buffer {
-    /// Stamps of the oldest objects behind `after`, as many as go into a segment; none where less than `least` bytes are left.
+    /// Stamps of the oldest objects behind `after`, as many as go into a segment; none where less than `least` bytes
+    /// are left.
     fn oldest(&self, after: u64, least: usize, segment_length: u32) -> Vec<u64> {
         let held = self.held.borrow();
         let rest = || held.range(after.saturating_add(1)..);

@@ -74,9 +74,9 @@ pub(crate) struct Buffer {
     /// The sequences of their records.
     pub(super) needed: RefCell<BTreeSet<u64>>,
     pub(super) bytes: Cell<usize>,
-    /// Who writes to the files.
+    /// Held by the writer of the files.
     pub(super) writing: Mutex<()>,
-    /// Who makes an end of the buffer, both of its files having failed.
+    /// Held by the task that gives the buffer up, both of its files having failed.
     pub(super) leaving: Mutex<()>,
     pub(super) flushing: Cell<bool>,
     /// The last time.
@@ -164,7 +164,7 @@ impl Buffer {
         self.records.borrow().puts.get(name).is_some_and(|all| all.iter().any(|one| *one <= deleted))
     }
 
-    /// What the log has to be told of deletions: the newest of each name is enough.
+    /// Deletions that the log has to learn of: the newest of each name is enough.
     pub(super) fn burials(&self, tombstones: &[Tombstone]) -> Vec<Entry> {
         let mut newest: BTreeMap<&Bytes, Version> = BTreeMap::new();
         for Tombstone { name, version } in tombstones {
@@ -180,7 +180,8 @@ impl Buffer {
         self.good.iter().any(Cell::get)
     }
 
-    /// Writes the same to all files that are good; goes on with one if the other fails, which the first then says. (AS-BUF-1)
+    /// Writes the same to all files that are good; goes on with one if the other fails, which the first then says.
+    /// (AS-BUF-1)
     pub(super) async fn write(&self, pieces: &[(u64, Bytes)]) -> Result<()> {
         if !self.usable() {
             return Err(Error::new(ErrorKind::Device, "both of the buffer's files have failed"));
@@ -215,7 +216,8 @@ impl Buffer {
         })
     }
 
-    /// Begins a new generation in the file that is left: in both of its heads, so that losing one of them loses nothing. (AS-BUF-1)
+    /// Begins a new generation in the file that is left: in both of its heads, so that losing one of them loses
+    /// nothing. (AS-BUF-1)
     pub(super) async fn leave_behind(&self, left: &Rc<dyn BufferFile>) -> io::Result<()> {
         let head = self.head.get();
         let before = FileHead { generation: head.generation + 1, ..head };

@@ -1,24 +1,26 @@
-//! The buffer of small objects on two mirrored files: an object is acknowledged when it is durable in both, and written to
-//! segments later, many in one. (The coalescing buffer of SMORE, section III, on SSDs instead of battery-backed memory.)
+//! The buffer of small objects on two mirrored files: an object is acknowledged when it is durable in both, and written
+//! to segments later, many in one. (The coalescing buffer of SMORE, section III, on SSDs instead of battery-backed
+//! memory.)
 //!
-//! What is buffered has an entry in the index that names no zone set but [`BUFFER_SET`]; its bytes are kept in memory.
+//! A buffered object has an entry in the index that names no zone set but [`BUFFER_SET`]; its bytes are kept in memory.
 //! Writing it to a segment moves the entry, as cleaning does (AS-CLEAN-1).
 //!
 //! # Invariants
-//! - AS-BUF-1: an acknowledged object is in both files, or in the one that is left, or in a segment. Before anything is acknowledged in
-//!   one file alone, both of its heads and then a superblock name a new generation: a file of an earlier one does not count,
-//!   also where it is all that is there.
-//! - AS-BUF-2: the ring is written over only where nothing is needed: each object there is in a segment, replaced or deleted, and
-//!   a durable head says that the log begins behind it.
+//! - AS-BUF-1: an acknowledged object is in both files, or in the one that is left, or in a segment. Before anything is
+//!   acknowledged in one file alone, both of its heads and then a superblock name a new generation: a file of an
+//!   earlier one does not count, also where it is all that is there.
+//! - AS-BUF-2: the ring is written over only where nothing is needed: each object there is in a segment, replaced or
+//!   deleted, and a durable head says that the log begins behind it.
 //! - AS-BUF-3: a deletion of a name that the log has is acknowledged only when the log says so too: the tombstone may be
 //!   gone before the object's record is.
-//! - AS-BUF-4: the superblock names the buffer, and the lowest generation of its files that counts, from before anything is acknowledged in it until it is known to be empty: the
-//!   array is not opened without it meanwhile. Where both files fail, everything goes to segments, in a full array into what
-//!   cleaning can spare, and the superblock names none from then on: what the files hold is not believed when they come back.
-//! - AS-BUF-6: nothing stays in the buffer alone for much longer than [`Options::buffer_time`](crate::Options::buffer_time), so
-//!   that the loss of both files costs little.
-//! - AS-BUF-5: there is room in the log for a deletion of each object that it has: deleting works also when neither the log nor
-//!   the drives take another object.
+//! - AS-BUF-4: the superblock names the buffer, and the lowest generation of its files that counts, from before
+//!   anything is acknowledged in it until it is known to be empty: the array is not opened without it meanwhile. If
+//!   both files fail, everything goes to segments, in a full array into the room that cleaning can spare, and the
+//!   superblock names none from then on: the files are not believed when they come back.
+//! - AS-BUF-6: nothing stays in the buffer alone for much longer than
+//!   [`Options::buffer_time`](crate::Options::buffer_time), so that the loss of both files costs little.
+//! - AS-BUF-5: there is room in the log for a deletion of each object that it has: deleting works also when neither the
+//!   log nor the drives take another object.
 
 mod file;
 mod flush;
@@ -63,7 +65,7 @@ impl Buffering {
         self.buffer.borrow().clone()
     }
 
-    /// What superblocks say of the buffer from now on.
+    /// Fields of superblocks about the buffer from now on.
     pub(crate) fn name(&self) -> BufferName {
         let named = self.named.get();
         match &*self.buffer.borrow() {

@@ -13,7 +13,7 @@ use crate::object::progress::{InFlight, Progress};
 use crate::stats::add;
 use crate::types::{Completion, Part, PartPlace, Version};
 
-/// How often an object waits for room before it goes to a segment without being buffered.
+/// Waits of an object for room before it goes to a segment without being buffered.
 const WAITS: usize = 8;
 
 impl Engine {
@@ -22,7 +22,8 @@ impl Engine {
         self.buffering.open().filter(|buffer| buffer.usable())
     }
 
-    /// Appends to the log. Where one file was left behind, a superblock says so first: it is not believed alone. (AS-BUF-1)
+    /// Appends to the log. If one file was left behind, a superblock says so first: it is not believed alone.
+    /// (AS-BUF-1)
     async fn append_to_log(&self, buffer: &Rc<Buffer>, wanted: impl Fn() -> Vec<Entry>) -> Result<Appended> {
         let appended = buffer.append(wanted).await?;
         if buffer.named.get() < buffer.head.get().generation {
@@ -43,7 +44,7 @@ impl Engine {
         let overtaken = || progress.overtaken.get();
         let (name, version) = (progress.name().clone(), progress.version);
         let entry = Entry::Put { name: name.clone(), version, completion: completion.clone(), data: data.clone() };
-        // What was overtaken before its turn is not written: no deletion would know of it (AS-BUF-3).
+        // An object that was overtaken before its turn is not written: no deletion would know of it (AS-BUF-3).
         let wanted = || if overtaken() { Vec::new() } else { vec![entry.clone()] };
         let sequence = match self.append_when_there_is_room(buffer, wanted).await {
             Ok(Appended::At(sequence)) => sequence,
@@ -73,7 +74,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Appends to the log; where that is full, once some of it was written to segments: full ones, as its own would not be.
+    /// Appends to the log; where that is full, once some of it was written to segments: full ones, as its own would not
+    /// be.
     async fn append_when_there_is_room(
         self: &Rc<Self>,
         buffer: &Rc<Buffer>,

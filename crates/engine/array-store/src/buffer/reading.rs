@@ -1,8 +1,8 @@
 //! Reading a file of the buffer, as far as it can be read.
 //!
 //! # Invariants
-//! - AS-BUF-7: a block that cannot be read costs what it holds and nothing else, and is told from one that was never written: where the
-//!   log seems to end in such a block, in each file that counts, a record of it is lost.
+//! - AS-BUF-7: a block that cannot be read costs what it holds and nothing else, and is told from one that was never
+//!   written: where the log seems to end in such a block, in each file that counts, a record of it is lost.
 
 use std::io;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use super::ring::{BLOCK, Cursor, FileHead, Kind, RING, extent, parse};
 /// Bytes that are asked for at once.
 const PIECE: u64 = 1 << 20;
 
-/// How often a block is asked for.
+/// Reads of a block before it counts as unreadable.
 const TRIES: usize = 3;
 
-/// Where so many blocks cannot be read no more are asked for one by one: the device takes seconds for each.
+/// Limit of unreadable blocks after which no more are read one by one: the device takes seconds for each.
 const UNREADABLE_MAX: usize = 1024;
 
 /// Bytes of a file, with zeros for those that cannot be read.

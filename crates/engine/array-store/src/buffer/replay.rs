@@ -44,12 +44,12 @@ struct Found {
 }
 
 impl Engine {
-    /// Takes up the buffer that the superblock names (if its id is not 0), or a new one, and enters what it holds. Reading only,
-    /// what its files hold is entered and they stay as they are.
+    /// Takes up the buffer that the superblock names (if its id is not 0), or a new one, and enters what it holds.
+    /// Reading only, what its files hold is entered and they stay as they are.
     ///
     /// # Errors
-    /// `Format` if objects may be in a buffer that is not given, or of which neither file is left, or some records cannot be
-    /// read; or if a file is another array's buffer, with objects in it.
+    /// `Format` if objects may be in a buffer that is not given, or of which neither file is left, or some records
+    /// cannot be read; or if a file is another array's buffer, with objects in it.
     pub(crate) async fn attach_buffer(
         self: &Rc<Self>,
         files: Option<BufferFiles>,
@@ -253,8 +253,9 @@ impl Engine {
 }
 
 impl Buffer {
-    /// Makes both files hold the same; `own`: what those have that count. One that was missing joins in a new generation, which
-    /// the other's head learns last: should it turn up again, old as it is, it is not believed. (AS-BUF-1)
+    /// Makes both files hold the same; `own`: what those have that count. One that was missing joins in a new
+    /// generation, which the other's head learns last: should it turn up again, old as it is, it is not believed.
+    /// (AS-BUF-1)
     async fn bring_up_to_date(&self, own: [Option<&Found>; 2], log: &Log) -> Result<()> {
         let joins = own.map(|own| own.is_none());
         let any = joins != [false; 2];
@@ -264,17 +265,19 @@ impl Buffer {
         }
         let before = self.head.get();
         let [first, second] = joins;
-        // Who joins comes first.
+        // The joining file comes first.
         for at in if second && !first { [1, 0] } else { [0, 1] } {
             let written = self.complete(at, joins[at], &own, log).await;
             let written = match written {
                 Ok(()) if any => write_heads(&self.files[at], &before).await.map(drop),
-                // A power cut came between the two files' heads: what the older one counts may be written over from now on.
+                // A power cut came between the two files' heads: what the older one counts may be written over from now
+                // on.
                 Ok(()) if own[at].is_some_and(|own| own.head != before) => {
                     let (offset, bytes) = before.encode();
                     self.files[at].write(offset, bytes).await
                 }
-                // The process before may have been killed with its last write in a cache: this one is for what comes with it. (AS-REC-6)
+                // The process before may have been killed with its last write in a cache: this one is for what comes
+                // with it. (AS-REC-6)
                 Ok(()) => self.files[at].write(0, Bytes::new()).await,
                 Err(error) => Err(error),
             };
@@ -304,7 +307,7 @@ impl Buffer {
         if bytes.is_empty() { Ok(()) } else { self.files[file].write(offset, bytes.into()).await }
     }
 
-    /// Writes to a file what it lacks of the log. Where it joins, nothing that it said before may come behind that.
+    /// Writes to a file the part of the log that it lacks. If it joins, no older record of it may come behind that.
     async fn complete(&self, file: usize, joins: bool, own: &[Option<&Found>; 2], log: &Log) -> io::Result<()> {
         let head = self.head.get();
         let mut run = (0, Vec::new());

@@ -1,11 +1,13 @@
 //! The bytes of the buffer's files: `docs/formats/array-buffer.md`. Nothing here trusts what it reads.
 //!
 //! # Invariants
-//! - AS-RING-1: a record counts only in the buffer that wrote it, at its turn, and behind the record that it was written behind: it
-//!   names the buffer's id, its sequence, and the checksum of the record before; its own checksum covers all of them.
-//! - AS-RING-2: a record that cannot be read ends the log only if nothing proves that it was durable. What a later write proves
-//!   to have been there and is not readable in either file is lost, which is told, and costs no other record.
-//! - AS-RING-3: what counts begins where the newer of two heads says; no bytes behind that are written over before it is durable.
+//! - AS-RING-1: a record counts only in the buffer that wrote it, at its turn, and behind the record that it was
+//!   written behind: it names the buffer's id, its sequence, and the checksum of the record before; its own checksum
+//!   covers all of them.
+//! - AS-RING-2: a record that cannot be read ends the log only if nothing proves that it was durable. A record that a
+//!   later write proves and that is unreadable in both files is lost, which is told, and costs no other record.
+//! - AS-RING-3: what counts begins where the newer of two heads says; no bytes behind that are written over before it
+//!   is durable.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -78,7 +80,7 @@ impl Cursor {
     }
 }
 
-/// Whose file it is, and where what counts begins.
+/// Owner of the file, and the first record that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHead {
     pub(super) array: StoreId,
@@ -341,7 +343,8 @@ fn from<'a>(head: &FileHead, file: &'a [u8], position: u64) -> &'a [u8] {
     &rest[..rest.len().min(room(head, position) as usize)]
 }
 
-/// Bytes of the file that a record at that place has: all of it, where its front is that of the next one; else as many as any has.
+/// Bytes of the file that a record at that place has: all of it, where its front is that of the next one; else as many
+/// as any has.
 pub(super) fn extent(head: &FileHead, file: &[u8], at: &Cursor) -> Range<u64> {
     let bytes = from(head, file, at.position);
     let is_next = long(bytes, ID) == Some(head.id) && long(bytes, SEQUENCE) == Some(at.sequence);
@@ -364,8 +367,8 @@ fn taken(head: &FileHead, files: &[Bytes], at: Cursor) -> Option<(Logged, u32)> 
     Some((Logged { entry, at, files }, crc))
 }
 
-/// Of the records behind `end` the first that was durable: one that was written when what is missing there was says so, and all that it
-/// follows on were durable before it. One that a torn write left behind its gap says no such thing.
+/// Of the records behind `end` the first that was durable: one that was written when what is missing there was says so,
+/// and all that it follows on were durable before it. One that a torn write left behind its gap says no such thing.
 fn behind_a_gap(head: &FileHead, files: &[Bytes], end: &Cursor) -> Option<(Logged, u32)> {
     let id = head.id.to_le_bytes();
     // By sequence and checksum, with their batches.

@@ -1,4 +1,4 @@
-//! Which set is cleaned next, by which cleaner, and which sets are left alone meanwhile.
+//! Choice of the next victim, of its cleaner, and of the sets that are left alone meanwhile.
 
 use std::rc::Rc;
 
@@ -74,7 +74,7 @@ impl Engine {
         self.stuck.pass_over(id, set, self.rt.now(), self.conditions());
     }
 
-    /// Whether sets that were passed over may be tried again from now on. (AS-STUCK-1)
+    /// True if sets that were passed over may be tried again from now on. (AS-STUCK-1)
     pub(crate) fn retry_stuck(&self) -> bool {
         !self.stuck.is_empty() && self.stuck.retry(&self.sets, self.rt.now(), &self.conditions())
     }

@@ -1,17 +1,18 @@
-//! Who cleans: several at once, each into a set of its own.
+//! Cleaners: several at once, each into a set of its own.
 //!
-//! With one cleaner a full array of many drives takes in what the drives of one set can clean. So there may be one for each group
-//! of drives ([`crate::allocator`]), as far as the array has the sets for it.
+//! With one cleaner a full array of many drives takes in what the drives of one set can clean. So there may be one for
+//! each group of drives ([`crate::allocator`]), as far as the array has the sets for it.
 //!
 //! # Invariants
-//! - AS-CLEAN-4: of all cleaners only the first opens sets that are reserved for cleaning, as if there were no other: so it comes to
-//!   the end of what it empties (AS-CLEAN-3). (Deletions, and other writes that win space, may open one of them.) Others take what is
-//!   free beside them; where nothing is, they leave their victim with what they have not moved, and wait with nothing in hand. They
-//!   wait for drives while they move, and for nobody who cleans. What is free for them, and what room is left in their sets,
-//!   clients have once nothing can be won.
+//! - AS-CLEAN-4: of all cleaners only the first opens sets that are reserved for cleaning, as if there were no other:
+//!   so it comes to the end of its victim (AS-CLEAN-3). (Deletions, and other writes that win space, may open one of
+//!   them.) Others take free sets beside them; if there are none, they leave their victim with the data not yet moved,
+//!   and wait with nothing in hand. They wait for drives while they move, and for no other cleaner. Sets that are free
+//!   for them, and room left in their sets, go to clients once nothing can be won.
 //! - AS-CLEAN-5: no two empty the same set. The reservation is part of the choice: nothing is awaited in between.
-//! - AS-CLEAN-6: who waits for space is woken when a set is free, or may be cleaned, and not when a cleaner gives up: else two that win
-//!   nothing wake each other for ever. Who waits for cleaners looks at them before anything else is taken in hand.
+//! - AS-CLEAN-6: a writer that waits for space is woken when a set is free, or may be cleaned, and not when a cleaner
+//!   gives up: else two that win nothing wake each other for ever. A writer that waits for cleaners looks at them
+//!   before it takes anything else in hand.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -36,12 +37,12 @@ const FIRST: u8 = 0;
 /// The cleaners of an array.
 pub(crate) struct Cleaners {
     most: usize,
-    /// Who wants space, in the order in which they came: as many at a time as may clean.
+    /// Tasks that want space, in the order in which they came: as many at a time as may clean.
     turns: Semaphore,
     at_work: RefCell<BTreeMap<u8, Work>>,
     /// A batch was copied, a set is left, or a cleaner came to its end. None of that is space (AS-CLEAN-6).
     changed: Notify,
-    /// How old what cleaning moves is, in nanoseconds: a mean that follows it slowly.
+    /// Age of data that cleaning moves, in nanoseconds: a mean that follows it slowly.
     moved_age: Cell<u64>,
 }
 
@@ -92,7 +93,8 @@ impl Cleaners {
         (FIRST..self.most as u8).map(Stream::Clean)
     }
 
-    /// Free sets that clients leave as long as something can be won: for the first cleaner, and one for each that may work beside it.
+    /// Free sets that clients leave as long as something can be won: for the first cleaner, and one for each that may
+    /// work beside it.
     pub(crate) fn reserved(&self) -> usize {
         RESERVED + self.most - 1
     }
@@ -207,7 +209,7 @@ impl Cleaner {
         Victim(self)
     }
 
-    /// What it copies from now on was chosen when deletions below this were in the index.
+    /// Parts that it copies from now on were chosen when deletions below this were in the index.
     pub(crate) fn copies(&self, below: u64) {
         self.work(|work| work.copying = Some(below));
     }

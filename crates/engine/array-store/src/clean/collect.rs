@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //! - AS-CLEAN-3: a set is collected only if that wins space: its dead bytes exceed what moving may waste.
-//! - AS-CLEAN-7: a set that cannot be read is emptied where the index has all that it held and nothing of it lives, and a durable snapshot
-//!   covers all of it: its tombstones are needed no more then (AS-SNAP-3). `a_dead_set_that_cannot_be_read_fails_no_rebuild`.
+//! - AS-CLEAN-7: a set that cannot be read is emptied where the index has all that it held and nothing of it lives, and
+//!   a durable snapshot covers all of it: its tombstones are needed no more then (AS-SNAP-3).
+//!   `a_dead_set_that_cannot_be_read_fails_no_rebuild`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,11 +23,12 @@ use crate::stats::add;
 use crate::types::{SetId, SetState};
 use crate::zone_set::ZoneSet;
 
-/// Free sets for each lane below which cleaning goes on in the background; fewer in small arrays. Few: the later a set is cleaned, the
-/// more of it has died.
+/// Free sets for each lane below which cleaning goes on in the background; fewer in small arrays. Few: the later a set
+/// is cleaned, the more of it has died.
 const FREE_LOW: usize = 4;
 
-/// How long writers wait for the readers of a set that could be won, and for the next piece of a snapshot that may help.
+/// Longest wait of writers for the readers of a set that could be won, and for the next piece of a snapshot that may
+/// help.
 pub(crate) const READERS_WAIT: Duration = Duration::from_secs(10);
 
 /// Sets that are dealt with before others have their turn.
@@ -38,14 +40,14 @@ impl Engine {
         self.win(self.free_sets()).await
     }
 
-    /// Collects up to so many sets, as many at once as there are cleaners. How many were.
+    /// Collects up to `most` sets, as many at once as there are cleaners. Returns their number.
     pub(crate) async fn collect_some(self: &Rc<Self>, most: usize) -> Result<usize> {
         self.retry_stuck();
         let (left, done) = (Cell::new(most), Cell::new(0));
         let cleaning = (0..self.cleaners.most()).map(async |_| {
             while left.get() > 0 && self.victim().is_some() {
                 left.set(left.get() - 1);
-                // What others win is not its own.
+                // Sets that others win are not its own.
                 if !self.win(usize::MAX).await? {
                     break;
                 }
@@ -73,7 +75,7 @@ impl Engine {
             if self.free_sets() > free {
                 return Ok(true);
             }
-            // What is on its way comes before the cleaner's last set is risked.
+            // Items on their way come before the cleaner's last set is risked.
             if self.free_sets() < RESERVED && self.space_comes() {
                 self.wait_for_space().await;
                 continue;
@@ -102,7 +104,8 @@ impl Engine {
         }
     }
 
-    /// Wins space beside the first cleaner as long as that is at work; gives it back once it is not. `None`: more sets are free.
+    /// Wins space beside the first cleaner as long as that is at work; gives it back once it is not. `None`: more sets
+    /// are free.
     async fn win_beside(self: &Rc<Self>, free: usize) -> Result<Option<Cleaner>> {
         let mut full = false;
         loop {
@@ -122,7 +125,7 @@ impl Engine {
             match self.collect(&cleaner, id, &set).await {
                 Ok(true) => return Ok(None),
                 Ok(false) => {}
-                // Others took what was free. What it moved is moved.
+                // Others took the free sets. Its moved data stays moved.
                 Err(error) if error.kind == ErrorKind::NoSpace => full = true,
                 Err(error) => return Err(error),
             }
@@ -140,8 +143,8 @@ impl Engine {
         !self.coming().is_empty()
     }
 
-    /// Waits until some set is empty or closed; for each at most [`READERS_WAIT`] from when the first one waited for it, so
-    /// that the waits of many do not add up.
+    /// Waits until some set is empty or closed; for each at most [`READERS_WAIT`] from when the first one waited for
+    /// it, so that the waits of many do not add up.
     pub(crate) async fn wait_for_space(&self) {
         let space = Box::pin(self.space.notified());
         let now = self.rt.now();
@@ -155,8 +158,8 @@ impl Engine {
         }
     }
 
-    /// Where only tombstones that are still needed kept sets from being won, a snapshot makes them superfluous. Whether
-    /// that was so. (AS-CLEAN-3)
+    /// If only tombstones that are still needed kept sets from being won, a snapshot makes them superfluous. Returns
+    /// true if that was so. (AS-CLEAN-3)
     pub(crate) async fn drop_tombstones(self: &Rc<Self>) -> Result<bool> {
         if self.snapshots.held_by_tombstones.borrow().is_empty() {
             return Ok(false);
@@ -193,7 +196,8 @@ impl Engine {
         set.data()
     }
 
-    /// Collects a set that no cleaner chose, unless that has been done. `false` also for one that is passed over just now.
+    /// Collects a set that no cleaner chose, unless that has been done. `false` also for one that is passed over just
+    /// now.
     pub(crate) async fn collect_alone(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let (engine, own) = (self.clone(), set.clone());
         self.as_first_cleaner(id, set, async move |first| {
@@ -319,7 +323,7 @@ impl Engine {
         });
     }
 
-    /// What a set that ended holds.
+    /// Contents of a set that ended.
     async fn contents(&self, id: SetId, set: &ZoneSet) -> Result<Digest> {
         let written = self.written(set).await?;
         match self.examine(id, set, &written).await {
@@ -332,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// How far the members of a set whose drives are there were written.
+    /// Written blocks of each member of a set whose drive is there.
     pub(crate) async fn written(&self, set: &ZoneSet) -> Result<Vec<(crate::format::Member, u32)>> {
         let members = set.members();
         let capacity = self.capacity(set);
@@ -350,7 +354,8 @@ impl Engine {
         Ok(written)
     }
 
-    /// Cleans in the background while few sets are free: the fewer, the more cleaners. This is one behind so many `others`.
+    /// Cleans in the background while few sets are free: the fewer, the more cleaners. This is one behind so many
+    /// `others`.
     pub(crate) async fn keep_sets_free(self: Rc<Self>, others: usize) {
         while !self.lifecycle.stopped.get() {
             self.retry_stuck();

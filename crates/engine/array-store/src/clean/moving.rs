@@ -1,8 +1,8 @@
-//! What lives in a set goes elsewhere. (SMORE, section III-E.)
+//! Moves the live data of a set elsewhere. (SMORE, section III-E.)
 //!
 //! # Invariants
-//! - AS-CLEAN-1: an index entry moves only if it still names the copy that was read: what was deleted or replaced meanwhile
-//!   stays so.
+//! - AS-CLEAN-1: an index entry moves only if it still names the copy that was read: what was deleted or replaced
+//!   meanwhile stays so.
 //! - AS-CLEAN-2: tombstones that the newest snapshot still needs move along (AS-SNAP-3).
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ fn needed_tombstones(digest: &Digest, floor: u64) -> Vec<Tombstone> {
 const TOMBSTONES_MAX: usize = 256;
 
 impl Engine {
-    /// Where a part goes that is moved.
+    /// Stream of a part that is moved.
     fn stream_of(&self, part: &Part, clean: Stream) -> Stream {
         if self.options.cleaning == CleaningPolicy::Greedy {
             return clean;
@@ -101,7 +101,7 @@ impl Engine {
         Ok((total + longest).0 as u32)
     }
 
-    /// Where the index has a part, if that is in this very segment.
+    /// Place of a part in the index, if that is in this very segment.
     pub(crate) fn live_place(&self, id: SetId, stamp: u64, part: &Part) -> Result<Option<PartPlace>> {
         let found = self.index()?.part(&part.name, part.version, part.offset).map_err(Error::index)?;
         Ok(found.filter(|place| place.set == id && place.stamp == stamp))
@@ -148,7 +148,8 @@ impl Engine {
         stream: Stream,
         mut batch: Vec<(Live, Bytes)>,
     ) -> Result<()> {
-        // What died since it was read is not copied; what dies from here on has its tombstone kept (AS-SNAP-3).
+        // Data that died since it was read is not copied; data that dies from here on has its tombstone kept
+        // (AS-SNAP-3).
         let mut index_error = None;
         batch.retain(|(live, _)| match self.live_place(live.place.set, live.place.stamp, &live.part) {
             Ok(found) => found.is_some(),
@@ -180,7 +181,7 @@ impl Engine {
             _ if self.framing.hollow => zeros(length),
             _ => data.freeze(),
         };
-        // Whether a set is worth cleaning was decided for as few segments as that.
+        // A set was chosen for cleaning with this low number of segments in mind.
         let item = Item::Shared { parts, data, together: true };
         let placed = match self.append(stream, &item).await {
             Err(error) if error.kind == ErrorKind::NoSpace && stream == Stream::Cold => {

@@ -1,12 +1,12 @@
 //! Sets that cleaning passed over, or that could not be reset, are tried again.
 //!
-//! What could not be read may be readable later: a drive came back, a rebuild or a scrub replaced a damaged zone, a cable was
-//! pushed home. Only sets of which the index has everything that counts: one that recovery could not read stays as it is until the
-//! next opening, for nobody here knows what lives in it.
+//! Unreadable data may be readable later: a drive came back, a rebuild or a scrub replaced a damaged zone, a cable was
+//! pushed home. Only sets whose counting items are all in the index are tried: one that recovery could not read stays
+//! as it is until the next opening, for its live data is not known here.
 //!
 //! # Invariants
-//! - AS-STUCK-1: such a set is tried again once drives or zones of sets changed, and after [`AGAIN`] in any case; at most once in
-//!   [`PAUSE`].
+//! - AS-STUCK-1: such a set is tried again once drives or zones of sets changed, and after [`AGAIN`] in any case; at
+//!   most once in [`PAUSE`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,13 +19,13 @@ use crate::drives::Drives;
 use crate::types::SetId;
 use crate::zone_set::{SetTable, ZoneSet};
 
-/// How long a set that was passed over is left alone where nothing changed.
+/// Time that a set that was passed over is left alone if nothing changed.
 const AGAIN: Duration = Duration::from_secs(600);
 
-/// How long at least.
+/// Shortest such time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What may mend a set.
+/// Changes that may mend a set.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Conditions {
     /// Members replaced so far.
@@ -70,7 +70,7 @@ impl Stuck {
         self.0.borrow_mut().insert(id, passed);
     }
 
-    /// Whether a set was passed over in this generation: the index has everything that counts of it.
+    /// True if a set was passed over in this generation: the index has all of its items that count.
     pub(crate) fn has(&self, id: SetId, set: &ZoneSet) -> bool {
         self.0.borrow().get(&id).is_some_and(|passed| passed.generation == set.generation())
     }
@@ -79,7 +79,7 @@ impl Stuck {
         self.0.borrow().is_empty()
     }
 
-    /// Whether sets that were passed over may be tried again from now on. (AS-STUCK-1)
+    /// True if sets that were passed over may be tried again from now on. (AS-STUCK-1)
     pub(crate) fn retry(&self, sets: &SetTable, now: Instant, conditions: &Conditions) -> bool {
         let mut some = false;
         self.0.borrow_mut().retain(|id, passed| {

@@ -1,4 +1,4 @@
-//! How a drive is asked: patiently where a read or a report fails, and no more once it is lost.
+//! Questions to a drive: repeated if a read or a report fails, and given up once it is lost.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZoneInfo, ZoneSt
 
 use crate::types::DriveId;
 
-/// How often a read is tried.
+/// Tries of a read.
 const TRIES: usize = 3;
 
 /// Asks a drive, with as many tries as a failed read gets. (AS-PROBE-1)
@@ -32,7 +32,7 @@ pub(crate) async fn read_patiently(dev: &Rc<dyn ZonedDevice>, at: Lba, blocks: B
     patiently(|| dev.read(at, blocks)).await
 }
 
-/// Whether the whole drive is lost with that error, not one command or zone of it.
+/// True if the whole drive is lost with that error, not one command or zone of it.
 pub(crate) fn is_lost(error: &DeviceError) -> bool {
     matches!(error.kind, DeviceErrorKind::Gone)
 }
@@ -57,10 +57,10 @@ pub(crate) fn at(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32) -> Lba {
     dev.geometry().start_of(zone) + Blocks(u64::from(block))
 }
 
-/// What the zones of all drives hold.
+/// Reports of the zones of all drives.
 pub(crate) type Reports = BTreeMap<DriveId, Vec<ZoneInfo>>;
 
-/// Whether a zone has a write pointer; it has none once it can no longer be written to, and counts as gone then.
+/// True if a zone has a write pointer; it has none once it can no longer be written to, and counts as gone then.
 pub(crate) fn has_pointer(zone: &ZoneInfo) -> bool {
     !matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline)
 }

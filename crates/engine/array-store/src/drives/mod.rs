@@ -1,9 +1,9 @@
 //! The drives of an array: which are there, which failed.
 //!
 //! # Invariants
-//! - AS-NUMBER-1: a number becomes another drive's only when its last drive was taken out, or goes on under another one, and no set has a
-//!   zone under it. Drives are known by their own ids, which superblocks and heads of zones name, and never by a number alone that
-//!   was another one's.
+//! - AS-NUMBER-1: a number becomes another drive's only when its last drive was taken out, or goes on under another
+//!   one, and no set has a zone under it. Drives are known by their own ids, which superblocks and heads of zones name,
+//!   and never by a number alone that was another one's.
 
 pub(crate) mod asking;
 pub(crate) mod oversight;
@@ -86,8 +86,8 @@ impl Drives {
         id
     }
 
-    /// The number that the next drive gets, if there is one: that of a drive that was taken out, or goes on under another one, and is
-    /// not among those that sets `name`; or a new one. (AS-NUMBER-1)
+    /// The number that the next drive gets, if there is one: that of a drive that was taken out, or goes on under
+    /// another one, and is not among those that sets `name`; or a new one. (AS-NUMBER-1)
     pub(crate) fn free_number(&self, named: &DriveSet) -> Option<DriveId> {
         let drives = self.all.borrow();
         let left = |drive: &Drive| drive.removed.get() || drive.entry.id == NO_DRIVE;
@@ -116,7 +116,7 @@ impl Drives {
         let mut drives = self.all.borrow_mut();
         match drives.get_mut(usize::from(id.0)) {
             Some(place) => {
-                // What the one before still has under way says nothing of this one.
+                // Commands of the one before that are under way say nothing of this one.
                 let before = std::mem::replace(place, drive);
                 before.watch.iter().for_each(|watch| watch.end());
             }
@@ -134,8 +134,9 @@ impl Drives {
         if drive.failed.get() { None } else { drive.dev.clone() }
     }
 
-    /// A drive that was given up, and is there, goes on under another number, with its id; the old number has neither from then on.
-    /// The new one and its owner's name for it, or `None`: also where there is none that sets do not `name`. (AS-READMIT-2)
+    /// A drive that was given up, and is there, goes on under another number, with its id; the old number has neither
+    /// from then on. The new one and its owner's name for it, or `None`: also where there is none that sets do not
+    /// `name`. (AS-READMIT-2)
     pub(crate) fn take_back(&self, old: DriveId, named: &DriveSet) -> Option<(DriveId, String)> {
         let drive = self.drive(old).filter(|drive| drive.entry.state == DriveState::Failed)?;
         self.free_number(named)?;
@@ -171,7 +172,7 @@ impl Drives {
         self.all_usable().into_iter().filter(|(id, _)| !self.is_leaving(*id)).collect()
     }
 
-    /// Whether a drive is being taken out.
+    /// True if a drive is being taken out.
     pub(crate) fn is_leaving(&self, id: DriveId) -> bool {
         self.drive(id).is_some_and(|drive| drive.leaving.get())
     }
@@ -182,7 +183,7 @@ impl Drives {
         }
     }
 
-    /// Whether a drive was taken out for good: nobody misses it.
+    /// True if a drive was taken out for good: it is not missed.
     pub(crate) fn is_removed(&self, id: DriveId) -> bool {
         self.drive(id).is_some_and(|drive| drive.removed.get())
     }
@@ -195,7 +196,7 @@ impl Drives {
         }
     }
 
-    /// How many drives there are, but for those that were taken out.
+    /// Number of drives, but for those that were taken out.
     pub(crate) fn not_removed(&self) -> usize {
         self.all.borrow().iter().filter(|drive| !drive.removed.get() && drive.entry.id != NO_DRIVE).count()
     }
@@ -210,7 +211,7 @@ impl Drives {
         self.ids().into_iter().filter(|&id| self.usable(id).is_none() && !self.is_removed(id)).collect()
     }
 
-    /// Whether all that are missing had failed before the array was opened.
+    /// True if all missing drives had failed before the array was opened.
     pub(crate) fn is_known_failed(&self) -> bool {
         let known = |id: DriveId| self.drive(id).is_none_or(|drive| drive.entry.state != DriveState::Present);
         self.missing().into_iter().all(known)
@@ -275,7 +276,7 @@ impl Drives {
         self.all.borrow().iter().map(entry).collect()
     }
 
-    /// What its owner calls a drive.
+    /// Owner's name of a drive.
     pub(crate) fn name(&self, id: DriveId) -> String {
         self.drive(id).map_or_else(|| id.to_string(), |drive| format!("{id} ({})", drive.entry.name))
     }
@@ -290,7 +291,7 @@ impl Drives {
         self.drive(id).map(|drive| drive.entry.superblock_zones)
     }
 
-    /// Makes completed writes of these drives durable, where they have a volatile cache. What failed, by drive.
+    /// Makes completed writes of these drives durable, if they have a volatile cache. Returns the failures, by drive.
     pub(crate) async fn flush(&self, ids: impl IntoIterator<Item = DriveId>) -> Vec<(DriveId, DeviceError)> {
         let devs: Vec<_> = ids
             .into_iter()

@@ -1,5 +1,5 @@
-//! What becomes of drives that are not well, as far as they themselves show it: silent, gone, or failing their reads.
-//! (HANG-2, AS-EVICT-2; those that fail writes are judged where they are written to, those that are slow by `pace`.)
+//! Fate of drives that are not well, as far as they themselves show it: silent, gone, or failing their reads. (HANG-2,
+//! AS-EVICT-2; those that fail writes are judged by their writers, those that are slow by `pace`.)
 
 use std::rc::{Rc, Weak};
 

@@ -1,4 +1,5 @@
-//! Drives that the array goes on without: which it can do without, and what is written before that counts. (AS-EVICT-1 to AS-EVICT-4)
+//! Drives that the array goes on without: which it can do without, and what is written before that counts. (AS-EVICT-1
+//! to AS-EVICT-4)
 
 use shingle_erasure::Code;
 use shingle_zoned::DeviceError;
@@ -11,7 +12,8 @@ use crate::eviction::Score;
 use crate::superblocks::unread_most;
 use crate::types::{DriveId, DriveSet};
 
-/// Checks that parity makes up for so many zones of a set, and that enough drives are left for superblocks. (AS-EVICT-1, AS-EVICT-4)
+/// Checks that parity makes up for so many zones of a set, and that enough drives are left for superblocks.
+/// (AS-EVICT-1, AS-EVICT-4)
 ///
 /// # Errors
 /// `Device`, in words.
@@ -36,8 +38,8 @@ pub(crate) fn enough(drives: &Drives, code: Code, copies: u8, lacking: usize) ->
     Err(Error::new(ErrorKind::Device, message))
 }
 
-/// Whether without `more` no more drives are left than an opening may do without. An array that has no more than twice as many drives
-/// as parity is better used without them than not at all. (AS-EVICT-4)
+/// True if without `more` no more drives are left than an opening may do without. An array that has no more than twice
+/// as many drives as parity is better used without them than not at all. (AS-EVICT-4)
 fn are_too_few(drives: &Drives, code: Code, copies: u8, more: impl IntoIterator<Item = DriveId>) -> bool {
     let without: DriveSet = more.into_iter().collect();
     let left = drives.all_usable().iter().filter(|(id, _)| !without.has(*id)).count();
@@ -51,8 +53,8 @@ impl Engine {
         if self.judge(drive, error) { self.record_failures().await } else { Ok(()) }
     }
 
-    /// Tells if a drive on which a command failed is done without from now on: it is lost, or answers and fails too much, as
-    /// long as parity makes up for it (AS-EVICT-2).
+    /// Tells if a drive on which a command failed is done without from now on: it is lost, or answers and fails too
+    /// much, as long as parity makes up for it (AS-EVICT-2).
     pub(crate) fn judge(&self, drive: DriveId, error: &DeviceError) -> bool {
         // The drive can do nothing for it.
         if error.kind.is_host_full() {
@@ -67,7 +69,8 @@ impl Engine {
         !self.may_do_without(self.drives.scored(bad))
     }
 
-    /// Does without a drive from now on: one that is lost in any case, one that answers as long as parity makes up for it.
+    /// Does without a drive from now on: one that is lost in any case, one that answers as long as parity makes up for
+    /// it.
     pub(crate) fn give_up(&self, drive: DriveId, error: &DeviceError) -> bool {
         if !is_lost(error) && !self.may_do_without([drive]) {
             return false;
@@ -86,18 +89,18 @@ impl Engine {
         news
     }
 
-    /// How many zones some set lacks without the drives that are missing, and more.
+    /// Largest number of zones that a set lacks without the missing drives, and `more`.
     pub(crate) fn lacking_without(&self, more: impl IntoIterator<Item = DriveId>) -> usize {
         self.sets.most_lacking(self.drives.missing().into_iter().chain(more))
     }
 
-    /// Whether the array can do without these drives, besides those that are missing. (AS-EVICT-1, AS-EVICT-4)
+    /// True if the array can do without these drives, besides the missing ones. (AS-EVICT-1, AS-EVICT-4)
     pub(crate) fn may_do_without(&self, more: impl IntoIterator<Item = DriveId> + Clone) -> bool {
         self.lacking_without(more.clone()) <= self.code.parity()
             && !are_too_few(&self.drives, self.code, self.superblock.copies(), more)
     }
 
-    /// Whether the array can do without the drives that are missing.
+    /// Fails unless the array can do without the missing drives.
     ///
     /// # Errors
     /// `Device`, in words.

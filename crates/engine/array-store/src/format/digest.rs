@@ -11,7 +11,7 @@ pub(crate) struct DigestItem {
     pub(crate) body: ItemBody,
 }
 
-/// What stands there.
+/// Kind of the item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ItemBody {
     Segment(Marker),

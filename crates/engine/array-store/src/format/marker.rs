@@ -49,7 +49,8 @@ impl SetHead {
     }
 }
 
-/// What a fragment's slices are bound to: so that a fragment of another segment, set or number never passes for it.
+/// Identity that a fragment's slices are bound to: so that a fragment of another segment, set or number never passes
+/// for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FragmentId {
     pub(crate) stamp: u64,
@@ -67,7 +68,7 @@ impl FragmentId {
     }
 }
 
-/// What a segment holds: a layout marker block, without the number of its fragment. Its record's `info`:
+/// Contents of a segment: a layout marker block, without the number of its fragment. Its record's `info`:
 ///
 /// | at | size | field             |                                        |
 /// |---:|-----:|-------------------|----------------------------------------|
@@ -98,7 +99,7 @@ impl Marker {
         info
     }
 
-    /// Where the fragments behind a marker at `block` begin.
+    /// First block of the fragments behind a marker at `block`.
     pub(crate) fn fragments_at(&self, block: u32) -> u32 {
         block.saturating_add(record_blocks(self.payload().len() as u64).0 as u32)
     }

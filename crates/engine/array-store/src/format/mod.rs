@@ -1,4 +1,4 @@
-//! What the array writes on its drives; see `docs/formats/array.md`.
+//! Formats of the array on its drives; see `docs/formats/array.md`.
 //!
 //! Everything is a record of `shingle-record`. This module gives records their types, and their infos and payloads
 //! their meaning.

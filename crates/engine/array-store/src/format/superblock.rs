@@ -11,7 +11,7 @@ use super::marker::Member;
 use super::{VERSION, VERSION_BUFFER, VERSION_CHANGES, VERSION_COPIES, VERSION_MIN};
 use crate::types::{DriveId, SetId, SetState};
 
-/// What the array thinks of a drive.
+/// The array's view of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DriveState {
     /// In use.
@@ -35,7 +35,7 @@ pub(crate) struct DriveEntry {
     pub(crate) zone_capacity: u32,
     /// Its two superblock zones.
     pub(crate) superblock_zones: [ZoneId; 2],
-    /// What its owner calls it: a serial number or a path, for messages.
+    /// Owner's name of it: a serial number or a path, for messages.
     pub(crate) name: String,
 }
 
@@ -74,7 +74,8 @@ pub(crate) struct BufferName {
     pub(crate) generation: u64,
 }
 
-/// The state of an array. Little-endian, field after field, in the order of this struct; lists behind their length in four bytes.
+/// The state of an array. Little-endian, field after field, in the order of this struct; lists behind their length in
+/// four bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     /// As it was read; it is always written as the newest.
@@ -117,8 +118,8 @@ pub(crate) struct Base {
 /// Sets that changed, by number; `None`: there is no such set any more.
 pub(crate) type Changes = Vec<(SetId, Option<SetEntry>)>;
 
-/// The record of a superblock: all but the sets, and of those what changed since the record that it follows; all of them where it
-/// follows none.
+/// The record of a superblock: all but the sets, and of those what changed since the record that it follows; all of
+/// them where it follows none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Update {
     /// Without sets; with all of them where a version before 7 wrote it.
@@ -272,8 +273,8 @@ pub(crate) fn encode_piece(first: SetId, sets: &[Option<SetEntry>], width: usize
     out
 }
 
-/// Puts a state together of what a zone has, in the order in which that was written. A record that is missing, or not the
-/// next one, is noticed: what has a gap is no state. (AS-SB-3)
+/// Puts a state together of what a zone has, in the order in which that was written. A record that is missing, or not
+/// the next one, is noticed: what has a gap is no state. (AS-SB-3)
 pub(crate) struct Assembly {
     base: Option<Base>,
     pieces: u32,
@@ -287,7 +288,7 @@ impl Assembly {
         Self { base, pieces: 0, sets: Vec::new(), last: None }
     }
 
-    /// Whether all pieces are there.
+    /// True if all pieces are there.
     pub(crate) fn has_pieces(&self) -> bool {
         self.base.is_none_or(|base| self.pieces == base.pieces)
     }

@@ -6,7 +6,7 @@ use shingle_record::{Header, INFO_SIZE, Place, frame};
 
 use super::TRAILER;
 
-/// Where the record before this block begins.
+/// First block of the record before this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
     pub(crate) start: u32,

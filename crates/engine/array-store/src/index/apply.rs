@@ -22,7 +22,8 @@ pub(crate) enum Change {
     /// A part was found by recovery, which goes through sets in any order: put, unless the entry has the same stamp or a
     /// newer one. (SMORE, section IV-A, rule 3.) Changes before this one in the same call count.
     Recover { key: PartKey, place: PartPlace, completion: Option<Completion> },
-    /// GC copied a part: its entry becomes `place`, if it is there and still has the stamp of the segment that was copied.
+    /// GC copied a part: its entry becomes `place`, if it is there and still has the stamp of the segment that was
+    /// copied.
     Move { key: PartKey, from_stamp: u64, place: PartPlace },
     /// This version is gone.
     RemoveVersion { name: Bytes, version: Version },
@@ -32,13 +33,13 @@ pub(crate) enum Change {
     RemoveOlder { name: Bytes, version: Version },
 }
 
-/// What changes came to.
+/// Result of changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
     /// The places that no entry has any more: removed, replaced or moved from.
     pub(crate) freed: Vec<PartPlace>,
-    /// For each change, whether it did something: `Move` and `Recover` whether the entry now has the new place, a removal
-    /// whether there was anything to remove.
+    /// For each change, whether it did something: `Move` and `Recover` whether the entry now has the new place, a
+    /// removal whether there was anything to remove.
     pub(crate) done: Vec<bool>,
 }
 

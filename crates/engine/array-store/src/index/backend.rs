@@ -27,7 +27,7 @@ use shingle_base::{Crc, StoreId, crc32c};
 
 use super::error::{IndexError, IndexResult};
 
-/// Which index of which array it is.
+/// Identity and generation of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) array: StoreId,
@@ -44,7 +44,7 @@ pub(super) struct IndexFile {
     file: File,
 }
 
-/// The file as the library uses it. What it calls syncing does nothing: after an unclean stop nobody reads it.
+/// The file as the library uses it. The library's syncs do nothing: after an unclean stop the file is not read.
 #[derive(Debug)]
 pub(super) struct Unsynced(File);
 

@@ -1,10 +1,10 @@
-//! What can go wrong with the index. None of it costs data: the index can always be built anew.
+//! Errors of the index. None of them costs data: the index can always be built anew.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What index calls come to.
+/// Result of index calls.
 pub(crate) type IndexResult<T> = Result<T, IndexError>;
 
 /// A failure of the index.
@@ -12,7 +12,7 @@ pub(crate) type IndexResult<T> = Result<T, IndexError>;
 pub(crate) enum IndexError {
     /// The file could not be used; the index is not open.
     File { what: &'static str, path: PathBuf, source: io::Error },
-    /// The tree could not be read or written. Whatever was being applied was not.
+    /// The tree could not be read or written. Changes being applied were not.
     Tree(Box<redb::Error>),
     /// Bytes of a snapshot, or an entry, are not what this version writes.
     Malformed(&'static str),

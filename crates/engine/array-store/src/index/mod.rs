@@ -8,9 +8,9 @@
 //! version of a name is the first of COMPLETE, whatever is removed, and neither `head` nor a listing touches PARTS.
 //! (SMORE, sections III-D and IV-A.)
 //!
-//! All calls block on the local file system, at worst; none waits for a disk to sync but [`Index::close_clean`]. The library is not
-//! asked for durable transactions either, which take it most of the time of a change: nobody reads the file after an unclean
-//! stop. But for one in 64: only those free the pages that earlier durable ones hold.
+//! All calls block on the local file system, at worst; none waits for a disk to sync but [`Index::close_clean`]. The
+//! library is not asked for durable transactions either, which take it most of the time of a change: nobody reads the
+//! file after an unclean stop. But for one in 64: only those free the pages that earlier durable ones hold.
 //!
 //! # Invariants
 //! - AS-IX-1: [`Index::apply`] is whole or absent, also for readers and snapshots. `agrees_with_a_model`.
@@ -63,7 +63,7 @@ pub(crate) struct Index {
     objects: AtomicU64,
     /// Transactions that changed it.
     changes: AtomicU64,
-    /// Where it lies, if not in memory.
+    /// Its file, if it is not in memory.
     file: Option<backend::IndexFile>,
 }
 

@@ -44,8 +44,8 @@ impl Index {
         Ok(found.map(|place| place_from_bytes(place.value())))
     }
 
-    /// Parts of a version with the offsets they begin at, in their order, at most `limit` of them: from the one that holds
-    /// byte `from`, or the next one if none does.
+    /// Parts of a version with the offsets they begin at, in their order, at most `limit` of them: from the one that
+    /// holds byte `from`, or the next one if none does.
     pub(crate) fn parts(
         &self,
         name: &[u8],
@@ -143,7 +143,7 @@ impl Index {
         Ok(None)
     }
 
-    /// How many parts there are, of all versions.
+    /// Number of parts, of all versions.
     pub(crate) fn parts_count(&self) -> IndexResult<u64> {
         Ok(self.reader()?.parts.len()?)
     }

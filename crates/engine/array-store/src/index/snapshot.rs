@@ -36,7 +36,7 @@ type PartAt = (Vec<u8>, u64, u64);
 /// The key of a complete version.
 type ObjectAt = (Vec<u8>, Version);
 
-/// What the next chunk begins behind.
+/// Key that the next chunk begins behind.
 enum Next {
     Parts(Option<PartAt>),
     Objects(Option<ObjectAt>),
@@ -152,7 +152,7 @@ pub(crate) struct Loader {
     last_counted: Option<Vec<u8>>,
 }
 
-/// Whether a part at this place is taken into the index.
+/// True if a part at this place is taken into the index.
 pub(crate) type Keep = dyn Fn(&PartPlace) -> bool;
 
 impl Loader {

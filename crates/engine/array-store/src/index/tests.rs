@@ -61,7 +61,7 @@ impl Drop for Folder {
     }
 }
 
-/// What the index is, said as plainly as can be.
+/// The index in its plainest form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Model {
     parts: BTreeMap<PartKey, PartPlace>,

@@ -18,7 +18,7 @@ use crate::repair::scrub::{ScrubOptions, ScrubReport};
 use crate::store::ArrayStore;
 use crate::types::{PartPlace, SetId};
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Objects.
@@ -33,7 +33,7 @@ pub struct CheckReport {
     pub buffer: Vec<String>,
     /// Zones that cannot be read, or not as they were written, and that a scrub can replace.
     pub repairable: Vec<String>,
-    /// What cannot be given back, in words.
+    /// Losses, in words.
     pub lost: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ impl CheckReport {
     }
 }
 
-/// What a check goes by.
+/// Options of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
     /// Only see that everything is there.
@@ -53,12 +53,12 @@ pub struct CheckOptions {
     pub buffer: Option<[PathBuf; 2]>,
     /// Go on where the buffer is lost: as [`Options::abandon_buffer`].
     pub abandon_buffer: bool,
-    /// How names of objects are told: as [`Options::naming`].
+    /// Display of objects' names: as [`Options::naming`].
     pub naming: Naming,
 }
 
-/// Builds the index of an array from its drives alone, holds it against what lies there, and verifies every byte unless it
-/// is to be quick. Writes nothing.
+/// Builds the index of an array from its drives alone, holds it against what lies there, and verifies every byte unless
+/// it is to be quick. Writes nothing.
 ///
 /// # Errors
 /// As [`ArrayStore::open`]: what stands in the way of opening the array at all.
@@ -112,7 +112,7 @@ impl Engine {
         }
         let mut misplaced = Vec::new();
         let mut look = |key: PartKey, place: &PartPlace| {
-            // What is buffered is in memory by now.
+            // Buffered objects are in memory by now.
             if place.set != BUFFER_SET
                 && segments.get(&(place.set, place.block)) != Some(&(place.stamp, place.segment_length))
             {

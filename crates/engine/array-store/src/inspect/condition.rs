@@ -1,4 +1,4 @@
-//! How an open array stands, for people who look after it: which drives it is without, and how far a rebuild is.
+//! Condition of an open array, for its administrators: missing drives, and progress of a rebuild.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,14 +10,15 @@ use crate::repair::told::RebuildProgress;
 use crate::store::ArrayStore;
 use crate::types::SetState;
 
-/// How an array stands.
+/// Condition of an array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     /// Drives that belong to it.
     pub drives: Vec<DriveCondition>,
     /// Drives that any set can do without, if none of its own is missing.
     pub parity: usize,
-    /// The most members that a set with data lacks, 0 if sets were not asked for; parity makes up for that many more that are lost at once.
+    /// The most members that a set with data lacks, 0 if sets were not asked for; parity makes up for that many more
+    /// that are lost at once.
     pub lacking: usize,
     /// Zones of sets with data that are on drives which are missing or leave.
     pub lost_members: u64,
@@ -25,7 +26,7 @@ pub struct Condition {
     pub rebuilding: Option<(RebuildProgress, Duration)>,
 }
 
-/// How a drive of an array is.
+/// Condition of a drive of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveCondition {
     /// The name that its owner gave it.
@@ -39,7 +40,8 @@ pub struct DriveCondition {
 }
 
 impl ArrayStore {
-    /// How the array stands. With `sets`, looks at each set if a drive is missing: meant for people, who ask now and then.
+    /// Condition of the array. With `sets`, looks at each set if a drive is missing: meant for people, who ask now and
+    /// then.
     ///
     /// # Errors
     /// `Stopped`.
@@ -60,7 +62,7 @@ impl Engine {
             slow: slow.contains(&id),
         });
         let mut condition = Condition { drives: drives.collect(), parity: self.code.parity(), ..Condition::default() };
-        // Where all drives are well, no set is looked at: there are many. (AS-LIST-2)
+        // If all drives are well, no set is looked at: there are many. (AS-LIST-2)
         let well = condition.drives.iter().all(|drive| drive.up && !drive.leaving);
         let sets = (sets && !well).then(|| self.sets.all());
         for (_, set) in sets.into_iter().flatten() {

@@ -1,11 +1,12 @@
-//! Checking an open array beside whoever uses it: does what the index names lie where it says, whole? Writes nothing, and rests as
-//! long as it reads.
+//! Checking an open array beside whoever uses it: does what the index names lie where it says, whole? Writes nothing,
+//! and rests as long as it reads.
 //!
 //! # Invariants
-//! - AS-GENTLE-1: what is written, moved and deleted meanwhile is no damage. A part that is not where the index says is reported only
-//!   if the index says so once more while its set is kept from being reset, and the set does not hold it then either.
-//!   `tests/gentle.rs`.
-//! - AS-GENTLE-2: memory does not grow with the array: what sets hold is compared with the index in windows of [`WINDOW`] segments.
+//! - AS-GENTLE-1: what is written, moved and deleted meanwhile is no damage. A part that is not where the index says is
+//!   reported only if the index says so once more while its set is kept from being reset, and the set does not hold it
+//!   then either. `tests/gentle.rs`.
+//! - AS-GENTLE-2: memory does not grow with the array: what sets hold is compared with the index in windows of
+//!   [`WINDOW`] segments.
 
 use std::collections::BTreeMap;
 
@@ -27,13 +28,13 @@ use std::rc::Rc;
 const WINDOW: usize = 1 << 20;
 /// Parts of the index that are looked at in one step.
 const STEP: usize = 4096;
-/// What is lost is told so many times.
+/// Limit of losses that are told.
 const LOST_MAX: usize = 10_000;
 
 /// Stamp and length of segments, by the block of their fragments.
 type Segments = BTreeMap<u32, (u64, u32)>;
 
-/// What some sets hold.
+/// Contents of some sets.
 #[derive(Default)]
 struct Window {
     sets: BTreeMap<SetId, Segments>,
@@ -60,8 +61,8 @@ fn has(segments: &Segments, place: &PartPlace) -> bool {
 }
 
 impl ArrayStore {
-    /// Holds the index against what lies on the drives, and unless it is to be `quick` verifies every byte, while the array is used. It
-    /// changes nothing, and may be dropped anywhere. `progress` is told after each set.
+    /// Holds the index against what lies on the drives, and unless it is to be `quick` verifies every byte, while the
+    /// array is used. It changes nothing, and may be dropped anywhere. `progress` is told after each set.
     ///
     /// # Errors
     /// `Stopped`, `Index`; `Device` where a drive fails for good. Damage is in the report.
@@ -114,8 +115,8 @@ impl Engine {
         Ok(report)
     }
 
-    /// Parts of the index that are not in the sets of a window; with `all`, also those in sets that hold nothing. Newer ones than
-    /// `began` were written since their set was looked at.
+    /// Parts of the index that are not in the sets of a window; with `all`, also those in sets that hold nothing. Newer
+    /// ones than `began` were written since their set was looked at.
     async fn compare(self: &Rc<Self>, window: &Window, began: u64, all: bool, lost: &mut Vec<String>) -> Result<()> {
         let mut rests = Rests::new(&self.rt, true);
         let mut after = None;

@@ -10,7 +10,7 @@ use crate::recovery::gather::{Seen, array_on, look_at};
 use crate::store::ArrayStore;
 use crate::types::{DriveId, SetId, SetState};
 
-/// What the newest superblock of an array says.
+/// Contents of the newest superblock of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     /// The array's identity.
@@ -21,7 +21,7 @@ pub struct Inspection {
     pub code: Code,
     /// Bytes of data in a full segment.
     pub segment_length: u32,
-    /// Whether the array was closed in order.
+    /// The array was closed in order.
     pub clean: bool,
     /// Objects may wait in the array's buffer.
     pub buffered: bool,
@@ -38,13 +38,13 @@ pub struct Inspection {
 pub struct DriveInspection {
     /// Its number.
     pub id: DriveId,
-    /// What its owner called it when the superblock was written.
+    /// Owner's name of it when the superblock was written.
     pub name: String,
     /// Its place among the drives that were given; `None` if it is not one of them.
     pub given: Option<usize>,
-    /// Whether the array uses it: not if it failed, was away while the array was open, or was taken out.
+    /// The array uses it: not if it failed, was away while the array was open, or was taken out.
     pub in_use: bool,
-    /// Whether it was taken out for good.
+    /// It was taken out for good.
     pub removed: bool,
     /// Its zones.
     pub zones: u32,
@@ -70,11 +70,11 @@ pub struct SetInspection {
 /// Drives that an array uses and that are not there: whoever opens it to write gives them up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
-    /// What their owner calls them.
+    /// Owner's names of them.
     pub names: Vec<String>,
     /// Drives that were out of use before.
     pub out_of_use: usize,
-    /// How many the array can do without in all.
+    /// Number of drives that the array can do without in all.
     pub parity: usize,
 }
 
@@ -111,7 +111,7 @@ pub async fn array_of(drive: &ArrayDrive) -> Result<Option<StoreId>> {
     array_on(drive).await
 }
 
-/// What the newest superblock on `drives` says. Also where too many are missing to open the array.
+/// Reads the newest superblock on `drives`. Works with too few drives to open the array, too.
 ///
 /// # Errors
 /// `Format` if no drive has one; `Invalid` if they belong to different arrays; `Device`.

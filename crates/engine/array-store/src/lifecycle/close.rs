@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! - AS-CLOSE-1: closing waits for nothing that a caller has to poll for: only for tasks of the engine, which end.
-//! - AS-CLOSE-2: what was begun and may be found on the drives (versions whose end was written, deletions) is ended before the
-//!   index is closed: else this opening and a later recovery would differ. So are digests: a set with a part of one would
-//!   count as torn.
+//! - AS-CLOSE-2: what was begun and may be found on the drives (versions whose end was written, deletions) is ended
+//!   before the index is closed: else this opening and a later recovery would differ. So are digests: a set with a part
+//!   of one would count as torn.
 
 use std::rc::Rc;
 
@@ -67,7 +67,7 @@ impl Engine {
             // The next opening has it from the buffer's files again (AS-BUF-4).
             let left: Vec<Change> = buffer.left();
             self.enter(&left)?;
-            // What is in its files is in segments, too, or not needed.
+            // Objects in its files are in segments, too, or not needed.
             if left.is_empty() {
                 self.buffering.named.set(BufferName::default());
             }

@@ -17,7 +17,7 @@ use crate::types::SetState;
 use crate::zone_set::SetTable;
 use crate::zone_set::layout::form_sets;
 
-/// Formats drives as an array. What they held is lost.
+/// Formats drives as an array. Their old data is lost.
 ///
 /// # Errors
 /// `Invalid` if the drives cannot form an array of that shape; `Device`.
@@ -71,7 +71,7 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
     Ok(array)
 }
 
-/// What the first superblock of an array says.
+/// Fields of the first superblock of an array.
 struct First<'a> {
     rt: &'a Runtime,
     sets: SetTable,

@@ -1,4 +1,5 @@
-//! Opening an array: what is on its drives, in its buffer and in its index becomes one state, and is durable before it is shown.
+//! Opening an array: what is on its drives, in its buffer and in its index becomes one state, and is durable before it
+//! is shown.
 
 use std::path::PathBuf;
 
@@ -21,11 +22,12 @@ use crate::store::ArrayStore;
 impl ArrayStore {
     /// Opens an array: from its index if that was left clean, else from the newest snapshot and what was written since.
     /// Drives that are missing, as long as parity makes up for them, are done without from then on; not if it is opened
-    /// for reading only ([`Options::read_only`]), which writes nothing on the drives, and does with however few there are.
+    /// for reading only ([`Options::read_only`]), which writes nothing on the drives, and does with however few there
+    /// are.
     ///
     /// # Errors
-    /// `Format`, `Invalid`, `Device`, `Index`; `Corrupt` where something that recovery needs cannot be read, unless that is
-    /// accepted ([`Options::accept_loss`]).
+    /// `Format`, `Invalid`, `Device`, `Index`; `Corrupt` where something that recovery needs cannot be read, unless
+    /// that is accepted ([`Options::accept_loss`]).
     pub async fn open(
         rt: &Runtime,
         drives: &[ArrayDrive],
@@ -87,7 +89,7 @@ impl ArrayStore {
                 lacks = lacks.or(found.err());
             }
         }
-        // What is read from the buffer must not stay in an index that is left as it was.
+        // Objects read from the buffer must not stay in an index that is left as it was.
         let aside = options.read_only && superblock.buffer.id != 0;
         let place = if aside { &IndexPlace::Memory } else { place };
         let clean = superblock.clean.map(|generation| Moment { array: superblock.array, generation });
@@ -109,7 +111,7 @@ impl ArrayStore {
             engine.enough_is_there()?;
         }
         let mut report = engine.recover(&reports, clean, ordered).await?;
-        // What is not there may be newer than what is, or a deletion.
+        // Missing records may be newer than the found ones, or deletions.
         report.damage.extend(lacks.map(|error| error.message));
         if read_only {
             if buffer.id != 0 {
@@ -134,20 +136,21 @@ impl ArrayStore {
         // Of two openings neither of which saw the other's superblock, the later one's counts.
         engine.superblock.generation.set(engine.superblock.generation.get().max(engine.superblock.opened.get()));
         if !ordered {
-            // The process before may have been killed with all of it in caches: what was found is durable before it is shown, and
-            // before a superblock counts on it. (AS-REC-6)
+            // The process before may have been killed with all of it in caches: what was found is durable before it is
+            // shown, and before a superblock counts on it. (AS-REC-6)
             let usable = engine.drives.all_usable();
             engine.superblock.unflushed.borrow_mut().extend(usable.iter().map(|(id, _)| *id));
         }
-        // From here on the index on flash is no longer that of the clean close. Nothing is appended before: where recovery ended
-        // sets is durable only with this (AS-EXAM-3).
+        // From here on the index on flash is no longer that of the clean close. Nothing is appended before: where
+        // recovery ended sets is durable only with this (AS-EXAM-3).
         match readmitted.is_empty() {
             true => engine.write_superblock(None).await?,
             false => engine.write_superblock_everywhere().await?,
         }
         report.readmitted = readmitted;
         engine.seal_torn().await;
-        // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening (AS-BUF-3).
+        // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening
+        // (AS-BUF-3).
         engine.bury_buffered(&unsaid).await?;
         if gaps {
             engine.leave_gaps().await;
@@ -171,7 +174,7 @@ impl ArrayStore {
     }
 }
 
-/// How many drives some set of a superblock lacks.
+/// Largest number of drives that a set of a superblock lacks.
 fn lacking(superblock: &Superblock, drives: &Drives) -> usize {
     let sets = superblock.sets.iter().flatten().map(|set| (set.state, &set.members));
     most_lacking(sets, drives.missing())

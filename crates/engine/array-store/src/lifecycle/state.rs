@@ -46,14 +46,14 @@ impl Drop for BusyTask {
     }
 }
 
-/// How far an array is on that way.
+/// Progress of an array on that way.
 #[derive(Default)]
 pub(crate) struct Lifecycle {
     /// It is open for writing: drives that fail are written down.
     pub(crate) serving: Cell<bool>,
     /// No work is begun any more.
     pub(crate) stopped: Cell<bool>,
-    /// What closing it waits for.
+    /// Work that closing it waits for.
     pub(crate) busy: Busy,
     /// Generation of the clean close that left this index.
     pub(crate) opened_clean: Cell<Option<u64>>,

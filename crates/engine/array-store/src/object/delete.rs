@@ -19,18 +19,18 @@ struct Late {
     placed: Placed,
     /// Versions in progress that have segments on their way.
     puts: Vec<Rc<Progress>>,
-    /// What cleaners are copying.
+    /// Batches that cleaners are copying.
     batches: Vec<u64>,
 }
 
 impl Engine {
-    /// Deletes every version of an object that began before now. Whether there was one.
+    /// Deletes every version of an object that began before now. Returns true if there was one.
     pub(crate) async fn delete(self: &Rc<Self>, name: Bytes) -> Result<bool> {
         self.writable()?;
         let version = self.stamps.version();
         let found = !self.index()?.versions(&name).map_err(Error::index)?.is_empty();
         if !found && !self.may_come_back(&name, version) {
-            // What began before this call is ended by it, whenever it would end (AS-PUT-2).
+            // This call ends versions that began before it, whenever they would end (AS-PUT-2).
             let (any, on_drives) = self.puts.in_progress(&name, version);
             if !on_drives {
                 self.puts.overtake(&name, |other| other < version);
@@ -107,12 +107,12 @@ impl Engine {
         Ok(Late { placed, puts, batches: self.cleaners.moving() })
     }
 
-    /// Where clients write; or, when there is no room left, where cleaning does: deletion must always be possible.
+    /// Appends to clients' sets; or, if there is no room left, to those of cleaning: deletion must always be possible.
     pub(crate) async fn append_tombstones(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<Placed> {
         self.append_to_spare(&Item::Tombstones(tombstones.to_vec())).await
     }
 
-    /// Where clients write; or, when there is no room left, in what cleaning can spare.
+    /// Appends to clients' sets; or, if there is no room left, to the room that cleaning can spare.
     pub(crate) async fn append_to_spare(self: &Rc<Self>, item: &Item) -> Result<Placed> {
         match self.append_user(item).await {
             Err(error) if error.kind == ErrorKind::NoSpace => {

@@ -26,7 +26,7 @@ pub struct Object {
     pub version: Version,
     /// Its bytes.
     pub size: u64,
-    /// What its writer stored with it.
+    /// Its writer's attributes.
     pub attributes: Bytes,
 }
 
@@ -62,7 +62,7 @@ impl Reader {
         Ok(Self { engine: engine.clone(), object, parts, buffered, _pins: pins })
     }
 
-    /// What is known of the object.
+    /// The object's attributes.
     pub fn object(&self) -> &Object {
         &self.object
     }
@@ -92,7 +92,7 @@ impl Reader {
         self.engine.read_place(place, from, length).await
     }
 
-    /// Where the segment ends that `offset` lies in: the next read may begin there.
+    /// End of the segment that `offset` lies in: the next read may begin there.
     pub fn segment_end(&self, offset: u64) -> Option<u64> {
         let at = self.parts.partition_point(|(start, place)| start + u64::from(place.length) <= offset);
         self.parts.get(at).map(|(start, place)| start + u64::from(place.length))

@@ -4,8 +4,8 @@ use std::fmt;
 
 use shingle_base::printable;
 
-/// How names of objects are told to people: by the name and the attributes, which are empty where they are not known. [`quoted`],
-/// unless whoever keeps things in an array gives them other names.
+/// Display of objects' names for people: by the name and the attributes, which are empty if they are not known.
+/// [`quoted`], unless a layer above gives them other names.
 #[derive(Clone, Copy)]
 pub struct Naming(pub fn(&[u8], &[u8]) -> String);
 

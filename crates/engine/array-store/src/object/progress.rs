@@ -1,4 +1,5 @@
-//! Versions of objects that are being written: how far each has come, and which of them a deletion or a newer version ended.
+//! Versions of objects that are being written: how far each has come, and which of them a deletion or a newer version
+//! ended.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use crate::append::item::Placed;
 use crate::error::Error;
 use crate::types::Version;
 
-/// How far a version has come.
+/// Progress of a version.
 pub(crate) struct Progress {
     pub(crate) name: Bytes,
     pub(crate) version: Version,
@@ -115,7 +116,7 @@ impl Puts {
         given_up.map(|progress| (progress.name.clone(), progress.version)).collect()
     }
 
-    /// Whether versions of an object that began before `version` are in progress, and whether any of them may be on the
+    /// True if versions of an object that began before `version` are in progress; and true if any of them may be on the
     /// drives already.
     pub(crate) fn in_progress(&self, name: &Bytes, version: Version) -> (bool, bool) {
         let puts = self.0.borrow();

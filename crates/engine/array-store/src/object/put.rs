@@ -1,8 +1,8 @@
 //! Writing an object: cut into segments as it comes, complete when the last one is durable. (SMORE, section III-F.1.)
 //!
 //! # Invariants
-//! - AS-PUT-1: a version is complete in the index only when all its parts are durable; recovery takes a version for complete
-//!   only if it finds all its parts.
+//! - AS-PUT-1: a version is complete in the index only when all its parts are durable; recovery takes a version for
+//!   complete only if it finds all its parts.
 //! - AS-PUT-2: a deletion that came after the version began, or a newer version that was completed first, wins.
 
 use std::collections::VecDeque;
@@ -106,8 +106,8 @@ impl Put {
 
     /// Makes what was written the object's newest version. `attributes` are stored with it.
     ///
-    /// **Durability:** durable when it returns. Until then, readers find the version before. (SMORE, section III-A.) It goes
-    /// on to its end also if nobody waits for it any more.
+    /// **Durability:** durable when it returns. Until then, readers find the version before. (SMORE, section III-A.) It
+    /// goes on to its end also if nobody waits for it any more.
     ///
     /// # Errors
     /// `NoSpace`, `Device`: nothing of the version will be seen. `Invalid` for too long attributes.
@@ -286,7 +286,7 @@ impl Drop for Going {
     }
 }
 
-/// What of an object a segment holds.
+/// Part of an object in a segment.
 struct Run {
     offset: u64,
     data: Bytes,
@@ -294,7 +294,7 @@ struct Run {
 }
 
 impl Run {
-    /// What is to be appended of it, without so many bytes at its beginning.
+    /// The part to be appended, without the first `done` bytes.
     fn behind(&self, progress: &Progress, done: usize) -> Item {
         Item::Run {
             name: progress.name.clone(),

@@ -22,10 +22,11 @@ pub(crate) struct Sharing {
     writers: Cell<usize>,
 }
 
-/// Segments of small objects on their way at once, for each group. More than one only where they are full: one that waits grows.
+/// Segments of small objects on their way at once, for each group. More than one only where they are full: one that
+/// waits grows.
 const WRITERS: usize = 4;
 
-/// What a segment's marker may say of its objects, as a share of its data.
+/// Limit of a segment's marker, as a share of its data.
 const MARKER: u32 = 4;
 
 pub(crate) struct Small {
@@ -38,10 +39,10 @@ pub(crate) struct Small {
     pub(crate) done: oneshot::Sender<Result<()>>,
 }
 
-/// What still goes into a segment of whole objects.
+/// Room left in a segment of whole objects.
 pub(crate) struct SegmentRoom {
     data: usize,
-    /// What its marker says: that is on each of its drives, and read in a recovery.
+    /// Bytes of its marker: that is on each of its drives, and read in a recovery.
     marker: usize,
     empty: bool,
 }
@@ -109,8 +110,8 @@ impl Sharing {
         self.bytes.set(0);
     }
 
-    /// As many of those that wait as fill a segment. Those that were overtaken are done: nobody will see them, and what is
-    /// not written cannot come back (AS-SNAP-3).
+    /// As many of the waiting objects as fill a segment. Objects that were overtaken are done: no reader will see them,
+    /// and an object that is not written cannot come back (AS-SNAP-3).
     pub(crate) fn next_batch(&self, segment_length: u32) -> Vec<Small> {
         let mut waiting = self.waiting.borrow_mut();
         let mut room = SegmentRoom::new(segment_length);

@@ -3,10 +3,10 @@
 //! **Knows nothing of** groups, and of where data goes instead.
 //!
 //! # Invariants
-//! - AVOID-1: a drive is avoided from the first write that holds an item up, or once half of its writes are late, until as many
-//!   trials in a row ended in time as it takes. That is twice as many each time that it becomes slow again.
-//! - AVOID-2: nothing is recorded of it, and nothing relies on it. An item is durable when every member has it (WRITE-1), those of
-//!   drives that are avoided too.
+//! - AVOID-1: a drive is avoided from the first write that holds an item up, or once half of its writes are late, until
+//!   as many trials in a row ended in time as it takes. That is twice as many each time that it becomes slow again.
+//! - AVOID-2: nothing is recorded of it, and nothing relies on it. An item is durable when every member has it
+//!   (WRITE-1), those of drives that are avoided too.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) struct Avoidance {
 }
 
 impl Avoidance {
-    /// How it is avoided, if it is.
+    /// Its avoidance, if it is avoided.
     pub(super) fn away(&self) -> Option<Away> {
         self.now.get()
     }
@@ -70,7 +70,7 @@ impl Avoidance {
 
     /// A write that began then, or a trial, has ended; whether the drive is well again.
     pub(super) fn wrote(&self, began: Instant, late: bool, now: Instant) -> bool {
-        // What was on its way by then says nothing new.
+        // Commands on their way by then say nothing new.
         let Some(mut away) = self.now.get().filter(|away| began >= away.entered) else { return false };
         if late {
             away = Away { last: now, late: away.late.saturating_add(1), good: 0, ..away };

@@ -1,13 +1,14 @@
-//! Which drive is slow for so long that the array is better off without it: a decision from what is known.
+//! Choice of the drive that is slow for so long that the array is better off without it: a pure decision.
 //!
 //! # Invariants
-//! - SLOW-1: a drive that answers is given up for slowness only while no other one is missing, and only one at a time: its
-//!   zones are rebuilt before the next.
+//! - SLOW-1: a drive that answers is given up for slowness only while no other one is missing, and only one at a time:
+//!   its zones are rebuilt before the next.
 //! - SLOW-2: where more drives are slow than parity makes up for, the cause is common to them, and none is given up.
 //! - SLOW-3: a drive is slow at reads or at writes; what makes one of them late says nothing of the other.
-//! - SLOW-4: only time at work counts: not a pause, and not a rebuild or repair, which keeps drives busy with what no client waits for.
-//! - SLOW-5: where no group of drives is without it, a drive that holds up most of what is written, by a second and more, is given up
-//!   after a fifth of that time.
+//! - SLOW-4: only time at work counts: not a pause, and not a rebuild or repair, which keeps drives busy with what no
+//!   client waits for.
+//! - SLOW-5: where no group of drives is without it, a drive that holds up most of what is written, by a second and
+//!   more, is given up after a fifth of that time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub(crate) struct Slow {
     pub(crate) since: Instant,
     /// When it last was late, or failed.
     pub(crate) last: Instant,
-    /// How often since then.
+    /// Late commands since then.
     pub(crate) late: u32,
     /// And how often it takes to be judged.
     pub(crate) least: u32,
@@ -36,7 +37,7 @@ pub(crate) struct Slow {
 }
 
 impl Slow {
-    /// Whether it has been slow all that time, and still is as far as anybody knows.
+    /// True if it has been slow all that time, and still is as far as known.
     fn is_for(&self, long: Duration, now: Instant) -> bool {
         let hangs = self.waiting_since.is_some_and(|since| now.since(since) >= long / 2);
         let late = self.late >= self.least && now.since(self.last) <= long / 2;
@@ -44,7 +45,7 @@ impl Slow {
     }
 }
 
-/// How many drives that is.
+/// Number of these drives.
 pub(crate) fn slow_drives(slow: &[Slow]) -> usize {
     slow.iter().map(|slow| slow.drive).collect::<BTreeSet<_>>().len()
 }

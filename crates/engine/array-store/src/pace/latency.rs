@@ -1,4 +1,4 @@
-//! How long reads took: counts by duration, of which old ones fade.
+//! Times of reads: counts by duration, of which old ones fade.
 //!
 //! **Owns** the counts of one drive and one size of read. **Knows nothing of** clocks.
 
@@ -65,8 +65,8 @@ impl Latencies {
         }
     }
 
-    /// The duration in which so many percent of recent reads ended, rounded up by an eighth at most; `None` where there were
-    /// too few to tell.
+    /// The duration in which so many percent of recent reads ended, rounded up by an eighth at most; `None` where there
+    /// were too few to tell.
     pub(crate) fn percentile(&self, percent: u32) -> Option<Duration> {
         if self.total < SAMPLES_MIN {
             return None;

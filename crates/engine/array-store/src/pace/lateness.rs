@@ -1,4 +1,4 @@
-//! Whether a drive is slow: how many of its recent commands of one kind were late.
+//! Decides if a drive is slow, by the share of its recent commands of one kind that were late.
 //!
 //! **Owns** that share, and since when it is too high. **Knows nothing of** what makes a command late.
 
@@ -25,13 +25,13 @@ const WRITES_LEAST: usize = 3;
 pub(super) struct Lateness {
     share: Cell<u16>,
     slow_since: Cell<Option<Instant>>,
-    /// How often it was late, or failed, since it is slow, and when last.
+    /// Late or failed commands since it is slow, and the time of the last.
     late: Cell<(u32, Instant)>,
     /// The last command.
     last: Cell<Instant>,
 }
 
-/// What one more command changed.
+/// Effect of one more command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Slow,
@@ -65,7 +65,7 @@ impl Lateness {
         }
     }
 
-    /// What came before counts no more, if the drive is slow: it has to be slow for as long again.
+    /// Earlier commands count no more, if the drive is slow: it has to be slow for as long again.
     pub(super) fn begin_anew(&self, now: Instant) {
         self.slow_since.set(self.slow_since.get().map(|_| now));
         self.late.set((0, now));
@@ -75,13 +75,13 @@ impl Lateness {
         self.slow_since.get()
     }
 
-    /// How often it was late since it is slow, and when last.
+    /// Late commands since it is slow, and the time of the last.
     pub(super) fn late(&self) -> (u32, Instant) {
         self.late.get()
     }
 }
 
-/// How long a write of one item may take, by how long its writes of all drives took; `None` where they are too few to tell.
+/// Longest time of a write of one item, by the times of its writes of all drives; `None` if they are too few to tell.
 pub(super) fn late_after(took: impl Iterator<Item = Duration>) -> Option<Duration> {
     let mut took: Vec<_> = took.collect();
     took.sort_unstable();

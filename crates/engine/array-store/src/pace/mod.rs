@@ -1,16 +1,16 @@
-//! How fast each drive answers, and what follows from it: when a read is late, which drives are slow, and whether
-//! other fragments may be read in the place of a late one. (Hedged requests.)
+//! Speed of each drive's answers, and its consequences: late reads, slow drives, and reads of other fragments in the
+//! place of late ones. (Hedged requests.)
 //!
-//! A read is late by what reads of that size take elsewhere; a write by what the other drives of its item took, since all
-//! of them have the same to write at the same time.
+//! A read is late by what reads of that size take elsewhere; a write by what the other drives of its item took, since
+//! all of them have the same to write at the same time.
 //!
 //! **Owns** each drive's queue of reads, the latencies, and the budget of extra reads. **Knows nothing of** fragments.
 //!
 //! # Invariants
-//! - HEDGE-1: extra reads are at most a twentieth of the reads that were asked for and [`BURST`], but for those in the place of
-//!   slow drives' and of reads past their last deadline.
-//! - HEDGE-2: a drive has at most [`UNDER_WAY`] reads under way. Others wait for that drive alone, and who waits no more leaves
-//!   its queue at once.
+//! - HEDGE-1: extra reads are at most a twentieth of the reads that were asked for and [`BURST`], but for those in the
+//!   place of slow drives' and of reads past their last deadline.
+//! - HEDGE-2: a drive has at most [`UNDER_WAY`] reads under way. Others wait for that drive alone, and who waits no
+//!   more leaves its queue at once.
 //! - HEDGE-3: what is decided depends on the runtime's clock alone, so that a run can be replayed.
 
 mod avoid;
@@ -68,7 +68,7 @@ const HELD_UP_LEAST: u32 = 8;
 /// Late trials that it takes.
 const TRIALS_LATE_LEAST: u32 = 3;
 
-/// How one drive answers.
+/// Answers of one drive.
 struct Pace {
     id: DriveId,
     places: Arc<Semaphore>,
@@ -89,10 +89,10 @@ enum Probe {
     UnderWay(Instant),
 }
 
-/// Who hears which drives are avoided.
+/// Listener for the drives that are avoided.
 type Heeds = Box<dyn Fn(DriveSet)>;
 
-/// How all drives of an array answer.
+/// Answers of all drives of an array.
 pub(crate) struct Paces {
     rt: Runtime,
     drives: RefCell<Vec<Rc<Pace>>>,
@@ -241,7 +241,7 @@ impl Paces {
         self.deadlines[class].set((deadline, since + 1));
     }
 
-    /// How long a read of so many blocks may take before it is late.
+    /// Time after which a read of that many blocks is late.
     pub(crate) fn deadline(&self, blocks: Blocks) -> Duration {
         self.deadline_of(class_of(blocks))
     }
@@ -260,7 +260,8 @@ impl Paces {
         middle.unwrap_or(LATE_UNKNOWN)
     }
 
-    /// Whether most of the drive's recent reads were late, or failed. One that only writes slowly is read as any other.
+    /// True if most of the drive's recent reads were late, or failed. A drive that only writes slowly is read as any
+    /// other.
     pub(crate) fn is_slow(&self, drive: DriveId) -> bool {
         self.drives.borrow().get(usize::from(drive.0)).is_some_and(|pace| pace.reads.slow_since().is_some())
     }
@@ -271,7 +272,7 @@ impl Paces {
         self.budget.set(self.budget.get().saturating_add(reads).min(BURST * READS_FOR_EXTRA));
     }
 
-    /// Whether so many extra reads may be begun for reads of `late` drives that have been waited for so long (HEDGE-1);
+    /// True if `count` extra reads may be begun for reads of `late` drives that have been waited for so long (HEDGE-1);
     /// `spared`: there are fragments enough on drives that are not slow.
     pub(crate) fn may_hedge(
         &self,
@@ -295,7 +296,7 @@ impl Paces {
         false
     }
 
-    /// How long a read is waited for where another way is known.
+    /// Longest wait for a read if another way is known.
     pub(crate) fn last_deadline(&self, blocks: Blocks) -> Duration {
         (self.deadline(blocks) * LAST_FACTOR).max(LAST_LEAST)
     }
@@ -317,8 +318,8 @@ impl Paces {
         });
     }
 
-    /// How long the drives took to make an item durable that began then; those that failed are left out. Some are known to have held it
-    /// up.
+    /// Times that the drives took to make an item durable that began then; those that failed are left out. Some are
+    /// known to have held it up.
     fn wrote(&self, began: Instant, took: &[(DriveId, Duration)], held_up: &[DriveId]) {
         let Some(late) = late_after(took.iter().map(|(_, took)| *took)) else { return };
         let now = self.rt.now();
@@ -336,7 +337,7 @@ impl Paces {
         }
     }
 
-    /// How long drives took for the same read; whether that drive, which is avoided, was late. That says that it is still slow.
+    /// Times that drives took for the same read; true if that drive, which is avoided, was late. So it is still slow.
     pub(crate) fn reads_late(&self, drive: DriveId, took: &[(DriveId, Duration)]) -> bool {
         let own = took.iter().find(|(other, _)| *other == drive);
         let late = late_after(took.iter().map(|(_, took)| *took));
@@ -390,7 +391,7 @@ impl Paces {
         }
     }
 
-    /// What is known of the drives that are slow, at reads and at writes.
+    /// Known slow drives, at reads and at writes.
     pub(crate) fn slow(&self) -> Vec<Slow> {
         let drives = self.drives.borrow();
         let of = |pace: &Rc<Pace>| {

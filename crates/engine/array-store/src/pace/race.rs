@@ -1,5 +1,5 @@
-//! The writes of one item to all of its drives, which have the same to do at the same time: each is compared with the one in the
-//! middle, as soon as that is known.
+//! The writes of one item to all of its drives, which have the same to do at the same time: each is compared with the
+//! one in the middle, as soon as that is known.
 //!
 //! **Owns** the times of one item. **Knows nothing of** what follows from them: that is [`Paces`]'s.
 
@@ -21,9 +21,9 @@ pub(crate) struct Race {
     paces: Rc<Paces>,
     began: Instant,
     count: usize,
-    /// Those that have not ended.
+    /// Drives that have not ended.
     running: RefCell<Vec<DriveId>>,
-    /// How long the others took, in the order in which they ended; those that failed are left out.
+    /// Times of the others, in the order in which they ended; those that failed are left out.
     took: RefCell<Vec<(DriveId, Duration)>>,
     /// Those of which it is known that they hold the item up.
     held_up: RefCell<Vec<DriveId>>,
@@ -61,7 +61,7 @@ impl Race {
 
     fn look_after_the_others(self: &Rc<Self>) {
         let running = self.running.borrow().len();
-        // Those that run took longer than all others, however long.
+        // Running commands took longer than all others.
         let others = std::iter::repeat_n(Duration::MAX, running);
         let late = late_after(self.took.borrow().iter().map(|(_, took)| *took).chain(others));
         let Some(late) = late.filter(|_| running > 0) else { return };

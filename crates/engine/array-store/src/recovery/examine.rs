@@ -1,27 +1,28 @@
-//! What a zone set holds, read off its drives: from its digest, or from marker to marker. (SMORE, sections III-D and IV-A.)
+//! Contents of a zone set, read off its drives: from its digest, or from marker to marker. (SMORE, sections III-D and
+//! IV-A.)
 //!
-//! Two questions, and never both of one set. Sets that received writes when the array stopped are *judged* once, by the opening
-//! that finds them: which of their items count? The answer is durable before that opening goes on: the set is closed, and the
-//! superblock names its end. Of all others the end is certain, and what cannot be read below it is damage: nothing that reads
-//! them (a rebuild, cleaning, a scrub, a check) decides what counts.
+//! Two questions, and never both of one set. Sets that received writes when the array stopped are *judged* once, by the
+//! opening that finds them: which of their items count? The answer is durable before that opening goes on: the set is
+//! closed, and the superblock names its end. Of all others the end is certain, and what cannot be read below it is
+//! damage: nothing that reads them (a rebuild, cleaning, a scrub, a check) decides what counts.
 //!
 //! # Invariants
-//! - AS-EXAM-1: judging takes an item only if every member whose drive is there was written up to its end: where one was not, the
-//!   item was never acknowledged (AS-WRITE-1).
-//! - AS-EXAM-2: of what a power cut may have torn (the last items that were launched) judging takes what lies before the first item
-//!   that is torn, and verifies each of them, also where a digest names them: a host that loses power leaves any of the blocks
-//!   that were on their way, and a digest is written behind items that still are. Items of a set are settled in order (AS-WRITE-3),
-//!   so nothing behind a torn one was acknowledged. Where not all fragments verify, the others are written anew: what they
-//!   replaced is gone.
-//! - AS-EXAM-3: a set is judged once. What was not taken is void for every later opening, whichever drives that finds; what was
-//!   taken counts, and may be all that is left.
-//! - AS-EXAM-4: an item is torn only where too few fragments verify and those that cannot be read, or are away, would not make up for
-//!   it. Where they might, nobody judges: the opening is refused, and nothing is written (AS-PROBE-1).
-//! - AS-EXAM-5: the newest life that a head tells of is the set's. A member of an older one was away when the set was reset: it holds
-//!   nothing of the set. A set of which no member has a head never had its first write acknowledged.
-//! - AS-EXAM-6: a closed set without any head is damaged, unless more of its heads than parity makes up for are holes: then it was
-//!   being reset, before which all that lived in it was moved. Where drives that were given up leave it no more members than that
-//!   (1+1 with one drive), all zones that are left have to be empty or holes from end to end.
+//! - AS-EXAM-1: judging takes an item only if every member whose drive is there was written up to its end: where one
+//!   was not, the item was never acknowledged (AS-WRITE-1).
+//! - AS-EXAM-2: of the items that a power cut may have torn (the last that were launched) judging takes those before
+//!   the first torn one, and verifies each of them, also if a digest names them: a host that loses power leaves any of
+//!   the blocks that were on their way, and a digest is written behind items that still are. Items of a set are settled
+//!   in order (AS-WRITE-3), so nothing behind a torn one was acknowledged. If not all fragments verify, the others are
+//!   written anew: the items they replaced are gone.
+//! - AS-EXAM-3: a set is judged once. Items that were not taken are void for every later opening, with any drives;
+//!   items that were taken count, and may be all that is left.
+//! - AS-EXAM-4: an item is torn only if too few fragments verify and those that cannot be read, or are away, would not
+//!   make up for it. If they might, nothing is judged: the opening is refused, and nothing is written (AS-PROBE-1).
+//! - AS-EXAM-5: the newest life that a head tells of is the set's. A member of an older one was away when the set was
+//!   reset: it holds nothing of the set. A set of which no member has a head never had its first write acknowledged.
+//! - AS-EXAM-6: a closed set without any head is damaged, unless more of its heads than parity makes up for are holes:
+//!   then it was being reset, before which all live data in it was moved. If drives that were given up leave it no more
+//!   members than that (1+1 with one drive), all zones that are left have to be empty or holes from end to end.
 
 use std::collections::VecDeque;
 
@@ -63,11 +64,11 @@ pub(crate) struct Holds {
     pub(crate) lost: Option<String>,
     /// Some members lack what counts, or hold it torn.
     pub(crate) suspect: bool,
-    /// What could not be read of the item at the end, which may count, in words. (AS-EXAM-4)
+    /// Unreadable item at the end, which may count, in words. (AS-EXAM-4)
     pub(crate) unread: Option<String>,
 }
 
-/// What a look at a set came to, before anything in it was verified that may be torn.
+/// Result of a look at a set, before any item in it was verified that may be torn.
 pub(crate) enum Surveyed {
     Certain(Examined),
     Doubtful(Doubtful),
@@ -81,7 +82,7 @@ pub(crate) struct Doubtful {
     members: Vec<Member>,
     /// Those whose drives are there.
     there: usize,
-    /// Those that hold anything of this life.
+    /// Members that hold records of this generation.
     holding: Written,
     items: Vec<DigestItem>,
     /// As in [`Holds`].
@@ -95,7 +96,7 @@ impl Doubtful {
     }
 }
 
-/// How much of an item the drives that are there hold.
+/// Part of an item that the present drives hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Whole,
@@ -195,8 +196,8 @@ impl Engine {
         doubtful(epoch, false, holding, items, unread)
     }
 
-    /// Whether the set was being reset when a host lost power: of more zones than parity makes up for the bytes are gone already,
-    /// and their states in the drives' files not yet; of so many that are `empty` these are. (AS-EXAM-6)
+    /// True if the set was being reset when a host lost power: of more zones than parity makes up for the bytes are
+    /// gone already, and their states in the drives' files not yet; of the `empty` ones these are. (AS-EXAM-6)
     async fn is_punched(&self, members: &[Member], holding: &Written, empty: usize) -> bool {
         let heads = join_all(holding.iter().map(|(member, _)| self.is_hole(*member, 0))).await;
         if heads.iter().filter(|head| matches!(head, Ok(Some(())))).count() + empty > self.code.parity() {
@@ -230,14 +231,14 @@ impl Engine {
         (newest, holding, heads)
     }
 
-    /// Members in the order in which their digests are looked for: for different sets off different drives, so that all drives
-    /// take part.
+    /// Members in the order in which their digests are looked for: for different sets off different drives, so that all
+    /// drives take part.
     fn in_turn(&self, id: SetId, holding: &Written) -> Written {
         let turn = if self.options.spread_digests { id.0 as usize % holding.len().max(1) } else { 0 };
         [&holding[turn..], &holding[..turn]].concat()
     }
 
-    /// What counts of a set that was surveyed, of which items from the stamp `torn_from` on may be torn. (AS-EXAM-2)
+    /// Items that count of a surveyed set; those from the stamp `torn_from` on may be torn. (AS-EXAM-2)
     pub(crate) async fn judged(&self, doubtful: Doubtful, torn_from: u64) -> Examined {
         let Doubtful { epoch, closed, members, there, holding, mut items, mut unread } = doubtful;
         let certain = items.partition_point(|item| item.body.stamp() < torn_from);
@@ -268,8 +269,8 @@ impl Engine {
         Examined::Holds(Holds { epoch, digest, end, closed, lost: None, suspect, unread })
     }
 
-    /// Goes from marker to marker, up to the block `limit`; over those that no member has any more, too, where it is certain
-    /// that something was there.
+    /// Goes from marker to marker, up to the block `limit`; over those that no member has any more, too, where it is
+    /// certain that something was there.
     async fn walk(&self, members: &[Member], holding: &Written, epoch: u64, limit: u32, past_holes: bool) -> Walked {
         let mut walked = Walked::default();
         let mut next = 1;
@@ -306,7 +307,7 @@ impl Engine {
         walked
     }
 
-    /// Whether enough members hold the item whole, of those of which so many drives are `there`. (AS-EXAM-4)
+    /// Tells if enough members hold the item whole, with `there` of the drives present. (AS-EXAM-4)
     async fn verify_item(&self, members: &[Member], there: usize, holding: &Written, item: &DigestItem) -> Found {
         let enough = match &item.body {
             ItemBody::Segment(_) => self.code.data(),

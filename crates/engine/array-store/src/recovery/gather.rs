@@ -1,13 +1,15 @@
 //! Finding an array on drives: which of them are its own, what its newest superblock says, and where the next one goes.
 //!
 //! # Invariants
-//! - AS-GATHER-1: a drive whose superblocks cannot be read is taken for the array's only if a zone of it says so: the head of a set
-//!   that the newest superblock has there. Its superblock zones are begun anew. Any other counts as missing, never as empty.
+//! - AS-GATHER-1: a drive whose superblocks cannot be read is taken for the array's only if a zone of it says so: the
+//!   head of a set that the newest superblock has there. Its superblock zones are begun anew. Any other counts as
+//!   missing, never as empty.
 //! - AS-GATHER-2: one table of sets is in memory, however many drives there are: it may have a hundred MiB.
-//! - AS-GATHER-3: a drive that shows a superblock of which something cannot be read, newer than the newest that can be, does not count
-//!   as one that was read.
-//! - AS-GATHER-4: the newest superblock is found for certain: fewer drives were not read than have it, or a drive that did not take it
-//!   as it was away; else nothing is written. How many may be dead then is a question of what each set lacks (AS-EVICT-1).
+//! - AS-GATHER-3: a drive that shows a superblock of which something cannot be read, newer than the newest that can be,
+//!   does not count as one that was read.
+//! - AS-GATHER-4: the newest superblock is found for certain: fewer drives were not read than have it, or a drive that
+//!   did not take it as it was away; else nothing is written. The number that may be dead then depends on the zones
+//!   that each set lacks (AS-EVICT-1).
 
 use std::time::Duration;
 
@@ -36,7 +38,7 @@ pub(crate) struct SeenDrive {
     pub(crate) given: usize,
     /// Its own id.
     pub(crate) drive_id: u64,
-    /// Which of its superblock zones has its newest superblock; `None` if neither has one that can be read.
+    /// Superblock zone with its newest superblock; `None` if neither has one that can be read.
     pub(crate) newest: Option<usize>,
     /// It may have a superblock that is newer than any that was read: one of which something cannot be read.
     pub(crate) hidden: bool,
@@ -59,19 +61,19 @@ pub(crate) struct Gathered {
     pub(crate) unread: usize,
 }
 
-/// What a drive answered.
+/// Answer of a drive.
 struct Answer {
     given: usize,
     zones: Vec<ZoneInfo>,
     tips: Tips,
 }
 
-/// Reads every drive's newest superblock, and of the newest of all what it builds on. A drive that does not answer counts as one
-/// that was not given.
+/// Reads every drive's newest superblock, and of the newest of all what it builds on. A drive that does not answer
+/// counts as one that was not given.
 ///
 /// # Errors
-/// `Format` if no drive has a superblock, or one of another version; `Invalid` if they belong to different arrays, or one
-/// belongs to none while none is missing.
+/// `Format` if no drive has a superblock, or one of another version; `Invalid` if they belong to different arrays, or
+/// one belongs to none while none is missing.
 pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
     let mut answers = Vec::new();
     let mut silent = Vec::new();
@@ -141,7 +143,7 @@ pub(crate) async fn look_at(drives: &[ArrayDrive]) -> Result<Seen> {
     Ok(Seen { superblock, drives: seen })
 }
 
-/// What the zones of a drive hold, and its superblocks; `all` of them, or the newest.
+/// Contents of the zones of a drive, and its superblocks; `all` of them, or the newest.
 async fn answer_of(drive: &ArrayDrive, all: bool) -> Result<(Vec<ZoneInfo>, Tips)> {
     let zones = report_all(&drive.dev).await.map_err(|error| Error::device(&drive.name, error))?;
     let tips = superblocks_of(drive, &zones, all).await?;
@@ -154,7 +156,8 @@ async fn superblocks_of(drive: &ArrayDrive, zones: &[ZoneInfo], all: bool) -> Re
     tips_of(&drive.dev, [first, second], all).await
 }
 
-/// The newest superblock of all drives of which all that it builds on can be read: of one drive after the other, the newest first.
+/// The newest superblock of all drives of which all that it builds on can be read: of one drive after the other, the
+/// newest first.
 async fn newest_of(drives: &[ArrayDrive], answers: &mut Vec<Answer>) -> Result<Option<Superblock>> {
     let mut left: Vec<(usize, Tip, bool)> =
         answers.iter().filter_map(|answer| Some((answer.given, *answer.tips.found.last()?, false))).collect();
@@ -269,7 +272,7 @@ pub(crate) async fn gather(rt: &Runtime, drives: &[ArrayDrive], patience: Option
 }
 
 impl Gathered {
-    /// Whether the newest superblock is among those that were read for certain.
+    /// Fails unless the newest superblock is among the read ones for certain.
     ///
     /// # Errors
     /// `Device`, in words.

@@ -1,4 +1,4 @@
-//! What is on the drives of an array that was not closed in order. (SMORE, section IV.)
+//! Contents of the drives of an array that was not closed in order. (SMORE, section IV.)
 
 pub(crate) mod examine;
 pub(crate) mod gather;

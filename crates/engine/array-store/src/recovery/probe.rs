@@ -1,10 +1,11 @@
 //! Records of zone sets, read off single members.
 //!
-//! **Owns** how often a read is tried, and what it means that all tries failed. **Knows nothing of** what of a set counts.
+//! **Owns** how often a read is tried, and what it means that all tries failed. **Knows nothing of** what of a set
+//! counts.
 //!
 //! # Invariants
-//! - AS-PROBE-1: a read that fails is tried three times, unless its drive is lost; so is a report of all zones. What then cannot be read is [`Unread`]: nobody
-//!   takes it for bytes that are not what they should be.
+//! - AS-PROBE-1: a read that fails is tried three times, unless its drive is lost; so is a report of all zones. A block
+//!   that cannot be read then is [`Unread`]: it is never taken for wrong bytes.
 
 use std::collections::VecDeque;
 
@@ -31,7 +32,7 @@ const TAIL: u32 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unread;
 
-/// What was looked for; `None` where something else is, or nothing.
+/// The wanted record; `None` if something else is there, or nothing.
 pub(crate) type Look<T> = std::result::Result<Option<T>, Unread>;
 
 /// A record with its payload.
@@ -69,8 +70,8 @@ impl Engine {
         Ok(is_its.then_some(head.header.place.epoch))
     }
 
-    /// The set's life and its digest, off a member that was `written` so far, of a set whose items are known to end at `end`; and
-    /// whether the zone ends with it.
+    /// The set's life and its digest, off a member that was `written` so far, of a set whose items are known to end at
+    /// `end`; and whether the zone ends with it.
     pub(crate) async fn read_digest(
         &self,
         id: SetId,
@@ -139,7 +140,8 @@ impl Engine {
         Ok(payload.map(|payload| Record { header, payload }))
     }
 
-    /// The item at a block of the first member that has it whole; `Unread` if one may have it that cannot be read. (AS-PROBE-1)
+    /// The item at a block of the first member that has it whole; `Unread` if one may have it that cannot be read.
+    /// (AS-PROBE-1)
     pub(crate) async fn read_item(
         &self,
         members: &[Member],
@@ -164,8 +166,8 @@ impl Engine {
         unread.map_or(Ok(None), Err)
     }
 
-    /// The items at a block, and at those where others are if all are as long as `step`: each off another member, since all
-    /// have it, and the reads take turns of the drives where one after the other would wait for each.
+    /// The items at a block, and at those where others are if all are as long as `step`: each off another member, since
+    /// all have it, and the reads take turns of the drives where one after the other would wait for each.
     pub(crate) async fn read_ahead(
         &self,
         members: &[Member],
@@ -188,7 +190,7 @@ impl Engine {
         join_all(reads).await.into()
     }
 
-    /// What a member's record at a block says, and how many blocks it takes with what follows it.
+    /// Item of a member's record at a block, and the blocks it takes with those that follow it.
     fn item(&self, record: &Record, number: u8, block: u32) -> Option<(ItemBody, u32)> {
         let own = record.header.blocks();
         match record.header.kind {

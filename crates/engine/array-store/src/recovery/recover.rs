@@ -3,13 +3,13 @@
 //! # Invariants
 //! - AS-REC-1: after recovery the index has every acknowledged version and nothing that was acknowledged as deleted.
 //! - AS-REC-2: sets may be looked at in any order: stamps decide which copy of a part is the newer one.
-//! - AS-REC-4: an entry of the snapshot counts only if its set still is what the snapshot covers: not if the set was
-//!   reset since, whatever it holds now. What lived in it then is found where it was moved to.
-//! - AS-REC-5: opening wins no room and loses none: of a set that was open, whose items are all copies of what is still where cleaning
-//!   took it from, on every drive that was not given up, the copies are given up, and the set is empty. So an array that is cleaned when it stops, again and again,
-//!   does not run out of sets to clean into.
-//! - AS-REC-6: what an opening found is durable before it answers, and before a superblock says that it counts: the process before may
-//!   have been killed with all of it in caches.
+//! - AS-REC-4: an entry of the snapshot counts only if its set still is the one that the snapshot covers: not if the
+//!   set was reset since, with any contents now. Data that lived in it then is found in the sets it was moved to.
+//! - AS-REC-5: opening wins no room and loses none: of a set that was open, whose items are all copies of what is still
+//!   where cleaning took it from, on every drive that was not given up, the copies are given up, and the set is empty.
+//!   So an array that is cleaned when it stops, again and again, does not run out of sets to clean into.
+//! - AS-REC-6: what an opening found is durable before it answers, and before a superblock says that it counts: the
+//!   process before may have been killed with all of it in caches.
 //! - AS-REC-3 is [`crate::recovery::versions`]'.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ use crate::zone_set::{FoundToHold, ZoneSet, Zones};
 /// Pieces of the snapshot that are read ahead.
 const PIECES_AHEAD: usize = 4;
 
-/// What opening an array came to.
+/// Report of opening an array.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecoveryReport {
     /// The index on flash was that of a clean close: nothing had to be built.
@@ -56,13 +56,13 @@ pub struct RecoveryReport {
     pub objects: u64,
     /// Drives that are not there, by name.
     pub missing_drives: Vec<String>,
-    /// What is damaged beyond repair, in words.
+    /// Damage beyond repair, in words.
     pub damage: Vec<String>,
     /// Files of the buffer that were not there or old, in words: what they lack came from the other.
     pub buffer: Vec<String>,
     /// Drives that were given up, and taken back.
     pub readmitted: Vec<Readmitted>,
-    /// How long the snapshot took, the sets, and the rest.
+    /// Times of the snapshot, the sets, and the rest.
     pub took: [Duration; 3],
 }
 
@@ -149,7 +149,8 @@ impl Engine {
         Ok(report)
     }
 
-    /// What recovery needed and could not read may come back, or speak of deletions: nothing is written until that is accepted.
+    /// Unreadable parts that recovery needed may come back, or have deletions: nothing is written until their loss is
+    /// accepted.
     fn refuse_loss(&self, report: &RecoveryReport, unread: bool) -> Result<()> {
         if self.options.read_only || self.options.accept_loss || report.damage.is_empty() {
             return Ok(());
@@ -191,8 +192,9 @@ impl Engine {
         Ok(true)
     }
 
-    /// Whether an entry of the snapshot counts (AS-REC-4): if it lies below the block up to which the snapshot covers its set,
-    /// and the set was not emptied since. A set that was emptied and used again is covered by nothing (AS-SET-3).
+    /// Tells if an entry of the snapshot counts (AS-REC-4): if it lies below the block up to which the snapshot covers
+    /// its set, and the set was not emptied since. A set that was emptied and used again is covered by nothing
+    /// (AS-SET-3).
     fn standing(&self, reports: &Reports) -> Box<Keep> {
         // By number: a part of millions asks for one.
         let mut covered: Vec<u32> = Vec::with_capacity(self.sets.len());
@@ -208,7 +210,7 @@ impl Engine {
         })
     }
 
-    /// Whether nobody knows yet what of a set counts: it received writes when the array stopped. (AS-EXAM-3)
+    /// True if the part of a set that counts is unknown: it received writes when the array stopped. (AS-EXAM-3)
     fn is_open_end(&self, set: &ZoneSet, ordered: bool) -> bool {
         let unknown = set.end() == u32::MAX;
         match set.state() {
@@ -219,12 +221,13 @@ impl Engine {
         }
     }
 
-    /// Whether what a set held is gone: it is empty, or its trim was interrupted, before which all that lived was moved.
+    /// True if a set's contents are gone: it is empty, or its trim was interrupted, before which all live data was
+    /// moved.
     fn was_emptied(&self, set: &ZoneSet, written: &Written) -> bool {
         let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
         let gone = set.width() - written.len();
         if gone > self.code.parity() {
-            // What is not there is not empty.
+            // A missing member is not empty.
             return false;
         }
         let trimmed = holds < written.len() && holds + gone < self.code.data();
@@ -327,7 +330,7 @@ impl Engine {
             flights: Rc::default(),
             packed: false,
         };
-        // What was closed in order can be gone on with, where nothing happened to it since.
+        // A set that was closed in order can be continued, if nothing happened to it since.
         let all_there = written.len() == open.members.len() && written.iter().all(|(_, blocks)| *blocks == end);
         if scan.ordered && set.state() == SetState::Open && set.end() == end && all_there && lost.is_none() {
             set.closed_at(newest);
@@ -345,8 +348,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a place lies in a set of which it is settled what counts, and that lacks nothing: one that was being reset seems to
-    /// have what the snapshot has of it, until it is looked at.
+    /// True if a place lies in a set whose contents are settled, and that lacks nothing: one that was being reset seems
+    /// to have its snapshot's contents, until it is looked at.
     fn stands(&self, place: &PartPlace) -> bool {
         let ended = |set: &ZoneSet| matches!(set.state(), SetState::Closed | SetState::Indexed);
         let holds = |set: &Rc<ZoneSet>| {
@@ -356,7 +359,8 @@ impl Engine {
         self.sets.get(place.set).is_some_and(|set| holds(&set) && !set.has_member(|member| self.is_away(member)))
     }
 
-    /// Whether all that a set holds is also elsewhere, whole, and known already: in the sets where cleaning copied it from. (AS-REC-5)
+    /// True if all contents of a set are also elsewhere, whole, and known already: in the sets that cleaning copied
+    /// them from. (AS-REC-5)
     fn is_elsewhere(&self, id: SetId, digest: &Digest, scan: &Scan) -> Result<bool> {
         for item in &digest.items {
             match &item.body {
@@ -392,7 +396,7 @@ impl Engine {
     /// Rules 1 and 3 of section IV-A; rule 2 follows when all is known (AS-REC-3).
     fn enter_items(&self, id: SetId, set: &ZoneSet, digest: &Digest, scan: &mut Scan) -> Result<()> {
         let mut changes = Vec::new();
-        // What the snapshot covers is in the index, or was deleted by a tombstone that may be gone (AS-SNAP-3).
+        // Parts that the snapshot covers are in the index, or were deleted by a tombstone that may be gone (AS-SNAP-3).
         let covered = if scan.with_snapshot { set.covered() } else { 0 };
         for item in digest.items.iter().filter(|item| item.block >= covered) {
             match &item.body {
@@ -449,7 +453,7 @@ impl Engine {
     }
 }
 
-/// Whether an item is a piece of a snapshot.
+/// True if an item is a piece of a snapshot.
 fn is_snapshot(item: &DigestItem) -> bool {
     match &item.body {
         ItemBody::Segment(marker) => marker.parts.iter().any(|part| part.name == SNAPSHOT_NAME),
@@ -457,12 +461,12 @@ fn is_snapshot(item: &DigestItem) -> bool {
     }
 }
 
-/// How far the longest zone of a set was written.
+/// Written blocks of the longest zone of a set.
 fn most_written(written: &Written) -> u32 {
     written.iter().map(|(_, blocks)| *blocks).max().unwrap_or(0)
 }
 
-/// How far the members of a set were written, whose drives are there.
+/// Written blocks of the members of a set whose drives are there.
 fn written_of(reports: &Reports, engine: &Engine, set: &ZoneSet) -> Written {
     // A zone that is longer than its set may be finished: then it seems to be written to its end.
     let capacity = engine.capacity(set);

@@ -1,4 +1,4 @@
-//! Which versions count once recovery has found all parts, and how much of each set lives.
+//! Versions that count once recovery has found all parts, and live bytes of each set.
 //!
 //! **Knows nothing of** drives and zones: it goes through the index, in the order of names.
 //!
@@ -17,8 +17,8 @@ use crate::types::{PartPlace, SetId, Version};
 const STEP: usize = 4096;
 
 impl Engine {
-    /// Drops versions that are not complete, and those that a newer complete one replaced; counts what lives. In steps: neither
-    /// memory nor a step grows with the number of objects.
+    /// Drops versions that are not complete, and those that a newer complete one replaced; counts what lives. In steps:
+    /// neither memory nor a step grows with the number of objects.
     pub(crate) async fn settle_versions(&self, report: &mut RecoveryReport) -> Result<()> {
         let mut names = Names { opened: self.superblock.opened.get(), ..Names::default() };
         let mut live = Lives(vec![0; self.sets.all().last().map_or(0, |(SetId(last), _)| last as usize + 1)]);
@@ -42,7 +42,7 @@ impl Engine {
             }
             self.rt.yield_now().await;
         }
-        // Those that an earlier opening found and counted are found again as long as their segments are there.
+        // Versions that an earlier opening found and counted are found again as long as their segments are there.
         report.incomplete = names.incomplete;
         for (SetId(number), set) in self.sets.all() {
             set.set_live(live.0[number as usize]);
@@ -73,14 +73,15 @@ impl Lives {
 struct Names {
     name: Vec<u8>,
     version: Version,
-    /// Where the next part of the version has to begin; `None` once one is missing, or the version is complete.
+    /// Offset at which the next part of the version has to begin; `None` once one is missing, or the version is
+    /// complete.
     next: Option<u64>,
     complete: bool,
     /// The name's newest complete version so far, whether there is an older one, and versions that are not complete.
     newest: Option<Version>,
     replaced: bool,
     torn: Vec<Version>,
-    /// How many of all those came after this stamp.
+    /// Number of all those that came after this stamp.
     incomplete: u64,
     opened: u64,
 }

@@ -1,14 +1,14 @@
-//! Which zones form sets, as drives come and go. (SMORE, sections III-B, III-C and III-G.)
+//! Formation of sets as drives come and go. (SMORE, sections III-B, III-C and III-G.)
 //!
 //! # Invariants
-//! - AS-MEMBER-1: a zone that leaves a set is used again only when a durable superblock no longer names it there: recovery
-//!   takes a member that is short of what others have for proof that this was never acknowledged.
+//! - AS-MEMBER-1: a zone that leaves a set is used again only when a durable superblock no longer names it there:
+//!   recovery takes a member that is short of what others have for proof that this was never acknowledged.
 //! - AS-MEMBER-2: no two members of a set lie on one drive.
-//! - AS-MEMBER-3: zones are given to sets and taken from them by one at a time, who goes on until no command of its is on its
-//!   way to any, also where its caller went away: a late reset would empty what is another's by then.
-//! - AS-MEMBER-4: a set that is taken apart holds nothing and may not be opened, from before a superblock says so: one that was refused may
-//!   be found by a later opening. If the set stays, another superblock calls it available first (AS-SET-1).
-//!   `nothing_is_stored_in_a_set_that_some_superblock_took_apart`.
+//! - AS-MEMBER-3: zones are given to sets and taken from them by one at a time, who goes on until no command of its is
+//!   on its way to any, also where its caller went away: a late reset would empty what is another's by then.
+//! - AS-MEMBER-4: a set that is taken apart holds nothing and may not be opened, from before a superblock says so: one
+//!   that was refused may be found by a later opening. If the set stays, another superblock calls it available first
+//!   (AS-SET-1). `nothing_is_stored_in_a_set_that_some_superblock_took_apart`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -41,7 +41,7 @@ pub(crate) type Spares = BTreeMap<DriveId, Vec<ZoneId>>;
 /// Sets that are dealt with before others have their turn.
 const STEP: usize = 1024;
 
-/// How often it is tried to form sets, where others open those that were to be taken apart.
+/// Tries of forming sets, if others open those that were to be taken apart.
 const FORM_TRIES: usize = 3;
 
 /// Sets that are taken apart, and the members of those that are formed.
@@ -51,7 +51,7 @@ struct Plan {
     sets: Vec<Vec<Member>>,
 }
 
-/// What the zones of all drives in use are like.
+/// State of the zones of all drives in use.
 pub(crate) struct Survey {
     pub(crate) spares: Spares,
     /// Members whose zones can take no data any more.
@@ -76,7 +76,7 @@ impl Used {
     }
 }
 
-/// Whether a zone can take no data any more, or never could.
+/// True if a zone can take no data any more, or never could.
 pub(crate) fn is_dead(zone: &ZoneInfo) -> bool {
     matches!(zone.state, ZoneState::NotWritePointer | ZoneState::ReadOnly | ZoneState::Offline)
 }
@@ -153,12 +153,12 @@ impl Engine {
         Ok(survey)
     }
 
-    /// How many members of `set` are on drives that are gone or about to leave.
+    /// Members of `set` on drives that are gone or about to leave.
     pub(crate) fn lossy(&self, set: &ZoneSet) -> usize {
         set.count_members(|member| self.is_lossy(*member))
     }
 
-    /// Whether a zone's drive is gone or about to leave.
+    /// True if a zone's drive is gone or about to leave.
     pub(crate) fn is_lossy(&self, member: Member) -> bool {
         self.drives.usable(member.drive).is_none() || self.drives.is_leaving(member.drive)
     }
@@ -175,11 +175,11 @@ impl Engine {
         available.take(most).for_each(|(_, set)| set.withdraw());
     }
 
-    /// Forms sets of zones that belong to none. Empty sets are taken apart for it if that makes more, or replaces ones that
-    /// lost a member. How many were formed.
+    /// Forms sets of zones that belong to none. Empty sets are taken apart for it if that makes more, or replaces ones
+    /// that lost a member. Returns the number formed.
     pub(crate) async fn form_anew(&self) -> Result<usize> {
         if self.drives.all_taking().len() < self.code.width() {
-            // What is there is all there can be: sets without a member can still be written to.
+            // No further set is possible: sets without a member can still be written to.
             return Ok(0);
         }
         let _no_offers = self.replenishing.lock().await;
@@ -193,7 +193,7 @@ impl Engine {
         Ok(0)
     }
 
-    /// Which sets are taken apart, and which are formed. In steps.
+    /// Sets to take apart, and sets to form. In steps.
     async fn plan(&self) -> Result<Plan> {
         let width = self.code.width();
         let Survey { spares, dead } = self.survey().await?;
@@ -212,7 +212,7 @@ impl Engine {
         let mut empty = Vec::new();
         let mut whole = 0;
         let mut pool = spares.clone();
-        // Those that are kept ready, too, for zones that would be left over; not what cleaning needs.
+        // Sets that are kept ready, too, for zones that would be left over; not those that cleaning needs.
         let ready = self.sets.of(List::Available).filter(|(_, set)| set.ready()).skip(RESERVED);
         let idle = self.sets.of(List::Empty).chain(self.sets.of(List::Unusable)).filter(|(_, set)| set.idle());
         for (number, (id, set)) in idle.chain(ready.filter(|_| has_spares)).enumerate() {
@@ -245,7 +245,8 @@ impl Engine {
         }
     }
 
-    /// Takes sets apart and forms others. A superblock that is written on the way names some of either, and no zone twice.
+    /// Takes sets apart and forms others. A superblock that is written on the way names some of either, and no zone
+    /// twice.
     async fn regroup(&self, apart: Vec<(SetId, Rc<ZoneSet>)>, sets: Vec<Vec<Member>>) -> Result<usize> {
         if apart.is_empty() && sets.is_empty() {
             return Ok(0);
@@ -299,8 +300,8 @@ impl Engine {
         Ok(freed)
     }
 
-    /// Runs what changes members in a task of its own (AS-MEMBER-3); `progress` learns what it tells. Where nobody waits for it
-    /// any more it learns it from its [`Told`].
+    /// Runs a change of members in a task of its own (AS-MEMBER-3); `progress` gets its messages. If the caller has
+    /// gone, the task learns it from its [`Told`].
     pub(crate) async fn apart<P: 'static, T: 'static, F: Future<Output = Result<T>> + 'static>(
         self: &Rc<Self>,
         mut progress: impl FnMut(P),

@@ -1,5 +1,5 @@
-//! What reads find out about drives, and what becomes of it: fragments that failed are written anew, a drive that is slow for
-//! long is done without.
+//! Findings of reads about drives, and their consequences: fragments that failed are written anew, a drive that is slow
+//! for long is given up.
 //!
 //! # Invariants
 //! - AS-REPAIR-1: a set is verified at most once in [`AGAIN`] because reads failed on it, one set at a time, and at most
@@ -22,14 +22,15 @@ use crate::types::{DriveId, PartPlace};
 /// Between two sets: repair is in no hurry.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether a drive has been slow for long.
+/// Interval of looks for drives that have been slow for long.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// A drive that holds up most of what is written is given up after this share of the time that others have, where no group is
-/// without it. (SLOW-5)
+/// A drive that holds up most of what is written is given up after this share of the time that others have, where no
+/// group is without it. (SLOW-5)
 const CORNERED: u32 = 5;
 
-/// Trials of drives that are avoided in that time: one that writes slowly holds up others for as long as it takes. (AS-WINDOW-1)
+/// Trials of drives that are avoided in that time: one that writes slowly holds up others for as long as it takes.
+/// (AS-WINDOW-1)
 const TRIALS: u32 = 5;
 
 impl Engine {

@@ -1,14 +1,15 @@
 //! Rebuilding: sets that lost a member get another one. (SMORE, section III-G.)
 //!
-//! Only the zone-set table changes: index entries name sets. The table is written every few sets; what went to zones that it
-//! does not name yet is written anew after a power cut, so a rebuild goes on where it was, a few sets back.
+//! Only the zone-set table changes: index entries name sets. The table is written every few sets; what went to zones
+//! that it does not name yet is written anew after a power cut, so a rebuild goes on where it was, a few sets back.
 //!
 //! Several sets are rebuilt side by side, each onto another drive: the drive that is written to is what limits one. One
-//! worker more than may write reads what the next set holds meanwhile, so that the drive that is written to goes on at once.
+//! worker more than may write reads what the next set holds meanwhile, so that the drive that is written to goes on at
+//! once.
 //!
-//! Clients, cleaning and snapshots go on beside it: what a set holds is read when it is settled (AS-SET-4), and copied only if
-//! that still is so when the drive is free. Sets that became empty meanwhile are not touched: their zones are dealt with when
-//! sets are formed anew.
+//! Clients, cleaning and snapshots go on beside it: what a set holds is read when it is settled (AS-SET-4), and copied
+//! only if that still is so when the drive is free. Sets that became empty meanwhile are not touched: their zones are
+//! dealt with when sets are formed anew.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -39,7 +40,8 @@ const APART: usize = 16;
 /// Time between tries where a rebuild could not do all there was to do.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// Time between looks at sets that a power cut tore and that cannot be mended yet, where no drive came or went: each reads all of them.
+/// Time between looks at sets that a power cut tore and that cannot be mended yet, where no drive came or went: each
+/// reads all of them.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
 /// A zone of a set that has to be replaced.
@@ -59,13 +61,14 @@ struct Rebuild<'a> {
     freed: Notify,
     so_far: Cell<RebuildProgress>,
     told: &'a Told<RebuildProgress>,
-    /// Why the first member that could not be replaced could not.
+    /// Reason why the first member that could not be replaced could not.
     why: RefCell<Option<Error>>,
 }
 
 impl Engine {
-    /// Gives every set that lost a member another one, as far as there are drives to take it, and takes drives out of the
-    /// array that nothing is left of. Returns the first reason why not everything could be done only if nothing was.
+    /// Gives every set that lost a member another one, as far as there are drives to take it, and takes drives out of
+    /// the array that nothing is left of. Returns the first reason why not everything could be done only if nothing
+    /// was.
     pub(crate) async fn rebuild(
         self: &Rc<Self>,
         options: RebuildOptions,
@@ -168,8 +171,8 @@ impl Engine {
         }
     }
 
-    /// Ends a set of which nothing lives: one whose reset a power cut interrupted may be without what it would be rebuilt from. `false` if
-    /// something lives in it, or tombstones that are still needed have no other place.
+    /// Ends a set of which nothing lives: one whose reset a power cut interrupted may be without what it would be
+    /// rebuilt from. `false` if something lives in it, or tombstones that are still needed have no other place.
     async fn empty_dead(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         if set.live() > 0 || !matches!(set.state(), SetState::Closed | SetState::Indexed) {
             return Ok(false);
@@ -180,15 +183,15 @@ impl Engine {
         }
     }
 
-    /// Ends a set that cannot be read, where nothing in it is needed: nothing lives in it, or it holds a snapshot, of which there may be
-    /// a new one. `false` if it is needed.
+    /// Ends a set that cannot be read, where nothing in it is needed: nothing lives in it, or it holds a snapshot, of
+    /// which there may be a new one. `false` if it is needed.
     async fn end_unread(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
         let ended = match set.state() {
             SetState::Index => self.take_snapshot().await.map(|()| true),
             _ => self.discard(id, set).await,
         };
         match ended {
-            // That it cannot be read is the better reason.
+            // An unreadable set is the better reason.
             Err(error) if error.kind == ErrorKind::NoSpace => Ok(false),
             ended => ended,
         }
@@ -287,8 +290,8 @@ impl Rebuild<'_> {
         }
     }
 
-    /// Puts a free zone in the place of `lost`; where none fits, or nothing in the set lives, it is emptied instead. Bytes written to
-    /// the zone.
+    /// Puts a free zone in the place of `lost`; where none fits, or nothing in the set lives, it is emptied instead.
+    /// Bytes written to the zone.
     async fn replace(&self, id: SetId, set: &Rc<ZoneSet>, lost: Member) -> Result<u64> {
         // Once more if the set was reset and used again while this waited for a zone.
         loop {
@@ -317,8 +320,8 @@ impl Rebuild<'_> {
         Ok(0)
     }
 
-    /// A free zone for a set, empty: on a drive that has none of it, long enough, of the drive with the most of them, and
-    /// to which nobody else is writing.
+    /// A free zone for a set, empty: on a drive that has none of it, long enough, of the drive with the most of them,
+    /// and to which nobody else is writing.
     async fn take_spare(&self, set: &ZoneSet, lost: Member) -> Result<Member> {
         loop {
             let freed = self.freed.notified();
@@ -379,7 +382,7 @@ impl Rebuild<'_> {
             let won = self.engine.reclaim().await?;
             let useful = |set: &ZoneSet| set.has_member(|member| fits(member.drive));
             let free = || self.engine.sets.of(List::Empty).any(|(_, set)| set.idle() && useful(&set));
-            // What was won is reset when its readers are gone; not everything waits for one who is slow.
+            // A won set is reset when its readers are gone; one slow reader must not hold up everything.
             while !free() && self.engine.space_comes() {
                 self.engine.running()?;
                 self.engine.wait_for_space().await;

@@ -1,10 +1,10 @@
 //! Writing a lost or damaged member of a set anew, to a free zone. (SMORE, section III-G.)
 //!
 //! # Invariants
-//! - AS-REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts, and
-//!   the digest, durably before a superblock says so; and it ends where the others end.
-//! - AS-REPLACE-3: zeros stand only for what nothing gives back: every other member was read, and holds too little. While one is away
-//!   or cannot be read, the zone is not replaced.
+//! - AS-REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts,
+//!   and the digest, durably before a superblock says so; and it ends where the others end.
+//! - AS-REPLACE-3: zeros stand only for what nothing gives back: every other member was read, and holds too little.
+//!   While one is away or cannot be read, the zone is not replaced.
 //! - AS-REPLACE-2: what is written was verified, or computed from fragments that were.
 
 use std::collections::VecDeque;
@@ -36,12 +36,12 @@ const AHEAD: usize = 4;
 /// Writes on their way to the new zone: a drive without a write cache would miss a turn after each.
 const WRITES: usize = 3;
 
-/// What a set holds, as it was found in one of its lives. As long as that lasts, it stays so.
+/// Contents of a set in one of its generations. They stay the same as long as that lasts.
 pub(crate) struct Contents {
     generation: u64,
     /// Its epoch and items; `None` if nothing was ever written to it.
     found: Option<(u64, Digest)>,
-    /// Where the zones of all members that are there end, with a digest, if they end at one block.
+    /// End of the zones of all members that are there, with a digest, if they end at one block.
     written: Option<u32>,
 }
 
@@ -64,8 +64,8 @@ struct Copy<'a> {
 }
 
 impl Engine {
-    /// Reads what `set` holds, without `lost` if that is gone; `None` if it is empty. The set may be reset afterwards: what
-    /// was read is of use only if it was not.
+    /// Reads what `set` holds, without `lost` if that is gone; `None` if it is empty. The set may be reset afterwards:
+    /// what was read is of use only if it was not.
     pub(crate) async fn contents_without(
         self: &Rc<Self>,
         id: SetId,
@@ -93,8 +93,8 @@ impl Engine {
         Ok(Some(Contents { generation, found, written }))
     }
 
-    /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held. Bytes written; `None` if the set
-    /// does not hold `contents` any more: then nothing was done.
+    /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held. Bytes written; `None` if the
+    /// set does not hold `contents` any more: then nothing was done.
     pub(crate) async fn replace_member(
         self: &Rc<Self>,
         id: SetId,
@@ -147,7 +147,7 @@ impl Engine {
             writes: VecDeque::new(),
         };
         let result = copy.all(digest).await;
-        // Whatever became of it, nothing is on its way to the zone when it is used again.
+        // After success or failure, nothing is on its way to the zone when it is used again.
         let landed = copy.landed(0).await;
         let blocks = copy.next;
         result?;
@@ -186,7 +186,7 @@ impl Copy<'_> {
         self.digest(digest).await
     }
 
-    /// Whether the set's payload is dropped by the drives: not a snapshot's.
+    /// True if the drives drop the set's payload: not a snapshot's.
     fn is_hollow(&self) -> bool {
         self.engine.framing.hollow && self.set.state() != SetState::Index
     }
@@ -273,7 +273,7 @@ impl Copy<'_> {
     }
 }
 
-/// What belongs behind a marker.
+/// Fragment that belongs behind a marker.
 enum Fragment {
     None,
     Whole(Bytes),
@@ -334,12 +334,13 @@ impl Reader {
         Ok(Fragment::Lost(length))
     }
 
-    /// Whether some member may give back later what it does not give now: it is away, or cannot be read. (AS-REPLACE-3)
+    /// True if some member may give back later the bytes that it does not give now: it is away, or cannot be read.
+    /// (AS-REPLACE-3)
     async fn may_come_back(&self, item: &DigestItem) -> bool {
         let engine = &self.engine;
         for (number, member) in self.members.iter().enumerate() {
             let is_there = engine.drives.usable(member.drive).is_some();
-            // What was lost for good, and is replaced for that, does not come back.
+            // A member that was lost for good, and is replaced for that, does not come back.
             let counts = number != self.number || is_there;
             if counts && (!is_there || engine.verify_member(number, *member, item).await.is_err()) {
                 return true;

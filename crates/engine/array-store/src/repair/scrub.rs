@@ -1,8 +1,8 @@
 //! Scrubbing: everything on the drives is read and verified, and what is damaged is written anew. (Sector errors are
 //! found while parity still makes up for them.)
 //!
-//! A zone cannot be mended in place: a damaged one is replaced as a lost one is; where no zone is free for that, what lives in
-//! its set is moved by cleaning.
+//! A zone cannot be mended in place: a damaged one is replaced as a lost one is; where no zone is free for that, what
+//! lives in its set is moved by cleaning.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -26,21 +26,21 @@ use crate::zone_set::{Pin, ZoneSet};
 /// Items that are verified side by side, so that drives have the next command before the last one ends.
 const SIDE_BY_SIDE: usize = 2;
 
-/// How a scrub goes about it.
+/// Options of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubOptions {
-    /// At most so many bytes a second are read; `None`: as many as can be.
+    /// Read rate limit in bytes/s; `None` = unlimited.
     pub bytes_per_second: Option<u64>,
     /// Only look.
     pub read_only: bool,
 }
 
-/// How far a scrub is, and what it found.
+/// Progress of a scrub, and its findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubReport {
     /// Zone sets that hold something.
     pub sets: usize,
-    /// Those that were read.
+    /// Sets that were read.
     pub done: usize,
     /// Bytes read and verified.
     pub bytes: u64,
@@ -48,11 +48,11 @@ pub struct ScrubReport {
     pub damaged: Vec<String>,
     /// Zones that were replaced, or whose sets were emptied.
     pub repaired: usize,
-    /// What parity cannot give back, in words.
+    /// Losses beyond parity, in words.
     pub lost: Vec<String>,
 }
 
-/// What a set turned out to be.
+/// State of a verified set.
 #[derive(Default)]
 struct Verified {
     bytes: u64,
@@ -60,12 +60,12 @@ struct Verified {
     lost: Vec<String>,
 }
 
-/// What a set holds, and a pin of it: it is not reset as long as this lives.
+/// Contents of a set, and a pin on it: it is not reset as long as this lives.
 pub(crate) struct Contents {
     pub(crate) items: Vec<DigestItem>,
     /// Zones without a digest that should have one.
     bad: BTreeSet<Member>,
-    /// What of it cannot be told, in words.
+    /// Contents that cannot be told, in words.
     pub(crate) lost: Vec<String>,
     _pin: Option<Pin>,
 }
@@ -106,8 +106,9 @@ impl Engine {
         Ok(Some((id, report)))
     }
 
-    /// Verifies and mends the sets that recovery found short of something. One that fails stays, and holds up no other; and so does one of
-    /// which a drive is away that was not given up: it may be the one that is short, and comes back as it was. (AS-EXAM-2)
+    /// Verifies and mends the sets that recovery found short of something. One that fails stays, and holds up no other;
+    /// and so does one of which a drive is away that was not given up: it may be the one that is short, and comes back
+    /// as it was. (AS-EXAM-2)
     pub(crate) async fn scrub_suspects(self: &Rc<Self>) -> Result<()> {
         let mut failed = None;
         for id in self.sets.suspects() {
@@ -166,7 +167,7 @@ impl Engine {
         self.verify_contents(id, set, &mut contents, false).await
     }
 
-    /// What a set holds, and keeps; `None` of one that is reset or begun meanwhile.
+    /// Contents of a set, and a pin on it; `None` for one that is reset or begun meanwhile.
     pub(crate) async fn kept_contents(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Option<Contents>> {
         let empty = |_pin| Contents { items: Vec::new(), bad: BTreeSet::new(), lost: Vec::new(), _pin };
         if let Some((pin, items)) = self.items_of(id).await {
@@ -183,8 +184,8 @@ impl Engine {
         let written = self.written(set).await?;
         match self.examine(id, set, &written).await {
             Examined::Holds(Holds { digest, closed, lost, .. }) => {
-                // Those that end at one block have it there; but a snapshot may leave no room for it, and a zone that was
-                // replaced since has one all the same.
+                // Members that end at one block have it there; but a snapshot may leave no room for it, and a zone that
+                // was replaced since has one all the same.
                 let ends = || written.iter().map(|(_, blocks)| *blocks);
                 if closed && ends().min() == ends().max() && set.state() != SetState::Index {
                     let members = set.ordered_members(id);
@@ -199,7 +200,8 @@ impl Engine {
         Ok(Some(contents))
     }
 
-    /// Verifies what a set holds; if `gently`, it rests as long as it reads. What cannot be told is the first that is lost.
+    /// Verifies the contents of a set; if `gently`, it rests as long as it reads. Unreadable contents are the first
+    /// that is lost.
     async fn verify_contents(
         &self,
         id: SetId,
@@ -294,7 +296,8 @@ impl Engine {
         Ok(names)
     }
 
-    /// Replaces damaged zones of a set; or empties the set, where they cannot be. How many zones were dealt with.
+    /// Replaces damaged zones of a set; or empties the set, if they cannot be replaced. Returns the number of zones
+    /// dealt with.
     async fn repair(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>, bad: BTreeSet<Member>) -> Result<usize> {
         let set = set.clone();
         self.apart(|_| {}, move |engine, told| async move { engine.replace_bad(id, &set, bad, &told).await }).await

@@ -1,31 +1,31 @@
-//! How a rebuild, a scrub or a change of members is told to go about it, and what it tells.
+//! Options of a rebuild, a scrub or a change of members, and their progress.
 
 use std::cell::Cell;
 
 use shingle_runtime::Instant;
 use tokio::sync::{Mutex, Notify, mpsc};
 
-/// How a rebuild or a scrub goes about it.
+/// Options of a rebuild or a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RebuildOptions {
-    /// At most so many bytes a second are written to new members; `None`: as many as can be.
+    /// Rebuild rate limit in bytes/s, for writes to new members; `None` = unlimited.
     pub bytes_per_second: Option<u64>,
 }
 
-/// How far a rebuild is.
+/// Progress of a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RebuildProgress {
     /// Zones of sets that are lost.
     pub members: usize,
-    /// Those that were replaced.
+    /// Members that were replaced.
     pub done: usize,
-    /// Those that could not be: too little is left of their set, or no free zone fits.
+    /// Members that could not be replaced: too little is left of their set, or no free zone fits.
     pub failed: usize,
     /// Bytes written.
     pub bytes: u64,
 }
 
-/// Who is told how far a rebuild is; closed where nobody waits for it any more.
+/// Receiver of a rebuild's progress; closed if the caller has gone.
 pub(crate) type Told<P> = mpsc::UnboundedSender<P>;
 
 /// Changes of an array's drives.
@@ -35,6 +35,6 @@ pub(crate) struct Membership {
     pub(crate) turn: Mutex<()>,
     /// A drive was lost or added.
     pub(crate) changed: Notify,
-    /// How far the rebuild is that goes on by itself, and when it began.
+    /// Progress and start of a rebuild in the background.
     pub(crate) rebuilding: Cell<Option<(RebuildProgress, Instant)>>,
 }

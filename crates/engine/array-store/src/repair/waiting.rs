@@ -12,14 +12,14 @@ use crate::types::SetId;
 /// Sets that wait at most.
 const WAITING_MAX: usize = 1024;
 
-/// How long a set that was verified is left alone.
+/// Time that a set is left alone after it was verified.
 pub(crate) const AGAIN: Duration = Duration::from_secs(600);
 
 /// Sets with fragments that failed readers.
 #[derive(Default)]
 pub(crate) struct Repairs {
     waiting: RefCell<BTreeSet<SetId>>,
-    /// Those that were verified of late, and when.
+    /// Sets that were verified lately, and the times.
     tried: RefCell<BTreeMap<SetId, Instant>>,
     pub(crate) wanted: Notify,
     pub(crate) repaired: Cell<u64>,

@@ -8,7 +8,7 @@ use shingle_record::{Place, SLICE_SIZE, SlicedFramer, frame, frame_hollow, recor
 use crate::format::{FRAGMENT, FragmentId, MARKER, Marker, Member};
 use crate::types::SetId;
 
-/// Where a segment goes.
+/// Place of a segment.
 pub(crate) struct FrameContext<'a> {
     pub(crate) array: StoreId,
     pub(crate) set: SetId,
@@ -72,8 +72,8 @@ fn filled(data: Bytes, length: usize) -> Bytes {
     filled.into()
 }
 
-/// Puts each fragment of `data`, and the parity of them, in its framer: slice by slice, so that what is read once and made
-/// once is still in the cache when it is framed.
+/// Puts each fragment of `data`, and the parity of them, in its framer: slice by slice, so that what is read once and
+/// made once is still in the cache when it is framed.
 fn encoded(coder: &mut Coder, data: &[u8], mut framers: Vec<SlicedFramer>) -> Vec<SlicedFramer> {
     let code = coder.code();
     let length = data.len() / code.data();

@@ -1,4 +1,4 @@
-//! What framing and reading segments need, beside the segments: a coder, buffers, and the order of fragments.
+//! Needs of framing and reading segments, beside the segments: a coder, buffers, and the order of fragments.
 
 use std::cell::RefCell;
 

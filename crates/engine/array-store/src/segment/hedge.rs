@@ -2,8 +2,8 @@
 //! hedged requests: Dean and Barroso, The Tail at Scale.)
 //!
 //! A read asks for the fragments that hold its bytes. Fragments of a drive that is known to be slow are not waited for:
-//! others are read in their place from the start. One that has not answered by its deadline is raced: others are read, and
-//! what verifies first counts. Its own answer is dropped when it comes.
+//! others are read in their place from the start. One that has not answered by its deadline is raced: others are read,
+//! and what verifies first counts. Its own answer is dropped when it comes.
 //!
 //! # Invariants
 //! - AS-READ-2: a read ends once as many fragments answered as the code has of data, whatever the others do.
@@ -48,7 +48,7 @@ struct Flights<'s> {
     source: &'s Source<'s>,
     began: Instant,
     deadline: Duration,
-    /// How long they are waited for before the next look.
+    /// Wait until the next look at them.
     patience: Duration,
     /// With their fragments.
     under_way: Vec<Option<(usize, Flight)>>,
@@ -119,7 +119,7 @@ impl<'s> Flights<'s> {
 }
 
 impl Source<'_> {
-    /// Whether fragments enough lie on drives that are there and not slow.
+    /// True if fragments enough lie on drives that are there and not slow.
     fn is_spared(&self) -> bool {
         let quick =
             |fragment: &usize| self.drives.usable(self.members[*fragment].drive).is_some() && !self.is_slow(*fragment);
@@ -142,8 +142,8 @@ impl Source<'_> {
         free.take(lacking).map(|fragment| Piece { fragment, range: start..end }).collect()
     }
 
-    /// Reads pieces side by side, until all have answered or what is late may be computed from others. `wanted` ones come
-    /// first; the others help those that are not asked for.
+    /// Reads pieces side by side, until all have answered or what is late may be computed from others. `wanted` ones
+    /// come first; the others help those that are not asked for.
     async fn read_pieces(&self, pieces: &[Piece], wanted: usize, avoided: &[bool]) -> Vec<Landing> {
         let most = pieces.iter().map(|piece| self.blocks_of(&piece.range)).max().unwrap_or_default();
         let mut flights = Flights::new(self, self.paces.deadline(most));
@@ -198,8 +198,8 @@ impl Source<'_> {
         self.shape.code().data().saturating_sub(there.count())
     }
 
-    /// A range of fragment `wanted`, computed from others, and what went wrong; those that were `read` already are not read
-    /// again, and `late` ones only if nothing else is left. The range is widened to whole slices.
+    /// A range of fragment `wanted`, computed from others, and what went wrong; those that were `read` already are not
+    /// read again, and `late` ones only if nothing else is left. The range is widened to whole slices.
     pub(super) async fn reconstruct(
         &self,
         coder: &RefCell<Coder>,
@@ -218,7 +218,7 @@ impl Source<'_> {
         untried.sort_by_key(|number| (late.contains(number), self.is_slow(*number)));
         let mut untried = untried.into_iter();
         let mut flights = Flights::new(self, self.paces.deadline(self.blocks_of(&wide)));
-        // Those that are waited for although others were begun in their place.
+        // Drives that are waited for although others were begun in their place.
         let mut doubled = 0;
         while good.len() < needed {
             while good.len() + flights.drives().count() < needed + doubled

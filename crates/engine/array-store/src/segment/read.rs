@@ -37,7 +37,7 @@ pub(crate) enum FaultKind {
     Bad,
 }
 
-/// Where a part's segment lies on the drives.
+/// Place of a part's segment on the drives.
 pub(crate) struct Source<'a> {
     pub(crate) drives: &'a Drives,
     pub(crate) paces: &'a Rc<Paces>,
@@ -158,13 +158,13 @@ impl Source<'_> {
         found
     }
 
-    /// Whether a fragment lies on a drive that is slow.
+    /// True if a fragment lies on a drive that is slow.
     pub(super) fn is_slow(&self, fragment: usize) -> bool {
         self.paces.is_slow(self.members[fragment].drive)
     }
 
-    /// A whole fragment, computed from the blocks of others, slice by slice: what was verified is in the cache still when it
-    /// is used, and is not copied. `None` if something cannot be believed.
+    /// A whole fragment, computed from the blocks of others, slice by slice: what was verified is in the cache still
+    /// when it is used, and is not copied. `None` if something cannot be believed.
     fn computed(
         &self,
         coder: &std::cell::RefCell<Coder>,

@@ -1,7 +1,7 @@
-//! Which member of a set has which fragment of a segment.
+//! Assignment of a segment's fragments to the members of a set.
 //!
-//! Parity goes round: within a set too, so that an object that lies in one set is read off all of its drives. It stays for
-//! some segments at a time: a drive that reads on seeks over what it is not asked for.
+//! Parity goes round: within a set too, so that an object that lies in one set is read off all of its drives. It stays
+//! for some segments at a time: a drive that reads on seeks over what it is not asked for.
 
 use shingle_base::Blocks;
 use shingle_erasure::Code;
@@ -12,7 +12,7 @@ use crate::format::Member;
 /// Full segments after which fragments move on by a member.
 const SEGMENTS: u32 = 4;
 
-/// How fragments go round in the sets of an array.
+/// Rotation of fragments in the sets of an array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rotation {
     width: usize,
@@ -39,7 +39,7 @@ impl Rotation {
         members
     }
 
-    /// What belongs to fragments that begin at `block`, in their order, put in the order of the set's members.
+    /// Values of fragments that begin at `block`, in their order, put in the order of the set's members.
     pub(crate) fn by_member<T>(self, mut fragments: Vec<T>, block: u32) -> Vec<T> {
         let turn = self.turn(block) % fragments.len().max(1);
         fragments.rotate_right(turn);

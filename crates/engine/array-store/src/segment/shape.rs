@@ -1,4 +1,4 @@
-//! How a segment's data lies in its fragments. (SMORE, section III-B and Figure 2.)
+//! Layout of a segment's data in its fragments. (SMORE, section III-B and Figure 2.)
 //!
 //! Fragment 0 has the first bytes, fragment 1 the next ones, and so on; what is left of the last one is zeros. All
 //! fragments are equally long, so that the write pointers of a set advance together.

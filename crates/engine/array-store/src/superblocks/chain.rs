@@ -1,8 +1,8 @@
 //! Superblocks of a large table: a base now and then, and behind it what changed. (AS-SB-3, AS-SB-4)
 //!
-//! A fixed few drives, the keepers, have the chain: as many as a superblock has copies. One on which a write fails is no keeper any
-//! more; another drive gets a base and takes its place. An opening chooses its keepers anew, so that no chain is gone on with
-//! that another one began.
+//! A fixed few drives, the keepers, have the chain: as many as a superblock has copies. One on which a write fails is
+//! no keeper any more; another drive gets a base and takes its place. An opening chooses its keepers anew, so that no
+//! chain is gone on with that another one began.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ const CHAIN_MIN: u32 = 64;
 /// Blocks that there must be room for behind a base.
 const ROOM_MIN: u32 = 16;
 
-/// How often a base is begun anew for one superblock.
+/// Bases begun anew for one superblock.
 const PLANS_MOST: usize = 8;
 
 /// A superblock for one keeper.
@@ -118,7 +118,7 @@ impl Superblocks {
         }
     }
 
-    /// A drive is no keeper any more. What lies behind its last superblock in its zone is not gone on with.
+    /// A drive is no keeper any more. Records behind its last superblock in its zone are not continued.
     fn fail(&self, source: &impl Source, drive: DriveId, error: DeviceError, failed: &mut Failed) {
         self.keepers.borrow_mut().remove(&drive);
         let name = source.drives().name(drive);
@@ -181,7 +181,7 @@ impl Superblocks {
         self.next.borrow().get(&drive).is_none_or(Next::is_fresh)
     }
 
-    /// What each keeper is to be given. `None` if one of them needs a base first.
+    /// Records for each keeper. `None` if one of them needs a base first.
     fn plan(&self, source: &impl Source, fields: &Superblock, closed: bool) -> Option<Vec<Planned>> {
         let width = source.width();
         let mut planned = Vec::new();
@@ -198,7 +198,7 @@ impl Superblocks {
             }
             planned.push(Planned { drive: *drive, payload });
         }
-        // Those that join come first: one that is named elsewhere before it has a superblock would be missed.
+        // Joining drives come first: one that is named elsewhere before it has a superblock would be missed.
         planned.sort_by_key(|planned| self.is_known(planned.drive));
         self.keepers.borrow_mut().retain(|drive, _| !lacks.contains(drive));
         lacks.is_empty().then_some(planned)
@@ -292,7 +292,7 @@ impl Superblocks {
         Ok(())
     }
 
-    /// Writes behind what a drive's zone has. Where that fails nothing is written behind it any more.
+    /// Writes at the end of a drive's zone. If that fails nothing is written behind it any more.
     async fn put(
         &self,
         source: &impl Source,

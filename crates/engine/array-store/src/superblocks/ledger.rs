@@ -1,4 +1,4 @@
-//! What the durable superblock says of an open array, and what the next one has to say.
+//! State of an open array in the durable superblock, and the changes for the next one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub(crate) struct Ledger {
     pub(crate) generation: Cell<u64>,
     /// The last stamp when the array was opened, this time or, until recovery has ended, the time before.
     pub(crate) opened: Cell<u64>,
-    /// How many drives the last superblock went to. (AS-SB-1)
+    /// Number of drives that the last superblock went to. (AS-SB-1)
     copies: Cell<u8>,
     /// Members replaced since the array was opened.
     replaced: Cell<u64>,
@@ -58,12 +58,12 @@ impl Ledger {
         self.generation.get()
     }
 
-    /// How many drives the last superblock went to. (AS-SB-1)
+    /// Number of drives that the last superblock went to. (AS-SB-1)
     pub(crate) fn copies(&self) -> u8 {
         self.copies.get()
     }
 
-    /// How many drives the next one goes to: never fewer.
+    /// Number of drives that the next one goes to: never fewer.
     pub(crate) fn next_copies(&self, code: shingle_erasure::Code, drives: &Drives) -> u8 {
         self.copies.set(copies(code, drives.not_removed(), self.copies.get()));
         self.copies.get()

@@ -1,19 +1,22 @@
 //! The log of superblocks: each on several drives, the newest counts. (SMORE, section III-B.)
 //!
-//! A small table of sets is in each superblock, and drives take turns with them. A large one is not written anew for each
-//! change: a few drives, the keepers, have a base (all sets, in pieces) and behind it superblocks with what changed.
+//! A small table of sets is in each superblock, and drives take turns with them. A large one is not written anew for
+//! each change: a few drives, the keepers, have a base (all sets, in pieces) and behind it superblocks with what
+//! changed.
 //!
 //! # Invariants
-//! - AS-SB-1: a superblock, with all that it builds on, is on as many drives as [`copies`] says when [`Superblocks::write`] returns;
-//!   or on all drives that are left, if they are fewer. It says that number, which never falls: of an array of which fewer drives
-//!   cannot be asked, the newest superblock is found. (AS-GATHER-4)
-//! - AS-SB-2: a superblock zone is reset only when a more recent superblock is elsewhere; and the one with a drive's newest, where its
-//!   other one takes none, only as far as an opening does without drives that have none (AS-GATHER-4): what fails the writes of many
-//!   drives leaves the array its superblocks. `what_fails_superblocks_of_many_drives_leaves_them_the_ones_they_have`.
-//! - AS-SB-3: what a superblock builds on lies before it in its zone, each record naming the one before. Where one cannot be
-//!   read, what lies behind is not believed on that drive, and known to be there: other drives' copies count.
-//! - AS-SB-4: a base is encoded piece by piece while sets change. It counts only with a superblock behind it, which has every
-//!   set that changed since the base was begun, so together they are of one moment.
+//! - AS-SB-1: a superblock, with all that it builds on, is on as many drives as [`copies`] says when
+//!   [`Superblocks::write`] returns; or on all drives that are left, if they are fewer. It says that number, which
+//!   never falls: of an array of which fewer drives cannot be asked, the newest superblock is found. (AS-GATHER-4)
+//! - AS-SB-2: a superblock zone is reset only when a more recent superblock is elsewhere; and the one with a drive's
+//!   newest, where its other one takes none, only as far as an opening does without drives that have none
+//!   (AS-GATHER-4): what fails the writes of many drives leaves the array its superblocks.
+//!   `what_fails_superblocks_of_many_drives_leaves_them_the_ones_they_have`.
+//! - AS-SB-3: the records that a superblock builds on lie before it in its zone, each naming the one before. If one
+//!   cannot be read, records behind it are not believed on that drive, and known to be there: other drives' copies
+//!   count.
+//! - AS-SB-4: a base is encoded piece by piece while sets change. It counts only with a superblock behind it, which has
+//!   every set that changed since the base was begun, so together they are of one moment.
 
 mod chain;
 mod keeper;
@@ -46,31 +49,32 @@ pub(crate) use read::{Tip, Tips, load, tips_of};
 /// Copies of a superblock where codes need no more. (The paper's number.)
 const COPIES_MIN: usize = 3;
 
-/// How many drives a superblock goes to: one more than may be lost of those that sets have in common, and one more for each further
-/// set that so many drives hold side by side, since each may lack some then. Not more than a set can do with; and not fewer than
-/// `before`. (AS-SB-1)
+/// Number of drives that a superblock goes to: one more than may be lost of those that sets have in common, and one
+/// more for each further set that so many drives hold side by side, since each may lack some then. Not more than a set
+/// can do with; and not fewer than `before`. (AS-SB-1)
 pub(crate) fn copies(code: Code, drives: usize, before: u8) -> u8 {
     let grown = (code.parity() + drives / code.width()).min(code.data());
     let copies = COPIES_MIN.max(code.parity() + 1).max(grown);
     u8::try_from(copies).unwrap_or(u8::MAX).max(before)
 }
 
-/// So many drives may not be asked while the newest superblock is found for certain: fewer than have it. Those that wrote it without
-/// all others were more than that. (AS-GATHER-4, AS-EVICT-4)
+/// Number of drives that may be left out while the newest superblock is found for certain: fewer than have it. Drives
+/// that wrote it without all others were more than that. (AS-GATHER-4, AS-EVICT-4)
 pub(crate) fn unread_most(code: Code, copies: u8) -> usize {
     code.parity().max(usize::from(copies).min(code.data()).saturating_sub(1))
 }
 
-/// A table of sets with up to so many bytes is in the first superblock of an array, and in those that are large themselves.
+/// A table of sets with up to so many bytes is in the first superblock of an array, and in those that are large
+/// themselves.
 const WHOLE_MOST: usize = 64 << 10;
 
-/// Where the next superblock of a drive goes.
+/// Place of the next superblock of a drive.
 #[derive(Clone, Copy, Debug)]
 struct Next {
-    /// Which of its two zones.
+    /// One of its two zones.
     zone: usize,
     block: u32,
-    /// Which of them has the drive's newest superblock that can be read.
+    /// The zone with the drive's newest superblock that can be read.
     newest: Option<usize>,
 }
 
@@ -78,12 +82,13 @@ impl Next {
     /// Of a drive that has none.
     const FIRST: Self = Self { zone: 0, block: 0, newest: None };
 
-    /// The zone that is begun anew where there is no room in this one: the other one, unless it has the drive's newest. (AS-SB-2)
+    /// The zone that is begun anew where there is no room in this one: the other one, unless it has the drive's newest.
+    /// (AS-SB-2)
     fn other(&self) -> usize {
         if self.newest == Some(1 - self.zone) { self.zone } else { 1 - self.zone }
     }
 
-    /// Whether that zone has no superblock that can be read.
+    /// True if that zone has no superblock that can be read.
     fn is_fresh(&self) -> bool {
         self.newest != Some(self.zone)
     }
@@ -115,7 +120,7 @@ impl Default for Superblocks {
     }
 }
 
-/// What superblocks are made of.
+/// Source of superblocks' fields.
 pub(crate) trait Source {
     fn drives(&self) -> &Drives;
 
@@ -130,7 +135,7 @@ pub(crate) trait Source {
         self.code().width()
     }
 
-    /// How many drives a superblock goes to.
+    /// Number of drives that a superblock goes to.
     fn copies(&self) -> u8;
 
     /// So many drives may have none while the newest is found for certain.
@@ -165,7 +170,7 @@ impl Written {
         self.count == 0
     }
 
-    /// Whether it is on enough drives. (AS-SB-1)
+    /// Fails unless it is on enough drives. (AS-SB-1)
     ///
     /// # Errors
     /// `Device`.
@@ -231,12 +236,12 @@ impl Superblocks {
         self.keepers.borrow_mut().remove(&drive);
     }
 
-    /// Whether a drive has a superblock that can be read.
+    /// True if a drive has a superblock that can be read.
     fn is_known(&self, drive: DriveId) -> bool {
         self.next.borrow().get(&drive).is_some_and(|next| next.newest.is_some())
     }
 
-    /// Whether an opening may find a drive without a superblock, besides those that have none or are away. (AS-SB-2)
+    /// True if an opening may find a drive without a superblock, besides those that have none or are away. (AS-SB-2)
     fn may_be_bare(&self, drives: &Drives, most: usize, drive: DriveId) -> bool {
         let is_there = |id: DriveId| drives.usable(id).is_some() && (id == drive || self.is_known(id));
         let in_use = drives.entries().into_iter().zip(drives.ids());
@@ -244,8 +249,8 @@ impl Superblocks {
         in_use.filter(|(_, id)| !is_there(*id)).count() < most
     }
 
-    /// Writes a superblock to as many drives as AS-SB-1 says; to all, where `everywhere`. Drives that are lost on the way
-    /// are marked as failed. One that says that the array was closed has the live bytes of all sets.
+    /// Writes a superblock to as many drives as AS-SB-1 says; to all, where `everywhere`. Drives that are lost on the
+    /// way are marked as failed. One that says that the array was closed has the live bytes of all sets.
     ///
     /// # Errors
     /// Those of [`Source::settle`]; which drives did not take it is in the answer.
@@ -267,8 +272,8 @@ impl Superblocks {
         let everywhere = wanted == usize::MAX;
         let mut order = self.in_turn(drives, wanted);
         if everywhere {
-            // A drive that joins first: were it named elsewhere before it has a superblock, it would be missed after a power cut,
-            // and is not known as a part of the array.
+            // A drive that joins first: were it named elsewhere before it has a superblock, it would be missed after a
+            // power cut, and is not known as a part of the array.
             order.sort_by_key(|(id, _)| self.is_known(*id));
         }
         let mut written = Written { count: 0, wanted, refused: Vec::new() };
@@ -311,8 +316,8 @@ impl Superblocks {
         order
     }
 
-    /// Writes to the zone whose turn it is; to the drive's other one, where that fails and may be reset (AS-SB-2): it has
-    /// older superblocks, or this one is `elsewhere` already.
+    /// Writes to the zone whose turn it is; to the drive's other one, where that fails and may be reset (AS-SB-2): it
+    /// has older superblocks, or this one is `elsewhere` already.
     async fn write_either(
         &self,
         drives: &Drives,

@@ -11,7 +11,7 @@ use crate::drives::asking::{at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Assembly, Base, SUPERBLOCK, SUPERBLOCK_PIECE, Superblock, Trailer, Update, VERSION_MIN};
 
-/// How often a block is read that cannot be read.
+/// Reads of a block before it counts as unreadable.
 const TRIES: usize = 3;
 
 /// Blocks that are read at once, where records lie one behind the other.
@@ -20,7 +20,7 @@ const AHEAD: u64 = 512;
 /// A superblock on a drive that verifies by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tip {
-    /// Which of the drive's zones.
+    /// One of the drive's zones.
     pub(crate) which: usize,
     pub(crate) generation: u64,
     pub(crate) array: StoreId,
@@ -41,7 +41,7 @@ pub(crate) struct Tips {
     pub(crate) hidden: bool,
 }
 
-/// What a read came to.
+/// Result of a read.
 enum Read {
     Bytes(Bytes),
     /// It failed each time: nobody knows what is there.
@@ -98,7 +98,7 @@ async fn last_in(dev: &Rc<dyn ZonedDevice>, which: usize, zone: ZoneId, end: u32
     Ok(tip(which, &header, &bytes)?.map(|(tip, _)| tip))
 }
 
-/// Goes from record to record. Whether something behind the last superblock could not be read.
+/// Goes from record to record. Returns true if something behind the last superblock could not be read.
 async fn walk(dev: &Rc<dyn ZonedDevice>, which: usize, zone: ZoneId, end: u32, all: bool) -> Result<(Vec<Tip>, bool)> {
     let mut headers = Vec::new();
     let (mut block, mut unreadable) = (0, None);
@@ -168,7 +168,8 @@ fn tip(which: usize, header: &Header, bytes: &[u8]) -> Result<Option<(Tip, Updat
     Ok(fits.then_some((tip, update)))
 }
 
-/// A superblock with all that it builds on. `None` if something of that cannot be read, or is not what should be there. (AS-SB-3)
+/// A superblock with all that it builds on. `None` if something of that cannot be read, or is not what should be there.
+/// (AS-SB-3)
 ///
 /// # Errors
 /// The loss of the drive.

@@ -44,7 +44,8 @@ impl Engine {
             Saying { engine: self, clean, failed: RefCell::default(), replaced: Cell::new(0), buffer: Cell::default() };
         let written = self.superblock.log.write(&saying, clean.is_some(), everywhere).await?;
         if let Err(error) = written.enough(&self.drives) {
-            // Those that take it in neither of their zones are done without, where all of them may be; then the others are enough.
+            // Drives that take it in neither of their zones are given up, if all of them may be; then the others are
+            // enough.
             let refused = || written.refused.iter().filter(|(_, error)| !is_lost(error)).map(|(drive, _)| *drive);
             let common = written.is_nowhere() || !self.may_do_without(refused());
             let may_go = |error: &DeviceError| is_lost(error) || !common && !error.kind.is_host_full();
@@ -64,8 +65,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes zones durable that the next superblock names as members for the first time (AS-REPLACE-1), or as available (AS-SET-1).
-    /// Nothing may be awaited between this and the table's copy.
+    /// Makes zones durable that the next superblock names as members for the first time (AS-REPLACE-1), or as available
+    /// (AS-SET-1). Nothing may be awaited between this and the table's copy.
     async fn flush_replaced(&self) -> Result<()> {
         loop {
             let drives = std::mem::take(&mut *self.superblock.unflushed.borrow_mut());
@@ -85,11 +86,12 @@ impl Engine {
     }
 }
 
-/// What superblocks say of an open array.
+/// Fields of an open array for superblocks.
 struct Saying<'a> {
     engine: &'a Engine,
     clean: Option<u64>,
-    /// Of the last one: the drives that it calls failed, with their ids, how many replaced members it has, and the buffer that it names.
+    /// Of the last one: the drives that it calls failed, with their ids, how many replaced members it has, and the
+    /// buffer that it names.
     failed: RefCell<Vec<(DriveId, u64)>>,
     replaced: Cell<u64>,
     buffer: Cell<BufferName>,

@@ -76,7 +76,7 @@ async fn work(rt: Runtime, store: ArrayStore, known: Rc<RefCell<Known>>, mut ran
     }
 }
 
-/// How often two cleaners worked while zones were written anew, and what power cuts then would leave.
+/// Times that two cleaners worked while zones were written anew, and the states that power cuts then would leave.
 struct Ran {
     met: u64,
     cuts: Vec<(Vec<Medium>, Known)>,
@@ -157,8 +157,9 @@ fn run(seed: u64) -> Ran {
     })
 }
 
-/// AS-REPLACE-1, AS-CLEAN-4, AS-REC-1: sets are rebuilt while others, and the same ones, are emptied and written to. All that was
-/// acknowledged is there, also after a power cut in the middle; parity is whole again, and the rebuild goes on from there.
+/// AS-REPLACE-1, AS-CLEAN-4, AS-REC-1: sets are rebuilt while others, and the same ones, are emptied and written to.
+/// All that was acknowledged is there, also after a power cut in the middle; parity is whole again, and the rebuild
+/// goes on from there.
 #[test]
 fn a_rebuild_beside_three_cleaners_and_writers_loses_nothing() {
     let (mut met, mut cuts) = (0, 0);

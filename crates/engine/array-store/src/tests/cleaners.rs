@@ -73,7 +73,7 @@ async fn holds(store: &ArrayStore, all: &Expected, context: &str) {
     );
 }
 
-/// How many sets are being emptied.
+/// Number of sets being emptied.
 fn under_way(engine: &Engine) -> usize {
     engine.sets.all().filter(|(id, _)| engine.cleaners.empty(*id)).count()
 }
@@ -136,7 +136,8 @@ fn two_cleaners_are_about_twice_as_fast_as_one() {
     assert!(one / two > 1.7, "with one cleaner {one} s for a byte, with two {two}");
 }
 
-/// AS-CLEAN-4: in an array with the fewest free sets cleaners neither wait for each other nor leave anything that one could win.
+/// AS-CLEAN-4: in an array with the fewest free sets cleaners neither wait for each other nor leave anything that one
+/// could win.
 #[test]
 fn cleaners_of_a_full_array_come_to_their_end() {
     let mut met = 0;
@@ -218,7 +219,8 @@ fn who_waits_for_a_set_that_is_being_emptied_wakes_nobody() {
     });
 }
 
-/// AS-CLEAN-4: in an array of which no set can be opened any more cleaners in the background wait; they do not wake each other. (AS-CLEAN-6)
+/// AS-CLEAN-4: in an array of which no set can be opened any more cleaners in the background wait; they do not wake
+/// each other. (AS-CLEAN-6)
 #[test]
 fn cleaners_that_win_nothing_do_not_wake_each_other() {
     Sim::new(1).run(|rt| async move {
@@ -283,7 +285,7 @@ fn clients_of_an_array_with_many_cleaners_clean_nothing_while_sets_are_free() {
     });
 }
 
-/// What ends while two sets are emptied, and at each command: the drives then, and what is acknowledged.
+/// Calls that end while two sets are emptied, and at each command: the drives then, and the acknowledged calls.
 fn cuts(seed: u64) -> Vec<(Vec<Medium>, Expected, Vec<String>)> {
     Sim::new(seed).run(move |rt| async move {
         let (devices, store) = fresh_with(&rt, 6, 16, with_cleaners(2)).await;
@@ -336,7 +338,8 @@ fn cuts(seed: u64) -> Vec<(Vec<Medium>, Expected, Vec<String>)> {
     })
 }
 
-/// AS-REC-1: wherever the power fails while two sets are emptied, what was acknowledged is found, and what was deleted is not.
+/// AS-REC-1: wherever the power fails while two sets are emptied, what was acknowledged is found, and what was deleted
+/// is not.
 #[test]
 fn a_power_cut_while_two_sets_are_emptied_loses_nothing() {
     let mut pairs = 0;

@@ -90,7 +90,7 @@ fn what_is_written_moved_and_deleted_during_a_check_is_no_damage() {
     assert!(checks > 12 && read > 10 << 20, "{checks} checks read only {read} bytes");
 }
 
-/// What is damaged on one drive can be replaced, on two it is lost, and a part is missed that the index has elsewhere.
+/// Damage on one drive can be repaired, on two it is a loss, and a part is missed that the index has elsewhere.
 #[test]
 fn damage_is_found_beside_clients_too() {
     Sim::new(1).run(|rt| async move {

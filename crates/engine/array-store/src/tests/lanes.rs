@@ -79,8 +79,8 @@ fn lanes_have_drives_of_their_own_when_the_array_is_opened_again() {
     });
 }
 
-/// Fills an array up to what is reserved for cleaning, with a set that was just opened, and deletes all but one of the objects
-/// of a closed set. That set, and the object's name.
+/// Fills an array up to the sets reserved for cleaning, with a set that was just opened, and deletes all but one of the
+/// objects of a closed set. Returns that set, and the object's name.
 async fn almost_full(rt: &Runtime, store: &ArrayStore) -> (SetId, String) {
     let mut number = 0;
     while store.0.free_sets() > RESERVED {
@@ -149,7 +149,7 @@ fn an_added_drive_gives_room_where_all_free_sets_are_ready() {
     });
 }
 
-/// What waits for a set to be won keeps no set from small things.
+/// A writer that waits for a set to be won keeps no set from small things.
 #[test]
 fn a_deletion_does_not_wait_behind_a_writer_that_waits_for_cleaning() {
     for drives in [3, 6] {
@@ -168,7 +168,7 @@ fn a_deletion_does_not_wait_behind_a_writer_that_waits_for_cleaning() {
                 store.delete(last).await.unwrap();
                 rt.now().since(began)
             };
-            // Whether there is room for all of the object does not matter here.
+            // Room for all of the object does not matter here.
             let (_, took) = futures_util::future::join(long, deletion).await;
             assert!(took < Duration::from_secs(1), "{drives} drives: a deletion waits for cleaning: {took:?}");
         });

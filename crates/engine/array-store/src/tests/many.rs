@@ -45,7 +45,7 @@ async fn keepers(store: &ArrayStore, devices: &[SimDevice]) -> Vec<usize> {
     (0..devices.len()).filter(|&number| before[number] != after[number]).collect()
 }
 
-/// How many zones some set lacks without three drives.
+/// Largest number of zones that a set lacks without three drives.
 fn lacking(store: &ArrayStore, dead: &[usize]) -> usize {
     store.0.lacking_without(dead.iter().map(|&number| DriveId(number as u8)))
 }
@@ -56,8 +56,8 @@ fn three(store: &ArrayStore, of: &[usize], lacks: usize) -> Option<[usize; 3]> {
     triples.filter(|[a, b, c]| a < b && b < c).find(|dead| lacking(store, dead) == lacks)
 }
 
-/// AS-GATHER-4: three of 60 drives are dead at an opening, among them such as have the newest superblock. No set lacks more than two,
-/// so the array is open, all is there, and none of the drives is given up for it.
+/// AS-GATHER-4: three of 60 drives are dead at an opening, among them such as have the newest superblock. No set lacks
+/// more than two, so the array is open, all is there, and none of the drives is given up for it.
 #[test]
 fn an_array_of_60_drives_is_opened_without_three() {
     for whole_table in [0, 64 << 10] {
@@ -111,8 +111,8 @@ fn an_array_of_60_drives_is_not_opened_without_three_of_a_set() {
     });
 }
 
-/// AS-GATHER-4: the newest superblock is found as long as one of the drives is there that have it; without all of them an older one is
-/// not taken for it.
+/// AS-GATHER-4: the newest superblock is found as long as one of the drives is there that have it; without all of them
+/// an older one is not taken for it.
 #[test]
 fn the_newest_superblock_is_never_missed() {
     for whole_table in [0, 64 << 10] {
@@ -133,7 +133,8 @@ fn the_newest_superblock_is_never_missed() {
     }
 }
 
-/// AS-SB-1: how many copies there are, and how many drives may be away; of superblocks that do not say, as many as parity makes up for.
+/// AS-SB-1: how many copies there are, and how many drives may be away; of superblocks that do not say, as many as
+/// parity makes up for.
 #[test]
 fn copies_grow_with_the_number_of_drives_and_never_get_fewer() {
     let of = |data, parity, drives, before| {
@@ -192,8 +193,9 @@ fn numbers_of_drives_are_used_again() {
     });
 }
 
-/// AS-NUMBER-1, AS-GATHER-1: a drive that was lost and replaced comes back in the place of the one that has its number now. Its superblocks
-/// cannot be read, and its zones have heads of sets and of that number; it is not taken for the other one.
+/// AS-NUMBER-1, AS-GATHER-1: a drive that was lost and replaced comes back in the place of the one that has its number
+/// now. Its superblocks cannot be read, and its zones have heads of sets and of that number; it is not taken for the
+/// other one.
 #[test]
 fn a_drive_is_not_taken_for_the_one_that_has_its_number() {
     Sim::new(1).run(|rt| async move {
@@ -211,7 +213,8 @@ fn a_drive_is_not_taken_for_the_one_that_has_its_number() {
             store.put(format!("o{number}"), bytes(number, 19_000), Bytes::new()).await.unwrap();
         }
         store.close().await.unwrap();
-        // One is lost, and a third takes its place; then another, and the fourth gets the number of the first that was lost.
+        // One is lost, and a third takes its place; then another, and the fourth gets the number of the first that was
+        // lost.
         for (left, joins, number) in [([first, second], third, 3), ([first, third], fourth, 2)] {
             let (store, _) = ArrayStore::open(&rt, &at(&left), &place, plain()).await.unwrap();
             store.put(format!("o{}", 28 + number), bytes(28 + number, 19_000), Bytes::new()).await.unwrap();

@@ -308,8 +308,8 @@ fn a_snapshot_that_cannot_be_read_fails_no_rebuild() {
     });
 }
 
-/// AS-REPLACE-1: a set is emptied and filled anew while a rebuild that has read it waits for a drive. What it read is not written to the
-/// place of what the set holds now.
+/// AS-REPLACE-1: a set is emptied and filled anew while a rebuild that has read it waits for a drive. The read data is
+/// not written over the set's new data.
 #[test]
 fn a_set_that_lives_again_gets_nothing_of_its_life_before() {
     Sim::new(1).run(|rt| async move {

@@ -1,4 +1,4 @@
-//! What is found after a power cut, and what becomes of it.
+//! Findings after a power cut, and their fate.
 
 use shingle_sim::seeds;
 
@@ -6,7 +6,8 @@ use super::*;
 use crate::append::open_set::Stream;
 use crate::format::Tombstone;
 
-/// Rule 3 of SMORE's section IV-A: of a part that cleaning copied, the newer copy counts, whichever is seen first. (AS-REC-2)
+/// Rule 3 of SMORE's section IV-A: of a part that cleaning copied, the newer copy counts, whichever is seen first.
+/// (AS-REC-2)
 #[test]
 fn of_two_copies_the_newer_one_counts() {
     let (images, old) = Sim::new(1).run(|rt| async move {
@@ -56,8 +57,8 @@ fn of_two_copies_the_newer_one_counts() {
     }
 }
 
-/// AS-EXAM-3: what was open when the power failed is closed, and no opening goes on in it; what was open when the array was closed
-/// is gone on with, as far as somebody writes there: nobody would ever end the others.
+/// AS-EXAM-3: what was open when the power failed is closed, and no opening goes on in it; what was open when the array
+/// was closed is gone on with, as far as somebody writes there: nobody would ever end the others.
 #[test]
 fn only_what_was_closed_in_order_is_gone_on_with() {
     for orderly in [false, true] {
@@ -93,8 +94,8 @@ fn only_what_was_closed_in_order_is_gone_on_with() {
     }
 }
 
-/// AS-EXAM-3: what a recovery took for whole, which could not see that a drive that is away has nothing of it, stays so: on the
-/// strength of it what it replaced may have been reset.
+/// AS-EXAM-3: what a recovery took for whole, which could not see that a drive that is away has nothing of it, stays
+/// so: on the strength of it what it replaced may have been reset.
 #[test]
 fn what_was_found_without_a_drive_stays_when_it_comes_back() {
     let images = Sim::new(1).run(|rt| async move {
@@ -136,8 +137,8 @@ fn what_was_found_without_a_drive_stays_when_it_comes_back() {
     }
 }
 
-/// AS-EXAM-3: a set that a power cut left out of step gets no digest before a superblock says where it is cut off: half of the
-/// digests written, its zones might end at one block by chance, and what was cut off might be found again.
+/// AS-EXAM-3: a set that a power cut left out of step gets no digest before a superblock says where it is cut off: half
+/// of the digests written, its zones might end at one block by chance, and what was cut off might be found again.
 #[test]
 fn what_was_cut_off_is_durable_before_its_set_is_sealed() {
     let images = Sim::new(1).run(|rt| async move {
@@ -191,7 +192,8 @@ fn what_was_torn_on_one_drive_is_mended() {
     });
 }
 
-/// The same where nothing goes on in the background, as with a command that opens the array: at the latest when it is closed.
+/// The same where nothing goes on in the background, as with a command that opens the array: at the latest when it is
+/// closed.
 #[test]
 fn what_was_torn_is_mended_when_the_array_is_closed() {
     let images = rotten();
@@ -207,7 +209,8 @@ fn what_was_torn_is_mended_when_the_array_is_closed() {
     });
 }
 
-/// AS-SET-1: a set that a superblock offers is empty durably: what it held, whose deletions are forgotten, does not come back.
+/// AS-SET-1: a set that a superblock offers is empty durably: what it held, whose deletions are forgotten, does not
+/// come back.
 #[test]
 fn a_set_is_offered_only_when_its_resets_are_durable() {
     let full = Sim::new(1).run(|rt| async move {
@@ -257,8 +260,8 @@ fn a_set_is_offered_only_when_its_resets_are_durable() {
     assert_eq!((sets, back), (0, 0), "sets that are offered and full, and objects that are back");
 }
 
-/// AS-CLOSE-2: a set that came to its end with the last object is whole when the array is closed. A power cut after that tears
-/// nothing, and nothing is mended or cleaned for it.
+/// AS-CLOSE-2: a set that came to its end with the last object is whole when the array is closed. A power cut after
+/// that tears nothing, and nothing is mended or cleaned for it.
 #[test]
 fn closing_waits_for_digests() {
     let (mut met, mut torn) = (0, Vec::new());
@@ -350,7 +353,8 @@ fn what_a_power_cut_tore_is_mended_by_a_later_opening() {
     });
 }
 
-/// AS-EXAM-2: nor is it forgotten where the drive that has it is away from an opening, and not given up: it is as it was when it is back.
+/// AS-EXAM-2: nor is it forgotten where the drive that has it is away from an opening, and not given up: it is as it
+/// was when it is back.
 #[test]
 fn what_a_power_cut_tore_is_not_forgotten_while_its_drive_is_away() {
     let images = rotten();

@@ -1,4 +1,4 @@
-//! What an array refuses, and what it gives up, by rules that need a state which no call brings about.
+//! Refusals of an array, and drives it gives up, by rules that need a state which no call brings about.
 
 use shingle_record::{Expect, HEADER_SIZE, Header, frame};
 use shingle_zoned::ZonedDevice;
@@ -7,8 +7,8 @@ use super::*;
 use crate::format::{DriveState, SUPERBLOCK, Update, VERSION_MIN, encode_piece};
 use crate::inspect;
 
-/// AS-READMIT-1 relies on it: a set is reset while a drive is away. The drive is given up where it, with others gone by then, could
-/// be believed about what the set held; where too few could be gone for that it stays.
+/// AS-READMIT-1 relies on it: a set is reset while a drive is away. The drive is given up where it, with others gone by
+/// then, could be believed about what the set held; where too few could be gone for that it stays.
 #[test]
 fn a_drive_that_is_away_while_a_set_is_reset_is_given_up_where_it_could_be_believed_later() {
     for (data, parity, given_up) in [(2, 1, true), (3, 1, false), (3, 2, true), (4, 2, false), (4, 3, true)] {
@@ -34,7 +34,7 @@ fn payload_of_version(version: u32, payload: &[u8]) -> Vec<u8> {
     let mut old = superblock.encode(None, &[]);
     // The base that there is none of, and the number of changes.
     old.truncate(old.len() - 28);
-    // How many copies there are, and the generation of the buffer.
+    // Number of copies, and the generation of the buffer.
     old.drain(67..76);
     let sets: Vec<_> = changes.into_iter().map(|(_, set)| set).collect();
     // The list of a piece, without its version and the number of the first set.
@@ -70,7 +70,8 @@ fn as_of_version(images: &[MemoryDevice], version: u32) {
     }
 }
 
-/// Versions 3 and 4 do not say where sets that were open end: they are read if the array was closed in order, and refused otherwise.
+/// Versions 3 and 4 do not say where sets that were open end: they are read if the array was closed in order, and
+/// refused otherwise.
 #[test]
 fn old_versions_are_read_if_they_were_closed_and_refused_if_they_were_not() {
     for version in [VERSION_MIN, VERSION_MIN + 1] {

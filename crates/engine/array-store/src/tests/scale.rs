@@ -8,7 +8,8 @@ const SETS: usize = 100_000;
 /// Sets that a step may look at, however many there are: those that are open, kept ready, or on their way.
 const FEW: u64 = 300;
 
-/// AS-LIST-2: a put, a deletion and a step of cleaning look at the sets that they are about, also where 100,000 are full.
+/// AS-LIST-2: a put, a deletion and a step of cleaning look at the sets that they are about, also where 100,000 are
+/// full.
 #[test]
 fn a_step_touches_few_of_many_sets() {
     Sim::new(1).run(|rt| async move {
@@ -64,7 +65,7 @@ fn a_step_touches_few_of_many_sets() {
         }
         assert!(blocks(&devices) - before <= 10 * 3 * 3, "{} blocks for ten", blocks(&devices) - before);
         step("ten superblocks");
-        // What lives in sets changes all the time, and only the last superblock says how much that is.
+        // Live bytes of sets change all the time, and only the last superblock has them.
         for (_, set) in engine.sets.of(List::Closed).collect::<Vec<_>>() {
             set.add_live(1);
             set.remove_live(1);

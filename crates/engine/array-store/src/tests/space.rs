@@ -31,7 +31,7 @@ async fn full(rt: &Runtime, seed: u64, drives: usize) -> (Vec<SimDevice>, ArrayS
     (devices, store)
 }
 
-/// How many of clients' open sets would take a small object of that size; and how many there are.
+/// Number of clients' open sets that would take a small object of that size; and of all of them.
 fn takers(engine: &Engine, size: usize) -> (usize, usize) {
     let completion = Some(Completion { size: size as u64, attributes: Bytes::new() });
     let name = Bytes::from_static(b"s1");
@@ -58,8 +58,8 @@ async fn empty(store: &ArrayStore, id: SetId) {
     }
 }
 
-/// AS-SHELF-2: of small objects that come together as many are stored as fit one by one, and what room is left for smaller ones
-/// is not given up for larger ones.
+/// AS-SHELF-2: of small objects that come together as many are stored as fit one by one, and what room is left for
+/// smaller ones is not given up for larger ones.
 #[test]
 fn what_fits_of_a_batch_is_stored() {
     let (mut stored_at_all, mut refused_at_all) = (0, 0);
@@ -87,8 +87,8 @@ fn what_fits_of_a_batch_is_stored() {
     assert!(stored_at_all > 0 && refused_at_all > 0, "the case is not met: {stored_at_all}, {refused_at_all}");
 }
 
-/// Writers that find the array full wait for a reader who keeps a set that was collected from being reset. Each of them does
-/// at the same time, and nobody again for the same one. (AS-SET-2)
+/// Writers that find the array full wait for a reader who keeps a set that was collected from being reset. Each of them
+/// does at the same time, and nobody again for the same one. (AS-SET-2)
 #[test]
 fn waits_for_readers_do_not_add_up() {
     Sim::new(1).run(|rt| async move {
@@ -140,7 +140,8 @@ fn a_rebuild_does_not_wait_for_a_slow_reader_for_ever() {
     });
 }
 
-/// Of what shares a segment, as many whole objects go to the end of a set as fit there; what is to stay together is not cut.
+/// Of what shares a segment, as many whole objects go to the end of a set as fit there; what is to stay together is not
+/// cut.
 #[test]
 fn what_shares_a_segment_is_cut_between_two_objects() {
     Sim::new(1).run(|rt| async move {

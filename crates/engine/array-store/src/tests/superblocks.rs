@@ -10,7 +10,7 @@ use crate::format::{BufferName, SetEntry};
 use crate::recovery::gather::look_at;
 use crate::zone_set::List;
 
-/// What a table was when a superblock was written, by a number that the superblock has.
+/// Tables at the times when superblocks were written, by a number that the superblock has.
 type Said = BTreeMap<u64, Vec<Option<SetEntry>>>;
 
 fn table(engine: &Engine) -> Vec<Option<SetEntry>> {
@@ -75,7 +75,8 @@ fn cuts(seed: u64, survival: Survival) -> (Vec<(Vec<MemoryDevice>, u64)>, Said) 
                 number += 1;
                 let image = |device: &SimDevice| device.crash_image_with(seed * 1_000_003 + number, survival);
                 found.borrow_mut().push((all.iter().map(image).collect(), acknowledged.get()));
-                // A piece of a base has one block here, a superblock has more. What changes now is in the superblock behind it.
+                // A piece of a base has one block here, a superblock has more. Changes from now on are in the
+                // superblock behind it.
                 if command.kind == CommandKind::Write && command.blocks == Blocks(1) {
                     change(&engine, &mut random.borrow_mut());
                     said.borrow_mut().insert(engine.buffering.named.get().id, table(&engine));
@@ -95,8 +96,8 @@ fn cuts(seed: u64, survival: Survival) -> (Vec<(Vec<MemoryDevice>, u64)>, Said) 
     })
 }
 
-/// AS-SB-1, AS-SB-3, AS-SB-4: wherever the power fails while superblocks are written, the one that was acknowledged last is found, or the one
-/// that was on its way, with the table as it was then; also with a drive away.
+/// AS-SB-1, AS-SB-3, AS-SB-4: wherever the power fails while superblocks are written, the one that was acknowledged
+/// last is found, or the one that was on its way, with the table as it was then; also with a drive away.
 #[test]
 fn the_newest_superblock_is_found_wherever_the_power_fails() {
     for seed in seeds(4) {
@@ -137,8 +138,8 @@ async fn chained(rt: &Runtime) -> (Vec<SimDevice>, u64) {
     (devices, 5)
 }
 
-/// AS-SB-3, AS-GATHER-3: where a block of a chain cannot be read, or is rotten, another drive's counts; where none is left that can be
-/// read, that is said, and nothing older is taken for the newest.
+/// AS-SB-3, AS-GATHER-3: where a block of a chain cannot be read, or is rotten, another drive's counts; where none is
+/// left that can be read, that is said, and nothing older is taken for the newest.
 #[test]
 fn a_chain_with_a_gap_is_noticed_and_another_one_read() {
     for rotten in [false, true] {
@@ -179,8 +180,9 @@ fn a_chain_with_a_gap_is_noticed_and_another_one_read() {
     }
 }
 
-/// AS-SB-2: a common cause fails the superblocks of all drives but one, again and again, and each is tried in both zones. The others keep the
-/// newest that they have, as many as an opening needs: where the one that took it is gone, too, the array is there.
+/// AS-SB-2: a common cause fails the superblocks of all drives but one, again and again, and each is tried in both
+/// zones. The others keep the newest that they have, as many as an opening needs: where the one that took it is gone,
+/// too, the array is there.
 #[test]
 fn what_fails_superblocks_of_many_drives_leaves_them_the_ones_they_have() {
     for (takes, whole_table) in (0..4).flat_map(|takes| [(takes, 0), (takes, 64 << 10)]) {

@@ -1,11 +1,11 @@
-//! Which sets changed since a superblock said what they are.
+//! Sets that changed since a superblock described them.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::types::{SetId, SetState};
 
-/// What superblocks say of a set beside its live bytes.
+/// Fields of a set in superblocks beside its live bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) state: SetState,
@@ -44,8 +44,8 @@ impl Latest {
     }
 }
 
-/// Sets that changed, with the number of their last change. Live bytes are counted anew unless an array was closed in order, so
-/// only the superblock that says that it was needs theirs.
+/// Sets that changed, with the number of their last change. Live bytes are counted anew unless an array was closed in
+/// order, so only the superblock that says that it was needs theirs.
 #[derive(Default)]
 pub(super) struct ChangeLog {
     /// Somebody asks for changes.

@@ -1,4 +1,4 @@
-//! Which zones form sets, and which drives form groups. (SMORE, section III-B; `docs/decisions/0038-groups.md`.)
+//! Formation of sets from zones, and of groups from drives. (SMORE, section III-B; `docs/decisions/0038-groups.md`.)
 
 use std::cmp::Reverse;
 
@@ -14,10 +14,10 @@ const BEGINNINGS: usize = 64;
 /// ascending order of zones. Zones are taken from the start of a drive first, so that a set's zones are about equally
 /// fast and sets fill from the outside in.
 ///
-/// Each set takes its zones from the drives with the most left: that forms the most sets that can be formed. Drives that have
-/// equally many are grouped anew `width` times, so that a drive shares sets with most others and a rebuild reads from all of
-/// them (parity declustering, section VI-C); and no more often: as long as drives stay in their groups, sets of different
-/// groups can be written side by side.
+/// Each set takes its zones from the drives with the most left: that forms the most sets that can be formed. Drives
+/// that have equally many are grouped anew `width` times, so that a drive shares sets with most others and a rebuild
+/// reads from all of them (parity declustering, section VI-C); and no more often: as long as drives stay in their
+/// groups, sets of different groups can be written side by side.
 pub(crate) fn form_sets(free: &[(DriveId, Vec<ZoneId>)], width: usize) -> Vec<Vec<Member>> {
     let drives = free.len();
     let mut taken = vec![0; drives];
@@ -53,8 +53,9 @@ pub(crate) struct Place {
     pub(crate) drives: DriveSet,
 }
 
-/// Drives for as many groups as `kept` has, of places with free sets: disjoint, as many as can be, with many free sets each. Groups
-/// keep those that they have where sets are free, unless more groups could have some. What is left over has none.
+/// Drives for as many groups as `kept` has, of places with free sets: disjoint, as many as can be, with many free sets
+/// each. Groups keep those that they have if sets are free there, unless more groups could have some. Groups left over
+/// have none.
 pub(crate) fn choose_groups(mut places: Vec<Place>, mut kept: Vec<DriveSet>) -> Vec<DriveSet> {
     places.sort_unstable_by_key(|&place| Reverse(place));
     let free = |home: &DriveSet| places.iter().any(|place| place.drives == *home);
@@ -130,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Where sets are free, as [`form_sets`] made them, and `used` of the first ones are not.
+    /// Places with free sets, as [`form_sets`] made them; the first `used` are not free.
     fn places(drives: usize, width: usize, used: usize) -> Vec<Place> {
         let mut places: std::collections::BTreeMap<DriveSet, u32> = Default::default();
         for set in &form_sets(&free(&vec![240; drives]), width)[used..] {

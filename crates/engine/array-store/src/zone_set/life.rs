@@ -7,8 +7,8 @@
 //! A recovery finds sets [`Life::Found`], and a stream goes on there or they have ended.
 //!
 //! # Invariants
-//! - AS-LIFE-1: only the methods of [`ZoneSet`](super::ZoneSet) take a set from one state to the next, and they keep the lists of
-//!   all sets with it (AS-LIST-1). There is no state in which two of them are true of a set.
+//! - AS-LIFE-1: only the methods of [`ZoneSet`](super::ZoneSet) take a set from one state to the next, and they keep
+//!   the lists of all sets with it (AS-LIST-1). There is no state in which two of them are true of a set.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use shingle_runtime::Instant;
 
 use crate::types::SetState;
 
-/// What a set's zones are like that holds nothing.
+/// State of an empty set's zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zones {
     /// Empty.
@@ -27,7 +27,7 @@ pub(crate) enum Zones {
     Unusable,
 }
 
-/// What a set is for while it is filled.
+/// Purpose of a set while it is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Objects,
@@ -35,7 +35,7 @@ pub(crate) enum Purpose {
     Index,
 }
 
-/// What a set that ended is.
+/// Kind of a set that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// It holds objects that no snapshot covers all of.
@@ -46,7 +46,7 @@ pub(crate) enum Full {
     Index,
 }
 
-/// What is known of a set that may hold something.
+/// State of a set that may hold something.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     /// Bytes of live parts.
@@ -55,8 +55,8 @@ pub(crate) struct Held {
     pub(crate) written: u32,
     /// Items below this block are in the newest snapshot of the index.
     pub(crate) covered: u32,
-    /// The block behind the last item that counts, from when that is certain: what lies behind it is void for ever (AS-EXAM-3).
-    /// All ones before, and where an older version closed the set: there everything counts that is found.
+    /// The block behind the last item that counts, from when that is certain: what lies behind it is void for ever
+    /// (AS-EXAM-3). All ones before, and where an older version closed the set: there everything counts that is found.
     pub(crate) end: u32,
     /// Blocks that are used of its zones, where that is less than its shortest zone has: a shorter one was replaced.
     pub(crate) length: u32,
@@ -104,7 +104,7 @@ pub(crate) struct Ended {
     pub(crate) stuck: bool,
 }
 
-/// What a set is.
+/// State of a set.
 #[derive(Debug)]
 pub(crate) enum Life {
     /// It holds nothing, and may not be opened before a superblock calls it available (AS-SET-1).
@@ -117,8 +117,8 @@ pub(crate) enum Life {
     Found(Held),
     /// A stream has it open.
     Open(Filling),
-    /// No stream has it any more; its last writes are on their way, or what they wrote is not in the index yet. With when
-    /// somebody first waited for that.
+    /// No stream has it any more; its last writes are on their way, or what they wrote is not in the index yet. With
+    /// when somebody first waited for that.
     Ending(Filling, Option<Instant>),
     /// It holds what it holds.
     Ended(Ended),
@@ -128,7 +128,7 @@ pub(crate) enum Life {
     Resetting(Ended, Option<Instant>),
 }
 
-/// What is being done to a set's zones. (AS-SET-4)
+/// Work under way on a set's zones. (AS-SET-4)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing.
@@ -171,7 +171,7 @@ impl Life {
         }
     }
 
-    /// What is known of it, if it may hold something.
+    /// Its state, if it may hold something.
     pub(crate) fn held(&self) -> Option<&Held> {
         match self {
             Self::Empty(_) | Self::Offered | Self::Available => None,

@@ -1,8 +1,8 @@
 //! The sets of an array in lists, by what they are.
 //!
 //! # Invariants
-//! - AS-LIST-1: each set of the table is in the lists that its life says, and in no other: [`Lists::moved`] follows every change.
-//!   `lists_agree_with_a_scan_of_all_sets`.
+//! - AS-LIST-1: each set of the table is in the lists that its life says, and in no other: [`Lists::moved`] follows
+//!   every change. `lists_agree_with_a_scan_of_all_sets`.
 //! - AS-LIST-2: no step of the engine looks at all sets: each looks at a list of those that it is about.
 //!   `a_step_touches_few_of_many_sets`.
 
@@ -48,7 +48,7 @@ impl List {
     }
 }
 
-/// Where a set belongs.
+/// Lists that a set belongs to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mark {
     pub(super) list: List,
@@ -58,7 +58,7 @@ pub(super) struct Mark {
     pub(super) live: u64,
     /// Bytes of data that it holds if it is filled.
     pub(super) data: u64,
-    /// What superblocks say of it beside its live bytes.
+    /// Its fields in superblocks beside its live bytes.
     pub(super) said: Said,
     /// It may be cleaned.
     pub(super) candidate: Option<Candidate>,
@@ -76,8 +76,8 @@ impl Group {
         &self.lists[list as usize]
     }
 
-    /// True if some set of it may hold something, as far as a superblock says, or one that is being written: a set that is offered
-    /// is available there. (AS-EVICT-1)
+    /// True if some set of it may hold something, as far as a superblock says, or one that is being written: a set that
+    /// is offered is available there. (AS-EVICT-1)
     fn may_hold(&self) -> bool {
         const ALL: [List; 6] = [List::Offered, List::Available, List::Open, List::Closed, List::Indexed, List::Index];
         ALL.iter().any(|list| !self.list(*list).is_empty())
@@ -179,7 +179,7 @@ impl Lists {
         self.lists.borrow()[list as usize].range(SetId(from)..).next().copied()
     }
 
-    /// How many of a list lie behind `after`.
+    /// Number of sets of a list behind `after`.
     pub(super) fn count_behind(&self, list: List, after: Option<SetId>) -> usize {
         let lists = self.lists.borrow();
         match after {
@@ -212,7 +212,7 @@ impl Lists {
         look(&self.groups.borrow())
     }
 
-    /// How many zones the set with the fewest left lacks, of those that may hold something.
+    /// Zones that the set with the fewest left lacks, of those that may hold something.
     pub(super) fn most_lacking(&self, lost: impl IntoIterator<Item = DriveId>) -> usize {
         let lost: DriveSet = lost.into_iter().collect();
         let groups = self.groups.borrow();

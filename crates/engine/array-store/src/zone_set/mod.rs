@@ -1,12 +1,13 @@
 //! The zone-set table: what sets are, their members, live bytes, pins. (SMORE, sections III-B and III-C.)
 //!
 //! # Invariants
-//! - AS-SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those. When one
-//!   calls it available its zones are empty, durably.
+//! - AS-SET-1: a set receives writes only after a superblock called it available (or open): recovery looks at those.
+//!   When one calls it available its zones are empty, durably.
 //! - AS-SET-2: a set's zones are reset only when nothing live is left in it and nobody reads it.
 //! - AS-SET-3: a set that is empty is covered by no snapshot, or recovery would pass over what comes next.
-//! - AS-SET-4: what a set holds is read off its zones only while nothing changes them, and under a pin, which keeps it so
-//!   ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a pin: the change may wait for it.
+//! - AS-SET-4: what a set holds is read off its zones only while nothing changes them, and under a pin, which keeps it
+//!   so ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a pin: the change may wait for
+//!   it.
 
 mod changes;
 pub(crate) mod layout;
@@ -43,7 +44,7 @@ use life::Life;
 use lists::Lists;
 use shared::Shared;
 
-/// How far each live member of a set was written.
+/// Written blocks of each live member of a set.
 pub(crate) type Written = Vec<(Member, u32)>;
 
 /// Keeps a set's zones from being reset while it lives. (The shared lock of SMORE, section III-E.)
@@ -119,8 +120,8 @@ impl SetTable {
         self.shared.lists.changes.borrow_mut().now()
     }
 
-    /// What superblocks say of sets that changed since that moment; `live`: also of those of which only live bytes changed since
-    /// that one.
+    /// Superblock fields of the sets that changed since that moment; `live`: also of those of which only live bytes
+    /// changed since that one.
     pub(crate) fn changes(&self, since: u64, live: Option<u64>) -> Changes {
         let changed = self.shared.lists.changes.borrow().since(since, live);
         let entry = |id: SetId| (id, self.get(id).map(|set| set.entry()));
@@ -132,7 +133,7 @@ impl SetTable {
         self.shared.lists.changes.borrow_mut().forget(since, live);
     }
 
-    /// How many sets there are.
+    /// Number of sets.
     pub(crate) fn len(&self) -> usize {
         self.sets.borrow().len() - self.unused.borrow().len()
     }
@@ -170,8 +171,8 @@ impl SetTable {
         }
     }
 
-    /// All sets with their numbers, in order, each as it is when its turn comes. For what is done once: at an opening, or when
-    /// drives come and go. (AS-LIST-2)
+    /// All sets with their numbers, in order, each as it is when its turn comes. For what is done once: at an opening,
+    /// or when drives come and go. (AS-LIST-2)
     pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = (SetId, Rc<ZoneSet>)> {
         let ids = (0..self.sets.borrow().len()).map(|at| SetId(at as u32));
         ids.filter_map(|id| {
@@ -201,17 +202,17 @@ impl SetTable {
         })
     }
 
-    /// How many sets are in a list.
+    /// Number of sets in a list.
     pub(crate) fn listed(&self, list: List) -> usize {
         self.shared.lists.count(list)
     }
 
-    /// How many sets are in that state; but for empty ones, of those that can be used.
+    /// Number of sets in that state; but for empty ones, of those that can be used.
     pub(crate) fn count(&self, state: SetState) -> usize {
         self.listed(List::of(state))
     }
 
-    /// How many sets are in each state: empty, available, open, closed, indexed, index.
+    /// Number of sets in each state: empty, available, open, closed, indexed, index.
     pub(crate) fn by_state(&self) -> [usize; 6] {
         let empty = [List::Empty, List::Unusable, List::Offered].into_iter().map(|list| self.listed(list)).sum();
         let [available, open, closed, indexed, index] =
@@ -229,7 +230,8 @@ impl SetTable {
         [List::Empty, List::Offered, List::Available].into_iter().map(|list| self.listed(list)).sum()
     }
 
-    /// The first set behind `after` that holds something, and how many there are from it on: counted without a look at them.
+    /// The first set behind `after` that holds something, and how many there are from it on: counted without a look at
+    /// them.
     pub(crate) fn holding_behind(&self, after: Option<SetId>) -> (Option<(SetId, Rc<ZoneSet>)>, usize) {
         const HOLDING: [List; 4] = [List::Open, List::Closed, List::Indexed, List::Index];
         let lists = &self.shared.lists;
@@ -264,7 +266,7 @@ impl SetTable {
         self.shared.lists.with_groups(look)
     }
 
-    /// How many zones the set with the fewest left lacks, of those that may hold something.
+    /// Zones that the set with the fewest left lacks, of those that may hold something.
     pub(crate) fn most_lacking(&self, lost: impl IntoIterator<Item = DriveId>) -> usize {
         self.shared.lists.most_lacking(lost)
     }
@@ -284,7 +286,7 @@ impl SetTable {
         self.shared.lists.bytes()
     }
 
-    /// How many sets were looked at or changed so far. (AS-LIST-2)
+    /// Number of sets looked at or changed so far. (AS-LIST-2)
     #[cfg(test)]
     pub(crate) fn touched(&self) -> u64 {
         self.shared.lists.touched.get() + self.shared.lists.changes.borrow().touched.get()

@@ -35,7 +35,7 @@ pub(crate) struct ZoneSet {
 }
 
 impl Life {
-    /// What a superblock says of a set.
+    /// The set of a superblock's entry.
     pub(super) fn found(entry: &SetEntry) -> Self {
         let SetEntry { live, covered, end, length, suspect, .. } = *entry;
         let held = Held { live, covered, end, length, suspect, ..Held::default() };
@@ -82,7 +82,7 @@ impl ZoneSet {
         self.data.set(Shape::most_data(self.shared.code, Blocks(u64::from(self.capacity()))));
     }
 
-    // What it is.
+    // Its state.
 
     pub(crate) fn state(&self) -> SetState {
         self.life.borrow().state()
@@ -113,8 +113,8 @@ impl ZoneSet {
         self.members.borrow().iter().any(which)
     }
 
-    /// The members in the order of the first segment's fragments: parity goes round with the set's number, and within the
-    /// set as `Rotation` has it.
+    /// The members in the order of the first segment's fragments: parity goes round with the set's number, and within
+    /// the set as `Rotation` has it.
     pub(crate) fn ordered_members(&self, id: SetId) -> Vec<Member> {
         let mut ordered = self.members();
         let turn = id.0 as usize % ordered.len().max(1);
@@ -215,12 +215,12 @@ impl ZoneSet {
         unentered.or(life.held().map(|held| held.written)).unwrap_or(0)
     }
 
-    /// Whether an item that begins at this block is not in the index yet.
+    /// True if an item that begins at this block is not in the index yet.
     pub(crate) fn is_unentered(&self, block: u32) -> bool {
         self.life.borrow().filling().is_some_and(|filling| filling.unentered.contains(&block))
     }
 
-    /// Whether everything in it is in the index.
+    /// True if everything in it is in the index.
     pub(crate) fn all_entered(&self) -> bool {
         self.life.borrow().filling().is_none_or(|filling| filling.unentered.is_empty())
     }
@@ -244,7 +244,7 @@ impl ZoneSet {
         self.pins.set(self.pins.get() + 1);
     }
 
-    /// Whether that was the last hold.
+    /// Returns true if that was the last pin.
     pub(super) fn was_unpinned(&self) -> bool {
         self.pins.set(self.pins.get() - 1);
         !self.is_pinned()
@@ -256,7 +256,7 @@ impl ZoneSet {
 
     // Lists.
 
-    /// Where it belongs now.
+    /// Its lists now.
     pub(super) fn mark(&self) -> Mark {
         let life = self.life.borrow();
         let list = match &*life {

@@ -11,7 +11,7 @@ use super::set::ZoneSet;
 use crate::format::Member;
 use crate::types::DriveId;
 
-/// What recovery found of a set that holds something.
+/// Recovery's findings about a set that holds something.
 pub(crate) struct FoundToHold {
     pub(crate) end: u32,
     pub(crate) written: u32,
@@ -127,7 +127,7 @@ impl ZoneSet {
         self.step(|_| Ok(Life::Empty(zones)));
     }
 
-    /// What an empty set's zones are like.
+    /// Sets the state of an empty set's zones.
     pub(crate) fn zones_are(&self, zones: Zones) {
         self.step(|life| match life {
             Life::Empty(_) => Ok(Life::Empty(zones)),
@@ -135,7 +135,7 @@ impl ZoneSet {
         });
     }
 
-    /// What recovery found in it: it has ended, whatever it was.
+    /// Takes over recovery's findings: the set has ended, in any state before.
     pub(crate) fn found_to_hold(&self, found: FoundToHold) {
         let FoundToHold { end, written, closed, hurt, suspect, stuck } = found;
         self.step(|life| {
@@ -179,7 +179,7 @@ impl ZoneSet {
         });
     }
 
-    // What changes while it is what it is.
+    // Changes within a state.
 
     pub(crate) fn add_live(&self, bytes: u64) {
         self.change_held(|held| held.live += bytes);
@@ -202,7 +202,7 @@ impl ZoneSet {
         }
     }
 
-    /// What lies at this block and behind it is void.
+    /// Items at this block and behind it are void.
     pub(crate) fn ends_before(&self, block: u32) {
         self.change_held(|held| held.end = held.end.min(block));
     }
@@ -212,7 +212,7 @@ impl ZoneSet {
         self.change_held(|held| held.closed = stamp);
     }
 
-    /// Whether it is to be looked at.
+    /// Marks it to be looked at, or not.
     pub(crate) fn set_suspect(&self, suspect: bool) {
         self.change_held(|held| held.suspect = suspect);
     }
@@ -227,7 +227,7 @@ impl ZoneSet {
         self.change_held(|held| held.no_gain_at = live);
     }
 
-    /// Whether something in it can neither be read nor moved.
+    /// Marks that something in it can neither be read nor moved, or not.
     pub(crate) fn set_stuck(&self, stuck: bool) {
         self.change_life(|life| match life {
             Life::Empty(zones) if stuck => *zones = Zones::Unusable,
@@ -258,7 +258,8 @@ impl ZoneSet {
         }
     }
 
-    /// Puts `new` in the place of a member; `false` if it has no such member. What is used of its zones stays as it is.
+    /// Puts `new` in the place of a member; `false` if it has no such member. The used part of its zones stays as it
+    /// is.
     pub(crate) fn replace_member(&self, old: Member, new: Member) -> bool {
         let mut members = self.members.borrow().clone();
         let Some(place) = members.iter_mut().find(|member| **member == old) else { return false };

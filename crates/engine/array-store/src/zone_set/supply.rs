@@ -10,7 +10,8 @@ use crate::types::{SetId, SetState};
 use crate::zone_set::{Phase, Pin, ZoneSet, Zones};
 
 impl Engine {
-    /// Sets that are kept available: at least one more than what is reserved, or clients would have none without cleaning.
+    /// Sets that are kept available: at least one more than what is reserved, or clients would have none without
+    /// cleaning.
     pub(crate) fn available_sets(&self) -> usize {
         (self.options.available_sets * self.allocator.groups()).max(self.cleaners.reserved() + 1)
     }
@@ -49,11 +50,12 @@ impl Engine {
             }
             clean.push(set);
         }
-        // At one moment: of a set that no superblock calls available yet, drives may have been given up while zones were reset. (AS-EVICT-1)
+        // At one moment: of a set that no superblock calls available yet, drives may have been given up while zones
+        // were reset. (AS-EVICT-1)
         clean.retain(|set| self.may_open_on(&set.drives()));
         for set in &clean {
             set.offer();
-            // That they are empty is durable first: else recovery would find there what was deleted long ago.
+            // Their emptiness is durable first: else recovery would find long deleted data there.
             self.superblock.unflushed.borrow_mut().extend(set.members().iter().map(|member| member.drive));
         }
         // Nobody may open them before that is durable (AS-SET-1).
@@ -66,7 +68,7 @@ impl Engine {
     pub(crate) async fn reset_zones(&self, set: &ZoneSet) -> Result<()> {
         self.writable()?;
         if self.missing(set) > 0 && self.missing(set) + self.code.parity() >= self.code.data() {
-            // Those that come back with what the others lost would be believed, with others gone by then.
+            // Drives that come back with the others' lost records would be believed, with others gone by then.
             self.record_failures().await?;
         }
         let members = set.members();
@@ -86,8 +88,8 @@ impl Engine {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Waits until nobody changes what `set` holds, and keeps it so. `None` if it holds nothing then, or is no more: what
-    /// becomes of empty sets is not the caller's business.
+    /// Waits until nobody changes what `set` holds, and keeps it so. `None` if it holds nothing then, or is no more:
+    /// what becomes of empty sets is not the caller's business.
     ///
     /// # Errors
     /// `Invalid` if objects are being written to it, for which there is no end; a snapshot ends soon.

@@ -71,7 +71,7 @@ fn any_step(set: &ZoneSet, random: &mut Random) {
     }
 }
 
-/// What lists say, by looking at all sets.
+/// Contents of the lists, by looking at all sets.
 fn scanned(table: &SetTable) -> Vec<(SetId, Mark)> {
     let sets = table.sets.borrow();
     let all = sets.iter().enumerate().filter_map(|(at, set)| Some((SetId(at as u32), set.as_ref()?.mark())));
@@ -113,7 +113,8 @@ fn check(table: &SetTable, lost: &[DriveId], about: &str) {
     assert_eq!(table.most_lacking(lost.iter().copied()), lacking.max().unwrap_or(0), "{about}");
 }
 
-/// AS-LIST-1: whatever becomes of sets, and wherever they go, their lists say the same as a look at all of them. (AS-LIFE-1)
+/// AS-LIST-1: whatever becomes of sets, and wherever they go, their lists say the same as a look at all of them.
+/// (AS-LIFE-1)
 #[test]
 fn lists_agree_with_a_scan_of_all_sets() {
     for seed in seeds(20) {

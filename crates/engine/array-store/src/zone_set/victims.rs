@@ -1,5 +1,5 @@
-//! Sets in the order in which they are cleaned, by the drives that they lie on: the choice of the next one looks at a few for each
-//! group of drives, however many there are.
+//! Sets in the order in which they are cleaned, by the drives that they lie on: the choice of the next one looks at a
+//! few for each group of drives, however many there are.
 //!
 //! # Invariants
 //! - AS-VICTIM-1: the choice is that of a scan of all sets. `the_victim_is_that_of_a_scan_of_all_sets`.
@@ -12,7 +12,7 @@ use crate::types::{DriveSet, SetId};
 /// Shares of live bytes that are told apart: in each, the oldest set is the best.
 const SHARES: u64 = 256;
 
-/// What a choice goes by.
+/// Figures for a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) hurt: bool,
@@ -37,7 +37,7 @@ impl Candidate {
 
 /// Sets that may be cleaned.
 pub(crate) enum Victims {
-    /// Those that are not hurt behind the others; in both, those first in which the least lives.
+    /// Sets that are not hurt behind the others; in both, those with the least live data first.
     Greedy(BTreeMap<DriveSet, BTreeSet<(bool, u64, SetId)>>),
     Lifetime(Ages),
 }
@@ -50,7 +50,7 @@ pub(crate) struct Ages {
     shares: u64,
 }
 
-/// What cleaning wins: space, for as long as it is likely to stay won, for what moving costs.
+/// Benefit of cleaning: space, for as long as it is likely to stay won, over the cost of moving.
 fn benefit(share: u64, closed: u64, now: u64, mean: f64) -> f64 {
     let live = share as f64 / SHARES as f64;
     let age = now.saturating_sub(closed).max(1) as f64;

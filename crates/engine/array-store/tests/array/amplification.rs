@@ -1,7 +1,7 @@
-//! What cleaning costs: the paper's mix of sizes, in little. (SMORE, section V-E and Figure 6.)
+//! Cost of cleaning: the paper's mix of sizes, in little. (SMORE, section V-E and Figure 6.)
 //!
-//! Sizes are those of the paper divided by 256, and so are segments; zones are shorter still. `smore-wa` in the lab has the
-//! paper's own.
+//! Sizes are those of the paper divided by 256, and so are segments; zones are shorter still. `smore-wa` in the lab has
+//! the paper's own.
 
 use std::rc::Rc;
 
@@ -28,7 +28,8 @@ fn size(random: &mut Random) -> u64 {
 }
 
 /// Bytes written for each byte that was put, without parity, at `share` of what the array holds, deleting at random.
-/// With `skewed`, one object in five of those that fill it, and nine in ten of later ones, are deleted ten times as likely.
+/// With `skewed`, one object in five of those that fill it, and nine in ten of later ones, are deleted ten times as
+/// likely.
 fn amplification(cleaning: CleaningPolicy, share: f64, skewed: bool) -> f64 {
     Sim::new(1).run(move |rt| async move {
         let geometry = Geometry::hm_smr(Blocks(256), 82, 0, 12);

@@ -15,7 +15,7 @@ struct Cut {
     model: Model,
 }
 
-/// What ends a process, and what of its writes it leaves.
+/// End of a process, and the writes that survive it.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Power(Survival),
@@ -84,8 +84,8 @@ fn cuts(seed: u64) -> Vec<Cut> {
     })
 }
 
-/// Opens what was left, holds it against the model, perhaps cuts the power there and then, works on with it, and opens it once
-/// more.
+/// Opens what was left, holds it against the model, perhaps cuts the power there and then, works on with it, and opens
+/// it once more.
 fn recover(seed: u64, cut: Cut) {
     let Cut { command, end, media, mut model } = cut;
     let context = format!("seed {seed}, {end:?} at command {command}");
@@ -96,7 +96,7 @@ fn recover(seed: u64, cut: Cut) {
         assert_eq!(report.damage, Vec::<String>::new(), "{context}: damage");
         model.settle(&store, &context).await;
         if matches!(end, End::Kill) || random.chance(0.3) {
-            // What an opening found was shown: it stays.
+            // Objects that an opening showed stay.
             let survival = [Survival::Prefix, Survival::AnySubset][random.below(2) as usize];
             devices = resumed(&rt, End::Power(survival).leaves(&devices, command));
             let report;

@@ -10,7 +10,8 @@ use shingle_base::Blocks;
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_zoned::{MemoryDevice, ZonedDevice};
 
-/// Runs a history on a fresh array; while it runs, `lost` drives fail at some command. What is left, and the model.
+/// Runs a history on a fresh array; while it runs, `lost` drives fail at some command. Returns the media, and the
+/// model.
 fn history(seed: u64, lost: usize) -> (Vec<MemoryDevice>, Vec<bool>, Model) {
     let mut random = Random::new(seed);
     let media = formatted(&shape(&mut random));

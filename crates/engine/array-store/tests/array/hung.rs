@@ -37,7 +37,7 @@ fn quiet() -> Options {
     Options { background: false, ..Options::default() }
 }
 
-/// What comes of `work`, which must end.
+/// Result of `work`, which must end.
 async fn ended<T>(rt: &Runtime, what: &str, work: impl Future<Output = T>) -> T {
     match select(Box::pin(work), Box::pin(rt.sleep(PATIENCE))).await {
         Either::Left((result, _)) => result,
@@ -154,8 +154,8 @@ fn many_drives_that_hang_together_are_waited_for() {
     }
 }
 
-/// An opening waits for no more drives than it can do without either: it is refused, nothing is written, and with the drives back
-/// all is there.
+/// An opening waits for no more drives than it can do without either: it is refused, nothing is written, and with the
+/// drives back all is there.
 #[test]
 fn an_opening_without_too_many_drives_that_hang_is_refused() {
     for seed in seeds(4) {

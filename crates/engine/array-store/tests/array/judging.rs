@@ -73,14 +73,14 @@ fn last_written(images: &[MemoryDevice]) -> Vec<(ZoneId, u64)> {
     images.iter().map(|image| written(image).find(|(_, end)| *end < 60).unwrap()).collect()
 }
 
-/// What a host that lost power leaves of blocks that never reached its disk.
+/// Loses blocks as a host does that lost power before they reached its disk.
 fn lose(image: &MemoryDevice, zone: ZoneId, blocks: std::ops::Range<u64>) {
     let start = image.zone(zone).start;
     blocks.for_each(|block| image.corrupt(start + Blocks(block), |bytes| bytes.copy_from_slice(&[0; BLOCK_SIZE])));
 }
 
-/// AS-EXAM-4, AS-PROBE-1: more drives than parity makes up for cannot be read while the end of a set is verified. Nothing is decided or
-/// written; once they can be read all is there.
+/// AS-EXAM-4, AS-PROBE-1: more drives than parity makes up for cannot be read while the end of a set is verified.
+/// Nothing is decided or written; once they can be read all is there.
 #[test]
 fn what_cannot_be_read_is_not_torn() {
     let images = two_versions();
@@ -147,8 +147,8 @@ fn a_read_that_fails_twice_tears_nothing() {
     });
 }
 
-/// AS-EXAM-2: of two writes that were on their way, the first is lost on more drives than parity makes up for, and the second is
-/// whole: neither was acknowledged, and what the first would have replaced stays.
+/// AS-EXAM-2: of two writes that were on their way, the first is lost on more drives than parity makes up for, and the
+/// second is whole: neither was acknowledged, and what the first would have replaced stays.
 #[test]
 fn a_torn_item_before_a_whole_one_replaces_nothing() {
     for closed in [false, true] {
@@ -228,7 +228,8 @@ fn longest(image: &MemoryDevice) -> (ZoneId, u64) {
     written(image).max_by_key(|(_, end)| *end).unwrap()
 }
 
-/// AS-EXAM-6: a closed set was being reset when a host lost power: its zones are holes already, and are not empty yet by their states.
+/// AS-EXAM-6: a closed set was being reset when a host lost power: its zones are holes already, and are not empty yet
+/// by their states.
 #[test]
 fn a_set_whose_zones_are_holes_was_being_reset() {
     let images = a_dead_set(Code::new(2, 1).unwrap());
@@ -265,8 +266,8 @@ fn a_set_of_which_one_zone_is_empty_and_the_other_a_hole_was_being_reset() {
     }
 }
 
-/// AS-EXAM-6: the same of 1+1 where one drive was given up: one hole is all that can be left of a set. A head that is a hole before other
-/// bytes proves nothing, and is damage.
+/// AS-EXAM-6: the same of 1+1 where one drive was given up: one hole is all that can be left of a set. A head that is a
+/// hole before other bytes proves nothing, and is damage.
 #[test]
 fn a_set_whose_only_zone_that_is_left_is_a_hole_was_being_reset() {
     let images = a_dead_set(Code::new(1, 1).unwrap());
@@ -295,8 +296,8 @@ fn a_set_whose_only_zone_that_is_left_is_a_hole_was_being_reset() {
     }
 }
 
-/// AS-REC-6: a process was killed, with all that it wrote in the drives' caches. What the next one shows survives a power cut, also where
-/// it was never acknowledged.
+/// AS-REC-6: a process was killed, with all that it wrote in the drives' caches. Objects that the next one shows
+/// survive a power cut, also if they were never acknowledged.
 #[test]
 fn what_an_opening_showed_survives_a_power_cut() {
     let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(60), ZONES, 0, 12) };

@@ -1,7 +1,8 @@
-//! Chains of lives under all faults at once, on as many drives as the code has parity: what was acknowledged is there, what was
-//! deleted is not, and the array opens. Bytes come from the number of their write.
+//! Chains of lives under all faults at once, on as many drives as the code has parity: what was acknowledged is there,
+//! what was deleted is not, and the array opens. Bytes come from the number of their write.
 //!
-//! The drives on which anything may happen stay the same through a chain, so no stripe ever lacks more than parity makes up for.
+//! The drives on which anything may happen stay the same through a chain, so no stripe ever lacks more than parity
+//! makes up for.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +17,7 @@ use shingle_runtime::Runtime;
 use shingle_sim::lives::{Life, wear};
 use shingle_sim::{Faults, Medium, Random, Sim, SimDevice, Survival, seeds};
 
-/// How a life ends, for all drives in the same moment.
+/// End of a life, for all drives in the same moment.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Closed,
@@ -24,7 +25,7 @@ enum End {
     PowerCut(Survival),
 }
 
-/// What a life knows of the array it works on.
+/// Knowledge of a life about the array it works on.
 #[derive(Clone)]
 struct Scene {
     context: String,
@@ -48,7 +49,8 @@ fn without_stranger(scene: &Scene, error: &shingle_array_store::Error) -> Vec<Ar
     scene.there.iter().filter(|drive| drive.name != stranger).cloned().collect()
 }
 
-/// True if a drive that is to be taken back did not answer, however often it was asked, or has nothing left that shows whose it is.
+/// True if a drive that is to be taken back did not answer, however often it was asked, or has nothing left that shows
+/// whose it is.
 fn is_silent(scene: &Scene, error: &shingle_array_store::Error) -> bool {
     let is_named = |victim: &String| error.message.contains(&format!("({victim}): it is missing, or does not answer"));
     error.kind == ErrorKind::Device && scene.victims.iter().any(is_named)
@@ -58,7 +60,7 @@ async fn open(rt: &Runtime, mut scene: Scene) -> ArrayStore {
     loop {
         match try_open(rt, &scene).await {
             Ok(store) => return store,
-            // Whoever asked for it asks again.
+            // The caller that asked for it asks again.
             Err(error) if is_silent(&scene, &error) => {}
             Err(error) => scene.there = without_stranger(&scene, &error),
         }
@@ -164,7 +166,7 @@ fn chain(seed: u64) {
             if orderly {
                 life.await.unwrap();
             } else {
-                // Wherever it is then: in the middle of opening, too.
+                // At any step: in the middle of opening, too.
                 let ended = futures_util::future::select(Box::pin(life), Box::pin(rt.sleep(last))).await;
                 if let futures_util::future::Either::Left((life, _)) = ended {
                     life.unwrap();

@@ -27,8 +27,8 @@ fn crash(devices: &[SimDevice]) -> Vec<MemoryDevice> {
     devices.iter().enumerate().map(|(at, device)| device.crash_image(at as u64)).collect()
 }
 
-/// Puts objects of one size until there is no more room; at put `refuse` the first drive refuses a write. How many were
-/// acknowledged, and what a power cut leaves.
+/// Puts objects of one size until there is no more room; at put `refuse` the first drive refuses a write. Returns the
+/// number acknowledged, and the media after a power cut.
 fn fill(refuse: Option<u64>) -> (u64, Vec<MemoryDevice>) {
     Sim::new(7).run(move |rt| async move {
         let devices = powered(&rt, &three_drives(8192, 40, 10));
@@ -114,7 +114,7 @@ fn closing_ends_whatever_callers_stopped_polling() {
                 drop(parked);
                 let devices = powered(&rt, &devices.iter().map(SimDevice::image).collect::<Vec<_>>());
                 let (store, _) = open(&rt, &devices, plain()).await;
-                // What was finished goes on without its caller.
+                // A finished put goes on without its caller.
                 assert_eq!(store.head(b"o").is_ok(), finish, "{size} bytes, kept: {keep}");
             });
         }
@@ -140,7 +140,7 @@ fn a_caller_that_stops_polling_a_deletion_or_snapshot_stops_nobody() {
     });
 }
 
-/// What a call that was not waited for left out must not become part of an object.
+/// A part left out by a call that was not waited for must not become part of an object.
 #[test]
 fn a_write_that_was_dropped_spoils_its_put() {
     Sim::new(5).run(|rt| async move {
@@ -276,8 +276,8 @@ fn a_nearly_full_array_goes_on_taking_puts() {
     }
 }
 
-/// Several segments of small objects waited when the last turn of large ones ended: one was let in, and nobody came to let in the
-/// others.
+/// Several segments of small objects waited when the last turn of large ones ended: one was let in, and nobody came to
+/// let in the others.
 #[test]
 fn small_objects_beside_large_ones_all_end() {
     for seed in seeds(30) {

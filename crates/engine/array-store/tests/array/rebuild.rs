@@ -14,7 +14,7 @@ use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
-/// What the power left.
+/// State after the power cut.
 struct Cut {
     command: u64,
     images: Vec<MemoryDevice>,
@@ -115,7 +115,7 @@ fn history(seed: u64) -> Vec<Cut> {
         let mut told = 0;
         let done = store.rebuild(RebuildOptions::default(), |progress| told = progress.done + progress.failed).await;
         beside.await.unwrap();
-        // What was being written meanwhile may have lost a member again: nobody is in the way now.
+        // Objects being written meanwhile may have lost a member again: nothing is in the way now.
         let last = store.rebuild(RebuildOptions::default(), |_| {}).await;
         for device in all.borrow().iter() {
             device.on_command(|_, _| {});
@@ -191,7 +191,8 @@ fn recover(seed: u64, parity: usize, cut: Cut) {
 }
 
 /// Seeds that found something once: a power cut while a drive joined left an array that missed that one as well; two
-/// workers of a rebuild that saved the table at once; and a set that a power cut left half reset, with too little for a rebuild.
+/// workers of a rebuild that saved the table at once; and a set that a power cut left half reset, with too little for a
+/// rebuild.
 const FOUND: [u64; 3] = [334, 629, 133];
 
 #[test]
@@ -435,7 +436,7 @@ async fn step_by_step(store: &ArrayStore) -> ScrubReport {
     whole
 }
 
-/// How far each zone of a device was written.
+/// Written blocks of each zone of a device.
 fn written(device: &SimDevice) -> Vec<Blocks> {
     let image = device.image();
     (0..image.geometry().zone_count).map(|zone| image.zone(ZoneId(zone)).written).collect()

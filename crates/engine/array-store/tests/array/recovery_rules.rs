@@ -73,7 +73,7 @@ fn is_gone(store: &ArrayStore, name: &str) {
     assert_eq!(store.head(name.as_bytes()).unwrap_err().kind, ErrorKind::NotFound, "{name}");
 }
 
-/// Writes until another set is written to. How many objects that took.
+/// Writes until another set is written to. Returns the number of objects that took.
 async fn next_set(rt: &Runtime, store: &ArrayStore, fillers: &mut u64) {
     let closed = |store: &ArrayStore| store.stats().unwrap().sets[3];
     let before = closed(store);

@@ -1,4 +1,4 @@
-//! What happens when calls on one object come at the same time. (SMORE, sections III-A and III-F.)
+//! Calls on one object at the same time. (SMORE, sections III-A and III-F.)
 
 use crate::common::{content, formatted, open, powered, shape};
 use bytes::Bytes;
@@ -50,7 +50,7 @@ fn readers_find_the_old_version_until_the_new_one_is_complete() {
             is(&store, OLD).await;
             put.finish(Bytes::new()).await.unwrap();
             is(&store, NEW).await;
-            // Whoever opened the old one goes on reading it, also when its space is wanted.
+            // A reader of the old one goes on reading it, also when its space is wanted.
             store.gc(10).await.unwrap();
             assert!(before.read(0, 1000).await.unwrap()[..] == content(OLD)[..1000]);
         },

@@ -34,7 +34,7 @@ fn entries() -> [Entry; 4] {
     ]
 }
 
-/// Writes records one behind the other, all in one write or each in its own. Where the next one goes.
+/// Writes records one behind the other, all in one write or each in its own. Returns the place of the next one.
 fn write(file: &mut Vec<u8>, id: u64, mut at: Cursor, entries: &[Entry], together: bool) -> Cursor {
     let batch = at.sequence;
     for entry in entries {

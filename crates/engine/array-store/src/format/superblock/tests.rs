@@ -78,7 +78,8 @@ fn versions_before_are_read_and_others_are_refused() {
     assert_eq!((of_version(VERSION_MIN - 1), of_version(VERSION + 1)), (Err(VERSION_MIN - 1), Err(VERSION + 1)));
 }
 
-/// What a base of two pieces and two superblocks behind it come to, where `leave_out` says what is not read, of these four.
+/// Superblock assembled from a base of two pieces and two superblocks behind it, without the part `leave_out` of these
+/// four.
 fn assembled(leave_out: usize) -> Option<Superblock> {
     let base = |follows| Some(Base { id: 40, block: 3, pieces: 2, follows });
     let mut assembly = Assembly::of(base(41));

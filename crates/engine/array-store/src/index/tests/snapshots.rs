@@ -175,8 +175,8 @@ fn an_empty_index_has_a_snapshot_too() {
     Model::default().check(&loaded(&empty).unwrap(), "empty");
 }
 
-/// Prints how long writers wait for a chunk of a snapshot of 50 TB in segments of 20 MiB, 2.5 million parts, and how long an
-/// opening takes with it. Minutes in a release build.
+/// Prints how long writers wait for a chunk of a snapshot of 50 TB in segments of 20 MiB, 2.5 million parts, and how
+/// long an opening takes with it. Minutes in a release build.
 #[test]
 #[ignore = "a measurement: cargo test --release -p shingle-array-store --lib -- --ignored --nocapture chunks_of_a_large"]
 fn chunks_of_a_large_index_take_how_long() {
@@ -225,7 +225,7 @@ fn chunks_of_a_large_index_take_how_long() {
             chunks[chunks.len() / 2],
             chunks[chunks.len() * 999 / 1000]
         );
-        // What an opening does: the snapshot is loaded, then all parts are gone through twice.
+        // As an opening does: the snapshot is loaded, then all parts are gone through twice.
         let began = rt.now();
         let from_snapshot = loaded(&kept).unwrap();
         let loading = rt.now().since(began);

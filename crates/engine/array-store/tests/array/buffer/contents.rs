@@ -113,7 +113,7 @@ fn nothing_stays_in_the_buffer_alone_for_long() {
     });
 }
 
-/// Whoever only reads sees what is buffered, and writes neither to the drives nor to the files.
+/// Opening for reading only shows buffered objects, and writes neither to the drives nor to the files.
 #[test]
 fn reading_only_shows_what_is_buffered_and_changes_nothing() {
     let left = history(|_, store, _| async move {

@@ -45,7 +45,7 @@ impl SimFile {
         })
     }
 
-    /// What a power cut leaves: of writes that have not returned, any blocks of 512 bytes.
+    /// File after a power cut: of writes that have not returned, any blocks of 512 bytes.
     fn image(&self, seed: u64) -> Vec<u8> {
         let mut random = Random::new(seed);
         let mut bytes = self.durable.borrow().clone();
@@ -118,7 +118,7 @@ fn media() -> Vec<MemoryDevice> {
     formatted(&ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 40_000, drives })
 }
 
-/// What a power cut leaves of everything.
+/// State of everything after a power cut.
 pub(super) struct Left {
     pub(super) devices: Vec<MemoryDevice>,
     pub(super) files: [Vec<u8>; 2],

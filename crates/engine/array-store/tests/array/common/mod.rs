@@ -15,7 +15,7 @@ use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice};
 use shingle_zoned::{Geometry, MemoryDevice};
 
-/// What an object holds: its bytes follow from the key.
+/// Content of an object: its bytes follow from the key.
 pub(crate) type Content = (u64, usize);
 
 /// One object.
@@ -23,11 +23,11 @@ pub(crate) type Content = (u64, usize);
 pub(crate) struct ModelObject {
     /// The last acknowledged content; `None`: not there.
     pub(crate) acked: Option<Content>,
-    /// What a call that was not answered yet would make of it.
+    /// Effect of a call that was not answered yet.
     pub(crate) trying: Option<Option<Content>>,
 }
 
-/// What an array must hold.
+/// Contents that an array must have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
     pub(crate) objects: BTreeMap<String, ModelObject>,

@@ -32,7 +32,8 @@ async fn work(store: ArrayStore, model: Rc<RefCell<Model>>, ever: Rc<RefCell<Eve
     }
 }
 
-/// One life of an array: drives are away, were given up, blink in groups; files of the buffer are those of earlier lives.
+/// One life of an array: drives are away, were given up, blink in groups; files of the buffer are those of earlier
+/// lives.
 async fn life(
     rt: Runtime,
     (before, mut model, ever): (Left, Model, Ever),
@@ -46,8 +47,8 @@ async fn life(
     let all = named(&devices);
     let mut there = all.clone();
     let away = random.below(parity + 2);
-    // With no more data than parity, drives that were given up cannot be told from the others, should those be away. Those that a
-    // rebuild took out since are no drives of the array any more.
+    // With no more data than parity, drives that were given up cannot be told from the others, should those be away.
+    // Drives that a rebuild took out since are no drives of the array any more.
     let of_it = inspect(&all).await.unwrap().drives.into_iter().filter(|drive| drive.given.is_some() && !drive.removed);
     let can_be = of_it.count() as u64 > 2 * parity;
     for _ in 0..away {
@@ -110,13 +111,13 @@ async fn life(
     (left(&devices, &buffer, random.number() >> 8), model, ever)
 }
 
-/// Seeds that found something once. Of 1+1: a rebuild takes one of three drives out, and the two that are left are not both there;
-/// and of a set whose reset a power cut interrupted a hole on one drive is left, the other was given up. Of 5+1: two drives blink while the
-/// only sets are made available.
+/// Seeds that found something once. Of 1+1: a rebuild takes one of three drives out, and the two that are left are not
+/// both there; and of a set whose reset a power cut interrupted a hole on one drive is left, the other was given up. Of
+/// 5+1: two drives blink while the only sets are made available.
 const FOUND: [u64; 3] = [21, 67, 2199];
 
-/// All of it, drawn from one seed: chains of openings with other drives away each time, groups that blink, kills and clean
-/// closes, and buffers of earlier lives. What was acknowledged is there, and what was deleted is not.
+/// All of it, drawn from one seed: chains of openings with other drives away each time, groups that blink, kills and
+/// clean closes, and buffers of earlier lives. Acknowledged objects are there, and deleted ones are not.
 #[test]
 fn whatever_is_away_or_blinks_from_one_opening_to_the_next() {
     for seed in seeds(20).chain(FOUND) {
