@@ -8,9 +8,8 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use shingle_store_api::{
-    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
-    ObjectStore, ObjectWriter, PartInfo, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage, UploadId,
-    UploadInfo, UploadListing,
+    Commit, CompletedPart, Condition, ObjectInfo, ObjectReader, ObjectStore, ObjectWriter, StoreError, StoreErrorKind,
+    StoreFuture, StoreResult, UploadId, forward,
 };
 
 use crate::damage::{Damage, NotedReader, NotedWriter};
@@ -52,24 +51,8 @@ fn names(bucket: &str, key: &str) -> (String, String) {
 }
 
 impl ObjectStore for Gate {
-    fn create_bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
-        let bucket = bucket.to_owned();
-        Box::pin(async move { self.store()?.create_bucket(&bucket).await })
-    }
-
-    fn delete_bucket(&self, bucket: &str) -> StoreFuture<'_, ()> {
-        let bucket = bucket.to_owned();
-        Box::pin(async move { self.store()?.delete_bucket(&bucket).await })
-    }
-
-    fn bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
-        let bucket = bucket.to_owned();
-        Box::pin(async move { self.store()?.bucket(&bucket).await })
-    }
-
-    fn list_buckets(&self) -> StoreFuture<'_, Vec<BucketInfo>> {
-        Box::pin(async move { self.store()?.list_buckets().await })
-    }
+    forward!(if_open |this| this.store(); create_bucket delete_bucket bucket list_buckets head list begin_upload begin_part upload
+        list_parts list_uploads abort_upload usage);
 
     fn begin_put(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
         let (bucket, key) = names(bucket, key);
@@ -78,11 +61,6 @@ impl ObjectStore for Gate {
             let damage = self.damage.clone();
             Ok(Box::new(NotedWriter { writer, damage, name: (bucket, key) }) as Box<dyn ObjectWriter>)
         })
-    }
-
-    fn head(&self, bucket: &str, key: &str) -> StoreFuture<'_, ObjectInfo> {
-        let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.head(&bucket, &key).await })
     }
 
     fn open(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectReader>> {
@@ -104,49 +82,6 @@ impl ObjectStore for Gate {
         })
     }
 
-    fn list(&self, bucket: &str, request: ListRequest) -> StoreFuture<'_, Listing> {
-        let bucket = bucket.to_owned();
-        Box::pin(async move { self.store()?.list(&bucket, request).await })
-    }
-
-    fn begin_upload(&self, bucket: &str, key: &str, metadata: Metadata) -> StoreFuture<'_, UploadInfo> {
-        let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.begin_upload(&bucket, &key, metadata).await })
-    }
-
-    fn begin_part(&self, bucket: &str, key: &str, id: UploadId, number: u32) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
-        let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.begin_part(&bucket, &key, id, number).await })
-    }
-
-    fn upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, UploadInfo> {
-        let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.upload(&bucket, &key, id).await })
-    }
-
-    fn list_parts(
-        &self,
-        bucket: &str,
-        key: &str,
-        id: UploadId,
-        after: u32,
-        limit: usize,
-    ) -> StoreFuture<'_, (Vec<PartInfo>, bool)> {
-        let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.list_parts(&bucket, &key, id, after, limit).await })
-    }
-
-    fn list_uploads(
-        &self,
-        bucket: &str,
-        prefix: &str,
-        after: Option<(String, Option<UploadId>)>,
-        limit: usize,
-    ) -> StoreFuture<'_, UploadListing> {
-        let (bucket, prefix) = names(bucket, prefix);
-        Box::pin(async move { self.store()?.list_uploads(&bucket, &prefix, after, limit).await })
-    }
-
     fn complete_upload(
         &self,
         bucket: &str,
@@ -161,14 +96,5 @@ impl ObjectStore for Gate {
             self.damage.gone(&bucket, &key);
             Ok(info)
         })
-    }
-
-    fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()> {
-        let (bucket, key) = names(bucket, key);
-        Box::pin(async move { self.store()?.abort_upload(&bucket, &key, id).await })
-    }
-
-    fn usage(&self) -> StoreFuture<'_, StoreUsage> {
-        Box::pin(async move { self.store()?.usage().await })
     }
 }
