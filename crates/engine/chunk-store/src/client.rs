@@ -5,6 +5,7 @@ use shingle_base::ChunkId;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fetched::Fetched;
 use crate::types::{ChunkStat, StoreStat, Stream};
 
 /// Where the owner sends the answer.
@@ -15,7 +16,7 @@ pub type Reply<T> = oneshot::Sender<Result<T>>;
 pub enum Request {
     Create { id: ChunkId, stream: Stream, reply: Reply<()> },
     Append { id: ChunkId, offset: u64, data: Vec<Bytes>, reply: Reply<u64> },
-    Read { id: ChunkId, offset: u64, length: u64, reply: Reply<Bytes> },
+    Read { id: ChunkId, offset: u64, length: u64, verify: bool, reply: Reply<Fetched> },
     Seal { id: ChunkId, reply: Reply<u64> },
     Delete { id: ChunkId, reply: Reply<()> },
     Stat { id: ChunkId, reply: Reply<ChunkStat> },
@@ -61,7 +62,16 @@ impl ChunkClient {
     /// # Errors
     /// `OutOfRange` if the range is not wholly inside the chunk; `Corrupt`, `Device`: other ranges may be fine.
     pub async fn read(&self, id: ChunkId, offset: u64, length: u64) -> Result<Bytes> {
-        self.call(|reply| Request::Read { id, offset, length, reply }).await
+        self.call(|reply| Request::Read { id, offset, length, verify: true, reply }).await?.verify()
+    }
+
+    /// As [`ChunkClient::read`], but the bytes are verified and copied on the caller's thread: for a caller who has one to itself and
+    /// sends them on, and so has them in its cache.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_here(&self, id: ChunkId, offset: u64, length: u64) -> Result<Bytes> {
+        self.call(|reply| Request::Read { id, offset, length, verify: false, reply }).await?.verify()
     }
 
     /// Seals a chunk and returns its size. Waits for its outstanding appends, and takes no others meanwhile. Sealing a sealed

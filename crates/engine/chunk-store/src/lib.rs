@@ -22,6 +22,7 @@ mod checkpoint;
 mod client;
 mod config;
 mod error;
+mod fetched;
 mod flush;
 mod format;
 mod gc;
@@ -58,6 +59,7 @@ mod zones;
 pub use client::{ChunkClient, Reply, Request};
 pub use config::{Allocation, FormatOptions, Landing, Options, Placement, PoolSizes};
 pub use error::{Error, ErrorKind, Result};
+pub use fetched::Fetched;
 pub use format::{ENGINE, JournalEntry};
 pub use gc::{Candidate, CostBenefit, ExpectedDeath, GcReport, GcStatus, Greedy, VictimPolicy};
 pub use inspect::{

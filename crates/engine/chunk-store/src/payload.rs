@@ -1,8 +1,8 @@
-//! Data on its way to the drive and back: framed and verified; or hollow, in experiments on drives that keep none.
+//! Data on its way to the drive: framed; or hollow, in experiments on drives that keep none.
 
 use bytes::Bytes;
 use shingle_base::ChunkId;
-use shingle_record::{Place, SliceError, SlicePlan, SlicedFramer, extract, frame_hollow};
+use shingle_record::{Place, SlicedFramer, frame_hollow};
 
 use crate::format::RecordKind;
 use crate::store::Inner;
@@ -10,7 +10,7 @@ use crate::store::Inner;
 impl Inner {
     /// Whether data is neither copied nor checked. Never on a drive that keeps it.
     pub(crate) fn hollow(&self) -> bool {
-        self.options.hollow && !self.geometry.keeps_payload
+        self.verifier.hollow
     }
 
     /// Frames a data record, as the pieces to be written. `durable` is the block of the zone before which all was durable
@@ -34,21 +34,5 @@ impl Inner {
             return vec![framer.finish(kind, place, sequence, &self.buffers)];
         }
         frame_hollow(kind, place, sequence, id, offset, length as u32)
-    }
-
-    /// Appends the verified bytes that a plan asks for to `out`; zeros where payload is hollow.
-    pub(crate) fn extract_data(
-        &self,
-        plan: &SlicePlan,
-        raw: &[u8],
-        id: ChunkId,
-        record_offset: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), SliceError> {
-        if !self.hollow() {
-            return extract(plan, raw, id, record_offset, out);
-        }
-        out.resize(out.len() + plan.length() as usize, 0);
-        Ok(())
     }
 }

@@ -16,6 +16,7 @@ use shingle_record::SlicePlan;
 use shingle_zoned::{DeviceError, DeviceErrorKind};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fetched::{Fetched, Raw};
 use crate::index::Located;
 use crate::store::Inner;
 
@@ -45,6 +46,11 @@ impl Inner {
 
     /// See [`ChunkClient::read`](crate::ChunkClient::read).
     pub(crate) async fn read(self: &Rc<Self>, id: ChunkId, offset: u64, length: u64) -> Result<Bytes> {
+        self.fetch(id, offset, length).await?.verify()
+    }
+
+    /// Reads, and leaves it to the caller to verify (CS-FETCH-1).
+    pub(crate) async fn fetch(self: &Rc<Self>, id: ChunkId, offset: u64, length: u64) -> Result<Fetched> {
         let (records, landed, from, to) = {
             let state = self.state.borrow();
             // A store that can write no more still reads.
@@ -58,7 +64,7 @@ impl Inner {
                 Error::new(ErrorKind::OutOfRange { size }, text).of(id)
             })?;
             if length == 0 {
-                return Ok(Bytes::new());
+                return Ok(Bytes::new().into());
             }
             let (from, to) = (offset as u32, end as u32);
             let stored = chunk.groups.end();
@@ -81,19 +87,19 @@ impl Inner {
         {
             landing.note_other_command();
         }
-        let mut out = self.buffers.take((to - from) as usize);
+        let (mut raw, mut at) = (Vec::with_capacity(records.len()), from);
         for record in records {
             let (begin, end) = (from.max(record.offset), to.min(record.end()));
-            not_lost(id, from + out.len() as u32, begin)?;
-            self.read_record(id, record, begin - record.offset, end - begin, &mut out).await?;
+            not_lost(id, at, begin)?;
+            raw.push(self.read_raw(id, record, begin - record.offset, end - begin).await?);
+            at = end;
         }
         drop(pins);
-        landed.iter().for_each(|piece| out.extend_from_slice(piece));
-        not_lost(id, from + out.len() as u32, to)?;
+        not_lost(id, at + landed.iter().map(Bytes::len).sum::<usize>() as u32, to)?;
         let mut state = self.state.borrow_mut();
         state.counters.reads += 1;
         state.counters.read_bytes += length;
-        Ok(self.buffers.share(out))
+        Ok(Fetched::raw(id, raw, landed, length as usize, self.verifier.clone()))
     }
 
     /// Appends `length` verified bytes of a record, from `from` bytes into its data, to `out`.
@@ -105,14 +111,16 @@ impl Inner {
         length: u32,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        let raw = self.read_raw(id, record, from, length).await?;
+        self.verifier.append(id, &raw, out)
+    }
+
+    async fn read_raw(&self, id: ChunkId, record: Located, from: u32, length: u32) -> Result<Raw> {
         let plan = SlicePlan::new(record.length, from, length);
         let start = self.geometry.start_of(record.zone) + Blocks(u64::from(record.block));
         let at = start + plan.first_block();
-        let raw = self.dev.read(at, plan.blocks()).await.map_err(|error| read_error(error).of(id))?;
-        self.extract_data(&plan, &raw, id, record.offset, out).map_err(|error| {
-            self.state.borrow_mut().counters.corrupt_reads += 1;
-            Error::new(ErrorKind::Corrupt, error.to_string()).of(id).at(at)
-        })
+        let blocks = self.dev.read(at, plan.blocks()).await.map_err(|error| read_error(error).of(id))?;
+        Ok(Raw { plan, blocks, record_offset: record.offset, at })
     }
 }
 

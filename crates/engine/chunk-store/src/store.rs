@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -15,6 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::client::{Reply, Request};
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fetched::{Fetched, Verifier};
 use crate::flush::Flusher;
 use crate::format::JournalEntry;
 use crate::gc::{GcState, Throttle};
@@ -45,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) log: MetaLog,
     pub(crate) flush: Rc<Flusher>,
     pub(crate) buffers: BufferPool,
+    pub(crate) verifier: Verifier,
     pub(crate) throttle: Throttle,
     pub(crate) trend: RefCell<ZoneTrend>,
     pub(crate) state: RefCell<State>,
@@ -94,9 +98,14 @@ impl Inner {
         let geometry = parts.dev.geometry().clone();
         let zone_room = (geometry.zone_capacity.0 - 1).min(u64::from(u32::MAX)) as u32;
         let append_max = shingle_record::sliced_capacity(Blocks(u64::from(zone_room))).min(APPEND_MAX);
+        let buffers = BufferPool::new(parts.options.buffer_bytes);
+        // Never on a drive that keeps payload.
+        let hollow = parts.options.hollow && !geometry.keeps_payload;
+        let verifier = Verifier { buffers: buffers.clone(), hollow, corrupt_reads: Arc::default() };
         Rc::new(Self {
             flush: Flusher::new(parts.rt.clone(), parts.dev.clone()),
-            buffers: BufferPool::new(parts.options.buffer_bytes),
+            buffers,
+            verifier,
             throttle: Throttle::new(parts.options.gc_latency_factor),
             trend: RefCell::default(),
             state: RefCell::new(parts.state),
@@ -305,7 +314,8 @@ impl ChunkStore {
 
     /// What the store has done since it was opened.
     pub fn counters(&self) -> Counters {
-        self.inner.state.borrow().counters
+        let corrupt_reads = self.inner.verifier.corrupt_reads.load(Ordering::Relaxed);
+        Counters { corrupt_reads, ..self.inner.state.borrow().counters }
     }
 
     /// What the index takes in memory. Looks at every chunk: for metrics now and then, not for every request.
@@ -340,16 +350,17 @@ impl ChunkStore {
     }
 
     /// Reads for a caller that may go away at any time: then nothing more is read (READ-4).
-    async fn read_for(&self, mut reply: Reply<Bytes>, id: ChunkId, offset: u64, length: u64) {
+    async fn read_for(&self, mut reply: Reply<Fetched>, id: ChunkId, (offset, length): (u64, u64), verify: bool) {
         if reply.is_closed() {
             return;
         }
-        let read = Box::pin(self.read(id, offset, length));
+        let read = Box::pin(self.inner.fetch(id, offset, length));
         let read = match select(read, Box::pin(reply.closed())).await {
             Either::Left((read, _)) => read,
             Either::Right(_) => return,
         };
-        let _ = reply.send(read);
+        let verified = |read: Fetched| read.verify().map(Fetched::from);
+        let _ = reply.send(if verify { read.and_then(verified) } else { read });
     }
 
     /// Begins to answer one request.
@@ -364,8 +375,8 @@ impl ChunkStore {
             Request::Create { id, stream, reply } => {
                 self.inner.rt.spawn(async move { drop(reply.send(store.create(id, stream).await)) });
             }
-            Request::Read { id, offset, length, reply } => {
-                self.inner.rt.spawn_detached(async move { store.read_for(reply, id, offset, length).await });
+            Request::Read { id, offset, length, verify, reply } => {
+                self.inner.rt.spawn_detached(async move { store.read_for(reply, id, (offset, length), verify).await });
             }
             Request::Seal { id, reply } => {
                 self.inner.rt.spawn(async move { drop(reply.send(store.seal(id).await)) });

@@ -36,7 +36,7 @@ impl Reader {
         match &self.opened.source {
             // Straight to the drive: the pinned file keeps its chunk.
             Source::Whole { client, chunk, offset: at, .. } => {
-                client.read(*chunk, at + offset, length).await.map_err(for_client)
+                client.read_here(*chunk, at + offset, length).await.map_err(for_client)
             }
             Source::Blobs(blobs) => {
                 let mut pieces = Vec::new();

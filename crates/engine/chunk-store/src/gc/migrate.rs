@@ -168,7 +168,7 @@ impl Inner {
                     let from = Blocks(u64::from(live.record.block - start)).bytes() as usize;
                     let plan = SlicePlan::new(live.record.length, 0, live.record.length);
                     raw.get(from..).and_then(|record| {
-                        self.extract_data(&plan, record, live.id, live.record.offset, &mut data).ok()
+                        self.verifier.extract(&plan, record, live.id, live.record.offset, &mut data).ok()
                     })
                 }
                 None => None,

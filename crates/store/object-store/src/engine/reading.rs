@@ -134,7 +134,7 @@ impl Located {
 
     /// Reads a range of it.
     pub(crate) async fn read(&self, range: &SegmentRange) -> StoreResult<Bytes> {
-        self.client.read(self.chunk, self.offset + range.offset, range.length).await.map_err(for_client)
+        self.client.read_here(self.chunk, self.offset + range.offset, range.length).await.map_err(for_client)
     }
 }
 

@@ -255,8 +255,8 @@ impl MemoryChunks {
                 later(runtime, delay, reply, result.map(drop));
             }
             Request::Append { reply, .. } | Request::Seal { reply, .. } => later(runtime, delay, reply, result),
-            Request::Read { id, offset, length, reply } => {
-                later(runtime, delay, reply, disk.read(id, offset, length));
+            Request::Read { id, offset, length, reply, .. } => {
+                later(runtime, delay, reply, disk.read(id, offset, length).map(Into::into));
             }
             Request::Stat { id, reply } => later(runtime, delay, reply, disk.stat(id)),
             Request::List { after, limit, reply } => {
