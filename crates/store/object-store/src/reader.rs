@@ -3,7 +3,10 @@
 //! # Invariants
 //! - READER-1: the engine is asked once for each segment that is read from front to back, however small the pieces are: its place is kept until another segment is
 //!   read. `a_segment_is_looked_up_once`.
+//! - OS-READER-2: whoever goes on to a second segment gets the places of the next ones, too, and asks once for [`AHEAD`] of them; at most as many files are
+//!   held. `whoever_reads_on_asks_once_for_several_segments`.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,21 +18,25 @@ use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture, StoreResult};
 use crate::direct::{Opened, Source};
 use crate::engine::Core;
 use crate::engine::reading::{Located, SegmentRange, ranges};
-use crate::errors::{for_client, invalid};
+use crate::errors::{for_client, invalid, unavailable};
+use crate::format::BlobRef;
 use crate::pins::Release;
+
+/// Segments that are looked for at once.
+const AHEAD: usize = 4;
 
 /// An object open for reading.
 pub(crate) struct Reader {
     client: Client<Core>,
     bucket: String,
     opened: Opened,
-    /// The segment that was found last.
-    last: Mutex<Option<Arc<Located>>>,
+    /// The segment that was read last, and those found behind it.
+    found: Mutex<VecDeque<Arc<Located>>>,
 }
 
 impl Reader {
     pub(crate) fn new(client: Client<Core>, bucket: String, opened: Opened) -> Self {
-        Self { client, bucket, opened, last: Mutex::default() }
+        Self { client, bucket, opened, found: Mutex::default() }
     }
 
     async fn bytes(&self, offset: u64, length: u64) -> StoreResult<Bytes> {
@@ -39,26 +46,41 @@ impl Reader {
                 client.read_here(*chunk, at + offset, length).await.map_err(for_client)
             }
             Source::Blobs(blobs) => {
-                let mut pieces = Vec::new();
+                let (mut pieces, mut at) = (Vec::new(), offset);
                 for range in ranges(blobs, offset, length) {
-                    pieces.push(self.locate(range).await?.read(&range).await?);
+                    pieces.push(self.locate(blobs, at, range).await?.read(&range).await?);
+                    at += range.length();
                 }
                 Ok(joined(pieces))
             }
         }
     }
 
-    /// The place of a range's segment.
-    async fn locate(&self, range: SegmentRange) -> StoreResult<Arc<Located>> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(last) = last.filter(|last| last.holds(&range)) {
-            return Ok(last);
+    /// The place of the segment of a range that begins at byte `at` of the object.
+    async fn locate(&self, blobs: &[BlobRef], at: u64, range: SegmentRange) -> StoreResult<Arc<Located>> {
+        let reads_on = {
+            let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(place) = found.iter().position(|segment| segment.holds(&range)) {
+                found.drain(..place);
+            }
+            if let Some(segment) = found.front().filter(|segment| segment.holds(&range)) {
+                return Ok(segment.clone());
+            }
+            let before = at.checked_sub(1).and_then(|before| ranges(blobs, before, 1).pop());
+            before.is_some_and(|before| found.back().is_some_and(|last| last.is_of(&before)))
+        };
+        let mut want = vec![range];
+        if reads_on {
+            let longest = blobs.iter().map(|blob| u64::from(blob.segment_bytes)).max().unwrap_or(0);
+            let behind = ranges(blobs, at + range.length(), AHEAD as u64 * longest);
+            want.extend(behind.into_iter().filter(|behind| !behind.is_beside(&range)).take(AHEAD - 1));
         }
         let releases = self.client.link.releases.clone();
-        let locate = move |core: Rc<Core>| async move { core.locate(range, releases).await };
-        let found = Arc::new(self.client.door.ask(locate).await?);
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
-        Ok(found)
+        let locate = move |core: Rc<Core>| async move { core.locate(want, releases).await };
+        let located: VecDeque<_> = self.client.door.ask(locate).await?.into_iter().map(Arc::new).collect();
+        let first = located.front().cloned().ok_or_else(|| unavailable("a segment was not looked for"))?;
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = located;
+        Ok(first)
     }
 }
 

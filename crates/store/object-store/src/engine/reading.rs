@@ -14,7 +14,7 @@ use crate::engine::Core;
 use crate::engine::objects::sizes_of;
 use crate::errors::{for_client, from_record};
 use crate::format::BlobRef;
-use crate::index::Space;
+use crate::index::{Index, Space};
 use crate::keys;
 use crate::pins::{Pin, Release};
 use crate::records::Location;
@@ -76,32 +76,48 @@ impl Core {
         Ok(Some((self.drives.borrow()[drive].client.clone(), chunk, pin)))
     }
 
-    /// Finds where a large object's segment lies, wherever GC has taken it, and keeps it there.
+    /// Finds where segments of a large object lie, wherever GC has taken them, and keeps them there: the first one, and of those behind it
+    /// as many as are found at once.
     ///
     /// The drive is not asked: whoever reads waits for it alone, and holds no place of the store's (RD-1).
-    pub(crate) async fn locate(&self, want: SegmentRange, releases: Releases) -> StoreResult<Located> {
-        let SegmentRange { blob, index, offset, length } = want;
+    pub(crate) async fn locate(&self, want: Vec<SegmentRange>, releases: Releases) -> StoreResult<Vec<Located>> {
         loop {
             self.working()?;
-            let key = keys::segment(blob, index);
-            let found = self.read(move |view| view.get(Space::Segments, &key)).await?;
-            let Some(bytes) = found else {
-                let message = format!("segment {index} of one of its parts is lost");
-                return Err(StoreError::new(StoreErrorKind::Corrupt, message));
-            };
-            let location = Location::decode(&bytes).map_err(from_record)?;
-            if offset + length > u64::from(location.data) {
-                let message = format!("segment {index} of one of its parts is shorter than it was");
-                return Err(StoreError::new(StoreErrorKind::Corrupt, message));
+            let keys: Vec<_> = want.iter().map(|want| keys::segment(want.blob, want.index)).collect();
+            let get = move |view: &dyn Index| keys.iter().map(|key| view.get(Space::Segments, key)).collect();
+            let rows: Vec<Option<Bytes>> = self.read(get).await?;
+            let mut located = Vec::new();
+            for (want, row) in want.iter().zip(rows) {
+                match self.take_place(want, row, &releases) {
+                    Ok(Some(segment)) => located.push(segment),
+                    Err(error) if located.is_empty() => return Err(error),
+                    // Whoever comes to it asks again.
+                    Ok(None) | Err(_) => break,
+                }
             }
-            let Some((client, chunk, pin)) = self.pin(location.file, location.ordinal, &releases)? else {
-                // What pointed there has moved, or will have as soon as GC's changes are in the index.
-                self.runtime.yield_now().await;
-                continue;
-            };
-            let (offset, length) = (location.offset + u64::from(location.head), u64::from(location.data));
-            return Ok(Located { blob, index, client, chunk, offset, length, _pin: pin });
+            if !located.is_empty() || want.is_empty() {
+                return Ok(located);
+            }
+            // What pointed there has moved, or will have as soon as GC's changes are in the index.
+            self.runtime.yield_now().await;
         }
+    }
+
+    /// Pins the place that a segment's row names; none if the file has just gone.
+    fn take_place(&self, want: &SegmentRange, row: Option<Bytes>, releases: &Releases) -> StoreResult<Option<Located>> {
+        let SegmentRange { blob, index, offset, length } = *want;
+        let Some(row) = row else {
+            let message = format!("segment {index} of one of its parts is lost");
+            return Err(StoreError::new(StoreErrorKind::Corrupt, message));
+        };
+        let location = Location::decode(&row).map_err(from_record)?;
+        if offset + length > u64::from(location.data) {
+            let message = format!("segment {index} of one of its parts is shorter than it was");
+            return Err(StoreError::new(StoreErrorKind::Corrupt, message));
+        }
+        let Some((client, chunk, pin)) = self.pin(location.file, location.ordinal, releases)? else { return Ok(None) };
+        let (offset, length) = (location.offset + u64::from(location.head), u64::from(location.data));
+        Ok(Some(Located { blob, index, client, chunk, offset, length, _pin: pin }))
     }
 }
 
@@ -112,6 +128,18 @@ pub(crate) struct SegmentRange {
     index: u32,
     offset: u64,
     length: u64,
+}
+
+impl SegmentRange {
+    /// Bytes in it.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether both are of one segment.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        (self.blob, self.index) == (other.blob, other.index)
+    }
 }
 
 /// Place of a segment of a blob, which stays there as long as this is kept.
@@ -127,9 +155,14 @@ pub(crate) struct Located {
 }
 
 impl Located {
+    /// Whether the range's segment is this one.
+    pub(crate) fn is_of(&self, range: &SegmentRange) -> bool {
+        (self.blob, self.index) == (range.blob, range.index)
+    }
+
     /// Whether the range lies in this segment.
     pub(crate) fn holds(&self, range: &SegmentRange) -> bool {
-        (self.blob, self.index) == (range.blob, range.index) && range.offset + range.length <= self.length
+        self.is_of(range) && range.offset + range.length <= self.length
     }
 
     /// Reads a range of it.

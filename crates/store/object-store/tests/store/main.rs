@@ -14,6 +14,7 @@ mod lives;
 mod parts;
 mod reading;
 mod recovery;
+mod short_ways;
 mod slow;
 mod space;
 mod unseen;

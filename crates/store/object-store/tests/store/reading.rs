@@ -1,13 +1,9 @@
 //! Readers and writers that meet.
 
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use shingle_chunk_store::Stream;
-use shingle_object_store::index::{Batch, IndexResult, Space, Step, View};
-use shingle_object_store::{Index, MemoryIndex, ObjectEngine};
 use shingle_runtime::memory::Memory;
 use shingle_sim::{Sim, seeds};
 use shingle_store_api::{Commit, CompletedPart, Condition, ObjectStore, StoreErrorKind};
@@ -49,35 +45,6 @@ fn a_reader_keeps_its_version_through_overwrite_delete_and_gc() {
             assert!(stats.file_bytes < 1000, "what readers held is garbage now: {stats:?}");
         });
     }
-}
-
-/// OS-DIRECT-1: who reads an object that was put or read just now asks neither the engine's thread nor the index; and sees it
-/// replaced and deleted all the same.
-#[test]
-fn an_object_that_was_used_just_now_is_read_without_the_index() {
-    let world = World::new(3, 1, 4 << 20, 40 << 10);
-    Sim::new(3).run(move |runtime| async move {
-        let (_engine, store, _) = world.open(&runtime).await;
-        store.create_bucket(BUCKET).await.unwrap();
-        for (number, size) in [(1, 1000), (2, 2000)] {
-            put(&store, BUCKET, "key", &bytes_of(number, size), commit(&number.to_string())).await.unwrap();
-            world.index.fail_reads(true);
-            let mut open = store.open(BUCKET, "key");
-            let opened = futures_util::poll!(&mut open);
-            let std::task::Poll::Ready(Ok(reader)) = opened else { panic!("it was not opened at once") };
-            assert_eq!(reader.info(), &store.head(BUCKET, "key").await.unwrap());
-            assert_eq!(reader.info().etag, number.to_string());
-            assert_eq!(reader.read(0, size as u64).await.unwrap(), bytes_of(number, size));
-            // Of what is not in memory the index is asked.
-            assert_eq!(store.head(BUCKET, "other").await.unwrap_err().kind, StoreErrorKind::Unavailable);
-            world.index.fail_reads(false);
-        }
-        assert_eq!(store.stats().await.unwrap().opens, 2);
-        assert!(store.delete(BUCKET, "key").await.unwrap());
-        assert_eq!(store.open(BUCKET, "key").await.err().unwrap().kind, StoreErrorKind::NoSuchKey);
-        store.close().await;
-        assert_eq!(store.head(BUCKET, "key").await.unwrap_err().kind, StoreErrorKind::Unavailable);
-    });
 }
 
 /// OS-DIRECT-1.
@@ -343,73 +310,6 @@ fn writers_without_memory_have_small_segments() {
             assert!(store.check(depth).await.unwrap().is_clean());
         });
     }
-}
-
-/// An index that counts in which segments it is asked for.
-struct Counting(MemoryIndex, Arc<AtomicU64>);
-
-impl View for Counting {
-    fn get(&self, space: Space, key: &[u8]) -> IndexResult<Option<Bytes>> {
-        self.1.fetch_add(u64::from(space == Space::Segments), Ordering::Relaxed);
-        self.0.get(space, key)
-    }
-
-    fn scan(&self, space: Space, from: &[u8], visit: &mut dyn FnMut(&[u8], Bytes) -> Step) -> IndexResult<()> {
-        self.0.scan(space, from, visit)
-    }
-}
-
-impl Index for Counting {
-    fn apply(&self, batch: Batch) -> IndexResult<()> {
-        self.0.apply(batch)
-    }
-
-    fn persist(&self) -> IndexResult<()> {
-        self.0.persist()
-    }
-
-    fn revive(&self) -> IndexResult<()> {
-        self.0.revive()
-    }
-
-    fn clear(&self) -> IndexResult<()> {
-        Index::clear(&self.0)
-    }
-
-    fn snapshot(&self) -> IndexResult<Box<dyn View>> {
-        self.0.snapshot()
-    }
-
-    fn blocks(&self) -> bool {
-        self.0.blocks()
-    }
-}
-
-/// READER-1: 40 KiB in pieces of 1 KiB are ten segments, each looked up once, and let go when the next is read.
-#[test]
-fn a_segment_is_looked_up_once() {
-    let world = World::new(1, 2, 4 << 20, 40 << 10);
-    Sim::new(1).run(move |rt| async move {
-        let (looks, drives) = (Arc::<AtomicU64>::default(), world.served(&rt));
-        let index = Arc::new(Counting(world.index.clone(), looks.clone()));
-        let (engine, _) = ObjectEngine::open(rt.clone(), drives, index, world.options.clone(), None).await.unwrap();
-        let store = engine.client();
-        store.create_bucket(BUCKET).await.unwrap();
-        let data = bytes_of(1, 40 << 10);
-        put(&store, BUCKET, "k", &data, commit("e")).await.unwrap();
-        let reader = store.open(BUCKET, "k").await.unwrap();
-        let before = looks.load(Ordering::Relaxed);
-        for at in (0..40 << 10).step_by(1 << 10) {
-            assert_eq!(reader.read(at as u64, 1 << 10).await.unwrap(), data.slice(at..at + (1 << 10)));
-        }
-        assert_eq!(looks.load(Ordering::Relaxed) - before, 10);
-        assert_eq!(store.stats().await.unwrap().read_bytes, 40 << 10);
-        drop(reader);
-        store.delete(BUCKET, "k").await.unwrap();
-        store.collect_garbage().await.unwrap();
-        assert!(store.stats().await.unwrap().file_bytes < 1000, "a file is held");
-        engine.close().await;
-    });
 }
 
 /// A report names objects and uploads by bucket and key, whichever of their entries is damaged.
