@@ -48,7 +48,7 @@ impl ArrayClient {
         Self(Client { door: Entrance::new(reads, writes, STOPPED), link })
     }
 
-    /// How full the array is, and what it did.
+    /// Fill level and counters of the array.
     ///
     /// # Errors
     /// `Unavailable` if the array has stopped.
@@ -56,7 +56,7 @@ impl ArrayClient {
         self.0.door.read(|core| async move { core.figures() }).await
     }
 
-    /// How the array stands: its drives, a rebuild that is under way, and with `sets` what it can still lose.
+    /// State of the array: its drives, a running rebuild, and with `sets` the losses that it can still take.
     ///
     /// # Errors
     /// `Unavailable` if the array has stopped.
@@ -64,7 +64,7 @@ impl ArrayClient {
         self.0.door.read(move |core| async move { core.condition(sets) }).await
     }
 
-    /// What the array is, and its drives now.
+    /// Identity of the array, and its drives now.
     ///
     /// # Errors
     /// `Unavailable` if the array has stopped.

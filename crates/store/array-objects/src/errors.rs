@@ -10,7 +10,7 @@ pub(crate) fn from_array(error: array::Error) -> StoreError {
     use array::ErrorKind;
     let kind = match error.kind {
         ErrorKind::NoSpace => StoreErrorKind::NoSpace,
-        // What ought to be there is not, or is shorter than it was.
+        // Bytes that ought to be there are missing, or fewer than they were.
         ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::OutOfRange => StoreErrorKind::Corrupt,
         ErrorKind::Invalid => StoreErrorKind::Invalid,
         ErrorKind::Index | ErrorKind::Stopped => StoreErrorKind::Unavailable,

@@ -1,4 +1,4 @@
-//! What is stored with the array's objects as their attributes. [docs/formats/array-objects.md]
+//! Attributes of the array's objects. [docs/formats/array-objects.md]
 //!
 //! # Invariants
 //! - AFMT-1: bytes that are no record of this version are an error, never a wrong record.
@@ -30,14 +30,14 @@ pub(crate) struct BucketRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectRecord {
     pub(crate) attributes: Attributes,
-    /// Where its bytes are; `None`: they are this array object's own.
+    /// Blobs with its bytes; `None`: they are this array object's own.
     pub(crate) manifest: Option<Manifest>,
 }
 
 /// The blobs that an object's bytes are, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// Whether it was uploaded in parts.
+    /// It was uploaded in parts.
     pub(crate) multipart: bool,
     pub(crate) owner: u64,
     /// Numbers, tags and sizes.

@@ -12,7 +12,7 @@
 //! - AOB-3: a blob is deleted only when no object and no upload names it, and no reader is reading it.
 //! - AOB-4: what nobody names comes back as space, also after a power cut.
 //!
-//! All of them: `tests/store.rs`. Where to look: `names` and `format` are what lies in the array, `engine` the calls, `client`,
+//! All of them: `tests/store.rs`. Map: `names` and `format` have the array's contents, `engine` the calls, `client`,
 //! `writer` and `reader` the way in from other threads.
 
 mod client;

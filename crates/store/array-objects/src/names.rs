@@ -1,4 +1,4 @@
-//! What things are called in the array.
+//! Names in the array.
 //!
 //! The first byte says what it is; the order of names is the order in which keys, uploads and parts are listed. Bucket names
 //! and keys have no zero byte, so it can stand between them.
@@ -49,14 +49,14 @@ impl Blob {
         Some(Self { owner: u64::from_be_bytes(*owner), number: u16::from_be_bytes(*number), tag })
     }
 
-    /// What the names of all parts of an upload begin with.
+    /// Prefix of the names of all parts of an upload.
     pub(crate) fn prefix(owner: u64) -> Vec<u8> {
         let mut name = vec![BLOB];
         name.extend(owner.to_be_bytes());
         name
     }
 
-    /// What the names of all that was written for one part begin with.
+    /// Prefix of the names of all blobs written for one part.
     pub(crate) fn part_prefix(owner: u64, number: u16) -> Vec<u8> {
         let mut name = Self::prefix(owner);
         name.extend(number.to_be_bytes());
@@ -81,7 +81,7 @@ pub(crate) fn object(bucket: &str, key: &str) -> Vec<u8> {
     with_kind(OBJECT, bucket, key)
 }
 
-/// What the names of uploads begin with whose keys begin with `prefix`.
+/// Prefix of the names of uploads whose keys begin with `prefix`.
 pub(crate) fn uploads(bucket: &str, prefix: &str) -> Vec<u8> {
     with_kind(UPLOAD, bucket, prefix)
 }
@@ -107,7 +107,7 @@ pub(crate) fn key_of(name: &[u8]) -> Option<&str> {
     std::str::from_utf8(name.get(at + 1..)?).ok()
 }
 
-/// Whether something of that name could be ours: the first of each kind tells an array that is used otherwise.
+/// True if something of that name could be ours: the first of each kind reveals an array with another use.
 pub(crate) fn is_ours(name: &[u8]) -> bool {
     match name.first() {
         Some(&BUCKET) => std::str::from_utf8(name).is_ok(),

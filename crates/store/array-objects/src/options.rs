@@ -1,4 +1,4 @@
-//! What can be set, and what is counted.
+//! Options and counters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use shingle_array_store::Stats;
 use shingle_runtime::memory::Memory;
 
-/// How a store on an array works.
+/// Options of a store on an array.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Calls that wait for the owner, of each of reading and writing.
@@ -17,13 +17,13 @@ pub struct Options {
     pub memory: Arc<Memory>,
     /// Large objects and parts that are written at a time; each holds up to two segments in memory. Others wait.
     pub writers_max: usize,
-    /// Where others wait, a writer that brings fewer bytes a second than that is ended ...
+    /// If others wait, a writer slower than this, in bytes a second, is ended ...
     pub writer_rate_min: u64,
     /// ... once it has taken this time in all, the drives' not counted.
     pub writer_grace: Duration,
     /// The least size of a part other than an upload's last.
     pub part_bytes_min: u64,
-    /// How long after a failure it is tried again to delete what nobody needs.
+    /// Pause after a failure until deletions are tried again.
     pub purge_pause: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Default for Options {
     }
 }
 
-/// How full the array is, and what it did since it was opened.
+/// Fill level of the array, and its counters since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArrayFigures {
     /// The array's own figures.

@@ -1,7 +1,8 @@
 //! Places of those who write large objects: each stands for memory, so there are few.
 //!
-//! Whoever has one and hardly brings anything would keep all others from writing: who is slower than any link, over a while,
-//! ends as soon as somebody waits. Time in which the drives, or other calls, are waited for does not count against anybody.
+//! A writer with a place that hardly brings any bytes would keep all others from writing: one that is slower than any
+//! link, over a while, ends as soon as another waits. Time in which the drives, or other calls, are waited for does not
+//! count.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ use crate::options::Options;
 pub(crate) struct Places {
     free: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// How long a writer may take its time in any case.
+    /// Time that a writer has in any case.
     grace: Duration,
     /// Bytes a second that it has to bring from then on.
     rate_min: u64,

@@ -19,7 +19,7 @@ pub(crate) struct Gathering {
     part: Option<(UploadId, u32)>,
     /// Its bytes, where its writer knows.
     length: Option<u64>,
-    /// What was not handed on yet.
+    /// Bytes not yet handed on.
     gathered: Vec<Bytes>,
     gathered_bytes: usize,
     /// Memory for `gathered`, once there is something.
@@ -67,7 +67,7 @@ impl Gathering {
         let pieces = mem::take(&mut self.gathered);
         self.gathered_bytes = 0;
         if !pieces.is_empty() {
-            // What the call waits in the queue is not the client's time. An owner that is gone is told by the call.
+            // The call's wait in the queue is not the client's time. The call itself reports an owner that is gone.
             let _ = client.link.notices.send(Notice::BytesCame { writer: number, call: blob.calls });
             blob.calls += 1;
             client.door.write(move |core: Rc<Core>| async move { core.write_blob(number, pieces).await }).await?;

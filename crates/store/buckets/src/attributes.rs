@@ -21,7 +21,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// That a store takes so much.
+    /// Fails if the attributes are larger than a store takes.
     ///
     /// # Errors
     /// `Invalid`.

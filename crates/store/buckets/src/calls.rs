@@ -123,7 +123,7 @@ async fn commit_put<C: Catalog>(
     core.put(bucket, key, attributes, written).await
 }
 
-/// That `condition` holds of the present version. It does until the key's turn is over. (BK-COND-1)
+/// Fails unless `condition` holds of the present version. It does until the key's turn is over. (BK-COND-1)
 async fn check_condition<C: Catalog>(core: &Rc<C>, bucket: &str, key: &str, condition: &Condition) -> StoreResult<()> {
     if *condition == Condition::default() {
         return Ok(());

@@ -99,7 +99,7 @@ pub trait Catalog: Blobs {
     /// The least size of a part other than an upload's last.
     fn part_bytes_min(&self) -> u64;
 
-    /// That the store still works.
+    /// Fails if the store has stopped.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -164,7 +164,7 @@ pub trait Catalog: Blobs {
         attributes: &Attributes,
     ) -> impl Future<Output = StoreResult<UploadId>>;
 
-    /// That parts of the upload may change.
+    /// Fails if parts of the upload may not change.
     ///
     /// # Errors
     /// `Device` where an object may have been made of them that nobody knows of yet.

@@ -16,7 +16,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// That a bucket of that name can be made.
+    /// Fails if no bucket of that name can be made.
     ///
     /// # Errors
     /// `Invalid`.
@@ -28,7 +28,7 @@ impl Limits {
         Ok(())
     }
 
-    /// That an object of that name can be stored.
+    /// Fails if no object of that name can be stored.
     ///
     /// # Errors
     /// `Invalid`.

@@ -44,7 +44,7 @@ impl Names {
         self.buckets.borrow().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))
     }
 
-    /// That there is no such bucket.
+    /// Fails if there is such a bucket.
     ///
     /// # Errors
     /// `BucketExists`.

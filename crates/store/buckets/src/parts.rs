@@ -33,9 +33,9 @@ impl<B> Part<B> {
 /// The parts of a completion.
 #[derive(Debug)]
 pub struct Chosen<B> {
-    /// Those that become the object, in order.
+    /// Parts of the object, in order.
     pub parts: Vec<Part<B>>,
-    /// Those that were sent and not named: nobody needs them once the upload has ended.
+    /// Parts that were sent and not named: they are not needed once the upload has ended.
     pub others: Vec<Part<B>>,
     /// Bytes in all.
     pub size: u64,
@@ -48,7 +48,7 @@ impl<B> Chosen<B> {
     }
 }
 
-/// That a part may have that number.
+/// Fails if a part cannot have that number.
 ///
 /// # Errors
 /// `Invalid`.

@@ -33,7 +33,7 @@ pub(crate) struct BackupFile {
     pub(crate) chunks: Vec<u32>,
 }
 
-/// What is known of backups.
+/// State of backups.
 #[derive(Debug, Default)]
 pub(crate) struct BackupState {
     /// Complete backups, oldest first.
@@ -133,7 +133,7 @@ impl Core {
         let entry_bytes = self.stats.borrow().entry_bytes;
         let mut file = BackupFile { number, drive, chunks: Vec::new() };
         let written = {
-            // What it has of the index would keep that from being opened anew.
+            // Records of the index that it holds would keep the index from being opened anew.
             let writing = select(Box::pin(self.write_pieces(&mut file)), Box::pin(self.unwritable()));
             match writing.await {
                 Either::Left((written, _)) => written,
@@ -249,7 +249,7 @@ impl Core {
     }
 }
 
-/// Why a backup cannot be used.
+/// Reason why a backup cannot be used.
 #[derive(Debug)]
 pub(crate) enum BackupError {
     Chunk(shingle_chunk_store::Error),
@@ -267,7 +267,7 @@ impl std::fmt::Display for BackupError {
     }
 }
 
-/// How many pieces a backup says it has, from its trailer; none if it was never finished.
+/// Number of pieces of a backup, from its trailer; `None` if it was never finished.
 pub(crate) async fn pieces_of(client: &ChunkClient, file: &BackupFile, set: u32) -> Option<u32> {
     let name = ChunkName { file: file.number, ordinal: *file.chunks.last()?, stream: Stream::Meta, set };
     // The chunks are there from the first on; else the backup is being deleted.
@@ -304,7 +304,7 @@ pub(crate) async fn restore(
             for (space, key, value) in decode_records(&piece, &data).map_err(BackupError::Malformed)? {
                 let space = Space::from_number(space).ok_or(BackupError::Malformed(Malformed("backup: keyspace")))?;
                 records += 1;
-                // Whose the index is is said once it is whole.
+                // The owner of the index is written once it is whole.
                 if (space, key) != (Space::About, crate::keys::ABOUT_OWNER) {
                     batch.changes.push((space, key.to_vec(), Some(value.to_vec())));
                 }

@@ -27,7 +27,7 @@ pub(crate) struct Opened {
     pub(crate) source: Source,
 }
 
-/// Where a reader finds the bytes.
+/// Place of a reader's bytes.
 pub(crate) enum Source {
     /// In one place, which is pinned.
     Whole { client: ChunkClient, chunk: ChunkId, offset: u64, _pin: Pin },
@@ -35,7 +35,7 @@ pub(crate) enum Source {
     Blobs(Arc<[BlobRef]>),
 }
 
-/// What callers and the engine share.
+/// State shared by callers and the engine.
 pub(crate) struct Direct {
     pub(crate) rows: Arc<Recent>,
     pub(crate) files: Arc<Pinnables>,

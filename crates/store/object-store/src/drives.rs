@@ -9,12 +9,12 @@ use shingle_runtime::Instant;
 use crate::lateness::Lateness;
 use crate::load::Load;
 
-/// How long a drive that failed a command gets no new files.
+/// Time that a drive gets no new files after it failed a command.
 const COOL_DOWN: Duration = Duration::from_secs(10);
-/// How old a drive's figures may be.
+/// Largest age of a drive's figures.
 const STAT_AGE: Duration = Duration::from_millis(500);
 
-/// Who wants to append.
+/// Kind of a caller that appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Objects of users: they leave the reserve alone.
@@ -37,12 +37,12 @@ pub(crate) struct DriveState {
     pub(crate) room: Option<u64>,
     /// It failed: others are preferred before this.
     bad_until: Option<Instant>,
-    /// How late its appends are (SLOWD-1).
+    /// Lateness of its appends (SLOWD-1).
     pub(crate) lateness: Lateness,
     /// Calls that were given up and are not answered yet (PAT-2).
     silent: u32,
     last_answer: Instant,
-    /// What is on its way to it.
+    /// Work on its way to it.
     pub(crate) load: Load,
     /// Files being created, by stream.
     creating: [u32; 3],
@@ -82,7 +82,7 @@ impl DriveState {
         more
     }
 
-    /// Whether its figures say too little about now and nobody has asked for new ones; the caller then does.
+    /// True if its figures say too little about now and no new ones were asked for; the caller then asks.
     pub(crate) fn begin_refresh(&mut self, now: Instant) -> bool {
         let old = self.stat_at.is_none_or(|at| now.since(at) > STAT_AGE) || self.since > self.stat.free_bytes / 8;
         let ask = old && !self.refreshing;
@@ -124,7 +124,7 @@ impl DriveState {
         self.free().saturating_sub(if class == Class::User { self.reserved() } else { 0 })
     }
 
-    /// Whether `bytes` more fit.
+    /// True if `bytes` more fit.
     pub(crate) fn takes(&self, class: Class, bytes: u64) -> bool {
         let reserved = if class == Class::User { self.reserved() } else { 0 };
         self.free() >= bytes.saturating_add(reserved)
@@ -134,12 +134,12 @@ impl DriveState {
         self.bad_until = Some(now + COOL_DOWN);
     }
 
-    /// Whether others are preferred before it: it failed a while ago, or does not answer.
+    /// True if others are preferred before it: it failed a while ago, or does not answer.
     pub(crate) fn is_bad(&self, now: Instant) -> bool {
         self.is_silent() || self.bad_until.is_some_and(|until| now < until)
     }
 
-    /// Whether it is set aside until it answers (PAT-2).
+    /// True if it is set aside until it answers (PAT-2).
     pub(crate) fn is_silent(&self) -> bool {
         self.silent > 0
     }

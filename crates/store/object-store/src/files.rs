@@ -20,7 +20,7 @@ use crate::pins::{Pinnable, Pinnables};
 use crate::records::{FileRecord, Position};
 use crate::victims::{Rank, Victims};
 
-/// Whose entries a file takes.
+/// Owner of a file's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Log {
     /// Those of clients.
@@ -37,7 +37,8 @@ impl Log {
         }
     }
 
-    /// Whether what is appended goes to all drives. A collector has one place to go to at a time, and would leave a file on each drive.
+    /// True if appends go to all drives. A collector has one place to go to at a time, and would leave a file on each
+    /// drive.
     pub(crate) fn spreads(self) -> bool {
         matches!(self, Self::Clients)
     }
@@ -50,14 +51,14 @@ impl Log {
     }
 }
 
-/// Where a file is appended to.
+/// Place for appends to a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail {
     /// The last chunk.
     pub(crate) ordinal: u32,
     /// Its end, reservations included.
     pub(crate) next: u64,
-    /// What it will take beyond that, as far as known.
+    /// Bytes that it will take beyond that, as far as known.
     pub(crate) room: u64,
     /// It takes no more: it is being sealed.
     pub(crate) rolling: bool,
@@ -104,7 +105,7 @@ pub(crate) struct LogFile {
     pub(crate) pending: BTreeSet<Position>,
     /// Bytes reserved and not yet answered for.
     pub(crate) outstanding: u64,
-    /// What the index says of it.
+    /// The index's record of it.
     pub(crate) record: FileRecord,
     /// Its readers' side; none until it is one of [`Files`].
     pins: Option<Arc<Pinnable>>,
@@ -118,7 +119,7 @@ pub(crate) struct LogFile {
     pub(crate) unseen: bool,
     /// GC has looked at the graves in it: all are needed, until a file is dropped.
     pub(crate) graves_seen: bool,
-    /// How often the index told of a change in it.
+    /// Number of changes that the index has reported in it.
     pub(crate) changes: u64,
 }
 
@@ -142,7 +143,7 @@ impl LogFile {
         }
     }
 
-    /// Whether readers need its chunks.
+    /// True if readers need its chunks.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pins.as_ref().is_some_and(|pins| pins.is_pinned())
     }
@@ -163,7 +164,7 @@ impl LogFile {
         Sums { files: 1, bytes, live_bytes, garbage_bytes: bytes.saturating_sub(live_bytes) }
     }
 
-    /// Whether it can be appended to now.
+    /// Its tail, if it can be appended to now.
     pub(crate) fn appendable(&self) -> Option<&Tail> {
         self.tail.as_ref().filter(|tail| !tail.rolling && !self.record.dropping)
     }
@@ -269,7 +270,7 @@ impl Files {
         Some(Change { number, file, sums: &mut self.sums, victims: &mut self.victims, before })
     }
 
-    /// What all files come to.
+    /// Totals of all files.
     pub(crate) fn sums(&self) -> Sums {
         #[cfg(debug_assertions)]
         {
@@ -384,7 +385,7 @@ mod tests {
         files.get_mut(1).unwrap().record.live_bytes = 105;
         files.get_mut(2).unwrap().record.live_bytes = 50;
         assert_eq!(files.sums(), Sums { files: 4, bytes: 160, live_bytes: 155, garbage_bytes: 35 });
-        // What was reserved never landed.
+        // The reserved bytes never landed.
         files.close_chunk(1, 0, End::Sealed(105), Some(1000));
         files.get_mut(1).unwrap().tail.as_mut().unwrap().next += 7;
         assert_eq!(files.sums(), Sums { files: 4, bytes: 162, live_bytes: 155, garbage_bytes: 37 });

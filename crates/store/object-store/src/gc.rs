@@ -41,7 +41,7 @@ const COPY_BYTES: u64 = 1 << 20;
 /// The garbage fraction worth a rewrite when space is short.
 const FRACTION_LEAST: f64 = 0.05;
 
-/// What GC keeps beside the files.
+/// State of GC beside the files.
 #[derive(Default)]
 pub(crate) struct GcState {
     /// Passes over each drive that have ended.
@@ -57,7 +57,7 @@ pub(crate) struct GcState {
     collectors: Cell<u64>,
 }
 
-/// How hard a pass tries.
+/// Effort of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// As much as the drive's fullness calls for.
@@ -113,7 +113,7 @@ impl Core {
         came
     }
 
-    /// Whether every drive that answers has had so many more passes since there were `before` (PAT-2).
+    /// True if every drive that answers has had `count` more passes since there were `before` (PAT-2).
     fn rounds_since(&self, before: &BTreeMap<usize, u64>, count: u64) -> bool {
         let rounds = self.gc.rounds.borrow();
         let of = |rounds: &BTreeMap<usize, u64>, drive| rounds.get(&drive).copied().unwrap_or(0);
@@ -212,7 +212,7 @@ impl Core {
         Some((number, GcStep::Graves))
     }
 
-    /// Whether a file is finished, or may be finished early to get at its garbage.
+    /// True if a file is finished, or may be finished early to get at its garbage.
     fn may_close(&self, file: &LogFile, hurry: bool) -> bool {
         match (&file.tail, file.appendable()) {
             (None, _) => true,
@@ -267,7 +267,7 @@ impl Core {
         }
     }
 
-    /// Goes through a file's entries, and copies those that are needed if `copy`. Whether all could be read.
+    /// Goes through a file's entries, and copies the needed ones if `copy`. Returns true if all could be read.
     async fn walk(self: &Rc<Self>, claim: &Claim<'_>, effort: Effort, copy: bool) -> StoreResult<bool> {
         let number = claim.file;
         let chunks: Vec<u32> = match self.files.borrow().get(number) {

@@ -2,7 +2,7 @@
 
 use crate::index::Space;
 
-/// What a grave or a live item is of.
+/// Key of a grave or a live item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     Bucket(String),

@@ -1,4 +1,4 @@
-//! How late a drive's appends are, beside those of others.
+//! Lateness of a drive's appends, compared with others'.
 //!
 //! # Invariants
 //! - SLOWD-1: a drive of which two appends, one begun after the other had ended, took eight times as long as they take elsewhere, and a
@@ -16,7 +16,7 @@ const LATE_FACTOR: u32 = 8;
 const LATE_LEAST: Duration = Duration::from_millis(250);
 /// So many, one after the other, make a drive slow that was not before.
 const LATE_FIRST: u32 = 2;
-/// How long a drive gets no new data after a late append; twice as long after each further one, up to the most.
+/// Time that a drive gets no new data after a late append; twice as long after each further one, up to the most.
 const SPARED: Duration = Duration::from_secs(10);
 const SPARED_MOST: Duration = Duration::from_secs(300);
 /// The weight of one more append in what appends usually take: one in so many.
@@ -31,10 +31,10 @@ pub(crate) fn middle(times: impl Iterator<Item = Duration>) -> Option<Duration> 
     times.get(times.len().saturating_sub(1) / 2).copied()
 }
 
-/// How late a drive's appends are.
+/// Lateness of a drive's appends.
 #[derive(Default)]
 pub(crate) struct Lateness {
-    /// What an append takes, about; none has been made yet.
+    /// Usual time of an append; `None` before the first.
     usual: Option<Duration>,
     /// Appends that it comes from.
     appends: u32,
@@ -52,7 +52,7 @@ impl Lateness {
         self.slow_until.is_some_and(|until| now < until)
     }
 
-    /// What an append takes, about, as far as any was made.
+    /// Usual time of an append, if any was made.
     pub(crate) fn usual(&self) -> Option<Duration> {
         self.usual
     }
@@ -62,7 +62,8 @@ impl Lateness {
         self.usual.filter(|_| self.appends >= KNOWN)
     }
 
-    /// An append that began then has ended, well or not; `others`, what one takes elsewhere. Whether the drive is slow, and was not before.
+    /// An append that began at `began` has ended, well or not; `others` is the usual time elsewhere. Returns true if
+    /// the drive is slow, and was not before.
     pub(crate) fn appended(&mut self, began: Instant, good: bool, others: Option<Duration>, now: Instant) -> bool {
         let took = now.since(began);
         let late = others.is_some_and(|others| took > (others * LATE_FACTOR).max(LATE_LEAST));
@@ -71,7 +72,7 @@ impl Lateness {
             self.usual = Some(self.usual.map_or(took, |usual| usual - usual / FADING + took / FADING));
             self.appends = self.appends.saturating_add(1);
         }
-        // What was on its way by then says nothing new.
+        // Appends on their way by then say nothing new.
         if self.slow_until.is_some_and(|until| began < until) {
             return false;
         }

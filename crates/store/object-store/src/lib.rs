@@ -14,8 +14,8 @@
 //! - OBJ-3: the newest version of a key wins, in whatever order entries are found. [`indexer`](self) INX-1.
 //! - OBJ-4: space of what was deleted or replaced comes back without stopping anyone. `gc.rs`.
 //!
-//! Where to look: `format` is what lies on drives; `indexer` what entries mean; `engine` the calls; `recovery` opening;
-//! `gc` and `backup` what goes on behind.
+//! Map: `format` has the bytes on drives; `indexer` the meaning of entries; `engine` the calls; `recovery` opening;
+//! `gc` and `backup` the background work.
 
 mod backup;
 mod check;

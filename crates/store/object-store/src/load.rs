@@ -15,7 +15,7 @@ const STALE: Duration = Duration::from_secs(10);
 const STALL_FACTOR: u32 = 4;
 const STALL_LEAST: Duration = Duration::from_millis(50);
 
-/// What a drive has to do.
+/// Work of a drive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Bytes on their way, and in how many appends.

@@ -1,4 +1,4 @@
-//! What can be set.
+//! Options of a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Drive {
     pub hides: bool,
 }
 
-/// What can be set. The defaults suit full drives and small emulated ones.
+/// Options of a store. The defaults suit full drives and small emulated ones.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of an object that go into one entry; larger objects are cut into segments of this size. Less where a
@@ -41,7 +41,7 @@ pub struct Options {
     pub queue_depth: usize,
     /// The least size of a part other than an upload's last.
     pub part_bytes_min: u64,
-    /// How often the index is made durable, which bounds how much a restart after a power cut must scan.
+    /// Interval at which the index is made durable: bounds the scan of a restart after a power cut.
     pub persist_interval: Duration,
     /// Object GC.
     pub gc: GcOptions,
@@ -56,13 +56,13 @@ pub struct Options {
 /// When and how fast object GC works.
 #[derive(Clone, Debug)]
 pub struct GcOptions {
-    /// Whether it runs by itself; it can be asked for in either case.
+    /// It runs by itself; it can be asked for in either case.
     pub enabled: bool,
     /// The part of a file that must be garbage before it is rewritten, while there is space.
     pub garbage_fraction: f64,
     /// The part of a drive that must be free; below it, less garbage is worth a rewrite, and the rate does not count.
     pub free_fraction_low: f64,
-    /// How often files are looked at.
+    /// Interval of looks at files.
     pub interval: Duration,
     /// Bytes a second that are read and rewritten on one drive, while there is space.
     pub rate_bytes_per_s: u64,
@@ -71,9 +71,9 @@ pub struct GcOptions {
 /// When the index is backed up to the drives.
 #[derive(Clone, Debug)]
 pub struct BackupOptions {
-    /// Whether it is, by itself; it can be asked for in either case.
+    /// It is made by itself; it can be asked for in either case.
     pub enabled: bool,
-    /// How often it is looked at whether a backup is due.
+    /// Interval of looks if a backup is due.
     pub interval: Duration,
     /// A backup is due once this many bytes were written since the last one,
     pub bytes_min: u64,

@@ -1,4 +1,4 @@
-//! Which drive takes the next append: what the drives are like goes in, the choice comes out.
+//! Choice of the drive for the next append: the drives' state goes in, the choice comes out.
 //!
 //! **Knows nothing of** tasks, time, and what is appended.
 //!
@@ -52,7 +52,7 @@ pub(crate) enum Offer<F, C> {
     Soon,
 }
 
-/// Where the append goes.
+/// Place of the append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice<F, C> {
     /// To this file.
@@ -65,14 +65,15 @@ pub(crate) enum Choice<F, C> {
     Wait,
 }
 
-/// What a drive needs so that it takes the appends that come next.
+/// Preparation of a drive for the next appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ahead<C> {
     Close(C),
     Create(usize),
 }
 
-/// Chooses among `views`. Who `spreads` uses all drives, and has files opened on those that have none; others stay with the files that they have.
+/// Chooses among `views`. A log that `spreads` uses all drives, and has files opened on those that have none; others
+/// stay with the files that they have.
 pub(crate) fn choose<F, C: Copy>(
     views: &[View],
     spreads: bool,
@@ -169,8 +170,8 @@ mod tests {
         drive
     }
 
-    /// What each drive was given after so many appends, each of which has ended `within` as many steps, on drives that end an append
-    /// every so many steps.
+    /// Bytes on each drive after `appends` appends, each of which has ended `within` as many steps, on drives that end
+    /// an append every `steps_each` steps.
     fn run(free: &[u64], steps_each: &[u64], within: usize, appends: usize) -> Vec<u64> {
         let mut views: Vec<View> = free.iter().enumerate().map(|(drive, free)| view(drive, *free)).collect();
         let (mut given, mut ended) = (vec![0; free.len()], vec![0; free.len()]);

@@ -1,4 +1,4 @@
-//! What the index holds: the values of its keyspaces, and how they are written.
+//! Values of the index's keyspaces, and their encoding.
 //!
 //! The index is derived from the log and can be lost, so its values carry no checksums of their own (the library under
 //! it has them) and need no upgrade path: an index of another format version is rebuilt.
@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes};
 use crate::format::{Attributes, BlobRef};
 use crate::wire::{Input, Malformed};
 
-/// Where an entry lies: in which file, chunk and offset, and how long it is.
+/// Location of an entry: its file, chunk, offset and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
     /// The file.
@@ -115,7 +115,7 @@ impl Ghosts {
         }
     }
 
-    /// Whether a file other than `except` may hold a replaced entry. `files` are the files there are, in order.
+    /// True if a file other than `except` may hold a replaced entry. `files` are the existing files, in order.
     pub(crate) fn haunt<'a>(
         &self,
         files: impl Iterator<Item = &'a u64>,
@@ -145,16 +145,17 @@ impl Ghosts {
 pub(crate) struct Item {
     /// The entry's version.
     pub(crate) version: u64,
-    /// Where the entry lies.
+    /// Location of the entry.
     pub(crate) location: Location,
-    /// Where entries it replaced may lie.
+    /// Files that may hold entries it replaced.
     pub(crate) ghosts: Ghosts,
-    /// What it is: an [`ObjectRecord`], [`UploadRecord`] or [`BucketRecord`]; nothing for a grave.
+    /// Its value: an [`ObjectRecord`], [`UploadRecord`] or [`BucketRecord`]; nothing for a grave.
     pub(crate) payload: Bytes,
 }
 
 impl Item {
-    /// Whether it is a bucket's without an entry of its own: it stands on an object's, of whose version nothing follows.
+    /// True if it is a bucket's without an entry of its own: it stands on an object's, of whose version nothing
+    /// follows.
     pub(crate) fn is_implied(&self) -> bool {
         self.location.length() == 0
     }
@@ -178,12 +179,12 @@ impl Item {
     }
 }
 
-/// What the index knows of an object.
+/// The index's record of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectRecord {
     /// Bytes of the object.
     pub(crate) size: u64,
-    /// Whether its bytes are blobs, named by a manifest; else they follow its entry's head.
+    /// Its bytes are blobs, named by a manifest; else they follow its entry's head.
     pub(crate) large: bool,
     pub(crate) attributes: Attributes,
 }
@@ -207,7 +208,7 @@ impl ObjectRecord {
     }
 }
 
-/// What the index knows of an upload.
+/// The index's record of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UploadRecord {
     pub(crate) bucket: String,
@@ -233,7 +234,7 @@ impl UploadRecord {
     }
 }
 
-/// What the index knows of a bucket.
+/// The index's record of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketRecord {
     pub(crate) created_unix_ns: u64,
@@ -252,7 +253,7 @@ impl BucketRecord {
     }
 }
 
-/// What the index knows of a part.
+/// The index's record of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartRecord {
     pub(crate) version: u64,
@@ -282,7 +283,7 @@ impl PartRecord {
     }
 }
 
-/// Who needs a blob.
+/// Owner of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlobState {
     /// A writer that has not committed it. After a restart: nobody.
@@ -311,7 +312,7 @@ impl BlobState {
     }
 }
 
-/// What the index knows of a file.
+/// The index's record of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileRecord {
     /// The store (drive) it lies on.

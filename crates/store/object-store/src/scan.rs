@@ -23,7 +23,7 @@ pub(crate) struct Scanned {
     pub(crate) location: Location,
 }
 
-/// What comes next in a chunk.
+/// Next entry of a chunk, or its end.
 #[derive(Debug)]
 pub(crate) enum Next {
     Entry(Scanned),

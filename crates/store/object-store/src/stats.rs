@@ -1,4 +1,4 @@
-//! What the engine counts, for metrics and people.
+//! Counters of the engine, for metrics and people.
 
 /// Counters since the engine was opened, and sizes now. Counters never go back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

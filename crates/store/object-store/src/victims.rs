@@ -28,7 +28,7 @@ impl Part {
     }
 }
 
-/// What the lists know of a file.
+/// Rank of a file in the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rank {
     drive: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Rank {
 enum Standing {
     /// Its deletion was begun.
     Ending,
-    /// How much of it is garbage; how much is garbage or graves, if there are any, and whether these have been looked at.
+    /// Share of garbage; share of garbage and graves, if there are any, and if these have been looked at.
     Stays { garbage: Option<Part>, graves: Option<(Part, bool)> },
 }
 
@@ -74,9 +74,9 @@ struct Lists {
     garbage: BTreeSet<(Part, u64)>,
     /// With graves in them that nobody has looked at since a file was dropped.
     graves: BTreeSet<(Part, u64)>,
-    /// Those that somebody has.
+    /// Files that were given out.
     seen: BTreeSet<u64>,
-    /// How many files had been dropped then.
+    /// Number of files dropped by then.
     dropped: u64,
 }
 
@@ -122,7 +122,7 @@ impl Victims {
         }
     }
 
-    /// Whether a file with garbage is there.
+    /// True if there is a file with garbage.
     pub(crate) fn any(&self) -> bool {
         self.drives.values().any(|lists| !lists.garbage.is_empty() || !lists.ending.is_empty())
     }

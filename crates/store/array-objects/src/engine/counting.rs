@@ -1,4 +1,4 @@
-//! How many objects there are: counted once in the background after opening, and kept from then on.
+//! Number of objects: counted once in the background after opening, and kept from then on.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ impl Counts {
 
     /// An object of that name replaces one of `before` bytes; `None` is no object.
     pub(super) fn change(&self, name: &[u8], before: Option<u64>, after: Option<u64>) {
-        // What counting has not come to is counted as it is then.
+        // Names that counting has not reached are counted as they are then.
         if !self.done.get() && self.reached.borrow().as_deref().is_none_or(|reached| name > reached) {
             return;
         }

@@ -33,7 +33,7 @@ use crate::names;
 use crate::options::{ArrayFigures, Options};
 use crate::places::Places;
 
-/// What the tasks of an owner share.
+/// State shared by an owner's tasks.
 pub(crate) struct Core {
     pub(crate) rt: Runtime,
     pub(crate) store: ArrayStore,
@@ -105,7 +105,7 @@ impl Core {
         Ok(Some((object, record)))
     }
 
-    /// How full the store is.
+    /// Fill level of the store.
     fn room(&self) -> StoreResult<StoreUsage> {
         let stats = self.store.stats().map_err(from_array)?;
         let (objects, _) = self.counts.get();

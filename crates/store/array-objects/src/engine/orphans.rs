@@ -1,9 +1,9 @@
 //! Blobs that no object names, found after opening: leftovers of a power cut or a failure, or objects that lost their records.
 //!
-//! A blob is durable before its object's record is, and goes after it. So in an array that lost nothing a blob that no record
-//! names was never acknowledged, or was deleted: it goes. Where an opening of the array lost something, a missing record proves
-//! nothing about what was written before: the blob stays, and since it names its bucket and key, it gets a record again. With that done
-//! for all of them the loss is settled.
+//! A blob is durable before its object's record is, and goes after it. So in an array that lost nothing a blob that no
+//! record names was never acknowledged, or was deleted: it goes. If an opening of the array lost something, a missing
+//! record proves nothing about earlier writes: the blob stays, and since it names its bucket and key, it gets a record
+//! again. With that done for all of them the loss is settled.
 //!
 //! # Invariants
 //! - ORPHAN-1: a blob is deleted only if it was written after the last opening of the array that lost anything, or a later version
@@ -83,7 +83,7 @@ fn record_of(owner: u64, parts: Parts, now_unix_ns: u64) -> ObjectRecord {
     let blobs: Vec<_> = parts.values().map(|(object, blob, _)| (blob.number, blob.tag, object.size)).collect();
     let mut attributes = parts.into_values().next().map(|(.., attributes)| attributes).unwrap_or_default();
     if multipart || attributes.etag.is_empty() {
-        // What the whole had is not in its parts.
+        // The whole object's attributes are not in its parts.
         attributes.etag = format!("salvaged-{owner:x}-{}", blobs.len());
     }
     if attributes.modified_unix_ns == 0 {
@@ -136,7 +136,7 @@ impl Core {
     /// `false` if the store is closed before the last.
     pub(super) async fn look_for_orphans(&self, lost: &mut Lost, mut tell: impl FnMut(Seen)) -> StoreResult<bool> {
         let mut after: Option<Bytes> = None;
-        // What was written before it may lack its record.
+        // Blobs written before it may lack their records.
         let lost_before = self.store.lost_before().map_err(from_array)?;
         while !self.closing.get() {
             let page = self.store.list(&[BLOB], after.as_deref(), PAGE).map_err(from_array)?;
@@ -175,7 +175,7 @@ impl Core {
         lost_before: Option<Version>,
         looked: &mut Option<Looked>,
     ) -> StoreResult<Fate> {
-        // What cannot be read is better kept.
+        // An unreadable record is better kept.
         let Ok(record) = BlobRecord::decode(&object.attributes) else { return Ok(Fate::Needed) };
         let (bucket, key) = (&record.bucket, &record.key);
         let upload = names::upload(bucket, key, UploadId(blob.owner));
@@ -211,8 +211,8 @@ impl Core {
         Ok(counts.flat_map(|(_, parts)| parts.into_values()).map(|(object, ..)| object.size).sum())
     }
 
-    /// Gives a key's newest bytes a record again, and its bucket, where that was lost, too; parts that of an object only where nothing else
-    /// is there. How many bytes have one again. (ORPHAN-2)
+    /// Gives a key's newest bytes a record again, and its bucket, if that was lost, too; parts that of an object only
+    /// if nothing else is there. Returns the bytes that have one again. (ORPHAN-2)
     pub(super) async fn restore(self: &Rc<Self>, bucket: &str, key: &str, owners: Owners) -> StoreResult<u64> {
         let name = names::object(bucket, key);
         let _gate = self.names.bucket(bucket).await;
@@ -224,7 +224,7 @@ impl Core {
         let mut restored = 0;
         for (owner, mut parts) in in_order(owners) {
             let _end = self.names.upload(UploadId(owner)).await;
-            // What was deleted while others were looked at. (ORPHAN-3)
+            // Blobs deleted while others were looked at. (ORPHAN-3)
             let mut gone = Vec::new();
             for (number, (object, blob, _)) in &parts {
                 if self.purge.is_going(blob) || self.find(&object.name)?.is_none() {

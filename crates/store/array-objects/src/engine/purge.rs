@@ -1,6 +1,6 @@
 //! Deleting blobs that nobody needs any more, behind everyone's back.
 //!
-//! What is still to be deleted when the owner ends is found again when the array is opened (`orphans`).
+//! Blobs still to be deleted when the owner ends are found again when the array is opened (`orphans`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use crate::names::{self, Blob};
 /// Deletions at a time: their tombstones share records.
 const BATCH: usize = 128;
 
-/// What is to go, and what must not yet.
+/// Blobs to delete, and those that must stay yet.
 #[derive(Default)]
 pub(crate) struct Purge {
     /// Names that are deleted as soon as may be. They stay here until they have gone.
@@ -42,7 +42,7 @@ impl Purge {
         blobs.for_each(|blob| *pins.entry(blob).or_default() += 1);
     }
 
-    /// How many wait to be deleted.
+    /// Number of blobs to delete.
     pub(super) fn waiting(&self) -> u64 {
         (self.doomed.borrow().len() + self.condemned.borrow().len()) as u64
     }

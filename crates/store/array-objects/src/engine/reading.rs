@@ -27,7 +27,7 @@ enum Source {
     /// Blobs, which are pinned, and opened as they are read.
     Blobs {
         manifest: Manifest,
-        /// Where each of them ends in the object.
+        /// End of each of them in the object.
         ends: Vec<u64>,
         open: RefCell<VecDeque<(usize, Rc<Reader>)>>,
     },

@@ -23,7 +23,7 @@ use crate::places::Places;
 /// must hold up none that do not.
 const READS_UNDER_WAY: usize = 1 << 16;
 
-/// What readers and writers tell without waiting, by their numbers.
+/// Notices of readers and writers, sent without waiting, by their numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notice {
     /// It was dropped.

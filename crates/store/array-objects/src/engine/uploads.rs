@@ -1,9 +1,9 @@
 //! Uploads in parts.
 //!
 //! # Invariants
-//! - AUP-1: an upload ends with the write of its object, or with its deletion, never with both: one that is found beside the
-//!   object that was made of it, after a power cut between the two, has ended. That object is neither replaced nor deleted
-//!   before the upload's record is gone. `settle_uploads`, `forget_upload`
+//! - AUP-1: an upload ends with the write of its object, or with its deletion, never with both: one that is found
+//!   beside the object that was made of it, after a power cut between the two, has ended. That object is neither
+//!   replaced nor deleted before the upload's record is gone. `settle_uploads`, `forget_upload`
 //! - AUP-2: of the blobs that were written for one part, the one that was acknowledged last is the part, whichever was begun first. The
 //!   newest version counts, and a version is as old as its beginning: so one is committed at a time, and newer ones are deleted
 //!   before it is acknowledged. (BK-PART-1) `put_part_of`, `prevail`

@@ -34,7 +34,7 @@ struct Slot {
 pub(crate) struct Writers(RefCell<BTreeMap<u64, Rc<Slot>>>);
 
 impl Writers {
-    /// Whoever wrote it has gone away: what was written is nobody's.
+    /// The writer has gone away: its bytes belong to no object.
     pub(crate) fn drop(&self, number: u64) {
         // Outside the borrow: dropping a put works on the index.
         let slot = self.0.borrow_mut().remove(&number);

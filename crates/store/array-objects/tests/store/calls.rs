@@ -147,7 +147,7 @@ fn who_waits_for_others_calls_is_not_slow() {
             done.unwrap();
         }
         assert!(rt.now() > began, "the drives took no time");
-        // Who takes time of his own is, where somebody waits.
+        // A writer that takes its time is ended, if another waits.
         let slow = async |number: u64| {
             let mut writer = store.begin_put("b", &format!("slow{number}")).await?;
             for piece in 0..8 {
@@ -190,7 +190,7 @@ fn uploads_that_trickle_do_not_keep_others_out() {
         assert!(done.since(began) < Duration::from_secs(60), "{:?}", done.since(began));
         let refused: Vec<_> = [one, two, three].into_iter().filter_map(Result::err).collect();
         assert_eq!(refused.iter().map(|error| error.kind).collect::<Vec<_>>(), [StoreErrorKind::Busy]);
-        // Who brings enough is not ended, however long it takes and whoever waits.
+        // A writer that brings enough bytes is not ended, however long it takes.
         let steady = async |number: u64| {
             let mut writer = store.begin_put("b", &format!("steady{number}")).await.unwrap();
             for _ in 0..12 {
@@ -235,8 +235,8 @@ fn readers_that_wait_for_drives_hold_up_no_other_call() {
     });
 }
 
-/// HANG-1: a part is being committed while a drive hangs. Who completes its upload waits for it until the drive is given up, a minute later;
-/// the part is acknowledged by then, and the object is whole.
+/// HANG-1: a part is being committed while a drive hangs. Completing its upload waits for it until the drive is given
+/// up, a minute later; the part is acknowledged by then, and the object is whole.
 #[test]
 fn who_completes_an_upload_waits_for_a_hung_drive_until_that_is_given_up() {
     let mut waited = 0;

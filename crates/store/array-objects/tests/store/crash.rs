@@ -16,7 +16,7 @@ use crate::scene::{assert_no_leftovers, formatted, objects, open, open_array, op
 
 const SIZES: Sizes = Sizes { small: 2 << 10, large: 30 << 10 };
 
-/// What a power cut leaves: the drives, and what clients know.
+/// State after a power cut: the drives, and the clients' knowledge.
 struct Left {
     media: Vec<MemoryDevice>,
     clients: Vec<Client>,

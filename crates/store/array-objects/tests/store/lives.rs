@@ -32,7 +32,7 @@ async fn open_array(
                 assert_eq!(report.damage, Vec::<String>::new(), "{what}");
                 return array;
             }
-            // It was there when `try_open` asked which drives were given up, and fails since. Whoever asked for it asks again.
+            // It was there when `try_open` asked which drives were given up, and fails since. The caller asks again.
             Err(error) if is_silent(&stranger, &error) => {}
             Err(error) => {
                 let says_so = error.message.starts_with(&format!("{stranger} is no drive of this array"));

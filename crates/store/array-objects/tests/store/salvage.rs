@@ -154,7 +154,7 @@ fn objects_whose_records_were_lost_with_the_buffer_are_restored_from_their_bytes
             assert!(bytes == large[2] && info.etag == "f", "{info:?}");
             let (info, bytes) = found(&store, "parts").await;
             assert!(bytes == pieces.concat() && info.part_sizes == [9_000, 8_000], "{info:?}");
-            // What is deleted from here on is: so are the bytes.
+            // Objects deleted from here on are gone, and so are their bytes.
             for key in ["large", "replaced", "parts"] {
                 assert!(store.delete("b", key).await.unwrap());
                 assert_eq!(store.head("b", key).await.unwrap_err().kind, StoreErrorKind::NoSuchKey);

@@ -36,7 +36,7 @@ const PAGE: usize = 1000;
 /// Bytes after which it is told how far a check is.
 const TOLD_BYTES: u64 = 4 << 20;
 
-/// How much is looked at.
+/// Depth of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// The index against the chunk lists.
@@ -45,7 +45,7 @@ pub enum Depth {
     Full,
 }
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Objects looked at.
@@ -54,9 +54,9 @@ pub struct CheckReport {
     pub entries: u64,
     /// Bytes read and verified, in a full check.
     pub bytes: u64,
-    /// What is wrong, each in a sentence that names the place: the first [`DAMAGE_MAX`].
+    /// Problems, each in a sentence that names the place: the first [`DAMAGE_MAX`].
     pub damage: Vec<String>,
-    /// How much more is.
+    /// Number of further problems.
     pub damage_more: u64,
     /// The objects of which something is damaged: at most [`DAMAGE_MAX`].
     pub damaged_objects: BTreeSet<ObjectName>,
@@ -84,7 +84,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// How far a full check is.
+/// Progress of a full check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckProgress {
     /// Bytes of files that were read, or passed over.
@@ -94,7 +94,7 @@ pub struct CheckProgress {
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong.
+    /// True if there are no problems.
     pub fn is_clean(&self) -> bool {
         self.damage.is_empty()
     }
@@ -106,7 +106,7 @@ struct Check {
     report: CheckReport,
     /// Bytes the index's records point to, by file.
     live: BTreeMap<u64, u64>,
-    /// How often each file had changed when the check began.
+    /// Changes of each file when the check began.
     changes: BTreeMap<u64, u64>,
     hurt: named::Hurt,
     rests: Rests,
@@ -143,7 +143,7 @@ impl Core {
         progress: &mut dyn FnMut(CheckProgress),
     ) -> StoreResult<CheckReport> {
         self.working()?;
-        // What dead blobs leave would be there for one part of the check and gone for the next.
+        // Remains of dead blobs would be there for one part of the check and gone for the next.
         self.purge_all().await;
         let changes = self.files.borrow().iter().map(|(number, file)| (number, file.changes)).collect();
         let mut check = Check {
@@ -194,7 +194,7 @@ impl Check {
         }
     }
 
-    /// That the check is to go on; rests if it is due.
+    /// Fails if the check is to end; rests if a rest is due.
     async fn go_on(&mut self) -> StoreResult<()> {
         self.core.working()?;
         if self.core.closing.get() {
@@ -216,7 +216,7 @@ impl Check {
         }
     }
 
-    /// What the index has under a key now.
+    /// Present value of a key in the index.
     async fn now(&self, space: Space, key: &[u8]) -> StoreResult<Option<Bytes>> {
         let key = key.to_vec();
         self.core.read(move |index| index.get(space, &key)).await
@@ -269,7 +269,7 @@ impl Check {
         Ok(())
     }
 
-    /// Why nothing can lie there, if so.
+    /// Reason why no entry can lie there, if there is one.
     fn wrong(&self, location: &Location) -> Option<String> {
         let files = self.core.files.borrow();
         match files.get(location.file) {
@@ -320,13 +320,13 @@ impl Check {
         }
     }
 
-    /// Whether the object has that version now.
+    /// True if the object has that version now.
     async fn is_present(&self, key: &[u8], version: u64) -> StoreResult<bool> {
         let Some(value) = self.now(Space::Objects, key).await? else { return Ok(false) };
         Ok(Item::decode(&value).map_err(from_record)?.version == version)
     }
 
-    /// What is missing of an object's segments, if anything is.
+    /// Description of an object's missing segments, if there are any.
     async fn segments(&mut self, manifest: &Manifest) -> StoreResult<Option<String>> {
         for blob in manifest.blobs.clone() {
             let missing = self.core.read(move |index| {
@@ -356,7 +356,7 @@ impl Check {
         Ok(None)
     }
 
-    /// Whether a file is as it was when the check began, as far as the index told. (CHECK-1)
+    /// True if a file has not changed since the check began, as far as the index tells. (CHECK-1)
     async fn is_unchanged(&self, file: u64) -> bool {
         // Behind it the files' records tell all that the index has. An index that takes no changes now says nothing.
         let settled = self.core.submit(Vec::new()).await.is_ok();

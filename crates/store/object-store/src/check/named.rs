@@ -1,4 +1,4 @@
-//! Whose bytes are damaged: from places in files to objects and uploads.
+//! Names of damaged objects: from places in files to objects and uploads.
 //!
 //! Records say where an entry lies, and nothing says whose entry lies somewhere. So the records are read once more, and only
 //! where there is damage.

@@ -26,7 +26,7 @@ use crate::indexer::Command;
 use crate::lateness;
 use crate::records::{FileRecord, Location, Position};
 
-/// How often an append is tried before its error is passed on.
+/// Tries of an append before its error is passed on.
 const TRIES: usize = 12;
 /// Entries that are durable but not yet in the index.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Core {
             }
             let host_full = error.kind == ErrorKind::HostFull;
             if host_full {
-                // Others may have room. Where none has the caller hears so; each write asks the drives anew.
+                // Others may have room. If none has, the caller gets the error; each write asks the drives anew.
                 let now = self.runtime.now();
                 self.drives.borrow_mut()[slot.drive].failed(now);
             }
@@ -87,7 +87,7 @@ impl Core {
                 self.refresh_drive(slot.drive).await;
             }
             let size = self.close_chunk(slot.name.file, slot.name.ordinal, !broken && !full && !host_full).await;
-            // Where the drive failed in the middle the append may have landed: what is sealed into the chunk counts.
+            // If the drive failed in the middle the append may have landed: bytes that are sealed into the chunk count.
             if broken && size.is_some_and(|size| size >= slot.offset + length) {
                 self.count_append(entries.len(), length);
                 return Ok(Appended { locations, settle });

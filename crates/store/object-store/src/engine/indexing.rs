@@ -1,9 +1,9 @@
 //! The one task that changes the index, in groups: what arrives while a group is applied joins the next.
 //!
 //! # Invariants
-//! - IDXG-1: while the index takes no changes, for want of room or because its disk fails, nothing is written to the log
-//!   either, and what can be read is read. What the log held by then is brought into the index once it takes changes
-//!   again, before anything new. `while_the_index_is_full_reads_go_on_and_writing_resumes_by_itself`.
+//! - IDXG-1: while the index takes no changes, for want of room or because its disk fails, nothing is written to the
+//!   log either, and reads go on. Entries in the log by then are brought into the index once it takes changes again,
+//!   before anything new. `while_the_index_is_full_reads_go_on_and_writing_resumes_by_itself`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -22,12 +22,13 @@ use crate::records::Position;
 
 /// Submissions in one group at most.
 const GROUP_MAX: usize = 256;
-/// How long an index that takes no changes is left alone before it is tried again.
+/// Pause before an index that takes no changes is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 type Reply = oneshot::Sender<StoreResult<Vec<Effect>>>;
 
-/// Those who wait for a group, with the number of their commands, and the places whose entries it brings into the index.
+/// Callers that wait for a group, with the number of their commands, and the places whose entries it brings into the
+/// index.
 #[derive(Default)]
 struct Audience {
     replies: Vec<(Reply, usize)>,
@@ -226,7 +227,7 @@ impl Core {
             if let (Some(mut file), Some(record)) = (files.get_mut(number), record) {
                 file.record = record;
                 file.changes += 1;
-                // What could not be read in it is needed by nothing any more.
+                // No unreadable entry of it is needed any more.
                 file.damaged &= record.live_bytes > 0;
             }
         }

@@ -39,7 +39,7 @@ use crate::indexer::Totals;
 use crate::options::Options;
 use crate::stats::ObjectStats;
 
-/// How long it takes at most, in simulations, until a thread begins its work.
+/// Longest time, in simulations, until a thread begins its work.
 const THREAD_NS: u64 = 30_000;
 
 /// State shared by the engine's tasks.
@@ -49,7 +49,7 @@ pub(crate) struct Core {
     /// The store set, as chunk ids name it.
     pub(crate) set: u32,
     pub(crate) index: Arc<Recent>,
-    /// What callers see of it without asking.
+    /// The part that callers see without a question to the engine.
     pub(crate) direct: Arc<Direct>,
     pub(crate) drives: RefCell<Vec<DriveState>>,
     pub(crate) files: RefCell<Files>,
@@ -74,14 +74,14 @@ pub(crate) struct Core {
     /// Uploads whose completion may have happened: their parts stay as they are until it is tried again, or the store
     /// is opened again.
     pub(crate) half_ended: RefCell<BTreeSet<u64>>,
-    /// Why nothing is written now: the index takes no changes. Reads go on (IDXG-1).
+    /// Reason why nothing is written now: the index takes no changes. Reads go on (IDXG-1).
     paused: RefCell<Option<StoreError>>,
-    /// Why the engine no longer works.
+    /// Reason why the engine no longer works.
     failed: RefCell<Option<String>>,
     pub(crate) closing: Closing,
 }
 
-/// What a new [`Core`] takes over from recovery.
+/// Parts of a new [`Core`] from recovery.
 pub(crate) struct Recovered {
     pub(crate) set: u32,
     pub(crate) drives: Vec<DriveState>,
@@ -154,7 +154,7 @@ impl Core {
         }
     }
 
-    /// That the engine still works.
+    /// Fails if the engine has stopped.
     pub(crate) fn working(&self) -> StoreResult<()> {
         match &*self.failed.borrow() {
             Some(message) => Err(unavailable(format!("the object store has stopped working: {message}"))),
@@ -162,7 +162,7 @@ impl Core {
         }
     }
 
-    /// That something can be written now.
+    /// Fails if nothing can be written now.
     pub(crate) fn writable(&self) -> StoreResult<()> {
         self.working()?;
         match &*self.paused.borrow() {
@@ -192,12 +192,12 @@ impl Core {
         self.runtime.sleep(Duration::from_nanos(self.runtime.random() % THREAD_NS)).await;
     }
 
-    /// That the bucket is there. True until its gate is let go.
+    /// Fails unless the bucket exists. It exists until its gate is released.
     pub(crate) fn require_bucket(&self, bucket: &str) -> StoreResult<u64> {
         self.names.require(bucket)
     }
 
-    /// How full the store is.
+    /// Fill level of the store.
     fn room(&self) -> StoreUsage {
         let totals = self.totals.get();
         let mut usage =

@@ -20,7 +20,7 @@ use crate::keys;
 use crate::records::{Item, ObjectRecord};
 use crate::wire::Input;
 
-/// What a writer needs to begin.
+/// Inputs of a writer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     /// Names the segments, should there be any.
@@ -75,7 +75,7 @@ pub(crate) fn sealed(version: u64, body: Body, data: Vec<Bytes>) -> StoreResult<
 }
 
 impl Core {
-    /// What a blob needs to be written.
+    /// Inputs of a writer for a blob.
     pub(crate) async fn begin_blob(self: &Rc<Self>) -> Begun {
         self.learn_room().await;
         // A segment must fit the chunks of every drive, with the entry's header and head before it and, at the end of
@@ -161,7 +161,7 @@ impl Core {
         }
     }
 
-    /// Whether every drive's chunks take an append of `length`.
+    /// True if every drive's chunks take an append of `length`.
     pub(crate) fn fits(&self, length: u64) -> bool {
         self.drives.borrow().iter().all(|drive| drive.room.is_none_or(|room| length <= room))
     }

@@ -19,16 +19,16 @@ use shingle_runtime::Instant;
 use crate::drives::Class;
 use crate::engine::Core;
 
-/// How long a drive may be silent while others could take what it is asked to.
+/// Longest silence of a drive while others could take its calls.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long one call may take on a drive that answers others.
+/// Longest time of one call on a drive that answers others.
 const OVERDUE: Duration = Duration::from_secs(10);
-/// How long a call may take where no other drive can take it: from when the drive answered last, where it owes an answer already. A write is
-/// tried several times, and whoever waits for it is to hear of it while he still listens.
+/// Longest time of a call that no other drive can take: counted from the drive's last answer, if it owes one already. A
+/// write is tried several times, and its client is to hear of the failure while it still listens.
 const ALONE: Duration = Duration::from_secs(30);
 
 impl Core {
-    /// What a drive answers to a call that reaches its medium, which begins when this is first polled.
+    /// Answer of a drive to a call that reaches its medium, which begins when this is first polled.
     ///
     /// # Errors
     /// The call's; `Device` past the deadline (PAT-1).
@@ -84,7 +84,7 @@ impl Core {
         }
         drives[drive].begin_silence();
         drop(drives);
-        // Whoever waits for it looks again.
+        // Callers waiting for it look again.
         self.changed.notify_waiters();
     }
 

@@ -186,7 +186,7 @@ impl Core {
         (drives.iter().enumerate().filter_map(view).collect(), fit_any)
     }
 
-    /// What a drive has open for `log`: the file with least to do that takes `length` bytes, or what stands in the way.
+    /// Offer of a drive for `log`: the open file with the least work that takes `length` bytes, or the obstacle.
     fn offer(&self, drive: usize, log: Log, length: u64) -> Offer<Ready, Full> {
         let (drives, files) = (self.drives.borrow(), self.files.borrow());
         let Some(state) = drives.get(drive) else { return Offer::Soon };
@@ -262,7 +262,7 @@ impl Core {
         self.options.file_bytes.unwrap_or_else(default)
     }
 
-    /// How many files of a stream may be open on such a drive: fewer on a small one, whose space they would hold.
+    /// Limit of open files of a stream on a drive of this capacity: fewer on a small one, whose space they would take.
     fn files_open_max(&self, capacity: u64, file_bytes: u64) -> usize {
         let most = capacity / file_bytes.saturating_mul(16).max(1);
         self.options.files_open_max.min(most as usize).max(1)

@@ -127,7 +127,7 @@ impl ObjectEngine {
             for task in serving {
                 let _ = task.await;
             }
-            // What is in the log is durable without this; it only spares the next start a scan.
+            // Entries in the log are durable without this; it only spares the next start a scan.
             if let Err(error) = closing.persist().await {
                 tracing::warn!(%error, "the index could not be made durable");
             }
@@ -182,7 +182,8 @@ impl Core {
             }
             match self.persist().await {
                 Ok(()) => persisted = batches,
-                // What is in the log is durable without it. If the index takes no changes any more, the next one shows it.
+                // Entries in the log are durable without it. If the index takes no changes any more, the next one shows
+                // it.
                 Err(error) => tracing::warn!(%error, "the index could not be made durable; it is tried again"),
             }
         }

@@ -130,7 +130,7 @@ impl Core {
         Ok(info)
     }
 
-    /// That the upload's parts may change: an object may be made of them that nobody knows of yet (APP-3).
+    /// Fails if the upload's parts may not change: an object may be made of them that is not known yet (APP-3).
     pub(crate) fn require_whole(&self, id: UploadId) -> StoreResult<()> {
         if !self.half_ended.borrow().contains(&id.0) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What an entry says: the head that follows its header.
+//! Heads of entries: the bytes that follow the header.
 
 use bytes::BufMut;
 use shingle_buckets::Attributes;
@@ -19,7 +19,7 @@ pub struct BlobRef {
 }
 
 impl BlobRef {
-    /// How many segments it has.
+    /// Number of its segments.
     pub fn segments(&self) -> u64 {
         self.size.div_ceil(u64::from(self.segment_bytes.max(1)))
     }
@@ -46,10 +46,10 @@ impl BlobRef {
     }
 }
 
-/// What a large object is made of, in order.
+/// Blobs of a large object, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// Whether a client uploaded it in parts: each blob is then a part.
+    /// A client uploaded it in parts: each blob is then a part.
     pub multipart: bool,
     /// Its blobs.
     pub blobs: Vec<BlobRef>,
@@ -81,7 +81,7 @@ impl Manifest {
     }
 }
 
-/// What an entry says. The numbers are its kind on the drive.
+/// Body of an entry. The numbers are its kind on the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// 1: an object whose bytes follow the head.
@@ -90,7 +90,7 @@ pub enum Body {
         bucket: String,
         /// Its key.
         key: String,
-        /// What is kept with it.
+        /// Its attributes.
         attributes: Attributes,
     },
     /// 2: a segment of a blob; its bytes follow the head.
@@ -106,9 +106,9 @@ pub enum Body {
         bucket: String,
         /// Its key.
         key: String,
-        /// What is kept with it.
+        /// Its attributes.
         attributes: Attributes,
-        /// What it is made of.
+        /// Its blobs.
         manifest: Manifest,
     },
     /// 4: the object was deleted.
@@ -136,7 +136,7 @@ pub enum Body {
         bucket: String,
         /// The key it will become.
         key: String,
-        /// What will be kept with the object.
+        /// Attributes of the object to be.
         attributes: Attributes,
     },
     /// 8: a part of an upload is complete.
@@ -145,7 +145,7 @@ pub enum Body {
         upload: u64,
         /// Its bytes; the number is the part's.
         part: BlobRef,
-        /// What is kept with it.
+        /// Its attributes.
         attributes: Attributes,
     },
     /// 9: the upload was completed or aborted.
@@ -186,7 +186,7 @@ impl Body {
         }
     }
 
-    /// Whether data follows the head.
+    /// True if data follows the head.
     pub(crate) fn carries_data(kind: u8) -> bool {
         matches!(kind, 1 | 2)
     }

@@ -21,7 +21,7 @@ pub struct ChunkName {
     pub file: u64,
     /// Place in the file, from 0.
     pub ordinal: u32,
-    /// What the file holds.
+    /// Stream of the file.
     pub stream: Stream,
     /// The store set it belongs to.
     pub set: u32,

@@ -74,7 +74,7 @@ const _: () = {
     assert!(offset_of!(EntryHeader, crc) == 52);
 };
 
-/// Where an entry lies.
+/// Place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The store set.
@@ -157,7 +157,7 @@ impl Header {
 pub struct Entry {
     /// Its version.
     pub version: u64,
-    /// What it says.
+    /// Its body.
     pub body: Body,
 }
 
@@ -192,7 +192,7 @@ impl Sealed {
         (HEADER_SIZE + self.head.len()) as u64 + u64::from(self.data_length)
     }
 
-    /// Where the entry lies once written at `place`.
+    /// Location of the entry once written at `place`.
     pub(crate) fn location(&self, place: Place) -> Location {
         Location {
             file: place.file,

@@ -1,4 +1,4 @@
-//! What lies in chunks: the names of chunks, and the entries and backups inside them (`docs/formats/object-log.md`).
+//! Contents of chunks: the names of chunks, and the entries and backups inside them (`docs/formats/object-log.md`).
 
 mod backup;
 mod body;

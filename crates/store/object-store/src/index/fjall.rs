@@ -74,7 +74,7 @@ impl FjallIndex {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    /// That the file system has room for some writes.
+    /// Fails unless the file system has room for some writes.
     fn probe(&self) -> IndexResult<()> {
         let path = self.directory.with_extension("probe");
         let written = File::create(&path).and_then(|mut file| {

@@ -23,7 +23,7 @@ fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
     of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// What every index must do; both run it.
+/// Contract of every index; both run it.
 fn holds_the_contract(index: &dyn Index) {
     let changes = vec![
         put(Space::Objects, "b", "1"),

@@ -13,7 +13,7 @@ type Records = BTreeMap<Key, Bytes>;
 #[derive(Default)]
 struct State {
     records: Arc<Records>,
-    /// What undoes each batch since the last persist, oldest first.
+    /// Changes that undo each batch since the last persist, oldest first.
     undo: Vec<Vec<(Key, Option<Bytes>)>>,
     failing: bool,
     unreadable: bool,
@@ -32,7 +32,7 @@ impl MemoryIndex {
         Self::default()
     }
 
-    /// How many batches a crash may take back.
+    /// Number of batches that a crash may take back.
     pub fn unpersisted(&self) -> usize {
         self.state().undo.len()
     }

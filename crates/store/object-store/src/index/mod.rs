@@ -90,7 +90,7 @@ impl Space {
     }
 }
 
-/// Where a scan goes after a record.
+/// Next step of a scan after a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// To the next one.
@@ -108,13 +108,13 @@ pub struct Batch {
     pub changes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
 }
 
-/// Why an index failed: what to do differs.
+/// Kind of an index's failure, by the caller's next action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexErrorKind {
     /// Its file system has no room: it can be read, and be written again once there is room.
     Full,
-    /// What is stored is not what was written: it has to be made again from the drives.
+    /// Stored bytes are wrong: the index has to be made again from the drives.
     Damaged,
     /// It could not be reached, for a reason that says nothing of what is stored: permissions, limits, a disk that is gone.
     #[default]
@@ -140,7 +140,7 @@ impl IndexError {
         Self { kind, ..self }
     }
 
-    /// Why it failed.
+    /// Kind of the failure.
     pub fn kind(&self) -> IndexErrorKind {
         self.kind
     }
@@ -188,7 +188,7 @@ pub trait Index: View + Sync {
     fn clear(&self) -> IndexResult<()>;
     /// This moment, unchanged by later batches.
     fn snapshot(&self) -> IndexResult<Box<dyn View>>;
-    /// Whether calls touch a disk, and so belong on another thread than the engine's.
+    /// True if calls touch a disk, and so belong on another thread than the engine's.
     fn blocks(&self) -> bool;
 }
 

@@ -214,7 +214,7 @@ impl Index for Recent {
     }
 
     fn revive(&self) -> IndexResult<()> {
-        // What was read of a batch that failed may not be there any more.
+        // Records read of a batch that failed may not be there any more.
         self.forget();
         let revived = self.index.revive();
         self.forget();

@@ -1,4 +1,4 @@
-//! What is left to decide once recovery has applied every entry it found.
+//! Decisions left once recovery has applied every entry it found.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::index::{IndexResult, Space, Step};
 use crate::keys::{self, Identity};
 use crate::records::{BlobState, BucketRecord, Ghosts, Item, Location, ObjectRecord, PartRecord};
 
-/// What [`Indexer::finish_recovery`] found.
+/// Result of [`Indexer::finish_recovery`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Finished {
     /// Blobs of writers and parts that nobody will commit.
@@ -21,7 +21,7 @@ pub(crate) struct Finished {
     pub(crate) strays: u64,
 }
 
-/// How much recovery has done and seen.
+/// Extent of a recovery: its work, and the places it could see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// The index was made again, from a backup or from nothing.
@@ -34,9 +34,10 @@ pub(crate) struct Extent {
 const STEP: usize = 1000;
 
 impl Indexer {
-    /// Settles what single entries could not: writers died with the process, so open blobs are dead; parts without an
-    /// upload are none. After a rebuild also what a backup knew and the files no longer say, and buckets that only their
-    /// objects remember. Where entries may be unseen nothing is taken for left over: what needs it may be among them.
+    /// Settles questions that single entries could not: writers died with the process, so open blobs are dead; parts
+    /// without an upload are none. After a rebuild also records that a backup knew and files no longer have, and
+    /// buckets that only their objects remember. If entries may be unseen nothing is taken for left over: they may need
+    /// it.
     ///
     /// # Errors
     /// If the index fails.
@@ -202,9 +203,9 @@ impl Indexer {
         Ok(strays)
     }
 
-    /// A bucket's entry lies on one drive, its objects on all: where the entry is lost, the objects say that the bucket
-    /// was there. Where the bucket was deleted after they were written, they are remains of writes that failed.
-    /// `incomplete`, they may be an object's that is only not seen, and stay.
+    /// A bucket's entry lies on one drive, its objects on all: if the entry is lost, the objects tell that the bucket
+    /// was there. If the bucket was deleted after they were written, they are remains of writes that failed. If
+    /// `incomplete`, they may belong to an object that is only not seen, and stay.
     fn settle_buckets(&mut self, incomplete: bool) -> IndexResult<(Vec<String>, u64)> {
         let mut known = BTreeSet::new();
         let (mut implied, mut strays) = (Vec::new(), 0);

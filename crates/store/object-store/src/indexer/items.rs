@@ -65,8 +65,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Whether the entry of that version is older than its bucket, or than its bucket's grave (INX-5). The bucket's record
-    /// then remembers the entry's file: its grave stays as long as that.
+    /// True if the entry of that version is older than its bucket, or than its bucket's grave (INX-5). The bucket's
+    /// record then remembers the entry's file: its grave stays as long as that.
     pub(super) fn is_of_an_earlier_bucket(
         &mut self,
         bucket: &str,
@@ -255,7 +255,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Whether the entry at `location` is needed.
+    /// True if the entry at `location` is needed.
     pub(super) fn judge(
         &mut self,
         version: u64,

@@ -1,4 +1,4 @@
-//! What entries mean: the one place where the index is changed.
+//! Meaning of entries: the one place where the index is changed.
 //!
 //! **Owns** every write to the index. **Knows nothing of** time, tasks or chunks: it is plain code over [`Index`], run by
 //! one caller at a time.
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Entry { version: u64, body: Body, location: Location },
     /// GC has copied an entry: it counts at the new place if it still counted at the old.
     Move { version: u64, body: Body, from: Location, to: Location },
-    /// Whether an entry is still needed. Where its file is being collected, a grave that is not needed is forgotten.
+    /// Tells if an entry is still needed. If its file is being collected, a grave that is not needed is forgotten.
     Judge { version: u64, body: Body, location: Location, collecting: bool },
     /// A writer has given up a blob.
     Abandon { blob: u64 },
@@ -57,7 +57,7 @@ pub(crate) enum Command {
     KeepGraves,
 }
 
-/// What a command came to.
+/// Effect of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// It was done.
@@ -71,7 +71,7 @@ pub(crate) enum Effect {
 }
 
 impl Command {
-    /// Whether it says what is on the drives, and so is true whenever it is applied; the others ask for something.
+    /// True if it states the drives' contents, and so is true whenever it is applied; the others ask for something.
     pub(crate) fn is_fact(&self) -> bool {
         !matches!(self, Self::Judge { .. } | Self::Purge { .. } | Self::Dropping { .. })
     }
@@ -87,7 +87,7 @@ pub(crate) struct Group {
     pub(crate) sequence: u64,
 }
 
-/// What a group came to.
+/// Result of a group.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// One for each command.
@@ -128,7 +128,7 @@ impl Totals {
     }
 }
 
-/// Whose index this is.
+/// Owner of this index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The store set, as chunk ids name it.
@@ -159,7 +159,7 @@ impl Owner {
         Ok(Self { set, stores: stores.iter().map(|store| u64::from_le_bytes(*store)).collect() })
     }
 
-    /// Whose index `index` is; none if it is empty.
+    /// Owner of `index`; `None` if it is empty.
     ///
     /// # Errors
     /// If the index cannot be read, or is of another format version.
@@ -223,7 +223,7 @@ impl Indexer {
     /// Applies a group in one batch.
     ///
     /// # Errors
-    /// If the index fails. What is in memory is then ahead of it: revive it, and load it again.
+    /// If the index fails. The state in memory is then ahead of it: revive it, and load it again.
     pub(crate) fn apply(&mut self, group: Group) -> IndexResult<Outcome> {
         let mut transaction = self.begin();
         let mut effects = Vec::with_capacity(group.commands.len());

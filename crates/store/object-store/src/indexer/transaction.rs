@@ -80,12 +80,12 @@ impl<'a> Transaction<'a> {
         Ok(found.into_iter().filter_map(|(key, value)| Some((key, value?))).take(limit).collect())
     }
 
-    /// That an entry at `location` became needed.
+    /// Notes that an entry at `location` became needed.
     pub(super) fn live(&mut self, location: Location, grave: bool) {
         self.adjust(location, grave, u64::saturating_add);
     }
 
-    /// That it no longer is.
+    /// Notes that it no longer is.
     pub(super) fn dead(&mut self, location: Location, grave: bool) {
         self.adjust(location, grave, u64::saturating_sub);
     }
@@ -104,7 +104,7 @@ impl<'a> Transaction<'a> {
         self.dead.push(blob);
     }
 
-    /// Whether the chunk at `location` is there.
+    /// True if the chunk at `location` is there.
     pub(super) fn exists(&self, location: &Location) -> bool {
         self.files.get(&location.file).is_some_and(|record| record.first <= location.ordinal)
     }

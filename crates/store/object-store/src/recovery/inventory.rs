@@ -1,4 +1,4 @@
-//! What is on the drives: their chunk lists, sorted into files and backups.
+//! Contents of the drives: their chunk lists, sorted into files and backups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ impl FoundFile {
     }
 }
 
-/// What is on the drives.
+/// Contents of the drives.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
     pub(super) files: BTreeMap<u64, FoundFile>,

@@ -3,8 +3,8 @@
 //! # Invariants
 //! - REC-1: every entry on the drives is in the index when the store opens, so every acknowledged write is found.
 //! - REC-2: the drives decide. An index that does not fit them is rebuilt, or refused where it is another store's.
-//! - REC-3: a chunk is appended to only from the end that the index knows, and only by an index that was there when it was
-//!   written to. What the index knows behind a chunk's end gives errors, never bytes of something newer.
+//! - REC-3: a chunk is appended to only from the end that the index knows, and only by an index that was there when it
+//!   was written to. A place that the index knows behind a chunk's end gives errors, never bytes of something newer.
 //!   `an_end_that_the_index_knows_and_the_drive_lost_is_neither_served_nor_used_again`.
 //! - REC-4: an opening that may not have seen all, since a drive is missing or could not be read, takes nothing for left over
 //!   and no key for free: blobs, parts and graves stay, and chunks that may be longer are neither appended to nor sealed.
@@ -38,7 +38,7 @@ const JUMP: u64 = 1 << 20;
 /// As [`JUMP`], where something that knew more is lost.
 const JUMP_FAR: u64 = 1 << 32;
 
-/// How the index came to be what it is.
+/// Origin of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexOrigin {
     /// The store is empty.
@@ -64,7 +64,7 @@ pub struct Damage {
     pub from: u64,
     /// First byte after it.
     pub to: u64,
-    /// What is wrong.
+    /// Description of the problem.
     pub why: String,
     /// The drive did not give it, and may another time: every opening looks there again. Else it is told once.
     pub again: bool,
@@ -78,14 +78,14 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What opening a store found and did.
+/// Report of opening a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenReport {
     /// The store set, as chunk ids name it.
     pub set: u32,
-    /// Where the index came from.
+    /// Origin of the index.
     pub index: IndexOrigin,
-    /// Why it was not kept, if it was there.
+    /// Reason why an existing index was not kept.
     pub index_refused: Option<String>,
     /// Files on the drives.
     pub files: u64,
@@ -109,7 +109,7 @@ pub struct OpenReport {
     pub implied_buckets: Vec<String>,
 }
 
-/// How far a scan has come.
+/// Progress of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Files to scan.
@@ -127,7 +127,7 @@ pub struct Progress {
 /// Hears of progress.
 pub type ProgressFn = Box<dyn FnMut(Progress)>;
 
-/// What recovery hands to the engine.
+/// Results of recovery for the engine.
 pub(crate) struct Opened {
     pub(crate) recovered: Recovered,
     pub(crate) indexer: Indexer,
@@ -289,7 +289,7 @@ fn empty(index: &dyn Index) -> IndexResult<()> {
     index.clear()
 }
 
-/// That no drive is missing, or may be.
+/// Fails if a drive is missing, or may be.
 fn refuse_missing(missing: &BTreeSet<u64>, options: &Options) -> StoreResult<()> {
     if missing.is_empty() || options.allow_missing_drives {
         return Ok(());
@@ -299,7 +299,7 @@ fn refuse_missing(missing: &BTreeSet<u64>, options: &Options) -> StoreResult<()>
     Err(StoreError::new(StoreErrorKind::Device, text))
 }
 
-/// How an index is rebuilt.
+/// Parameters of a rebuild of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rebuild {
     pub(crate) use_backup: bool,
@@ -346,5 +346,5 @@ fn buckets(index: &dyn Index) -> IndexResult<BTreeMap<String, u64>> {
     bad.map_or(Ok(found), |error| Err(spoilt(error)))
 }
 
-/// What the index knows of the files, to compare.
+/// The index's records of the files, for comparison.
 pub(crate) type FileRecords = BTreeMap<u64, FileRecord>;

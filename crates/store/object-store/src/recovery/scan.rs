@@ -20,7 +20,7 @@ use crate::scan::{Next, Scanner};
 /// Entries applied in one batch.
 const GROUP: usize = 512;
 
-/// What the scan found.
+/// Findings of the scan.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) entries: u64,
@@ -30,7 +30,7 @@ pub(super) struct Found {
     pub(super) damage: Vec<Damage>,
 }
 
-/// What a drive's scan sends on.
+/// Message of a drive's scan.
 #[derive(Debug, Default)]
 struct Finding {
     commands: Vec<Command>,
@@ -45,8 +45,8 @@ struct Finding {
 /// Tells the indexer of files it does not know, and of those that are gone. Returns the ends of chunks that the index knows
 /// and the drives do not have (REC-3).
 ///
-/// Where the drive could be read, such an end is lost: that is told once, and nothing is looked for behind it any more.
-/// Where it could not, the index goes on to know of it, for a later opening may see it.
+/// If the drive could be read, such an end is lost: that is told once, and nothing is looked for behind it any more. If
+/// it could not, the index keeps it, for a later opening may see it.
 pub(super) async fn match_files(
     runtime: &Runtime,
     index: &Arc<dyn Index>,
@@ -169,8 +169,8 @@ async fn scan_file(
     sender: &mpsc::Sender<Finding>,
 ) -> StoreResult<()> {
     let gone = |_| shingle_store_api::StoreError::new(StoreErrorKind::Unavailable, "recovery was given up");
-    // What the drive did not give may hold entries nobody else has: the watermark stays before it, so that every later
-    // start looks again. What is there and makes no sense is told once: no start will find more.
+    // Unreadable places may hold entries that are nowhere else: the watermark stays before them, so that every later
+    // start looks again. Readable bytes that make no sense are told once: no start will find more.
     let mut whole = true;
     for (ordinal, chunk) in found.chunks.range(from.ordinal..) {
         let name = ChunkName { file, ordinal: *ordinal, stream: found.stream, set };

@@ -1,4 +1,4 @@
-//! Whether an index fits the drives.
+//! Decides if an index fits the drives.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::errors::{invalid, unavailable};
 use crate::index::{IndexErrorKind, IndexResult};
 use crate::indexer::Owner;
 
-/// What to do with the index.
+/// Decision about the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     Keep,
@@ -23,7 +23,7 @@ pub(super) struct Verdict {
     pub(super) set: Option<u32>,
     /// Stores of the drives that the index knows.
     pub(super) stores: Vec<u64>,
-    /// Why an index that was there is not kept.
+    /// Reason why an existing index is not kept.
     pub(super) refused: Option<String>,
 }
 

@@ -82,7 +82,7 @@ fn run(seed: u64, world: &World, clients: &Clients, steps: usize, cut: Option<u6
     requests
 }
 
-/// What a crash does to the index.
+/// Damage of the index by a crash.
 fn spoil_index(world: &World, random: &mut Random) -> &'static str {
     match random.below(3) {
         0 => "kept",

@@ -1,4 +1,5 @@
-//! How full each drive becomes: equal ones alike, others in proportion to their size, whatever is put and by how many.
+//! Fill level of each drive: equal ones alike, others in proportion to their size, for any puts and any number of
+//! clients.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ fn parts(places: &[Place]) -> Vec<f64> {
     places.iter().zip(written).map(|(place, written)| written / all_written / (place.capacity / space)).collect()
 }
 
-/// What [`parts`] comes to.
+/// Result of [`parts`].
 fn measure(seed: u64, zones: &[u32], size: usize, bytes: usize, clients: usize) -> Vec<f64> {
     let zones = zones.to_vec();
     Sim::new(seed).run(move |rt| async move {

@@ -38,9 +38,9 @@ async fn listed(store: &ObjectStoreClient) -> usize {
     store.list(BUCKET, request).await.unwrap().objects.len()
 }
 
-/// IDXG-1: the file system of the index is full for a while. What is there can be read, listed and headed; writes are
-/// refused for want of space, deletes too, and go on by themselves. Nothing acknowledged is lost, and what was in the log
-/// and not in the index when it failed is there or not, whole.
+/// IDXG-1: the file system of the index is full for a while. Existing objects can be read, listed and headed; writes
+/// are refused for want of space, deletes too, and go on by themselves. Nothing acknowledged is lost, and an entry that
+/// was in the log and not in the index when it failed is there or not, whole.
 #[test]
 fn while_the_index_is_full_reads_go_on_and_writing_resumes_by_itself() {
     for seed in 1..10 {

@@ -13,7 +13,7 @@ use shingle_sim::clients::{BUCKET, Client, Sizes};
 
 const SIZES: Sizes = Sizes { small: 3 << 10, large: 20 << 10 };
 
-/// How a history ends a life of the store, and what becomes of the index.
+/// End of a life of the store in a history, and the fate of the index.
 #[derive(Clone, Copy, Debug)]
 enum Reopen {
     Closed,

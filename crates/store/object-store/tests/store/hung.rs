@@ -20,7 +20,7 @@ const BUCKET: &str = "bucket";
 const OBJECTS: u64 = 120;
 /// In several segments.
 const SIZE: u64 = 20_000;
-/// How long a reader waits before it leaves.
+/// Time that a reader waits before it leaves.
 const STAYS: Duration = Duration::from_secs(100);
 
 fn listing() -> ListRequest {
@@ -121,7 +121,7 @@ fn while_a_drive_hangs_the_others_take_all_writes() {
             }
             assert!(gone > 5 && slow < 6, "seed {seed}: {slow} puts waited for the drive");
             assert!(hung.hung() > 0, "seed {seed}: the case is not met");
-            // What was written since lies on others.
+            // Objects written since lie on others.
             for (&number, &content) in known.iter().filter(|(_, content)| content.is_some_and(|content| content > 110))
             {
                 let found = in_time(&rt, "a get", get(&store, BUCKET, &number.to_string())).await.unwrap();
@@ -213,8 +213,9 @@ fn a_backup_that_hangs_ends_when_the_index_fails() {
     });
 }
 
-/// PAT-1: a part is being committed on a drive that hangs; on others the parts go on. Who ends the upload waits two seconds for it; where
-/// all drives hang two minutes, and hears an error then. Once they answer again the upload is as it was.
+/// PAT-1: a part is being committed on a drive that hangs; on others the parts go on. A client that ends the upload
+/// waits two seconds for it; if all drives hang two minutes, and then gets an error. Once they answer again the upload
+/// is as it was.
 #[test]
 fn who_ends_an_upload_does_not_wait_for_a_drive_that_hangs() {
     let mut waited = 0;

@@ -41,7 +41,7 @@ pub(crate) async fn count(store: &ObjectStoreClient) {
     assert!(stats.live_bytes >= stats.object_bytes, "{stats:?}");
 }
 
-/// What becomes of the index between two lives.
+/// Fate of the index between two lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It stays, loses its last batches, or is lost.

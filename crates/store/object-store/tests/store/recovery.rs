@@ -88,7 +88,7 @@ fn with_a_backup_only_what_came_after_it_is_read() {
     with_store(&world, |store, _| async move {
         store.back_up_index().await.unwrap();
         fill(&store, 60, 5).await;
-        // What the backup knows and is gone since.
+        // Objects that the backup knows and that are gone since.
         assert!(store.delete(BUCKET, "k1").await.unwrap());
         store.collect_garbage().await.unwrap();
     });
@@ -356,7 +356,8 @@ fn a_place_in_the_log_that_cannot_be_read_costs_only_what_lies_there() {
             assert!((2..=4).contains(&lost), "{lost} objects are lost");
         });
         assert_eq!((report.damage.len(), report.incomplete), (2, !rot));
-        // Rot is told once. What the drive did not give is looked at again at every start: it may have been its mood.
+        // Rot is told once. Places that the drive could not read are looked at again at every start: the failure may
+        // have been a passing one.
         let again = with_store(&world, |store, _| async move {
             for number in 0..40u64 {
                 let _ = store.delete(BUCKET, &format!("k{number}")).await.unwrap();

@@ -16,7 +16,7 @@ use crate::world::{World, bytes_of, commit, get, put};
 
 const BUCKET: &str = "bucket";
 
-/// Where an entry lies.
+/// Place of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     drive: usize,
@@ -76,8 +76,8 @@ fn show(world: &World) {
     world.drives.iter().for_each(crate::chunks::MemoryChunks::show);
 }
 
-/// REC-3: the end of a chunk is lost for good, and the index knows of it, whether it was kept or comes from a backup. What
-/// lay there gives errors, and never bytes of what is written later; what is acknowledged later is found.
+/// REC-3: the end of a chunk is lost for good, and the index knows of it, kept or from a backup. Its bytes give errors,
+/// and never later ones; objects acknowledged later are found.
 #[test]
 fn an_end_that_the_index_knows_and_the_drive_lost_is_neither_served_nor_used_again() {
     for index_lost in [false, true] {
@@ -220,8 +220,8 @@ fn a_delete_of_what_cannot_be_seen_is_final() {
     }
 }
 
-/// REC-4: the index is lost, and with it the knowledge of a drive that is away. Whoever opens the store knows of it, and
-/// what was deleted does not come back with it.
+/// REC-4: the index is lost, and with it the knowledge of a missing drive. The caller that opens the store knows of it,
+/// and deleted objects do not come back with it.
 #[test]
 fn a_drive_that_only_the_caller_knows_of_is_missing_too() {
     let mut world = filled(2, 1);

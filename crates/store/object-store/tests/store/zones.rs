@@ -34,7 +34,7 @@ pub(crate) fn object_options(gc: bool) -> Options {
     Options { segment_bytes: 16 << 10, file_bytes: Some(160 << 10), gc, ..small_options() }
 }
 
-/// What a power cut leaves: the media, the index, and what clients know.
+/// State after a power cut: the media, the index, and the clients' knowledge.
 struct Left {
     media: Vec<MemoryDevice>,
     index: MemoryIndex,
@@ -85,7 +85,7 @@ pub(crate) async fn open(
     (engine, store, report)
 }
 
-/// What a power cut leaves of a drive: one with a cache may be a file, whose host loses any blocks of it.
+/// A drive after a power cut: one with a cache may be a file, whose host loses any blocks of it.
 fn cut_image(device: &SimDevice, seed: u64) -> MemoryDevice {
     let survival = if device.geometry().volatile_cache { Survival::AnySubset } else { Survival::Prefix };
     device.crash_image_with(seed, survival)
