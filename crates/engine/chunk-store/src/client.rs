@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fetched::Fetched;
 use crate::types::{ChunkStat, StoreStat, Stream};
 
-/// Where the owner sends the answer.
+/// Sender of the owner's answer.
 pub type Reply<T> = oneshot::Sender<Result<T>>;
 
 /// One call, on its way to the owner.
@@ -78,10 +78,10 @@ impl ChunkClient {
     /// chunk changes nothing, so a seal that failed can be tried again.
     ///
     /// # Errors
-    /// `NotFound`. `Device` if the metadata log takes no entry, and `HostFull`: an append to the chunk tells what became of the
-    /// seal. Where it did not get as far as the log, the chunk is as it was and takes appends. A seal that is in the log and
-    /// waits for room on the host is not undone, for it may be durable: appends get `Sealed`, and the next try, or an opening,
-    /// says whether it is. `Stopped`: only the next opening can tell.
+    /// `NotFound`. `Device` if the metadata log takes no entry, and `HostFull`: an append to the chunk tells the
+    /// outcome of the seal. If the seal did not reach the log, the chunk is as it was and takes appends. A seal that is
+    /// in the log and waits for room on the host is not undone, for it may be durable: appends get `Sealed`, and the
+    /// next try, or an opening, tells. `Stopped`: only the next opening can tell.
     pub async fn seal(&self, id: ChunkId) -> Result<u64> {
         self.call(|reply| Request::Seal { id, reply }).await
     }

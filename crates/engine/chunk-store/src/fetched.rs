@@ -22,7 +22,7 @@ pub(crate) struct Raw {
     pub(crate) at: Lba,
 }
 
-/// How blocks are verified, and the count of those that are not good.
+/// Verification of blocks, and the count of bad ones.
 #[derive(Clone)]
 pub(crate) struct Verifier {
     pub(crate) buffers: BufferPool,

@@ -8,7 +8,7 @@ use crate::format::RecordKind;
 use crate::store::Inner;
 
 impl Inner {
-    /// Whether data is neither copied nor checked. Never on a drive that keeps it.
+    /// True if data is neither copied nor checked. Never on a drive that keeps it.
     pub(crate) fn hollow(&self) -> bool {
         self.verifier.hollow
     }

@@ -4,8 +4,8 @@
 //! - READ-1: every byte returned lay in a slice whose checksum, chunk and offset were verified, or is still in memory
 //!   from the append that brought it.
 //! - READ-3: a read that touches a hole fails (IDX-6); it never returns fewer bytes than were asked for.
-//! - READ-4: a read ends when its caller goes away, and its pins with it. What the drive has begun it ends by itself.
-//!   `reads_of_callers_who_left_pin_nothing`.
+//! - READ-4: a read ends when its caller goes away, and its pins with it. A command that the drive has begun ends by
+//!   itself. `reads_of_callers_who_left_pin_nothing`.
 //! - READ-2: a zone is not reset while a read of it is under way (a pin).
 
 use std::rc::Rc;
@@ -132,7 +132,7 @@ fn not_lost(id: ChunkId, from: u32, to: u32) -> Result<()> {
     Err(Error::new(ErrorKind::Corrupt, format!("bytes {from} to {to} are lost: no record of them was found")).of(id))
 }
 
-/// What a failed device read means to a caller.
+/// Error for the caller of a failed device read.
 pub(crate) fn read_error(error: DeviceError) -> Error {
     let kind = match error.kind {
         // The index says these blocks were written: a zone that is shorter has lost them.

@@ -72,7 +72,7 @@ pub(crate) struct Inner {
     pub(crate) log_room: LogRoom,
 }
 
-/// What `Inner` is made of once recovery is done.
+/// Parts of an `Inner`, made by recovery.
 pub(crate) struct Parts {
     pub(crate) rt: Runtime,
     pub(crate) dev: Rc<dyn ZonedDevice>,
@@ -225,7 +225,7 @@ impl ChunkStore {
         self.inner.store
     }
 
-    /// How the drive is divided.
+    /// Division of the drive.
     pub fn layout(&self) -> &Layout {
         &self.inner.layout
     }
@@ -312,13 +312,13 @@ impl ChunkStore {
         state.zones.iter().map(stat).collect()
     }
 
-    /// What the store has done since it was opened.
+    /// Counters since the store was opened.
     pub fn counters(&self) -> Counters {
         let corrupt_reads = self.inner.verifier.corrupt_reads.load(Ordering::Relaxed);
         Counters { corrupt_reads, ..self.inner.state.borrow().counters }
     }
 
-    /// What the index takes in memory. Looks at every chunk: for metrics now and then, not for every request.
+    /// Memory of the index. Looks at every chunk: for metrics now and then, not for every request.
     pub fn index_memory(&self) -> IndexMemory {
         self.inner.state.borrow().index_memory()
     }

@@ -53,9 +53,9 @@ struct Copied {
 struct Framed {
     pieces: Vec<Bytes>,
     copied: Vec<Copied>,
-    /// How many of those to be moved these are, or are not needed any more.
+    /// Number of the records to be moved that are in this run, or are not needed any more.
     taken: usize,
-    /// Where the zone then ends.
+    /// End of the zone after that.
     next: u32,
 }
 
@@ -74,7 +74,7 @@ impl Inner {
         }
         let mut copies = Vec::with_capacity(live.len());
         let result = self.copy_all(victim, stream, &live, &mut copies).await;
-        // What was copied counts, even if the rest failed.
+        // Copied records count, even if the rest failed.
         let swapped = match self.flush.flush().await {
             Ok(()) => {
                 self.swap(victim, &copies);
@@ -151,8 +151,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads and verifies the records of a run with one command; one by one if that fails. What cannot be read is
-    /// left out. Counts the commands that failed, and ends once they are too many (GC-7).
+    /// Reads and verifies the records of a run with one command; one by one if that fails. Unreadable records are left
+    /// out. Counts the commands that failed, and ends once they are too many (GC-7).
     async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live], failed: &mut u32) -> Vec<Moving> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
         let start = first.record.block;
@@ -395,7 +395,7 @@ impl Inner {
     }
 }
 
-/// How many of the records make a run: near each other, and not too long.
+/// Number of records that make a run: near each other, and not too long.
 fn run_length(live: &[Live]) -> usize {
     let Some(first) = live.first() else { return 0 };
     let mut end = first.record.block + first.record.blocks().0 as u32;

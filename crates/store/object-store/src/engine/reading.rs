@@ -91,14 +91,14 @@ impl Core {
                 match self.take_place(want, row, &releases) {
                     Ok(Some(segment)) => located.push(segment),
                     Err(error) if located.is_empty() => return Err(error),
-                    // Whoever comes to it asks again.
+                    // The next reader that comes to it asks again.
                     Ok(None) | Err(_) => break,
                 }
             }
             if !located.is_empty() || want.is_empty() {
                 return Ok(located);
             }
-            // What pointed there has moved, or will have as soon as GC's changes are in the index.
+            // The entry that pointed there has moved, or will have as soon as GC's changes are in the index.
             self.runtime.yield_now().await;
         }
     }
@@ -136,7 +136,7 @@ impl SegmentRange {
         self.length
     }
 
-    /// Whether both are of one segment.
+    /// True if both are of one segment.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         (self.blob, self.index) == (other.blob, other.index)
     }
@@ -155,12 +155,12 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// Whether the range's segment is this one.
+    /// True if the range's segment is this one.
     pub(crate) fn is_of(&self, range: &SegmentRange) -> bool {
         (self.blob, self.index) == (range.blob, range.index)
     }
 
-    /// Whether the range lies in this segment.
+    /// True if the range lies in this segment.
     pub(crate) fn holds(&self, range: &SegmentRange) -> bool {
         self.is_of(range) && range.offset + range.length <= self.length
     }

@@ -13,7 +13,7 @@ use shingle_runtime::Runtime;
 use shingle_sim::Random;
 use tokio::sync::{Notify, mpsc};
 
-/// What an append costs beside its bytes.
+/// Bytes of an append beside its data.
 const OVERHEAD: u64 = 64;
 
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ struct Chunk {
     corrupt: Vec<(u64, u64, ErrorKind)>,
 }
 
-/// What goes wrong with appends, as probabilities.
+/// Faults of appends, as probabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Faults {
     /// The append fails; the chunk is sealed.
@@ -36,9 +36,9 @@ pub(crate) struct Faults {
     pub(crate) full: f64,
     /// A create fails.
     pub(crate) create: f64,
-    /// Whatever changes something is answered by an error, and appends have landed all the same.
+    /// Every change is answered by an error, and appends have landed all the same.
     pub(crate) mute: bool,
-    /// Whatever changes something is answered by an error, and nothing has changed.
+    /// Every change is answered by an error, and nothing has changed.
     pub(crate) dead: bool,
 }
 
@@ -53,7 +53,7 @@ struct Disk {
     deletes_of_nothing: u64,
 }
 
-/// What all drives of a machine share: when it fails, all stop.
+/// Power of a machine, which all its drives share: when it fails, all stop.
 #[derive(Default)]
 pub(crate) struct Power {
     requests: Cell<u64>,
@@ -113,7 +113,7 @@ impl MemoryChunks {
         Self { disk: Rc::new(RefCell::new(disk)), power, hung: Rc::default(), hidden: Rc::default() }
     }
 
-    /// Whether the next opening says that it could not read all.
+    /// True if the next opening reports that it could not read all.
     pub(crate) fn hides(&self) -> bool {
         !self.hidden.borrow().is_empty()
     }
@@ -177,7 +177,7 @@ impl MemoryChunks {
         disk.chunks.values().filter(|chunk| chunk.stream == stream && !chunk.sealed).count()
     }
 
-    /// How often a chunk was to be deleted that was not there.
+    /// Deletions of chunks that were not there.
     pub(crate) fn deletes_of_nothing(&self) -> u64 {
         self.disk.borrow().deletes_of_nothing
     }
@@ -300,7 +300,7 @@ impl Disk {
     fn stat(&self, id: ChunkId) -> Result<ChunkStat> {
         let Some(chunk) = self.chunks.get(&id) else { return error(ErrorKind::NotFound) };
         let size = chunk.data.len() as u64;
-        // What a chunk says is a little more than what it takes in the end: records have headers, too.
+        // A chunk reports a little more than it takes in the end: records have headers, too.
         let room = if chunk.sealed { 0 } else { self.limit.saturating_sub(size) };
         Ok(ChunkStat { id, stream: chunk.stream, size, sealed: chunk.sealed, room })
     }
@@ -317,7 +317,7 @@ impl Disk {
         Ok(Bytes::copy_from_slice(&chunk.data[offset as usize..(offset + length) as usize]))
     }
 
-    /// What a request changes.
+    /// Change made by a request.
     fn change(&mut self, request: &Request) -> Result<u64> {
         if self.faults.mute || self.faults.dead {
             if self.faults.mute
