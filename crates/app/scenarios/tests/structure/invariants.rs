@@ -64,7 +64,7 @@ const UNNAMED: [(&str, usize); 15] = [
     ("crates/device/zoned", 10),
     ("crates/device/zoned-linux", 6),
     ("crates/engine/array-store", 5),
-    ("crates/engine/chunk-store", 31),
+    ("crates/engine/chunk-store", 30),
     ("crates/engine/record", 10),
     ("crates/foundation/runtime", 4),
     ("crates/foundation/store-api", 3),
