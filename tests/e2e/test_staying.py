@@ -194,7 +194,7 @@ def test_status_tells_how_far_an_engine_is_that_does_not_serve(tmp_path, process
 
 
 def test_a_check_before_the_start_changes_nothing_and_names_every_problem(tmp_path):
-    """PRE-1"""
+    """SV-PRE-1"""
     config, data = tmp_path / "shingle.toml", tmp_path / "data"
     config.write_text(DRIVE)
 

@@ -1,7 +1,7 @@
 //! Examples of every command, for `--help` and man pages.
 //!
 //! # Invariants
-//! - EX-1: every subcommand has an example, and every example is a command that is understood.
+//! - CLI-EX-1: every subcommand has an example, and every example is a command that is understood.
 
 use clap::Command;
 

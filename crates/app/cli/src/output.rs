@@ -1,7 +1,7 @@
 //! Output of commands: tables for people, JSON for programs, progress on a terminal.
 //!
 //! # Invariants
-//! - OUT-1: if the reader of standard output goes away (`| head`), the command ends silently with the status that
+//! - CLI-OUT-1: if the reader of standard output goes away (`| head`), the command ends silently with the status that
 //!   shells give for it; `println!` would panic there. So nothing else writes to standard output or standard error.
 //!   (`test_owner.py`)
 

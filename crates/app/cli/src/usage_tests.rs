@@ -1,8 +1,8 @@
 //! Rules for the help of arguments, held for every command.
 //!
 //! # Invariants
-//! - USE-1: one thing has one name in all usage lines: that of a fixed list, never what the code calls it.
-//! - USE-2: each argument is described, and each optional one names its default.
+//! - CLI-USE-1: one thing has one name in all usage lines: that of a fixed list, never what the code calls it.
+//! - CLI-USE-2: each argument is described, and each optional one names its default.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
@@ -63,7 +63,7 @@ fn wrong(rule: impl Fn(&Arg) -> bool) -> Vec<String> {
     wrong
 }
 
-/// USE-1
+/// CLI-USE-1
 #[test]
 fn values_have_the_names_of_a_fixed_list() {
     let known = |name: &str| VALUES.iter().any(|(value, _)| *value == name);
@@ -71,13 +71,13 @@ fn values_have_the_names_of_a_fixed_list() {
     assert_eq!(wrong(|argument| !takes_values(argument) || named(argument)), Vec::<String>::new());
 }
 
-/// USE-2
+/// CLI-USE-2
 #[test]
 fn every_argument_is_described() {
     assert_eq!(wrong(|argument| !help_of(argument).is_empty()), Vec::<String>::new());
 }
 
-/// USE-2
+/// CLI-USE-2
 #[test]
 fn every_optional_argument_names_its_default() {
     let said = |argument: &Arg| {

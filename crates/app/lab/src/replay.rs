@@ -6,7 +6,7 @@
 //! is free.
 //!
 //! # Invariants
-//! - PLAY-1: commands are given in the order in which they were recorded, and each zone's are executed in it.
+//! - LAB-PLAY-1: commands are given in the order in which they were recorded, and each zone's are executed in it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -383,7 +383,7 @@ mod tests {
         })
     }
 
-    /// PLAY-1: commands of a zone come in order, with any others under way; flushes end; unwritten blocks are not read.
+    /// LAB-PLAY-1: commands of a zone come in order, with any others under way; flushes end; unwritten blocks are not read.
     #[test]
     fn commands_of_a_zone_follow_each_other() {
         let zone = 65_536 * 2;

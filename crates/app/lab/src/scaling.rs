@@ -130,7 +130,7 @@ pub(crate) fn lab_error(error: impl ToString) -> LabError {
 mod tests {
     use super::*;
 
-    /// EVEN-1, by its effect.
+    /// OS-EVEN-1, by its effect.
     #[test]
     fn more_drives_take_as_many_times_as_much() {
         let time = Duration::from_secs(3);

@@ -22,7 +22,7 @@
 //! those of the machine where it was recorded, and mean nothing for another drive.
 //!
 //! # Invariants
-//! - TRC-1: a parsed command lies on the drive, in one zone, and is of a kind that this zone takes.
+//! - LAB-TRC-1: a parsed command lies on the drive, in one zone, and is of a kind that this zone takes.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -171,7 +171,7 @@ impl Trace {
         self.is_sound(&command).then_some(Line::Command(command))
     }
 
-    /// TRC-1.
+    /// LAB-TRC-1.
     fn is_sound(&self, command: &Command) -> bool {
         let end = self.zone_blocks * u64::from(self.zones);
         let inside = command.at % self.zone_blocks;
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(Trace::unpack(&trace.pack().unwrap()).unwrap(), trace);
     }
 
-    /// TRC-1.
+    /// LAB-TRC-1.
     #[test]
     fn what_is_no_recording_is_refused_with_its_line() {
         assert!(Trace::unpack(b"no gzip").is_err());

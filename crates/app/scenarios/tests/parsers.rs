@@ -1,4 +1,4 @@
-//! Every parser of on-disk bytes, over random bytes and over real ones that were damaged: none panics (PARSE-1).
+//! Every parser of on-disk bytes, over random bytes and over real ones that were damaged: none panics (SC-PARSE-1).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

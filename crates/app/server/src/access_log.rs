@@ -4,7 +4,7 @@
 //! and counted, and the count is a line of the log.
 //!
 //! # Invariants
-//! - ALOG-1: the file is opened anew by [`AccessWriter::reopen`] and begins where the last one ended: no line is lost between the two.
+//! - SV-ALOG-1: the file is opened anew by [`AccessWriter::reopen`] and begins where the last one ended: no line is lost between the two.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -98,7 +98,7 @@ impl AccessWriter {
         Ok(Self { lines, dropped: AtomicU64::new(0) })
     }
 
-    /// Opens the file anew, behind all lines so far: it may have been renamed. (ALOG-1)
+    /// Opens the file anew, behind all lines so far: it may have been renamed. (SV-ALOG-1)
     pub(crate) fn reopen(&self) {
         if self.lines.try_send(Message::Reopen).is_err() {
             tracing::warn!("the access log is behind and was not opened anew: try again");

@@ -4,7 +4,7 @@
 //! engine that serves without one of its drives is ready: a load balancer must not take it out.
 //!
 //! # Invariants
-//! - LIVE-1: an engine that hangs ends no other: the service manager hears that the process lives as long as any open
+//! - SV-LIVE-1: an engine that hangs ends no other: the service manager hears that the process lives as long as any open
 //!   engine answers, or none is open. `one_engine_that_hangs_is_told_and_ends_no_other`.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
@@ -53,7 +53,7 @@ pub(crate) struct Watched {
     pub(crate) started_unix_s: u64,
     /// Memory for bodies, of which `limits.memory` tells.
     pub(crate) memory: Arc<Memory>,
-    /// Places for questions through the data directory. (ASK-3)
+    /// Places for questions through the data directory. (SV-ASK-3)
     pub(crate) seats: Arc<Semaphore>,
 }
 
@@ -187,7 +187,7 @@ impl Answers {
         self.0.iter().filter(silent).map(|answer| answer.name.as_str())
     }
 
-    /// True if a restart would disturb no client: of the open engines, none answers. (LIVE-1)
+    /// True if a restart would disturb no client: of the open engines, none answers. (SV-LIVE-1)
     pub(crate) fn is_dead(&self) -> bool {
         self.silent().next().is_some() && !self.0.iter().any(|answer| answer.figures.is_some())
     }
@@ -336,7 +336,7 @@ impl Body for Text {
 mod tests {
     use super::*;
 
-    /// LIVE-1.
+    /// SV-LIVE-1.
     #[test]
     fn one_engine_that_hangs_is_told_and_ends_no_other() {
         let array =

@@ -1,7 +1,7 @@
 //! An array's owner: a thread that has all its drives, the array and the store on it.
 //!
 //! # Invariants
-//! - ARR-1: no drive of an array is given up silently: a missing drive that the array would then stop believing is
+//! - SV-ARR-1: no drive of an array is given up silently: a missing drive that the array would then stop believing is
 //!   waited for, then named in the log and in the server's health. With `degraded = false` the array does not open.
 
 use std::path::{Path, PathBuf};
@@ -208,7 +208,7 @@ pub(crate) struct Drives {
     pub(crate) nodes: Vec<PathBuf>,
 }
 
-/// Opens the drives that are present, or come while they are waited for; others come back by name. (WAIT-1)
+/// Opens the drives that are present, or come while they are waited for; others come back by name. (SV-WAIT-1)
 pub(crate) async fn open_drives(
     runtime: &Runtime,
     names: &[PathBuf],
@@ -241,7 +241,7 @@ pub(crate) async fn open_drives(
     Ok(Drives { drives, away, nodes })
 }
 
-/// Refuses missing drives that the array uses (ARR-1).
+/// Refuses missing drives that the array uses (SV-ARR-1).
 fn check_missing(seen: &Inspection, degraded: bool) -> Result<()> {
     let Some(absent) = seen.absent() else { return Ok(()) };
     if let Some(words) = absent.too_many() {

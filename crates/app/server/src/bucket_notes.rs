@@ -4,7 +4,7 @@
 //! once before requests are served.
 //!
 //! # Invariants
-//! - NOTE-1: a bucket that was made since the engine was last open is noted: a line is durable before the bucket is made.
+//! - SV-NOTE-1: a bucket that was made since the engine was last open is noted: a line is durable before the bucket is made.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -137,7 +137,7 @@ mod tests {
         Noted { bucket: bucket.to_owned(), created_unix_s }
     }
 
-    /// NOTE-1
+    /// SV-NOTE-1
     #[test]
     fn what_was_noted_comes_back_and_torn_lines_and_other_files_say_nothing() {
         let folder = std::env::temp_dir().join(format!("shingle-notes-{}", std::process::id()));

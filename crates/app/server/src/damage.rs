@@ -1,7 +1,7 @@
 //! Known damage in an engine: from the last check, and from readers since.
 //!
 //! # Invariants
-//! - DMG-1: an object that was overwritten or deleted is not damaged any more, and a whole check replaces all earlier
+//! - SV-DMG-1: an object that was overwritten or deleted is not damaged any more, and a whole check replaces all earlier
 //!   findings.
 
 use std::collections::BTreeSet;
@@ -54,7 +54,7 @@ impl Damage {
         }
     }
 
-    /// The object is another one, or none. (DMG-1)
+    /// The object is another one, or none. (SV-DMG-1)
     pub(crate) fn gone(&self, bucket: &str, key: &str) {
         if self.objects() > 0 {
             let mut names = self.names();
@@ -64,7 +64,7 @@ impl Damage {
     }
 
     /// A check found damage at `places` places, in these objects if it can tell; a `full` one reads the same bytes as
-    /// readers. (DMG-1)
+    /// readers. (SV-DMG-1)
     pub(crate) fn checked(&self, full: bool, found: impl IntoIterator<Item = Name>, places: u64) {
         let (mut names, mut found) = (self.names(), found.into_iter().peekable());
         if full {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use shingle_store_api::StoreError;
 
-    /// DMG-1.
+    /// SV-DMG-1.
     #[test]
     fn what_is_replaced_or_found_well_is_not_damaged_any_more() {
         let damage = Damage::default();

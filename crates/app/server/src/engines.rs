@@ -1,7 +1,7 @@
 //! The engines of a server, each kept open on its own, and the one store made of them.
 //!
 //! # Invariants
-//! - KEEPER-1: an engine that does not open, or stops, leaves the others serving. It is opened again after a while if
+//! - SV-KEEPER-1: an engine that does not open, or stops, leaves the others serving. It is opened again after a while if
 //!   that can help.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
@@ -41,7 +41,7 @@ const REOPEN: Duration = Duration::from_secs(30);
 pub(crate) struct Engine {
     pub(crate) health: Health,
     pub(crate) is_array: bool,
-    /// Held while a task checks it. (ASK-3)
+    /// Held while a task checks it. (SV-ASK-3)
     pub(crate) checking: Arc<AsyncMutex<()>>,
     pub(crate) damage: Arc<Damage>,
     watched: Mutex<Option<Watched>>,
@@ -216,7 +216,7 @@ enum Client {
     Array(Arc<Array>),
 }
 
-/// Keeps an engine open. (KEEPER-1)
+/// Keeps an engine open. (SV-KEEPER-1)
 struct Keeper {
     site: usize,
     plan: Plan,

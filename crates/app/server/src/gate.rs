@@ -3,7 +3,7 @@
 //! **Knows nothing of** the reason why a store is not open but its words.
 //!
 //! # Invariants
-//! - GATE-1: a store that is not open refuses (`Unavailable`, which clients try again); it never answers "not found".
+//! - SV-GATE-1: a store that is not open refuses (`Unavailable`, which clients try again); it never answers "not found".
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -41,7 +41,7 @@ impl Gate {
 
     fn store(&self) -> StoreResult<Arc<dyn ObjectStore>> {
         let store = self.store.read().unwrap_or_else(PoisonError::into_inner).clone();
-        // (GATE-1)
+        // (SV-GATE-1)
         store.ok_or_else(|| StoreError::new(StoreErrorKind::Unavailable, self.health.refusal()))
     }
 }

@@ -7,10 +7,10 @@
 //! of** formats, requests, or engines' insides.
 //!
 //! # Invariants
-//! - SRV-1: one server per data directory. (`a_data_directory_is_used_by_one_at_a_time`)
-//! - SRV-2: no drive is formatted that holds a store, or that this directory has ever used. (`startup.rs`)
-//! - SRV-3: the secret key is in one file that only its owner reads, and never in a log or on a terminal.
-//! - SRV-4: acknowledged writes do not depend on an orderly end: stopping only saves the next start some work.
+//! - SV-SRV-1: one server per data directory. (`a_data_directory_is_used_by_one_at_a_time`)
+//! - SV-SRV-2: no drive is formatted that holds a store, or that this directory has ever used. (`startup.rs`)
+//! - SV-SRV-3: the secret key is in one file that only its owner reads, and never in a log or on a terminal.
+//! - SV-SRV-4: acknowledged writes do not depend on an orderly end: stopping only saves the next start some work.
 
 mod access_log;
 mod admin;

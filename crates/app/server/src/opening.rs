@@ -1,6 +1,6 @@
 //! Opening drives, then their objects: drives and stores that belong together are opened, others are refused.
 //!
-//! **Owns** SRV-2, with `drive`.
+//! **Owns** SV-SRV-2, with `drive`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,7 +134,7 @@ async fn start_drives(
     let ours: Vec<_> = directory.drives().iter().map(|known| known.store).collect();
     let start = |number: usize, blank| {
         let config = configured[number].clone();
-        // An absent drive that was here once, or that cannot be made, is missing. (WAIT-1)
+        // An absent drive that was here once, or that cannot be made, is missing. (SV-WAIT-1)
         let known = directory.drives().iter().any(|known| known.path == config.path);
         let waits = purpose == Purpose::Serve && (known || config.create.is_none());
         let (ours, health) = (ours.clone(), health.clone());

@@ -2,9 +2,9 @@
 //! damage is repaired while parity still makes up for it.
 //!
 //! # Invariants
-//! - SCRUB-1: after a restart a pass goes on where it was, at most a zone set back; without its file, or with one that
+//! - SV-SCRUB-1: after a restart a pass goes on where it was, at most a zone set back; without its file, or with one that
 //!   makes no sense, it begins anew.
-//! - SCRUB-2: sets are spread over the interval; a pass that is late rests for as long as it reads.
+//! - SV-SCRUB-2: sets are spread over the interval; a pass that is late rests for as long as it reads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,7 +106,7 @@ impl Pass {
 }
 
 impl Plan {
-    /// Rest after a set, with `left` still to do. (SCRUB-2)
+    /// Rest after a set, with `left` still to do. (SV-SCRUB-2)
     fn rest(&self, began: u64, now: u64, left: usize, bytes: u64, took: Duration) -> Duration {
         let end = Duration::from_millis(began).saturating_add(self.interval);
         // The last of them ends with the interval, so that there is time before the next pass.

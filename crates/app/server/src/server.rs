@@ -272,7 +272,7 @@ async fn serve(server: &mut Server) -> Error {
     server.failed().await
 }
 
-/// Tells the service manager the server's state, and that it lives (LIVE-1).
+/// Tells the service manager the server's state, and that it lives (SV-LIVE-1).
 async fn tell(manager: &Manager, watched: &Watched) {
     // A third, so that one that comes late does no harm.
     let pause = manager.watchdog().map_or(STATUS_PAUSE, |time| (time / 3).min(STATUS_PAUSE));

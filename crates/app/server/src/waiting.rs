@@ -1,7 +1,7 @@
 //! Missing drives: waiting for them at the start, and looking out for them later.
 //!
 //! # Invariants
-//! - WAIT-1: a missing drive is waited for, as long as the configuration says, before anything is done without it.
+//! - SV-WAIT-1: a missing drive is waited for, as long as the configuration says, before anything is done without it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_OUT: Duration = Duration::from_secs(10);
 
 /// Finds the node of a drive, which may still be missing. `None`, or an error that says more: it did not come in time.
-/// (WAIT-1)
+/// (SV-WAIT-1)
 ///
 /// # Errors
 /// As [`inventory::locate`].

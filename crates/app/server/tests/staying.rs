@@ -33,7 +33,7 @@ fn await_words(server: &Server, path: &str, words: &str) -> String {
     }
 }
 
-/// WAIT-1, GATE-1
+/// SV-WAIT-1, SV-GATE-1
 #[test]
 fn a_drive_that_is_away_is_waited_for_while_the_server_answers() {
     let scratch = Scratch::new("waiting");
@@ -63,7 +63,7 @@ fn a_drive_that_is_away_is_waited_for_while_the_server_answers() {
     });
 }
 
-/// KEEPER-1
+/// SV-KEEPER-1
 #[test]
 fn an_engine_that_cannot_be_opened_leaves_the_others_serving() {
     let scratch = Scratch::new("one-of-two");

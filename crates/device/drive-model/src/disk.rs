@@ -1,8 +1,8 @@
 //! A disk: one arm, one spindle, and the queue that decides where the arm goes next.
 //!
 //! # Invariants
-//! - DISK-1: writes to one zone of a shingled disk go to the medium in the order of their arrival.
-//! - DISK-2: no command waits longer than the starvation bound plus the commands that were as old.
+//! - DM-DISK-1: writes to one zone of a shingled disk go to the medium in the order of their arrival.
+//! - DM-DISK-2: no command waits longer than the starvation bound plus the commands that were as old.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -331,7 +331,7 @@ impl Disk {
     }
 
     /// The entry that the arm reaches soonest, and the time it takes; a starving one before all others. Entries come in
-    /// order of arrival; of a shingled zone's writes only the first can be chosen (DISK-1).
+    /// order of arrival; of a shingled zone's writes only the first can be chosen (DM-DISK-1).
     ///
     /// This decides the speed of the model. So a lower bound is computed first for each entry, which takes neither a
     /// root nor a division, and rules most of them out.

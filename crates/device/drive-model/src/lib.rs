@@ -7,9 +7,9 @@
 //! [advanced](Drive::advance) to a later one. Everything is a function of the profile and the commands.
 //!
 //! # Invariants
-//! - MODEL-1: the same commands at the same times complete at the same times, to the nanosecond, on every machine:
+//! - DM-MODEL-1: the same commands at the same times complete at the same times, to the nanosecond, on every machine:
 //!   integers, and of floating point only the operations that IEEE 754 defines exactly (`+ - * /`, square root).
-//! - MODEL-2: a model's constants come from its profile; they change only by calibration against published figures.
+//! - DM-MODEL-2: a model's constants come from its profile; they change only by calibration against published figures.
 
 mod cache;
 mod disk;

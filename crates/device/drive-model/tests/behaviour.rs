@@ -217,7 +217,7 @@ fn flash_reads_side_by_side_and_writes_at_the_pace_of_its_dies() {
     assert!((1100.0..1400.0).contains(&rate), "32 dies of 40 MB/s: {rate} MB/s");
 }
 
-/// MODEL-1. The numbers are those of the first run ever made; any machine must come to the same.
+/// DM-MODEL-1. The numbers are those of the first run ever made; any machine must come to the same.
 #[test]
 fn the_model_gives_the_same_nanoseconds_everywhere() {
     let mut number = random(6);

@@ -17,7 +17,7 @@ pub enum Survival {
     /// A drive's own cache: of each zone a random prefix survives, its last write perhaps cut short at a block, with
     /// garbage in its last block (SIM-2).
     Prefix,
-    /// A drive in a file whose host loses power (FD-2): of each zone's state and write pointer any that it had since
+    /// A drive in a file whose host loses power (ZD-FD-2): of each zone's state and write pointer any that it had since
     /// the last flush survives, and of the blocks written since then any subset (SIM-4).
     AnySubset,
 }

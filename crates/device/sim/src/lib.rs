@@ -5,11 +5,11 @@
 //!
 //! # Invariants
 //! - SIM-1: the same seed gives the same run, to the last command.
-//! - SIM-2: a crash image holds everything that was durable, and of the rest, zone by zone, a prefix (DEV-3).
+//! - SIM-2: a crash image holds everything that was durable, and of the rest, zone by zone, a prefix (ZD-DEV-3).
 //! - SIM-3: a flush makes durable what had completed when it began, and nothing that completed later.
 //!   (`a_flush_covers_what_had_completed_when_it_began`)
 //! - SIM-4: a crash image with [`Survival::AnySubset`] holds everything that was durable, of each zone a state that it had
-//!   since, and of the blocks written since any subset, as a file drive does whose host loses power (FD-2).
+//!   since, and of the blocks written since any subset, as a file drive does whose host loses power (ZD-FD-2).
 //! - SIM-5: a fault of the medium (a block that cannot be read, rot, a dead zone) is in every image and in every later life,
 //!   until it is healed or the block is written again.
 //! - SIM-6: a kill loses nothing, and makes nothing durable.

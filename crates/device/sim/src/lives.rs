@@ -113,7 +113,7 @@ impl Life {
 
 /// Losses in a power cut that a drive of this shape can have, by the one `drawn`. One with a volatile cache is taken
 /// for a file, whose host may lose any blocks, or for a drive, which loses the ends of zones. One without loses ends
-/// alone (DEV-3).
+/// alone (ZD-DEV-3).
 pub fn survival(geometry: &Geometry, drawn: Survival) -> Survival {
     if geometry.volatile_cache { drawn } else { Survival::Prefix }
 }

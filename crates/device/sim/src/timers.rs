@@ -1,7 +1,7 @@
 //! Timers of a simulation: due times and waiting tasks.
 //!
 //! # Invariants
-//! - TIME-1: timers ring in the order of their times, those of one time in the order in which they were set; also those
+//! - SIM-TIME-1: timers ring in the order of their times, those of one time in the order in which they were set; also those
 //!   whose waiter is gone, since time stops at them.
 
 use std::cell::RefCell;
@@ -113,7 +113,7 @@ mod tests {
         Instant { nanos }
     }
 
-    /// TIME-1.
+    /// SIM-TIME-1.
     #[test]
     fn timers_ring_in_order_and_a_dropped_one_still_stops_time() {
         let timers = Rc::new(Timers::default());

@@ -16,6 +16,7 @@ fn cached() -> MemoryDevice {
     MemoryDevice::new(Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 8, 0, 8) })
 }
 
+/// ZD-DEV-2 and ZD-DEV-3.
 #[test]
 fn what_was_flushed_is_there_and_the_rest_is_a_prefix() {
     let (mut lost, mut kept) = (0, 0);

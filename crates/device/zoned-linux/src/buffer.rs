@@ -4,10 +4,10 @@
 //! **Owns** the memory and the right to touch it. **Knows nothing of** drives.
 //!
 //! # Invariants
-//! - BF-1: while the kernel may write to a buffer, only its operation has it; it is shared as bytes only after that,
-//!   all of it written: an operation that read less than all of it has failed (RG-2).
-//! - BF-2: a slot of the pool, and a large buffer, has one holder: an operation, or the bytes made of it.
-//! - BF-3: buffers that wait to be used again have at most `LARGE_BYTES` together. `large_buffers_are_used_again`.
+//! - ZL-BF-1: while the kernel may write to a buffer, only its operation has it; it is shared as bytes only after that,
+//!   all of it written: an operation that read less than all of it has failed (ZL-RG-2).
+//! - ZL-BF-2: a slot of the pool, and a large buffer, has one holder: an operation, or the bytes made of it.
+//! - ZL-BF-3: buffers that wait to be used again have at most `LARGE_BYTES` together. `large_buffers_are_used_again`.
 //!
 //! A process that has such a buffer with the kernel must not `fork` and let both go on. Memory is then shared until one
 //! of them writes to it, and before Linux 5.12 the page that the kernel fills may be left to the child, while the
@@ -29,7 +29,7 @@ struct Memory {
 
 // SAFETY: the memory belongs to the value alone, as that of a `Box<[u8]>` does.
 unsafe impl Send for Memory {}
-// SAFETY: through a shared reference it is only read ([`ReadBuffer::freeze`]); see BF-1 and BF-2 for the kernel's part.
+// SAFETY: through a shared reference it is only read ([`ReadBuffer::freeze`]); see ZL-BF-1 and ZL-BF-2 for the kernel's part.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -210,8 +210,8 @@ struct Filled(ReadBuffer);
 
 impl AsRef<[u8]> for Filled {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `start` begins at least `length` bytes of memory that this value holds alone (BF-2), zeroed when it came
-        // from the allocator, and nobody writes to it while this value lives, as `freeze` demands (BF-1).
+        // SAFETY: `start` begins at least `length` bytes of memory that this value holds alone (ZL-BF-2), zeroed when it came
+        // from the allocator, and nobody writes to it while this value lives, as `freeze` demands (ZL-BF-1).
         unsafe { std::slice::from_raw_parts(self.0.start(), self.0.length) }
     }
 }
@@ -233,7 +233,7 @@ mod tests {
         let mut starts: Vec<_> = held.iter().map(|bytes| bytes.as_ptr()).collect();
         starts.sort_unstable();
         starts.dedup();
-        assert_eq!(starts.len(), SLOTS, "BF-2");
+        assert_eq!(starts.len(), SLOTS, "ZL-BF-2");
         let more = ReadBuffer::new(&pool, BLOCK_SIZE);
         assert!(!more.pooled(), "the pool is used up");
         assert_eq!(more.start().align_offset(BLOCK_SIZE), 0);
@@ -256,7 +256,7 @@ mod tests {
         std::thread::scope(|scope| drop(scope.spawn(move || large.len()).join()));
     }
 
-    /// BF-2 and BF-3.
+    /// ZL-BF-2 and ZL-BF-3.
     #[test]
     fn large_buffers_are_used_again() {
         let pool = Pool::new();

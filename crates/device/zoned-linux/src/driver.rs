@@ -7,7 +7,7 @@
 //! operations' purpose.
 //!
 //! # Invariants
-//! - DR-1: every operation that was pushed is completed, or its tag dropped: by a ring that fails, at once.
+//! - ZL-DR-1: every operation that was pushed is completed, or its tag dropped: by a ring that fails, at once.
 
 use std::cell::RefCell;
 use std::io;

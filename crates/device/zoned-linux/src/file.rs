@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// DR-1: without the answer to the first read the second would fail alone.
+    /// ZL-DR-1: without the answer to the first read the second would fail alone.
     #[test]
     fn commands_under_way_hear_of_a_ring_that_the_kernel_refuses() {
         let (file, _other) = UnixStream::pair().unwrap();

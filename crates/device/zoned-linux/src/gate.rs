@@ -7,12 +7,12 @@
 //! **Owns** the waiting commands. **Knows nothing of** their way to the drive.
 //!
 //! # Invariants
-//! - GT-1: the drive is never given a command for which it might have no place: open zones and zones with a command
+//! - ZL-GT-1: the drive is never given a command for which it might have no place: open zones and zones with a command
 //!   under way are at most the limit on open zones, active ones at most theirs. So it never has to close a zone by itself,
 //!   which not all of them do when they should (null_blk does not while as many zones are active as may be).
-//! - GT-2: if there are not enough places, commands get them in the order in which they started; so a command that the
+//! - ZL-GT-2: if there are not enough places, commands get them in the order in which they started; so a command that the
 //!   state machine admitted gets its place in the end, or is refused.
-//! - GT-3: nobody waits for a place that no accepted command will free: a command that was to free one has failed.
+//! - ZL-GT-3: nobody waits for a place that no accepted command will free: a command that was to free one has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,7 +107,7 @@ impl Gate {
         Room::Later(receiver)
     }
 
-    /// A command failed that was to free a place. Refuses the last of those that now can get none (GT-3): `active`
+    /// A command failed that was to free a place. Refuses the last of those that now can get none (ZL-GT-3): `active`
     /// zones remain when all accepted commands are done, and `activates` tells if a zone is among them.
     pub(crate) fn refuse_excess(&mut self, mut active: u32, activates: impl Fn(ZoneId) -> bool) {
         let held =
@@ -259,7 +259,7 @@ mod tests {
         let other = gate.ask(ZoneId(2));
         let mut wait = gate.enter(other);
         gate.leave(ZoneId(1), ZoneState::Empty);
-        assert!(!came(&mut wait), "GT-2");
+        assert!(!came(&mut wait), "ZL-GT-2");
         assert!(goes(&mut gate, second));
         gate.leave(ZoneId(1), ZoneState::Full);
         assert!(came(&mut wait));
@@ -302,7 +302,7 @@ mod tests {
         gate.leave(ZoneId(1), ZoneState::Closed);
         gate.refuse_excess(3, |zone| [1, 3, 4].contains(&zone.0));
         let Room::Later(told) = &mut second else { panic!("there was no place at first") };
-        assert_eq!(told.try_recv(), Ok(Entry::NoPlace), "GT-3");
+        assert_eq!(told.try_recv(), Ok(Entry::NoPlace), "ZL-GT-3");
         assert!(matches!(gate.enter(writes[2]), Room::Now(Entry::NoPlace)), "nor those behind it");
         assert!(!came(&mut first));
         gate.leave(ZoneId(2), ZoneState::Full);

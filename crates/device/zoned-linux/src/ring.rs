@@ -4,9 +4,9 @@
 //! nothing of** zones: its caller chooses the operations that may be under way together.
 //!
 //! # Invariants
-//! - RG-1: memory that the kernel was told of is neither freed nor shared before the kernel has said that the operation
+//! - ZL-RG-1: memory that the kernel was told of is neither freed nor shared before the kernel has said that the operation
 //!   is done; not by a dropped future, not by dropping the ring.
-//! - RG-2: a transfer that the kernel cut short goes on where it stopped: an operation completes whole, or fails.
+//! - ZL-RG-2: a transfer that the kernel cut short goes on where it stopped: an operation completes whole, or fails.
 
 use std::collections::VecDeque;
 use std::io;
@@ -200,7 +200,7 @@ impl<T> Ring<T> {
     }
 
     /// Gives up a ring with which the kernel refuses to go on, and returns the tags of all operations. The memory of
-    /// the kernel's operations stays with them (RG-1).
+    /// the kernel's operations stays with them (ZL-RG-1).
     pub(crate) fn abandon(&mut self) -> Vec<T> {
         self.abandoned = true;
         let tags = self.operations.iter_mut().flatten().filter_map(|operation| operation.tag.take()).collect();
@@ -233,7 +233,7 @@ impl<T> Ring<T> {
     /// Ends the ring: waits for the kernel's operations, and returns their results.
     pub(crate) fn close(mut self) -> Vec<Completed<T>> {
         let mut out = Vec::new();
-        // An error here shows again in `drop`, which keeps to RG-1.
+        // An error here shows again in `drop`, which keeps to ZL-RG-1.
         let _ = self.drain(&mut out);
         out
     }
@@ -270,7 +270,7 @@ impl<T> Ring<T> {
             let entry = operation.entry(fd, &self.pool, self.registered).user_data(key as u64);
             // SAFETY: the entry points to the operation's buffer or pieces and to `operation.pieces`, all on the heap,
             // where they stay until the operation is taken from `operations`: in `collect`, when the kernel has said that
-            // it is done with them, or never (RG-1, `drop`). A read's buffer is its own (BF-1); what is written is shared
+            // it is done with them, or never (ZL-RG-1, `drop`). A read's buffer is its own (ZL-BF-1); what is written is shared
             // bytes that nobody changes. The file is open: `self.file` holds it.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             if pushed.is_err() {
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(ring.push(Io::Flush, 0, 3), Some(3));
         assert!(!ring.ready() && ring.abandon().is_empty());
         let others: Vec<ReadBuffer> = (0..400).map(|_| ring.read_buffer(4096)).collect();
-        assert!(others.iter().all(|other| other.start() as usize != start), "RG-1");
+        assert!(others.iter().all(|other| other.start() as usize != start), "ZL-RG-1");
         // SAFETY: both are open, and the ring's number gets its own file back.
         assert!(unsafe { libc::dup2(kept.as_raw_fd(), ring.ring.as_raw_fd()) } >= 0);
         other.write_all(&[7; 8192]).unwrap();

@@ -109,10 +109,10 @@ pub type DeviceFuture<'a, T> = LocalBoxFuture<'a, DeviceResult<T>>;
 /// A command that has started belongs to the device: dropping the future neither stops nor undoes it.
 ///
 /// # Invariants
-/// - DEV-1: a write whose future completed is read back by every later read.
-/// - DEV-2: writes before a completed [`flush`](Self::flush) survive a power cut; without a [volatile
+/// - ZD-DEV-1: a write whose future completed is read back by every later read.
+/// - ZD-DEV-2: writes before a completed [`flush`](Self::flush) survive a power cut; without a [volatile
 ///   cache](Geometry::volatile_cache), so does every completed command.
-/// - DEV-3: after a power cut each sequential zone holds a prefix of its writes: its write pointer never lies past a
+/// - ZD-DEV-3: after a power cut each sequential zone holds a prefix of its writes: its write pointer never lies past a
 ///   block that was not written (the block's bytes may yet be torn or rotten).
 pub trait ZonedDevice {
     /// The shape and limits.

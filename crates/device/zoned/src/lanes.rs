@@ -9,8 +9,8 @@
 //! **Owns** the order in which commands may go. **Knows nothing of** files, drives or the commands' work.
 //!
 //! # Invariants
-//! - LN-1: a lane exists only while a command of its zone is under way; without one, all of the zone is settled.
-//! - LN-2: a write that was accepted behind a failed write, with no reset between them, does not go ahead.
+//! - ZD-LN-1: a lane exists only while a command of its zone is under way; without one, all of the zone is settled.
+//! - ZD-LN-2: a write that was accepted behind a failed write, with no reset between them, does not go ahead.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -166,7 +166,7 @@ impl Lanes {
         current
     }
 
-    /// True if a command of `epoch` is to fail because one before it did (LN-2).
+    /// True if a command of `epoch` is to fail because one before it did (ZD-LN-2).
     pub fn failed(&self, zone: ZoneId, epoch: u32) -> bool {
         self.0.get(&zone).is_some_and(|lane| lane.failed == Some(epoch))
     }
@@ -210,6 +210,7 @@ mod tests {
         place.go.as_mut().is_none_or(|go| go.try_recv().is_ok())
     }
 
+    /// ZD-LN-1.
     #[test]
     fn one_write_goes_at_a_time_and_reads_beside_it() {
         let mut lanes = Lanes::default();
@@ -240,6 +241,7 @@ mod tests {
         assert!(behind.iter_mut().all(goes));
     }
 
+    /// ZD-LN-2.
     #[test]
     fn what_waits_behind_a_failed_write_fails_unless_a_reset_is_between() {
         let mut lanes = Lanes::default();

@@ -8,10 +8,10 @@
 //! **Knows nothing of** payload, or of how a zone is stored.
 //!
 //! # Invariants
-//! - ZM-1: a refused command changes nothing.
-//! - ZM-2: open and active zones never exceed their limits, save where a zone was put into its state from outside
+//! - ZD-ZM-1: a refused command changes nothing.
+//! - ZD-ZM-2: open and active zones never exceed their limits, save where a zone was put into its state from outside
 //!   ([`Machine::set`]).
-//! - ZM-3: a closed or implicitly open zone holds at least one block and is not full; an empty one holds none.
+//! - ZD-ZM-3: a closed or implicitly open zone holds at least one block and is not full; an empty one holds none.
 
 use std::collections::VecDeque;
 
@@ -283,7 +283,7 @@ impl Machine {
     }
 
     /// Puts `zone` into a state from outside: after a fault, from a zone table, or after a failed write. States that
-    /// ZM-3 rules out are put right (an open zone of no blocks is empty, one written to its end is full). Limits are
+    /// ZD-ZM-3 rules out are put right (an open zone of no blocks is empty, one written to its end is full). Limits are
     /// not held: a drive that starts with too many open zones opens no further ones.
     ///
     /// # Errors

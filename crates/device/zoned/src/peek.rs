@@ -3,7 +3,7 @@
 //! **Owns** nothing: the device stays with its owner, and nothing is written.
 //!
 //! # Invariants
-//! - PEEK-1: zones are as they were when it was made. Later writes of their owner are not seen; reads of a zone that
+//! - ZD-PEEK-1: zones are as they were when it was made. Later writes of their owner are not seen; reads of a zone that
 //!   their owner resets return other bytes, which fail the checksums of records.
 //!   (`a_peek_sees_what_is_there_and_changes_nothing`)
 

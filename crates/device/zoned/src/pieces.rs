@@ -3,7 +3,7 @@
 //! **Owns** pieces, by reference. **Knows nothing of** zone states or write pointers.
 //!
 //! # Invariants
-//! - PC-1: pieces are in order and do not overlap. A block in no piece reads as zeros, and so does the part of a piece
+//! - ZD-PC-1: pieces are in order and do not overlap. A block in no piece reads as zeros, and so does the part of a piece
 //!   that was not kept.
 
 use std::sync::LazyLock;
@@ -30,7 +30,7 @@ pub(crate) struct Pieces {
 impl Pieces {
     /// Adds a piece behind all others.
     pub(crate) fn push(&mut self, start: u32, bytes: Bytes) {
-        debug_assert!(self.starts.last().is_none_or(|&last| last < start), "PC-1");
+        debug_assert!(self.starts.last().is_none_or(|&last| last < start), "ZD-PC-1");
         if bytes.is_empty() {
             return;
         }

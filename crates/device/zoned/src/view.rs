@@ -7,8 +7,8 @@
 //! **Owns** the share. **Knows nothing of** the other views: ranges must not overlap.
 //!
 //! # Invariants
-//! - VW-1: no command reaches a zone outside the range.
-//! - VW-2: addresses and zones in answers and errors are the view's own.
+//! - ZD-VW-1: no command reaches a zone outside the range.
+//! - ZD-VW-2: addresses and zones in answers and errors are the view's own.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -178,6 +178,7 @@ where
 /// Nine rule cases, an append limit and reopening; 20 commands in states, 4 writes, a close, 10 failed zones; 5 limits.
 const CASES: usize = 10 + 2 + 20 + 4 + 1 + 10 + 5;
 
+/// ZD-DEV-1.
 #[test]
 fn memory_keeps_the_contract() {
     real::run(|_| async {
@@ -218,6 +219,7 @@ fn views_of_views_keep_the_contract() {
     .unwrap();
 }
 
+/// ZD-ZM-1, ZD-ZM-2, ZD-ZM-3.
 #[test]
 fn memory_is_as_the_model_over_random_histories() {
     real::run(|_| async {

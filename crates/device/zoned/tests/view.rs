@@ -25,6 +25,7 @@ fn blocks(byte: u8, count: u64) -> Bytes {
     buffer.freeze()
 }
 
+/// ZD-VW-1.
 #[test]
 fn two_views_share_a_drive_and_never_touch_each_other() {
     real::run(|_| async {
@@ -54,6 +55,7 @@ fn two_views_share_a_drive_and_never_touch_each_other() {
     .unwrap();
 }
 
+/// ZD-VW-2.
 #[test]
 fn errors_and_addresses_are_the_views_own() {
     real::run(|_| async {

@@ -1,4 +1,4 @@
-//! Trials of a drive that clients keep away from, to see that it is well again. (AVOID-1)
+//! Trials of a drive that clients keep away from, to see that it is well again. (AS-AVOID-1)
 //!
 //! A read tells first: it holds up nobody, as a write does that is not settled (AS-WINDOW-1). Only a drive that reads
 //! as its peers do is written to, so nobody's put waits for one that is slow at both.

@@ -8,11 +8,11 @@
 //! an [`Overseer`] decides.
 //!
 //! # Invariants
-//! - HANG-1: a drive that answered nothing for [`Options::hung_after`](crate::Options), or left one command unanswered
+//! - AS-HANG-1: a drive that answered nothing for [`Options::hung_after`](crate::Options), or left one command unanswered
 //!   five times as long, is done without: all its commands end with `Gone`, those under way and all later ones.
-//! - HANG-2: while the array works a drive is waited for where parity does not make up for it and all others that are
+//! - AS-HANG-2: while the array works a drive is waited for where parity does not make up for it and all others that are
 //!   silent: the cause is common to them then, and they come back together. An opening waits for none.
-//! - HANG-3: silence is counted in looks of a task, not read off a clock: where the process itself stood still, that is
+//! - AS-HANG-3: silence is counted in looks of a task, not read off a clock: where the process itself stood still, that is
 //!   one look.
 
 use std::cell::{Cell, RefCell};
@@ -182,7 +182,7 @@ impl Watch {
         UnderWay(self, number)
     }
 
-    /// Looks at the drive as long as commands are under way. (HANG-3)
+    /// Looks at the drive as long as commands are under way. (AS-HANG-3)
     async fn look(self: Rc<Self>, between: Duration) {
         let (mut answers, mut oldest) = (self.answers.get(), None);
         while !self.over.get() {
@@ -207,7 +207,7 @@ impl Watch {
         self.looked_at.set(false);
     }
 
-    /// The answer to a command, which starts with the first poll. (HANG-1)
+    /// The answer to a command, which starts with the first poll. (AS-HANG-1)
     async fn answer<T>(self: &Rc<Self>, at: Lba, command: DeviceFuture<'_, T>) -> DeviceResult<T> {
         if self.over.get() {
             return Err(self.gone(at));
@@ -232,7 +232,7 @@ impl Watch {
         result
     }
 
-    /// Takes note of how a read ended. (EVICT-2)
+    /// Takes note of how a read ended. (AS-EVICT-2)
     fn note_read(&self, at: Lba, blocks: Blocks, result: &DeviceResult<Bytes>) {
         let too_much = match result {
             Ok(_) => {

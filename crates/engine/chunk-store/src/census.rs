@@ -5,7 +5,7 @@
 //! look at every zone.
 //!
 //! # Invariants
-//! - CENSUS-1: whoever asks is told what a count of all zones would say.
+//! - CS-CENSUS-1: whoever asks is told what a count of all zones would say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,8 +84,8 @@ struct Counted {
 
 impl Counted {
     fn new(zone: &Zone, room: u32) -> Self {
-        // A zone that recovery could not wholly read is not reset (ZONE-4), so emptying it wins nothing. A read-only
-        // zone is not reset anyway: its readable records are moved (GC-6).
+        // A zone that recovery could not wholly read is not reset (CS-ZONE-4), so emptying it wins nothing. A read-only
+        // zone is not reset anyway: its readable records are moved (CS-GC-6).
         let movable = !zone.damaged && zone.landed == 0;
         let gain = gain(zone, room);
         let of = match zone.status {

@@ -3,11 +3,11 @@
 //!
 //! A checkpoint is fuzzy: its parts are taken one after the other, each in one step, while changes go on. Recovery
 //! makes them one again, because
-//! - CKPT-1: a journaled change is made in memory in the same step in which it takes its place in the journal; so what
+//! - CS-CKPT-1: a journaled change is made in memory in the same step in which it takes its place in the journal; so what
 //!   is journaled before the start mark is in every part, and what comes after it is replayed, which changes nothing
 //!   where a part has it already;
-//! - CKPT-2: the zone table is taken before any chunk, and says from where each zone has records that the index may
-//!   lack (ZONE-3); so a record that a part lacks is found by the scan.
+//! - CS-CKPT-2: the zone table is taken before any chunk, and says from where each zone has records that the index may
+//!   lack (CS-ZONE-3); so a record that a part lacks is found by the scan.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Journals again where chunks were gone on with (RESUME-1): the entries from before the checkpoint go.
+    /// Journals again where chunks were gone on with (CS-RESUME-1): the entries from before the checkpoint go.
     fn journal_places(&self) -> Vec<impl Future<Output = std::result::Result<(), MetaLogError>> + use<>> {
         let state = &mut *self.state.borrow_mut();
         let used = state.zones.iter().filter(|(_, zone)| zone.status != ZoneStatus::Free);

@@ -142,7 +142,7 @@ pub struct Options {
     /// A checkpoint is made when this time has passed since the last and something was journaled.
     pub checkpoint_every: Duration,
     /// After how many bytes written the journal is told which records they were (progress marks), so that recovery scans
-    /// no more than about as many; `None` makes none but those that a reset waits for (MARK-5).
+    /// no more than about as many; `None` makes none but those that a reset waits for (CS-MARK-5).
     pub mark_every: Option<u64>,
     /// Reads in flight while the store is opened.
     pub recovery_depth: u32,

@@ -1,7 +1,7 @@
 //! Bytes on their way to a reader, not verified yet: the reader's thread does it, and has them in its cache for what comes next.
 //!
 //! # Invariants
-//! - CS-FETCH-1: only [`Fetched::verify`] gives bytes out, all of them verified (READ-1). `nothing_gets_out_unverified`.
+//! - CS-FETCH-1: only [`Fetched::verify`] gives bytes out, all of them verified (CS-READ-1). `nothing_gets_out_unverified`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,7 +82,7 @@ impl Fetched {
                 let mut out = verifier.buffers.take(length);
                 records.iter().try_for_each(|raw| verifier.append(id, raw, &mut out))?;
                 landed.iter().for_each(|piece| out.extend_from_slice(piece));
-                debug_assert_eq!(out.len(), length, "READ-3: fewer bytes than were asked for");
+                debug_assert_eq!(out.len(), length, "CS-READ-3: fewer bytes than were asked for");
                 Ok(verifier.buffers.share(out))
             }
         }

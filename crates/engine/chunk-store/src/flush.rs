@@ -1,7 +1,7 @@
 //! Flushes of a volatile cache, shared by all who wait for one.
 //!
 //! # Invariants
-//! - FLUSH-1: a caller returns only after a flush that began after its call, so its completed writes are durable.
+//! - CS-FLUSH-1: a caller returns only after a flush that began after its call, so its completed writes are durable.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

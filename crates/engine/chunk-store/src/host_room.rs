@@ -3,9 +3,9 @@
 //! **Owns** whether that is so. **Knows nothing of** zones and chunks beyond who waits.
 //!
 //! # Invariants
-//! - HOST-1: a write that failed for want of room, and of which nothing landed, leaves zone, chunk and metadata log as
+//! - CS-HOST-1: a write that failed for want of room, and of which nothing landed, leaves zone, chunk and metadata log as
 //!   they were, so that the same succeeds once there is room. `whichever_write_finds_the_host_full_nothing_is_lost`.
-//! - HOST-2: meanwhile no caller waits for room but one whose deletion has begun: a change is refused with `HostFull`.
+//! - CS-HOST-2: meanwhile no caller waits for room but one whose deletion has begun: a change is refused with `HostFull`.
 //!   A refused append is nowhere on the drive. Reads go on. `a_full_host_refuses_writes_and_goes_on_by_itself`.
 
 use std::future::Future;
@@ -34,7 +34,7 @@ pub(crate) fn host_full() -> Error {
 }
 
 impl Inner {
-    /// Fails if a change would have to wait for the metadata log (HOST-2).
+    /// Fails if a change would have to wait for the metadata log (CS-HOST-2).
     pub(crate) fn has_host_room(&self) -> Result<()> {
         if self.log.is_stalled() { Err(host_full()) } else { Ok(()) }
     }
@@ -62,7 +62,7 @@ impl Inner {
         }
     }
 
-    /// True if a write at `block` failed for want of room and left the zone as it was (HOST-1).
+    /// True if a write at `block` failed for want of room and left the zone as it was (CS-HOST-1).
     pub(crate) async fn left_untouched(&self, zone: ZoneId, block: u32, error: &DeviceError) -> bool {
         if !error.kind.is_host_full() {
             return false;
@@ -86,7 +86,7 @@ impl Inner {
         }
     }
 
-    /// Refuses whoever waits for the metadata log while that waits for room (HOST-2), until the store stops.
+    /// Refuses whoever waits for the metadata log while that waits for room (CS-HOST-2), until the store stops.
     pub(crate) async fn refuse_while_stalled(self: Rc<Self>) {
         loop {
             select(Box::pin(self.log.stalled()), Box::pin(self.host_wake.notified())).await;

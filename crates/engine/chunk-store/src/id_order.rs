@@ -2,8 +2,8 @@
 //! a second time, in nodes half full: some 60 bytes a chunk where this takes 5.
 //!
 //! # Invariants
-//! - ORD-1: leaves are never empty; ids rise within a leaf and from leaf to leaf.
-//! - ORD-2: no id of a leaf is below its `least`, and none of an earlier leaf is not. (The first leaf's counts for
+//! - CS-ORD-1: leaves are never empty; ids rise within a leaf and from leaf to leaf.
+//! - CS-ORD-2: no id of a leaf is below its `least`, and none of an earlier leaf is not. (The first leaf's counts for
 //!   nothing.)
 
 use shingle_base::ChunkId;
@@ -137,16 +137,16 @@ mod tests {
     use super::*;
     use shingle_sim::Random;
 
-    /// ORD-1 and ORD-2, and the same answers as a map.
+    /// CS-ORD-1 and CS-ORD-2, and the same answers as a map.
     fn check(order: &IdOrder, map: &BTreeMap<ChunkId, Handle>, ids: &[ChunkId]) {
         let id_of = |handle: Handle| ids[handle as usize];
         assert_eq!(order.len(), map.len());
         assert!(order.after(None, id_of).eq(map.values().copied()));
         for (number, leaf) in order.leaves.iter().enumerate() {
-            assert!(!leaf.handles.is_empty() && leaf.handles.len() <= LEAF, "ORD-1");
-            assert!(number == 0 || leaf.least <= id_of(leaf.handles[0]), "ORD-2");
+            assert!(!leaf.handles.is_empty() && leaf.handles.len() <= LEAF, "CS-ORD-1");
+            assert!(number == 0 || leaf.least <= id_of(leaf.handles[0]), "CS-ORD-2");
             let next = order.leaves.get(number + 1).map(|next| next.least);
-            assert!(next.is_none_or(|next| id_of(leaf.handles[leaf.handles.len() - 1]) < next), "ORD-2");
+            assert!(next.is_none_or(|next| id_of(leaf.handles[leaf.handles.len() - 1]) < next), "CS-ORD-2");
         }
     }
 

@@ -1,16 +1,16 @@
 //! Index of a chunk's bytes: groups of runs of records, in chunk order. (SMRstore, section 5.3.)
 //!
 //! # Invariants
-//! - IDX-1: a chunk's groups are in chunk order, adjoin, begin at 0 and end at the chunk's durable size, less what
-//!   has only landed (TAIL-1).
-//! - IDX-6: where bytes were lost, groups do not adjoin, or end before the size of a sealed chunk: a hole. No record
+//! - CS-IDX-1: a chunk's groups are in chunk order, adjoin, begin at 0 and end at the chunk's durable size, less what
+//!   has only landed (CS-TAIL-1).
+//! - CS-IDX-6: where bytes were lost, groups do not adjoin, or end before the size of a sealed chunk: a hole. No record
 //!   covers a byte of it.
 
 use shingle_base::ZoneId;
 
 pub(crate) use crate::runs::{IndexGroup, Located, Run};
 
-/// All groups of a chunk (IDX-1). Most chunks have one, which needs no memory of its own.
+/// All groups of a chunk (CS-IDX-1). Most chunks have one, which needs no memory of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Groups {
     #[default]
@@ -52,9 +52,9 @@ impl Groups {
         self.as_slice().last().map_or(0, |group| group.end)
     }
 
-    /// Adds the record that follows the last, or a hole behind it (IDX-6).
+    /// Adds the record that follows the last, or a hole behind it (CS-IDX-6).
     pub(crate) fn push(&mut self, record: Located) -> Added {
-        debug_assert!(record.offset >= self.end(), "IDX-1");
+        debug_assert!(record.offset >= self.end(), "CS-IDX-1");
         match self.as_mut_slice().last_mut() {
             Some(last) if last.zone == record.zone && last.end == record.offset => {
                 last.push(record);
@@ -69,7 +69,7 @@ impl Groups {
         if run.count() == 1 {
             return self.push(run.record(0));
         }
-        debug_assert_eq!(run.offset, self.end(), "IDX-1");
+        debug_assert_eq!(run.offset, self.end(), "CS-IDX-1");
         match self.as_mut_slice().last_mut() {
             Some(last) if last.zone == run.zone => {
                 last.add(run);

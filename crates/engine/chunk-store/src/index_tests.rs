@@ -57,7 +57,7 @@ fn records(random: &mut Random) -> Vec<Located> {
     records
 }
 
-/// IDX-1 to IDX-4, against the list of records.
+/// CS-IDX-1 to CS-IDX-4, against the list of records.
 fn check(groups: &mut Groups, expected: &[Located], random: &mut Random, seed: u64) {
     assert_eq!(all(groups), expected, "seed {seed}");
     let end = expected.last().map_or(0, Located::end);
@@ -67,11 +67,11 @@ fn check(groups: &mut Groups, expected: &[Located], random: &mut Random, seed: u
     for group in groups.iter() {
         let of_group = &expected[at..at + group.len()];
         at += group.len();
-        assert!(of_group.iter().all(|record| record.zone == group.zone), "IDX-2: seed {seed}");
+        assert!(of_group.iter().all(|record| record.zone == group.zone), "CS-IDX-2: seed {seed}");
         assert_eq!(group.start(), of_group[0].offset, "seed {seed}");
         assert_eq!(group.end, of_group[of_group.len() - 1].end(), "seed {seed}");
         assert_eq!(group.blocks(), of_group.iter().map(Located::blocks).sum::<Blocks>(), "seed {seed}");
-        assert!(group.runs().all(|run| run.is_sound()), "IDX-4: seed {seed}");
+        assert!(group.runs().all(|run| run.is_sound()), "CS-IDX-4: seed {seed}");
     }
     assert!(groups.iter().zip(groups.iter().skip(1)).all(|(group, next)| group.zone != next.zone), "seed {seed}");
     for _ in 0..200 {

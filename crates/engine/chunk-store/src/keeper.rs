@@ -179,7 +179,7 @@ impl Inner {
         }
     }
 
-    /// Gives a closed zone's open (and active) resource back to the drive, and ends its lease (LEASE-2). If that fails
+    /// Gives a closed zone's open (and active) resource back to the drive, and ends its lease (CS-LEASE-2). If that fails
     /// it is tried again in a while.
     async fn release(self: &Rc<Self>, zone: ZoneId) {
         if !self.state.borrow().leases.is_ending(zone) {
@@ -401,8 +401,8 @@ impl Inner {
         }
     }
 
-    /// Resets a garbage zone (ZONE-2): the journal first, so that recovery never takes what it holds for alive, and
-    /// knows where it went (MARK-5).
+    /// Resets a garbage zone (CS-ZONE-2): the journal first, so that recovery never takes what it holds for alive, and
+    /// knows where it went (CS-MARK-5).
     async fn reset_zone(self: &Rc<Self>, zone: ZoneId) -> Result<()> {
         self.journal_room().await?;
         let (marked, journaled) = {
@@ -433,7 +433,7 @@ impl Inner {
             let slot = state.zones.get_mut(zone);
             (slot.written, slot.indexed_to, slot.marked_to, slot.live, slot.longest) = (0, 0, 0, 0, 0);
         }
-        // Else all in it is dead still, and later openings go by that (ZONE-5).
+        // Else all in it is dead still, and later openings go by that (CS-ZONE-5).
         state.counters.resets += 1;
         reset.map_err(crate::read::read_error)
     }

@@ -8,8 +8,8 @@
 //! landing. A zone counts from before the drive is told to open it until the drive says that it is open no more.
 //!
 //! # Invariants
-//! - LEASE-1: no zone is opened without a [`Lease`], and all leases and the log's zone together keep the drive's limit.
-//! - LEASE-2: a lease ends only when the drive has been seen to hold the zone no longer, or the zone was reset.
+//! - CS-LEASE-1: no zone is opened without a [`Lease`], and all leases and the log's zone together keep the drive's limit.
+//! - CS-LEASE-2: a lease ends only when the drive has been seen to hold the zone no longer, or the zone was reset.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Leases {
         self.held.values().filter(|held| held.holder == holder).count() as u32
     }
 
-    /// The right to open `zone`, if the limit allows it (LEASE-1). A zone that GC is done with may still count while its
+    /// The right to open `zone`, if the limit allows it (CS-LEASE-1). A zone that GC is done with may still count while its
     /// next is opened, if callers do not need the place.
     pub(crate) fn take(&mut self, zone: ZoneId, holder: Holder) -> Option<Lease> {
         let share = holder == Holder::Gc || self.count(Holder::Caller) < self.callers;
@@ -117,7 +117,7 @@ impl Leases {
         self.held.get(&zone).is_some_and(|held| held.ending)
     }
 
-    /// The drive holds `zone` no longer (LEASE-2).
+    /// The drive holds `zone` no longer (CS-LEASE-2).
     pub(crate) fn ended(&mut self, zone: ZoneId) {
         self.held.remove(&zone);
     }
@@ -135,13 +135,13 @@ mod tests {
         for zone in 0..3 {
             assert_eq!(leases.take(ZoneId(zone), Holder::Caller).unwrap().zone(), ZoneId(zone));
         }
-        assert_eq!(leases.take(ZoneId(3), Holder::Caller), None, "LEASE-1: the rest is GC's");
+        assert_eq!(leases.take(ZoneId(3), Holder::Caller), None, "CS-LEASE-1: the rest is GC's");
         for zone in 3..6 {
             assert!(leases.take(ZoneId(zone), Holder::Gc).is_some());
         }
-        assert_eq!(leases.take(ZoneId(6), Holder::Gc), None, "LEASE-1: the log has one");
+        assert_eq!(leases.take(ZoneId(6), Holder::Gc), None, "CS-LEASE-1: the log has one");
         assert!(leases.end(ZoneId(4)) && leases.is_ending(ZoneId(4)));
-        assert_eq!(leases.take(ZoneId(6), Holder::Gc), None, "LEASE-2");
+        assert_eq!(leases.take(ZoneId(6), Holder::Gc), None, "CS-LEASE-2");
         leases.ended(ZoneId(4));
         assert!(!leases.end(ZoneId(4)) && leases.take(ZoneId(6), Holder::Gc).is_some());
     }

@@ -10,11 +10,11 @@
 //! # Invariants
 //! Each module states its own: `index` (IDX), `table` (TAB), `zones` (ZONE), `census` (CENSUS), `writer` (APP), `landing` (LAND), `leases` (LEASE), `read`
 //! (READ), `checkpoint` (CKPT), `mark` (MARK), `resumed` (RESUME), `room` (ROOM), `recovery` (REC), `gc` (GC, VICTIM), `flush` (FLUSH). Together they give:
-//! - CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
-//! - CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent. One that was torn, and could not be
+//! - CS-CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
+//! - CS-CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent. One that was torn, and could not be
 //!   read by the opening that found it, is neither: reads of it fail.
-//! - CHUNK-3: no byte is returned that was not verified.
-//! - CHUNK-4: no append fails for want of space while a zone is free or can be reclaimed.
+//! - CS-CHUNK-3: no byte is returned that was not verified.
+//! - CS-CHUNK-4: no append fails for want of space while a zone is free or can be reclaimed.
 
 mod census;
 mod changes;

@@ -6,19 +6,19 @@
 //! resets; appends only count.
 //!
 //! # Invariants
-//! - MARK-1: a mark names only records that are in the index, and so durable, when it takes its place in the journal;
+//! - CS-MARK-1: a mark names only records that are in the index, and so durable, when it takes its place in the journal;
 //!   and of its blocks all such. Records that it leaves out there are dead, since `to` is not past `indexed_to`
-//!   (ZONE-3).
-//! - MARK-2: the chunk of each of its records lives when the mark is journaled. So the mark's own number stands for
-//!   those of its records: a chunk of that id that is younger than the mark is another one (REC-1).
-//! - MARK-3: a zone's marks adjoin, or overlap with what the checkpoint has; recovery trusts one that does not for its
+//!   (CS-ZONE-3).
+//! - CS-MARK-2: the chunk of each of its records lives when the mark is journaled. So the mark's own number stands for
+//!   those of its records: a chunk of that id that is younger than the mark is another one (CS-REC-1).
+//! - CS-MARK-3: a zone's marks adjoin, or overlap with what the checkpoint has; recovery trusts one that does not for its
 //!   records, but not to cover any blocks. Such a one names the records that an opening found behind blocks that it
 //!   could not read, and is the only one to reach past `indexed_to`. It too has no block between its ends that the
 //!   opening could not read or judge: the checkpoint, or marks that the opening did not heed, may have more of the zone
 //!   than the opening could read, and it then covers what it has.
 //!   `marks_of_what_lies_between_bad_blocks_cover_none_of_them`.
-//! - MARK-4: where the journal wants a checkpoint, no marks are made but those that a reset needs.
-//! - MARK-5: no zone is reset before marks, or a checkpoint, name all that was moved, by GC or out of landing zones.
+//! - CS-MARK-4: where the journal wants a checkpoint, no marks are made but those that a reset needs.
+//! - CS-MARK-5: no zone is reset before marks, or a checkpoint, name all that was moved, by GC or out of landing zones.
 //!   Until then the original is there; from then on the copy has not only itself to say that it was durable.
 //!   `a_bad_copy_costs_its_own_bytes_once_the_original_is_reset`, `copies_behind_what_cannot_be_read_are_marked_too`.
 
@@ -158,9 +158,9 @@ pub(crate) struct Unmarked {
     blocks: u64,
     /// Zones that have something to say.
     zones: BTreeSet<ZoneId>,
-    /// Zones with records of which another copy was acknowledged, and may be reset (MARK-5).
+    /// Zones with records of which another copy was acknowledged, and may be reset (CS-MARK-5).
     moved: BTreeSet<ZoneId>,
-    /// Stretches of zones that an opening read, behind what it could not read (MARK-3).
+    /// Stretches of zones that an opening read, behind what it could not read (CS-MARK-3).
     behind: BTreeMap<ZoneId, Vec<(u32, u32)>>,
 }
 
@@ -196,7 +196,7 @@ impl State {
     fn marks_of(&self, zone: ZoneId, bytes_max: usize) -> Vec<Mark> {
         let slot = self.zones.get(zone);
         // A garbage zone may be reset, and an offline one is lost. The index of a landing zone does not have all of its
-        // live records (MARK-1).
+        // live records (CS-MARK-1).
         let marked = matches!(slot.status, ZoneStatus::Activated | ZoneStatus::Closed | ZoneStatus::ReadOnly);
         if !marked || slot.landing {
             return Vec::new();
@@ -306,7 +306,7 @@ impl Inner {
         join_all(journaled).await.into_iter().collect()
     }
 
-    /// Journals marks for all that was moved, in front of the entry of a reset (MARK-5): they become durable with it.
+    /// Journals marks for all that was moved, in front of the entry of a reset (CS-MARK-5): they become durable with it.
     pub(crate) fn mark_moved(self: &Rc<Self>, state: &mut State) -> Vec<impl Future<Output = Result<()>> + use<>> {
         let zones = std::mem::take(&mut state.unmarked.moved);
         self.journal_marks(state, zones)

@@ -1,12 +1,12 @@
 //! Reads: from the index to verified bytes. (SMRstore, sections 5.2 and 5.3.)
 //!
 //! # Invariants
-//! - READ-1: every byte returned lay in a slice whose checksum, chunk and offset were verified, or is still in memory
+//! - CS-READ-1: every byte returned lay in a slice whose checksum, chunk and offset were verified, or is still in memory
 //!   from the append that brought it.
-//! - READ-3: a read that touches a hole fails (IDX-6); it never returns fewer bytes than were asked for.
-//! - READ-4: a read ends when its caller goes away, and its pins with it. A command that the drive has begun ends by
+//! - CS-READ-3: a read that touches a hole fails (CS-IDX-6); it never returns fewer bytes than were asked for.
+//! - CS-READ-4: a read ends when its caller goes away, and its pins with it. A command that the drive has begun ends by
 //!   itself. `reads_of_callers_who_left_pin_nothing`.
-//! - READ-2: a zone is not reset while a read of it is under way (a pin).
+//! - CS-READ-2: a zone is not reset while a read of it is under way (a pin).
 
 use std::rc::Rc;
 
@@ -124,7 +124,7 @@ impl Inner {
     }
 }
 
-/// Fails where no record has the bytes between two that follow each other (IDX-6).
+/// Fails where no record has the bytes between two that follow each other (CS-IDX-6).
 fn not_lost(id: ChunkId, from: u32, to: u32) -> Result<()> {
     if from == to {
         return Ok(());

@@ -1,11 +1,11 @@
 //! Sizes at which chunks were continued after openings: records that an earlier opening may have left behind them are
-//! dead (APP-5).
+//! dead (CS-APP-5).
 //!
 //! **Owns** the places, of open chunks and of sealed ones, for as long as a record may be on the drive that they say is
 //! dead.
 //!
 //! # Invariants
-//! - RESUME-1: the journal has the entry of every place here, for a checkpoint journals them again, with their own
+//! - CS-RESUME-1: the journal has the entry of every place here, for a checkpoint journals them again, with their own
 //!   numbers. The chunk's size says too little: an old record may end before that, and yet past the place.
 
 use std::collections::BTreeMap;

@@ -3,16 +3,16 @@
 //! **Owns** what is known of the index's size on the drive. **Knows nothing of** metazones, which are the log's.
 //!
 //! # Invariants
-//! - ROOM-1: no chunk is created, and no append taken, that the index has no room for: a checkpoint can be written
+//! - CS-ROOM-1: no chunk is created, and no append taken, that the index has no room for: a checkpoint can be written
 //!   later. Appends that wait, are being written or have only landed count as if each were a group of its own.
 //!   `appends_are_refused_before_the_index_outgrows_a_checkpoint`,
 //!   `what_has_only_landed_counts_for_the_room_of_the_index`.
-//! - ROOM-4: GC makes the index no larger than its reservation. Records that it keeps in their order may lie at
+//! - CS-ROOM-4: GC makes the index no larger than its reservation. Records that it keeps in their order may lie at
 //!   other distances then, and runs of equal ones fall apart; so beyond half of the room it puts those of a chunk
 //!   together. Creates and appends leave it a part of the room. `gc_leaves_the_index_as_much_room_as_there_was`.
-//! - ROOM-2: a checkpoint is not begun unless it fits the metazones that are free: one that ends for want of room stops
+//! - CS-ROOM-2: a checkpoint is not begun unless it fits the metazones that are free: one that ends for want of room stops
 //!   the store.
-//! - ROOM-3: no task writes checkpoints again and again that make no room. If so few metazones are usable that none
+//! - CS-ROOM-3: no task writes checkpoints again and again that make no room. If so few metazones are usable that none
 //!   can, changes are refused, reads go on, and background work waits.
 //!   `with_too_few_metazones_changes_are_refused_and_reads_go_on`, `gc_rests_while_the_log_is_full`.
 
@@ -77,7 +77,7 @@ impl Counted {
 pub(crate) struct LogRoom {
     measured: Cell<Option<Measured>>,
     unindexed: Cell<Counted>,
-    /// The most that GC may add while it empties a zone (ROOM-4).
+    /// The most that GC may add while it empties a zone (CS-ROOM-4).
     reserved: Cell<u64>,
     /// Checkpoints in a row that made no room for the journal, or had none themselves.
     futile: Cell<u32>,
@@ -151,13 +151,13 @@ impl Inner {
         fits(most) || room.measured.get().is_some_and(with_runs)
     }
 
-    /// True if GC has room in the index to empty a zone (ROOM-4).
+    /// True if GC has room in the index to empty a zone (CS-ROOM-4).
     pub(crate) fn has_gc_room(&self, state: &State) -> bool {
         self.index_fits(state, SPLITS_BYTES, |bytes| self.log.room_for_checkpoint(bytes))
     }
 
     /// Reserves room in the index for `records` records that GC moves, for any form of their runs. If that would leave
-    /// less than half of it GC has to put the records of a chunk together, and `false` is returned (ROOM-4).
+    /// less than half of it GC has to put the records of a chunk together, and `false` is returned (CS-ROOM-4).
     pub(crate) fn reserve_index_room(&self, state: &State, records: u64) -> bool {
         let most = records * (GROUP_BYTES + RECORD_BYTES);
         let apart = self.index_fits(state, most, |bytes| self.log.room_for_checkpoint(2 * bytes));
@@ -175,7 +175,7 @@ impl Inner {
         self.log_room.reserved.set(0);
     }
 
-    /// GC replaced groups of `before` bytes by others of `after` (ROOM-4).
+    /// GC replaced groups of `before` bytes by others of `after` (CS-ROOM-4).
     pub(crate) fn note_replaced(&self, before: &Groups, after: &Groups) {
         if let Some(mut measured) = self.log_room.measured.get() {
             measured.runs = (measured.runs + runs_bytes(after)).saturating_sub(runs_bytes(before));
@@ -183,7 +183,7 @@ impl Inner {
         }
     }
 
-    /// Fails if a chunk with `more` bytes in the index cannot be taken (ROOM-1).
+    /// Fails if a chunk with `more` bytes in the index cannot be taken (CS-ROOM-1).
     pub(crate) fn has_index_room(&self, state: &State, id: ChunkId, more: u64) -> Result<()> {
         let left = |bytes: u64| bytes + bytes / GC_SHARE + 4 * SPLITS_BYTES;
         if self.index_fits(state, more, |bytes| self.log.room_for_checkpoint(left(bytes))) {
@@ -193,7 +193,7 @@ impl Inner {
         Err(Error::new(ErrorKind::NoSpace, why).of(id))
     }
 
-    /// True if a checkpoint can be begun (ROOM-2). For whoever begins one: while another is written, it uses up free
+    /// True if a checkpoint can be begun (CS-ROOM-2). For whoever begins one: while another is written, it uses up free
     /// zones.
     pub(crate) fn has_checkpoint_room(&self) -> bool {
         self.index_fits(&self.state.borrow(), 0, |bytes| self.log.fits_free_zones(bytes))
@@ -216,12 +216,12 @@ impl Inner {
         self.log_room.changed.notify_waiters();
     }
 
-    /// True if the journal takes no entry, and no checkpoint helps (ROOM-3).
+    /// True if the journal takes no entry, and no checkpoint helps (CS-ROOM-3).
     pub(crate) fn is_log_full(&self) -> bool {
         !self.log.has_journal_room() && self.log_room.futile.get() >= FUTILE_MAX
     }
 
-    /// Returns when the journal may take entries, or the store has stopped: at once unless the log is full (ROOM-3).
+    /// Returns when the journal may take entries, or the store has stopped: at once unless the log is full (CS-ROOM-3).
     pub(crate) async fn log_changes(&self) {
         loop {
             let changed = self.log_room.changed.notified();
@@ -237,7 +237,7 @@ impl Inner {
         self.log_room.changed.notify_waiters();
     }
 
-    /// Refuses the appends that wait for what the journal has to take first (ROOM-3).
+    /// Refuses the appends that wait for what the journal has to take first (CS-ROOM-3).
     pub(crate) fn refuse_for_full_log(self: &Rc<Self>) {
         let state = &mut *self.state.borrow_mut();
         for handle in state.waiting() {

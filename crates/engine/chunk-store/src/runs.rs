@@ -6,11 +6,11 @@
 //! half of what lone ones do: where each begins in the zone follows from the lengths before it.
 //!
 //! # Invariants
-//! - IDX-2: the records of a group lie in one zone and cover a consecutive range of the chunk.
-//! - IDX-3: a run's data ends where the next one's begins, so that a lone record needs two numbers, 8 bytes, and a run
+//! - CS-IDX-2: the records of a group lie in one zone and cover a consecutive range of the chunk.
+//! - CS-IDX-3: a run's data ends where the next one's begins, so that a lone record needs two numbers, 8 bytes, and a run
 //!   of any length four.
-//! - IDX-4: all records of a run are equally long but the last, which may be shorter, and begin `stride` blocks apart.
-//! - IDX-5: no group takes more than 8 bytes a record.
+//! - CS-IDX-4: all records of a run are equally long but the last, which may be shorter, and begin `stride` blocks apart.
+//! - CS-IDX-5: no group takes more than 8 bytes a record.
 
 use shingle_base::{Blocks, ZoneId};
 use shingle_record::sliced_record_blocks;
@@ -40,7 +40,7 @@ impl Located {
     }
 }
 
-/// Consecutive records of a chunk at equal distances in a zone (IDX-4).
+/// Consecutive records of a chunk at equal distances in a zone (CS-IDX-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) zone: ZoneId,
@@ -98,7 +98,7 @@ impl Run {
 
     /// The run with one more record, if that goes on as it does.
     pub(crate) fn extended(&self, next: Located) -> Option<Self> {
-        debug_assert!(next.zone == self.zone && next.offset == self.end, "IDX-2");
+        debug_assert!(next.zone == self.zone && next.offset == self.end, "CS-IDX-2");
         // A shorter record is the last; one that follows a lone record begins no run.
         let fits = if self.stride == 0 { next.length == self.length } else { next.length <= self.length };
         if !fits || !(self.end - self.offset).is_multiple_of(self.length) {
@@ -249,7 +249,7 @@ impl IndexGroup {
 
     /// Adds the run that follows the group's last in the chunk.
     pub(crate) fn add(&mut self, run: Run) {
-        debug_assert!(run.zone == self.zone && run.offset == self.end, "IDX-2");
+        debug_assert!(run.zone == self.zone && run.offset == self.end, "CS-IDX-2");
         let entries = self.list();
         grow(entries, 2);
         put(entries, run);
@@ -367,7 +367,7 @@ impl IndexGroup {
             (last, parts) = (Some(run), parts + 1);
         }
         // A group is never empty.
-        (at, last.unwrap_or_else(|| unreachable!("IDX-2")), parts)
+        (at, last.unwrap_or_else(|| unreachable!("CS-IDX-2")), parts)
     }
 
     /// The entry at which the runs begin of which one holds `offset`.

@@ -74,7 +74,7 @@ impl State {
         }
     }
 
-    /// Enters a durable record into the index (IDX-1) and the zone table.
+    /// Enters a durable record into the index (CS-IDX-1) and the zone table.
     pub(crate) fn index(&mut self, handle: Handle, record: Located) {
         let Some(chunk) = self.chunks.get_mut(handle) else { return };
         if chunk.groups.push(record) == Added::Group {

@@ -134,7 +134,7 @@ impl Inner {
         })
     }
 
-    /// Journals a change that the caller makes in memory in the same step (CKPT-1): the entry takes its place at once,
+    /// Journals a change that the caller makes in memory in the same step (CS-CKPT-1): the entry takes its place at once,
     /// the future waits until it is durable. If it cannot be made so, the store stops: memory is ahead of the drive.
     pub(crate) fn journal(
         self: &Rc<Self>,
@@ -349,7 +349,7 @@ impl ChunkStore {
         self.close().await
     }
 
-    /// Reads for a caller that may go away at any time: then nothing more is read (READ-4).
+    /// Reads for a caller that may go away at any time: then nothing more is read (CS-READ-4).
     async fn read_for(&self, mut reply: Reply<Fetched>, id: ChunkId, (offset, length): (u64, u64), verify: bool) {
         if reply.is_closed() {
             return;

@@ -1,7 +1,7 @@
 //! The chunk metadata table: every chunk by id, in little memory. (SMRstore, section 5.3, Figure 11.)
 //!
 //! # Invariants
-//! - TAB-1: a handle stays the same chunk's until that chunk is removed; `birth` tells two lives of an id apart.
+//! - CS-TAB-1: a handle stays the same chunk's until that chunk is removed; `birth` tells two lives of an id apart.
 
 use shingle_base::ChunkId;
 
@@ -80,7 +80,7 @@ impl ChunkTable {
             }
         };
         let new = self.order.insert(id, handle, id_of(&self.segments));
-        debug_assert!(new, "TAB-1");
+        debug_assert!(new, "CS-TAB-1");
         handle
     }
 

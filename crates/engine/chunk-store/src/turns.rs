@@ -6,7 +6,7 @@
 //! for which little has gathered yet, beside others, is passed over twice.
 //!
 //! # Invariants
-//! - TURN-1: a zone that waits is visited within three rounds of those that wait with it.
+//! - CS-TURN-1: a zone that waits is visited within three rounds of those that wait with it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -7,12 +7,12 @@
 //! Any zone can turn `ReadOnly` or `Offline`, for good.
 //!
 //! # Invariants
-//! - ZONE-1: a closed zone is not written again before it is reset.
-//! - ZONE-2: a zone is reset only when no chunk has a record in it, no reader uses it, and the reset is journaled.
-//! - ZONE-3: all records before `indexed_to` are in the index or dead, so recovery scans from there.
-//! - ZONE-4: a zone of which recovery could not read all that it had to, or in which it left something to be judged by
-//!   a later opening (REC-8), is not reset.
-//! - ZONE-5: once nothing more is written to a zone, because it is closed, read-only or offline, the checkpoint's table
+//! - CS-ZONE-1: a closed zone is not written again before it is reset.
+//! - CS-ZONE-2: a zone is reset only when no chunk has a record in it, no reader uses it, and the reset is journaled.
+//! - CS-ZONE-3: all records before `indexed_to` are in the index or dead, so recovery scans from there.
+//! - CS-ZONE-4: a zone of which recovery could not read all that it had to, or in which it left something to be judged by
+//!   a later opening (CS-REC-8), is not reset.
+//! - CS-ZONE-5: once nothing more is written to a zone, because it is closed, read-only or offline, the checkpoint's table
 //!   has as many blocks of it as are indexed, unless something behind these counts. So an offline zone with records
 //!   that were acknowledged and are not in the index has more, and is told of by every opening and check; one of which
 //!   the index had all is not. `a_loss_in_an_offline_zone_is_told_by_every_later_opening`,
@@ -63,13 +63,13 @@ pub(crate) struct Zone {
     pub(crate) stream: Stream,
     /// It takes small appends of all chunks.
     pub(crate) landing: bool,
-    /// Records in it that live and are not in the index (LAND-3).
+    /// Records in it that live and are not in the index (CS-LAND-3).
     pub(crate) landed: u32,
     /// Its generation: the sequence number of its head; zero before the first.
     pub(crate) epoch: u64,
     /// Blocks written or being written, head included.
     pub(crate) written: u32,
-    /// ZONE-3.
+    /// CS-ZONE-3.
     pub(crate) indexed_to: u32,
     /// Before this block checkpoint and marks tell recovery of every record.
     pub(crate) marked_to: u32,
@@ -85,11 +85,11 @@ pub(crate) struct Zone {
     pub(crate) pins: u32,
     /// Holds a record that could not be read: GC leaves it alone.
     pub(crate) damaged: bool,
-    /// A later opening has to look at it again: recovery could not read all of it, or could not judge all (ZONE-4).
+    /// A later opening has to look at it again: recovery could not read all of it, or could not judge all (CS-ZONE-4).
     pub(crate) suspect: bool,
-    /// It is offline, and an opening found that it had records that are not in the index (ZONE-5).
+    /// It is offline, and an opening found that it had records that are not in the index (CS-ZONE-5).
     pub(crate) lost: bool,
-    /// Holds copies that GC has not swapped in yet: it is no garbage, even if nothing else lives in it (GC-5).
+    /// Holds copies that GC has not swapped in yet: it is no garbage, even if nothing else lives in it (CS-GC-5).
     pub(crate) filling: bool,
 }
 
@@ -118,7 +118,7 @@ impl Zone {
 
     /// Blocks of it that recovery has to know. Blocks that a failed write left behind the index were written again
     /// elsewhere; but behind it may lie landed records, copies that are not swapped in, or blocks that no opening could
-    /// read (ZONE-5).
+    /// read (CS-ZONE-5).
     pub(crate) fn needed_to(&self) -> u32 {
         let more = self.landed > 0 || self.filling || self.suspect || self.lost;
         if self.status.is_ended() && !more { self.written.min(self.indexed_to) } else { self.written }
@@ -188,7 +188,7 @@ impl ZoneTable {
 
     /// Totals of all zones, as of when they were last [settled](Self::settle).
     pub(crate) fn census(&self) -> &Census {
-        debug_assert!(self.changed.is_empty(), "CENSUS-1");
+        debug_assert!(self.changed.is_empty(), "CS-CENSUS-1");
         &self.census
     }
 

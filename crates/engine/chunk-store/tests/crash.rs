@@ -1,4 +1,4 @@
-//! CHUNK-1 and CHUNK-2: wherever the power fails, every acknowledged byte is found and nothing else is half there.
+//! CS-CHUNK-1 and CS-CHUNK-2: wherever the power fails, every acknowledged byte is found and nothing else is half there.
 
 mod common;
 

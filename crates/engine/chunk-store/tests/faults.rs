@@ -381,7 +381,7 @@ fn an_offline_zone_leaves_other_chunks_alone() {
     });
 }
 
-/// ZONE-5: the opening that finds the zone offline is not the only one to say what went with it.
+/// CS-ZONE-5: the opening that finds the zone offline is not the only one to say what went with it.
 #[test]
 fn a_loss_in_an_offline_zone_is_told_by_every_later_opening() {
     let medium = formatted(drive());

@@ -103,7 +103,7 @@ fn full_from(seed: u64, first: u64, inside: bool) -> bool {
     })
 }
 
-/// HOST-1.
+/// CS-HOST-1.
 #[test]
 fn whichever_write_finds_the_host_full_nothing_is_lost() {
     for seed in seeds(4) {
@@ -128,7 +128,7 @@ async fn soon<T>(rt: &Runtime, work: impl Future<Output = shingle_chunk_store::R
     assert_eq!(error.kind, ErrorKind::HostFull, "{context}: {error}");
 }
 
-/// HOST-2, for a minute without any room.
+/// CS-HOST-2, for a minute without any room.
 #[test]
 fn a_full_host_refuses_writes_and_goes_on_by_itself() {
     for seed in seeds(20) {

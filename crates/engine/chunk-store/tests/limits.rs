@@ -146,11 +146,11 @@ fn lives(seed: u64, open: Option<u32>, active: Option<u32>, landing: bool, faili
             (medium, model, random, emptied + store.counters().gc_zones)
         });
     }
-    assert_eq!(refused.get(), 0, "{context}: LEASE-1");
+    assert_eq!(refused.get(), 0, "{context}: CS-LEASE-1");
     emptied
 }
 
-/// LEASE-1 and LEASE-2, from the smallest drive that `format` accepts.
+/// CS-LEASE-1 and CS-LEASE-2, from the smallest drive that `format` accepts.
 #[test]
 fn no_command_fails_for_a_limit_on_open_or_active_zones() {
     let mut emptied = 0;
@@ -168,7 +168,7 @@ fn no_command_fails_for_a_limit_on_open_or_active_zones() {
     assert!(emptied > 100, "GC emptied only {emptied} zones");
 }
 
-/// LEASE-2: what the drive does not give up goes on counting, and is tried again.
+/// CS-LEASE-2: what the drive does not give up goes on counting, and is tried again.
 #[test]
 fn limits_are_held_where_zones_cannot_be_given_up() {
     let mut emptied = 0;

@@ -1,4 +1,4 @@
-//! MARK-1 to MARK-4: progress marks spare recovery the scan, and change nothing else.
+//! CS-MARK-1 to CS-MARK-4: progress marks spare recovery the scan, and change nothing else.
 
 mod common;
 
@@ -87,7 +87,7 @@ fn marks_take_little_of_the_journal() {
     assert!(with.marks <= 28 * 9 + 60, "{with:?}");
 }
 
-/// REC-7: of a drive that was full, and of one whose zones were finished before they were, an opening behind a
+/// CS-REC-7: of a drive that was full, and of one whose zones were finished before they were, an opening behind a
 /// checkpoint reads the few zones that are still written; of a drive that was another store's, too.
 #[test]
 fn an_opening_reads_no_zone_that_is_garbage_or_was_finished_early() {

@@ -1,4 +1,4 @@
-//! MARK-5 and APP-5 where records move: the drive forgets where they were, and what takes their place has to be as sure.
+//! CS-MARK-5 and CS-APP-5 where records move: the drive forgets where they were, and what takes their place has to be as sure.
 
 mod common;
 
@@ -91,7 +91,7 @@ fn rot(medium: &MemoryDevice, zone: ZoneId, block: u64) {
     medium.corrupt(medium.geometry().start_of(zone) + Blocks(block), |bytes| bytes.fill(0xA5));
 }
 
-/// MARK-5: GC moved five records of a chunk that is still open, and their zone was reset. Then one copy rots, the last
+/// CS-MARK-5: GC moved five records of a chunk that is still open, and their zone was reset. Then one copy rots, the last
 /// or one in the middle: it may not pass for a tear, for the append was acknowledged long before it was moved.
 #[test]
 fn a_bad_copy_costs_its_own_bytes_once_the_original_is_reset() {
@@ -132,7 +132,7 @@ fn a_bad_copy_costs_its_own_bytes_once_the_original_is_reset() {
     }
 }
 
-/// MARK-5: an opening cannot read one of the copies that GC made. It finds those behind it, and their originals are
+/// CS-MARK-5: an opening cannot read one of the copies that GC made. It finds those behind it, and their originals are
 /// reset. Then the last copy rots.
 #[test]
 fn copies_behind_what_cannot_be_read_are_marked_too() {
@@ -175,7 +175,7 @@ fn copies_behind_what_cannot_be_read_are_marked_too() {
     }
 }
 
-/// MARK-3: an opening that scans zones from their heads cannot read a record that the checkpoint has, nor one behind
+/// CS-MARK-3: an opening that scans zones from their heads cannot read a record that the checkpoint has, nor one behind
 /// it. Marks of what it found between these and behind adjoin what the checkpoint has of the zone, and cover neither.
 #[test]
 fn marks_of_what_lies_between_bad_blocks_cover_none_of_them() {
@@ -212,7 +212,7 @@ fn marks_of_what_lies_between_bad_blocks_cover_none_of_them() {
     });
 }
 
-/// APP-5, after a checkpoint: a tail that could not be read for a while ends before the newer append that took its
+/// CS-APP-5, after a checkpoint: a tail that could not be read for a while ends before the newer append that took its
 /// place does. When the newer one rots that leaves a hole, whatever else lies on the drive; in a chunk that was sealed,
 /// too.
 #[test]
@@ -271,7 +271,7 @@ async fn newest_places(rt: &Runtime, device: &SimDevice) -> Vec<Entry> {
     newest.flat_map(|record| record.entries).filter(|entry| entry.bytes.first() == Some(&RESUME)).collect()
 }
 
-/// RESUME-1: checkpoints journal a place again as long as a zone is used that is older, and then no more. Until then
+/// CS-RESUME-1: checkpoints journal a place again as long as a zone is used that is older, and then no more. Until then
 /// what it says is dead may lie in such a zone; from then on it would only make each checkpoint longer.
 #[test]
 fn a_place_where_a_chunk_was_gone_on_with_is_kept_until_no_zone_is_older() {
@@ -291,7 +291,7 @@ fn a_place_where_a_chunk_was_gone_on_with_is_kept_until_no_zone_is_older() {
             let places = newest_places(&rt, &device).await.len();
             let zones = dump(&rt, Rc::new(SimDevice::new(&rt, &device.image()))).await.unwrap().zones;
             let older = zones.iter().filter(|zone| zone.epoch < place && zone.status != ZoneStatus::Free).count();
-            assert_eq!(places > 0, older > 0, "round {round}: {places} places, {older} zones are older: RESUME-1");
+            assert_eq!(places > 0, older > 0, "round {round}: {places} places, {older} zones are older: CS-RESUME-1");
             kept += places;
             if places == 0 {
                 break;

@@ -1,4 +1,4 @@
-//! REC-3 to REC-6 and APP-5 over chains of openings: blocks cannot be read at one opening and can at the next, the power
+//! CS-REC-3 to CS-REC-6 and CS-APP-5 over chains of openings: blocks cannot be read at one opening and can at the next, the power
 //! fails inside openings, kills and power cuts follow each other. The bytes of every write are its own, so that a stale
 //! timeline of a chunk is seen.
 

@@ -95,7 +95,7 @@ fn gc_does_not_wait_for_its_own_victim() {
     assert!(waited > 0, "the victim never became garbage while it was emptied");
 }
 
-/// GC-6, as the fault model has it.
+/// CS-GC-6, as the fault model has it.
 #[test]
 fn what_lives_in_a_zone_that_turned_read_only_is_moved_away() {
     for background in [false, true] {
@@ -119,14 +119,14 @@ fn what_lives_in_a_zone_that_turned_read_only_is_moved_away() {
                 assert_eq!(store.gc(1, |_| {}).await.unwrap().zones, 1);
             }
             let now = lost(&store);
-            assert_eq!((now.live_blocks, now.status), (0, ZoneStatus::ReadOnly), "GC-6");
+            assert_eq!((now.live_blocks, now.status), (0, ZoneStatus::ReadOnly), "CS-GC-6");
             store.close().await.unwrap();
             // The zone dies: nothing was in it any more.
             let medium = device.image();
             medium.set_state(zone, ZoneState::Offline);
             let device = SimDevice::new(&rt, &medium);
             let (store, report) = open(&rt, &device, quiet()).await;
-            assert_eq!(report.damage, [], "ZONE-5");
+            assert_eq!(report.damage, [], "CS-ZONE-5");
             let expected = [content(50_000, 0, 50_000), content(70_000, 50_000, 20_000)].concat();
             assert!(store.read(id, 0, 70_000).await.unwrap() == expected);
         });
@@ -159,7 +159,7 @@ impl Full {
             for _ in 0..1 + self.below(4) {
                 let length = 1 + self.below(16_000);
                 let end = append(&self.store, id, size, length).await;
-                size = end.unwrap_or_else(|error| panic!("{context}, chunk {number}: {error}: CHUNK-4"));
+                size = end.unwrap_or_else(|error| panic!("{context}, chunk {number}: {error}: CS-CHUNK-4"));
             }
             self.store.seal(id).await.unwrap();
             self.chunks.borrow_mut().push_back((id, size));
@@ -180,7 +180,7 @@ impl Full {
     }
 }
 
-/// CHUNK-4 with little to spare: garbage lies all over, appends wait for what GC wins, and the drive allows few open
+/// CS-CHUNK-4 with little to spare: garbage lies all over, appends wait for what GC wins, and the drive allows few open
 /// zones.
 #[test]
 fn no_append_fails_for_space_while_a_zone_can_be_won() {
@@ -237,7 +237,7 @@ fn no_append_fails_for_space_while_a_zone_can_be_won() {
     assert!(emptied > 500, "GC emptied only {emptied} zones");
 }
 
-/// VICTIM-4: a store that kept streams apart is opened by one that does not, so that GC has one destination for all of them.
+/// CS-VICTIM-4: a store that kept streams apart is opened by one that does not, so that GC has one destination for all of them.
 #[test]
 fn gc_of_streams_that_share_a_destination_comes_to_an_end() {
     let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
@@ -262,7 +262,7 @@ fn gc_of_streams_that_share_a_destination_comes_to_an_end() {
         let options = Options { placement, victims: Rc::new(Greedy), ..quiet() };
         let (store, _) = open(&rt, &SimDevice::new(&rt, &device.image()), options).await;
         let emptied = store.gc(100, |_| {}).await.unwrap().zones;
-        assert!((4..=12).contains(&emptied), "{emptied} zones were emptied: VICTIM-4");
+        assert!((4..=12).contains(&emptied), "{emptied} zones were emptied: CS-VICTIM-4");
         for number in 0..8 {
             assert_eq!(store.stat(ChunkId::from_u64(number)).unwrap().size, 70_000);
         }

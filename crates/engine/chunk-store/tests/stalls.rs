@@ -227,7 +227,7 @@ fn nobody_waits_for_a_drive_that_is_gone() {
     }
 }
 
-/// READ-4: reads that the drive does not answer hold their zones for as long as their callers wait, and no longer.
+/// CS-READ-4: reads that the drive does not answer hold their zones for as long as their callers wait, and no longer.
 #[test]
 fn reads_of_callers_who_left_pin_nothing() {
     let medium = drive();

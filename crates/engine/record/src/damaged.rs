@@ -3,9 +3,9 @@
 //! **Owns** the choice of commands. **Knows nothing of** the blocks' contents.
 //!
 //! # Invariants
-//! - BAD-1: a block is called unreadable only if a command that read it failed, or if it lies between two such blocks
+//! - RC-BAD-1: a block is called unreadable only if a command that read it failed, or if it lies between two such blocks
 //!   of its range.
-//! - BAD-2: while few blocks were found unreadable each is tried alone, several times. After that a failing range costs
+//! - RC-BAD-2: while few blocks were found unreadable each is tried alone, several times. After that a failing range costs
 //!   twice the logarithm of its length: the readable part before its first bad block and behind its last.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZonedDevice};
 /// Reads of a block before it counts as unreadable.
 pub(crate) const TRIES: u32 = 3;
 
-/// Limit of unreadable blocks; beyond it blocks are not tried one by one any more (BAD-2).
+/// Limit of unreadable blocks; beyond it blocks are not tried one by one any more (RC-BAD-2).
 const ALONE_MAX: usize = 256;
 
 /// Blocks of a zone, some of which cannot be read.

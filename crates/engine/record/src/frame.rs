@@ -1,8 +1,8 @@
 //! The frame of every record: a header, a payload, zeros up to the next block.
 //!
 //! # Invariants
-//! - FRAME-1: a header is believed only if its own checksum holds; a payload only if the header's checksum of it does.
-//! - FRAME-2: a header names its place (store, zone, block) and the generation of its zone, so that bytes of another
+//! - RC-FRAME-1: a header is believed only if its own checksum holds; a payload only if the header's checksum of it does.
+//! - RC-FRAME-2: a header names its place (store, zone, block) and the generation of its zone, so that bytes of another
 //!   store, place or generation are recognised as such.
 
 use std::fmt;
@@ -40,15 +40,15 @@ pub struct RecordType(pub u16);
 /// |  8 |    2 | `kind`        | record type                                                  |
 /// | 10 |    2 | `flags`       | bit 1: sliced payload; bit 0 was, before any release          |
 /// | 12 |    4 | `length`      | bytes of payload as its writer gave it, without slice footers |
-/// | 16 |    8 | `store`       | store id: catches a drive moved from another store (FRAME-2)  |
-/// | 24 |    8 | `epoch`       | the zone's generation (FRAME-2)                              |
+/// | 16 |    8 | `store`       | store id: catches a drive moved from another store (RC-FRAME-2)  |
+/// | 24 |    8 | `epoch`       | the zone's generation (RC-FRAME-2)                              |
 /// | 32 |    8 | `sequence`    | rises from record to record                                  |
-/// | 40 |    4 | `zone`        | own zone (FRAME-2)                                           |
-/// | 44 |    4 | `block`       | own block in the zone (FRAME-2)                              |
+/// | 40 |    4 | `zone`        | own zone (RC-FRAME-2)                                           |
+/// | 44 |    4 | `block`       | own block in the zone (RC-FRAME-2)                              |
 /// | 48 |   32 | `info`        | defined by the type                                          |
-/// | 80 |    4 | `payload_crc` | CRC-32C of the payload, or of its slice footers (FRAME-1)     |
+/// | 80 |    4 | `payload_crc` | CRC-32C of the payload, or of its slice footers (RC-FRAME-1)     |
 /// | 84 |    8 | `reserved`    | zero                                                         |
-/// | 92 |    4 | `crc`         | CRC-32C of bytes 0..92 (FRAME-1)                             |
+/// | 92 |    4 | `crc`         | CRC-32C of bytes 0..92 (RC-FRAME-1)                             |
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeader {

@@ -1,11 +1,11 @@
 //! Reading the records of a zone one after the other, whatever state they are in.
 //!
 //! # Invariants
-//! - SCAN-1: a scan yields every intact record of the expected generation between its bounds, in order.
-//! - SCAN-2: nothing on the drive makes a scan fail or panic but the loss of the drive.
-//! - SCAN-3: a block that cannot be read, or lies between two that cannot (BAD-1), is reported as unreadable; it never
-//!   passes for a block with other contents. Each is tried several times as long as few are bad (BAD-2).
-//! - SCAN-4: a zone with many unreadable blocks takes few commands (BAD-2), and records before and behind them are
+//! - RC-SCAN-1: a scan yields every intact record of the expected generation between its bounds, in order.
+//! - RC-SCAN-2: nothing on the drive makes a scan fail or panic but the loss of the drive.
+//! - RC-SCAN-3: a block that cannot be read, or lies between two that cannot (RC-BAD-1), is reported as unreadable; it never
+//!   passes for a block with other contents. Each is tried several times as long as few are bad (RC-BAD-2).
+//! - RC-SCAN-4: a zone with many unreadable blocks takes few commands (RC-BAD-2), and records before and behind them are
 //!   found.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -71,7 +71,7 @@ pub struct ZoneScanner {
     window: u32,
     /// Read blocks that are still needed, without gaps: first block and bytes. Nothing is read twice.
     windows: VecDeque<(u32, Bytes)>,
-    /// Blocks that could not be read (SCAN-3).
+    /// Blocks that could not be read (RC-SCAN-3).
     unreadable: BTreeSet<u32>,
     /// Blocks read from the device.
     pub blocks_read: u64,
@@ -187,7 +187,7 @@ impl ZoneScanner {
     }
 }
 
-/// Reads one block, again if that fails (SCAN-3); `None` if it cannot be read.
+/// Reads one block, again if that fails (RC-SCAN-3); `None` if it cannot be read.
 ///
 /// # Errors
 /// Only if the device is gone.

@@ -5,9 +5,9 @@
 //! two slices of a record, and needs nothing else of it. (The paper's footers spell the chunk's id out; decision 0021.)
 //!
 //! # Invariants
-//! - SLICE-1: a footer's checksum covers the slice's data, its offset and the chunk's id, so data of another chunk or
+//! - RC-SLICE-1: a footer's checksum covers the slice's data, its offset and the chunk's id, so data of another chunk or
 //!   offset does not pass for this one's.
-//! - SLICE-2: the header's payload checksum covers the footers, so that writing reads the data once: the header vouches
+//! - RC-SLICE-2: the header's payload checksum covers the footers, so that writing reads the data once: the header vouches
 //!   for the footers, and each footer for its slice.
 
 use std::fmt;
@@ -150,7 +150,7 @@ impl SlicedFramer {
 
     fn end_slice(&mut self, (start, end): (usize, usize)) {
         self.buffer.extend(&(self.offset + start as u32).to_le_bytes());
-        // Data and offset adjoin, so that one call covers both (SLICE-1).
+        // Data and offset adjoin, so that one call covers both (RC-SLICE-1).
         let crc = crc32c(self.buffer.from(self.slice_at)) ^ self.owner;
         self.buffer.extend(&crc.to_le_bytes());
         self.footers.extend_from_slice(self.buffer.from(self.slice_at + end - start));
@@ -340,7 +340,7 @@ fn check(slice: &[u8], owner: u32, offset: u32) -> Result<(), SliceFault> {
     if at == offset { Ok(()) } else { Err(SliceFault::WrongOffset(at)) }
 }
 
-/// Checks every slice of a whole sliced record, and that its header vouches for the footers (SLICE-2).
+/// Checks every slice of a whole sliced record, and that its header vouches for the footers (RC-SLICE-2).
 pub(crate) fn verify_sliced(record: &[u8], header: &Header) -> Result<(), FrameError> {
     let info = DataInfo::decode(&header.info);
     let owner = crc32c(&info.chunk.0);

@@ -1,4 +1,4 @@
-//! LOG-1 to LOG-4: wherever the power fails, and whatever writes fail, the log yields its newest complete checkpoint and
+//! RC-LOG-1 to RC-LOG-4: wherever the power fails, and whatever writes fail, the log yields its newest complete checkpoint and
 //! every acknowledged entry behind it, in order, none twice.
 
 mod common;

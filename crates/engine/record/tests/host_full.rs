@@ -1,4 +1,4 @@
-//! LOG-8: the file system that holds an emulated drive is full for a while.
+//! RC-LOG-8: the file system that holds an emulated drive is full for a while.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! LOG-1 to LOG-7 through chains of lives under all faults at once: the log holds what was acknowledged or refuses to open,
+//! RC-LOG-1 to RC-LOG-7 through chains of lives under all faults at once: the log holds what was acknowledged or refuses to open,
 //! and it forgets nothing while it refuses. Entries carry the number of the life that asked for them.
 
 mod common;
@@ -12,7 +12,7 @@ use shingle_sim::lives::{Harm, Life, wear};
 use shingle_sim::{Fault, Medium, Random, Sim, SimDevice, seeds};
 use shingle_zoned::{DeviceErrorKind, MemoryDevice, ZoneState, ZonedDevice};
 
-/// Blocks that a fault may have spoiled: one alone costs nothing (LOG-7).
+/// Blocks that a fault may have spoiled: one alone costs nothing (RC-LOG-7).
 fn spoiled(device: &SimDevice) -> u64 {
     let of_fault = |fault: &Fault| match fault {
         Fault::BitFlip => 1,
@@ -80,7 +80,7 @@ fn chain(seed: u64) -> Openings {
                     let found = asked.borrow().promises();
                     let worked = work(rt.clone(), log, asked.clone(), drawn, 30).await;
                     let ended = device.counts().commands > given.last_command;
-                    // LOG-9: one that was to be reset before the first write died after the opening.
+                    // RC-LOG-9: one that was to be reset before the first write died after the opening.
                     let nothing_written = asked.borrow().promises() == found;
                     let explained = |error: &MetaLogError| {
                         ended || out_of_zones(&device.image()) || nothing_written && is_of_a_dead_zone(error)

@@ -1,4 +1,4 @@
-//! LOG-5 to LOG-7: a log of which a block, a zone or a part of its last write is lost holds what it held, or says that it
+//! RC-LOG-5 to RC-LOG-7: a log of which a block, a zone or a part of its last write is lost holds what it held, or says that it
 //! does not. It never ends earlier than what was acknowledged.
 
 mod common;
@@ -127,7 +127,7 @@ fn a_lost_zone_is_noticed_unless_nothing_in_it_is_needed() {
     assert!(same > 50 && damaged > 50, "{same} opened, {damaged} refused");
 }
 
-/// LOG-6, wherever the power fails, too: a zone that is left has led to others, which were freed and reset since.
+/// RC-LOG-6, wherever the power fails, too: a zone that is left has led to others, which were freed and reset since.
 #[test]
 fn a_zone_that_is_lost_at_a_power_cut_never_rolls_the_log_back() {
     let (mut opened, mut refused) = (0, 0);
@@ -237,7 +237,7 @@ fn cut_again_and_again(context: &str, mut write: Rc<Unflushed>, seed: u64) {
     }
 }
 
-/// LOG-6 and LOG-9: an entry that was acknowledged in the middle of a checkpoint which was never complete, with zones before and
+/// RC-LOG-6 and RC-LOG-9: an entry that was acknowledged in the middle of a checkpoint which was never complete, with zones before and
 /// behind it that hold nothing but parts.
 #[test]
 fn a_lost_zone_between_parts_of_a_checkpoint_is_missed() {
@@ -427,7 +427,7 @@ fn a_dump_names_blocks_that_are_lost_or_made_up_for() {
     assert!(kinds(vec![start, start + Blocks(1)]).contains(&(0, "lost")));
 }
 
-/// LOG-5 and LOG-7: a write whose end never reached the drive was not acknowledged. A block of it that cannot be read stops
+/// RC-LOG-5 and RC-LOG-7: a write whose end never reached the drive was not acknowledged. A block of it that cannot be read stops
 /// nobody.
 #[test]
 fn a_torn_write_may_be_unreadable_too() {

@@ -1,4 +1,4 @@
-//! SCAN-3 and SCAN-4: scans of zones of which much cannot be read. Each failed command takes a drive seconds, so there may be
+//! RC-SCAN-3 and RC-SCAN-4: scans of zones of which much cannot be read. Each failed command takes a drive seconds, so there may be
 //! few; and what can be read behind the unreadable part, and before it, is found all the same.
 
 use std::ops::Range;

@@ -5,9 +5,9 @@
 //! common half works in small pieces, and each piece has a share of its own.
 //!
 //! # Invariants
-//! - MEM-1: as long as there are no more users than the budget was made for, and each holds at most [`SHARES`] things of the
+//! - RT-MEM-1: as long as there are no more users than the budget was made for, and each holds at most [`SHARES`] things of the
 //!   size of a share, all of them together stay within it.
-//! - MEM-2: [`Memory::take`] never waits. [`Memory::take_all`] does, for what must be whole.
+//! - RT-MEM-2: [`Memory::take`] never waits. [`Memory::take_all`] does, for what must be whole.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -116,7 +116,7 @@ impl Memory {
         (self.units.saturating_sub(self.common.available_permits()) * UNIT) as u64
     }
 
-    /// `want` bytes, or a share's bytes if the common half has fewer at present. (MEM-2)
+    /// `want` bytes, or a share's bytes if the common half has fewer at present. (RT-MEM-2)
     pub fn take(&self, want: usize) -> Hold {
         if want <= self.share {
             return self.hold(want, None);
@@ -159,7 +159,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// MEM-1 and MEM-2: half of the budget is common, and then each user has a share.
+    /// RT-MEM-1 and RT-MEM-2: half of the budget is common, and then each user has a share.
     #[test]
     fn without_the_common_half_there_is_a_share() {
         let memory = Memory::new(96 * MIB as u64, 16);

@@ -3,10 +3,10 @@
 //! **Owns** the queues and their end. **Knows nothing of** the calls' subject.
 //!
 //! # Invariants
-//! - OWN-1: a call is answered, or its caller is told that the owner is gone.
-//! - OWN-2: a caller that goes away does not undo a call that was begun.
-//! - OWN-3: calls handed in before the owner began to close are still done.
-//! - OWN-4: a question ends as soon as nobody waits for the answer, and its place is free.
+//! - RT-OWN-1: a call is answered, or its caller is told that the owner is gone.
+//! - RT-OWN-2: a caller that goes away does not undo a call that was begun.
+//! - RT-OWN-3: calls handed in before the owner began to close are still done.
+//! - RT-OWN-4: a question ends as soon as nobody waits for the answer, and its place is free.
 
 use std::cell::Cell;
 use std::fmt;
@@ -122,7 +122,7 @@ impl<C: 'static> Desk<C> {
         let (reply, answer) = oneshot::channel();
         let job: Job<C> = Box::new(move |core| {
             Box::pin(async move {
-                // The caller may have gone (OWN-2).
+                // The caller may have gone (RT-OWN-2).
                 let _ = reply.send(work(core).await);
             })
         });
@@ -130,7 +130,7 @@ impl<C: 'static> Desk<C> {
         Ok(answer)
     }
 
-    /// As [`Desk::call`], for work that may be broken off anywhere: it ends when the caller goes away (OWN-4).
+    /// As [`Desk::call`], for work that may be broken off anywhere: it ends when the caller goes away (RT-OWN-4).
     ///
     /// # Errors
     /// [`Gone`].
@@ -168,7 +168,7 @@ impl<C: 'static> Calls<C> {
             let Either::Left((Some(job), _)) = next else { break };
             start(&runtime, &core, job, place);
         }
-        // Those in the queue are still served; later ones are told that the owner is gone (OWN-3).
+        // Those in the queue are still served; later ones are told that the owner is gone (RT-OWN-3).
         self.queue.close();
         while let Some(job) = self.queue.recv().await {
             let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -219,7 +219,7 @@ mod tests {
         .unwrap();
     }
 
-    /// OWN-4, and OWN-2 beside it.
+    /// RT-OWN-4, and RT-OWN-2 beside it.
     #[test]
     fn an_abandoned_question_gives_its_place_back() {
         crate::real::run(|runtime| async move {

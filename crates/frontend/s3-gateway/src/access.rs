@@ -1,8 +1,8 @@
 //! A note of each request, for an access log.
 //!
 //! # Invariants
-//! - ACC-1: a line has no secret, no signature and no query: of a request that is not known to be an operation, its path alone.
-//! - ACC-2: each answered request has one line, when its answer was sent or broke off. (`access.rs` of the tests)
+//! - GW-ACC-1: a line has no secret, no signature and no query: of a request that is not known to be an operation, its path alone.
+//! - GW-ACC-2: each answered request has one line, when its answer was sent or broke off. (`access.rs` of the tests)
 
 use std::fmt;
 use std::net::IpAddr;
@@ -196,7 +196,7 @@ impl HttpBody for Noted {
 mod tests {
     use super::*;
 
-    /// ACC-1
+    /// GW-ACC-1
     #[test]
     fn only_the_public_half_of_a_signature_is_noted() {
         let of = |header: Option<&str>, uri: &str| {

@@ -4,7 +4,7 @@
 //! pieces, out of a share of its own.
 //!
 //! # Invariants
-//! - BODY-1: a body holds at most as many pieces as a user of [`Memory`] has shares, those that the connection has not sent yet included.
+//! - GW-BODY-1: a body holds at most as many pieces as a user of [`Memory`] has shares, those that the connection has not sent yet included.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -83,7 +83,7 @@ struct ReadBody {
     left: u64,
     pieces: VecDeque<StoreFuture<'static, Bytes>>,
     memory: Arc<Memory>,
-    /// For pieces that the client has not taken. (BODY-1)
+    /// For pieces that the client has not taken. (GW-BODY-1)
     places: Arc<Semaphore>,
     /// The place of the next piece, while there is none.
     awaited: Option<Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>>,
@@ -275,7 +275,7 @@ mod tests {
         assert!(stream.next().await.is_none());
     }
 
-    /// BODY-1: pieces that the client has not taken are counted; small ones, once there is little memory or it is slow.
+    /// GW-BODY-1: pieces that the client has not taken are counted; small ones, once there is little memory or it is slow.
     #[tokio::test(start_paused = true)]
     async fn who_takes_little_holds_little() {
         let memory = Memory::new(12 << 20, 16);

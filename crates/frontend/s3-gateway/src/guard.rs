@@ -1,6 +1,6 @@
 //! Refuses requests before `s3s` sees them.
 //!
-//! **Owns** the part of S3-1 and S3-4 that `s3s` leaves open: older signatures, two signatures, URLs that live too
+//! **Owns** the part of GW-S3-1 and GW-S3-4 that `s3s` leaves open: older signatures, two signatures, URLs that live too
 //! long, unsigned headers, forms, sizes.
 
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};

@@ -1,6 +1,6 @@
 //! From a request's body to the store: pieces of a MiB, digests taken as they pass, and everything stated checked.
 //!
-//! **Owns** the check of S3-2: a client's statements about its body must be true before the writer is committed.
+//! **Owns** the check of GW-S3-2: a client's statements about its body must be true before the writer is committed.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;

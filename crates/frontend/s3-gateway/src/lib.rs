@@ -6,11 +6,11 @@
 //! `framing`; see `docs/decisions/0007-s3-adapter.md`).
 //!
 //! # Invariants
-//! - S3-1: no request that changes or reads anything is served without a valid signature of version 4.
-//! - S3-2: an object is committed only after its whole body came and every length, digest and checksum that the client
+//! - GW-S3-1: no request that changes or reads anything is served without a valid signature of version 4.
+//! - GW-S3-2: an object is committed only after its whole body came and every length, digest and checksum that the client
 //!   stated was found true.
-//! - S3-3: a request holds at most a few MiB, whatever its body's length or framing.
-//! - S3-4: parameters and headers without an effect here are refused (`NotImplemented`), never silently ignored.
+//! - GW-S3-3: a request holds at most a few MiB, whatever its body's length or framing.
+//! - GW-S3-4: parameters and headers without an effect here are refused (`NotImplemented`), never silently ignored.
 //!
 //! [`ObjectStore`]: shingle_store_api::ObjectStore
 

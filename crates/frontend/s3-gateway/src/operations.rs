@@ -4,8 +4,8 @@
 //! for that one. So anything that is not listed is refused, before anything is changed.
 //!
 //! # Invariants
-//! - OPS-1: a request reaches an operation only if every query parameter and every `x-amz-` header that it has is listed here
-//!   for that operation. All else answers `NotImplemented`. (XML-1 says the same of bodies.)
+//! - GW-OPS-1: a request reaches an operation only if every query parameter and every `x-amz-` header that it has is listed here
+//!   for that operation. All else answers `NotImplemented`. (GW-XML-1 says the same of bodies.)
 
 use hyper::http::HeaderMap;
 use s3s::access::{S3Access, S3AccessContext};
@@ -204,7 +204,7 @@ const ACCESS_CONTROL_LIST: &[&str] =
 
 /// Refuses requests beyond the lists. Asked once sender and operation are known, before anything else.
 pub(crate) struct Listed {
-    /// Requests come with their signature. Without, it was checked before they came here (RANGE-1).
+    /// Requests come with their signature. Without, it was checked before they came here (GW-RANGE-1).
     pub(crate) signed: bool,
 }
 

@@ -5,7 +5,7 @@
 //! signature: there the request takes a way of its own, to a second service that gets it without.
 //!
 //! # Invariants
-//! - RANGE-1: the second service gets only requests whose signature was valid. It checks them as the first one does otherwise.
+//! - GW-RANGE-1: the second service gets only requests whose signature was valid. It checks them as the first one does otherwise.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl S3Route for PassedOver {
         (method == Method::GET || method == Method::HEAD) && !is_served(headers)
     }
 
-    // Without credentials `S3Route::check_access` refuses it. (RANGE-1)
+    // Without credentials `S3Route::check_access` refuses it. (GW-RANGE-1)
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let mut passed = Request::new(request.input);

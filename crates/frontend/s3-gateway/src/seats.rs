@@ -3,8 +3,8 @@
 //! An idle socket costs its owner nothing. If it kept its seat, a client with enough of them would lock all others out.
 //!
 //! # Invariants
-//! - SEAT-1: a connection with a request under way, or an answer, keeps its seat.
-//! - SEAT-2: while no seat is free, a newcomer gets one from the address that has most silent connections: that of the one
+//! - GW-SEAT-1: a connection with a request under way, or an answer, keeps its seat.
+//! - GW-SEAT-2: while no seat is free, a newcomer gets one from the address that has most silent connections: that of the one
 //!   that has been silent for longest.
 
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl Seats {
         }
     }
 
-    /// A free seat; if there is none, one silent connection is told to leave (SEAT-2).
+    /// A free seat; if there is none, one silent connection is told to leave (GW-SEAT-2).
     fn take_now(self: &Arc<Self>, address: IpAddr) -> Option<Seat> {
         let mut taken = self.taken();
         if taken.by.len() >= self.max {
@@ -117,7 +117,7 @@ impl Seat {
         }
     }
 
-    /// The end of an answer waits for the client, or went out: the answer itself is dropped before that. (SEAT-1)
+    /// The end of an answer waits for the client, or went out: the answer itself is dropped before that. (GW-SEAT-1)
     pub(crate) fn writing(&self, waits: bool) {
         if let Some(connection) = self.seats.taken().by.get_mut(&self.number) {
             connection.writing = waits;
@@ -125,7 +125,7 @@ impl Seat {
         }
     }
 
-    /// Completes when the connection has to leave. (SEAT-1)
+    /// Completes when the connection has to leave. (GW-SEAT-1)
     pub(crate) async fn left(&self) {
         loop {
             self.leave.notified().await;
@@ -194,7 +194,7 @@ mod tests {
         [10, 0, 0, last].into()
     }
 
-    /// SEAT-1 and SEAT-2.
+    /// GW-SEAT-1 and GW-SEAT-2.
     #[tokio::test(start_paused = true)]
     async fn the_silent_give_up_their_seats_and_the_busy_do_not() {
         let seats = Seats::new(4);
@@ -229,7 +229,7 @@ mod tests {
         assert!(seats.take_now(address(8)).is_some());
     }
 
-    /// SEAT-1, of the end of an answer.
+    /// GW-SEAT-1, of the end of an answer.
     #[tokio::test(start_paused = true)]
     async fn whoever_is_slow_to_take_an_answer_is_not_silent() {
         let seats = Seats::new(1);

@@ -1,7 +1,7 @@
 //! Patience with a peer: time that waiting uses up and bytes give back their share of; and a socket whose writes use it.
 //!
 //! # Invariants
-//! - PACE-1: a client that takes or sends fewer bytes than the least rate is ended, in whatever pieces they come, and one that
+//! - GW-PACE-1: a client that takes or sends fewer bytes than the least rate is ended, in whatever pieces they come, and one that
 //!   moves more is not, as long as it never moves nothing for the whole limit.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
@@ -22,7 +22,7 @@ use crate::options::Limits;
 use crate::seats::Seat;
 
 /// Time that a peer may be waited for: waiting uses it up, and bytes give back the time that they may take at the least rate;
-/// so does time in which nothing was waited for. (PACE-1)
+/// so does time in which nothing was waited for. (GW-PACE-1)
 pub(crate) struct Pace {
     limit: Duration,
     /// Bytes a second; with 0, any byte gives back all.
@@ -170,7 +170,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// PACE-1.
+    /// GW-PACE-1.
     #[tokio::test(start_paused = true)]
     async fn who_takes_less_than_the_least_rate_is_ended() {
         // A byte in 59 s, nothing, half of the rate.

@@ -4,7 +4,7 @@
 //! for and not done; a skipped CDATA section makes another key of the one that it stands in. So they are refused here.
 //!
 //! # Invariants
-//! - XML-1: a body that is acted on has only the elements that are listed for its operation, and no section that the parser
+//! - GW-XML-1: a body that is acted on has only the elements that are listed for its operation, and no section that the parser
 //!   would skip.
 
 use s3s::crypto::{Checksum as _, Sha256};

@@ -1,4 +1,4 @@
-//! ACC-1 and ACC-2: what is noted of requests.
+//! GW-ACC-1 and GW-ACC-2: what is noted of requests.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 

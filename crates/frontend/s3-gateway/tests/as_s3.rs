@@ -21,7 +21,7 @@ async fn with_object() -> Server {
     server
 }
 
-/// RANGE-1.
+/// GW-RANGE-1.
 #[tokio::test]
 async fn a_range_that_is_none_is_passed_over_and_still_signed() {
     let server = with_object().await;

@@ -1,4 +1,4 @@
-//! S3-2 and S3-3: bodies that are not what was stated leave nothing behind, however they are framed.
+//! GW-S3-2 and GW-S3-3: bodies that are not what was stated leave nothing behind, however they are framed.
 
 #![expect(clippy::disallowed_methods, reason = "tests of a front end run on tokio's threads and clock")]
 
@@ -78,7 +78,7 @@ async fn a_streamed_body_may_come_in_chunks_of_http_too() {
     assert_eq!(server.send(unstated).await.code(), "MissingContentLength");
 }
 
-/// PACE-1, of those who send.
+/// GW-PACE-1, of those who send.
 #[tokio::test]
 async fn a_body_that_comes_too_slowly_is_ended() {
     for (writer_rate_min, status) in [(10_000, 400), (0, 200)] {
@@ -277,7 +277,7 @@ async fn ranges_of_an_empty_object() {
     }
 }
 
-/// XML-1 and what comes of a body that is too large or not the one that was signed.
+/// GW-XML-1 and what comes of a body that is too large or not the one that was signed.
 #[tokio::test]
 async fn xml_that_is_not_known_is_refused_and_nothing_happens() {
     let server = Server::start(Limits::default()).await;

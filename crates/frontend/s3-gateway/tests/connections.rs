@@ -1,4 +1,4 @@
-//! S3-1, and what connections may do: time, number, and their end.
+//! GW-S3-1, and what connections may do: time, number, and their end.
 
 #![expect(clippy::disallowed_methods, reason = "tests of a front end run on tokio's threads and clock")]
 
@@ -217,7 +217,7 @@ async fn a_bucket_may_be_named_by_the_host() {
     }
 }
 
-/// SEAT-2.
+/// GW-SEAT-2.
 #[tokio::test]
 async fn silent_connections_lock_nobody_out() {
     let server = Server::start(Limits { connections_max: 8, ..Limits::default() }).await;

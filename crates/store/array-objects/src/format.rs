@@ -1,7 +1,7 @@
 //! Attributes of the array's objects. [docs/formats/array-objects.md]
 //!
 //! # Invariants
-//! - AFMT-1: bytes that are no record of this version are an error, never a wrong record.
+//! - AO-FMT-1: bytes that are no record of this version are an error, never a wrong record.
 
 use bytes::{BufMut, Bytes};
 use shingle_array_store::ATTRIBUTES_MAX;

@@ -7,10 +7,10 @@
 //! **Owns** the names and attributes of everything in its array. **Knows nothing of** drives, zones, or who asks.
 //!
 //! # Invariants
-//! - AOB-1: an acknowledged change survives a power cut at any instant: it is one object of the array, durable.
-//! - AOB-2: an object is there whole or not at all: its blobs are durable before the object that names them.
-//! - AOB-3: a blob is deleted only when no object and no upload names it, and no reader is reading it.
-//! - AOB-4: what nobody names comes back as space, also after a power cut.
+//! - AO-OBJ-1: an acknowledged change survives a power cut at any instant: it is one object of the array, durable.
+//! - AO-OBJ-2: an object is there whole or not at all: its blobs are durable before the object that names them.
+//! - AO-OBJ-3: a blob is deleted only when no object and no upload names it, and no reader is reading it.
+//! - AO-OBJ-4: what nobody names comes back as space, also after a power cut.
 //!
 //! All of them: `tests/store.rs`. Map: `names` and `format` have the array's contents, `engine` the calls, `client`,
 //! `writer` and `reader` the way in from other threads.

@@ -1,9 +1,9 @@
 //! Index backups on the drives: with one, a lost index is rebuilt by reading only what was written since.
 //!
 //! # Invariants
-//! - BAK-1: a backup is one moment of the index, watermarks included, or it is not used.
-//! - BAK-2: the newest two are kept, so that one stays while the next is written.
-//! - BAK-3: a backup knows of nothing that the index did not, durably, know when it was finished.
+//! - OS-BAK-1: a backup is one moment of the index, watermarks included, or it is not used.
+//! - OS-BAK-2: the newest two are kept, so that one stays while the next is written.
+//! - OS-BAK-3: a backup knows of nothing that the index did not, durably, know when it was finished.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -172,7 +172,7 @@ impl Core {
         let client = self.drives.borrow()[file.drive].client.clone();
         let mut view = Some(self.read(|index| index.snapshot()).await?);
         // So that the index, whatever becomes of it, never knows less than its backups: else it would let a chunk go on
-        // where a backup knows of bytes that were lost (REC-3).
+        // where a backup knows of bytes that were lost (OS-REC-3).
         self.persist().await?;
         let mut cursor = Some((0, Vec::new()));
         let (mut pieces, mut bytes, mut offset) = (0, 0, None::<u64>);

@@ -97,7 +97,7 @@ impl ObjectStoreClient {
         self.0.door.read(|core| async move { core.persist().await }).await
     }
 
-    /// Compares index and drives. Changes by others meanwhile are no damage (CHECK-1).
+    /// Compares index and drives. Changes by others meanwhile are no damage (OS-CHECK-1).
     ///
     /// # Errors
     /// `Unavailable` if the index fails or the store has stopped. Damage is no error; it is in the report.

@@ -37,9 +37,9 @@ pub(crate) struct DriveState {
     pub(crate) room: Option<u64>,
     /// It failed: others are preferred before this.
     bad_until: Option<Instant>,
-    /// Lateness of its appends (SLOWD-1).
+    /// Lateness of its appends (OS-SLOWD-1).
     pub(crate) lateness: Lateness,
-    /// Calls that were given up and are not answered yet (PAT-2).
+    /// Calls that were given up and are not answered yet (OS-PAT-2).
     silent: u32,
     last_answer: Instant,
     /// Work on its way to it.
@@ -139,7 +139,7 @@ impl DriveState {
         self.is_silent() || self.bad_until.is_some_and(|until| now < until)
     }
 
-    /// True if it is set aside until it answers (PAT-2).
+    /// True if it is set aside until it answers (OS-PAT-2).
     pub(crate) fn is_silent(&self) -> bool {
         self.silent > 0
     }

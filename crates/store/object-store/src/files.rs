@@ -1,13 +1,13 @@
 //! The files of the store, as the running engine knows them.
 //!
 //! # Invariants
-//! - FIL-1: an entry's place is reserved before it is appended and pending until the index has it and the file's record
+//! - OS-FIL-1: an entry's place is reserved before it is appended and pending until the index has it and the file's record
 //!   counts it: a file's watermark never passes a pending entry, and a file without one is as live as its record says.
 //!   `a_file_whose_entries_can_all_be_read_never_stays`.
-//! - FIL-2: a pinned file keeps its chunks. Readers' side of it knows of each change here ([`crate::pins`]).
-//! - FIL-3: only what a drive said of a chunk's end proves that an append has landed ([`End`]).
+//! - OS-FIL-2: a pinned file keeps its chunks. Readers' side of it knows of each change here ([`crate::pins`]).
+//! - OS-FIL-3: only what a drive said of a chunk's end proves that an append has landed ([`End`]).
 //!   `appends_that_all_fail_are_not_taken_for_landed`.
-//! - FIL-4: [`Sums`] are what a walk over all files finds: whoever changes a file does so through [`Change`], which counts. `stats` and
+//! - OS-FIL-4: [`Sums`] are what a walk over all files finds: whoever changes a file does so through [`Change`], which counts. `stats` and
 //!   `usage` walk nothing. [`Files::sums`]; `sums_follow_every_change`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::victims::{Rank, Victims};
 pub(crate) enum Log {
     /// Those of clients.
     Clients,
-    /// The copies of one collector: each has files of its own (OGC-5).
+    /// The copies of one collector: each has files of its own (OS-GC-5).
     Collector(u64),
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum End {
     /// The drive sealed it at this size.
     Sealed(u64),
     /// The drive did not answer when it was to be sealed. It ends here at the latest, where the reservations end; what was
-    /// on its way to it may be there or not (FIL-3).
+    /// on its way to it may be there or not (OS-FIL-3).
     Within(u64),
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct LogFile {
     pins: Option<Arc<Pinnable>>,
     /// GC is at work on it.
     pub(crate) collecting: bool,
-    /// The collector that writes copies to it; none for what clients write, and for files of earlier lives (OGC-5).
+    /// The collector that writes copies to it; none for what clients write, and for files of earlier lives (OS-GC-5).
     pub(crate) collector: Option<u64>,
     /// GC could not read all of it: it stays.
     pub(crate) damaged: bool,
@@ -169,7 +169,7 @@ impl LogFile {
         self.tail.as_ref().filter(|tail| !tail.rolling && !self.record.dropping)
     }
 
-    /// All entries before this are in the index once those at the places `arriving` are (FIL-1).
+    /// All entries before this are in the index once those at the places `arriving` are (OS-FIL-1).
     pub(crate) fn indexed(&self, arriving: &BTreeSet<Position>) -> Position {
         let end = match self.tail {
             Some(tail) => Position { ordinal: tail.ordinal, offset: tail.next },
@@ -210,7 +210,7 @@ impl Sums {
     }
 }
 
-/// A file that is being changed; the sums and GC's lists follow when this is dropped (FIL-4, VIC-1).
+/// A file that is being changed; the sums and GC's lists follow when this is dropped (OS-FIL-4, OS-VIC-1).
 pub(crate) struct Change<'f> {
     number: u64,
     file: &'f mut LogFile,
@@ -276,7 +276,7 @@ impl Files {
         {
             let mut walked = Sums::default();
             self.map.values().for_each(|file| walked.add(file.sums()));
-            assert_eq!(self.sums, walked, "FIL-4: a file was changed and not counted");
+            assert_eq!(self.sums, walked, "OS-FIL-4: a file was changed and not counted");
         }
         self.sums
     }
@@ -369,7 +369,7 @@ impl Files {
 mod tests {
     use super::*;
 
-    /// FIL-4: [`Files::sums`] compares with a walk.
+    /// OS-FIL-4: [`Files::sums`] compares with a walk.
     #[test]
     fn sums_follow_every_change() {
         let mut files = Files::default();

@@ -1,16 +1,16 @@
 //! Object GC: files that hold much garbage are rewritten and deleted.
 //!
 //! # Invariants
-//! - OGC-1: a file is deleted only once the index, durably, needs nothing in it and no reader has it pinned.
+//! - OS-GC-1: a file is deleted only once the index, durably, needs nothing in it and no reader has it pinned.
 //!   `a_file_is_deleted_only_once_the_index_durably_needs_nothing_in_it`.
-//! - OGC-2: its chunks go in order, oldest first: a grave is never gone before what it buries.
-//! - OGC-3: the foreground never waits for GC unless the drives are full.
-//! - OGC-4: a file has one collector at a time ([`Claim`]), from the moment it is picked. Were there two, one could drop the
+//! - OS-GC-2: its chunks go in order, oldest first: a grave is never gone before what it buries.
+//! - OS-GC-3: the foreground never waits for GC unless the drives are full.
+//! - OS-GC-4: a file has one collector at a time ([`Claim`]), from the moment it is picked. Were there two, one could drop the
 //!   file, and so have a grave forgotten, while the other still appends a copy of what the grave buries.
 //!   `two_collectors_never_take_one_file_and_nothing_deleted_comes_back`.
-//! - OGC-5: a collector writes its copies to files of its own. It copies an object before a grave of it only: what it copies is
+//! - OS-GC-5: a collector writes its copies to files of its own. It copies an object before a grave of it only: what it copies is
 //!   judged, appended and indexed before it goes on to another file, and the file of a grave that came since is another one.
-//!   So no file that GC writes has a grave in front of what it buries, and OGC-2 holds for it. In a file that two
+//!   So no file that GC writes has a grave in front of what it buries, and OS-GC-2 holds for it. In a file that two
 //!   wrote one could append an object that it judged before the grave came, behind the other's copy of that grave.
 //!   `collectors_do_not_share_a_file`.
 
@@ -113,7 +113,7 @@ impl Core {
         came
     }
 
-    /// True if every drive that answers has had `count` more passes since there were `before` (PAT-2).
+    /// True if every drive that answers has had `count` more passes since there were `before` (OS-PAT-2).
     fn rounds_since(&self, before: &BTreeMap<usize, u64>, count: u64) -> bool {
         let rounds = self.gc.rounds.borrow();
         let of = |rounds: &BTreeMap<usize, u64>, drive| rounds.get(&drive).copied().unwrap_or(0);
@@ -129,7 +129,7 @@ impl Core {
         let drives = self.drives.borrow().len() as u64;
         let collector = drives + self.gc.collectors.replace(self.gc.collectors.get() + 1);
         let freed = self.collect_all_as(collector).await;
-        // Nobody else goes on with them (OGC-5).
+        // Nobody else goes on with them (OS-GC-5).
         let left = self.files.borrow().of_collector(collector);
         for number in left {
             let open = self.files.borrow().get(number).and_then(|file| file.tail).map(|tail| tail.ordinal);
@@ -168,7 +168,7 @@ impl Core {
                 return Ok(());
             }
             let fraction = self.worthwhile(drive, effort);
-            // No await in between (OGC-4).
+            // No await in between (OS-GC-4).
             let Some((file, step)) = self.pick(drive, fraction, effort) else { return Ok(()) };
             let claim = Claim::new(self, file, collector);
             match step {
@@ -412,8 +412,8 @@ impl Core {
         }
     }
 
-    /// Deletes the chunks of a file that the index does not need, once it is durable that it does not (OGC-1), oldest first
-    /// (OGC-2).
+    /// Deletes the chunks of a file that the index does not need, once it is durable that it does not (OS-GC-1), oldest first
+    /// (OS-GC-2).
     async fn finish_drop(&self, claim: &Claim<'_>) -> StoreResult<()> {
         let number = claim.file;
         let (chunks, size): (Vec<u32>, u64) = match self.files.borrow().get(number) {
@@ -440,7 +440,7 @@ impl Core {
     }
 }
 
-/// A collector's hold on a file (OGC-4).
+/// A collector's hold on a file (OS-GC-4).
 struct Claim<'a> {
     core: &'a Core,
     file: u64,
@@ -451,7 +451,7 @@ impl<'a> Claim<'a> {
     /// Claims a file that nobody collects.
     fn new(core: &'a Core, file: u64, collector: u64) -> Self {
         core.with_file(file, |found| {
-            debug_assert!(!found.collecting, "OGC-4: file {file} has a collector");
+            debug_assert!(!found.collecting, "OS-GC-4: file {file} has a collector");
             found.collecting = true;
         });
         Self { core, file, collector }

@@ -1,10 +1,10 @@
 //! Lateness of a drive's appends, compared with others'.
 //!
 //! # Invariants
-//! - SLOWD-1: a drive of which two appends, one begun after the other had ended, took eight times as long as they take elsewhere, and a
+//! - OS-SLOWD-1: a drive of which two appends, one begun after the other had ended, took eight times as long as they take elsewhere, and a
 //!   quarter of a second at least, gets new data only where no other takes it: for ten seconds, and twice as long each time that it
 //!   still is slow then, five minutes at most. Nothing that it has is given up. `puts_go_to_drives_that_are_not_slow`.
-//! - SLOWD-2: what an append takes elsewhere is known once [`KNOWN`] were made there: the first ones of a process say little.
+//! - OS-SLOWD-2: what an append takes elsewhere is known once [`KNOWN`] were made there: the first ones of a process say little.
 //!   `a_drive_is_not_slow_because_the_first_appends_elsewhere_were_quick`.
 
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub(crate) struct Lateness {
 }
 
 impl Lateness {
-    /// True if new data goes to others, if there are any that take it (SLOWD-1).
+    /// True if new data goes to others, if there are any that take it (OS-SLOWD-1).
     pub(crate) fn is_slow(&self, now: Instant) -> bool {
         self.slow_until.is_some_and(|until| now < until)
     }
@@ -57,7 +57,7 @@ impl Lateness {
         self.usual
     }
 
-    /// The same once it is known (SLOWD-2).
+    /// The same once it is known (OS-SLOWD-2).
     pub(crate) fn known(&self) -> Option<Duration> {
         self.usual.filter(|_| self.appends >= KNOWN)
     }
@@ -116,7 +116,7 @@ mod tests {
         lateness
     }
 
-    /// SLOWD-2.
+    /// OS-SLOWD-2.
     #[test]
     fn a_drive_is_not_slow_because_the_first_appends_elsewhere_were_quick() {
         for (others, slow) in [(&[2][..], false), (&[2; 7], false), (&[2; 8], true)] {
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// SLOWD-1: a burst that waited for one thing is late once.
+    /// OS-SLOWD-1: a burst that waited for one thing is late once.
     #[test]
     fn appends_that_were_late_together_are_late_once() {
         let others = used(&[2; 20]).known();

@@ -8,11 +8,11 @@
 //! callers speak.
 //!
 //! # Invariants
-//! - OBJ-1: an acknowledged change survives a power cut at any instant, and the loss of the index: it is in the log.
+//! - OS-OBJ-1: an acknowledged change survives a power cut at any instant, and the loss of the index: it is in the log.
 //!   `crash.rs`.
-//! - OBJ-2: an object is there whole or not at all: its one entry, or the commit that names its segments, is.
-//! - OBJ-3: the newest version of a key wins, in whatever order entries are found. [`indexer`](self) INX-1.
-//! - OBJ-4: space of what was deleted or replaced comes back without stopping anyone. `gc.rs`.
+//! - OS-OBJ-2: an object is there whole or not at all: its one entry, or the commit that names its segments, is.
+//! - OS-OBJ-3: the newest version of a key wins, in whatever order entries are found. [`indexer`](self) OS-INX-1.
+//! - OS-OBJ-4: space of what was deleted or replaced comes back without stopping anyone. `gc.rs`.
 //!
 //! Map: `format` has the bytes on drives; `indexer` the meaning of entries; `engine` the calls; `recovery` opening;
 //! `gc` and `backup` the background work.

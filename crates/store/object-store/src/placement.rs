@@ -8,9 +8,9 @@
 //! the long run.
 //!
 //! # Invariants
-//! - EVEN-1: drives fill in proportion to their free space, however many write, and whatever files are open. A drive that is slower than others
+//! - OS-EVEN-1: drives fill in proportion to their free space, however many write, and whatever files are open. A drive that is slower than others
 //!   is given less, as is one that ends nothing. `drives_fill_in_proportion_to_their_size`, `a_drive_that_is_slower_is_given_less`.
-//! - EVEN-2: what a drive was not given while it could take nothing it is not owed afterwards. `who_was_away_is_owed_nothing`.
+//! - OS-EVEN-2: what a drive was not given while it could take nothing it is not owed afterwards. `who_was_away_is_owed_nothing`.
 
 use std::time::Duration;
 
@@ -195,7 +195,7 @@ mod tests {
         given
     }
 
-    /// EVEN-1.
+    /// OS-EVEN-1.
     #[test]
     fn drives_get_bytes_in_proportion_to_their_free_space_with_and_without_queues() {
         for free in [[1u64 << 36; 4].as_slice(), &[1 << 36, 1 << 35, 1 << 34], &[1 << 34, 1 << 36]] {
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// EVEN-1: half as fast takes half as much, and does not hold up the others.
+    /// OS-EVEN-1: half as fast takes half as much, and does not hold up the others.
     #[test]
     fn a_drive_that_is_slower_is_given_less() {
         let given = run(&[1 << 36; 4], &[4, 4, 4, 8], 8, 8000);
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(first(&views), 1);
     }
 
-    /// EVEN-2: the drive that is left out is entitled to nothing.
+    /// OS-EVEN-2: the drive that is left out is entitled to nothing.
     #[test]
     fn who_was_away_is_owed_nothing() {
         let mut views = [view(0, 1 << 36), view(1, 1 << 36), view(2, 1 << 36)];

@@ -1,7 +1,7 @@
 //! Reading an object that is open: what it lies in stays until the reader is dropped.
 //!
 //! # Invariants
-//! - READER-1: the engine is asked once for each segment that is read from front to back, however small the pieces are: its place is kept until another segment is
+//! - OS-READER-1: the engine is asked once for each segment that is read from front to back, however small the pieces are: its place is kept until another segment is
 //!   read. `a_segment_is_looked_up_once`.
 //! - OS-READER-2: whoever goes on to a second segment gets the places of the next ones, too, and asks once for [`AHEAD`] of them; at most as many files are
 //!   held. `whoever_reads_on_asks_once_for_several_segments`.

@@ -3,9 +3,9 @@
 //! **Knows nothing of** what is done with them.
 //!
 //! # Invariants
-//! - VIC-1: the lists hold what a walk over all files finds: whoever changes a file does so through
+//! - OS-VIC-1: the lists hold what a walk over all files finds: whoever changes a file does so through
 //!   [`Change`](crate::files::Change), which moves it in them. `lists_hold_what_a_walk_finds`.
-//! - VIC-2: a choice costs the files that are looked at: those that are worth it and cannot be had now, and one more. It does not depend on how
+//! - OS-VIC-2: a choice costs the files that are looked at: those that are worth it and cannot be had now, and one more. It does not depend on how
 //!   many files there are. `a_choice_costs_the_files_that_are_looked_at`.
 
 use std::cell::Cell;
@@ -181,7 +181,7 @@ mod tests {
         file
     }
 
-    /// VIC-2, on a store of 60 drives of 20 TB: GC with nothing to do, and with something on each drive.
+    /// OS-VIC-2, on a store of 60 drives of 20 TB: GC with nothing to do, and with something on each drive.
     #[test]
     fn a_choice_costs_the_files_that_are_looked_at() {
         let mut files = Files::default();
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(steps(&files), 120);
     }
 
-    /// VIC-1: after changes of all kinds the lists are those that are made anew.
+    /// OS-VIC-1: after changes of all kinds the lists are those that are made anew.
     #[test]
     fn lists_hold_what_a_walk_finds() {
         let mut random = shingle_sim::Random::new(1);

@@ -8,15 +8,15 @@
 //! of** the stores' engines.
 //!
 //! # Invariants
-//! - PLC-1: a commit is answered once no other store has the key. If power fails before the answer, either the old or
+//! - PL-PLC-1: a commit is answered once no other store has the key. If power fails before the answer, either the old or
 //!   the new object is seen afterwards.
-//! - PLC-2: if two stores have a key, everyone sees the object that was committed last.
-//! - PLC-4: a listing shows each key that exists from its beginning to its end exactly once, even if the key moves
+//! - PL-PLC-2: if two stores have a key, everyone sees the object that was committed last.
+//! - PL-PLC-4: a listing shows each key that exists from its beginning to its end exactly once, even if the key moves
 //!   between stores meanwhile: a listing during which a move removed an old copy is made again.
-//! - PLC-5: a change goes on to its end when its caller goes away, as in the stores themselves: the next caller finds
+//! - PL-PLC-5: a change goes on to its end when its caller goes away, as in the stores themselves: the next caller finds
 //!   all of it or nothing, and finds it finished.
-//! - PLC-3: conditions are checked against the object that everyone sees, and hold until the commit.
-//! - PLC-6: a site that does not answer stops its own buckets alone. A bucket is noted before it is made on a site; a
+//! - PL-PLC-3: conditions are checked against the object that everyone sees, and hold until the commit.
+//! - PL-PLC-6: a site that does not answer stops its own buckets alone. A bucket is noted before it is made on a site; a
 //!   site without notes that was never open could have any bucket.
 //!
 //! Tests: `tests/placement.rs`; `tests/absent.rs` for sites that do not answer; `tests/moves.rs` for keys that go from store to store and callers that go away.

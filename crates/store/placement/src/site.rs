@@ -24,7 +24,7 @@ pub struct Site {
     pub store: Arc<dyn ObjectStore>,
 }
 
-/// A memory of which site has which bucket, for the time in which a site cannot be asked. (PLC-6)
+/// A memory of which site has which bucket, for the time in which a site cannot be asked. (PL-PLC-6)
 pub trait Notes: Send + Sync {
     /// Notes durably that `site` may have `bucket` from now on.
     ///
@@ -59,7 +59,7 @@ struct Buckets {
     spots: BTreeMap<String, Vec<Spot>>,
     /// Creation times of noted buckets, in seconds since 1970.
     created: BTreeMap<String, u64>,
-    /// Sites whose buckets are not known yet: they could have any. (PLC-6)
+    /// Sites whose buckets are not known yet: they could have any. (PL-PLC-6)
     unknown: BTreeSet<usize>,
 }
 
@@ -164,7 +164,7 @@ impl Shared {
         Ok(found.into_iter().map(|(bucket, created_unix_s)| Noted { bucket, created_unix_s }).collect())
     }
 
-    /// Makes `bucket` on a site, and returns its attributes there. It is noted before it is made. (PLC-6)
+    /// Makes `bucket` on a site, and returns its attributes there. It is noted before it is made. (PL-PLC-6)
     pub(crate) async fn make(&self, spot: &Spot) -> StoreResult<BucketInfo> {
         let store = self.store(spot)?;
         // A site that does not answer gets no bucket, and must not be noted for one.
@@ -209,7 +209,7 @@ impl Shared {
         Ok(buckets.spots.iter().map(|(name, spots)| (name.clone(), spots.clone())).collect())
     }
 
-    /// Refuses while a site is unknown. (PLC-6)
+    /// Refuses while a site is unknown. (PL-PLC-6)
     fn all_known(&self, buckets: &Buckets) -> StoreResult<()> {
         let Some(site) = buckets.unknown.first().and_then(|&site| self.sites.get(site)) else { return Ok(()) };
         let message =
@@ -258,7 +258,7 @@ impl Shared {
         Ok(spot)
     }
 
-    /// The objects of that `key` on those spots; the last one is the one that everyone sees (PLC-2).
+    /// The objects of that `key` on those spots; the last one is the one that everyone sees (PL-PLC-2).
     pub(crate) async fn found(&self, spots: &[Spot], key: &str) -> StoreResult<Vec<(Spot, ObjectInfo)>> {
         let heads = spots.iter().map(|spot| async move { self.store(spot)?.head(&spot.bucket, key).await });
         let mut found = Vec::new();

@@ -40,7 +40,7 @@ impl Placement {
     }
 
     /// As [`Placement::open`], of sites that need not answer yet: the `noted` buckets of each count as its buckets, and
-    /// nothing is served before each site was either noted or [learned](Self::learn). (PLC-6)
+    /// nothing is served before each site was either noted or [learned](Self::learn). (PL-PLC-6)
     pub fn begin(sites: Vec<Site>, noted: Vec<Option<Vec<Noted>>>, notes: Option<Arc<dyn Notes>>) -> Self {
         Self { shared: Arc::new(Shared::new(sites, noted, notes)), target: None }
     }
@@ -161,7 +161,7 @@ impl Placement {
         Ok(any)
     }
 
-    /// A listing that no key moved through. (PLC-4)
+    /// A listing that no key moved through. (PL-PLC-4)
     async fn list_all(&self, bucket: String, request: ListRequest) -> StoreResult<Listing> {
         let moves = &self.shared.moves;
         let before = moves.begun();

@@ -1,4 +1,4 @@
-//! Changes that take several steps, done to their end. (PLC-5)
+//! Changes that take several steps, done to their end. (PL-PLC-5)
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Commits: the object appears on its site, and goes from all others. (PLC-1, PLC-3)
+//! Commits: the object appears on its site, and goes from all others. (PL-PLC-1, PL-PLC-3)
 
 use std::sync::Arc;
 

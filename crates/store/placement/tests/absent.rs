@@ -1,4 +1,4 @@
-//! PLC-6: sites that do not answer, and those that come later.
+//! PL-PLC-6: sites that do not answer, and those that come later.
 
 use std::sync::{Arc, Mutex};
 

@@ -199,7 +199,7 @@ async fn listed(all: &Placement) -> BTreeMap<String, (String, Option<String>)> {
     lines
 }
 
-/// PLC-1 and PLC-2: wherever a move is cut off, one version is seen by everyone, the one that was acknowledged last or the one
+/// PL-PLC-1 and PL-PLC-2: wherever a move is cut off, one version is seen by everyone, the one that was acknowledged last or the one
 /// under way; and after the next start it is the only one.
 #[tokio::test]
 async fn a_move_that_is_killed_at_any_step_leaves_one_version() {
@@ -279,7 +279,7 @@ async fn idle(steps: &Steps) {
     }
 }
 
-/// PLC-4: keys that go from class to class all the time are in every listing, once, and never older than what was
+/// PL-PLC-4: keys that go from class to class all the time are in every listing, once, and never older than what was
 /// acknowledged before it.
 #[tokio::test]
 async fn a_listing_misses_no_key_that_moves_meanwhile() {
@@ -328,7 +328,7 @@ async fn unless_gone<T>(patience: u64, call: impl Future<Output = T>) -> Option<
     }
 }
 
-/// PLC-3 and PLC-5: of several callers who make a key that must not exist, none replaces a key that another was told to
+/// PL-PLC-3 and PL-PLC-5: of several callers who make a key that must not exist, none replaces a key that another was told to
 /// have made, even if callers go away at any moment.
 #[tokio::test]
 async fn what_was_made_under_a_condition_is_not_replaced_by_who_went_away() {
@@ -360,7 +360,7 @@ async fn what_was_made_under_a_condition_is_not_replaced_by_who_went_away() {
     assert!(made > 100, "{made}");
 }
 
-/// PLC-5: a bucket whose maker or remover went away is there or not, and can be made, used and removed.
+/// PL-PLC-5: a bucket whose maker or remover went away is there or not, and can be made, used and removed.
 #[tokio::test]
 async fn a_bucket_is_whole_whoever_goes_away_from_it() {
     for patience in 0..40u64 {

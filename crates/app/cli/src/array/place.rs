@@ -1,9 +1,9 @@
 //! The array of a command, and opening it.
 //!
 //! # Invariants
-//! - AOPEN-1: a missing drive is not given up silently: from then on the array no longer believes its contents.
+//! - CLI-AOPEN-1: a missing drive is not given up silently: from then on the array no longer believes its contents.
 //!   (`test_array.py`)
-//! - AOPEN-2: an array that was opened is closed, even if the work failed, and after Ctrl-C too.
+//! - CLI-AOPEN-2: an array that was opened is closed, even if the work failed, and after Ctrl-C too.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `shingle drive open|close|finish|reset`: zone commands by hand.
 //!
 //! # Invariants
-//! - MAN-1: loss of data and interference with a store are announced and confirmed before the first zone is touched.
+//! - CLI-MAN-1: loss of data and interference with a store are announced and confirmed before the first zone is touched.
 //!   (`test_drive.py`)
 
 use std::fmt::Write as _;

@@ -5,7 +5,7 @@
 //! a block of its own: acknowledged blocks are never written again.
 //!
 //! # Invariants
-//! - FR-1: the appends' blocks follow each other in the file without a gap.
+//! - LAB-FR-1: the appends' blocks follow each other in the file without a gap.
 
 use std::ops::Range;
 
@@ -81,7 +81,7 @@ impl Frame {
 mod tests {
     use super::*;
 
-    /// FR-1, and every byte lies in the block that its append gave it.
+    /// LAB-FR-1, and every byte lies in the block that its append gave it.
     #[test]
     fn appends_take_blocks_of_their_own() {
         let mut frame = Frame::default();

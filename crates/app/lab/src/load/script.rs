@@ -5,8 +5,8 @@
 //! furthest behind its share of the bytes goes next.
 //!
 //! # Invariants
-//! - SCR-1: the same streams and seed give the same steps.
-//! - SCR-2: a chunk's steps are all on one lane, in order: appends from 0 to its end, then perhaps its deletion.
+//! - LAB-SCR-1: the same streams and seed give the same steps.
+//! - LAB-SCR-2: a chunk's steps are all on one lane, in order: appends from 0 to its end, then perhaps its deletion.
 
 use std::collections::VecDeque;
 
@@ -220,7 +220,7 @@ mod tests {
         Streams::table_3(8 << 20, 512 << 20, 256 << 20)
     }
 
-    /// SCR-1 and SCR-2, and no more is stored than should be.
+    /// LAB-SCR-1 and LAB-SCR-2, and no more is stored than should be.
     #[test]
     fn every_chunk_is_written_to_its_end_on_one_lane_and_deleted_after_it() {
         let steps: Vec<Step> = Script::new(&streams(), 3).collect();

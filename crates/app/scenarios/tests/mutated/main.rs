@@ -1,4 +1,4 @@
-//! PARSE-1 and PARSE-2: real bytes, mutated, make no parser panic and none take memory out of proportion.
+//! SC-PARSE-1 and SC-PARSE-2: real bytes, mutated, make no parser panic and none take memory out of proportion.
 //!
 //! `make fuzz-parsers` gives each parser ten million. `SHINGLE_INPUTS` is how many, `SHINGLE_PARSER` which ones alone (with
 //! commas between), and `SHINGLE_INPUT` the number of the only input, to replay a failure. One test, since memory is counted for the process.

@@ -33,37 +33,15 @@ const PREFIXES: [(&str, &str); 22] = [
     ("crates/store/store-testing", "ST"),
 ];
 
-/// Sources whose ids do not name their crate yet. The list only gets shorter.
-const WITHOUT_PREFIX: [&str; 17] = [
-    "crates/app/cli/",
-    "crates/app/lab/",
-    "crates/app/scenarios/",
-    "crates/app/server/",
-    "crates/device/drive-model/",
-    "crates/device/sim/",
-    "crates/device/zoned/",
-    "crates/device/zoned-linux/",
-    "crates/engine/array-store/src/pace/",
-    "crates/engine/array-store/src/watch.rs",
-    "crates/engine/chunk-store/",
-    "crates/engine/record/",
-    "crates/foundation/runtime/",
-    "crates/frontend/s3-gateway/",
-    "crates/store/array-objects/",
-    "crates/store/object-store/",
-    "crates/store/placement/",
-];
-
 /// Invariants of a crate that neither a test nor an assertion names yet. The numbers only get smaller.
-const UNNAMED: [(&str, usize); 15] = [
+const UNNAMED: [(&str, usize); 14] = [
     ("crates/app/cli", 5),
     ("crates/app/lab", 4),
     ("crates/app/server", 14),
     ("crates/device/drive-model", 3),
     ("crates/device/sim", 1),
-    ("crates/device/zoned", 10),
     ("crates/device/zoned-linux", 6),
-    ("crates/engine/array-store", 5),
+    ("crates/engine/array-store", 4),
     ("crates/engine/chunk-store", 30),
     ("crates/engine/record", 10),
     ("crates/foundation/runtime", 4),
@@ -84,13 +62,18 @@ struct Statement<'a> {
 
 fn statements(sources: &[Source]) -> Vec<Statement<'_>> {
     let of_source = |source| {
-        let lines = Source::lines(source).filter_map(|line| line.trim_start().strip_prefix("//! - "));
-        let ids = lines.filter_map(|line| line.split_once(": ").map(|(id, _)| id));
+        let ids = Source::lines(source).filter_map(|line| statement(line)?.split_once(": ").map(|(id, _)| id));
         ids.filter(|id| is_id(id)).map(move |id| Statement { id, source })
     };
     let found: Vec<_> = sources.iter().flat_map(of_source).collect();
     assert!(found.len() > 200, "only {} invariants were found", found.len());
     found
+}
+
+/// A line of a list in the head of a module or of an item.
+fn statement(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.strip_prefix("//! - ").or_else(|| line.strip_prefix("/// - "))
 }
 
 /// Capitals and digits in words that a `-` joins; the last one is a number.
@@ -122,17 +105,9 @@ fn names(id: &str, prefix: &str) -> bool {
 #[test]
 fn an_id_names_its_crate() {
     let sources = sources::all();
-    let exempt = |path: &str| WITHOUT_PREFIX.iter().find(|left| path.starts_with(**left));
-    let mut exempted = BTreeSet::new();
     for Statement { id, source } in statements(&sources) {
-        let named = names(id, prefix(source.package()));
-        match exempt(&source.path) {
-            Some(left) if !named => drop(exempted.insert(*left)),
-            _ => assert!(named, "{}: {id} does not begin with {}-", source.path, prefix(source.package())),
-        }
-    }
-    for left in WITHOUT_PREFIX {
-        assert!(exempted.contains(left), "all ids of {left} name their crate now: take it off the list");
+        let prefix = prefix(source.package());
+        assert!(names(id, prefix), "{}: {id} does not begin with {prefix}-", source.path);
     }
 }
 
@@ -141,7 +116,7 @@ fn an_id_is_stated_once() {
     let sources = sources::all();
     let mut stated = BTreeMap::new();
     for Statement { id, source } in statements(&sources) {
-        if let Some(before) = stated.insert((source.package(), id), &source.path) {
+        if let Some(before) = stated.insert(id, &source.path) {
             panic!("{id} is stated in {before} and in {}", source.path);
         }
     }
@@ -150,17 +125,11 @@ fn an_id_is_stated_once() {
 #[test]
 fn a_test_or_an_assertion_names_each() {
     let sources = sources::all();
-    let held: BTreeSet<(&str, &str)> = sources.iter().flat_map(named_in).collect();
+    let held: BTreeSet<&str> = sources.iter().flat_map(named_in).collect();
     let mut unnamed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for Statement { id, source } in statements(&sources) {
-        let own = source.package();
-        // Two crates may have an id in common as long as one of them does not name its crate.
-        let everywhere = names(id, prefix(own));
-        let is_named = held.iter().any(|(package, named)| {
-            *named == id && (everywhere || *package == own || *package == "crates/app/scenarios")
-        });
-        if !is_named {
-            unnamed.entry(own).or_default().push(id);
+        if !held.contains(id) {
+            unnamed.entry(source.package()).or_default().push(id);
         }
     }
     let known = |package| UNNAMED.iter().find(|(of, _)| *of == package).map_or(0, |(_, count)| *count);
@@ -171,7 +140,7 @@ fn a_test_or_an_assertion_names_each() {
 }
 
 /// Ids in tests and beside assertions.
-fn named_in(source: &Source) -> Vec<(&str, &str)> {
+fn named_in(source: &Source) -> Vec<&str> {
     let lines: Vec<&str> = source.lines().collect();
     let tests_from = lines.iter().position(|line| line.trim() == "#[cfg(test)]").unwrap_or(lines.len());
     let asserts = |line: &&str| line.contains("assert!(") || line.contains("assert_eq!(");
@@ -180,8 +149,8 @@ fn named_in(source: &Source) -> Vec<(&str, &str)> {
         source.is_test() || number > tests_from || lines[near].iter().any(asserts)
     };
     // The statement of an invariant does not hold it.
-    let lines = lines.iter().enumerate().filter(|(number, line)| !line.starts_with("//! - ") && counts(*number));
-    lines.flat_map(|(_, line)| ids(line)).map(|id| (source.package(), id)).collect()
+    let lines = lines.iter().enumerate().filter(|(number, line)| statement(line).is_none() && counts(*number));
+    lines.flat_map(|(_, line)| ids(line)).collect()
 }
 
 #[test]

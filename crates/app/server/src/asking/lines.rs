@@ -16,7 +16,7 @@ const TOGETHER_BYTES: usize = 64 << 10;
 /// Time after which a line says that work goes on.
 const TELL: Duration = Duration::from_millis(500);
 
-/// The client has gone away, or reads nothing any more. (ASK-2)
+/// The client has gone away, or reads nothing any more. (SV-ASK-2)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
@@ -27,7 +27,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The writer of lines, and the bytes they become. Few unread lines are kept. (ASK-1)
+    /// The writer of lines, and the bytes they become. Few unread lines are kept. (SV-ASK-1)
     pub(super) fn new() -> (Self, mpsc::Receiver<Bytes>) {
         let (out, lines) = mpsc::channel(2);
         (Self { out, together: Vec::new() }, lines)

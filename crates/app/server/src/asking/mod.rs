@@ -3,9 +3,9 @@
 //! A command posts one question in JSON. The answer is lines of JSON; the last one has the outcome.
 //!
 //! # Invariants
-//! - ASK-1: an answer takes bounded memory, on any subject: the server goes on when earlier lines were read.
-//! - ASK-2: a client that goes away, or reads nothing for [`answer::STALL`], ends the work. (`test_running.py`)
-//! - ASK-3: at most [`SEATS`] questions are answered at a time, and each engine has at most one check.
+//! - SV-ASK-1: an answer takes bounded memory, on any subject: the server goes on when earlier lines were read.
+//! - SV-ASK-2: a client that goes away, or reads nothing for [`answer::STALL`], ends the work. (`test_running.py`)
+//! - SV-ASK-3: at most [`SEATS`] questions are answered at a time, and each engine has at most one check.
 
 mod answer;
 mod client;

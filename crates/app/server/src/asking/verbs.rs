@@ -118,7 +118,7 @@ fn array(watched: &Watched, drives: &[PathBuf]) -> Answer<(Arc<Engine>, Arc<Arra
     Err(closed.unwrap_or_else(|| Refused::Because(Refusal::NotMine, words.to_owned())))
 }
 
-/// The right to check an engine. (ASK-3)
+/// The right to check an engine. (SV-ASK-3)
 fn begin_check(engine: &Engine) -> Answer<OwnedMutexGuard<()>> {
     engine.checking.clone().try_lock_owned().map_err(|_| {
         let name = engine.health.name();

@@ -12,7 +12,7 @@ fn all_that_is_wrong_is_said_at_once() {
     assert_eq!(said.lines().count(), 4);
 }
 
-/// READ-1
+/// SV-READ-1
 #[test]
 fn each_mistake_of_a_file_is_told_once_with_its_line() {
     let text = r#"

@@ -1,7 +1,7 @@
 //! Reading a TOML file with all of its mistakes, not only the first.
 //!
 //! # Invariants
-//! - READ-1: each reported mistake is one of its own: none is a consequence of another one that was reported.
+//! - SV-READ-1: each reported mistake is one of its own: none is a consequence of another one that was reported.
 
 use std::mem;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Read<T> {
     let (mut root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let mut wrong = in_order(text, errors.iter().map(|error| (error, String::new())));
-        // The first one of a line; others there follow from it. (READ-1)
+        // The first one of a line; others there follow from it. (SV-READ-1)
         wrong.dedup_by_key(|line| line.split(':').next().map(str::to_owned));
         return Read { wrong, rest: None };
     }
@@ -51,7 +51,7 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Read<T> {
             Err(error) => error,
         };
         let span = error.span().unwrap_or_default();
-        // A table that lacks a field which was taken out as a mistake was reported. (READ-1)
+        // A table that lacks a field which was taken out as a mistake was reported. (SV-READ-1)
         let told = spoilt.contains(&span);
         let taken = take_out(root.get_mut(), &span, "");
         let (path, table) = taken.clone().unwrap_or_default();

@@ -3,8 +3,8 @@
 //! **Owns** the names by which a drive is found again at any port ([`DriveName`]).
 //!
 //! # Invariants
-//! - INV-1: nothing is written to a drive, and none is taken from its owner.
-//! - INV-2: a name never leads to a drive by chance: if two drives have it, or two paths lead to one drive and nothing
+//! - SV-INV-1: nothing is written to a drive, and none is taken from its owner.
+//! - SV-INV-2: a name never leads to a drive by chance: if two drives have it, or two paths lead to one drive and nothing
 //!   joins them, it leads to none.
 
 mod content;

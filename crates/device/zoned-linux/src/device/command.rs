@@ -187,7 +187,7 @@ impl Shared {
         }
     }
 
-    /// Refuses a command whose turn has come behind a failed one (LN-2), and ends it.
+    /// Refuses a command whose turn has come behind a failed one (ZD-LN-2), and ends it.
     fn check(&self, zone: ZoneId, epoch: u32, reservation: Option<Reservation>) -> DeviceResult<()> {
         let state = &mut *self.state.borrow_mut();
         if !state.lanes.failed(zone, epoch) {

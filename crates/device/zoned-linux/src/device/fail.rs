@@ -81,7 +81,7 @@ impl Shared {
     }
 
     /// A write or zone command failed: commands queued behind it fail too, and the state machine takes over the drive's
-    /// report of the zone (KD-2).
+    /// report of the zone (ZL-KD-2).
     pub(super) async fn change_failed(
         self: &Rc<Self>,
         zone: ZoneId,
@@ -150,7 +150,7 @@ impl Shared {
     }
 
     /// A flush failed: unflushed data may be lost, and a second flush would not say so. So none is tried, nor anything
-    /// else (KD-5).
+    /// else (ZL-KD-5).
     pub(super) fn flush_failed(&self, error: io::Error) -> DeviceError {
         let kind = if self.lost(&error) { DeviceErrorKind::Gone } else { DeviceErrorKind::System(error) };
         if !self.gone.replace(true) {

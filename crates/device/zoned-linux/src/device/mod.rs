@@ -8,13 +8,13 @@
 //! **Owns** the drive, alone: others are refused while it is open. **Knows nothing of** the stored data.
 //!
 //! # Invariants
-//! - KD-1: at most one write or zone command of a zone is with the drive at a time.
-//! - KD-2: after a failed command its zone is reported before anything else is sent to it, and the commands queued
+//! - ZL-KD-1: at most one write or zone command of a zone is with the drive at a time.
+//! - ZL-KD-2: after a failed command its zone is reported before anything else is sent to it, and the commands queued
 //!   behind it fail, so that the state machine again agrees with the drive.
-//! - KD-3: dropping the device waits for the drive's commands, and closes the node: it can be opened again at once.
+//! - ZL-KD-3: dropping the device waits for the drive's commands, and closes the node: it can be opened again at once.
 //!   Commands that still waited for their turn are not done.
-//! - KD-4: if the kernel refuses to go on with the ring, every command is answered with `Gone`.
-//! - KD-5: after a failed flush every command is answered with `Gone`, as on a drive in a file: acknowledged data may
+//! - ZL-KD-4: if the kernel refuses to go on with the ring, every command is answered with `Gone`.
+//! - ZL-KD-5: after a failed flush every command is answered with `Gone`, as on a drive in a file: acknowledged data may
 //!   be lost, and no later flush could say that it is not.
 
 mod command;
@@ -313,7 +313,7 @@ mod tests {
         vec![shingle_base::AlignedBuf::zeroed(Blocks(1)).freeze()]
     }
 
-    /// KD-5.
+    /// ZL-KD-5.
     #[test]
     fn after_a_failed_flush_the_drive_is_gone() {
         let (file, _other) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -327,7 +327,7 @@ mod tests {
         .unwrap();
     }
 
-    /// GT-3: the resets cannot be done, so their zones stay active; the writes were promised their places.
+    /// ZL-GT-3: the resets cannot be done, so their zones stay active; the writes were promised their places.
     #[test]
     fn a_write_whose_place_is_not_freed_is_refused() {
         real::run(|runtime| async move {

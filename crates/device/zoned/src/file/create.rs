@@ -262,7 +262,7 @@ impl Opened {
             let entry = Entry { state: ZoneState::Empty, written: 0, slot: None };
             self.file.write_all_at(&entry.to_bytes(zone), TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64)?;
         }
-        // Effects of the last process may not be flushed: only behind this are its slots free (SL-1).
+        // Effects of the last process may not be flushed: only behind this are its slots free (ZD-SL-1).
         self.file.sync_data()?;
         self.slots.flushed(0);
         for (first, end) in self.slots.free_runs() {

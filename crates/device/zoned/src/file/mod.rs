@@ -13,13 +13,13 @@
 //! **Owns** the file, alone: another process is refused. **Knows nothing of** the stored data.
 //!
 //! # Invariants
-//! - FD-1: after `kill -9` every zone is as its completed commands left it, or as the command under way would have.
+//! - ZD-FD-1: after `kill -9` every zone is as its completed commands left it, or as the command under way would have.
 //!   (`a_killed_process_leaves_exactly_what_its_completed_commands_made`)
-//! - FD-2: a flush is an `fdatasync`: after a failure of the machine the drive opens, with all that completed before a
+//! - ZD-FD-2: a flush is an `fdatasync`: after a failure of the machine the drive opens, with all that completed before a
 //!   flush. Of the rest, the table may be older or newer than the bytes; engines find out by their records' checksums.
 //!   (`any_mix_of_table_entries_since_the_last_flush_is_a_drive`)
-//! - FD-3: the space of a reset zone goes back to the file system.
-//! - FD-4: after a failed flush every command is answered with `Gone`: the system may have dropped unwritten pages, and
+//! - ZD-FD-3: the space of a reset zone goes back to the file system.
+//! - ZD-FD-4: after a failed flush every command is answered with `Gone`: the system may have dropped unwritten pages, and
 //!   would not say so again. (`after_a_failed_flush_the_drive_is_gone`)
 
 mod create;

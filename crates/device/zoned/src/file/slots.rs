@@ -4,7 +4,7 @@
 //! made on a file system whose files end at 16 TiB.
 //!
 //! # Invariants
-//! - SL-1: no two zones have the same slot, whichever of the table's entries since the last flush a failure of the
+//! - ZD-SL-1: no two zones have the same slot, whichever of the table's entries since the last flush a failure of the
 //!   machine brings back. So a slot that was given back is given out again only after a flush.
 
 use std::collections::BTreeSet;
@@ -125,6 +125,7 @@ impl Slots {
 mod tests {
     use super::*;
 
+    /// ZD-SL-1.
     #[test]
     fn slots_are_reused_after_a_flush_and_never_shared() {
         let mut slots = Slots::new(4);

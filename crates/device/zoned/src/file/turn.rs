@@ -55,7 +55,7 @@ impl Turn {
         self.shared.geometry.start_of(self.zone)
     }
 
-    /// Refuses to go on behind a failed write (LN-2).
+    /// Refuses to go on behind a failed write (ZD-LN-2).
     pub(super) fn check(&self) -> DeviceResult<()> {
         let failed = self.shared.state.borrow().lanes.failed(self.zone, self.place.epoch);
         if failed { Err(self.shared.error(DeviceErrorKind::WriteFailed, self.start())) } else { Ok(()) }

@@ -79,7 +79,7 @@ impl HostIo for Failing {
     }
 }
 
-/// FD-4: the second flush must not say that all is well.
+/// ZD-FD-4: the second flush must not say that all is well.
 #[test]
 fn after_a_failed_flush_the_drive_is_gone() {
     let directory = cases::Directory::new("flush");

@@ -1,4 +1,4 @@
-//! Fate of drives that are not well, as far as they themselves show it: silent, gone, or failing their reads. (HANG-2,
+//! Fate of drives that are not well, as far as they themselves show it: silent, gone, or failing their reads. (AS-HANG-2,
 //! AS-EVICT-2; those that fail writes are judged by their writers, those that are slow by `pace`.)
 
 use std::rc::{Rc, Weak};
@@ -38,7 +38,7 @@ impl Engine {
         self.drives.oversee(Rc::new(Of(Rc::downgrade(self))));
     }
 
-    /// (HANG-2)
+    /// (AS-HANG-2)
     fn give_up_silent(self: &Rc<Self>, drive: DriveId, silent: &[DriveId]) -> bool {
         if self.lifecycle.serving.get() && !self.may_do_without(silent.iter().copied().chain([drive])) {
             return false;

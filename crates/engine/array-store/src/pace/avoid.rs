@@ -3,10 +3,10 @@
 //! **Knows nothing of** groups, and of where data goes instead.
 //!
 //! # Invariants
-//! - AVOID-1: a drive is avoided from the first write that holds an item up, or once half of its writes are late, until
+//! - AS-AVOID-1: a drive is avoided from the first write that holds an item up, or once half of its writes are late, until
 //!   as many trials in a row ended in time as it takes. That is twice as many each time that it becomes slow again.
-//! - AVOID-2: nothing is recorded of it, and nothing relies on it. An item is durable when every member has it
-//!   (WRITE-1), those of drives that are avoided too.
+//! - AS-AVOID-2: nothing is recorded of it, and nothing relies on it. An item is durable when every member has it
+//!   (AS-WRITE-1), those of drives that are avoided too.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -100,7 +100,7 @@ mod tests {
         Instant::default() + Duration::from_secs(seconds)
     }
 
-    /// AVOID-1.
+    /// AS-AVOID-1.
     #[test]
     fn trials_in_time_end_it_and_each_relapse_takes_twice_as_many() {
         let drive = Avoidance::default();

@@ -1,13 +1,13 @@
 //! Choice of the drive that is slow for so long that the array is better off without it: a pure decision.
 //!
 //! # Invariants
-//! - SLOW-1: a drive that answers is given up for slowness only while no other one is missing, and only one at a time:
+//! - AS-SLOW-1: a drive that answers is given up for slowness only while no other one is missing, and only one at a time:
 //!   its zones are rebuilt before the next.
-//! - SLOW-2: where more drives are slow than parity makes up for, the cause is common to them, and none is given up.
-//! - SLOW-3: a drive is slow at reads or at writes; what makes one of them late says nothing of the other.
-//! - SLOW-4: only time at work counts: not a pause, and not a rebuild or repair, which keeps drives busy with what no
+//! - AS-SLOW-2: where more drives are slow than parity makes up for, the cause is common to them, and none is given up.
+//! - AS-SLOW-3: a drive is slow at reads or at writes; what makes one of them late says nothing of the other.
+//! - AS-SLOW-4: only time at work counts: not a pause, and not a rebuild or repair, which keeps drives busy with what no
 //!   client waits for.
-//! - SLOW-5: where no group of drives is without it, a drive that holds up most of what is written, by a second and
+//! - AS-SLOW-5: where no group of drives is without it, a drive that holds up most of what is written, by a second and
 //!   more, is given up after a fifth of that time.
 
 use std::collections::BTreeSet;
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!((decide(hangs, 699), decide(hangs, 700)), (None, Some(DriveId(3))));
     }
 
-    /// SLOW-1 and SLOW-2.
+    /// AS-SLOW-1 and AS-SLOW-2.
     #[test]
     fn one_at_a_time_and_none_where_many_are_slow_or_one_is_missing() {
         let both = [slow(5, 90, 690, 40), slow(3, 80, 690, 40)];

@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// SLOW-4: the first command after a night is late, as the last ones before it were: that is no slow night.
+    /// AS-SLOW-4: the first command after a night is late, as the last ones before it were: that is no slow night.
     #[test]
     fn a_pause_is_not_slow_time() {
         let lateness = Lateness::default();

@@ -7,11 +7,11 @@
 //! **Owns** each drive's queue of reads, the latencies, and the budget of extra reads. **Knows nothing of** fragments.
 //!
 //! # Invariants
-//! - HEDGE-1: extra reads are at most a twentieth of the reads that were asked for and [`BURST`], but for those in the
+//! - AS-HEDGE-1: extra reads are at most a twentieth of the reads that were asked for and [`BURST`], but for those in the
 //!   place of slow drives' and of reads past their last deadline.
-//! - HEDGE-2: a drive has at most [`UNDER_WAY`] reads under way. Others wait for that drive alone, and who waits no
+//! - AS-HEDGE-2: a drive has at most [`UNDER_WAY`] reads under way. Others wait for that drive alone, and who waits no
 //!   more leaves its queue at once.
-//! - HEDGE-3: what is decided depends on the runtime's clock alone, so that a run can be replayed.
+//! - AS-HEDGE-3: what is decided depends on the runtime's clock alone, so that a run can be replayed.
 
 mod avoid;
 mod eviction;
@@ -198,7 +198,7 @@ impl Paces {
         self.heed();
     }
 
-    /// Reads blocks of a drive, in its queue (HEDGE-2).
+    /// Reads blocks of a drive, in its queue (AS-HEDGE-2).
     pub(crate) fn read(
         self: &Rc<Self>,
         drive: DriveId,
@@ -272,7 +272,7 @@ impl Paces {
         self.budget.set(self.budget.get().saturating_add(reads).min(BURST * READS_FOR_EXTRA));
     }
 
-    /// True if `count` extra reads may be begun for reads of `late` drives that have been waited for so long (HEDGE-1);
+    /// True if `count` extra reads may be begun for reads of `late` drives that have been waited for so long (AS-HEDGE-1);
     /// `spared`: there are fragments enough on drives that are not slow.
     pub(crate) fn may_hedge(
         &self,
@@ -359,7 +359,7 @@ impl Paces {
         }
     }
 
-    /// Drives that new data keeps away from, where it can. (AVOID-1)
+    /// Drives that new data keeps away from, where it can. (AS-AVOID-1)
     pub(crate) fn avoided(&self) -> DriveSet {
         self.avoided.get()
     }

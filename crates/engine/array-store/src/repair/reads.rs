@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(30);
 
 /// A drive that holds up most of what is written is given up after this share of the time that others have, where no
-/// group is without it. (SLOW-5)
+/// group is without it. (AS-SLOW-5)
 const CORNERED: u32 = 5;
 
 /// Trials of drives that are avoided in that time: one that writes slowly holds up others for as long as it takes.
@@ -81,7 +81,7 @@ impl Engine {
         slow
     }
 
-    /// Gives up a drive that has been slow for that long, until the array is closed. (SLOW-1, SLOW-2, SLOW-4, SLOW-5)
+    /// Gives up a drive that has been slow for that long, until the array is closed. (AS-SLOW-1, AS-SLOW-2, AS-SLOW-4, AS-SLOW-5)
     pub(crate) async fn give_up_slow(self: Rc<Self>, long: Duration) {
         let mut tried = self.rt.now();
         while !self.lifecycle.stopped.get() {

@@ -1,4 +1,4 @@
-//! Drives that stop to answer: whatever the array is doing, it ends without them. (HANG-1, HANG-2)
+//! Drives that stop to answer: whatever the array is doing, it ends without them. (AS-HANG-1, AS-HANG-2)
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ async fn opened(rt: &Runtime, devices: &[SimDevice]) -> shingle_array_store::Res
     ended(rt, "opening", ArrayStore::open(rt, &drives, &IndexPlace::Memory, quiet())).await
 }
 
-/// HANG-1: a drive may stop to answer before an opening, or at any command of one, in order or after a crash.
+/// AS-HANG-1: a drive may stop to answer before an opening, or at any command of one, in order or after a crash.
 #[test]
 fn a_drive_that_hangs_holds_up_no_opening() {
     for seed in seeds(4) {
@@ -88,7 +88,7 @@ fn a_drive_that_hangs_holds_up_no_opening() {
     }
 }
 
-/// HANG-1 while the array works: whatever is under way ends, the drive is given up, and all is there.
+/// AS-HANG-1 while the array works: whatever is under way ends, the drive is given up, and all is there.
 #[test]
 fn a_drive_that_hangs_holds_up_nothing_that_is_under_way() {
     let kinds: [&[CommandKind]; 3] = [&EVERYTHING, &[CommandKind::Write], &[CommandKind::Reset, CommandKind::Flush]];
@@ -130,7 +130,7 @@ fn a_drive_that_hangs_holds_up_nothing_that_is_under_way() {
     }
 }
 
-/// HANG-2: more drives than parity makes up for are waited for, none is given up, and all goes on once they answer.
+/// AS-HANG-2: more drives than parity makes up for are waited for, none is given up, and all goes on once they answer.
 #[test]
 fn many_drives_that_hang_together_are_waited_for() {
     for seed in seeds(4) {

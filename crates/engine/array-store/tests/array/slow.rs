@@ -88,7 +88,7 @@ fn read_commands(devices: &[SimDevice]) -> u64 {
     devices.iter().map(|device| device.counts().reads.0).sum()
 }
 
-/// ARRAY-READ-2 and HEDGE-2: drives that never answer cost their readers a deadline, once each drive is known not even
+/// AS-READ-2 and AS-HEDGE-2: drives that never answer cost their readers a deadline, once each drive is known not even
 /// that, and hold no more commands than fit their queue.
 #[test]
 fn drives_that_never_answer_hold_up_nobody() {
@@ -169,7 +169,7 @@ fn a_drive_that_is_gone_is_noticed_by_reads() {
     });
 }
 
-/// HEDGE-1: where all drives are well, but for a command in fifty that takes a thousand times as long, extra reads stay in
+/// AS-HEDGE-1: where all drives are well, but for a command in fifty that takes a thousand times as long, extra reads stay in
 /// their budget.
 #[test]
 fn a_healthy_array_keeps_to_the_budget_of_extra_reads() {
@@ -199,7 +199,7 @@ fn a_healthy_array_keeps_to_the_budget_of_extra_reads() {
     }
 }
 
-/// HEDGE-2: a reader that goes away gives its places back at once; the drive's are given back as it answers.
+/// AS-HEDGE-2: a reader that goes away gives its places back at once; the drive's are given back as it answers.
 #[test]
 fn readers_that_leave_give_their_places_back() {
     Sim::new(1).run(|rt| async move {
@@ -259,7 +259,7 @@ fn fragments_that_failed_readers_are_written_anew() {
     }
 }
 
-/// SLOW-1: of two drives that are slow for long one is given up and rebuilt, and only then the other.
+/// AS-SLOW-1: of two drives that are slow for long one is given up and rebuilt, and only then the other.
 #[test]
 fn drives_that_are_slow_for_long_are_given_up_one_by_one() {
     for seed in seeds(2) {
@@ -287,7 +287,7 @@ fn drives_that_are_slow_for_long_are_given_up_one_by_one() {
     }
 }
 
-/// SLOW-3: a drive that only writes slowly is found out, and given up after a while; where all have much to write none is.
+/// AS-SLOW-3: a drive that only writes slowly is found out, and given up after a while; where all have much to write none is.
 #[test]
 fn a_drive_that_writes_slowly_for_long_is_given_up() {
     for seed in seeds(4) {

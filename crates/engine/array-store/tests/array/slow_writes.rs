@@ -78,7 +78,7 @@ fn longest(puts: &[(Duration, Duration)], from: u64, to: u64) -> Duration {
     took[took.len() * 99 / 100]
 }
 
-/// AVOID-1 and LANE-2: where there are groups of drives without the slow one puts go there, after those that were on their way; the
+/// AS-AVOID-1 and AS-LANE-2: where there are groups of drives without the slow one puts go there, after those that were on their way; the
 /// drive is tried, and written to again once it is well.
 #[test]
 fn puts_go_to_groups_without_a_drive_that_writes_slowly() {
@@ -123,7 +123,7 @@ fn a_drive_that_is_avoided_for_long_is_given_up() {
     }
 }
 
-/// SLOW-5: where all sets have the drive puts wait for it, for a fifth of the time that it would have otherwise.
+/// AS-SLOW-5: where all sets have the drive puts wait for it, for a fifth of the time that it would have otherwise.
 #[test]
 fn a_drive_that_all_puts_wait_for_is_given_up_sooner() {
     for seed in seeds(4) {

@@ -23,7 +23,7 @@ pub(crate) struct ZoneEntry {
 
 impl ZoneEntry {
     /// True if nothing more is written to this generation of the zone, and the index has all of its acknowledged
-    /// records (ZONE-5).
+    /// records (CS-ZONE-5).
     pub(crate) fn is_whole(&self) -> bool {
         self.status.is_ended() && self.indexed_to >= self.written
     }
@@ -248,7 +248,7 @@ mod tests {
             indexed_to: 50,
         };
         assert_eq!(part, Some(CheckpointPart::Zones(vec![entry])));
-        // ZONE-5: nothing behind the index counts.
+        // CS-ZONE-5: nothing behind the index counts.
         zones.get_mut(ZoneId(11)).landed = 0;
         let part = CheckpointPart::decode(&encode_zones(&zones));
         assert_eq!(part, Some(CheckpointPart::Zones(vec![ZoneEntry { written: 50, ..entry }])));

@@ -25,7 +25,7 @@ const RUN_BLOCKS: u32 = 1024;
 /// Garbage that is read along rather than skipped: skipping costs a revolution or so.
 const GAP_BLOCKS: u32 = 64;
 
-/// Reads of a victim that may fail before it is given up (GC-7): a disk tries each for seconds.
+/// Reads of a victim that may fail before it is given up (CS-GC-7): a disk tries each for seconds.
 pub(crate) const FAILED_READS_MAX: u32 = 32;
 
 /// A live record of the victim.
@@ -152,7 +152,7 @@ impl Inner {
     }
 
     /// Reads and verifies the records of a run with one command; one by one if that fails. Unreadable records are left
-    /// out. Counts the commands that failed, and ends once they are too many (GC-7).
+    /// out. Counts the commands that failed, and ends once they are too many (CS-GC-7).
     async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live], failed: &mut u32) -> Vec<Moving> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
         let start = first.record.block;
@@ -240,11 +240,11 @@ impl Inner {
 
     /// Frames as many of the records as fit.
     ///
-    /// A record whose chunk is gone by now is left out (GC-4).
+    /// A record whose chunk is gone by now is left out (CS-GC-4).
     fn frame_run(&self, destination: Destination, moving: &[Moving]) -> Framed {
         let zone = destination.zone;
         let state = self.state.borrow();
-        // Copies are flushed before the index takes them, not run by run (GC-1).
+        // Copies are flushed before the index takes them, not run by run (CS-GC-1).
         let (epoch, durable) = (state.zones.get(zone).epoch, state.zones.get(zone).indexed_to);
         let mut next = destination.next;
         let (mut pieces, mut copied, mut taken) = (Vec::new(), Vec::new(), 0);
@@ -331,14 +331,14 @@ impl Inner {
         let Some(destination) = self.gc.borrow_mut().destinations[slot(stream)].take() else { return };
         let mut state = self.state.borrow_mut();
         state.zones.set_status(destination.zone, status);
-        // Copies that are not swapped in yet will be (GC-5).
+        // Copies that are not swapped in yet will be (CS-GC-5).
         state.zones.note_garbage(destination.zone);
         state.release(destination.zone);
         self.keeper.notify_one();
     }
 
-    /// Lets the index point at the copies (GC-1) and the destinations count as indexed (GC-3). A chunk whose groups would take more
-    /// than is left of the reservation stays where it is (ROOM-4): writes and reads that failed have split it.
+    /// Lets the index point at the copies (CS-GC-1) and the destinations count as indexed (CS-GC-3). A chunk whose groups would take more
+    /// than is left of the reservation stays where it is (CS-ROOM-4): writes and reads that failed have split it.
     fn swap(&self, victim: ZoneId, copies: &[Copied]) {
         let mut by_chunk: Vec<&Copied> = copies.iter().collect();
         by_chunk.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));

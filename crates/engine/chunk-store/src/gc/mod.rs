@@ -1,15 +1,15 @@
 //! Garbage collection of zones: pick a victim, move what lives, swap the index. (SMRstore, section 5.5.)
 //!
 //! # Invariants
-//! - GC-1: the index is swapped only when the copies are durable; until then the victim is pinned and untouched.
-//! - GC-2: records keep their ranges when they move (APP-4), so that original and copy are interchangeable.
-//! - GC-3: while copies are not swapped in, their zone's `indexed_to` stays before them, so recovery scans them.
-//! - GC-4: a copy is numbered only while its chunk lives, so that it never passes for a record of a later chunk of the
+//! - CS-GC-1: the index is swapped only when the copies are durable; until then the victim is pinned and untouched.
+//! - CS-GC-2: records keep their ranges when they move (CS-APP-4), so that original and copy are interchangeable.
+//! - CS-GC-3: while copies are not swapped in, their zone's `indexed_to` stays before them, so recovery scans them.
+//! - CS-GC-4: a copy is numbered only while its chunk lives, so that it never passes for a record of a later chunk of the
 //!   same id.
-//! - GC-5: a zone with copies that are not swapped in yet is not reset, even if all else in it dies meanwhile.
-//! - GC-6: what lives in a zone that can be read only is moved away before GC does anything but win what appends wait
+//! - CS-GC-5: a zone with copies that are not swapped in yet is not reset, even if all else in it dies meanwhile.
+//! - CS-GC-6: what lives in a zone that can be read only is moved away before GC does anything but win what appends wait
 //!   for.
-//! - GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps
+//! - CS-GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps
 //!   no other from being emptied for long. Records copied by then count. `gc_gives_up_a_zone_that_cannot_be_read`.
 
 mod lifetime;
@@ -121,7 +121,7 @@ impl Inner {
             least: if urgent { 1 } else { self.zone_room.div_ceil(16) },
             lifetimes: &state.lifetimes,
         };
-        // VICTIM-4.
+        // CS-VICTIM-4.
         let open = self.gc.borrow().destinations;
         let open: Vec<Stream> = Stream::ALL.into_iter().filter(|&stream| open[slot(stream)].is_some()).collect();
         let none_free = open.len() >= state.leases.gc() as usize;

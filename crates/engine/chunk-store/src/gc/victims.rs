@@ -1,13 +1,13 @@
 //! Choice of the victim: the zone with the best score among those that are sure to win space.
 //!
 //! # Invariants
-//! - VICTIM-1: the choice is that of a look at every zone; those are passed over that cannot score higher.
-//! - VICTIM-2: a choice looks at [`LOOK_MAX`] zones of a stream at most, those in which least lives. On a drive with
+//! - CS-VICTIM-1: the choice is that of a look at every zone; those are passed over that cannot score higher.
+//! - CS-VICTIM-2: a choice looks at [`LOOK_MAX`] zones of a stream at most, those in which least lives. On a drive with
 //!   more victims of which none can be passed over it is the best of these. `a_choice_among_75_000_zones_looks_at_few`.
-//! - VICTIM-3: a zone is a victim if emptying it wins something whatever records it holds
+//! - CS-VICTIM-3: a zone is a victim if emptying it wins something whatever records it holds
 //!   ([`gain`](crate::census::gain)); the records of other zones do not count.
 //!   `one_long_record_keeps_no_other_zone_from_being_emptied`.
-//! - VICTIM-4: where another stream's destination would have to be ended for a victim, those of the streams that have
+//! - CS-VICTIM-4: where another stream's destination would have to be ended for a victim, those of the streams that have
 //!   one come first. Else two streams could end each other's, and what was moved last, with little in it, would be the
 //!   best victim again. `gc_of_streams_that_share_a_destination_comes_to_an_end`.
 
@@ -153,7 +153,7 @@ mod tests {
         lifetimes
     }
 
-    /// VICTIM-1 and CENSUS-1: zones change at random, and now and then somebody asks.
+    /// CS-VICTIM-1 and CS-CENSUS-1: zones change at random, and now and then somebody asks.
     #[test]
     fn the_choice_is_that_of_a_look_at_every_zone() {
         const ROOM: u32 = 60;
@@ -202,7 +202,7 @@ mod tests {
                     least: 1 + random.below(10) as u32,
                 };
                 let chosen = choice.of(&mut zones);
-                assert_eq!(chosen, full_scan(&choice, &zones), "seed {seed}: VICTIM-1");
+                assert_eq!(chosen, full_scan(&choice, &zones), "seed {seed}: CS-VICTIM-1");
                 (asked, found) = (asked + 1, found + u32::from(chosen.is_some()));
                 for status in ZoneStatus::ALL {
                     let all: Vec<ZoneId> =
@@ -212,7 +212,7 @@ mod tests {
                     assert_eq!(zones.next_of(status, zone), after.copied(), "seed {seed}: {status:?}");
                 }
                 let live: u64 = zones.iter().map(|(_, zone)| u64::from(zone.live)).sum();
-                assert_eq!(zones.census().sums().live, live, "seed {seed}: CENSUS-1");
+                assert_eq!(zones.census().sums().live, live, "seed {seed}: CS-CENSUS-1");
             }
         }
         assert!(found > 500 && asked > found, "{found} of {asked}");
@@ -253,7 +253,7 @@ mod tests {
         Choice { policy, lifetimes, now: 1000, horizon: 1_000_000, zone_room, room, full, least }
     }
 
-    /// VICTIM-2: all alike, and most of what lives is expected to die, so that no bound passes any of them over.
+    /// CS-VICTIM-2: all alike, and most of what lives is expected to die, so that no bound passes any of them over.
     #[test]
     fn a_choice_among_75_000_zones_looks_at_few() {
         let mut lifetimes = Lifetimes::new(0);
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(counting.0.get(), LOOK_MAX);
     }
 
-    /// VICTIM-3: one zone holds a record of half a zone; all others have a third of garbage and short records.
+    /// CS-VICTIM-3: one zone holds a record of half a zone; all others have a third of garbage and short records.
     #[test]
     fn one_long_record_keeps_no_other_zone_from_being_emptied() {
         let lifetimes = Lifetimes::new(0);

@@ -32,7 +32,7 @@ struct LandingBatch {
 }
 
 impl Inner {
-    /// Lets the first append in a chunk's queue land, if it may (LAND-1). Returns whether it does.
+    /// Lets the first append in a chunk's queue land, if it may (CS-LAND-1). Returns whether it does.
     pub(crate) fn try_land(self: &Rc<Self>, state: &mut State, handle: Handle) -> bool {
         let State { open, chunks, landing: Some(landing), stopped: None, .. } = state else { return false };
         let (Some(open), Some(chunk)) = (open.get_mut(&handle), chunks.get(handle)) else { return false };
@@ -218,7 +218,7 @@ impl Inner {
     }
 
     /// Nothing of a write landed, for want of room on the host: the zone goes on at `block`, and who waits is refused
-    /// (HOST-1).
+    /// (CS-HOST-1).
     fn take_back_landing(self: &Rc<Self>, zone: ZoneId, block: u32, records: Vec<Framed>) {
         let mut state = self.state.borrow_mut();
         state.counters.write_errors += 1;
@@ -232,7 +232,7 @@ impl Inner {
         self.refuse_appends(&mut state, &handles);
     }
 
-    /// A write to a landing zone failed: the zone takes no more, and what was on its way is tried elsewhere (APP-4).
+    /// A write to a landing zone failed: the zone takes no more, and what was on its way is tried elsewhere (CS-APP-4).
     async fn landing_failed(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>, error: &Arc<DeviceError>) {
         tracing::warn!(zone = zone.0, %error, "a write failed; its landing zone is closed and the data goes elsewhere");
         let gone = matches!(error.kind, DeviceErrorKind::Gone);

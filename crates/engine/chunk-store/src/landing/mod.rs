@@ -9,11 +9,11 @@
 //! because memory was lost with the power, the index takes it in its landing zone ([`Inner::adopt`]).
 //!
 //! # Invariants
-//! - LAND-1: what a chunk has in landing zones is a run of whole appends behind its indexed bytes (TAIL-1), each durable
+//! - CS-LAND-1: what a chunk has in landing zones is a run of whole appends behind its indexed bytes (CS-TAIL-1), each durable
 //!   before the next of the chunk is written: a power cut leaves a prefix, wherever its parts lie.
-//! - LAND-2: an append goes to the chunk's own zone only behind all that landed, in the same zone and order.
-//! - LAND-3: a landing zone's `indexed_to` stays before its oldest record that is neither in the index nor dead
-//!   (ZONE-3), and the zone is not reset while there is one.
+//! - CS-LAND-2: an append goes to the chunk's own zone only behind all that landed, in the same zone and order.
+//! - CS-LAND-3: a landing zone's `indexed_to` stays before its oldest record that is neither in the index nor dead
+//!   (CS-ZONE-3), and the zone is not reset while there is one.
 
 mod log;
 mod mover;

@@ -129,7 +129,7 @@ impl Inner {
         tails.into_iter().flat_map(|(_, handles)| handles).collect()
     }
 
-    /// Puts what waits in a chunk's tail at the front of its queue, to be written to its own zone (LAND-2). Returns
+    /// Puts what waits in a chunk's tail at the front of its queue, to be written to its own zone (CS-LAND-2). Returns
     /// whether there was anything.
     pub(crate) fn push_moves(&self, state: &mut State, handle: Handle) -> bool {
         let State { open, landing: Some(landing), .. } = state else { return false };
@@ -178,7 +178,7 @@ impl Inner {
         self.landed_gone(state, &pieces);
     }
 
-    /// Landed records are dead, or in the index (LAND-3). That makes room in memory for what waits to land: nobody else
+    /// Landed records are dead, or in the index (CS-LAND-3). That makes room in memory for what waits to land: nobody else
     /// may come.
     pub(crate) fn landed_gone(self: &Rc<Self>, state: &mut State, pieces: &[Piece]) {
         let State { landing: Some(landing), zones, .. } = state else { return };

@@ -1,8 +1,8 @@
 //! The landed tail of a chunk: bytes that are durable in landing zones and not yet in the index.
 //!
 //! # Invariants
-//! - TAIL-1: the pieces adjoin; they begin where the chunk's index ends and end at its durable size.
-//! - TAIL-2: a piece is one record of a landing zone, and moves as a whole.
+//! - CS-TAIL-1: the pieces adjoin; they begin where the chunk's index ends and end at its durable size.
+//! - CS-TAIL-2: a piece is one record of a landing zone, and moves as a whole.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ pub(crate) struct Move {
     pub(crate) blocks: u32,
 }
 
-/// All pieces of a chunk (TAIL-1).
+/// All pieces of a chunk (CS-TAIL-1).
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     pieces: VecDeque<Piece>,
@@ -59,7 +59,7 @@ impl Tail {
 
     /// Adds what landed behind the last piece.
     pub(crate) fn push(&mut self, piece: Piece) {
-        debug_assert!(self.pieces.back().is_none_or(|last| last.located.end() == piece.located.offset), "TAIL-1");
+        debug_assert!(self.pieces.back().is_none_or(|last| last.located.end() == piece.located.offset), "CS-TAIL-1");
         self.pieces.push_back(piece);
     }
 

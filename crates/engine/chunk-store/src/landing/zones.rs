@@ -76,7 +76,7 @@ impl LandingZones {
         records.live += 1;
     }
 
-    /// A record is dead, or in the index. Returns the zone's new `indexed_to` (LAND-3).
+    /// A record is dead, or in the index. Returns the zone's new `indexed_to` (CS-LAND-3).
     pub(crate) fn gone(&mut self, zone: ZoneId, block: u32) -> Option<u32> {
         let records = self.records.get_mut(&zone)?;
         let at = records.records.binary_search_by_key(&block, |record| record.0).ok()?;

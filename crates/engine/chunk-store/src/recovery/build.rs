@@ -27,7 +27,7 @@ use crate::zones::{ZoneStatus, ZoneTable};
 ///
 /// GC comes first where it has no free zone: it could not go on anywhere else, and appends wait for what it wins.
 ///
-/// Each needs a lease (LEASE-1). All others that the drive has open are to be given up.
+/// Each needs a lease (CS-LEASE-1). All others that the drive has open are to be given up.
 fn reuse(found: &[FoundZone], pools: &mut Pools, leases: &mut Leases) -> (BTreeSet<ZoneId>, [Option<Destination>; 3]) {
     let mut open: Vec<&FoundZone> = found.iter().filter(|zone| zone.reusable && !zone.landing).collect();
     open.sort_by_key(|zone| zone.written);
@@ -110,7 +110,7 @@ pub(super) fn state(
         (slot.written, slot.indexed_to, slot.marked_to) = (zone.written, zone.indexed_to, zone.marked_to);
         if zone.marked_to < zone.indexed_to && !zone.landing && zone.status != ZoneStatus::Garbage {
             unmarked.note(zone.zone, 0);
-            // Of what was found there some may be copies (MARK-5).
+            // Of what was found there some may be copies (CS-MARK-5).
             unmarked.note_moved(zone.zone);
         }
         if zone.status != ZoneStatus::Garbage {

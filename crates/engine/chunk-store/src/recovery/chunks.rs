@@ -26,7 +26,7 @@ pub(crate) struct Found {
     pub(crate) unreadable: bool,
 }
 
-/// Certainty that a scanned record was durable before the power failed (REC-5).
+/// Certainty that a scanned record was durable before the power failed (CS-REC-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// It was, and so was all of its chunk before it.
@@ -47,7 +47,7 @@ pub(crate) struct Loading {
     sparse: BTreeMap<Handle, (u32, Vec<Located>)>,
     /// Records from the scan.
     scanned: BTreeMap<Handle, Vec<Found>>,
-    /// When and where chunks were gone on with: older records past that are dead (APP-5).
+    /// When and where chunks were gone on with: older records past that are dead (CS-APP-5).
     resumed: BTreeMap<Handle, Vec<Place>>,
     /// Blocks could not be read in which a later opening may find records. A zone that is away does not count: it may
     /// stay away for ever.
@@ -97,7 +97,7 @@ impl Loading {
         self.resumed.remove(&handle);
     }
 
-    /// Replays one entry. The checkpoint may have its effect, and even later ones, already (CKPT-1).
+    /// Replays one entry. The checkpoint may have its effect, and even later ones, already (CS-CKPT-1).
     pub(crate) fn replay(&mut self, entry: JournalEntry, sequence: u64) {
         let before = |chunks: &ChunkTable, id: ChunkId| {
             let handle = chunks.find(id)?;
@@ -133,7 +133,7 @@ impl Loading {
         }
     }
 
-    /// Takes in the records of a mark of a generation that is not over, as if they had been scanned (MARK-2).
+    /// Takes in the records of a mark of a generation that is not over, as if they had been scanned (CS-MARK-2).
     fn marked(&mut self, mark: &Mark, sequence: u64) {
         for (id, records) in mark.chunks() {
             let Some(handle) = self.chunks.find(id) else { continue };
@@ -151,7 +151,7 @@ impl Loading {
         }
     }
 
-    /// Takes in a scanned record of `id` (REC-1).
+    /// Takes in a scanned record of `id` (CS-REC-1).
     pub(crate) fn found(&mut self, id: ChunkId, found: Found) {
         let Some(handle) = self.chunks.find(id) else { return };
         if self.chunks.get(handle).is_some_and(|chunk| chunk.birth < found.sequence) {
@@ -159,7 +159,7 @@ impl Loading {
         }
     }
 
-    /// Puts every chunk together (REC-2, REC-3).
+    /// Puts every chunk together (CS-REC-2, CS-REC-3).
     pub(crate) fn finish(mut self, damage: &mut Vec<Damage>) -> Chunks {
         let mut places = Resumed::default();
         let mut undecided: BTreeMap<ZoneId, Vec<Located>> = BTreeMap::new();

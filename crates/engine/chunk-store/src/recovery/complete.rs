@@ -1,4 +1,4 @@
-//! Choice of the found records that make up a chunk, and its losses (REC-2, REC-3, REC-8).
+//! Choice of the found records that make up a chunk, and its losses (CS-REC-2, CS-REC-3, CS-REC-8).
 //!
 //! **Knows nothing of** zones, their generations, and the places of records.
 
@@ -32,11 +32,11 @@ pub(super) struct Bad {
 /// Rank and record: the lower rank is taken where ranges are equal.
 type Ranked = ((bool, u64), Located);
 
-/// Completes a chunk's index from what there is, with holes where bytes are lost that were once durable (REC-3): those
+/// Completes a chunk's index from what there is, with holes where bytes are lost that were once durable (CS-REC-3): those
 /// up to `limit`, where the chunk was sealed, up to `known_to`, and up to any record that was durable itself.
 ///
 /// A record that is torn for good, perhaps a copy that GC was writing, takes no place if others are `unread`, which may
-/// be better. It is passed over, and an opening that can read all decides (REC-8). A record that cannot be read may be
+/// be better. It is passed over, and an opening that can read all decides (CS-REC-8). A record that cannot be read may be
 /// torn, too: it is taken, and judged again by a later opening.
 pub(super) fn complete(
     chunk: &mut Chunk,
@@ -58,7 +58,7 @@ pub(super) fn complete(
     let sure = scanned.iter().filter(|found| found.trust == Trust::Sure);
     let sure = sure.map(|found| if found.bad.is_some() { found.record.end() } else { found.record.offset });
     let sure_to = sure.max().unwrap_or(0).max(limit.unwrap_or(0)).max(known_to);
-    // The index's own records first, then the newest, then what only landed (REC-2).
+    // The index's own records first, then the newest, then what only landed (CS-REC-2).
     let rank = |found: &Found| ((found.landed, u64::MAX - found.sequence), found.record);
     let mut whole: Vec<Ranked> = scanned.iter().filter(|found| found.bad.is_none()).map(rank).collect();
     whole.extend(sparse.unwrap_or_default().into_iter().filter(|record| record.end() <= end).map(|r| ((false, 0), r)));
@@ -107,7 +107,7 @@ fn overlap(one: &Located, other: &Located) -> bool {
     one.offset < other.end() && other.offset < one.end()
 }
 
-/// A record with bad slices that was taken, and the others that may be better, if a later opening has to choose (REC-8).
+/// A record with bad slices that was taken, and the others that may be better, if a later opening has to choose (CS-REC-8).
 fn undecided(taken: &Found, spoilt: &[Found], unread: bool) -> Vec<Located> {
     let rivals = spoilt.iter().filter(|found| !torn_for_good(found) && overlap(&found.record, &taken.record));
     let all: Vec<Located> = rivals.map(|found| found.record).collect();
@@ -115,7 +115,7 @@ fn undecided(taken: &Found, spoilt: &[Found], unread: bool) -> Vec<Located> {
 }
 
 /// Takes a record out of what the index has of a chunk, if the scan found it bad and has another of its bytes: an
-/// earlier opening that could not read it had put it there, and this one chooses anew (REC-8). It counts as durable,
+/// earlier opening that could not read it had put it there, and this one chooses anew (CS-REC-8). It counts as durable,
 /// for the index had it. Returns whether there was one.
 pub(super) fn choose_again(indexed: &mut Vec<Located>, scanned: &mut [Found]) -> bool {
     let had = indexed.len();

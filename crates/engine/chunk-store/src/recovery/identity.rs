@@ -86,7 +86,7 @@ pub(crate) fn log_config(store: StoreId, layout: &Layout, read_depth: u32) -> Me
 
 pub(super) fn check_limits(geometry: &Geometry) -> Result<()> {
     let limits = [geometry.open_zones_max, geometry.active_zones_max];
-    // One metazone, and a zone of each stream for callers and for GC (LEASE-1).
+    // One metazone, and a zone of each stream for callers and for GC (CS-LEASE-1).
     let least = 7;
     if limits.into_iter().flatten().any(|limit| limit < least) {
         let text = format!("the drive allows too few open or active zones; a chunk store needs {least}");

@@ -7,30 +7,30 @@
 //!    found.
 //!
 //! # Invariants
-//! - REC-1: a record counts only if its zone's generation is the present one, its chunk exists and was created before
+//! - CS-REC-1: a record counts only if its zone's generation is the present one, its chunk exists and was created before
 //!   it.
-//! - REC-2: of several records of one range any will do (APP-4, GC-2); the one the index had is kept, else the newest,
+//! - CS-REC-2: of several records of one range any will do (CS-APP-4, CS-GC-2); the one the index had is kept, else the newest,
 //!   one that has only landed last. Of records of different ranges those are taken that reach farthest.
-//! - REC-3: bytes that were durable and are not found leave a hole: what lies behind it is kept, the hole is reported,
+//! - CS-REC-3: bytes that were durable and are not found leave a hole: what lies behind it is kept, the hole is reported,
 //!   and reads of it fail. A chunk may be shorter than it was, if its end cannot be read: what a later opening can read
-//!   again is there again, unless the chunk was gone on with (APP-5).
-//! - REC-4: a zone's generation is known from checkpoint and journal, even if its head is lost. An unreadable zone is
-//!   neither torn nor free: it is reported, it is not reset (ZONE-4), and no number that it may have is given out
+//!   again is there again, unless the chunk was gone on with (CS-APP-5).
+//! - CS-REC-4: a zone's generation is known from checkpoint and journal, even if its head is lost. An unreadable zone is
+//!   neither torn nor free: it is reported, it is not reset (CS-ZONE-4), and no number that it may have is given out
 //!   again.
-//! - REC-5: a missing record was lost if it was durable once, and else was never acknowledged. It was durable if a
+//! - CS-REC-5: a missing record was lost if it was durable once, and else was never acknowledged. It was durable if a
 //!   later record of its zone says so (`durable`), if a later record of its chunk lies elsewhere, or if the chunk was
 //!   sealed or indexed past it. If the device loses writes from their ends only, any later record says so.
-//! - REC-8: an opening that could not read all decides nothing for good. A torn record with some of what nothing else
-//!   has is passed over while there may be a better one, and its zone is kept and looked at again (ZONE-4). A record
+//! - CS-REC-8: an opening that could not read all decides nothing for good. A torn record with some of what nothing else
+//!   has is passed over while there may be a better one, and its zone is kept and looked at again (CS-ZONE-4). A record
 //!   that cannot be read may be torn, too: where another may be better, the zones of both are kept, and a later opening
 //!   chooses anew, whichever is in the index (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). `hidden`
 //!   in the report tells the caller that a later opening may see more.
 //!   `a_torn_record_is_judged_by_the_opening_that_can_read_all`.
-//! - REC-6: what recovery found is durable before anybody hears of it.
-//! - REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table
+//! - CS-REC-6: what recovery found is durable before anybody hears of it.
+//! - CS-REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table
 //!   calls garbage and has all of. The latter hold nothing: whatever lived there when the table was taken is in journal
 //!   or checkpoint as deleted or moved, and nothing that was acknowledged was written there since, for that takes an
-//!   opening of the zone, which is durable in the journal first and enters the table anew (REC-4). Numbers in such a
+//!   opening of the zone, which is durable in the journal first and enters the table anew (CS-REC-4). Numbers in such a
 //!   zone are below that of the checkpoint's end, but for that of a head whose entry was lost: its generation holds
 //!   nothing. `an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`.
 
@@ -75,7 +75,7 @@ use crate::zones::ZoneStatus;
 const REPORT_ZONES: u32 = 8192;
 
 /// More than the records that are ever written between two journal entries: by so much numbers are raised above the
-/// largest that was found where records may be hidden, so that none of theirs is given out again (REC-1).
+/// largest that was found where records may be hidden, so that none of theirs is given out again (CS-REC-1).
 const HIDDEN_MAX: u64 = 1 << 32;
 
 impl ChunkStore {
@@ -207,7 +207,7 @@ pub(crate) async fn recover(
 impl Inner {
     /// Makes durable what recovery found, and starts the background tasks.
     async fn start(self: &Rc<Self>) -> Result<()> {
-        // After a kill, not of the power, it may still be in a cache, and was acknowledged to nobody (REC-6).
+        // After a kill, not of the power, it may still be in a cache, and was acknowledged to nobody (CS-REC-6).
         self.flush.flush().await.map_err(|error| Error::new(ErrorKind::Device, error.to_string()).caused_by(error))?;
         self.release_left_open().await.map_err(read_error)?;
         self.rt.spawn(self.clone().keep_zones());
@@ -389,7 +389,7 @@ fn opened(zone: ZoneId, epoch: u64, stream: Stream) -> ZoneEntry {
     ZoneEntry { zone, status, stream, landing: false, epoch, written: 1, indexed_to: 1 }
 }
 
-/// Enters a generation of a zone into the zone table, unless that knows of it or of a later one (REC-4).
+/// Enters a generation of a zone into the zone table, unless that knows of it or of a later one (CS-REC-4).
 fn note_opened(entries: &mut BTreeMap<ZoneId, ZoneEntry>, opened: ZoneEntry) -> &mut ZoneEntry {
     let entry = entries.entry(opened.zone).or_insert(opened);
     if entry.epoch < opened.epoch {
@@ -398,7 +398,7 @@ fn note_opened(entries: &mut BTreeMap<ZoneId, ZoneEntry>, opened: ZoneEntry) -> 
     entry
 }
 
-/// Enters a mark of a generation that is not over into the zone table: how far its zone need not be scanned (MARK-3).
+/// Enters a mark of a generation that is not over into the zone table: how far its zone need not be scanned (CS-MARK-3).
 /// Returns by how many blocks that is farther.
 fn cover(entries: &mut BTreeMap<ZoneId, ZoneEntry>, mark: &Mark) -> u64 {
     let entry = note_opened(entries, opened(mark.zone, mark.epoch, mark.stream));

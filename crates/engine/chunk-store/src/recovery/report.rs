@@ -65,7 +65,7 @@ pub struct RecoveryReport {
     /// Losses.
     pub damage: Vec<Damage>,
     /// Blocks could not be read, or a zone is away, and what acknowledged records they hold is not known: a later
-    /// opening may see more (REC-8). Bytes that rotted hide nothing, and neither do holes that are left of earlier
+    /// opening may see more (CS-REC-8). Bytes that rotted hide nothing, and neither do holes that are left of earlier
     /// losses.
     pub hidden: bool,
 }

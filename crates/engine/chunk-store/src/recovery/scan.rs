@@ -31,28 +31,28 @@ pub(crate) struct FoundZone {
     pub(crate) last_write: u64,
     /// Everything up to the write pointer is records, and the drive takes more: it can go back into a pool.
     pub(crate) reusable: bool,
-    /// Blocks that a later opening has to look at, in stretches: they could not be read, or not be judged (ZONE-4).
+    /// Blocks that a later opening has to look at, in stretches: they could not be read, or not be judged (CS-ZONE-4).
     pub(crate) undecided: Vec<(u32, u32)>,
-    /// It is offline, with records that were acknowledged (ZONE-5).
+    /// It is offline, with records that were acknowledged (CS-ZONE-5).
     pub(crate) lost: bool,
     /// The drive counts it against its limits.
     pub(crate) active: bool,
 }
 
 impl FoundZone {
-    /// A later opening has to look at a record (REC-8).
+    /// A later opening has to look at a record (CS-REC-8).
     pub(crate) fn hold(&mut self, record: &Located) {
         self.indexed_to = self.indexed_to.min(record.block);
         self.marked_to = self.marked_to.min(record.block);
         self.undecided.push((record.block, record.block + record.blocks().0 as u32));
     }
 
-    /// ZONE-4.
+    /// CS-ZONE-4.
     pub(crate) fn is_suspect(&self) -> bool {
         !self.undecided.is_empty()
     }
 
-    /// Stretches of blocks behind the first that are undecided, and without any such (MARK-3).
+    /// Stretches of blocks behind the first that are undecided, and without any such (CS-MARK-3).
     pub(crate) fn behind(&self) -> Vec<(u32, u32)> {
         between(self.undecided.clone(), self.written)
     }
@@ -148,7 +148,7 @@ impl ScanContext<'_> {
         match info.state {
             ZoneState::Offline => {
                 (scan.found.status, scan.found.reusable) = (ZoneStatus::Offline, false);
-                // ZONE-5.
+                // CS-ZONE-5.
                 let covered = |entry: &ZoneEntry| entry.status == ZoneStatus::Garbage || entry.is_whole();
                 if let Some(entry) = known.filter(|entry| !covered(entry)) {
                     (scan.found.lost, scan.found.written) = (true, entry.written.max(indexed_to + 1));
@@ -170,12 +170,12 @@ impl ScanContext<'_> {
             scan.found.reusable = false;
         } else {
             self.open_zone(&info, known, ended, &mut scan).await?;
-            // ZONE-1: a later recovery may trust that it ends where it was said to.
+            // CS-ZONE-1: a later recovery may trust that it ends where it was said to.
             let closed = known.is_some_and(|entry| entry.status == ZoneStatus::Closed)
                 || self.closed.get(&zone) == Some(&scan.found.epoch);
             scan.found.reusable &= !closed;
             // If every block up to the last record was read, blocks that are not in the index are dead, rotten, or the
-            // unused end of a zone that was finished early (ZONE-3): no later opening has to look there.
+            // unused end of a zone that was finished early (CS-ZONE-3): no later opening has to look there.
             if scan.found.status == ZoneStatus::Closed && !scan.found.is_suspect() {
                 scan.found.indexed_to = scan.found.indexed_to.max(scan.found.written);
             }
@@ -209,11 +209,11 @@ impl ScanContext<'_> {
                 scan.found.reusable = same.is_some();
                 same.map_or(1, |entry| entry.indexed_to.max(1))
             }
-            // The head went bad, but checkpoint or journal know the zone (REC-4).
+            // The head went bad, but checkpoint or journal know the zone (CS-REC-4).
             (None, Some(entry)) => entry.indexed_to.max(1),
             // An earlier generation that is over, another store's, or a head that was torn while the zone was opened.
             _ => {
-                // Nothing in it was acknowledged, or it was and is over: no later opening has to look (REC-7).
+                // Nothing in it was acknowledged, or it was and is over: no later opening has to look (CS-REC-7).
                 (scan.found.indexed_to, scan.found.marked_to) = (scan.found.written, scan.found.written);
                 scan.found.reusable = false;
                 return Ok(());
@@ -279,7 +279,7 @@ impl ScanContext<'_> {
         Ok(())
     }
 
-    /// Takes in what was read of a zone that was durable up to block `durable` (REC-5).
+    /// Takes in what was read of a zone that was durable up to block `durable` (CS-REC-5).
     fn judge(&self, parts: Vec<Part>, durable: u32, scan: &mut ZoneScan) {
         // True if blocks of one write that was not flushed can be lost before others that are there.
         let subsets = self.dev.geometry().volatile_cache;
@@ -297,7 +297,7 @@ impl ScanContext<'_> {
                     }
                     if unreadable {
                         // Looked at again by the next recovery: whatever lies there is neither in the index nor dead
-                        // (ZONE-3).
+                        // (CS-ZONE-3).
                         found.indexed_to = found.indexed_to.min(from);
                         found.undecided.push((from, to));
                         scan.unread = true;
@@ -339,7 +339,7 @@ impl ScanContext<'_> {
     }
 }
 
-/// True if a zone, of which generations up to `ended` are over, holds nothing beyond the zone table (REC-7).
+/// True if a zone, of which generations up to `ended` are over, holds nothing beyond the zone table (CS-REC-7).
 ///
 /// The zone may have been reset, and even opened, behind the table. Of an opening the journal knows, and the entry is
 /// of that generation; or nothing in it was acknowledged, and the zone is garbage either way.
@@ -387,7 +387,7 @@ fn bad_bytes(header: &Header, bytes: &[u8], is_unreadable: impl Fn(u32, u32) -> 
 mod tests {
     use super::*;
 
-    /// MARK-3: no stretch has a block that is undecided.
+    /// CS-MARK-3: no stretch has a block that is undecided.
     #[test]
     fn what_lies_between_stretches_has_none_of_their_blocks() {
         assert_eq!(between(vec![], 30), []);

@@ -4,15 +4,15 @@
 //! done. All that waits for a zone leaves in one device write, neighbours of one chunk joined in one record.
 //!
 //! # Invariants
-//! - APP-1: at most one write is in flight in a zone, so a zone's records become durable in the order of their blocks.
-//! - APP-2: a chunk moves to another zone only once all its records in the old one are durable, so a power cut leaves
+//! - CS-APP-1: at most one write is in flight in a zone, so a zone's records become durable in the order of their blocks.
+//! - CS-APP-2: a chunk moves to another zone only once all its records in the old one are durable, so a power cut leaves
 //!   it a prefix of what was appended.
-//! - APP-3: an append is one record or part of one: a power cut leaves all of it or nothing.
-//! - APP-4: an append that is tried again after a write error covers the same range, so that two copies of it which
+//! - CS-APP-3: an append is one record or part of one: a power cut leaves all of it or nothing.
+//! - CS-APP-4: an append that is tried again after a write error covers the same range, so that two copies of it which
 //!   both survive are interchangeable.
-//! - APP-5: the first append of an opening to a chunk of an earlier one waits for a journal entry with the size at
+//! - CS-APP-5: the first append of an opening to a chunk of an earlier one waits for a journal entry with the size at
 //!   which the chunk goes on. Records that an earlier opening left behind that place, found or not, can then never be
-//!   taken for this one's: two timelines of a chunk do not join (RESUME-1).
+//!   taken for this one's: two timelines of a chunk do not join (CS-RESUME-1).
 //!   `an_old_tail_never_fills_a_hole_in_what_took_its_place`.
 
 mod batch;
@@ -83,7 +83,7 @@ impl Inner {
         }
     }
 
-    /// Writes what waits for `zone` (APP-1), and lets the next have its turn.
+    /// Writes what waits for `zone` (CS-APP-1), and lets the next have its turn.
     async fn turn(self: Rc<Self>, zone: ZoneId) {
         // Appends that come in the same moment come along.
         self.rt.yield_now().await;
@@ -209,7 +209,7 @@ impl Inner {
     }
 
     /// Nothing of a write landed, for want of room on the host: the zone goes on at `block`, and who waits is refused
-    /// (HOST-1).
+    /// (CS-HOST-1).
     fn take_back(self: &Rc<Self>, zone: ZoneId, block: u32, records: Vec<Framed>) {
         let mut state = self.state.borrow_mut();
         state.counters.write_errors += 1;
@@ -223,7 +223,7 @@ impl Inner {
         self.refuse_appends(&mut state, &handles);
     }
 
-    /// A write to `zone` failed: the zone takes no more, and what was on its way goes elsewhere (APP-4).
+    /// A write to `zone` failed: the zone takes no more, and what was on its way goes elsewhere (CS-APP-4).
     async fn write_failed(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>, error: &Arc<DeviceError>) {
         tracing::warn!(zone = zone.0, %error, "a write failed; its zone is closed and the data goes elsewhere");
         let gone = matches!(error.kind, DeviceErrorKind::Gone);
@@ -301,7 +301,7 @@ impl Inner {
         self.note_drained(state, handle);
     }
 
-    /// Journals where a chunk goes on (APP-5), then lets its appends go their way.
+    /// Journals where a chunk goes on (CS-APP-5), then lets its appends go their way.
     async fn resume(self: Rc<Self>, handle: Handle, birth: u64) {
         let journaled = match self.journal_room().await {
             Ok(()) => self.journal_resumption(handle, birth).map(Box::pin),

@@ -16,7 +16,7 @@ use crate::table::Handle;
 /// Zones an append is tried in before the drive is taken to be unwritable.
 const TRIES_MAX: u32 = 8;
 
-/// State of a chunk's first append since the opening (APP-5).
+/// State of a chunk's first append since the opening (CS-APP-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Resumption {
     /// It can: it was created since the store was opened, or its entry is durable.
@@ -79,7 +79,7 @@ pub(crate) struct OpenChunk {
     pub(crate) sealing: Sealing,
     /// It is being deleted.
     pub(crate) deleting: bool,
-    /// True if appends have to wait for a journal entry (APP-5).
+    /// True if appends have to wait for a journal entry (CS-APP-5).
     pub(crate) resumption: Resumption,
     /// Callers waiting for its last append.
     pub(crate) drained: Vec<oneshot::Sender<()>>,
@@ -128,7 +128,7 @@ pub(crate) struct Waiter {
     pub(super) reply: Reply<u64>,
 }
 
-/// An append without an answer, or several that are one record (APP-4); or landed bytes on their way to the chunk's
+/// An append without an answer, or several that are one record (CS-APP-4); or landed bytes on their way to the chunk's
 /// zone.
 pub(crate) struct Pending {
     pub(crate) handle: Handle,

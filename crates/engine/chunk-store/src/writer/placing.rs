@@ -72,7 +72,7 @@ impl Inner {
             );
         }
         if open.resumption != Resumption::Done {
-            // It would wait for an entry of the journal (APP-5).
+            // It would wait for an entry of the journal (CS-APP-5).
             self.has_host_room().map_err(|error| error.of(id))?;
         }
         let length: u64 = data.iter().map(|piece| piece.len() as u64).sum();
@@ -104,7 +104,7 @@ impl Inner {
         Ok((handle, pending))
     }
 
-    /// Moves a chunk's waiting appends to a zone, as far as there is room (APP-2), and has the keeper find one where
+    /// Moves a chunk's waiting appends to a zone, as far as there is room (CS-APP-2), and has the keeper find one where
     /// there is none.
     pub(crate) fn place(self: &Rc<Self>, state: &mut State, handle: Handle) {
         if self.try_place(state, handle) == Placed::Starved {
@@ -126,7 +126,7 @@ impl Inner {
             let Some(open) = state.open.get(&handle) else { return Placed::Done };
             if open.queue.front().is_some_and(|front| !front.moved) {
                 if open.landing > 0 {
-                    // Behind what lands (LAND-2).
+                    // Behind what lands (CS-LAND-2).
                     return Placed::Done;
                 }
                 self.push_moves(state, handle);
@@ -238,7 +238,7 @@ impl Inner {
         }
     }
 
-    /// Takes an idle zone out of service for good (ZONE-1) and gives its open resource back to the drive.
+    /// Takes an idle zone out of service for good (CS-ZONE-1) and gives its open resource back to the drive.
     pub(crate) fn close_zone(&self, state: &mut State, zone: ZoneId) {
         state.retire(zone, ZoneStatus::Closed);
         state.release(zone);

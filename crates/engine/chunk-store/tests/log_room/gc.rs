@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// ROOM-1: records at equal distances take little room in the index. Records between them die, so that GC, which keeps
+/// CS-ROOM-1: records at equal distances take little room in the index. Records between them die, so that GC, which keeps
 /// their order, would leave them at many distances.
 #[test]
 fn gc_leaves_the_index_as_much_room_as_there_was() {
@@ -28,7 +28,7 @@ fn gc_leaves_the_index_as_much_room_as_there_was() {
         let emptied = store.gc(1000, |_| {}).await.unwrap();
         assert!(emptied.zones > 200 && emptied.damaged == 0, "{emptied:?}");
         for number in 0..100 {
-            store.create(id(number), Stream::Data).await.unwrap_or_else(|error| panic!("ROOM-1: {error}"));
+            store.create(id(number), Stream::Data).await.unwrap_or_else(|error| panic!("CS-ROOM-1: {error}"));
         }
         store.checkpoint().await.unwrap();
         // Chunks take the rest of the room; GC still wins zones, and checkpoints have room.
@@ -56,7 +56,7 @@ fn gc_leaves_the_index_as_much_room_as_there_was() {
     });
 }
 
-/// ROOM-4: unreadable records stay behind, and would split their chunk into many groups. If the index has no room for
+/// CS-ROOM-4: unreadable records stay behind, and would split their chunk into many groups. If the index has no room for
 /// these the chunk stays as it is.
 #[test]
 fn gc_does_not_split_a_chunk_into_parts_that_the_index_has_no_room_for() {

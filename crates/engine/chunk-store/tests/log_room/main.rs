@@ -1,4 +1,4 @@
-//! ROOM-1 to ROOM-3: what the metadata log has no room for is refused, and reads go on.
+//! CS-ROOM-1 to CS-ROOM-3: what the metadata log has no room for is refused, and reads go on.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -79,7 +79,7 @@ async fn fill_log(rt: &Runtime, device: &SimDevice, store: &ChunkStore) {
     assert_eq!(error.kind, ErrorKind::Device, "{error}");
 }
 
-/// ROOM-3: where no zone that GC empties can be reset it waits, and does not read the same again and again.
+/// CS-ROOM-3: where no zone that GC empties can be reset it waits, and does not read the same again and again.
 #[test]
 fn gc_rests_while_the_log_is_full() {
     let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));

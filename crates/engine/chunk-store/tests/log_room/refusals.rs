@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// ROOM-1: small appends to many chunks, whose records make no runs.
+/// CS-ROOM-1: small appends to many chunks, whose records make no runs.
 #[test]
 fn appends_are_refused_before_the_index_outgrows_a_checkpoint() {
     let medium = formatted(Geometry::hm_smr(Blocks(64), 600, 0, 16));
@@ -46,7 +46,7 @@ fn appends_are_refused_before_the_index_outgrows_a_checkpoint() {
     });
 }
 
-/// ROOM-1: the index has as many chunks as it has room for; a few go, and appends to all others land, without a place
+/// CS-ROOM-1: the index has as many chunks as it has room for; a few go, and appends to all others land, without a place
 /// in it. They leave GC its part: once they have their place it still wins zones, and checkpoints have room. So it is
 /// where an opening took them as they had landed.
 #[test]
@@ -97,12 +97,12 @@ fn what_has_only_landed_counts_for_the_room_of_the_index() {
         }
         let image = device.crash_image(1);
         for (chunk, end) in (20..chunks).zip(join_all((20..chunks).map(|chunk| store.seal(id(chunk)))).await) {
-            assert_eq!(end.unwrap_or_else(|error| panic!("ROOM-1: {error}")), sizes[chunk as usize]);
+            assert_eq!(end.unwrap_or_else(|error| panic!("CS-ROOM-1: {error}")), sizes[chunk as usize]);
         }
         let has_room = async |store: &ChunkStore| {
-            let zones = store.gc(1000, |_| {}).await.unwrap_or_else(|error| panic!("ROOM-1: {error}")).zones;
-            assert!(zones > 0, "ROOM-1: GC has no room in the index");
-            store.checkpoint().await.unwrap_or_else(|error| panic!("ROOM-1: {error}"));
+            let zones = store.gc(1000, |_| {}).await.unwrap_or_else(|error| panic!("CS-ROOM-1: {error}")).zones;
+            assert!(zones > 0, "CS-ROOM-1: GC has no room in the index");
+            store.checkpoint().await.unwrap_or_else(|error| panic!("CS-ROOM-1: {error}"));
         };
         has_room(&store).await;
         // The same after a power cut.
@@ -132,7 +132,7 @@ fn equal_appends_are_not_refused_for_the_most_that_they_could_take() {
     });
 }
 
-/// ROOM-3: three of six metazones are read-only, so that no checkpoint makes room. All that changes something ends with
+/// CS-ROOM-3: three of six metazones are read-only, so that no checkpoint makes room. All that changes something ends with
 /// an error, and the drive is not written to again and again.
 #[test]
 fn with_too_few_metazones_changes_are_refused_and_reads_go_on() {
@@ -173,7 +173,7 @@ fn with_too_few_metazones_changes_are_refused_and_reads_go_on() {
     }
 }
 
-/// ROOM-3: while a checkpoint is written it takes metazones that the next one would need. Callers that wait for the
+/// CS-ROOM-3: while a checkpoint is written it takes metazones that the next one would need. Callers that wait for the
 /// journal meanwhile are not told that no checkpoint makes room.
 #[test]
 fn a_checkpoint_under_way_is_no_full_log() {
@@ -193,14 +193,14 @@ fn a_checkpoint_under_way_is_no_full_log() {
             }
         });
         for churned in join_all(callers).await {
-            churned.unwrap_or_else(|error| panic!("ROOM-3: {error}"));
+            churned.unwrap_or_else(|error| panic!("CS-ROOM-3: {error}"));
         }
         let made = store.counters().checkpoints - before;
         assert!(made > 10, "the journal was full {made} times at most");
     });
 }
 
-/// ROOM-3: checkpoints that had no room while the journal took entries say nothing of the time after deletions.
+/// CS-ROOM-3: checkpoints that had no room while the journal took entries say nothing of the time after deletions.
 #[test]
 fn checkpoints_that_had_no_room_before_deletions_do_not_make_the_log_full() {
     let medium = with_metazones(200, 15);
@@ -224,8 +224,8 @@ fn checkpoints_that_had_no_room_before_deletions_do_not_make_the_log_full() {
             assert_eq!(store.checkpoint().await.unwrap_err().kind, ErrorKind::Device);
         }
         let deleted = join_all((0..1590).map(|number| store.delete(id(number)))).await;
-        deleted.into_iter().for_each(|deleted| deleted.unwrap_or_else(|error| panic!("ROOM-3: {error}")));
-        churn(&store, 10_000, 100).await.unwrap_or_else(|error| panic!("ROOM-3: {error}"));
+        deleted.into_iter().for_each(|deleted| deleted.unwrap_or_else(|error| panic!("CS-ROOM-3: {error}")));
+        churn(&store, 10_000, 100).await.unwrap_or_else(|error| panic!("CS-ROOM-3: {error}"));
         assert!(store.counters().checkpoints > 1, "the journal never filled");
     });
 }

@@ -29,7 +29,7 @@ fn a_zone_whose_head_cannot_be_read_loses_nothing() {
     });
 }
 
-/// REC-4: a zone of which nothing can be read is lost while that lasts, and neither reset nor written to. Numbers that
+/// CS-REC-4: a zone of which nothing can be read is lost while that lasts, and neither reset nor written to. Numbers that
 /// records in it have are not given out again: a chunk that is deleted and created again does not get their bytes.
 #[test]
 fn a_zone_that_cannot_be_read_is_left_alone_until_it_can() {
@@ -107,7 +107,7 @@ fn a_lost_slice_of_an_unmarked_record_costs_its_own_bytes() {
             let (store, report) = opened(&rt, &device).await;
             assert!(names(&report.damage, Some(1), Some(zone)), "{:?}", report.damage);
             let what = &report.damage[0].what;
-            assert_eq!(report.hidden, !rots, "REC-8");
+            assert_eq!(report.hidden, !rots, "CS-REC-8");
             let from = record * 10_000;
             assert!(what.contains(&format!("bytes {from} to {}", from + 8192)), "{what}");
             holds_ten(&store, &[record]).await;
@@ -119,7 +119,7 @@ fn a_lost_slice_of_an_unmarked_record_costs_its_own_bytes() {
     }
 }
 
-/// REC-5: a zone whose first write was torn may have records, but neither head nor end. No opening tells that as
+/// CS-REC-5: a zone whose first write was torn may have records, but neither head nor end. No opening tells that as
 /// damage, the first as little as later ones, for which the index has the records.
 #[test]
 fn a_torn_head_is_no_damage_at_any_opening() {
@@ -160,7 +160,7 @@ fn rot_in_the_last_record_is_a_tear() {
     });
 }
 
-/// REC-6: a killed process's append was found by the next, which says so; then the power fails.
+/// CS-REC-6: a killed process's append was found by the next, which says so; then the power fails.
 #[test]
 fn what_an_opening_found_survives_a_power_cut() {
     Sim::new(1).run(|rt| async move {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// REC-8: the last record of a zone has a bad slice, and its chunk was sealed, so it was acknowledged. While something
+/// CS-REC-8: the last record of a zone has a bad slice, and its chunk was sealed, so it was acknowledged. While something
 /// else on the drive cannot be read it takes no place, for a better copy may be there. It is not forgotten either.
 #[test]
 fn a_torn_record_is_judged_by_the_opening_that_can_read_all() {
@@ -68,7 +68,7 @@ fn a_zone_whose_reset_failed_holds_nothing_that_could_be_lost() {
     });
 }
 
-/// GC-7: of a zone nothing can be read any more. GC tries some of it, and goes on to others.
+/// CS-GC-7: of a zone nothing can be read any more. GC tries some of it, and goes on to others.
 #[test]
 fn gc_gives_up_a_zone_that_cannot_be_read() {
     Sim::new(1).run(|rt| async move {
@@ -94,7 +94,7 @@ fn gc_gives_up_a_zone_that_cannot_be_read() {
         });
         let collected = store.gc(3, |_| {}).await.unwrap();
         assert_eq!((collected.zones, collected.damaged), (0, 1));
-        assert!(reads.get() <= 10 + 32, "{} reads: GC-7", reads.get());
+        assert!(reads.get() <= 10 + 32, "{} reads: CS-GC-7", reads.get());
         let found = store.zones().into_iter().find(|found| found.zone == zone).unwrap();
         assert_eq!(found.live_blocks, 50, "what could be read was moved");
         for number in 0..10 {
@@ -124,7 +124,7 @@ fn two_records(medium: &MemoryDevice, zone: ZoneId) -> MemoryDevice {
     medium
 }
 
-/// REC-5: of one write that was not flushed any blocks survive a host's power cut, others before them do not. That is no
+/// CS-REC-5: of one write that was not flushed any blocks survive a host's power cut, others before them do not. That is no
 /// damage, and nothing that was acknowledged is missing; the same rot in what was acknowledged before is told.
 #[test]
 fn a_write_of_which_any_blocks_survive_is_torn_and_not_damaged() {

@@ -1,4 +1,4 @@
-//! REC-3 to REC-6: opening a drive of which parts cannot be read, or have rotted. One block lost costs at most the data
+//! CS-REC-3 to CS-REC-6: opening a drive of which parts cannot be read, or have rotted. One block lost costs at most the data
 //! in it; what is lost is named; nothing is forgotten, reset or written over because it could not be read.
 
 #[path = "../common/mod.rs"]

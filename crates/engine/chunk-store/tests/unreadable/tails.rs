@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// REC-3: a header that rotted or cannot be read; later records of the chunk say what it had.
+/// CS-REC-3: a header that rotted or cannot be read; later records of the chunk say what it had.
 #[test]
 fn a_lost_header_leaves_a_hole() {
     for (rots, geometry) in [(true, drive()), (true, cached()), (false, drive()), (false, cached())] {
@@ -17,13 +17,13 @@ fn a_lost_header_leaves_a_hole() {
             }
             let (store, report) = opened(&rt, &device).await;
             assert!(report.damage.iter().any(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
-            assert_eq!(report.hidden, !rots, "REC-8");
+            assert_eq!(report.hidden, !rots, "CS-REC-8");
             holds_ten(&store, &[3]).await;
             lost(&store, 1, 30_000, 34_000).await;
             // It stays so: after a checkpoint, and a power cut.
             store.close().await.unwrap();
             let (store, report) = opened(&rt, &healed(&rt, &device)).await;
-            assert!(!report.hidden, "REC-8");
+            assert!(!report.hidden, "CS-REC-8");
             if rots {
                 assert!(report.damage.iter().all(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
                 lost(&store, 1, 30_000, 34_000).await;
@@ -33,7 +33,7 @@ fn a_lost_header_leaves_a_hole() {
     }
 }
 
-/// APP-5: an append whose header cannot be read for a while, the last of its zone. Another takes its place, is shorter,
+/// CS-APP-5: an append whose header cannot be read for a while, the last of its zone. Another takes its place, is shorter,
 /// and is acknowledged. When the first can be read again it is dead, whatever the journal still has of it.
 #[test]
 fn an_old_tail_never_takes_the_place_of_a_newer_append() {
@@ -77,7 +77,7 @@ fn an_old_tail_never_takes_the_place_of_a_newer_append() {
     }
 }
 
-/// GC-6: a read-only zone of which not all can be read is not reset anyway. Its readable records are moved away.
+/// CS-GC-6: a read-only zone of which not all can be read is not reset anyway. Its readable records are moved away.
 #[test]
 fn a_zone_that_turned_read_only_is_emptied_of_what_can_be_read() {
     Sim::new(1).run(|rt| async move {
@@ -99,7 +99,7 @@ fn a_zone_that_turned_read_only_is_emptied_of_what_can_be_read() {
         let (store, report) = opened(&rt, &healed).await;
         assert_eq!(report.damage, []);
         holds_ten(&store, &[]).await;
-        // The zone dies: before that, and after (ZONE-5).
+        // The zone dies: before that, and after (CS-ZONE-5).
         let offline = |device: &SimDevice| {
             let medium = device.image();
             medium.set_state(zone, ZoneState::Offline);
@@ -112,13 +112,13 @@ fn a_zone_that_turned_read_only_is_emptied_of_what_can_be_read() {
         store.close().await.unwrap();
         for _ in 0..2 {
             let (after, report) = opened(&rt, &offline(&healed)).await;
-            assert_eq!(report.damage, [], "ZONE-5");
+            assert_eq!(report.damage, [], "CS-ZONE-5");
             holds_ten(&after, &[]).await;
         }
     });
 }
 
-/// ZONE-5: a zone that a failed write closed holds nothing behind what is in the index: its death loses nothing that an
+/// CS-ZONE-5: a zone that a failed write closed holds nothing behind what is in the index: its death loses nothing that an
 /// opening could not know.
 #[test]
 fn a_zone_that_a_failed_write_closed_is_not_lost_for_what_is_elsewhere() {
@@ -140,7 +140,7 @@ fn a_zone_that_a_failed_write_closed_is_not_lost_for_what_is_elsewhere() {
             }
             for _ in 0..2 {
                 let (store, report) = opened(&rt, &SimDevice::new(&rt, &medium)).await;
-                assert_eq!(report.damage, [], "ZONE-5");
+                assert_eq!(report.damage, [], "CS-ZONE-5");
                 assert_eq!(store.stat(id(1)).unwrap().size, 20_000);
                 holds(&store, 1, 10_000, 10_000, 1).await;
             }

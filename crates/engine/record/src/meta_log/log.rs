@@ -72,16 +72,16 @@ pub(super) struct LogState {
     pub(super) active: Option<Active>,
     /// Next zone and its generation, if a link names them.
     pub(super) linked: Option<(usize, u64)>,
-    /// A zone that has to be made full before another is written, because no link leads on from it (LOG-6).
+    /// A zone that has to be made full before another is written, because no link leads on from it (RC-LOG-6).
     pub(super) unlinked: Option<usize>,
-    /// Zones to reset before another is begun, the newest last (LOG-9).
+    /// Zones to reset before another is begun, the newest last (RC-LOG-9).
     pub(super) unneeded: Vec<usize>,
-    /// The records found when the log was opened are durable (LOG-5).
+    /// The records found when the log was opened are durable (RC-LOG-5).
     pub(super) settled: bool,
     pub(super) queue: VecDeque<Item>,
     pub(super) writing: bool,
     pub(super) stopped: bool,
-    /// The file system that holds the drive is full: items wait (LOG-8).
+    /// The file system that holds the drive is full: items wait (RC-LOG-8).
     pub(super) stalled: bool,
     /// The position of the last record, written or not.
     pub(super) position: u64,
@@ -109,7 +109,7 @@ pub(super) struct LogInner {
     /// Blocks of a metazone.
     pub(super) capacity: u32,
     pub(super) state: RefCell<LogState>,
-    /// Tells that the log waits for room (LOG-8).
+    /// Tells that the log waits for room (RC-LOG-8).
     pub(super) stall: Notify,
 }
 
@@ -142,7 +142,7 @@ impl LogInner {
 }
 
 impl MetaLog {
-    /// True while the log waits for room on the file system that holds the drive (LOG-8).
+    /// True while the log waits for room on the file system that holds the drive (RC-LOG-8).
     pub fn is_stalled(&self) -> bool {
         self.inner.state.borrow().stalled
     }
@@ -167,7 +167,7 @@ impl MetaLog {
         state.stopped |= state.stalled;
     }
 
-    /// Journals an entry, which takes its place at once; the future completes once it is durable (LOG-1).
+    /// Journals an entry, which takes its place at once; the future completes once it is durable (RC-LOG-1).
     ///
     /// # Errors
     /// `Full` or `Device` if it could not be written anywhere; then the log stops: a later entry could never be
@@ -219,7 +219,7 @@ impl MetaLog {
         self.part_max() - ENTRY_HEAD
     }
 
-    /// True if the journal takes another entry (LOG-4). If not, a checkpoint makes room.
+    /// True if the journal takes another entry (RC-LOG-4). If not, a checkpoint makes room.
     pub fn has_journal_room(&self) -> bool {
         self.inner.free() > self.inner.checkpoint_zones() + 1
     }
@@ -243,7 +243,7 @@ impl MetaLog {
     }
 }
 
-/// True if a checkpoint of `bytes` fits a log of `zones` zones of `capacity` blocks (LOG-4).
+/// True if a checkpoint of `bytes` fits a log of `zones` zones of `capacity` blocks (RC-LOG-4).
 pub fn room_for_checkpoint(zones: u64, capacity: u32, bytes: u64) -> bool {
     fits_zones(checkpoint_zones(zones), capacity, bytes)
 }

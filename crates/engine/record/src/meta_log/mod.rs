@@ -7,20 +7,20 @@
 //! the journal goes on. Each log record has a position; positions have no gaps.
 //!
 //! # Invariants
-//! - LOG-1: an entry is acknowledged once it is durable, and so are all entries before it.
-//! - LOG-2: recovery yields the newest complete checkpoint and every journal entry behind its start, in order, none twice:
+//! - RC-LOG-1: an entry is acknowledged once it is durable, and so are all entries before it.
+//! - RC-LOG-2: recovery yields the newest complete checkpoint and every journal entry behind its start, in order, none twice:
 //!   a missing position in front of a later one is damage, never passed over.
-//! - LOG-3: zones from the newest complete checkpoint's start on are never reset.
-//! - LOG-4: a checkpoint can always be written: the journal is refused before it takes the zones a checkpoint needs.
-//! - LOG-5: a write begins once all before it are durable. So a power cut spoils the last one alone, of which any
+//! - RC-LOG-3: zones from the newest complete checkpoint's start on are never reset.
+//! - RC-LOG-4: a checkpoint can always be written: the journal is refused before it takes the zones a checkpoint needs.
+//! - RC-LOG-5: a write begins once all before it are durable. So a power cut spoils the last one alone, of which any
 //!   blocks may be lost; a spoiled write counts as a whole or not at all; and nothing is written behind it in its zone.
 //!   The next zone gives its first position: records of older zones from there on do not count.
-//! - LOG-6: a zone is left by a link to the next, or full without one; the oldest is reset first. So the loss of the
+//! - RC-LOG-6: a zone is left by a link to the next, or full without one; the oldest is reset first. So the loss of the
 //!   newest zone is noticed, and a zone that cannot be read does no harm if the log provably ends elsewhere.
-//! - LOG-7: any one block of a write can be lost, unreadable or rotten, head and parity included.
-//! - LOG-8: while the file system that holds an emulated drive is full the log waits, and goes on by itself: no entry is
+//! - RC-LOG-7: any one block of a write can be lost, unreadable or rotten, head and parity included.
+//! - RC-LOG-8: while the file system that holds an emulated drive is full the log waits, and goes on by itself: no entry is
 //!   refused that took its place, and no zone counts as bad. `a_log_waits_for_room_on_a_full_host`.
-//! - LOG-9: a checkpoint that was never complete uses up no zone, however often the power fails: zones at the log's end
+//! - RC-LOG-9: a checkpoint that was never complete uses up no zone, however often the power fails: zones at the log's end
 //!   that hold nothing else are reset before the log goes on, the newest first, and it goes on where it did before
 //!   them. If one of them turns read-only or offline before that, the log stops; the next opening goes on behind it.
 
@@ -79,7 +79,7 @@ pub struct Recovered {
     pub journal: Vec<Entry>,
     /// The highest sequence number seen anywhere in the log.
     pub sequence: u64,
-    /// Lost blocks that were made anew from others (LOG-7): zone, block in it.
+    /// Lost blocks that were made anew from others (RC-LOG-7): zone, block in it.
     pub mended: Vec<(ZoneId, u32)>,
     /// Metazones that hold anything.
     pub zones: u64,

@@ -90,7 +90,7 @@ pub(super) struct ZoneReader {
     /// Blocks from `next` on; `None` cannot be read.
     loaded: VecDeque<Option<Bytes>>,
     unreadable: usize,
-    /// Records before this position were durable: any header says so, even of a write that is not whole (LOG-5).
+    /// Records before this position were durable: any header says so, even of a write that is not whole (RC-LOG-5).
     durable: Cell<u64>,
     /// Blocks read from the device.
     pub(super) blocks_read: u64,
@@ -367,7 +367,7 @@ fn generation_of(header: &Header) -> Generation {
     Generation::Known { epoch: header.place.epoch, first }
 }
 
-/// Every record before this position was durable when the write of `header` began (LOG-5).
+/// Every record before this position was durable when the write of `header` began (RC-LOG-5).
 fn durable_before(header: &Header) -> u64 {
     let info = LogInfo::decode(&header.info);
     match header.kind {

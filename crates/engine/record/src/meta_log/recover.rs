@@ -1,7 +1,7 @@
 //! Opening a log: find the newest complete checkpoint, read from its start. (SMRstore, section 5.6, steps 1 to 3.)
 //!
 //! A metazone that cannot be read might hold the newest records. So the end of the found records has to prove that
-//! there is nothing newer (LOG-6): the zone that is written last either is not full, and then no other was begun after
+//! there is nothing newer (RC-LOG-6): the zone that is written last either is not full, and then no other was begun after
 //! it, or its link names the next one.
 
 use std::cell::RefCell;
@@ -77,7 +77,7 @@ struct Tail {
     linked: Option<(usize, u64)>,
     /// The newest zone, if it can neither go on nor be linked.
     unlinked: Option<usize>,
-    /// Zones behind the last one that is needed (LOG-9), the newest last.
+    /// Zones behind the last one that is needed (RC-LOG-9), the newest last.
     unneeded: Vec<usize>,
 }
 
@@ -113,7 +113,7 @@ impl MetaLog {
         Ok(log)
     }
 
-    /// Opens a log (LOG-2). New records get sequence numbers from `sequence`, which is raised above all numbers found.
+    /// Opens a log (RC-LOG-2). New records get sequence numbers from `sequence`, which is raised above all numbers found.
     /// Writes nothing; the found records are made durable before the first new one is written.
     ///
     /// # Errors
@@ -250,7 +250,7 @@ async fn scan(
     generations.sort_unstable_by_key(|&(epoch, ..)| epoch);
     let mut zones: Vec<ZoneRecords> = Vec::new();
     let mut end: Option<(EndMark, u64)> = None;
-    // First position of a younger zone: records of an older one from there on do not count (LOG-5).
+    // First position of a younger zone: records of an older one from there on do not count (RC-LOG-5).
     let mut limit = u64::MAX;
     for (epoch, first, info) in generations.into_iter().rev() {
         let mut zone = read_zone(dev, config, &info, epoch).await?;
@@ -299,7 +299,7 @@ struct Kept {
 
 /// Finds zones at the log's end that hold neither journal nor the end of a checkpoint: left by a power cut from a
 /// checkpoint that was never complete, or from a write that does not count. They are to be reset before the log goes
-/// on, the newest first, so that at each step the rest are the log's end (LOG-9). `None` if there are none, or they
+/// on, the newest first, so that at each step the rest are the log's end (RC-LOG-9). `None` if there are none, or they
 /// hide blocks that are lost.
 fn before_unneeded(zones: &[ZoneRecords], found: &[Found], config: &MetaLogConfig) -> Option<Kept> {
     let is_needed = |zone: &ZoneRecords| zone.records.iter().any(|record| matches!(record.header.kind, JOURNAL | END));
@@ -419,7 +419,7 @@ fn join(mut pieces: Vec<Bytes>) -> Bytes {
     }
 }
 
-/// Proves that nothing newer than `newest` was written (LOG-6), and returns the continuation of the log.
+/// Proves that nothing newer than `newest` was written (RC-LOG-6), and returns the continuation of the log.
 fn tail(
     found: &[Found],
     config: &MetaLogConfig,
@@ -460,7 +460,7 @@ fn tail(
     }
 }
 
-/// Status of a metazone from now on (LOG-3).
+/// Status of a metazone from now on (RC-LOG-3).
 fn status(found: &Found, end: &EndMark) -> MetaStatus {
     match (found.info.state, found.generation) {
         (ZoneState::ReadOnly | ZoneState::Offline, _) => MetaStatus::Bad,

@@ -53,7 +53,7 @@ impl LogInner {
     }
 
     /// Takes items out of the queue, about as many records as one write holds. Positions are given here, so a record
-    /// that is written a second time elsewhere keeps its own (LOG-2).
+    /// that is written a second time elsewhere keeps its own (RC-LOG-2).
     fn draft(&self, state: &mut LogState) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::new();
         let payload_max = (Blocks(u64::from((self.capacity / 8).max(1))).bytes() as usize - HEADER_SIZE).min(64 << 10);
@@ -127,7 +127,7 @@ impl LogInner {
     }
 
     /// Writes at the active zone's end. No write begins before all earlier ones are durable, so a power cut can spoil
-    /// none but the last (LOG-5).
+    /// none but the last (RC-LOG-5).
     pub(super) async fn write_durably(&self, active: &Active, pieces: Vec<Bytes>) -> Result<(), DeviceError> {
         if !self.state.borrow().settled {
             // The records found at opening may have been written by a process that was killed before they were durable.
@@ -213,7 +213,7 @@ impl LogInner {
     }
 }
 
-/// A checkpoint is complete: zones before the one its start lies in are free (LOG-3).
+/// A checkpoint is complete: zones before the one its start lies in are free (RC-LOG-3).
 fn checkpoint_done(state: &mut LogState, checkpoint: u64, end: EndMark) {
     state.starts.retain(|&(position, _)| position > checkpoint);
     state.journal_blocks = 0;

@@ -1,6 +1,6 @@
 //! The metazone that is written: begun, linked to the next, and left when a write to it fails.
 //!
-//! A zone is never left silently (LOG-6). Its last write names the next zone and its generation, before that zone is
+//! A zone is never left silently (RC-LOG-6). Its last write names the next zone and its generation, before that zone is
 //! written. If no such write succeeds the zone is finished first: a full zone without a link tells that another may
 //! have been begun.
 
@@ -84,7 +84,7 @@ impl LogInner {
         Err(failure.map_or(MetaLogError::Full, MetaLogError::from))
     }
 
-    /// Resets the zones that an opening found unneeded (LOG-9), each durably before the one that leads to it.
+    /// Resets the zones that an opening found unneeded (RC-LOG-9), each durably before the one that leads to it.
     async fn reset_unneeded(&self) -> Result<(), MetaLogError> {
         loop {
             let Some(slot) = self.state.borrow().unneeded.last().copied() else { return Ok(()) };
@@ -96,7 +96,7 @@ impl LogInner {
     }
 
     /// Free zones, the oldest first. So no zone outlives one that it leads to, whose reset would make it pass for the
-    /// newest (LOG-6).
+    /// newest (RC-LOG-6).
     fn free_by_age(&self) -> Vec<usize> {
         let state = self.state.borrow();
         let free = |(slot, zone): (usize, &MetaStatus)| match *zone {
@@ -235,7 +235,7 @@ impl LogInner {
     }
 
     /// True if a failed write can be tried again at its place: nothing of it landed, or a part of it did that the zone
-    /// can be reset for, since it holds nothing else (LOG-5). So writes that fail in new zones use none of them up.
+    /// can be reset for, since it holds nothing else (RC-LOG-5). So writes that fail in new zones use none of them up.
     async fn is_made_good(&self, active: &Active) -> Result<bool, MetaLogError> {
         if self.is_untouched(active).await {
             return Ok(true);
@@ -249,7 +249,7 @@ impl LogInner {
         }
     }
 
-    /// The file system that holds the drive is full: the same command is tried again in a while (LOG-8).
+    /// The file system that holds the drive is full: the same command is tried again in a while (RC-LOG-8).
     ///
     /// # Errors
     /// `Stopped` if the wait was given up.

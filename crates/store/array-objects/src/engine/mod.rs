@@ -1,7 +1,7 @@
 //! The owner's state, shared by the tasks of its thread, and what all calls need.
 //!
 //! # Invariants
-//! - AENG-1: no borrow of a cell is held across an `await`.
+//! - AO-ENG-1: no borrow of a cell is held across an `await`.
 
 mod catalog;
 mod counting;
@@ -43,7 +43,7 @@ pub(crate) struct Core {
     pub(crate) writers: writing::Writers,
     pub(crate) readers: reading::Readers,
     pub(crate) purge: purge::Purge,
-    /// Names of objects that were deleted while records are restored: none of them is. (ORPHAN-3)
+    /// Names of objects that were deleted while records are restored: none of them is. (AO-ORPHAN-3)
     deleted: RefCell<Option<BTreeSet<Vec<u8>>>>,
     counts: counting::Counts,
     /// Blobs of this version and later ones were begun by calls that are remembered; older ones may be orphans.

@@ -34,7 +34,7 @@ impl Core {
         let (data, manifest, _kept) = match written {
             Written::Whole(pieces, memory) => (joined(pieces), None, (memory, None)),
             Written::Blob(open) => {
-                // With all that its record has, so that it can be made anew where that is lost (ORPHAN-1).
+                // With all that its record has, so that it can be made anew where that is lost (AO-ORPHAN-1).
                 let of = BlobRecord { bucket: bucket.to_owned(), key: key.to_owned(), attributes: attributes.clone() };
                 let (blob, size, _) = self.finish_blob(open.number, of.encode()?).await?;
                 let blobs = vec![(blob.number, blob.tag, size)];

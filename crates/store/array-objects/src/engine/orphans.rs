@@ -6,11 +6,11 @@
 //! again. With that done for all of them the loss is settled.
 //!
 //! # Invariants
-//! - ORPHAN-1: a blob is deleted only if it was written after the last opening of the array that lost anything, or a later version
+//! - AO-ORPHAN-1: a blob is deleted only if it was written after the last opening of the array that lost anything, or a later version
 //!   of its object is there that does not name it.
-//! - ORPHAN-2: the record that a blob gets never takes the place of one that is newer than the blob, and a part's never that of an
+//! - AO-ORPHAN-2: the record that a blob gets never takes the place of one that is newer than the blob, and a part's never that of an
 //!   object: nobody knows if its upload was completed. The upload is there again instead.
-//! - ORPHAN-3: what a client deletes while records are restored gets none, and from when the loss is settled no blob does: what was
+//! - AO-ORPHAN-3: what a client deletes while records are restored gets none, and from when the loss is settled no blob does: what was
 //!   deleted by an acknowledged call then does not come back, however long its bytes take to go and whenever the power fails.
 
 use std::collections::BTreeMap;
@@ -124,7 +124,7 @@ impl Core {
         }
     }
 
-    /// (ORPHAN-3)
+    /// (AO-ORPHAN-3)
     async fn settle_loss(&self) -> StoreResult<()> {
         match self.store.lost_before().map_err(from_array)? {
             Some(_) => self.store.settle_loss().await.map_err(from_array),
@@ -212,7 +212,7 @@ impl Core {
     }
 
     /// Gives a key's newest bytes a record again, and its bucket, if that was lost, too; parts that of an object only
-    /// if nothing else is there. Returns the bytes that have one again. (ORPHAN-2)
+    /// if nothing else is there. Returns the bytes that have one again. (AO-ORPHAN-2)
     pub(super) async fn restore(self: &Rc<Self>, bucket: &str, key: &str, owners: Owners) -> StoreResult<u64> {
         let name = names::object(bucket, key);
         let _gate = self.names.bucket(bucket).await;
@@ -224,7 +224,7 @@ impl Core {
         let mut restored = 0;
         for (owner, mut parts) in in_order(owners) {
             let _end = self.names.upload(UploadId(owner)).await;
-            // Blobs deleted while others were looked at. (ORPHAN-3)
+            // Blobs deleted while others were looked at. (AO-ORPHAN-3)
             let mut gone = Vec::new();
             for (number, (object, blob, _)) in &parts {
                 if self.purge.is_going(blob) || self.find(&object.name)?.is_none() {

@@ -111,7 +111,7 @@ impl Core {
     }
 
     /// Deletes the record of the upload that an object was made of, if that is still there: once the object has gone, nothing
-    /// says any more that the upload has ended (AUP-1).
+    /// says any more that the upload has ended (AO-UPL-1).
     pub(super) async fn forget_upload(&self, bucket: &str, key: &str, made: &ObjectRecord) -> StoreResult<()> {
         let Some(manifest) = made.manifest.as_ref().filter(|manifest| manifest.multipart) else { return Ok(()) };
         let name = names::upload(bucket, key, UploadId(manifest.owner));

@@ -1,10 +1,10 @@
 //! Uploads in parts.
 //!
 //! # Invariants
-//! - AUP-1: an upload ends with the write of its object, or with its deletion, never with both: one that is found
+//! - AO-UPL-1: an upload ends with the write of its object, or with its deletion, never with both: one that is found
 //!   beside the object that was made of it, after a power cut between the two, has ended. That object is neither
 //!   replaced nor deleted before the upload's record is gone. `settle_uploads`, `forget_upload`
-//! - AUP-2: of the blobs that were written for one part, the one that was acknowledged last is the part, whichever was begun first. The
+//! - AO-UPL-2: of the blobs that were written for one part, the one that was acknowledged last is the part, whichever was begun first. The
 //!   newest version counts, and a version is as old as its beginning: so one is committed at a time, and newer ones are deleted
 //!   before it is acknowledged. (BK-PART-1) `put_part_of`, `prevail`
 
@@ -50,7 +50,7 @@ impl Core {
     }
 
     /// Deletes all that was written for the part of `blob` but `blob`; what was begun later would count in its place, and has gone when
-    /// this returns. (AUP-2)
+    /// this returns. (AO-UPL-2)
     async fn prevail(&self, blob: Blob, version: u64) -> StoreResult<()> {
         let rivals = self.store.list(&Blob::part_prefix(blob.owner, blob.number), None, usize::MAX);
         let mut rivals = rivals.map_err(from_array)?;
@@ -138,7 +138,7 @@ impl Core {
         Ok(info)
     }
 
-    /// Ends uploads that were completed when the power failed (AUP-1). Done before any call is served.
+    /// Ends uploads that were completed when the power failed (AO-UPL-1). Done before any call is served.
     pub(super) async fn settle_uploads(&self) -> StoreResult<()> {
         for bucket in self.names.all() {
             let names = names::uploads(&bucket.name, "");

@@ -204,7 +204,7 @@ fn uploads_that_trickle_do_not_keep_others_out() {
     });
 }
 
-/// OWN-4: reads that wait for drives hold up no other call, and end when their readers leave.
+/// RT-OWN-4: reads that wait for drives hold up no other call, and end when their readers leave.
 #[test]
 fn readers_that_wait_for_drives_hold_up_no_other_call() {
     let media = formatted(1);
@@ -235,7 +235,7 @@ fn readers_that_wait_for_drives_hold_up_no_other_call() {
     });
 }
 
-/// HANG-1: a part is being committed while a drive hangs. Completing its upload waits for it until the drive is given
+/// AS-HANG-1: a part is being committed while a drive hangs. Completing its upload waits for it until the drive is given
 /// up, a minute later; the part is acknowledged by then, and the object is whole.
 #[test]
 fn who_completes_an_upload_waits_for_a_hung_drive_until_that_is_given_up() {

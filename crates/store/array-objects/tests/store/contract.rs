@@ -1,4 +1,4 @@
-//! A store on an array keeps the contract of stores, and keeps nothing that nobody needs (AOB-4).
+//! A store on an array keeps the contract of stores, and keeps nothing that nobody needs (AO-OBJ-4).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! AOB-1 to AOB-4: wherever the power fails, what was acknowledged is found, nothing else is half there, and what nobody
+//! AO-OBJ-1 to AO-OBJ-4: wherever the power fails, what was acknowledged is found, nothing else is half there, and what nobody
 //! needs goes.
 
 use std::cell::{Cell, RefCell};
@@ -121,7 +121,7 @@ fn wherever_the_power_fails_what_was_acknowledged_is_found_and_leftovers_go() {
     println!("{pairs} pairs of seed and cut");
 }
 
-/// AUP-1: an upload was completed, and its record could not be deleted then. The object that it became is replaced or deleted,
+/// AO-UPL-1: an upload was completed, and its record could not be deleted then. The object that it became is replaced or deleted,
 /// and the power fails: the upload does not come back.
 #[test]
 fn an_upload_that_has_ended_does_not_come_back_once_its_object_has_gone() {

@@ -24,7 +24,7 @@ async fn complete(store: &ArrayClient, id: UploadId, etag: &str) -> Bytes {
     get(store, "b", "k").await.unwrap()
 }
 
-/// AUP-2: the part that was begun first ends last.
+/// AO-UPL-2: the part that was begun first ends last.
 #[test]
 fn of_two_parts_the_one_acknowledged_last_counts_though_it_was_begun_first() {
     with_store(|rt, store| async move {
@@ -46,7 +46,7 @@ fn of_two_parts_the_one_acknowledged_last_counts_though_it_was_begun_first() {
     });
 }
 
-/// AUP-2: two commits at the same time. One is acknowledged after the other, and is the part, also after the power has failed.
+/// AO-UPL-2: two commits at the same time. One is acknowledged after the other, and is the part, also after the power has failed.
 #[test]
 fn of_parts_committed_at_the_same_time_the_last_acknowledged_counts_after_a_power_cut_too() {
     let mut early_last = 0;

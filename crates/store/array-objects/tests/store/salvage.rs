@@ -1,4 +1,4 @@
-//! ORPHAN-1 to ORPHAN-3: objects outlive the loss of their records.
+//! AO-ORPHAN-1 to AO-ORPHAN-3: objects outlive the loss of their records.
 
 use std::cell::RefCell;
 use std::io;
@@ -87,7 +87,7 @@ fn lost_with_the_buffer() -> Vec<MemoryDevice> {
     })
 }
 
-/// ORPHAN-1 by hand: a look changes nothing and says what would come back; told to, it does come back, without a server.
+/// AO-ORPHAN-1 by hand: a look changes nothing and says what would come back; told to, it does come back, without a server.
 #[test]
 fn lost_records_are_listed_and_restored_by_hand() {
     let left = lost_with_the_buffer();
@@ -201,7 +201,7 @@ where
     })
 }
 
-/// ORPHAN-3: with all that was left of it restored, a loss is over: of what is deleted later the bytes are leftovers, whenever the power
+/// AO-ORPHAN-3: with all that was left of it restored, a loss is over: of what is deleted later the bytes are leftovers, whenever the power
 /// fails, as in an array that lost nothing.
 #[test]
 fn what_is_deleted_once_a_loss_is_settled_stays_deleted() {
@@ -240,7 +240,7 @@ fn what_is_deleted_once_a_loss_is_settled_stays_deleted() {
     }
 }
 
-/// ORPHAN-2: parts of an upload whose record was lost take nothing's place: the object stays, and the upload is in progress again.
+/// AO-ORPHAN-2: parts of an upload whose record was lost take nothing's place: the object stays, and the upload is in progress again.
 #[test]
 fn an_object_outlives_the_loss_of_the_record_of_an_upload_in_progress() {
     for size in [1000, 40_000] {
@@ -283,7 +283,7 @@ fn an_object_outlives_the_loss_of_the_record_of_an_upload_in_progress() {
     }
 }
 
-/// ORPHAN-3: a key that is deleted before its turn to be restored comes is deleted.
+/// AO-ORPHAN-3: a key that is deleted before its turn to be restored comes is deleted.
 #[test]
 fn what_is_deleted_while_records_are_restored_stays_deleted() {
     let keys = || (0..12).map(|number| format!("k{number:02}"));

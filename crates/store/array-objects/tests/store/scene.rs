@@ -121,7 +121,7 @@ pub(crate) async fn objects(store: &ArrayClient) -> Vec<(String, String)> {
     found
 }
 
-/// Number of the array's objects that the store needs for its contents, and no more (AOB-4).
+/// Number of the array's objects that the store needs for its contents, and no more (AO-OBJ-4).
 pub(crate) async fn array_objects_needed(store: &ArrayClient) -> u64 {
     let mut needed = 0;
     for bucket in store.list_buckets().await.unwrap() {

@@ -1,10 +1,10 @@
 //! Comparing index and drives, also while clients and GC change both.
 //!
 //! # Invariants
-//! - CHECK-1: what is changed meanwhile is no damage. A record that points nowhere is damaged only if it still says so when it is
+//! - OS-CHECK-1: what is changed meanwhile is no damage. A record that points nowhere is damaged only if it still says so when it is
 //!   read again: what it points to goes later than the record does. Sums are compared of files that nothing has changed in since
 //!   the check began. `what_clients_and_gc_change_during_a_check_is_no_damage`.
-//! - CHECK-2: a check may be dropped anywhere: it holds a file at a time, and lets go of it. `a_check_that_nobody_waits_for_ends`.
+//! - OS-CHECK-2: a check may be dropped anywhere: it holds a file at a time, and lets go of it. `a_check_that_nobody_waits_for_ends`.
 
 mod dump;
 mod named;
@@ -251,7 +251,7 @@ impl Check {
         *self.live.entry(location.file).or_default() += location.length();
         let wrong = loop {
             let Some(wrong) = self.wrong(&location) else { return Ok(()) };
-            // GC, or whoever deleted it, changed the record before that of which it tells went. (CHECK-1)
+            // GC, or whoever deleted it, changed the record before that of which it tells went. (OS-CHECK-1)
             let now = self.now(space, key).await?;
             match now.map(|value| located(space, &value)) {
                 None => return Ok(()),
@@ -309,7 +309,7 @@ impl Check {
                         self.segments(&manifest).await?
                     }
                 };
-                // An object that went took them with it. (CHECK-1)
+                // An object that went took them with it. (OS-CHECK-1)
                 if let Some(missing) = missing
                     && self.is_present(key, item.version).await?
                 {
@@ -356,7 +356,7 @@ impl Check {
         Ok(None)
     }
 
-    /// True if a file has not changed since the check began, as far as the index tells. (CHECK-1)
+    /// True if a file has not changed since the check began, as far as the index tells. (OS-CHECK-1)
     async fn is_unchanged(&self, file: u64) -> bool {
         // Behind it the files' records tell all that the index has. An index that takes no changes now says nothing.
         let settled = self.core.submit(Vec::new()).await.is_ok();

@@ -1,11 +1,11 @@
 //! Appending entries to the log, and what happens when an append fails. `reserve.rs` says where they go.
 //!
 //! # Invariants
-//! - APP-1: a reservation and the append that uses it happen without an `await` between them, so that appends reach a
+//! - OS-APP-1: a reservation and the append that uses it happen without an `await` between them, so that appends reach a
 //!   chunk in the order of their offsets.
-//! - APP-2: an append that failed is tried elsewhere only once its chunk is sealed and shown not to hold it, or else it
+//! - OS-APP-2: an append that failed is tried elsewhere only once its chunk is sealed and shown not to hold it, or else it
 //!   is the same entries with the same versions.
-//! - APP-3: an append that may have landed, unknown to the index, is found by the next start, and what is acknowledged
+//! - OS-APP-3: an append that may have landed, unknown to the index, is found by the next start, and what is acknowledged
 //!   meanwhile is newer in the log: a delete leaves a grave also where the index knows of no object.
 //!   `a_delete_after_a_put_that_may_have_landed_is_final`.
 
@@ -54,7 +54,7 @@ impl Core {
                 }
                 Err(error) => return Err(error),
             };
-            // No await up to the append's own (APP-1).
+            // No await up to the append's own (OS-APP-1).
             let (locations, pieces) = self.place(&slot, entries);
             let id = slot.name.id();
             let (client, offset, began) = (slot.client.clone(), slot.offset, self.runtime.now());
@@ -94,7 +94,7 @@ impl Core {
             }
             if broken && size.is_none() {
                 // It may be there all the same, unknown to the index. Its place stays pending, so that the next start looks
-                // there (APP-3); until then no grave is forgotten.
+                // there (OS-APP-3); until then no grave is forgotten.
                 unsure = true;
                 self.unsure.set(true);
                 self.submit_ahead(vec![Command::KeepGraves]);
@@ -113,7 +113,7 @@ impl Core {
         }
     }
 
-    /// An append to a drive has ended: is that slow, beside what the one in the middle of the others takes? (SLOWD-1)
+    /// An append to a drive has ended: is that slow, beside what the one in the middle of the others takes? (OS-SLOWD-1)
     fn compare(&self, drive: usize, began: Instant, good: bool) {
         let mut drives = self.drives.borrow_mut();
         let others = drives.iter().enumerate().filter(|(other, _)| *other != drive);

@@ -159,7 +159,7 @@ impl Catalog for Core {
     async fn remove(self: &Rc<Self>, bucket: String, key: String) -> StoreResult<bool> {
         let id = keys::object(&bucket, &key);
         let present = self.read(move |index| index.get(Space::Objects, &id)).await?.is_some();
-        // A put that failed may have landed: it, too, must be older than a grave (APP-3).
+        // A put that failed may have landed: it, too, must be older than a grave (OS-APP-3).
         if !present && !self.unsure.get() {
             return Ok(false);
         }

@@ -1,7 +1,7 @@
 //! The one task that changes the index, in groups: what arrives while a group is applied joins the next.
 //!
 //! # Invariants
-//! - IDXG-1: while the index takes no changes, for want of room or because its disk fails, nothing is written to the
+//! - OS-IDXG-1: while the index takes no changes, for want of room or because its disk fails, nothing is written to the
 //!   log either, and reads go on. Entries in the log by then are brought into the index once it takes changes again,
 //!   before anything new. `while_the_index_is_full_reads_go_on_and_writing_resumes_by_itself`.
 
@@ -129,7 +129,7 @@ impl Core {
     }
 
     /// The index could not be changed: refuses what is asked of it, until it takes changes again and holds what the log
-    /// does (IDXG-1). `None` if nobody submits any more.
+    /// does (OS-IDXG-1). `None` if nobody submits any more.
     async fn pause(
         &self,
         mut group: Group,
@@ -147,7 +147,7 @@ impl Core {
             ),
             _ => unavailable(format!("the index cannot be written now; reads go on, and it is tried again ({error})")),
         };
-        // Entries that are in the log and not in the index: whoever wrote them hears an error (APP-3).
+        // Entries that are in the log and not in the index: whoever wrote them hears an error (OS-APP-3).
         self.unsure.set(true);
         audience.answer(&unavailable(refusal.message.clone()));
         *self.paused.borrow_mut() = Some(refusal);
@@ -196,7 +196,7 @@ impl Core {
         }
     }
 
-    /// One group of all that waits, with the watermarks that hold once it is applied (INX-2), and who wants to know.
+    /// One group of all that waits, with the watermarks that hold once it is applied (OS-INX-2), and who wants to know.
     fn form_group(&self, waiting: Vec<Submission>) -> (Group, Audience) {
         let mut group = Group { sequence: self.sequence(), ..Group::default() };
         let mut audience = Audience::default();
@@ -231,7 +231,7 @@ impl Core {
                 file.damaged &= record.live_bytes > 0;
             }
         }
-        // With the records, so that whoever finds nothing pending finds all counted (FIL-1).
+        // With the records, so that whoever finds nothing pending finds all counted (OS-FIL-1).
         for (file, arrived) in audience.arriving {
             arrived.into_iter().for_each(|position| files.settle(file, position));
         }

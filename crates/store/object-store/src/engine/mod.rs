@@ -1,8 +1,8 @@
 //! The engine: state shared by the tasks of one owner thread, and the ways they get at index and drives.
 //!
 //! # Invariants
-//! - ENG-1: no borrow of a cell is held across an `await`.
-//! - ENG-2: a change is acknowledged only when its entries are durable and the index has them.
+//! - OS-ENG-1: no borrow of a cell is held across an `await`.
+//! - OS-ENG-2: a change is acknowledged only when its entries are durable and the index has them.
 
 pub(crate) mod append;
 mod catalog;
@@ -69,12 +69,12 @@ pub(crate) struct Core {
     pub(crate) changed: Notify,
     pub(crate) gc: crate::gc::GcState,
     pub(crate) backup: RefCell<crate::backup::BackupState>,
-    /// The log may hold entries that the index does not know (APP-3).
+    /// The log may hold entries that the index does not know (OS-APP-3).
     pub(crate) unsure: Cell<bool>,
     /// Uploads whose completion may have happened: their parts stay as they are until it is tried again, or the store
     /// is opened again.
     pub(crate) half_ended: RefCell<BTreeSet<u64>>,
-    /// Reason why nothing is written now: the index takes no changes. Reads go on (IDXG-1).
+    /// Reason why nothing is written now: the index takes no changes. Reads go on (OS-IDXG-1).
     paused: RefCell<Option<StoreError>>,
     /// Reason why the engine no longer works.
     failed: RefCell<Option<String>>,
@@ -91,7 +91,7 @@ pub(crate) struct Recovered {
     pub(crate) buckets: BTreeMap<String, u64>,
     pub(crate) dead_blobs: BTreeSet<u64>,
     pub(crate) backup: crate::backup::BackupState,
-    /// Something that is on the drives may not have been seen (REC-4).
+    /// Something that is on the drives may not have been seen (OS-REC-4).
     pub(crate) incomplete: bool,
 }
 

@@ -3,10 +3,10 @@
 //! **Owns** the deadlines. **Knows nothing of** what the calls are for.
 //!
 //! # Invariants
-//! - PAT-1: a call that changes a drive is answered, or given up after its deadline; then nobody knows whether it took
+//! - OS-PAT-1: a call that changes a drive is answered, or given up after its deadline; then nobody knows whether it took
 //!   effect, and its answer, should it come, changes nothing but this: the drive is believed in again.
 //!   `while_a_drive_hangs_the_others_take_all_writes`.
-//! - PAT-2: a drive with a call that was given up and is not answered is set aside: new files and appends go to others, and
+//! - OS-PAT-2: a drive with a call that was given up and is not answered is set aside: new files and appends go to others, and
 //!   nobody waits for its GC.
 
 use std::rc::Rc;
@@ -31,7 +31,7 @@ impl Core {
     /// Answer of a drive to a call that reaches its medium, which begins when this is first polled.
     ///
     /// # Errors
-    /// The call's; `Device` past the deadline (PAT-1).
+    /// The call's; `Device` past the deadline (OS-PAT-1).
     pub(crate) async fn answer<T: 'static>(
         self: &Rc<Self>,
         drive: usize,

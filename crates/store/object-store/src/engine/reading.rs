@@ -1,7 +1,7 @@
 //! Reading objects: a reader holds what it reads from, whatever happens to the object meanwhile.
 //!
 //! # Invariants
-//! - RD-1: no call of the store's waits for a drive's read: a drive that hangs holds up its own readers alone.
+//! - OS-RD-1: no call of the store's waits for a drive's read: a drive that hangs holds up its own readers alone.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl Core {
     /// Finds where segments of a large object lie, wherever GC has taken them, and keeps them there: the first one, and of those behind it
     /// as many as are found at once.
     ///
-    /// The drive is not asked: whoever reads waits for it alone, and holds no place of the store's (RD-1).
+    /// The drive is not asked: whoever reads waits for it alone, and holds no place of the store's (OS-RD-1).
     pub(crate) async fn locate(&self, want: Vec<SegmentRange>, releases: Releases) -> StoreResult<Vec<Located>> {
         loop {
             self.working()?;

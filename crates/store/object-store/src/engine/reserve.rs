@@ -228,7 +228,7 @@ impl Core {
         let mut files = self.files.borrow_mut();
         let mut file = files.get_mut(number)?;
         let (drive, stream) = (file.drive?, file.stream);
-        debug_assert!(file.collector.is_none() || file.collector == log.collector(), "OGC-5: file {number}");
+        debug_assert!(file.collector.is_none() || file.collector == log.collector(), "OS-GC-5: file {number}");
         // One of an earlier life is the collector's that comes first.
         file.collector = log.collector();
         let tail = file.tail.as_mut()?;

@@ -103,7 +103,7 @@ impl ObjectEngine {
             // Until it has an entry of its own, the bucket stands on its objects alone.
             let created_unix_ns = core.require_bucket(bucket)?;
             let body = Body::BucketCreate { bucket: bucket.clone(), created_unix_ns };
-            // No newer than it was created first: objects of it may turn up that are not seen now (INX-5).
+            // No newer than it was created first: objects of it may turn up that are not seen now (OS-INX-5).
             let version = core.bucket_version(bucket).await?.saturating_add(1);
             if let Err(error) = core.log(Class::System, version, body).await {
                 tracing::warn!(%error, bucket, "a bucket that was lost could not be written again");

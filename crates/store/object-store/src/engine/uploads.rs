@@ -1,7 +1,7 @@
 //! Uploads in parts.
 //!
 //! # Invariants
-//! - UPL-1: of the parts that were sent for one number, the last that is acknowledged is the part (BK-PART-1). Versions tell which is newer,
+//! - OS-UPL-1: of the parts that were sent for one number, the last that is acknowledged is the part (BK-PART-1). Versions tell which is newer,
 //!   so a part takes its version when its turn comes. `put_part_of`
 
 use std::rc::Rc;
@@ -130,7 +130,7 @@ impl Core {
         Ok(info)
     }
 
-    /// Fails if the upload's parts may not change: an object may be made of them that is not known yet (APP-3).
+    /// Fails if the upload's parts may not change: an object may be made of them that is not known yet (OS-APP-3).
     pub(crate) fn require_whole(&self, id: UploadId) -> StoreResult<()> {
         if !self.half_ended.borrow().contains(&id.0) {
             return Ok(());

@@ -4,8 +4,8 @@
 //! piece, so it is there whole or not at all.
 //!
 //! # Invariants
-//! - ENT-1: an entry read from a place was written for that place: its header names the set, file, chunk and offset.
-//! - ENT-2: header and head are checked here. Data is checked by the chunk store, slice by slice, on every read; a
+//! - OS-ENT-1: an entry read from a place was written for that place: its header names the set, file, chunk and offset.
+//! - OS-ENT-2: header and head are checked here. Data is checked by the chunk store, slice by slice, on every read; a
 //!   second checksum would cost a pass over all payload and catch nothing the slices miss.
 
 use bytes::Bytes;
@@ -35,10 +35,10 @@ pub const HEAD_SIZE_MAX: usize = 8 << 20;
 /// |  5 |    1 | `kind`     | what the head says; see [`Body`]                               |
 /// |  6 |    2 | `reserved` | zero                                                           |
 /// |  8 |    8 | `version`  | rises with every change of the store; a segment's blob         |
-/// | 16 |    8 | `file`     | own file number (ENT-1)                                        |
-/// | 24 |    4 | `ordinal`  | own chunk in the file (ENT-1)                                  |
-/// | 28 |    4 | `set`      | own store set (ENT-1)                                          |
-/// | 32 |    8 | `offset`   | own offset in the chunk (ENT-1)                                |
+/// | 16 |    8 | `file`     | own file number (OS-ENT-1)                                        |
+/// | 24 |    4 | `ordinal`  | own chunk in the file (OS-ENT-1)                                  |
+/// | 28 |    4 | `set`      | own store set (OS-ENT-1)                                          |
+/// | 32 |    8 | `offset`   | own offset in the chunk (OS-ENT-1)                                |
 /// | 40 |    4 | `head`     | bytes of head                                                  |
 /// | 44 |    4 | `data`     | bytes of data after the head                                   |
 /// | 48 |    4 | `head_crc` | CRC-32C of the head                                            |
@@ -110,7 +110,7 @@ impl Header {
     /// Reads the header at the front of `bytes`, which lie at `place`.
     ///
     /// # Errors
-    /// `Malformed` if it is no header of this version, fails its checksum, or was written for another place (ENT-1).
+    /// `Malformed` if it is no header of this version, fails its checksum, or was written for another place (OS-ENT-1).
     pub fn decode(bytes: &[u8], place: Place) -> Result<Self, Malformed> {
         let (raw, _) = EntryHeader::ref_from_prefix(bytes).map_err(|_| Malformed("entry header: cut short"))?;
         if raw.magic != MAGIC {

@@ -4,7 +4,7 @@
 //! [`MemoryIndex`] in memory, for simulations, where it can be lost or come back older than it was.
 //!
 //! # Invariants
-//! - IDX-1: a batch is there whole or not at all, also after a crash; batches survive in order: what is found after a
+//! - OS-IDX-1: a batch is there whole or not at all, also after a crash; batches survive in order: what is found after a
 //!   crash is what some prefix of the batches made, and at least all up to the last [`Index::persist`].
 
 mod fjall;
@@ -177,7 +177,7 @@ pub trait View: Send {
 
 /// An index. All calls may block.
 pub trait Index: View + Sync {
-    /// Applies a batch (IDX-1). It need not survive a power cut before the next [`Index::persist`].
+    /// Applies a batch (OS-IDX-1). It need not survive a power cut before the next [`Index::persist`].
     fn apply(&self, batch: Batch) -> IndexResult<()>;
     /// Makes all batches so far survive a power cut.
     fn persist(&self) -> IndexResult<()>;

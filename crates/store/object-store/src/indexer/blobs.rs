@@ -22,7 +22,7 @@ impl Transaction<'_> {
     }
 
     /// Says that no part needs a blob; an object may. While there may be entries that nobody has seen, one of them may be
-    /// that object: the segments then stay until an opening that sees all (REC-4).
+    /// that object: the segments then stay until an opening that sees all (OS-REC-4).
     fn mark_dead_part(&mut self, blob: u64) -> IndexResult<()> {
         match self.blob(blob)? {
             Some(BlobState::Object) => Ok(()),

@@ -173,7 +173,7 @@ impl Indexer {
         Ok(forgotten)
     }
 
-    /// Drops objects and uploads that are older than their bucket (INX-5): its entry was found after theirs.
+    /// Drops objects and uploads that are older than their bucket (OS-INX-5): its entry was found after theirs.
     fn drop_strays(&mut self, bucket: &str) -> IndexResult<u64> {
         let mut strays = 0;
         self.each_from(Space::Objects, &keys::object(bucket, ""), |transaction, key, bytes| {
@@ -220,7 +220,7 @@ impl Indexer {
                 return Ok(());
             }
             let item = Item::decode(&bytes::Bytes::copy_from_slice(bytes)).map_err(spoilt)?;
-            // Older than all that was ever in the bucket, for what is older than a bucket's creation does not count (INX-5).
+            // Older than all that was ever in the bucket, for what is older than a bucket's creation does not count (OS-INX-5).
             let mut version = 0;
             if let Some(bytes) = transaction.get(Space::Graves, &identity.grave())? {
                 let mut grave = Item::decode(&bytes).map_err(spoilt)?;

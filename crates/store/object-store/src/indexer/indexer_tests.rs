@@ -130,7 +130,7 @@ fn indexer() -> (MemoryIndex, Indexer) {
     (index, indexer)
 }
 
-/// INX-6: an opening applies entries that it found, and hands out no numbers.
+/// OS-INX-6: an opening applies entries that it found, and hands out no numbers.
 #[test]
 fn numbers_of_entries_that_were_found_are_known_to_the_next_opening() {
     let (index, mut indexer) = indexer();

@@ -65,7 +65,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// True if the entry of that version is older than its bucket, or than its bucket's grave (INX-5). The bucket's
+    /// True if the entry of that version is older than its bucket, or than its bucket's grave (OS-INX-5). The bucket's
     /// record then remembers the entry's file: its grave stays as long as that.
     pub(super) fn is_of_an_earlier_bucket(
         &mut self,
@@ -101,7 +101,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Makes `item` the newest of its key if it is (INX-1).
+    /// Makes `item` the newest of its key if it is (OS-INX-1).
     fn settle(
         &mut self,
         identity: &Identity,

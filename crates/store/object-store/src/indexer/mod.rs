@@ -4,16 +4,16 @@
 //! one caller at a time.
 //!
 //! # Invariants
-//! - INX-1: applying an entry twice, or entries in another order than they were written, gives the same index: the
+//! - OS-INX-1: applying an entry twice, or entries in another order than they were written, gives the same index: the
 //!   newest version of a key wins. Recovery relies on it.
-//! - INX-2: a file's watermark is written in one batch with what is before it, so an index is never behind it.
-//! - INX-3: a file's live bytes are the lengths of the entries that records point to.
-//! - INX-5: of a bucket counts only what is newer than its creation, or than its deletion if it is gone: what a write that
+//! - OS-INX-2: a file's watermark is written in one batch with what is before it, so an index is never behind it.
+//! - OS-INX-3: a file's live bytes are the lengths of the entries that records point to.
+//! - OS-INX-5: of a bucket counts only what is newer than its creation, or than its deletion if it is gone: what a write that
 //!   failed left in an earlier bucket of that name never shows in a later one.
 //!   `what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name`.
-//! - INX-6: a number that the index has seen is below [`Totals::sequence`], in one batch with what has it: an opening that finds
+//! - OS-INX-6: a number that the index has seen is below [`Totals::sequence`], in one batch with what has it: an opening that finds
 //!   nothing to read knows of it from there alone.
-//! - INX-4: a grave stays while a file may hold an older entry of its key ([`Ghosts`](crate::records::Ghosts)).
+//! - OS-INX-4: a grave stays while a file may hold an older entry of its key ([`Ghosts`](crate::records::Ghosts)).
 
 mod blobs;
 mod finish;
@@ -182,7 +182,7 @@ pub(crate) struct Indexer {
     totals: Totals,
     keep_graves: bool,
     /// Buckets that were created or deleted by what was applied since it was loaded: until recovery is finished the index may
-    /// hold what is older (INX-5). None once it is.
+    /// hold what is older (OS-INX-5). None once it is.
     made: Option<BTreeSet<String>>,
 }
 
@@ -260,7 +260,7 @@ impl Indexer {
 }
 
 impl Transaction<'_> {
-    /// `number` is never handed out again. (INX-6)
+    /// `number` is never handed out again. (OS-INX-6)
     fn knows(&mut self, number: u64) {
         self.totals.sequence = self.totals.sequence.max(number.saturating_add(1));
     }

@@ -95,7 +95,7 @@ impl Inventory {
     }
 
     /// The engine's files, and open chunks that are to be sealed: of files that could not all be read, of an index that was made again
-    /// (REC-3), and more than the engine keeps open.
+    /// (OS-REC-3), and more than the engine keeps open.
     pub(super) fn engine_files(
         &self,
         records: &FileRecords,
@@ -119,7 +119,7 @@ impl Inventory {
                 if Some(*ordinal) != last || chunk.sealed {
                     file.closed.insert(*ordinal, End::Sealed(chunk.size));
                 } else if drive.hides {
-                    // It may be longer: what it holds is seen by a later opening if nobody writes to it (REC-4).
+                    // It may be longer: what it holds is seen by a later opening if nobody writes to it (OS-REC-4).
                     file.closed.insert(*ordinal, End::Within(chunk.size));
                     file.unseen = true;
                 } else {

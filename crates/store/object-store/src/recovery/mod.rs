@@ -1,12 +1,12 @@
 //! Opening a store: what the drives hold, what the index knows, and what it must still learn.
 //!
 //! # Invariants
-//! - REC-1: every entry on the drives is in the index when the store opens, so every acknowledged write is found.
-//! - REC-2: the drives decide. An index that does not fit them is rebuilt, or refused where it is another store's.
-//! - REC-3: a chunk is appended to only from the end that the index knows, and only by an index that was there when it
+//! - OS-REC-1: every entry on the drives is in the index when the store opens, so every acknowledged write is found.
+//! - OS-REC-2: the drives decide. An index that does not fit them is rebuilt, or refused where it is another store's.
+//! - OS-REC-3: a chunk is appended to only from the end that the index knows, and only by an index that was there when it
 //!   was written to. A place that the index knows behind a chunk's end gives errors, never bytes of something newer.
 //!   `an_end_that_the_index_knows_and_the_drive_lost_is_neither_served_nor_used_again`.
-//! - REC-4: an opening that may not have seen all, since a drive is missing or could not be read, takes nothing for left over
+//! - OS-REC-4: an opening that may not have seen all, since a drive is missing or could not be read, takes nothing for left over
 //!   and no key for free: blobs, parts and graves stay, and chunks that may be longer are neither appended to nor sealed.
 //!   `what_one_opening_cannot_see_is_there_when_the_next_can`.
 
@@ -101,7 +101,7 @@ pub struct OpenReport {
     pub missing_drives: Vec<StoreId>,
     /// Places that could not be read.
     pub damage: Vec<Damage>,
-    /// Something that is on the drives may not have been seen: graves and what seems left over stay (REC-4).
+    /// Something that is on the drives may not have been seen: graves and what seems left over stay (OS-REC-4).
     pub incomplete: bool,
     /// Large objects that were being written when the store stopped, and whose segments are now garbage.
     pub abandoned_writes: u64,

@@ -43,7 +43,7 @@ struct Finding {
 }
 
 /// Tells the indexer of files it does not know, and of those that are gone. Returns the ends of chunks that the index knows
-/// and the drives do not have (REC-3).
+/// and the drives do not have (OS-REC-3).
 ///
 /// If the drive could be read, such an end is lost: that is told once, and nothing is looked for behind it any more. If
 /// it could not, the index keeps it, for a later opening may see it.

@@ -69,7 +69,7 @@ pub(super) fn judge(
 ///
 /// An index may be older than the drives: what it lacks is scanned. But it never needs a file that is gone, since files are
 /// deleted once the index, durably, does not need them. One that does is older than that, or the drives are; in either
-/// case the drives decide. Ends of chunks that the index knows and the drive does not are another matter (REC-3).
+/// case the drives decide. Ends of chunks that the index knows and the drive does not are another matter (OS-REC-3).
 pub(super) fn compare(inventory: &Inventory, records: &FileRecords, stores: &BTreeSet<u64>) -> Result<(), String> {
     for (number, record) in records.iter().filter(|(_, record)| stores.contains(&record.store)) {
         let Some(found) = inventory.files.get(number) else {

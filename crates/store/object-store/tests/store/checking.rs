@@ -36,7 +36,7 @@ async fn checks_beside_clients(runtime: &Runtime, world: &World, seed: u64, step
     reports
 }
 
-/// CHECK-1.
+/// OS-CHECK-1.
 #[test]
 fn what_clients_and_gc_change_during_a_check_is_no_damage() {
     let mut read = 0;
@@ -56,7 +56,7 @@ fn what_clients_and_gc_change_during_a_check_is_no_damage() {
     assert!(read > 1000, "checks have read only {read} entries");
 }
 
-/// CHECK-2: a check whose caller went away holds no file, and ends.
+/// OS-CHECK-2: a check whose caller went away holds no file, and ends.
 #[test]
 fn a_check_that_nobody_waits_for_ends() {
     Sim::new(1).run(move |runtime| async move {

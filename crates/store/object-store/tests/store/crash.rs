@@ -111,7 +111,7 @@ fn wherever_the_power_fails_acknowledged_writes_are_found_and_others_are_whole_o
     println!("{pairs} pairs of seed and cut");
 }
 
-/// 1849: an opening that was cut handed out the numbers of the life before it again (INX-6).
+/// 1849: an opening that was cut handed out the numbers of the life before it again (OS-INX-6).
 #[test]
 fn histories_that_once_failed() {
     the_power_fails(1849);

@@ -91,7 +91,7 @@ fn measure(seed: u64, zones: &[u32], size: usize, bytes: usize, clients: usize) 
     })
 }
 
-/// EVEN-1: of equal drives none has more than 1.1 times the mean, and of others none more than 1.1 times its part.
+/// OS-EVEN-1: of equal drives none has more than 1.1 times the mean, and of others none more than 1.1 times its part.
 #[test]
 fn drives_fill_in_proportion_to_their_size() {
     let cases: [&[u32]; 4] = [&[ZONES; 2], &[ZONES; 4], &[ZONES, ZONES / 2, ZONES / 4], &[ZONES / 4, ZONES]];
@@ -108,7 +108,7 @@ fn drives_fill_in_proportion_to_their_size() {
     }
 }
 
-/// EVEN-1: parts of one upload, and segments of one object, are written to all drives.
+/// OS-EVEN-1: parts of one upload, and segments of one object, are written to all drives.
 #[test]
 fn one_upload_is_on_all_drives() {
     for clients in [1, 4] {

@@ -11,7 +11,7 @@ use crate::world::{bytes_of, commit, get, put};
 
 const BUCKET: &str = "bucket";
 
-/// IDXG-1: while the index is full, blobs that died are not forgotten in vain again and again; they are once it takes
+/// OS-IDXG-1: while the index is full, blobs that died are not forgotten in vain again and again; they are once it takes
 /// changes.
 #[test]
 fn while_the_index_is_full_purging_waits() {
@@ -38,7 +38,7 @@ async fn listed(store: &ObjectStoreClient) -> usize {
     store.list(BUCKET, request).await.unwrap().objects.len()
 }
 
-/// IDXG-1: the file system of the index is full for a while. Existing objects can be read, listed and headed; writes
+/// OS-IDXG-1: the file system of the index is full for a while. Existing objects can be read, listed and headed; writes
 /// are refused for want of space, deletes too, and go on by themselves. Nothing acknowledged is lost, and an entry that
 /// was in the log and not in the index when it failed is there or not, whole.
 #[test]

@@ -14,7 +14,7 @@ use crate::world::{World, bytes_of, commit, put};
 
 const SIZES: Sizes = Sizes { small: 3 << 10, large: 20 << 10 };
 
-/// OGC-1 and FIL-1: an entry counts as live from the moment its place is no longer pending, so GC never takes a file for
+/// OS-GC-1 and OS-FIL-1: an entry counts as live from the moment its place is no longer pending, so GC never takes a file for
 /// garbage and then finds it needed.
 #[test]
 fn a_file_whose_entries_can_all_be_read_never_stays() {
@@ -57,7 +57,7 @@ fn a_file_whose_entries_can_all_be_read_never_stays() {
     }
 }
 
-/// OGC-4: GC in the background and a caller who asks for it never work on one file at the same time. If they did, one
+/// OS-GC-4: GC in the background and a caller who asks for it never work on one file at the same time. If they did, one
 /// could drop the file, and so forget a grave that buries what the other has just copied from there.
 #[test]
 fn two_collectors_never_take_one_file_and_nothing_deleted_comes_back() {
@@ -105,7 +105,7 @@ fn two_collectors_never_take_one_file_and_nothing_deleted_comes_back() {
     assert!(collected > 100, "GC has collected only {collected} files");
 }
 
-/// OGC-5: where a store has one file open for each purpose, two collectors at work have one each.
+/// OS-GC-5: where a store has one file open for each purpose, two collectors at work have one each.
 #[test]
 fn collectors_do_not_share_a_file() {
     for seed in seeds(5) {
@@ -139,7 +139,7 @@ fn collectors_do_not_share_a_file() {
     }
 }
 
-/// OGC-1: the index could not be made durable when a file was to be deleted. The next pass does not delete the file until
+/// OS-GC-1: the index could not be made durable when a file was to be deleted. The next pass does not delete the file until
 /// it is: an index that a power cut set back still finds what it needs.
 #[test]
 fn a_file_is_deleted_only_once_the_index_durably_needs_nothing_in_it() {

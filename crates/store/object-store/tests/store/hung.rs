@@ -34,7 +34,7 @@ async fn in_time<T>(rt: &Runtime, what: &str, work: impl Future<Output = T>) -> 
     }
 }
 
-/// RD-1: readers of a drive that hangs take no place of the store's, so that what lies elsewhere is read, listed and
+/// OS-RD-1: readers of a drive that hangs take no place of the store's, so that what lies elsewhere is read, listed and
 /// written; and those that leave let go of what they held.
 #[test]
 fn readers_of_a_drive_that_hangs_hold_up_no_others() {
@@ -83,7 +83,7 @@ fn readers_of_a_drive_that_hangs_hold_up_no_others() {
     }
 }
 
-/// PAT-1 and PAT-2: a drive's medium answers no write and no read. Puts, overwrites, deletes and lists go on with the others,
+/// OS-PAT-1 and OS-PAT-2: a drive's medium answers no write and no read. Puts, overwrites, deletes and lists go on with the others,
 /// and so do gets of what lies there. Once the drive answers again, and after a power cut, all agrees with what was
 /// acknowledged: no late write brings anything back.
 #[test]
@@ -213,7 +213,7 @@ fn a_backup_that_hangs_ends_when_the_index_fails() {
     });
 }
 
-/// PAT-1: a part is being committed on a drive that hangs; on others the parts go on. A client that ends the upload
+/// OS-PAT-1: a part is being committed on a drive that hangs; on others the parts go on. A client that ends the upload
 /// waits two seconds for it; if all drives hang two minutes, and then gets an error. Once they answer again the upload
 /// is as it was.
 #[test]

@@ -34,7 +34,7 @@ async fn live(rt: Runtime, devices: Vec<SimDevice>, index: MemoryIndex, crowd: C
     engine.close().await;
 }
 
-/// FIL-4: asked for its sums, the store compares them with a walk over its files.
+/// OS-FIL-4: asked for its sums, the store compares them with a walk over its files.
 pub(crate) async fn count(store: &ObjectStoreClient) {
     let (stats, usage) = (store.stats().await.unwrap(), store.usage().await.unwrap());
     assert_eq!((stats.objects, stats.object_bytes), (usage.objects, usage.live_bytes));
@@ -116,7 +116,7 @@ fn what_was_acknowledged_is_there_through_chains_of_lives() {
     }
 }
 
-/// INX-1, REC-2: a copy of the index from an earlier time finds what was written since, forgets what was deleted, and is
+/// OS-INX-1, OS-REC-2: a copy of the index from an earlier time finds what was written since, forgets what was deleted, and is
 /// not believed where it needs what is gone.
 #[test]
 fn an_older_copy_of_the_index_is_as_good_as_the_newest() {

@@ -11,7 +11,7 @@ use shingle_store_api::{CompletedPart, Metadata, ObjectStore};
 
 use crate::zones::{formatted, object_options, open};
 
-/// UPL-1: the first of two commits of a part meets a drive that hangs, and is acknowledged after the second, or before: the last
+/// OS-UPL-1: the first of two commits of a part meets a drive that hangs, and is acknowledged after the second, or before: the last
 /// that is acknowledged is listed and completed, and of the other nothing is left.
 #[test]
 fn of_two_commits_of_a_part_the_one_acknowledged_last_counts() {
@@ -44,7 +44,7 @@ fn of_two_commits_of_a_part_the_one_acknowledged_last_counts() {
             store.complete_upload("b", "k", id, wanted, commit("whole")).await.unwrap();
             assert!(get(&store, "b", "k").await.unwrap() == bytes_of(last, 5000));
             let live = store.stats().await.unwrap().live_bytes;
-            // After an append that may have landed the other's bytes stay until the next start (REC-4).
+            // After an append that may have landed the other's bytes stay until the next start (OS-REC-4).
             assert!(waited || live < 6000, "drive {hung} hangs: of the other part {live} bytes are left");
             u32::from(waited)
         });

@@ -275,7 +275,7 @@ fn names_and_metadata_that_are_too_long_are_refused() {
     });
 }
 
-/// MEM-2: where there is no memory for segments, objects have small ones, and nobody waits.
+/// RT-MEM-2: where there is no memory for segments, objects have small ones, and nobody waits.
 #[test]
 fn writers_without_memory_have_small_segments() {
     for seed in seeds(10) {

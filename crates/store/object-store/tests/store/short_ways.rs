@@ -82,7 +82,7 @@ impl Index for Counting {
     }
 }
 
-/// READER-1: 40 KiB in pieces of 1 KiB are ten segments, each looked up once, and let go when the next is read.
+/// OS-READER-1: 40 KiB in pieces of 1 KiB are ten segments, each looked up once, and let go when the next is read.
 #[test]
 fn a_segment_is_looked_up_once() {
     let world = World::new(1, 2, 4 << 20, 40 << 10);

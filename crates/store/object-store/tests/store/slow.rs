@@ -14,7 +14,7 @@ const BUCKET: &str = "bucket";
 /// The longest that a drive takes for a command; a slow one takes a thousand times as long.
 const LATENCY: Duration = Duration::from_millis(2);
 
-/// SLOWD-1: puts and deletes wait for a drive that is slow a few times and no more; it is tried again, and written to once it is well.
+/// OS-SLOWD-1: puts and deletes wait for a drive that is slow a few times and no more; it is tried again, and written to once it is well.
 #[test]
 fn puts_go_to_drives_that_are_not_slow() {
     for seed in seeds(4) {

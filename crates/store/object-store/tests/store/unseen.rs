@@ -76,7 +76,7 @@ fn show(world: &World) {
     world.drives.iter().for_each(crate::chunks::MemoryChunks::show);
 }
 
-/// REC-3: the end of a chunk is lost for good, and the index knows of it, kept or from a backup. Its bytes give errors,
+/// OS-REC-3: the end of a chunk is lost for good, and the index knows of it, kept or from a backup. Its bytes give errors,
 /// and never later ones; objects acknowledged later are found.
 #[test]
 fn an_end_that_the_index_knows_and_the_drive_lost_is_neither_served_nor_used_again() {
@@ -113,7 +113,7 @@ fn an_end_that_the_index_knows_and_the_drive_lost_is_neither_served_nor_used_aga
     }
 }
 
-/// REC-4: the commit of a large object lies where one opening cannot see it. Its segments stay, whatever is collected, and
+/// OS-REC-4: the commit of a large object lies where one opening cannot see it. Its segments stay, whatever is collected, and
 /// the place is neither written to nor sealed: the object is there once it can be seen.
 #[test]
 fn what_one_opening_cannot_see_is_there_when_the_next_can() {
@@ -143,7 +143,7 @@ fn what_one_opening_cannot_see_is_there_when_the_next_can() {
     }
 }
 
-/// REC-4, for a drive that is away with the commit, and for one with the beginning of an upload.
+/// OS-REC-4, for a drive that is away with the commit, and for one with the beginning of an upload.
 #[test]
 fn what_a_drive_took_along_is_whole_when_it_comes_back() {
     for index_lost in [false, true] {
@@ -192,7 +192,7 @@ fn what_a_drive_took_along_is_whole_when_it_comes_back() {
     }
 }
 
-/// APP-3: what a delete is for lies where this opening cannot see it. The delete is final all the same.
+/// OS-APP-3: what a delete is for lies where this opening cannot see it. The delete is final all the same.
 #[test]
 fn a_delete_of_what_cannot_be_seen_is_final() {
     for index_lost in [false, true] {
@@ -220,7 +220,7 @@ fn a_delete_of_what_cannot_be_seen_is_final() {
     }
 }
 
-/// REC-4: the index is lost, and with it the knowledge of a missing drive. The caller that opens the store knows of it,
+/// OS-REC-4: the index is lost, and with it the knowledge of a missing drive. The caller that opens the store knows of it,
 /// and deleted objects do not come back with it.
 #[test]
 fn a_drive_that_only_the_caller_knows_of_is_missing_too() {

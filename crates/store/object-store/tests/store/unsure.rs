@@ -14,7 +14,7 @@ use crate::world::{bytes_of, commit, get, put};
 
 const BUCKET: &str = "bucket";
 
-/// APP-3: a put failed and may have landed. A delete that is acknowledged after it is final, whichever way the store is
+/// OS-APP-3: a put failed and may have landed. A delete that is acknowledged after it is final, whichever way the store is
 /// opened next and however often graves are collected in between.
 #[test]
 fn a_delete_after_a_put_that_may_have_landed_is_final() {
@@ -46,7 +46,7 @@ fn a_delete_after_a_put_that_may_have_landed_is_final() {
     }
 }
 
-/// APP-3: the completion of an upload failed and may have happened: its parts stay until it is tried again.
+/// OS-APP-3: the completion of an upload failed and may have happened: its parts stay until it is tried again.
 #[test]
 fn an_upload_whose_completion_may_have_happened_is_completed_again_or_stays() {
     for again in [false, true] {
@@ -80,7 +80,7 @@ fn an_upload_whose_completion_may_have_happened_is_completed_again_or_stays() {
     }
 }
 
-/// FIL-3: several appends are on their way to a chunk when its drive stops taking anything, as a file does whose file
+/// OS-FIL-3: several appends are on their way to a chunk when its drive stops taking anything, as a file does whose file
 /// system is full. None of them landed, and the chunk cannot be sealed: none may be acknowledged.
 #[test]
 fn appends_that_all_fail_are_not_taken_for_landed() {
@@ -128,7 +128,7 @@ fn appends_that_all_fail_are_not_taken_for_landed() {
     assert!(refused > 30, "the drive stopped too late in most runs: {refused} were refused");
 }
 
-/// INX-5: a put and an upload failed and have landed. Their bucket is deleted, and later there is another of its name.
+/// OS-INX-5: a put and an upload failed and have landed. Their bucket is deleted, and later there is another of its name.
 #[test]
 fn what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name() {
     for (case, index_lost) in (0..3).flat_map(|case| [(case, false), (case, true)]) {

@@ -5,8 +5,8 @@
 //! allocation on, first aligned to its own size (criterion 0), then anywhere of that length (1), then shorter (2, 3).
 //!
 //! # Invariants
-//! - EA-1: runs of free blocks are in order, apart, and do not touch; each lies in one group.
-//! - EA-2: a block is free, or was given out once.
+//! - LAB-EA-1: runs of free blocks are in order, apart, and do not touch; each lies in one group.
+//! - LAB-EA-2: a block is free, or was given out once.
 
 use super::layout::{GROUP, Layout};
 
@@ -171,7 +171,7 @@ impl Allocator {
     /// Gives blocks back.
     ///
     /// # Panics
-    /// If one of them is free already (EA-2).
+    /// If one of them is free already (LAB-EA-2).
     pub(crate) fn give(&mut self, run: Run) {
         let (mut at, mut left) = (run.at, run.blocks);
         while left > 0 {
@@ -187,7 +187,7 @@ impl Allocator {
         let next = group.runs.partition_point(|run| run.0 < at);
         let apart = next == 0 || group.runs[next - 1].0 + group.runs[next - 1].1 <= at;
         let apart = apart && group.runs.get(next).is_none_or(|run| at + length <= run.0);
-        assert!(apart, "EA-2: blocks of group {number} were freed twice");
+        assert!(apart, "LAB-EA-2: blocks of group {number} were freed twice");
         let joins_next = group.runs.get(next).is_some_and(|run| run.0 == at + length);
         let joins_last = next > 0 && group.runs[next - 1].0 + group.runs[next - 1].1 == at;
         match (joins_last, joins_next) {
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(window_end(2048, 2300), 4096);
     }
 
-    /// EA-1 and EA-2, against a map of blocks.
+    /// LAB-EA-1 and LAB-EA-2, against a map of blocks.
     #[test]
     fn every_block_is_given_out_once() {
         for seed in seeds(20) {
@@ -249,7 +249,7 @@ mod tests {
                 assert_eq!(allocator.free_blocks(), free, "seed {seed}");
             }
             for group in &allocator.groups {
-                assert!(group.runs.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0), "EA-1, seed {seed}");
+                assert!(group.runs.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0), "LAB-EA-1, seed {seed}");
             }
         }
     }

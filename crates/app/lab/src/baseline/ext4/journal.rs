@@ -6,9 +6,9 @@
 //! `journal_async_commit`; the drive's write cache is off, so that barriers cost nothing.)
 //!
 //! # Invariants
-//! - EJ-1: one transaction commits at a time, and all that joined before it began commits with it.
-//! - EJ-2: freed blocks can be allocated again only once the transaction that freed them has committed.
-//! - EJ-3: a block goes to its own place only as it was committed: never while the running transaction changes it.
+//! - LAB-EJ-1: one transaction commits at a time, and all that joined before it began commits with it.
+//! - LAB-EJ-2: freed blocks can be allocated again only once the transaction that freed them has committed.
+//! - LAB-EJ-3: a block goes to its own place only as it was committed: never while the running transaction changes it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

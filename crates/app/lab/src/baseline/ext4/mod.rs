@@ -3,8 +3,8 @@
 //! **Owns** the whole drive. Everything but data is in memory, as on a server with room to cache it.
 //!
 //! # Invariants
-//! - EX-1: the extents of a file cover its blocks from 0 in order, and no two files share a block.
-//! - EX-2: blocks set aside for a file count as used until it is sealed or deleted.
+//! - LAB-EX-1: the extents of a file cover its blocks from 0 in order, and no two files share a block.
+//! - LAB-EX-2: blocks set aside for a file count as used until it is sealed or deleted.
 
 mod alloc;
 mod journal;

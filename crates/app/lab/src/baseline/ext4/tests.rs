@@ -7,14 +7,14 @@ use crate::drives::LabDrive;
 use crate::host::{Host, HostDevice};
 
 impl Ext4Target {
-    /// EX-1 and EX-2: blocks of files, set aside and free make up the drive, and none is two of these.
+    /// LAB-EX-1 and LAB-EX-2: blocks of files, set aside and free make up the drive, and none is two of these.
     fn check(&self) {
         let state = self.state.borrow();
         let mut runs: Vec<Run> = state.shared.into_iter().collect();
         for file in state.files.values() {
             let mut next = 0;
             for &(first, run) in &file.extents {
-                assert_eq!(first, next, "EX-1");
+                assert_eq!(first, next, "LAB-EX-1");
                 next += run.blocks as u32;
             }
             assert!(next >= file.frame.blocks());
@@ -22,10 +22,10 @@ impl Ext4Target {
             runs.extend(file.leaves.iter().map(|&at| Run { at, blocks: 1 }));
         }
         runs.sort_by_key(|run| run.at);
-        assert!(runs.windows(2).all(|pair| pair[0].end() <= pair[1].at), "EX-1: files share a block");
+        assert!(runs.windows(2).all(|pair| pair[0].end() <= pair[1].at), "LAB-EX-1: files share a block");
         let used: u64 = runs.iter().map(|run| run.blocks).sum();
         let free = self.allocator.borrow().free_blocks();
-        assert_eq!(used + free + self.journal.pending_blocks(), self.capacity, "EX-2");
+        assert_eq!(used + free + self.journal.pending_blocks(), self.capacity, "LAB-EX-2");
     }
 }
 
@@ -46,7 +46,7 @@ fn run_with<F: Future<Output = ()> + 'static>(
     });
 }
 
-/// EX-1 and EX-2, through creations, appends of all sizes, seals and deletions, until the drive has been full.
+/// LAB-EX-1 and LAB-EX-2, through creations, appends of all sizes, seals and deletions, until the drive has been full.
 #[test]
 fn no_block_is_lost_or_shared() {
     for seed in seeds(4) {
@@ -92,7 +92,7 @@ fn no_block_is_lost_or_shared() {
     }
 }
 
-/// EJ-1: appends that wait at once share commits; a lone one takes one commit.
+/// LAB-EJ-1: appends that wait at once share commits; a lone one takes one commit.
 #[test]
 fn commits_are_shared() {
     on_drive(1, |rt, target| async move {
@@ -118,7 +118,7 @@ fn commits_are_shared() {
     });
 }
 
-/// EJ-2: deleted blocks are free only once the deletion has committed.
+/// LAB-EJ-2: deleted blocks are free only once the deletion has committed.
 #[test]
 fn deleted_blocks_wait_for_the_commit() {
     on_drive(1, |rt, target| async move {

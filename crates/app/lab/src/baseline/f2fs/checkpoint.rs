@@ -1,8 +1,8 @@
 //! Checkpoints: the tables on the drive catch up with memory, and prefree sections become free. (fs/f2fs/checkpoint.c.)
 //!
 //! # Invariants
-//! - FC-1: no block is given out while a checkpoint is written, but those of its own nodes.
-//! - FC-2: a zone is reset only after the checkpoint that no longer names its blocks.
+//! - LAB-FC-1: no block is given out while a checkpoint is written, but those of its own nodes.
+//! - LAB-FC-2: a zone is reset only after the checkpoint that no longer names its blocks.
 
 use std::rc::{Rc, Weak};
 use std::time::Duration;

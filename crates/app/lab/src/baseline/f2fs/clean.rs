@@ -6,7 +6,7 @@
 //! and benefit, while the drive is idle.
 //!
 //! # Invariants
-//! - FG-1: cleaning never uses the last free sections of the logs: the reserve is larger than one section's blocks.
+//! - LAB-FG-1: cleaning never uses the last free sections of the logs: the reserve is larger than one section's blocks.
 
 use std::collections::VecDeque;
 use std::rc::Weak;
@@ -75,7 +75,7 @@ impl Shared {
                 continue;
             }
             let mut freed = 0;
-            // A checkpoint in between, before full victims eat up the free sections (FG-1).
+            // A checkpoint in between, before full victims eat up the free sections (LAB-FG-1).
             while self.is_short(freed) && (freed == 0 || self.sections.borrow().free_count() > LOGS as u32) {
                 if !self.clean_one(Policy::Greedy).await? {
                     break;

@@ -5,7 +5,7 @@
 //! once.
 //!
 //! # Invariants
-//! - FL-1: commands to a zone go out in the order in which their blocks were given out.
+//! - LAB-FL-1: commands to a zone go out in the order in which their blocks were given out.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -7,9 +7,9 @@
 //! **Owns** the whole drive. Nodes and tables are cached in memory, as on a server with room for them.
 //!
 //! # Invariants
-//! - FF-1: a block is named by one owner, and read where its owner names it.
-//! - FF-2: cleaning moves every valid block of its section, and changes no file's length.
-//! - FF-3: no section that a write is under way to, or a file names blocks of, is reset.
+//! - LAB-FF-1: a block is named by one owner, and read where its owner names it.
+//! - LAB-FF-2: cleaning moves every valid block of its section, and changes no file's length.
+//! - LAB-FF-3: no section that a write is under way to, or a file names blocks of, is reset.
 
 mod checkpoint;
 mod clean;

@@ -3,10 +3,10 @@
 //! Owners of blocks are kept as runs, in the order of their writing; a run is valid while its owner still names it.
 //!
 //! # Invariants
-//! - FS-1: a section is free, open, closed or prefree; only a free one is opened, and a prefree one becomes free only by
+//! - LAB-FS-1: a section is free, open, closed or prefree; only a free one is opened, and a prefree one becomes free only by
 //!   a checkpoint.
-//! - FS-2: a closed section becomes prefree when nothing in it is valid and no write to it is under way.
-//! - FS-3: valid blocks of all sections are the blocks that owners name.
+//! - LAB-FS-2: a closed section becomes prefree when nothing in it is valid and no write to it is under way.
+//! - LAB-FS-3: valid blocks of all sections are the blocks that owners name.
 
 use std::collections::BTreeSet;
 
@@ -119,7 +119,7 @@ impl Sections {
     /// Takes up to `blocks` blocks of an open section; it closes when it is full.
     pub(crate) fn take(&mut self, number: u32, blocks: u32, now: u64) -> Piece {
         let section = &mut self.all[number as usize];
-        debug_assert_eq!(section.state, SectionState::Open, "FS-1");
+        debug_assert_eq!(section.state, SectionState::Open, "LAB-FS-1");
         let piece = Piece { section: number, offset: section.next, blocks: blocks.min(self.blocks - section.next) };
         section.next += piece.blocks;
         section.under_way += piece.blocks;
@@ -162,7 +162,7 @@ impl Sections {
     /// A prefree section is free.
     pub(crate) fn freed(&mut self, number: u32) {
         let section = &mut self.all[number as usize];
-        debug_assert_eq!(section.state, SectionState::Prefree, "FS-1");
+        debug_assert_eq!(section.state, SectionState::Prefree, "LAB-FS-1");
         (section.state, section.next, section.entries) = (SectionState::Free, 0, Vec::new());
         self.free.insert(number);
     }
@@ -233,7 +233,7 @@ mod tests {
         number
     }
 
-    /// FS-1 and FS-2.
+    /// LAB-FS-1 and LAB-FS-2.
     #[test]
     fn a_section_is_free_again_only_by_a_checkpoint() {
         let mut sections = Sections::new(2, 1024);

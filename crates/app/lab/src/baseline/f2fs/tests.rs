@@ -5,7 +5,7 @@ use crate::drives::LabDrive;
 use crate::host::{Host, HostDevice};
 
 impl F2fsTarget {
-    /// FF-1 and FS-3: owners name disjoint blocks, and sections count just these as valid.
+    /// LAB-FF-1 and LAB-FS-3: owners name disjoint blocks, and sections count just these as valid.
     fn check(&self) {
         let (files, sections) = (self.shared.files.borrow(), self.shared.sections.borrow());
         let mut named = Vec::new();
@@ -25,14 +25,14 @@ impl F2fsTarget {
         named.sort_by_key(|piece| (piece.section, piece.offset));
         for pair in named.windows(2) {
             let apart = pair[0].section < pair[1].section || pair[0].offset + pair[0].blocks <= pair[1].offset;
-            assert!(apart, "FF-1: {pair:?}");
+            assert!(apart, "LAB-FF-1: {pair:?}");
         }
         let mut valid = vec![0; sections.all.len()];
         for piece in &named {
             valid[piece.section as usize] += piece.blocks;
         }
         for (number, section) in sections.all.iter().enumerate() {
-            assert_eq!(section.valid, valid[number], "FS-3: section {number}, {:?}", section.state);
+            assert_eq!(section.valid, valid[number], "LAB-FS-3: section {number}, {:?}", section.state);
         }
         assert_eq!(sections.valid, valid.iter().map(|&blocks| u64::from(blocks)).sum::<u64>());
     }
@@ -79,7 +79,7 @@ async fn churn(seed: u64, target: &Rc<F2fsTarget>, share: f64, turns: f64) -> Ta
             target.seal(id).await.unwrap();
             sealed.push((id, length));
         }
-        assert!(target.state().free_zones > 0, "FG-1");
+        assert!(target.state().free_zones > 0, "LAB-FG-1");
     }
     for &(id, length) in &sealed {
         for at in (0..length).step_by(1 << 20) {
@@ -89,7 +89,7 @@ async fn churn(seed: u64, target: &Rc<F2fsTarget>, share: f64, turns: f64) -> Ta
     target.state()
 }
 
-/// FF-1 to FF-3 under foreground cleaning, also on a nearly full drive: the device refuses a read of a zone that was
+/// LAB-FF-1 to LAB-FF-3 under foreground cleaning, also on a nearly full drive: the device refuses a read of a zone that was
 /// reset.
 #[test]
 fn cleaning_loses_nothing() {
@@ -157,7 +157,7 @@ fn an_idle_drive_is_cleaned() {
     });
 }
 
-/// FL-1: small appends that wait for one zone go out together.
+/// LAB-FL-1: small appends that wait for one zone go out together.
 #[test]
 fn bios_merge_behind_the_zone_lock() {
     run_with(1, F2fsOptions { synced: false, sequential: true, ..F2fsOptions::default() }, |rt, target| async move {

@@ -34,7 +34,7 @@ fn a_peek_sees_what_is_there_and_changes_nothing() {
         peek.flush().await.unwrap();
         assert!(fs::read(&path).unwrap() == before, "the file was changed");
 
-        // Later writes of its owner are not seen (PEEK-1).
+        // Later writes of its owner are not seen (ZD-PEEK-1).
         owner.append(other, vec![blocks(3, 1)]).await.unwrap();
         assert_eq!(peek.report(other, 1).await.unwrap()[0].state, ZoneState::Empty);
         drop(owner);

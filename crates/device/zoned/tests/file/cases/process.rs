@@ -213,7 +213,7 @@ fn spread(group: u64) -> Vec<Step> {
     (2..6).map(step).collect()
 }
 
-/// FD-1 for writes to several zones at once, whose table entries wait for the file's lock with each other's bytes.
+/// ZD-FD-1 for writes to several zones at once, whose table entries wait for the file's lock with each other's bytes.
 #[test]
 fn a_killed_process_leaves_each_of_the_zones_it_wrote_together_as_before_or_after() {
     let directory = Directory::new("spread");

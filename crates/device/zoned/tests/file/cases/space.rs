@@ -9,6 +9,7 @@ use shingle_zoned::{GeometrySpec, ZoneOp, ZoneState, ZonedDevice};
 
 use super::{Directory, blocks, create, geometry, space};
 
+/// ZD-FD-3.
 #[test]
 fn a_drive_of_twenty_terabytes_takes_little_space_and_resets_give_it_back() {
     let directory = Directory::new("space");
@@ -111,7 +112,7 @@ fn resets_without_a_flush_do_not_run_out_of_places() {
 }
 
 /// A failure of the machine: the disk has any part of the writes since the last flush. With any mix of the table's
-/// entries the drive opens, and data that was flushed and left alone since is there.
+/// entries the drive opens, and data that was flushed and left alone since is there. (ZD-FD-2)
 #[test]
 fn any_mix_of_table_entries_since_the_last_flush_is_a_drive() {
     let directory = Directory::new("mix");

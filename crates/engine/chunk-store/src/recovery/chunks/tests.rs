@@ -234,7 +234,7 @@ fn of_bad_copies_that_is_taken_that_may_be_read_again() {
     assert_eq!(completed(&[rotten, landed, next], None), (vec![bad], 15, 15));
 }
 
-/// REC-8: a copy that GC was writing when the power failed, and an original that this opening cannot see. The next one
+/// CS-REC-8: a copy that GC was writing when the power failed, and an original that this opening cannot see. The next one
 /// can.
 #[test]
 fn a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later() {
@@ -254,7 +254,7 @@ fn a_torn_copy_does_not_take_the_place_of_a_record_that_may_be_read_later() {
     }
 }
 
-/// REC-8: a copy that was torn while it was written, and its landed original; neither can be read, and the copy is
+/// CS-REC-8: a copy that was torn while it was written, and its landed original; neither can be read, and the copy is
 /// taken. The next opening can read both, and finds the copy in the index.
 #[test]
 fn of_records_that_cannot_be_read_a_later_opening_chooses_again() {
@@ -284,7 +284,7 @@ fn of_records_that_cannot_be_read_a_later_opening_chooses_again() {
     }
 }
 
-/// APP-5: the entry says that all before its place was durable, and that older records past it are dead.
+/// CS-APP-5: the entry says that all before its place was durable, and that older records past it are dead.
 #[test]
 fn a_chunk_that_was_gone_on_with_has_all_bytes_before_that_place() {
     let resumed = |found: &[Found]| {
