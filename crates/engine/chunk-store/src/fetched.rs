@@ -108,7 +108,7 @@ mod tests {
         let (buffers, id) = (BufferPool::new(1 << 20), ChunkId::from_u64(7));
         let data = Bytes::from((0..9000u32).map(|at| at as u8).collect::<Vec<_>>());
         let place = Place { store: StoreId(1), epoch: 2, zone: ZoneId(3), block: 4 };
-        let record = frame_sliced(RecordType(9), &place, 1, id, 500, &[data.clone()], &buffers);
+        let record = frame_sliced(RecordType(9), &place, 1, id, 500, std::slice::from_ref(&data), &buffers);
         let verifier = Verifier { buffers, hollow: false, corrupt_reads: Arc::default() };
         let fetched = |of: ChunkId, record: &[u8]| {
             let plan = SlicePlan::new(9000, 100, 8000);

@@ -1,7 +1,10 @@
 //! PUT and GET of objects of 4 KiB, 64 KiB and 1 MiB, 8 clients on loopback, beside the same HTTP stack over a store that
 //! discards.
 //!
-//! Server and clients share the process and the machine, in both measurements alike. The processor time of a request is the
+//! A GET of an object that was used lately finds its row in memory; `cold` GETs ask the index, as those of a store that is much larger
+//! than its cache: a second store keeps no rows.
+//!
+//! Server and clients share the process and the machine, in all measurements alike. The processor time of a request is the
 //! server's alone: less noisy than the rate, where others use the machine too.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -36,17 +39,40 @@ struct Size {
     bytes: usize,
     /// Number of objects that each client puts, and then gets, in a round.
     objects: usize,
-    /// Ids of the figures: rate of PUT and of GET, processor time of each.
-    rates: [&'static str; 2],
-    times: [&'static str; 2],
+    /// Ids of the figures: rates and processor times of [`SERIES`].
+    rates: [&'static str; 3],
+    times: [&'static str; 3],
 }
 
 const SIZES: [Size; 3] = [
-    Size { bytes: 4 << 10, objects: 96, rates: ["put_4kib", "get_4kib"], times: ["put_4kib_cpu", "get_4kib_cpu"] },
-    Size { bytes: 64 << 10, objects: 64, rates: ["put_64kib", "get_64kib"], times: ["put_64kib_cpu", "get_64kib_cpu"] },
-    Size { bytes: 1 << 20, objects: 24, rates: ["put_1mib", "get_1mib"], times: ["put_1mib_cpu", "get_1mib_cpu"] },
+    Size {
+        bytes: 4 << 10,
+        objects: 96,
+        rates: ["put_4kib", "get_4kib", "get_4kib_cold"],
+        times: ["put_4kib_cpu", "get_4kib_cpu", "get_4kib_cold_cpu"],
+    },
+    Size {
+        bytes: 64 << 10,
+        objects: 64,
+        rates: ["put_64kib", "get_64kib", "get_64kib_cold"],
+        times: ["put_64kib_cpu", "get_64kib_cpu", "get_64kib_cold_cpu"],
+    },
+    Size {
+        bytes: 1 << 20,
+        objects: 24,
+        rates: ["put_1mib", "get_1mib", "get_1mib_cold"],
+        times: ["put_1mib_cpu", "get_1mib_cpu", "get_1mib_cold_cpu"],
+    },
 ];
 const METHODS: [&str; 2] = ["PUT", "GET"];
+
+/// Stores in the order of their endpoints.
+const OURS: usize = 0;
+const COLD: usize = 1;
+const DISCARDING: usize = 2;
+
+/// Store and method of the figures of a size: PUT, GET, GET without rows in memory.
+const SERIES: [(usize, usize); 3] = [(OURS, 0), (OURS, 1), (COLD, 1)];
 
 /// Samples of one store and method, one a round.
 #[derive(Default)]
@@ -62,14 +88,21 @@ pub(crate) fn run() -> Outcome<Vec<Figure>> {
     let keys = Credentials { access_key: "bench".to_owned(), secret_key: "bench-secret".to_owned() };
     // As a server's: in files, and read on threads that may block.
     let scratch = Scratch::new(&std::env::temp_dir())?;
-    let index = FjallIndex::open(scratch.0.join("index"), INDEX_CACHE_BYTES)?;
-    let ours = executor.block_on(objects(index))?;
-    let ours: Arc<dyn ObjectStore> = Arc::new(ours);
+    let with_rows = shingle_object_store::Options::default();
+    let without = shingle_object_store::Options { row_cache_bytes: 0, ..shingle_object_store::Options::default() };
+    let open = |name: &str, options| -> Outcome<Arc<dyn ObjectStore>> {
+        let index = FjallIndex::open(scratch.0.join(name), INDEX_CACHE_BYTES)?;
+        Ok(Arc::new(executor.block_on(objects(index, options))?))
+    };
+    let (ours, cold) = (open("index", with_rows)?, open("cold", without)?);
     let mut figures = Vec::new();
     for size in &SIZES {
         let discarding: Arc<dyn ObjectStore> = Arc::new(DiscardStore::new(size.bytes as u64));
-        let endpoints = [endpoint(&executor, ours.clone(), &keys)?, endpoint(&executor, discarding, &keys)?];
-        figures.extend(compare(size, endpoints, &keys)?);
+        let mut endpoints = Vec::new();
+        for store in [ours.clone(), cold.clone(), discarding] {
+            endpoints.push(endpoint(&executor, store, &keys)?);
+        }
+        figures.extend(compare(size, &endpoints, &keys)?);
     }
     executor.shutdown_background();
     Ok(figures)
@@ -89,37 +122,38 @@ fn endpoint(
     Ok(address)
 }
 
-/// Both stores in turns: ours, and the one that discards.
-fn compare(size: &Size, endpoints: [SocketAddr; 2], keys: &Credentials) -> Outcome<Vec<Figure>> {
+/// All stores in turns.
+fn compare(size: &Size, endpoints: &[SocketAddr], keys: &Credentials) -> Outcome<Vec<Figure>> {
     let bucket = format!("bench-{}", size.bytes);
-    for endpoint in endpoints {
+    for &endpoint in endpoints {
         Client::new(endpoint, keys).request("PUT", &format!("/{bucket}"), &[])?;
     }
-    let mut samples: [[Samples; 2]; 2] = Default::default();
+    let mut samples: [[Samples; 2]; 3] = Default::default();
     for round in 0..ROUNDS {
-        for (endpoint, samples) in endpoints.into_iter().zip(&mut samples) {
+        for (&endpoint, samples) in endpoints.iter().zip(&mut samples) {
             for (method, samples) in METHODS.into_iter().zip(samples) {
                 let load = Load { bucket: bucket.clone(), method, bytes: size.bytes, objects: size.objects, round };
                 load.run(endpoint, keys, samples)?;
             }
         }
     }
-    let [ours, discarding] = samples;
     let mut figures = Vec::new();
-    for (at, (ours, discarding)) in ours.into_iter().zip(discarding).enumerate() {
-        let (value, limit) = (median(ours.bytes_per_s), median(discarding.bytes_per_s));
+    for (at, (store, method)) in SERIES.into_iter().enumerate() {
+        let (ours, discarding) = (&samples[store][method], &samples[DISCARDING][method]);
+        let both = |of: fn(&Samples) -> &Vec<f64>| (median(of(ours).clone()), median(of(discarding).clone()));
+        let (value, limit) = both(|samples| &samples.bytes_per_s);
         figures.push(Figure { id: size.rates[at], unit: "bytes/s", value, limit });
-        let (value, limit) = (median(ours.cpu_us), median(discarding.cpu_us));
+        let (value, limit) = both(|samples| &samples.cpu_us);
         figures.push(Figure { id: size.times[at], unit: "us", value, limit });
     }
     Ok(figures)
 }
 
 /// An object store on two memory devices, owned by a thread of its own.
-async fn objects(index: FjallIndex) -> Outcome<ObjectStoreClient> {
+async fn objects(index: FjallIndex, options: shingle_object_store::Options) -> Outcome<ObjectStoreClient> {
     let (tell, told) = tokio::sync::oneshot::channel();
     shingle_runtime::real::spawn_thread("objects", |rt: Runtime| async move {
-        let opened = open_objects(&rt, index).await;
+        let opened = open_objects(&rt, index, options).await;
         match opened {
             Ok(engine) => {
                 if tell.send(Ok(engine.client())).is_ok() {
@@ -132,7 +166,11 @@ async fn objects(index: FjallIndex) -> Outcome<ObjectStoreClient> {
     told.await?
 }
 
-async fn open_objects(rt: &Runtime, index: FjallIndex) -> Outcome<ObjectEngine> {
+async fn open_objects(
+    rt: &Runtime,
+    index: FjallIndex,
+    options: shingle_object_store::Options,
+) -> Outcome<ObjectEngine> {
     let mut drives = Vec::new();
     for number in 1..=2 {
         let device = Rc::new(MemoryDevice::new(Geometry::hm_smr(Blocks(65_536), 80, 0, 128)));
@@ -144,8 +182,7 @@ async fn open_objects(rt: &Runtime, index: FjallIndex) -> Outcome<ObjectEngine> 
         drop(rt.spawn(async move { chunks.serve(requests).await }));
         drives.push(Drive { client, store, hides: false });
     }
-    let (engine, _) =
-        ObjectEngine::open(rt.clone(), drives, Arc::new(index), shingle_object_store::Options::default(), None).await?;
+    let (engine, _) = ObjectEngine::open(rt.clone(), drives, Arc::new(index), options, None).await?;
     Ok(engine)
 }
 
