@@ -32,7 +32,11 @@ impl Core {
             let (item, record) = self.find(bucket, key).await?.ok_or_else(|| StoreError::no_key(bucket, key))?;
             if !record.large {
                 let found = self.pin(item.location.file, item.location.ordinal, releases)?;
-                let Some((client, chunk, pin)) = found else { continue };
+                let Some((client, chunk, pin)) = found else {
+                    // As in `locate`; a row in memory is found without a wait, so that others get their turn only here.
+                    self.runtime.yield_now().await;
+                    continue;
+                };
                 let offset = item.location.offset + u64::from(item.location.head);
                 let source = Source::Whole { client, chunk, offset, _pin: pin };
                 let info = record.attributes.info(key, item.version, record.size, Vec::new());
