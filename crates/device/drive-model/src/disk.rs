@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::cache::Segments;
-use crate::drive::{Command, CommandId, Nanos, Op};
+use crate::command::{Command, CommandId, Nanos, Op};
 use crate::profile::{Kind, Profile};
 use crate::seek::{SeekBounds, SeekCurve};
 use crate::surface::{Position, Surface, SurfaceSpec};

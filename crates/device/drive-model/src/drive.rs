@@ -1,46 +1,9 @@
 //! A drive: commands in, completions out.
 
+use crate::command::{Command, CommandId, Nanos};
 use crate::disk::Disk;
 use crate::flash::FlashDrive;
 use crate::profile::{Kind, Profile};
-
-/// Nanoseconds since the start of the caller's clock.
-pub type Nanos = u64;
-
-/// The caller's number of a command.
-pub type CommandId = u64;
-
-/// Kind of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Reads blocks.
-    Read,
-    /// Writes blocks.
-    Write,
-    /// Opens a zone.
-    Open,
-    /// Closes or finishes a zone.
-    Close,
-    /// Empties a zone.
-    Reset,
-    /// Reports zones.
-    Report,
-    /// Makes every write before it durable.
-    Flush,
-}
-
-/// A command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// Its kind.
-    pub op: Op,
-    /// Its first block (of 4 KiB), from the start of the drive.
-    pub at: u64,
-    /// Blocks read or written; for a report, blocks of the answer.
-    pub blocks: u64,
-    /// This write opens its zone.
-    pub opens: bool,
-}
 
 /// A modelled drive.
 #[derive(Clone, Debug)]

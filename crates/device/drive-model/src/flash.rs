@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::drive::{Command, CommandId, Nanos, Op};
+use crate::command::{Command, CommandId, Nanos, Op};
 use crate::profile::{Flash, Profile, Zones};
 
 const BLOCK_BYTES: f64 = 4096.0;

@@ -12,6 +12,7 @@
 //! - DM-MODEL-2: a model's constants come from its profile; they change only by calibration against published figures.
 
 mod cache;
+mod command;
 mod disk;
 mod drive;
 mod flash;
@@ -19,7 +20,8 @@ mod profile;
 mod seek;
 mod surface;
 
-pub use drive::{Command, CommandId, Drive, Nanos, Op};
+pub use command::{Command, CommandId, Nanos, Op};
+pub use drive::Drive;
 pub use profile::{
     Cache, Figure, Flash, Kind, Mechanics, Profile, ProfileError, Published, Queue, Recording, Shape, Zones,
 };

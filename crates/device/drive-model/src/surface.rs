@@ -4,7 +4,7 @@
 //! the last surface go one run inwards: so neighbouring zones lie at nearly the same radius. Each track starts a little
 //! later in the turn than the one before it (skew), so that a sequential transfer meets it right after the switch.
 
-use crate::drive::Nanos;
+use crate::command::Nanos;
 
 /// A recording zone: the tracks with the same number of blocks. (Not a zone of a zoned drive.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

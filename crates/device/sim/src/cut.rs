@@ -6,8 +6,8 @@ use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_zoned::{Geometry, MemoryDevice, ZoneOp, ZoneState};
 
+use crate::effect::{Effect, Pending};
 use crate::faults::landed;
-use crate::medium::{Effect, Pending};
 use crate::seeds::Random;
 use crate::spoil::{garbage_after, join, prefix};
 

@@ -2,7 +2,7 @@
 
 use shingle_base::{Blocks, ZoneId};
 
-use crate::device::CommandKind;
+use crate::command::CommandKind;
 use crate::seeds::Random;
 
 /// Fault of a command. See `docs/fault-model.md`.

@@ -16,9 +16,11 @@
 
 mod calls;
 pub mod clients;
+mod command;
 mod crowd;
 mod cut;
 mod device;
+mod effect;
 mod executor;
 mod faults;
 pub mod lives;
@@ -28,9 +30,10 @@ mod spoil;
 mod timers;
 mod timing;
 
+pub use command::{Command, CommandKind, Counts};
 pub use crowd::Crowd;
 pub use cut::Survival;
-pub use device::{Command, CommandKind, Counts, Cuts, SimDevice};
+pub use device::{Cuts, SimDevice};
 pub use executor::Sim;
 pub use faults::{Fault, FaultRule, Faults, Trigger};
 pub use medium::Medium;

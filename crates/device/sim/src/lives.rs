@@ -10,8 +10,9 @@ use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZoneState, ZonedDevice};
 
+use crate::command::CommandKind;
 use crate::cut::Survival;
-use crate::device::{CommandKind, SimDevice};
+use crate::device::SimDevice;
 use crate::faults::{Fault, FaultRule, Faults, Trigger};
 use crate::medium::Medium;
 use crate::seeds::Random;

@@ -7,31 +7,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
-use shingle_zoned::{MemoryDevice, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned::{MemoryDevice, ZoneState, ZonedDevice};
 
 use crate::cut::{self, Survival};
+use crate::effect::{EARLIER, Effect, Pending};
 use crate::seeds::Random;
-
-/// Something a command did that a power cut may undo.
-#[derive(Clone)]
-pub(crate) enum Effect {
-    Write { at: Lba, data: Vec<Bytes> },
-    Manage(ZoneOp),
-}
-
-#[derive(Clone)]
-pub(crate) struct Pending {
-    /// The command's number; [`EARLIER`] if an earlier process gave it.
-    number: u64,
-    pub(crate) effect: Effect,
-    /// Number of commands that had begun when this one completed.
-    completed: Option<u64>,
-}
-
-/// The number of commands of a process that was killed.
-const EARLIER: u64 = u64::MAX;
 
 /// A drive without the process that uses it. It outlives a [kill](crate::SimDevice::kill), its cache included.
 pub struct Medium {
@@ -185,16 +166,5 @@ impl Medium {
     fn both(&self, change: impl Fn(&MemoryDevice)) {
         change(&self.current);
         self.durable.iter().for_each(change);
-    }
-}
-
-impl Effect {
-    /// Applies the effect to an image. An effect that cannot happen there (its zone failed since) does nothing.
-    pub(crate) fn apply(&self, image: &MemoryDevice, zone: ZoneId) {
-        let result = match self {
-            Self::Write { at, data } => image.write_now(*at, data.clone()),
-            Self::Manage(op) => image.manage_now(zone, *op),
-        };
-        drop(result);
     }
 }

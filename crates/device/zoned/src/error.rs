@@ -4,7 +4,7 @@ use std::fmt;
 
 use shingle_base::{Blocks, Lba, ZoneId};
 
-use crate::device::{ZoneOp, ZoneState};
+use crate::zone::{ZoneOp, ZoneState};
 
 /// The result of a device command.
 pub type DeviceResult<T> = Result<T, DeviceError>;

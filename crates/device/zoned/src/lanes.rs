@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use shingle_base::{Blocks, ZoneId};
 use tokio::sync::oneshot;
 
-use crate::device::{ZoneInfo, ZoneState};
+use crate::zone::{ZoneInfo, ZoneState};
 
 /// Way in which a command shares its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,8 +18,9 @@ mod peek;
 mod pieces;
 mod preset;
 mod view;
+mod zone;
 
-pub use device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+pub use device::{DeviceFuture, ZonedDevice};
 pub use error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
 pub use file::{
     CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostFile, HostIo, parse_file_device,
@@ -30,3 +31,4 @@ pub use memory::{Keep, MemoryDevice};
 pub use peek::PeekDevice;
 pub use preset::GeometrySpec;
 pub use view::{Share, ZoneRange, ZoneRangeError};
+pub use zone::{ZoneInfo, ZoneOp, ZoneState};

@@ -18,9 +18,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 
-use crate::device::{ZoneInfo, ZoneOp, ZoneState};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
 use crate::geometry::{Geometry, GeometryError};
+use crate::zone::{ZoneInfo, ZoneOp, ZoneState};
 
 /// Eight bytes a zone, so that the 75,000 zones of a 20 TB drive take 600 KB.
 #[derive(Clone, Copy)]

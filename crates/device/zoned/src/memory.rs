@@ -14,11 +14,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
 
-use crate::device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use crate::device::{DeviceFuture, ZonedDevice};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
 use crate::geometry::Geometry;
 use crate::machine::{Machine, gathered_length};
 use crate::pieces::{Pieces, zeros};
+use crate::zone::{ZoneInfo, ZoneOp, ZoneState};
 
 /// Says how many leading bytes of a written piece a metadata-only device keeps.
 pub type Keep = fn(&[u8]) -> usize;

@@ -16,10 +16,11 @@ use bytes::Bytes;
 use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
 use shingle_runtime::Runtime;
 
-use crate::device::{DeviceFuture, ZoneOp, ZonedDevice};
+use crate::device::{DeviceFuture, ZonedDevice};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
 use crate::geometry::Geometry;
 use crate::machine::Machine;
+use crate::zone::ZoneOp;
 
 /// A device as it was at a moment, to be read beside its owner.
 pub struct PeekDevice {

@@ -18,10 +18,11 @@ use bytes::Bytes;
 use futures_util::future::join;
 use shingle_base::{Blocks, Lba, ZoneId};
 
-use crate::device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use crate::device::{DeviceFuture, ZonedDevice};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
 use crate::geometry::{Geometry, GeometryError};
 use crate::machine::{Applied, Machine, gathered_length};
+use crate::zone::{ZoneInfo, ZoneOp, ZoneState};
 
 /// A part of a drive's limits. `None`: as much as the drive has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

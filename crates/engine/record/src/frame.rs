@@ -1,245 +1,18 @@
-//! The frame of every record: a header, a payload, zeros up to the next block.
+//! The frame of every record: a [header](Header), a payload, zeros up to the next block.
 //!
-//! # Invariants
-//! - RC-FRAME-1: a header is believed only if its own checksum holds; a payload only if the header's checksum of it does.
-//! - RC-FRAME-2: a header names its place (store, zone, block) and the generation of its zone, so that bytes of another
-//!   store, place or generation are recognised as such.
-
-use std::fmt;
-use std::mem::{offset_of, size_of};
+//! **Owns** plain records, and the choice between plain and sliced payloads. **Knows nothing of** the types of records.
 
 use bytes::Bytes;
-use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, StoreId, ZoneId, crc32c};
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, crc32c};
 
-/// Bytes of a header.
-pub const HEADER_SIZE: usize = 96;
-
-/// Bytes of a header that a record's type defines.
-pub const INFO_SIZE: usize = 32;
-
-/// The first six bytes of a record; two digits of version follow.
-const MAGIC: [u8; 6] = *b"SHGREC";
-
-/// The format's version, as digits.
-const VERSION: [u8; 2] = *b"01";
-
-/// The payload is sliced (see `slices`), and the header's payload checksum is that of the slice footers.
-const FLAG_SLICED: u16 = 2;
-
-/// The type of a record. Each engine has a range of its own; 0 to 255 belong to this crate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RecordType(pub u16);
-
-/// A record's header. Little-endian. See `docs/formats/record.md`.
-///
-/// | at | size | field         | meaning                                                      |
-/// |---:|-----:|---------------|--------------------------------------------------------------|
-/// |  0 |    8 | `magic`       | `SHGREC01`; the digits are the format version                 |
-/// |  8 |    2 | `kind`        | record type                                                  |
-/// | 10 |    2 | `flags`       | bit 1: sliced payload; bit 0 was, before any release          |
-/// | 12 |    4 | `length`      | bytes of payload as its writer gave it, without slice footers |
-/// | 16 |    8 | `store`       | store id: catches a drive moved from another store (RC-FRAME-2)  |
-/// | 24 |    8 | `epoch`       | the zone's generation (RC-FRAME-2)                              |
-/// | 32 |    8 | `sequence`    | rises from record to record                                  |
-/// | 40 |    4 | `zone`        | own zone (RC-FRAME-2)                                           |
-/// | 44 |    4 | `block`       | own block in the zone (RC-FRAME-2)                              |
-/// | 48 |   32 | `info`        | defined by the type                                          |
-/// | 80 |    4 | `payload_crc` | CRC-32C of the payload, or of its slice footers (RC-FRAME-1)     |
-/// | 84 |    8 | `reserved`    | zero                                                         |
-/// | 92 |    4 | `crc`         | CRC-32C of bytes 0..92 (RC-FRAME-1)                             |
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawHeader {
-    magic: [u8; 8],
-    kind: U16,
-    flags: U16,
-    length: U32,
-    store: U64,
-    epoch: U64,
-    sequence: U64,
-    zone: U32,
-    block: U32,
-    info: [u8; INFO_SIZE],
-    payload_crc: U32,
-    reserved: [u8; 8],
-    crc: U32,
-}
-
-const _: () = {
-    assert!(size_of::<RawHeader>() == HEADER_SIZE);
-    assert!(offset_of!(RawHeader, length) == 12);
-    assert!(offset_of!(RawHeader, epoch) == 24);
-    assert!(offset_of!(RawHeader, zone) == 40);
-    assert!(offset_of!(RawHeader, info) == 48);
-    assert!(offset_of!(RawHeader, payload_crc) == 80);
-    assert!(offset_of!(RawHeader, crc) == 92);
-};
-
-/// Place of a record, and generation of its zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The store it belongs to.
-    pub store: StoreId,
-    /// Generation of its zone: the sequence number of the zone's head.
-    pub epoch: u64,
-    /// Its zone.
-    pub zone: ZoneId,
-    /// Its first block, from the zone's start.
-    pub block: u32,
-}
-
-/// A header that was read and checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The record's type.
-    pub kind: RecordType,
-    /// The payload is sliced.
-    pub sliced: bool,
-    /// Bytes of payload, without slice footers.
-    pub length: u32,
-    /// Place of the record.
-    pub place: Place,
-    /// Its sequence number.
-    pub sequence: u64,
-    /// Bytes defined by the record's type.
-    pub info: [u8; INFO_SIZE],
-    /// The checksum of the payload, or of its slice footers.
-    pub payload_crc: u32,
-}
-
-/// Expected fields of a header; `None` is not checked.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Expect {
-    /// The store.
-    pub store: Option<StoreId>,
-    /// The zone's generation.
-    pub epoch: Option<u64>,
-    /// The zone and the block in it.
-    pub at: Option<(ZoneId, u32)>,
-}
-
-impl Expect {
-    /// Everything about a place.
-    pub fn place(place: &Place) -> Self {
-        Self { store: Some(place.store), epoch: Some(place.epoch), at: Some((place.zone, place.block)) }
-    }
-}
-
-/// Reason why bytes are not the expected record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FrameError {
-    /// No record begins here, or the bytes end too early.
-    NotARecord,
-    /// A record of a later version of the format, whose digits these are.
-    NewerVersion([u8; 2]),
-    /// The header's checksum does not hold.
-    BadHeader,
-    /// A record of another store.
-    WrongStore(StoreId),
-    /// A record that belongs elsewhere: a misdirected read or write.
-    WrongPlace(ZoneId, u32),
-    /// A record of another generation of the zone.
-    WrongEpoch(u64),
-    /// The payload's checksum does not hold.
-    BadPayload,
-}
-
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotARecord => f.write_str("no record begins here"),
-            Self::NewerVersion([tens, ones]) => write!(
-                f,
-                "the record has format version {}{}; this version of Shingle reads 01",
-                char::from(*tens),
-                char::from(*ones)
-            ),
-            Self::BadHeader => f.write_str("the record's header fails its checksum"),
-            Self::WrongStore(store) => write!(f, "the record belongs to store {store}"),
-            Self::WrongPlace(zone, block) => write!(f, "the record belongs to {zone}, block {block}"),
-            Self::WrongEpoch(epoch) => write!(f, "the record belongs to generation {epoch} of its zone"),
-            Self::BadPayload => f.write_str("the record's payload fails its checksum"),
-        }
-    }
-}
-
-impl std::error::Error for FrameError {}
+use crate::header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, MAGIC, Place, RecordType};
+use crate::slices::{sliced_record_blocks, verify_sliced};
 
 impl Header {
-    /// Reads a header and checks it.
-    ///
-    /// # Errors
-    /// The first expectation that does not hold.
-    pub fn decode(bytes: &[u8], expect: &Expect) -> Result<Self, FrameError> {
-        let (raw, _) = RawHeader::ref_from_prefix(bytes).map_err(|_| FrameError::NotARecord)?;
-        let [m0, m1, m2, m3, m4, m5, v0, v1] = raw.magic;
-        if [m0, m1, m2, m3, m4, m5] != MAGIC {
-            return Err(FrameError::NotARecord);
-        }
-        if [v0, v1] != VERSION && v0.is_ascii_digit() && v1.is_ascii_digit() {
-            return Err(FrameError::NewerVersion([v0, v1]));
-        }
-        if crc32c(&bytes[..offset_of!(RawHeader, crc)]) != raw.crc.get() {
-            return Err(FrameError::BadHeader);
-        }
-        let place = Place {
-            store: StoreId(raw.store.get()),
-            epoch: raw.epoch.get(),
-            zone: ZoneId(raw.zone.get()),
-            block: raw.block.get(),
-        };
-        if expect.store.is_some_and(|store| store != place.store) {
-            return Err(FrameError::WrongStore(place.store));
-        }
-        if expect.at.is_some_and(|at| at != (place.zone, place.block)) {
-            return Err(FrameError::WrongPlace(place.zone, place.block));
-        }
-        if expect.epoch.is_some_and(|epoch| epoch != place.epoch) {
-            return Err(FrameError::WrongEpoch(place.epoch));
-        }
-        Ok(Self {
-            kind: RecordType(raw.kind.get()),
-            sliced: raw.flags.get() & FLAG_SLICED != 0,
-            length: raw.length.get(),
-            place,
-            sequence: raw.sequence.get(),
-            info: raw.info,
-            payload_crc: raw.payload_crc.get(),
-        })
-    }
-
-    /// The header's bytes.
-    pub(crate) fn encode(&self) -> [u8; HEADER_SIZE] {
-        let [m0, m1, m2, m3, m4, m5] = MAGIC;
-        let [v0, v1] = VERSION;
-        let mut raw = RawHeader {
-            magic: [m0, m1, m2, m3, m4, m5, v0, v1],
-            kind: U16::new(self.kind.0),
-            flags: U16::new(if self.sliced { FLAG_SLICED } else { 0 }),
-            length: U32::new(self.length),
-            store: U64::new(self.place.store.0),
-            epoch: U64::new(self.place.epoch),
-            sequence: U64::new(self.sequence),
-            zone: U32::new(self.place.zone.0),
-            block: U32::new(self.place.block),
-            info: self.info,
-            payload_crc: U32::new(self.payload_crc),
-            reserved: [0; 8],
-            crc: U32::new(0),
-        };
-        raw.crc = U32::new(crc32c(&raw.as_bytes()[..offset_of!(RawHeader, crc)]));
-        let mut bytes = [0; HEADER_SIZE];
-        bytes.copy_from_slice(raw.as_bytes());
-        bytes
-    }
-
     /// Blocks of the whole record.
     pub fn blocks(&self) -> Blocks {
         let length = u64::from(self.length);
-        if self.sliced { crate::slices::sliced_record_blocks(length) } else { record_blocks(length) }
+        if self.sliced { sliced_record_blocks(length) } else { record_blocks(length) }
     }
 
     /// Checks the payload of a whole record, header included in `record`.
@@ -248,7 +21,7 @@ impl Header {
     /// [`FrameError::BadPayload`]; [`FrameError::NotARecord`] if `record` is too short.
     pub fn verify_payload(&self, record: &[u8]) -> Result<(), FrameError> {
         if self.sliced {
-            return crate::slices::verify_sliced(record, self);
+            return verify_sliced(record, self);
         }
         let payload = record.get(HEADER_SIZE..HEADER_SIZE + self.length as usize).ok_or(FrameError::NotARecord)?;
         if crc32c(payload) == self.payload_crc { Ok(()) } else { Err(FrameError::BadPayload) }
@@ -296,6 +69,8 @@ pub fn keep_unless_hollow(piece: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use shingle_base::{StoreId, ZoneId};
+
     use super::*;
 
     const PLACE: Place = Place { store: StoreId(0x1122_3344_5566_7788), epoch: 9, zone: ZoneId(3), block: 5 };

@@ -5,6 +5,7 @@
 
 mod damaged;
 mod frame;
+mod header;
 mod meta_log;
 mod reading;
 mod scan;
@@ -13,10 +14,8 @@ mod slices;
 mod superblock;
 mod zone_head;
 
-pub use frame::{
-    Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType, frame, keep_metadata, keep_unless_hollow,
-    record_blocks,
-};
+pub use frame::{frame, keep_metadata, keep_unless_hollow, record_blocks};
+pub use header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
 pub use meta_log::{
     CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump,
     parse_journal, room_for_checkpoint,

@@ -16,7 +16,7 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, StoreId, ZoneId};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
 use crate::damaged::{Damaged, TRIES, read_retrying};
-use crate::frame::{Expect, Header};
+use crate::header::{Expect, Header};
 
 /// Blocks read at once, unless the reader asks for others. Headers are not picked out of long records: a disk's head
 /// passes over skipped blocks all the same, and may miss the next header.

@@ -15,7 +15,7 @@ use std::fmt;
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, AlignedBuilder, BLOCK_SIZE, Blocks, BufferPool, ChunkId, crc32c};
 
-use crate::frame::{FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
+use crate::header::{FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
 
 /// Bytes of data in a slice.
 pub const SLICE_SIZE: usize = 4096;
@@ -362,7 +362,7 @@ pub(crate) fn verify_sliced(record: &[u8], header: &Header) -> Result<(), FrameE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Expect;
+    use crate::header::Expect;
     use shingle_base::{StoreId, ZoneId};
 
     const PLACE: Place = Place { store: StoreId(7), epoch: 9, zone: ZoneId(3), block: 5 };

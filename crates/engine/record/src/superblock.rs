@@ -11,7 +11,8 @@ use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_runtime::UnixTime;
 use shingle_zoned::{DeviceError, Violation, ZoneOp, ZonedDevice};
 
-use crate::frame::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType, frame};
+use crate::frame::frame;
+use crate::header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
 use crate::reading::read_again;
 
 /// The type of superblocks.

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use shingle_base::{StoreId, ZoneId};
 use shingle_runtime::UnixTime;
 
-use crate::frame::{Expect, FrameError, Header, INFO_SIZE, Place, RecordType, frame};
+use crate::frame::frame;
+use crate::header::{Expect, FrameError, Header, INFO_SIZE, Place, RecordType};
 
 /// The type of zone heads.
 pub const ZONE_HEAD: RecordType = RecordType(1);

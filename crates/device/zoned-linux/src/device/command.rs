@@ -9,38 +9,12 @@ use shingle_zoned::lanes::{Kind, LanePlace, Settled};
 use shingle_zoned::{DeviceErrorKind, DeviceResult, Target, Violation, ZoneOp, ZoneState, gathered_length};
 use tokio::sync::oneshot;
 
-use super::Shared;
+use crate::device::shared::Shared;
+use crate::device::work::{Answered, Read, Work, Write};
 use crate::gate::{Entry, Reservation, Room};
 use crate::ioctl;
 use crate::ring::{Completed, Io};
 use crate::zones::BLOCK_SECTORS;
-
-/// Work to do when the ring has done its part.
-pub(super) enum Work {
-    Read(Read),
-    Write(Write),
-    Flush(Answer<()>),
-}
-
-pub(super) type Answer<T> = oneshot::Sender<DeviceResult<T>>;
-type Answered<T> = oneshot::Receiver<DeviceResult<T>>;
-
-pub(super) struct Read {
-    pub(super) zone: ZoneId,
-    pub(super) kind: Kind,
-    pub(super) at: Lba,
-    pub(super) length: Blocks,
-    pub(super) answer: Answer<Bytes>,
-}
-
-pub(super) struct Write {
-    pub(super) zone: ZoneId,
-    pub(super) epoch: u32,
-    pub(super) at: Lba,
-    /// State of the zone once it is done.
-    pub(super) after: Settled,
-    pub(super) answer: Answer<Lba>,
-}
 
 /// The drive's error for a command for which it has no place.
 fn no_place() -> io::Error {

@@ -7,7 +7,8 @@ use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_zoned::lanes::Settled;
 use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, Violation, ZoneOp, ZoneState};
 
-use super::{Shared, open};
+use crate::device::open;
+use crate::device::shared::Shared;
 use crate::zones::Found;
 
 /// True if the kernel has no such drive (any more).

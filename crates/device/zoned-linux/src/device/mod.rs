@@ -20,30 +20,28 @@
 mod command;
 mod fail;
 mod open;
+mod shared;
+mod work;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_zoned::lanes::{Lanes, Settled};
-use shingle_zoned::{
-    DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult, Geometry, Machine, Target, ZoneInfo, ZoneOp, ZoneState,
-    ZonedDevice,
-};
+use shingle_zoned::lanes::Lanes;
+use shingle_zoned::{DeviceFuture, Geometry, Target, ZoneInfo, ZoneOp, ZonedDevice};
 use tokio::sync::oneshot;
 
 use crate::drive::Drive;
 use crate::driver::{self, Owner, Seat};
 use crate::error::{OpenError, OpenErrorKind};
 use crate::gate::Gate;
-use crate::node::Node;
 use crate::ring::{Completed, TRANSFER_MAX};
-use command::Work;
+use shared::{Shared, State};
+use work::Work;
 
 pub use open::OpenOptions;
 pub(crate) use open::{describe, refuse_used};
@@ -54,29 +52,6 @@ pub(crate) use open::{describe, refuse_used};
 pub struct KernelDevice {
     shared: Rc<Shared>,
     drive: Drive,
-}
-
-struct Shared {
-    runtime: Runtime,
-    geometry: Geometry,
-    state: RefCell<State>,
-    seat: Seat<Work>,
-    /// `None` once the device is dropped.
-    node: RefCell<Option<Arc<Node>>>,
-    /// The most bytes of a write that the kernel is given at a time.
-    write_max: usize,
-    /// The kernel no longer has the drive, or a flush of it failed.
-    gone: Cell<bool>,
-}
-
-struct State {
-    /// State of the zones after all commands that have started.
-    machine: Machine,
-    lanes: Lanes,
-    /// `None`: the drive has no limits.
-    gate: Option<Gate>,
-    /// Zones whose state is uncertain since a command failed.
-    stale: BTreeSet<ZoneId>,
 }
 
 impl KernelDevice {
@@ -144,40 +119,6 @@ fn uncut(drive: &Drive) -> usize {
     let pages = drive.segments_max.map_or(PAGES_MAX, |segments| u64::from(segments).min(PAGES_MAX));
     let blocks = drive.transfer_max_bytes.map_or(pages, |most| (most / BLOCK_SIZE as u64).min(pages));
     blocks.max(1) as usize * BLOCK_SIZE
-}
-
-impl Shared {
-    /// State of an existing zone after the commands that have started.
-    fn settled(&self, zone: ZoneId) -> Settled {
-        self.state.borrow().machine.info(zone).into()
-    }
-
-    fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
-        DeviceError::new(kind, at, self.geometry.zone_of(at))
-    }
-
-    fn begin(&self, at: Lba) -> DeviceResult<()> {
-        if self.gone.get() { Err(self.error(DeviceErrorKind::Gone, at)) } else { Ok(()) }
-    }
-
-    /// Drops the senders of commands that wait for their turn or place, with lanes and gate: they will not go.
-    fn let_go(&self) {
-        let waiting = {
-            let state = &mut *self.state.borrow_mut();
-            (std::mem::take(&mut state.lanes), state.gate.take())
-        };
-        drop(waiting);
-    }
-
-    /// The node, unless the device was dropped.
-    fn node(&self) -> Option<Arc<Node>> {
-        self.node.borrow().clone()
-    }
-
-    /// Waits for the answer to a command.
-    async fn answer<T>(&self, at: Lba, receiver: oneshot::Receiver<DeviceResult<T>>) -> DeviceResult<T> {
-        receiver.await.unwrap_or_else(|_| Err(self.error(DeviceErrorKind::Gone, at)))
-    }
 }
 
 impl ZonedDevice for KernelDevice {
@@ -264,36 +205,14 @@ impl Owner for Shared {
     }
 }
 
-impl State {
-    /// A command on `zone` is done and the zone's state is certain.
-    fn settle(&mut self, zone: ZoneId, settled: Settled) {
-        self.lanes.settle(zone, settled);
-        self.release(zone, settled.state);
-    }
-
-    /// A failed command may have kept a place that others were promised.
-    fn refuse_excess(&mut self) {
-        if let Some(gate) = &mut self.gate {
-            let machine = &self.machine;
-            gate.refuse_excess(machine.active_zones(), |zone| machine.info(zone).state.is_active());
-        }
-    }
-
-    /// The drive's places are again what `state` says.
-    fn release(&mut self, zone: ZoneId, state: ZoneState) {
-        if let Some(gate) = &mut self.gate {
-            gate.leave(zone, state);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures_util::future::{join4, poll_immediate};
     use shingle_runtime::real;
-    use shingle_zoned::Violation;
+    use shingle_zoned::{DeviceErrorKind, Machine, Violation};
 
     use super::*;
+    use crate::node::Node;
     use crate::zones::tests::drive;
 
     /// A device on a plain file, which takes writes but no zone commands, nor says what its zones are.

@@ -2,10 +2,11 @@
 
 use shingle_base::{Blocks, ZoneId};
 
-use super::{Backend, Places, blocks, broke, read, state};
-use crate::device::{ZoneOp, ZoneState, ZonedDevice};
+use super::rig::{Backend, Places, blocks, broke, read, state};
+use crate::device::ZonedDevice;
 use crate::error::Violation as V;
 use crate::geometry::Geometry;
+use crate::zone::{ZoneOp, ZoneState};
 
 /// The limits of a device: on open zones, and on active ones. Without a limit on active zones there are two more than open
 /// ones, so that some must be closed.

@@ -2,10 +2,11 @@
 
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 
-use super::{Backend, blocks, fill, read};
-use crate::device::{ZoneOp, ZoneState, ZonedDevice};
+use super::rig::{Backend, blocks, fill, read};
+use crate::device::ZonedDevice;
 use crate::error::{DeviceErrorKind, DeviceResult, Violation as V};
 use crate::geometry::Geometry;
+use crate::zone::{ZoneOp, ZoneState};
 
 /// Expected answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 use bytes::Bytes;
 use futures_util::future::{join_all, poll_immediate};
 
-use super::{Backend, Places, blocks, broke, read, state, zone};
-use crate::device::{ZoneOp, ZoneState, ZonedDevice};
+use super::rig::{Backend, Places, blocks, broke, read, state, zone};
+use crate::device::ZonedDevice;
 use crate::error::Violation as V;
 use crate::geometry::Geometry;
+use crate::zone::{ZoneOp, ZoneState};
 
 pub(super) async fn check<B: Backend>(backend: &B, shape: &Geometry) -> usize {
     let mut cases = 0;

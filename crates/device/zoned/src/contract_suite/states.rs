@@ -2,10 +2,11 @@
 
 use shingle_base::{Blocks, Lba, ZoneId};
 
-use super::{Backend, Places, blocks, broke, read, state, zone_failed};
-use crate::device::{ZoneOp, ZoneState, ZonedDevice};
+use super::rig::{Backend, Places, blocks, broke, read, state, zone_failed};
+use crate::device::ZonedDevice;
 use crate::error::Violation as V;
 use crate::geometry::Geometry;
+use crate::zone::{ZoneOp, ZoneState};
 
 /// Blocks in the zone when it is neither empty nor fresh.
 const HELD: u64 = 3;

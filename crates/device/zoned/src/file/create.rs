@@ -8,7 +8,6 @@ use std::path::Path;
 use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
 use shingle_runtime::Runtime;
 
-use crate::device::ZoneState;
 use crate::file::error::{FileDeviceError, FileDeviceErrorKind};
 use crate::file::format::{BadHeader, ENTRY_SIZE, Entry, Header, TABLE_AT};
 use crate::file::host::{self, Claimed};
@@ -16,6 +15,7 @@ use crate::file::slots::Slots;
 use crate::geometry::Geometry;
 use crate::machine::Machine;
 use crate::peek::PeekDevice;
+use crate::zone::ZoneState;
 
 /// Bytes zeroed at both ends of a block device: all that `wipefs` and `blkid` look at there. ZFS goes farthest, with
 /// two labels of 256 KiB at each end; the second partition table and old RAID formats lie in the last 128 KiB.

@@ -8,8 +8,8 @@ use shingle_base::{BLOCK_SIZE, Blocks, Crc, ZoneId, crc32c};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::device::ZoneState;
 use crate::geometry::Geometry;
+use crate::zone::ZoneState;
 
 /// The first bytes of every drive's file.
 pub(crate) const MAGIC: [u8; 8] = *b"SHINGLEZ";

@@ -27,11 +27,11 @@ mod error;
 mod format;
 mod host;
 mod io;
+mod shared;
 mod slots;
 mod turn;
 
 use std::cell::{Cell, RefCell};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,17 +40,16 @@ use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::{Runtime, Task};
 
-use crate::device::{DeviceFuture, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use crate::device::{DeviceFuture, ZonedDevice};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
-use crate::file::format::{ENTRY_SIZE, Entry, TABLE_AT};
-use crate::file::host::Claimed;
 use crate::file::io::Threads;
-use crate::file::slots::Slots;
+use crate::file::shared::{Shared, State};
 use crate::file::turn::Turn;
 use crate::geometry::Geometry;
 use crate::lanes::{Kind, Lanes, Settled};
-use crate::machine::{ImpossibleState, Machine, Target, gathered_length};
+use crate::machine::{ImpossibleState, Target, gathered_length};
 use crate::peek::PeekDevice;
+use crate::zone::{ZoneInfo, ZoneOp, ZoneState};
 
 pub use create::CreateOptions;
 pub use error::{FileDeviceError, FileDeviceErrorKind};
@@ -64,34 +63,6 @@ pub fn parse_file_device(bytes: &[u8]) -> bool {
 /// A zoned device in a file. Reads, and writes to different zones, run side by side.
 pub struct FileDevice {
     shared: Rc<Shared>,
-}
-
-struct Shared {
-    runtime: Runtime,
-    geometry: Geometry,
-    /// I/O on the bytes; closed before the file.
-    io: Box<dyn HostIo>,
-    file: Arc<Claimed>,
-    /// Byte at which slot 0 begins.
-    data_at: u64,
-    state: RefCell<State>,
-    /// The number of the flush that begins next; opening the drive was number 0.
-    flush: Cell<u64>,
-    /// Writes of zones' bytes that are under way.
-    writes: Cell<u32>,
-    /// Set when the table or a flush failed: the file's contents can no longer be trusted.
-    gone: Cell<bool>,
-}
-
-struct State {
-    /// State of the zones after all commands that have started.
-    machine: Machine,
-    slots: Slots,
-    lanes: Lanes,
-    /// The length of the file, in slots.
-    length: u32,
-    /// Slots of it that survive a failure of the machine.
-    durable_length: u32,
 }
 
 impl FileDevice {
@@ -186,88 +157,6 @@ impl FileDevice {
 }
 
 impl Shared {
-    /// State of an existing zone after the commands that have started.
-    fn settled(&self, zone: ZoneId) -> Settled {
-        self.state.borrow().machine.info(zone).into()
-    }
-
-    fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
-        DeviceError::new(kind, at, self.geometry.zone_of(at))
-    }
-
-    /// Error of a failed read, write or sync of the file.
-    fn failed(&self, error: std::io::Error, writing: bool, at: Lba) -> DeviceError {
-        if error.kind() == std::io::ErrorKind::NotConnected {
-            self.gone.set(true);
-            return self.error(DeviceErrorKind::Gone, at);
-        }
-        self.error(host::device_error(error, writing), at)
-    }
-
-    fn begin(&self, at: Lba) -> DeviceResult<()> {
-        if self.gone.get() { Err(self.error(DeviceErrorKind::Gone, at)) } else { Ok(()) }
-    }
-
-    /// Byte of the file at which the block at `at` lies, in this slot.
-    fn offset(&self, slot: u32, at: Lba) -> u64 {
-        let block = at.0 % self.geometry.zone_size.0;
-        self.slot_at(slot) + Blocks(block).bytes()
-    }
-
-    fn slot_at(&self, slot: u32) -> u64 {
-        self.data_at + u64::from(slot) * self.geometry.zone_size.bytes()
-    }
-
-    /// Place of the zone's entry in the file, and its new bytes.
-    fn entry(&self, zone: ZoneId, settled: Settled) -> (u64, [u8; ENTRY_SIZE]) {
-        let slot = self.state.borrow().slots.get(zone);
-        let entry = Entry { state: settled.state, written: settled.written, slot }.to_bytes(zone);
-        (TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64, entry)
-    }
-
-    /// Error of a failed write of the table: it can no longer be trusted.
-    fn table_failed(&self, error: std::io::Error, zone: ZoneId) -> DeviceError {
-        self.gone.set(true);
-        let kind = match error.kind() {
-            std::io::ErrorKind::NotConnected => DeviceErrorKind::Gone,
-            _ => DeviceErrorKind::System(error),
-        };
-        self.error(kind, self.geometry.start_of(zone))
-    }
-
-    /// Writes the zone's entry in the table: into the page cache, where it outlives the process, so it is not worth a
-    /// thread.
-    fn persist(&self, zone: ZoneId, settled: Settled) -> DeviceResult<()> {
-        let (at, entry) = self.entry(zone, settled);
-        self.file.write_all_at(&entry, at).map_err(|error| self.table_failed(error, zone))
-    }
-
-    /// As [`persist`](Self::persist), behind a write's bytes. While other writes are under way they hold the file's lock:
-    /// the entry then waits for it as they do, and not on the owner's thread.
-    async fn persist_behind(&self, zone: ZoneId, settled: Settled) -> DeviceResult<()> {
-        if self.writes.get() == 0 {
-            return self.persist(zone, settled);
-        }
-        let (at, entry) = self.entry(zone, settled);
-        let written = self.io.write(at, vec![Bytes::copy_from_slice(&entry)]).await;
-        written.map_err(|error| self.table_failed(error, zone))
-    }
-
-    /// Makes the file durable, with its length and its holes.
-    async fn sync(&self) -> std::io::Result<()> {
-        let flush = self.flush.replace(self.flush.get() + 1);
-        let length = self.state.borrow().length;
-        if let Err(error) = self.io.sync().await {
-            // The operating system may have dropped unwritten pages: a second try would prove nothing.
-            self.gone.set(true);
-            return Err(error);
-        }
-        let state = &mut *self.state.borrow_mut();
-        state.durable_length = state.durable_length.max(length);
-        state.slots.flushed(flush);
-        Ok(())
-    }
-
     fn enter(self: &Rc<Self>, zone: ZoneId, kind: Kind, before: Settled) -> Turn {
         Turn::new(self.clone(), zone, kind, before)
     }
@@ -401,12 +290,5 @@ impl ZonedDevice for FileDevice {
             });
             self.shared.end(Lba(0), task).await
         })
-    }
-}
-
-impl Shared {
-    /// Waits for a command's task.
-    async fn end<T>(&self, at: Lba, task: Task<DeviceResult<T>>) -> DeviceResult<T> {
-        task.await.unwrap_or_else(|_| Err(self.error(DeviceErrorKind::Gone, at)))
     }
 }

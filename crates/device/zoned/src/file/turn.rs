@@ -9,10 +9,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
 
-use crate::device::ZoneState;
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
-use crate::file::{Shared, host};
+use crate::file::host;
+use crate::file::shared::Shared;
 use crate::lanes::{Kind, LanePlace, Settled};
+use crate::zone::ZoneState;
 
 /// The fewest slots that the file of a drive in use is long.
 const LENGTH_MIN: u32 = 16;

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use shingle_base::ZoneId;
 use shingle_zoned::ZonedDevice;
 
+use crate::meta_log::error::MetaLogError;
 use crate::meta_log::format::{END, JOURNAL, LINK, PART, START, parse_journal};
+use crate::meta_log::opening::{Entry, MetaLogConfig};
 use crate::meta_log::reader::Generation;
 use crate::meta_log::recover::{find_generations, read_zone};
-use crate::meta_log::{Entry, MetaLogConfig, MetaLogError};
 
 /// One record of the log, or a place where one should be, for dumps.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use shingle_base::wire::Fields;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
 use shingle_runtime::UnixTime;
 
-use crate::frame::{INFO_SIZE, Place, RecordType, frame};
-use crate::meta_log::Entry;
+use crate::frame::frame;
+use crate::header::{INFO_SIZE, Place, RecordType};
+use crate::meta_log::opening::Entry;
 use crate::zone_head::ZONE_HEAD;
 
 /// Journal entries, several in one record.
@@ -211,7 +212,7 @@ pub fn parse_journal(payload: &Bytes) -> Option<Vec<Entry>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Expect, FrameError, Header};
+    use crate::header::{Expect, FrameError, Header};
     use shingle_base::StoreId;
 
     #[test]

@@ -10,9 +10,11 @@ use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
 use tokio::sync::{Notify, oneshot};
 
-use crate::frame::{HEADER_SIZE, RecordType, record_blocks};
+use crate::frame::record_blocks;
+use crate::header::{HEADER_SIZE, RecordType};
+use crate::meta_log::error::MetaLogError;
 use crate::meta_log::format::{END, ENTRY_HEAD, JOURNAL, LINK_BLOCKS, PART, START};
-use crate::meta_log::{MetaLogConfig, MetaLogError};
+use crate::meta_log::opening::MetaLogConfig;
 use crate::sequence::SequenceSource;
 
 pub(super) type Done = oneshot::Sender<Result<u64, MetaLogError>>;

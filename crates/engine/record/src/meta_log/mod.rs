@@ -25,120 +25,17 @@
 //!   them. If one of them turns read-only or offline before that, the log stops; the next opening goes on behind it.
 
 mod dump;
+mod error;
 mod format;
 mod log;
+mod opening;
 mod reader;
 mod recover;
 mod write;
 mod zones;
 
-use std::fmt;
-use std::ops::Range;
-use std::sync::Arc;
-use std::time::Duration;
-
-use bytes::Bytes;
-use shingle_base::{StoreId, ZoneId};
-use shingle_zoned::DeviceError;
-
 pub use dump::{LogRecord, dump};
+pub use error::MetaLogError;
 pub use format::parse_journal;
 pub use log::{CheckpointWriter, MetaLog, room_for_checkpoint};
-
-/// The fewest metazones.
-pub const META_ZONES_MIN: u32 = 4;
-
-/// Zones and parameters of a log.
-#[derive(Clone, Debug)]
-pub struct MetaLogConfig {
-    /// The store it belongs to.
-    pub store: StoreId,
-    /// Its zones.
-    pub zones: Range<u32>,
-    /// The kind its zone heads carry.
-    pub zone_kind: u16,
-    /// Reads in flight while it is opened.
-    pub read_depth: u32,
-}
-
-/// A journal entry, as recovered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its sequence number.
-    pub sequence: u64,
-    /// The journaled bytes.
-    pub bytes: Bytes,
-}
-
-/// Result of opening a log.
-#[derive(Clone, Debug, Default)]
-pub struct Recovered {
-    /// The parts of the newest complete checkpoint, in order.
-    pub parts: Vec<Bytes>,
-    /// The journal from its start on, in order.
-    pub journal: Vec<Entry>,
-    /// The highest sequence number seen anywhere in the log.
-    pub sequence: u64,
-    /// Lost blocks that were made anew from others (RC-LOG-7): zone, block in it.
-    pub mended: Vec<(ZoneId, u32)>,
-    /// Metazones that hold anything.
-    pub zones: u64,
-    /// Blocks read of the heads of metazones.
-    pub find_blocks: u64,
-    /// Blocks read to load it and the journal.
-    pub load_blocks: u64,
-    /// Time to read the heads of the metazones.
-    pub find_time: Duration,
-    /// Time to read the zones that the heads led to: checkpoint and journal.
-    pub load_time: Duration,
-}
-
-/// Reason why a log cannot be opened or written.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum MetaLogError {
-    /// No metazone is left to write to.
-    Full,
-    /// A record is missing or damaged in front of later ones: its content is lost.
-    Damaged {
-        /// Its zone, if known.
-        zone: Option<ZoneId>,
-        /// Its position in the log.
-        position: u64,
-    },
-    /// There is no complete checkpoint.
-    NoCheckpoint,
-    /// The drive failed the command.
-    Device(Arc<DeviceError>),
-    /// The log was closed by an earlier error.
-    Stopped,
-}
-
-impl fmt::Display for MetaLogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full => f.write_str("no metazone is left to write to"),
-            Self::Damaged { zone: Some(zone), position } => {
-                write!(
-                    f,
-                    "{zone}: the metadata log cannot be read from record {position} on, and what it says may be lost; if the \
-                     drive only failed to read, try again"
-                )
-            }
-            Self::Damaged { zone: None, position } => {
-                write!(f, "record {position} of the metadata log is missing, and later ones depend on it")
-            }
-            Self::NoCheckpoint => f.write_str("the metazones hold no complete checkpoint"),
-            Self::Device(error) => error.fmt(f),
-            Self::Stopped => f.write_str("the metadata log stopped after an earlier error"),
-        }
-    }
-}
-
-impl std::error::Error for MetaLogError {}
-
-impl From<DeviceError> for MetaLogError {
-    fn from(error: DeviceError) -> Self {
-        Self::Device(Arc::new(error))
-    }
-}
+pub use opening::{Entry, META_ZONES_MIN, MetaLogConfig, Recovered};

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
-use crate::frame::{Expect, HEADER_SIZE, Header, Place};
+use crate::header::{Expect, HEADER_SIZE, Header, Place};
 use crate::meta_log::format::{END, JOURNAL, LINK, LogInfo, PART, Parity, START, WRITE_BLOCKS_MAX, head_position};
 use crate::reading::read_each;
 use crate::zone_head::ZONE_HEAD;

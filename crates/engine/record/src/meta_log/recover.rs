@@ -17,10 +17,11 @@ use shingle_runtime::Runtime;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 use tokio::sync::Notify;
 
+use crate::meta_log::error::MetaLogError;
 use crate::meta_log::format::{END, EndMark, JOURNAL, LINK, Link, PART, WRITE_BLOCKS_MAX, parse_journal};
 use crate::meta_log::log::{Active, LogInner, LogState, MetaLog, MetaStatus};
+use crate::meta_log::opening::{MetaLogConfig, Recovered};
 use crate::meta_log::reader::{Generation, LogEntry, Step, ZoneReader};
-use crate::meta_log::{MetaLogConfig, MetaLogError, Recovered};
 use crate::sequence::SequenceSource;
 use crate::zone_head::ZONE_HEAD;
 

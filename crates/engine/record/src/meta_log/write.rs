@@ -6,8 +6,9 @@ use bytes::Bytes;
 use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::DeviceError;
 
-use crate::frame::{HEADER_SIZE, Place, frame, record_blocks};
-use crate::meta_log::MetaLogError;
+use crate::frame::{frame, record_blocks};
+use crate::header::{HEADER_SIZE, Place};
+use crate::meta_log::error::MetaLogError;
 use crate::meta_log::format::{
     END, ENTRY_HEAD, EndMark, JOURNAL, LINK, Link, LogInfo, Parity, START, WRITE_BLOCKS_MAX, frame_log_head, push_entry,
 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use shingle_base::Blocks;
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZoneOp, ZoneState};
 
-use crate::meta_log::MetaLogError;
+use crate::meta_log::error::MetaLogError;
 use crate::meta_log::format::{LINK_BLOCKS, Link};
 use crate::meta_log::log::{Active, LogInner, MetaStatus};
 
