@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::gc::slot;
-use crate::zones::{Zone, ZoneStatus};
+use crate::types::ZoneStatus;
+use crate::zone::Zone;
 
 /// Zones by number, in a bit each.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Counted {
         let gain = gain(zone, room);
         let of = match zone.status {
             ZoneStatus::Closed if movable && !zone.suspect && gain > 0 => {
-                Use::Victim(slot(zone.stream) as u8, gain, zone.longest)
+                Use::Victim(zone.stream.slot() as u8, gain, zone.longest)
             }
             ZoneStatus::ReadOnly if movable && !zone.groups.is_empty() => Use::Retreat,
             _ => Use::None,

@@ -8,12 +8,12 @@ use std::rc::Rc;
 use shingle_base::ChunkId;
 use tokio::sync::oneshot;
 
+use crate::chunk::{Chunk, Handle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry};
 use crate::host_room::{HOST_PAUSE, host_full};
 use crate::state::State;
 use crate::store::Inner;
-use crate::table::{Chunk, Handle};
 use crate::types::Stream;
 use crate::writer::OpenChunk;
 

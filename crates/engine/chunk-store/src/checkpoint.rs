@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{ChunkPage, JournalEntry, encode_zones};
 use crate::host_room::host_full;
 use crate::store::Inner;
-use crate::zones::ZoneStatus;
+use crate::types::ZoneStatus;
 
 /// Bytes of a part, about: small enough not to hold up appends while it is put together.
 const PAGE_BYTES: usize = 256 << 10;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use shingle_base::{ChunkId, Lba};
+use shingle_zoned::{DeviceError, DeviceErrorKind};
 
 /// The result of a chunk store call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -105,4 +106,15 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
     }
+}
+
+/// Error for the caller of a failed device read.
+pub(crate) fn read_error(error: DeviceError) -> Error {
+    let kind = match error.kind {
+        // The index says these blocks were written: a zone that is shorter has lost them.
+        DeviceErrorKind::Rule(_) => ErrorKind::Corrupt,
+        _ => ErrorKind::Device,
+    };
+    let at = error.at;
+    Error::new(kind, error.to_string()).at(at).caused_by(error)
 }

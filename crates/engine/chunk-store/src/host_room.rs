@@ -17,10 +17,10 @@ use futures_util::future::{Either, select};
 use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
 
+use crate::chunk::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::State;
 use crate::store::Inner;
-use crate::table::Handle;
 
 /// Pause before a command that failed for want of room is tried again.
 pub(crate) const HOST_PAUSE: Duration = Duration::from_millis(500);

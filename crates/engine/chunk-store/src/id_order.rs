@@ -8,7 +8,7 @@
 
 use shingle_base::ChunkId;
 
-use crate::table::Handle;
+use crate::chunk::Handle;
 
 /// Handles in a leaf at most.
 const LEAF: usize = 128;

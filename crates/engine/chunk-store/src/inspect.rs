@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::recovery::{Damage, RecoveryReport, log_config, read_identity, recover};
 use crate::store::Inner;
 use crate::types::Stream;
-use crate::zones::ZoneStatus;
+use crate::types::ZoneStatus;
 
 /// Bytes of a chunk read at once.
 const READ_BYTES: u32 = 4 << 20;

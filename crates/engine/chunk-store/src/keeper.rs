@@ -20,11 +20,9 @@ use crate::pools::PoolId;
 use crate::state::State;
 use crate::store::Inner;
 use crate::types::Stream;
+use crate::types::ZoneStatus;
 use crate::writer::ZoneWriter;
-use crate::zones::ZoneStatus;
-
-/// Free zones that only GC may use, so that it can always move something.
-pub(crate) const GC_RESERVE: u32 = 1;
+use crate::zones::GC_RESERVE;
 
 /// Pause until the drive is asked again to close a zone.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
@@ -435,7 +433,7 @@ impl Inner {
         }
         // Else all in it is dead still, and later openings go by that (CS-ZONE-5).
         state.counters.resets += 1;
-        reset.map_err(crate::read::read_error)
+        reset.map_err(crate::error::read_error)
     }
 
     /// Takes in how many zones can be written, for the forecast.

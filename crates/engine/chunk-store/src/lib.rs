@@ -19,6 +19,7 @@
 mod census;
 mod changes;
 mod checkpoint;
+mod chunk;
 mod client;
 mod config;
 mod error;
@@ -36,6 +37,7 @@ mod keeper;
 mod landing;
 mod layout;
 mod leases;
+mod log_room;
 mod mark;
 mod memory;
 pub mod parse;
@@ -53,24 +55,24 @@ mod store;
 mod table;
 mod turns;
 mod types;
+mod unmarked;
 mod writer;
+mod zone;
 mod zones;
 
 pub use client::{ChunkClient, Reply, Request};
 pub use config::{Allocation, FormatOptions, Landing, Options, Placement, PoolSizes};
 pub use error::{Error, ErrorKind, Result};
 pub use fetched::Fetched;
-pub use format::{ENGINE, JournalEntry};
+pub use format::{ENGINE, JournalEntry, Mark};
 pub use gc::{Candidate, CostBenefit, ExpectedDeath, GcReport, GcStatus, Greedy, VictimPolicy};
 pub use inspect::{
     CheckReport, ChunkDump, Dump, RecordDump, ZoneDump, ZonesDump, check, dump, identify, store_id, zones,
 };
 pub use layout::{DATA_ZONES_MIN, Layout, METAZONES_MIN};
-pub use mark::Mark;
 pub use memory::{IndexMemory, StreamMemory};
 pub use recovery::{Damage, RecoveryReport, StepReport};
 pub use shingle_base::ChunkId;
 pub use stats::{Counters, Forecast};
 pub use store::ChunkStore;
-pub use types::{ChunkStat, StoreStat, Stream, ZoneStat};
-pub use zones::ZoneStatus;
+pub use types::{ChunkStat, StoreStat, Stream, ZoneStat, ZoneStatus};

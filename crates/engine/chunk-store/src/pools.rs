@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shingle_base::ZoneId;
 
+use crate::chunk::Handle;
 use crate::config::{Allocation, Placement, PoolSizes};
-use crate::table::Handle;
 use crate::types::Stream;
 
 /// Open zones that chunks of one stream (or of all, without strategy 1) share.

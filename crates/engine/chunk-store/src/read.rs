@@ -13,9 +13,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_record::SlicePlan;
-use shingle_zoned::{DeviceError, DeviceErrorKind};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, read_error};
 use crate::fetched::{Fetched, Raw};
 use crate::index::Located;
 use crate::store::Inner;
@@ -130,15 +129,4 @@ fn not_lost(id: ChunkId, from: u32, to: u32) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Corrupt, format!("bytes {from} to {to} are lost: no record of them was found")).of(id))
-}
-
-/// Error for the caller of a failed device read.
-pub(crate) fn read_error(error: DeviceError) -> Error {
-    let kind = match error.kind {
-        // The index says these blocks were written: a zone that is shorter has lost them.
-        DeviceErrorKind::Rule(_) => ErrorKind::Corrupt,
-        _ => ErrorKind::Device,
-    };
-    let at = error.at;
-    Error::new(kind, error.to_string()).at(at).caused_by(error)
 }

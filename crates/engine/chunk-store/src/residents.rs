@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use crate::table::Handle;
+use crate::chunk::Handle;
 
 /// Handles in no order, one for each group.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::table::Handle;
+use crate::chunk::Handle;
 
 /// The number of the entry, and where the chunk went on.
 pub(crate) type Place = (u64, u32);

@@ -16,16 +16,15 @@
 //!   can, changes are refused, reads go on, and background work waits.
 //!   `with_too_few_metazones_changes_are_refused_and_reads_go_on`, `gc_rests_while_the_log_is_full`.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use shingle_base::ChunkId;
-use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, PLACE_BYTES, RECORD_BYTES, zone_table_bytes};
 use crate::host_room::host_full;
 use crate::index::{Groups, IndexGroup};
+use crate::log_room::{Counted, Measured};
 use crate::state::State;
 use crate::store::Inner;
 
@@ -45,45 +44,6 @@ const SPLITS_BYTES: u64 = 4 * (GROUP_BYTES + 2 * RECORD_BYTES);
 
 /// Creates and appends leave GC one part in so many of the index's room, and room for some zones.
 const GC_SHARE: u64 = 32;
-
-/// Runs of records in the index, as they were measured last.
-#[derive(Clone, Copy, Debug)]
-struct Measured {
-    /// The bytes that they take in a checkpoint.
-    runs: u64,
-    /// Number of the records.
-    records: u64,
-    /// Records that had entered the index until then.
-    indexed: u64,
-}
-
-/// Appends that have no entry in the index, as they were counted last.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    appends: u64,
-    /// Records that had been taken until then.
-    taken: u64,
-}
-
-impl Counted {
-    /// No more than that: whatever became of the others, only those that were taken since are new.
-    fn most(self, state: &State) -> u64 {
-        self.appends + (state.taken - self.taken)
-    }
-}
-
-/// Room in the metadata log, as far as known.
-#[derive(Debug, Default)]
-pub(crate) struct LogRoom {
-    measured: Cell<Option<Measured>>,
-    unindexed: Cell<Counted>,
-    /// The most that GC may add while it empties a zone (CS-ROOM-4).
-    reserved: Cell<u64>,
-    /// Checkpoints in a row that made no room for the journal, or had none themselves.
-    futile: Cell<u32>,
-    /// Wakes callers that wait for the journal to take entries again.
-    changed: Notify,
-}
 
 impl State {
     /// The most bytes that the index takes in a checkpoint of a drive with so many data zones.
@@ -142,7 +102,7 @@ impl Inner {
     /// The same by what was counted and measured last, and the most that may have come since.
     fn fits_as_counted(&self, state: &State, more: u64, fits: &impl Fn(u64) -> bool) -> bool {
         let room = &self.log_room;
-        let unindexed = room.unindexed.get().most(state) * (GROUP_BYTES + RECORD_BYTES);
+        let unindexed = room.unindexed.get().most(state.taken) * (GROUP_BYTES + RECORD_BYTES);
         let most = state.index_bytes_max() + unindexed + more + room.reserved.get();
         let with_runs = |measured: Measured| {
             let came = (state.indexed - measured.indexed) * RECORD_BYTES;

@@ -4,20 +4,22 @@ use std::collections::{BTreeMap, VecDeque};
 
 use shingle_base::{ChunkId, ZoneId};
 
+use crate::chunk::{Chunk, Handle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::Lifetimes;
 use crate::index::{Added, Located};
 use crate::landing::LandingLog;
 use crate::leases::Leases;
-use crate::mark::Unmarked;
 use crate::pools::Pools;
 use crate::resumed::Resumed;
 use crate::stats::Counters;
-use crate::table::{Chunk, ChunkTable, Handle};
+use crate::table::ChunkTable;
 use crate::turns::Turns;
+use crate::types::ZoneStatus;
 use crate::types::{ChunkStat, Stream};
+use crate::unmarked::Unmarked;
 use crate::writer::{OpenChunk, Resumption, ZoneWriter};
-use crate::zones::{ZoneStatus, ZoneTable};
+use crate::zones::ZoneTable;
 
 /// A store's state.
 pub(crate) struct State {

@@ -14,6 +14,7 @@ use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZonedDevice};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::chunk::Handle;
 use crate::client::{Reply, Request};
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,14 +23,14 @@ use crate::flush::Flusher;
 use crate::format::JournalEntry;
 use crate::gc::{GcState, Throttle};
 use crate::layout::Layout;
+use crate::log_room::LogRoom;
 use crate::memory::IndexMemory;
-use crate::room::LogRoom;
 use crate::state::State;
 use crate::stats::{Counters, Forecast, ZoneTrend};
-use crate::table::Handle;
+use crate::types::ZoneStatus;
 use crate::types::{ChunkStat, StoreStat, Stream, ZoneStat};
 use crate::writer::OpenChunk;
-use crate::zones::{Zone, ZoneStatus};
+use crate::zone::Zone;
 
 /// The largest append, where zones are large enough for it.
 const APPEND_MAX: u64 = 16 << 20;
@@ -204,7 +205,7 @@ impl Inner {
             of(&[ZoneStatus::Opened, ZoneStatus::Activated]),
             of(&[ZoneStatus::Closed]),
         );
-        let kept = u64::from(crate::keeper::GC_RESERVE) * u64::from(self.zone_room);
+        let kept = u64::from(crate::zones::GC_RESERVE) * u64::from(self.zone_room);
         let free = (unused + open).saturating_sub(sums.open_written).saturating_sub(kept);
         let garbage = sums.open_garbage + closed.saturating_sub(sums.closed_live);
         let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;

@@ -5,33 +5,8 @@
 
 use shingle_base::ChunkId;
 
+use crate::chunk::{Chunk, Handle};
 use crate::id_order::IdOrder;
-use crate::index::Groups;
-use crate::types::Stream;
-
-/// A chunk's number in the table, reused after the chunk is gone.
-pub(crate) type Handle = u32;
-
-/// One chunk. State that only chunks being written need is in [`crate::writer::OpenChunk`].
-#[derive(Clone, Debug)]
-pub(crate) struct Chunk {
-    pub(crate) id: ChunkId,
-    pub(crate) groups: Groups,
-    /// The sequence number of its creation; records with lower numbers belong to an earlier chunk of its id.
-    pub(crate) birth: u64,
-    /// Durable bytes.
-    pub(crate) size: u32,
-    pub(crate) stream: Stream,
-    pub(crate) sealed: bool,
-}
-
-impl Chunk {
-    pub(crate) fn new(id: ChunkId, stream: Stream, birth: u64) -> Self {
-        Self { id, groups: Groups::default(), birth, size: 0, stream, sealed: false }
-    }
-}
-
-const _: () = assert!(size_of::<Option<Chunk>>() == 72);
 
 /// Chunks in segments that never move, so that growth copies nothing and wastes less than a segment.
 const SEGMENT: usize = 128;
@@ -126,6 +101,7 @@ fn id_of(segments: &[Vec<Option<Chunk>>]) -> impl Fn(Handle) -> ChunkId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Stream;
 
     #[test]
     fn chunks_are_found_by_id_and_listed_in_order() {

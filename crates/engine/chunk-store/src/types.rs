@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use shingle_base::{ChunkId, ZoneId};
 
-use crate::zones::ZoneStatus;
-
 /// Use of a chunk's data, and so its likely lifetime: chunks of different streams never share a zone. (SMRstore,
 /// sections 2.1 and 5.4.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +20,15 @@ pub enum Stream {
 impl Stream {
     /// All streams.
     pub const ALL: [Self; 3] = [Self::Data, Self::Gc, Self::Meta];
+
+    /// Its place in arrays that have one entry a stream.
+    pub(crate) fn slot(self) -> usize {
+        match self {
+            Self::Data => 0,
+            Self::Gc => 1,
+            Self::Meta => 2,
+        }
+    }
 
     /// The stream's name, as commands and dumps show it.
     pub fn name(self) -> &'static str {
@@ -46,6 +53,36 @@ impl FromStr for Stream {
             .into_iter()
             .find(|stream| stream.name() == text)
             .ok_or_else(|| format!("`{text}` is no stream: data, gc or meta"))
+    }
+}
+
+/// Status of a data zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ZoneStatus {
+    /// Empty.
+    Free,
+    /// Open, holding nothing but its head; waiting in a pool.
+    Opened,
+    /// Open, holding records, taking more.
+    Activated,
+    /// Takes no more records.
+    Closed,
+    /// Holds nothing that lives; to be reset when free zones run short.
+    Garbage,
+    /// Readable, never writable again.
+    ReadOnly,
+    /// Lost, with what it held.
+    Offline,
+}
+
+impl ZoneStatus {
+    /// All, in the order of their numbers on the drive.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Free, Self::Opened, Self::Activated, Self::Closed, Self::Garbage, Self::ReadOnly, Self::Offline];
+
+    /// True if nothing more is written to this generation of the zone, though it may hold records that count.
+    pub(crate) fn is_ended(self) -> bool {
+        matches!(self, Self::Closed | Self::ReadOnly | Self::Offline)
     }
 }
 

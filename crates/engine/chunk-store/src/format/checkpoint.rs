@@ -2,11 +2,13 @@
 
 use shingle_base::{ChunkId, ZoneId};
 
+use crate::chunk::Chunk;
 use crate::format::{LANDING_BIT, stream_from, stream_number};
 use crate::index::{IndexGroup, Run};
-use crate::table::Chunk;
 use crate::types::Stream;
-use crate::zones::{Zone, ZoneStatus, ZoneTable};
+use crate::types::ZoneStatus;
+use crate::zone::Zone;
+use crate::zones::ZoneTable;
 use shingle_base::wire::Fields;
 
 /// A zone as a checkpoint holds it.

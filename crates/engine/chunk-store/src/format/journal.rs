@@ -2,8 +2,8 @@
 
 use shingle_base::{ChunkId, ZoneId};
 
+use crate::format::mark::Mark;
 use crate::format::{LANDING_BIT, stream_from, stream_number};
-use crate::mark::Mark;
 use crate::types::Stream;
 use shingle_base::wire::Fields;
 

@@ -8,12 +8,15 @@ use shingle_record::RecordType;
 
 mod checkpoint;
 mod journal;
+mod mark;
 
 pub(crate) use checkpoint::{
     CHUNK_BYTES, CheckpointPart, ChunkEntry, ChunkPage, GROUP_BYTES, PLACE_BYTES, RECORD_BYTES, ZoneEntry,
     encode_zones, zone_table_bytes,
 };
 pub use journal::JournalEntry;
+pub(crate) use mark::HEAD_BYTES as MARK_HEAD_BYTES;
+pub use mark::Mark;
 
 use crate::types::Stream;
 

@@ -7,7 +7,6 @@
 
 use shingle_base::decay;
 
-use crate::gc::slot;
 use crate::types::Stream;
 
 /// Doublings of age that are told apart.
@@ -52,7 +51,7 @@ impl Lifetimes {
 
     /// Blocks of that age died.
     pub(crate) fn died(&mut self, stream: Stream, age: u64, blocks: u64) {
-        let of_stream = &mut self.seen[slot(stream)];
+        let of_stream = &mut self.seen[stream.slot()];
         of_stream[doubling(age)].deaths += blocks as f64;
         if of_stream.iter().map(|seen| seen.deaths).sum::<f64>() > DEATHS_MAX {
             for seen in of_stream {
@@ -66,13 +65,13 @@ impl Lifetimes {
         let span = now.saturating_sub(self.counted) as f64;
         self.counted = now;
         for (stream, age, blocks) in alive {
-            self.seen[slot(stream)][doubling(age)].exposure += f64::from(blocks) * span;
+            self.seen[stream.slot()][doubling(age)].exposure += f64::from(blocks) * span;
         }
     }
 
     /// The share of data of that age that will be alive `span` later: 1 where nothing is known.
     pub(crate) fn survival(&self, stream: Stream, age: u64, span: u64) -> f64 {
-        let of_stream = &self.seen[slot(stream)];
+        let of_stream = &self.seen[stream.slot()];
         if of_stream.iter().map(|seen| seen.deaths).sum::<f64>() < DEATHS_MIN {
             return 1.0;
         }

@@ -8,16 +8,16 @@ use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_record::{Place, SlicePlan};
 
+use crate::chunk::Handle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::gc::{Destination, slot};
+use crate::gc::Destination;
 use crate::host_room::{HOST_FULL, host_full};
 use crate::index::Located;
 use crate::leases::Holder;
 use crate::room::groups_bytes;
 use crate::store::Inner;
-use crate::table::Handle;
 use crate::types::Stream;
-use crate::zones::ZoneStatus;
+use crate::types::ZoneStatus;
 
 /// Blocks read at once.
 const RUN_BLOCKS: u32 = 1024;
@@ -215,7 +215,7 @@ impl Inner {
                 Ok(()) => {
                     rest = rest.get(taken..).unwrap_or_default();
                     copies.extend(copied);
-                    self.gc.borrow_mut().destinations[slot(stream)] = Some(Destination { next, ..destination });
+                    self.gc.borrow_mut().destinations[stream.slot()] = Some(Destination { next, ..destination });
                     let mut state = self.state.borrow_mut();
                     let slot = state.zones.get_mut(destination.zone);
                     (slot.written, slot.filling) = (next, true);
@@ -271,7 +271,7 @@ impl Inner {
     /// The zone that takes the stream's moved records, with room for `need` blocks. `None` if nothing lives in the victim
     /// any more: it may be the only garbage then, and cannot be reset before GC lets go of it.
     async fn destination(self: &Rc<Self>, victim: ZoneId, stream: Stream, need: u32) -> Result<Option<Destination>> {
-        if let Some(destination) = self.gc.borrow().destinations[slot(stream)]
+        if let Some(destination) = self.gc.borrow().destinations[stream.slot()]
             && destination.next + need <= self.zone_room + 1
         {
             return Ok(Some(destination));
@@ -310,7 +310,7 @@ impl Inner {
             if opened.is_ok() {
                 self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);
                 let destination = Destination { zone, next: 1 };
-                self.gc.borrow_mut().destinations[slot(stream)] = Some(destination);
+                self.gc.borrow_mut().destinations[stream.slot()] = Some(destination);
                 return Ok(Some(destination));
             }
         }
@@ -320,7 +320,7 @@ impl Inner {
     fn end_surplus_destination(&self) {
         let open: Vec<Stream> = {
             let gc = self.gc.borrow();
-            Stream::ALL.into_iter().filter(|&stream| gc.destinations[slot(stream)].is_some()).collect()
+            Stream::ALL.into_iter().filter(|&stream| gc.destinations[stream.slot()].is_some()).collect()
         };
         let most = self.state.borrow().leases.gc().saturating_sub(1) as usize;
         open.into_iter().skip(most).for_each(|stream| self.end_destination(stream, ZoneStatus::Closed));
@@ -328,7 +328,7 @@ impl Inner {
 
     /// Ends the stream's destination: nothing more is moved there.
     fn end_destination(&self, stream: Stream, status: ZoneStatus) {
-        let Some(destination) = self.gc.borrow_mut().destinations[slot(stream)].take() else { return };
+        let Some(destination) = self.gc.borrow_mut().destinations[stream.slot()].take() else { return };
         let mut state = self.state.borrow_mut();
         state.zones.set_status(destination.zone, status);
         // Copies that are not swapped in yet will be (CS-GC-5).

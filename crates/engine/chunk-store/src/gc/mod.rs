@@ -15,6 +15,7 @@
 mod lifetime;
 mod migrate;
 mod policy;
+mod state;
 mod throttle;
 mod victims;
 
@@ -25,6 +26,7 @@ use shingle_base::ZoneId;
 
 pub(crate) use lifetime::Lifetimes;
 pub use policy::{Candidate, CostBenefit, ExpectedDeath, Greedy, VictimPolicy};
+pub(crate) use state::{Destination, GcState};
 pub(crate) use throttle::Throttle;
 use victims::Choice;
 
@@ -34,26 +36,7 @@ use crate::state::State;
 use crate::stats::Forecast;
 use crate::store::{ChunkStore, Inner};
 use crate::types::Stream;
-use crate::zones::ZoneStatus;
-
-/// The zone that takes a stream's moved records.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Destination {
-    pub(crate) zone: ZoneId,
-    /// Block of the next record.
-    pub(crate) next: u32,
-}
-
-/// GC between its steps.
-#[derive(Default)]
-pub(crate) struct GcState {
-    /// The zone being emptied.
-    pub(crate) victim: Option<ZoneId>,
-    /// A destination for each stream.
-    pub(crate) destinations: [Option<Destination>; 3],
-    /// Bytes of the victim moved so far, and in all.
-    pub(crate) moved: (u64, u64),
-}
+use crate::types::ZoneStatus;
 
 /// Progress and forecast of GC.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,15 +62,6 @@ pub struct GcReport {
     pub damaged: u64,
 }
 
-/// A stream's place in arrays.
-pub(crate) fn slot(stream: Stream) -> usize {
-    match stream {
-        Stream::Data => 0,
-        Stream::Gc => 1,
-        Stream::Meta => 2,
-    }
-}
-
 /// The share of zones that idle time is used to have free.
 const IDLE_FREE: f64 = 0.2;
 
@@ -97,7 +71,7 @@ impl Inner {
         let state = self.state.borrow();
         let usable = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage);
         let wanted = f64::from(state.zones.len()) * self.options.gc_start;
-        f64::from(usable) < wanted.max(f64::from(crate::keeper::GC_RESERVE + 1))
+        f64::from(usable) < wanted.max(f64::from(crate::zones::GC_RESERVE + 1))
     }
 
     /// True if appends wait for space from GC.
@@ -123,7 +97,7 @@ impl Inner {
         };
         // CS-VICTIM-4.
         let open = self.gc.borrow().destinations;
-        let open: Vec<Stream> = Stream::ALL.into_iter().filter(|&stream| open[slot(stream)].is_some()).collect();
+        let open: Vec<Stream> = Stream::ALL.into_iter().filter(|&stream| open[stream.slot()].is_some()).collect();
         let none_free = open.len() >= state.leases.gc() as usize;
         let first = if none_free { choice.among(&mut state.zones, &open) } else { None };
         first.or_else(|| choice.of(&mut state.zones))
@@ -141,7 +115,7 @@ impl Inner {
         let zones = state.zones.census().retreats().map(|at| state.zones.number(at));
         let fits = |zone: &ZoneId| {
             let slot_of = state.zones.get(*zone);
-            free > crate::keeper::GC_RESERVE || u64::from(slot_of.live) <= room[slot(slot_of.stream)]
+            free > crate::zones::GC_RESERVE || u64::from(slot_of.live) <= room[slot_of.stream.slot()]
         };
         zones.into_iter().find(fits)
     }

@@ -13,8 +13,8 @@
 
 use shingle_base::ZoneId;
 
+use crate::gc::Lifetimes;
 use crate::gc::policy::{Candidate, VictimPolicy};
-use crate::gc::{Lifetimes, slot};
 use crate::types::Stream;
 use crate::zones::ZoneTable;
 
@@ -63,7 +63,7 @@ impl Choice<'_> {
     }
 
     fn best_of(&self, zones: &ZoneTable, stream: Stream, best: &mut Option<(f64, ZoneId)>) {
-        let at = slot(stream);
+        let at = stream.slot();
         let census = zones.census();
         let oldest = self.now.saturating_sub(census.oldest(at).unwrap_or(self.now));
         let wins = !self.full && self.wins(zones, at);
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
     use crate::gc::{CostBenefit, ExpectedDeath, Greedy};
-    use crate::zones::ZoneStatus;
+    use crate::types::ZoneStatus;
     use shingle_base::Blocks;
     use shingle_sim::Random;
 
@@ -120,8 +120,8 @@ mod tests {
                 if garbage <= zone.longest {
                     return None;
                 }
-                gains[slot(zone.stream)] += u64::from(garbage - zone.longest);
-                let least = &mut shortest[slot(zone.stream)];
+                gains[zone.stream.slot()] += u64::from(garbage - zone.longest);
+                let least = &mut shortest[zone.stream.slot()];
                 *least = zone.longest.min(*least);
                 let age = choice.now.saturating_sub(zone.last_write);
                 let survival = choice.lifetimes.survival(zone.stream, age, choice.horizon);
@@ -131,9 +131,9 @@ mod tests {
         candidates
             .into_iter()
             .filter(|(stream, candidate)| {
-                let fits = choice.room[slot(*stream)] >= u64::from(candidate.live);
-                let need = choice.zone_room.saturating_sub(shortest[slot(*stream)]);
-                let wins = gains[slot(*stream)] >= u64::from(need);
+                let fits = choice.room[stream.slot()] >= u64::from(candidate.live);
+                let need = choice.zone_room.saturating_sub(shortest[stream.slot()]);
+                let wins = gains[stream.slot()] >= u64::from(need);
                 (fits || wins && !choice.full) && candidate.garbage >= choice.least
             })
             .map(|(_, candidate)| (choice.policy.score(&candidate), candidate.zone))

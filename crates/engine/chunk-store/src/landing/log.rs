@@ -11,15 +11,15 @@ use shingle_base::ZoneId;
 use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, DeviceErrorKind};
 
+use crate::chunk::Handle;
 use crate::error::ErrorKind;
 use crate::landing::LandingLog;
 use crate::landing::phases::{Choice, Origin};
 use crate::landing::tail::Piece;
 use crate::state::State;
 use crate::store::Inner;
-use crate::table::Handle;
+use crate::types::ZoneStatus;
 use crate::writer::{Batch, Framed, Pending};
-use crate::zones::ZoneStatus;
 
 /// Turns of other tasks before a write is put together.
 const GATHER_STEPS: u32 = 8;

@@ -9,13 +9,13 @@ use std::rc::Rc;
 
 use shingle_base::ZoneId;
 
+use crate::chunk::Handle;
 use crate::index::Located;
 use crate::landing::tail::{Move, Piece};
 use crate::state::State;
 use crate::store::Inner;
-use crate::table::Handle;
+use crate::types::ZoneStatus;
 use crate::writer::{OpenChunk, Pending};
-use crate::zones::ZoneStatus;
 
 /// Zones visited together: the drive takes the nearest first.
 const VISITS: usize = 4;

@@ -6,12 +6,10 @@ use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::Geometry;
 
 use crate::config::Options;
-use crate::gc::{Destination, GcState, Lifetimes, slot};
-use crate::keeper::GC_RESERVE;
+use crate::gc::{Destination, GcState, Lifetimes};
 use crate::landing::LandingLog;
 use crate::layout::Layout;
 use crate::leases::{Holder, Leases};
-use crate::mark::Unmarked;
 use crate::pools::Pools;
 use crate::recovery::chunks::Chunks;
 use crate::recovery::report::Damage;
@@ -19,8 +17,11 @@ use crate::recovery::scan::FoundZone;
 use crate::state::State;
 use crate::stats::Counters;
 use crate::turns::Turns;
+use crate::types::ZoneStatus;
+use crate::unmarked::Unmarked;
 use crate::writer::{OpenChunk, Resumption, ZoneWriter};
-use crate::zones::{ZoneStatus, ZoneTable};
+use crate::zones::GC_RESERVE;
+use crate::zones::ZoneTable;
 
 /// Continues zones that can be written: as open zones of pools that lack some, and one of each stream as the zone that
 /// GC moves to, the one with the most room.
@@ -35,7 +36,7 @@ fn reuse(found: &[FoundZone], pools: &mut Pools, leases: &mut Leases) -> (BTreeS
     let mut take_destinations = |open: &mut Vec<&FoundZone>, leases: &mut Leases| {
         open.retain(|zone| {
             let many = destinations.iter().flatten().count() >= leases.gc() as usize;
-            let destination = &mut destinations[slot(zone.stream)];
+            let destination = &mut destinations[zone.stream.slot()];
             let taken = destination.is_none() && !many && leases.take(zone.zone, Holder::Gc).is_some();
             if taken {
                 *destination = Some(Destination { zone: zone.zone, next: zone.written });

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use shingle_base::ZoneId;
 
+use crate::chunk::Chunk;
 use crate::index::Located;
-use crate::recovery::chunks::{Found, Trust};
-use crate::table::Chunk;
+use crate::recovery::found::{Found, Trust};
 
 /// Losses of a chunk: bytes that no record has, and bytes that records have but that fail their checks.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -37,6 +37,7 @@
 mod build;
 mod chunks;
 mod complete;
+mod found;
 mod identity;
 mod report;
 mod scan;
@@ -60,16 +61,14 @@ pub(crate) use identity::{log_config, read_identity};
 use identity::{Identity, check_limits, check_table_fits, identity};
 
 use crate::config::{FormatOptions, Options};
-use crate::error::{Error, ErrorKind, Result};
-use crate::format::{CheckpointPart, ENGINE, JournalEntry, Superblock, VERSION, ZoneEntry};
+use crate::error::{Error, ErrorKind, Result, read_error};
+use crate::format::{CheckpointPart, ENGINE, JournalEntry, Mark, Superblock, VERSION, ZoneEntry};
 use crate::layout::Layout;
-use crate::mark::Mark;
-use crate::read::read_error;
 use crate::recovery::chunks::Loading;
 use crate::recovery::scan::{FoundZone, ScanContext};
 use crate::store::{ChunkStore, Inner, Parts};
 use crate::types::Stream;
-use crate::zones::ZoneStatus;
+use crate::types::ZoneStatus;
 
 /// Zones asked for at once.
 const REPORT_ZONES: u32 = 8192;

@@ -11,10 +11,11 @@ use shingle_zoned::{DeviceError, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::format::{RecordKind, ZoneEntry, zone_use};
 use crate::index::Located;
-use crate::recovery::chunks::{Found, Loading, Trust};
+use crate::recovery::chunks::Loading;
+use crate::recovery::found::{Found, Trust};
 use crate::recovery::report::{Damage, RecoveryReport, StepReport};
 use crate::types::Stream;
-use crate::zones::ZoneStatus;
+use crate::types::ZoneStatus;
 
 /// A data zone as recovery found it.
 #[derive(Clone, Debug)]

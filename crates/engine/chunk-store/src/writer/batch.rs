@@ -8,7 +8,7 @@ use crate::index::Located;
 use crate::stats::Counters;
 use crate::store::Inner;
 use crate::writer::Pending;
-use crate::zones::Zone;
+use crate::zone::Zone;
 
 /// A record on its way to the drive.
 pub(crate) struct Framed {

@@ -18,11 +18,12 @@
 mod batch;
 mod open;
 mod placing;
+mod zone;
 
 pub(crate) use batch::{Batch, Framed};
 pub(crate) use open::{OpenChunk, Pending, Resumption, Waiter};
+pub(crate) use zone::ZoneWriter;
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,46 +34,12 @@ use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
 use tokio::sync::oneshot;
 
+use crate::chunk::Handle;
 use crate::error::{Error, ErrorKind};
 use crate::format::JournalEntry;
 use crate::state::State;
 use crate::store::Inner;
-use crate::table::Handle;
-use crate::zones::ZoneStatus;
-
-/// The writing end of a zone in a pool.
-pub(crate) struct ZoneWriter {
-    /// Block of the next record.
-    next: u32,
-    /// Blocks that `queue` takes at most.
-    reserved: u32,
-    capacity: u32,
-    queue: VecDeque<Pending>,
-    /// Has its turn, or waits for it.
-    writing: bool,
-    /// Chunks whose records go here.
-    pub(crate) chunks: u32,
-}
-
-impl ZoneWriter {
-    pub(crate) fn new(next: u32, capacity: u32) -> Self {
-        Self { next, reserved: 0, capacity, queue: VecDeque::new(), writing: false, chunks: 0 }
-    }
-
-    fn room(&self) -> u32 {
-        self.capacity - self.next - self.reserved
-    }
-
-    /// True if nothing is queued or in flight.
-    pub(crate) fn is_idle(&self) -> bool {
-        !self.writing && self.queue.is_empty()
-    }
-
-    fn enqueue(&mut self, pending: Pending) {
-        self.reserved += pending.blocks;
-        self.queue.push_back(pending);
-    }
-}
+use crate::types::ZoneStatus;
 
 impl Inner {
     /// Lets as many zones be written as may be at once.

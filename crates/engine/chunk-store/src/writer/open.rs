@@ -8,10 +8,10 @@ use shingle_record::sliced_record_blocks;
 use shingle_runtime::Instant;
 use tokio::sync::oneshot;
 
+use crate::chunk::Handle;
 use crate::client::Reply;
 use crate::landing::Tail;
 use crate::pools::PoolId;
-use crate::table::Handle;
 
 /// Zones an append is tried in before the drive is taken to be unwritable.
 const TRIES_MAX: u32 = 8;

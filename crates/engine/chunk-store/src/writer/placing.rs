@@ -6,6 +6,7 @@ use bytes::Bytes;
 use shingle_base::{ChunkId, ZoneId};
 use shingle_record::sliced_record_blocks;
 
+use crate::chunk::Handle;
 use crate::client::Reply;
 use crate::config::Allocation;
 use crate::error::{Error, ErrorKind};
@@ -13,10 +14,9 @@ use crate::format::{GROUP_BYTES, RECORD_BYTES};
 use crate::pools::{Company, Offer, PoolId};
 use crate::state::State;
 use crate::store::Inner;
-use crate::table::Handle;
 use crate::types::Stream;
+use crate::types::ZoneStatus;
 use crate::writer::{Pending, Resumption, Waiter};
-use crate::zones::ZoneStatus;
 
 /// Outcome for a chunk's waiting appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
