@@ -5,7 +5,7 @@ use shingle_base::ChunkId;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::fetched::Fetched;
+use crate::read::Fetched;
 use crate::types::{ChunkStat, StoreStat, Stream};
 
 /// Sender of the owner's answer.

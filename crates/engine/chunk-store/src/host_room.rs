@@ -17,8 +17,8 @@ use futures_util::future::{Either, select};
 use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
 
-use crate::chunk::Handle;
 use crate::error::{Error, ErrorKind, Result};
+use crate::index::Handle;
 use crate::state::State;
 use crate::store::Inner;
 

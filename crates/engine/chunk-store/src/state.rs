@@ -4,22 +4,22 @@ use std::collections::{BTreeMap, VecDeque};
 
 use shingle_base::{ChunkId, ZoneId};
 
-use crate::chunk::{Chunk, Handle};
+use crate::append::pools::Pools;
+use crate::append::turns::Turns;
+use crate::append::{OpenChunk, Resumption, ZoneWriter};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::Lifetimes;
+use crate::index::ChunkTable;
 use crate::index::{Added, Located};
+use crate::index::{Chunk, Handle};
+use crate::journal::Resumed;
+use crate::journal::Unmarked;
 use crate::landing::LandingLog;
-use crate::leases::Leases;
-use crate::pools::Pools;
-use crate::resumed::Resumed;
 use crate::stats::Counters;
-use crate::table::ChunkTable;
-use crate::turns::Turns;
 use crate::types::ZoneStatus;
 use crate::types::{ChunkStat, Stream};
-use crate::unmarked::Unmarked;
-use crate::writer::{OpenChunk, Resumption, ZoneWriter};
 use crate::zones::ZoneTable;
+use crate::zones::leases::Leases;
 
 /// A store's state.
 pub(crate) struct State {

@@ -14,23 +14,23 @@ use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZonedDevice};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::chunk::Handle;
+use crate::append::OpenChunk;
 use crate::client::{Reply, Request};
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fetched::{Fetched, Verifier};
 use crate::flush::Flusher;
 use crate::format::JournalEntry;
 use crate::gc::{GcState, Throttle};
+use crate::index::Handle;
+use crate::index::IndexMemory;
+use crate::journal::LogRoom;
 use crate::layout::Layout;
-use crate::log_room::LogRoom;
-use crate::memory::IndexMemory;
+use crate::read::{Fetched, Verifier};
 use crate::state::State;
 use crate::stats::{Counters, Forecast, ZoneTrend};
 use crate::types::ZoneStatus;
 use crate::types::{ChunkStat, StoreStat, Stream, ZoneStat};
-use crate::writer::OpenChunk;
-use crate::zone::Zone;
+use crate::zones::Zone;
 
 /// The largest append, where zones are large enough for it.
 const APPEND_MAX: u64 = 16 << 20;

@@ -2,12 +2,12 @@
 
 use shingle_base::{ChunkId, ZoneId};
 
-use crate::chunk::Chunk;
 use crate::format::{LANDING_BIT, stream_from, stream_number};
+use crate::index::Chunk;
 use crate::index::{IndexGroup, Run};
 use crate::types::Stream;
 use crate::types::ZoneStatus;
-use crate::zone::Zone;
+use crate::zones::Zone;
 use crate::zones::ZoneTable;
 use shingle_base::wire::Fields;
 

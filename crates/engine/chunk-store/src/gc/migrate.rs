@@ -8,16 +8,16 @@ use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_record::{Place, SlicePlan};
 
-use crate::chunk::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::Destination;
 use crate::host_room::{HOST_FULL, host_full};
+use crate::index::Handle;
 use crate::index::Located;
-use crate::leases::Holder;
-use crate::room::groups_bytes;
+use crate::journal::groups_bytes;
 use crate::store::Inner;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
+use crate::zones::leases::Holder;
 
 /// Blocks read at once.
 const RUN_BLOCKS: u32 = 1024;

@@ -5,7 +5,7 @@
 //! - CS-VICTIM-2: a choice looks at [`LOOK_MAX`] zones of a stream at most, those in which least lives. On a drive with
 //!   more victims of which none can be passed over it is the best of these. `a_choice_among_75_000_zones_looks_at_few`.
 //! - CS-VICTIM-3: a zone is a victim if emptying it wins something whatever records it holds
-//!   ([`gain`](crate::census::gain)); the records of other zones do not count.
+//!   ([`gain`](crate::zones::census::gain)); the records of other zones do not count.
 //!   `one_long_record_keeps_no_other_zone_from_being_emptied`.
 //! - CS-VICTIM-4: where another stream's destination would have to be ended for a victim, those of the streams that have
 //!   one come first. Else two streams could end each other's, and what was moved last, with little in it, would be the

@@ -11,15 +11,15 @@ use shingle_base::ZoneId;
 use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, DeviceErrorKind};
 
-use crate::chunk::Handle;
+use crate::append::{Batch, Framed, Pending};
 use crate::error::ErrorKind;
+use crate::index::Handle;
 use crate::landing::LandingLog;
 use crate::landing::phases::{Choice, Origin};
 use crate::landing::tail::Piece;
 use crate::state::State;
 use crate::store::Inner;
 use crate::types::ZoneStatus;
-use crate::writer::{Batch, Framed, Pending};
 
 /// Turns of other tasks before a write is put together.
 const GATHER_STEPS: u32 = 8;
@@ -250,7 +250,7 @@ impl Inner {
         // Once the store has stopped nobody finds zones any more.
         let stopped = state.stopped.is_some();
         for handle in handles {
-            if stopped || state.open.get(&handle).is_some_and(crate::writer::OpenChunk::is_hopeless) {
+            if stopped || state.open.get(&handle).is_some_and(crate::append::OpenChunk::is_hopeless) {
                 self.fail_appends(&mut state, handle, ErrorKind::Device, &error.to_string());
             } else {
                 self.place(&mut state, handle);

@@ -27,11 +27,11 @@ use shingle_base::ZoneId;
 use shingle_runtime::Instant;
 use shingle_zoned::Geometry;
 
+use crate::append::Pending;
 use crate::config::Landing;
 use crate::landing::phases::{Origin, Phases};
 pub(crate) use crate::landing::tail::Tail;
 use crate::landing::zones::LandingZones;
-use crate::writer::Pending;
 
 /// The state of the log.
 pub(crate) struct LandingLog {

@@ -9,13 +9,13 @@ use std::rc::Rc;
 
 use shingle_base::ZoneId;
 
-use crate::chunk::Handle;
+use crate::append::{OpenChunk, Pending};
+use crate::index::Handle;
 use crate::index::Located;
 use crate::landing::tail::{Move, Piece};
 use crate::state::State;
 use crate::store::Inner;
 use crate::types::ZoneStatus;
-use crate::writer::{OpenChunk, Pending};
 
 /// Zones visited together: the drive takes the nearest first.
 const VISITS: usize = 4;

@@ -5,23 +5,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::Geometry;
 
+use crate::append::pools::Pools;
+use crate::append::turns::Turns;
+use crate::append::{OpenChunk, Resumption, ZoneWriter};
 use crate::config::Options;
 use crate::gc::{Destination, GcState, Lifetimes};
+use crate::journal::Unmarked;
 use crate::landing::LandingLog;
 use crate::layout::Layout;
-use crate::leases::{Holder, Leases};
-use crate::pools::Pools;
 use crate::recovery::chunks::Chunks;
 use crate::recovery::report::Damage;
 use crate::recovery::scan::FoundZone;
 use crate::state::State;
 use crate::stats::Counters;
-use crate::turns::Turns;
 use crate::types::ZoneStatus;
-use crate::unmarked::Unmarked;
-use crate::writer::{OpenChunk, Resumption, ZoneWriter};
 use crate::zones::GC_RESERVE;
 use crate::zones::ZoneTable;
+use crate::zones::leases::{Holder, Leases};
 
 /// Continues zones that can be written: as open zones of pools that lack some, and one of each stream as the zone that
 /// GC moves to, the one with the most room.

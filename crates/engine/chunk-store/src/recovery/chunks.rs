@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use shingle_base::{ChunkId, ZoneId};
 
-use crate::chunk::{Chunk, Handle};
 use crate::format::{ChunkEntry, JournalEntry, Mark};
+use crate::index::ChunkTable;
+use crate::index::{Chunk, Handle};
 use crate::index::{Groups, Located, Run};
+use crate::journal::{Place, Resumed};
 use crate::recovery::complete::{Bad, choose_again, complete};
 use crate::recovery::found::{Found, Trust};
 use crate::recovery::report::Damage;
-use crate::resumed::{Place, Resumed};
-use crate::table::ChunkTable;
 
 /// Chunks while they are being put together.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use shingle_base::ZoneId;
 
-use crate::chunk::Chunk;
+use crate::index::Chunk;
 use crate::index::Located;
 use crate::recovery::found::{Found, Trust};
 

@@ -8,8 +8,8 @@ use shingle_zoned::{Geometry, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{ENGINE, Superblock, VERSION, zone_table_bytes};
+use crate::index::ZONE_BLOCKS_MAX;
 use crate::layout::Layout;
-use crate::runs::ZONE_BLOCKS_MAX;
 
 /// The kind that heads of metazones carry.
 const META_ZONE_KIND: u16 = 0x0001;

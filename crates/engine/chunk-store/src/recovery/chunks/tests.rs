@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use shingle_base::{ChunkId, ZoneId};
 
 use crate::format::{ChunkEntry, JournalEntry};
+use crate::index::ChunkTable;
 use crate::index::{Located, Run};
 use crate::recovery::chunks::{Chunks, Found, Loading, Trust};
-use crate::table::ChunkTable;
 use crate::types::Stream;
 
 fn located(zone: u32, block: u32, offset: u32, length: u32) -> Located {

@@ -1,0 +1,285 @@
+//! The append path: from a call to a durable record. (SMRstore, sections 5.1 and 5.3.)
+//!
+//! An append waits in its chunk's queue until a zone is found, then in the zone's queue until the write before it is
+//! done. All that waits for a zone leaves in one device write, neighbours of one chunk joined in one record.
+//!
+//! # Invariants
+//! - CS-APP-1: at most one write is in flight in a zone, so a zone's records become durable in the order of their blocks.
+//! - CS-APP-2: a chunk moves to another zone only once all its records in the old one are durable, so a power cut leaves
+//!   it a prefix of what was appended.
+//! - CS-APP-3: an append is one record or part of one: a power cut leaves all of it or nothing.
+//! - CS-APP-4: an append that is tried again after a write error covers the same range, so that two copies of it which
+//!   both survive are interchangeable.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use shingle_base::ZoneId;
+use shingle_record::sliced_record_blocks;
+use shingle_runtime::Instant;
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
+use tokio::sync::oneshot;
+
+use crate::append::{Batch, Framed, OpenChunk, Pending, Waiter};
+use crate::error::{Error, ErrorKind};
+use crate::index::Handle;
+use crate::state::State;
+use crate::store::Inner;
+use crate::types::ZoneStatus;
+
+impl Inner {
+    /// Lets as many zones be written as may be at once.
+    pub(super) fn take_turns(self: &Rc<Self>, state: &mut State) {
+        let State { turns, writers, .. } = state;
+        while let Some(zone) = turns.take(|zone| writers.get(&zone).map_or(0, |writer| writer.reserved)) {
+            self.rt.spawn_detached(self.clone().turn(zone));
+        }
+    }
+
+    /// Writes what waits for `zone` (CS-APP-1), and lets the next have its turn.
+    async fn turn(self: Rc<Self>, zone: ZoneId) {
+        // Appends that come in the same moment come along.
+        self.rt.yield_now().await;
+        if let Some(landing) = &mut self.state.borrow_mut().landing {
+            landing.note_other_command();
+        }
+        if let Some(batch) = self.next_batch(zone) {
+            match self.flush.write(self.start_of(&batch), batch.pieces).await {
+                Ok(()) => self.commit(zone, batch.records),
+                Err(error) if self.left_untouched(zone, batch.start, &error).await => {
+                    self.take_back(zone, batch.start, batch.records);
+                }
+                Err(error) => self.write_failed(zone, batch.records, &error).await,
+            }
+        }
+        let mut state = self.state.borrow_mut();
+        state.turns.end();
+        self.after_turn(&mut state, zone);
+        self.take_turns(&mut state);
+    }
+
+    /// Has a zone wait for another turn if it needs one.
+    fn after_turn(&self, state: &mut State, zone: ZoneId) {
+        let Some(writer) = state.writers.get_mut(&zone) else { return };
+        if !writer.queue.is_empty() {
+            state.turns.wait(zone);
+            return;
+        }
+        writer.writing = false;
+        if writer.room() == 0 {
+            self.close_zone(state, zone);
+        }
+        if state.starved.iter().any(|waiting| !waiting.is_empty()) {
+            // An idle zone can be closed to make place for another.
+            self.keeper.notify_one();
+        }
+    }
+
+    /// Frames what waits for `zone`.
+    fn next_batch(self: &Rc<Self>, zone: ZoneId) -> Option<Batch> {
+        let mut state = self.state.borrow_mut();
+        let State { writers, zones, pools, chunks, open, counters, .. } = &mut *state;
+        let writer = writers.get_mut(&zone)?;
+        let mut batch = Batch::new(zone, writer.next);
+        while let Some(mut pending) = writer.queue.pop_front() {
+            writer.reserved -= pending.blocks;
+            while let Some(next) = writer.queue.pop_front_if(|next| pending.joins(next, self.options.record_max)) {
+                writer.reserved -= next.blocks;
+                let apart = pending.blocks + next.blocks;
+                pending.join(next);
+                if let Some(open) = open.get_mut(&pending.handle) {
+                    open.inflight -= 1;
+                    open.footprint -= apart - pending.blocks;
+                }
+            }
+            let Some(chunk) = chunks.get(pending.handle) else { continue };
+            if pending.moved {
+                counters.moved_bytes += sliced_record_blocks(u64::from(pending.length)).bytes();
+            } else {
+                counters.appended_bytes += u64::from(pending.length);
+            }
+            self.add_record(&mut batch, zones.get_mut(zone), counters, chunk.id, pending);
+            if batch.bytes() >= self.options.batch_max {
+                break;
+            }
+        }
+        writer.next = batch.next;
+        if writer.capacity - writer.next < writer.capacity / 16 && pools.note_ending(zone) {
+            self.keeper.notify_one();
+        }
+        counters.writes += 1;
+        Some(batch)
+    }
+
+    /// Enters durable records into the index and answers their callers.
+    fn commit(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>) {
+        self.note_host_room();
+        let now = self.rt.now();
+        let mut state = self.state.borrow_mut();
+        let mut touched = Vec::new();
+        for Framed { located, pending } in records {
+            let handle = pending.handle;
+            state.index(handle, located);
+            state.zones.get_mut(zone).indexed_to = located.block + located.blocks().0 as u32;
+            self.note_unmarked(&mut state, zone, located.blocks().0);
+            if let Some(open) = state.open.get_mut(&handle) {
+                open.inflight -= 1;
+            }
+            if pending.moved {
+                state.unmarked.note_moved(zone);
+                self.note_moved(&mut state);
+            }
+            self.note_indexed(&mut state, handle);
+            self.answer_waiters(&mut state, pending.waiters, located.length, now);
+            if touched.last() != Some(&handle) {
+                touched.push(handle);
+            }
+        }
+        for handle in touched {
+            self.place(&mut state, handle);
+            self.note_drained(&mut state, handle);
+        }
+    }
+
+    /// Tells callers that their appends are durable, in a record of `length` bytes.
+    pub(crate) fn answer_waiters(&self, state: &mut State, waiters: Vec<Waiter>, length: u32, now: Instant) {
+        for waiter in waiters {
+            state.counters.appends += 1;
+            self.throttle.observe(now.since(waiter.began), length);
+            let _ = waiter.reply.send(Ok(u64::from(waiter.end)));
+        }
+    }
+
+    /// Tells those who wait for a chunk's last append.
+    pub(crate) fn note_drained(&self, state: &mut State, handle: Handle) {
+        if let Some(open) = state.open.get_mut(&handle)
+            && open.is_drained()
+        {
+            for waiter in open.drained.drain(..) {
+                let _ = waiter.send(());
+            }
+        }
+    }
+
+    /// Nothing of a write landed, for want of room on the host: the zone goes on at `block`, and who waits is refused
+    /// (CS-HOST-1).
+    fn take_back(self: &Rc<Self>, zone: ZoneId, block: u32, records: Vec<Framed>) {
+        let mut state = self.state.borrow_mut();
+        state.counters.write_errors += 1;
+        let waiting = state.writers.get_mut(&zone).map(|writer| {
+            (writer.next, writer.reserved) = (block, 0);
+            std::mem::take(&mut writer.queue)
+        });
+        state.zones.get_mut(zone).written = block;
+        let records = records.into_iter().map(|framed| framed.pending).chain(waiting.unwrap_or_default());
+        let handles = requeue(&mut state, records.collect());
+        self.refuse_appends(&mut state, &handles);
+    }
+
+    /// A write to `zone` failed: the zone takes no more, and what was on its way goes elsewhere (CS-APP-4).
+    async fn write_failed(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>, error: &Arc<DeviceError>) {
+        tracing::warn!(zone = zone.0, %error, "a write failed; its zone is closed and the data goes elsewhere");
+        let gone = matches!(error.kind, DeviceErrorKind::Gone);
+        let found = if gone { None } else { self.dev.report(zone, 1).await.ok() };
+        let status = match found.as_deref().and_then(|zones| zones.first()).map(|info| info.state) {
+            Some(ZoneState::ReadOnly) => ZoneStatus::ReadOnly,
+            Some(ZoneState::Offline) => ZoneStatus::Offline,
+            _ => ZoneStatus::Closed,
+        };
+        let mut state = self.state.borrow_mut();
+        state.counters.write_errors += 1;
+        let waiting = state.writers.get_mut(&zone).map(|writer| std::mem::take(&mut writer.queue)).unwrap_or_default();
+        let slot = state.zones.get_mut(zone);
+        // Blocks that the failed write left behind are dead: recovery looks at them again and finds the same ranges
+        // elsewhere.
+        slot.written = slot.written.max(slot.indexed_to);
+        if status == ZoneStatus::Closed && !gone {
+            self.close_zone(&mut state, zone);
+        } else {
+            state.retire(zone, status);
+            state.release(zone);
+            self.keeper.notify_one();
+        }
+        let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
+        retries.iter_mut().for_each(|pending| pending.tries += 1);
+        retries.extend(waiting);
+        let handles = requeue(&mut state, retries);
+        if gone {
+            state.stopped.get_or_insert_with(|| error.to_string());
+        }
+        // Once the store has stopped nobody finds zones any more.
+        let stopped = state.stopped.is_some();
+        for handle in handles {
+            if stopped || state.open.get(&handle).is_some_and(OpenChunk::is_hopeless) {
+                self.fail_appends(&mut state, handle, ErrorKind::Device, &error.to_string());
+            } else {
+                self.place(&mut state, handle);
+            }
+        }
+        drop(state);
+        if gone {
+            self.fail_all(&error.to_string());
+        }
+    }
+
+    /// Fails all of a chunk's appends that have no zone. If any of them may have reached the drive, the chunk is
+    /// sealed at its last durable byte, so that what it left there can never be taken for later data.
+    pub(crate) fn fail_appends(self: &Rc<Self>, state: &mut State, handle: Handle, kind: ErrorKind, why: &str) {
+        let Some((id, birth)) = state.chunks.get(handle).map(|chunk| (chunk.id, chunk.birth)) else { return };
+        if state.open.get(&handle).is_none_or(|open| open.queue.is_empty()) {
+            return;
+        }
+        // Records that were to move stay in their landing zone, for good unless they go anyway.
+        let kept = state.open.get(&handle).is_some_and(|open| !open.deleting) && state.stopped.is_none();
+        if kept {
+            self.adopt(state, handle);
+        } else {
+            self.cancel_moves(state, handle);
+        }
+        let Some(open) = state.open.get_mut(&handle) else { return };
+        let failed = std::mem::take(&mut open.queue);
+        let Some(first) = failed.front() else { return self.note_drained(state, handle) };
+        open.end = first.offset;
+        let mut tried = false;
+        for pending in failed {
+            tried |= pending.tries > 0;
+            open.footprint = open.footprint.saturating_sub(pending.blocks);
+            for waiter in pending.waiters {
+                let _ = waiter.reply.send(Err(Error::new(kind, why).of(id)));
+            }
+        }
+        if tried && !std::mem::replace(&mut open.sealing.needed, true) {
+            self.rt.spawn(self.clone().seal_at_last(handle, birth));
+        }
+        self.note_drained(state, handle);
+    }
+
+    /// Waits until no append of the chunk is outstanding.
+    pub(crate) async fn drained(&self, handle: Handle) {
+        loop {
+            let waiting = {
+                let mut state = self.state.borrow_mut();
+                let Some(open) = state.open.get_mut(&handle).filter(|open| !open.is_drained()) else { return };
+                let (sender, receiver) = oneshot::channel();
+                open.drained.push(sender);
+                receiver
+            };
+            let _ = waiting.await;
+        }
+    }
+}
+
+/// Puts appends that were sent to a zone back in front of their chunks' queues. Returns the chunks.
+fn requeue(state: &mut State, appends: Vec<Pending>) -> Vec<Handle> {
+    let mut handles: Vec<Handle> = appends.iter().map(|pending| pending.handle).collect();
+    handles.sort_unstable();
+    handles.dedup();
+    for pending in appends.into_iter().rev() {
+        if let Some(open) = state.open.get_mut(&pending.handle) {
+            open.inflight -= 1;
+            open.sent_to = 0;
+            open.queue.push_front(pending);
+        }
+    }
+    handles
+}

@@ -1,0 +1,15 @@
+//! The journal: changes that are durable once their entries are, checkpoints and marks that keep it short, and its room.
+//! (SMRstore, sections 5.2 and 5.6.)
+
+mod changes;
+mod checkpoint;
+mod log_room;
+mod marks;
+mod resumed;
+mod room;
+mod unmarked;
+
+pub(crate) use log_room::LogRoom;
+pub(crate) use resumed::{Place, Resumed};
+pub(crate) use room::groups_bytes;
+pub(crate) use unmarked::Unmarked;

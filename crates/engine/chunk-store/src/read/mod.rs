@@ -1,0 +1,7 @@
+//! Reads. (SMRstore, sections 5.2 and 5.3.)
+
+mod fetch;
+mod fetched;
+
+pub use fetched::Fetched;
+pub(crate) use fetched::{Raw, Verifier};

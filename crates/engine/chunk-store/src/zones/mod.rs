@@ -1,0 +1,11 @@
+//! Data zones: their states, the leases of open ones, and the task that opens, closes and resets them. (SMRstore, section 5.4.)
+
+pub(crate) mod census;
+mod keeper;
+pub(crate) mod leases;
+mod residents;
+mod table;
+mod zone;
+
+pub(crate) use table::{GC_RESERVE, ZoneTable};
+pub(crate) use zone::Zone;

@@ -1,0 +1,6 @@
+//! Garbage collection: costs of choices, and progress where space is short.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod policies;
+mod reclaim;

@@ -1,0 +1,268 @@
+//! GC where things go wrong or space is short: it waits for nothing that only itself could bring about, it takes what lives
+//! out of zones that can be read only, and no append fails while a zone can be won.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::common::{content, formatted, open};
+use bytes::Bytes;
+use shingle_base::{Blocks, ChunkId, ZoneId};
+use shingle_chunk_store::{
+    ChunkStore, CostBenefit, ErrorKind, Greedy, Landing, Options, Placement, PoolSizes, Stream, ZoneStatus,
+};
+use shingle_runtime::Runtime;
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
+use shingle_zoned::{Geometry, ZoneState};
+
+fn quiet() -> Options {
+    Options {
+        pools: PoolSizes { gc: 1, data: 1, meta: 1 },
+        landing: None,
+        background: false,
+        record_max: 64 << 10,
+        ..Options::default()
+    }
+}
+
+async fn append(store: &ChunkStore, id: ChunkId, at: u64, length: u64) -> shingle_chunk_store::Result<u64> {
+    store.append(id, at, vec![Bytes::from(content(at + length, at, length))]).await
+}
+
+/// Fills data zones with pairs of chunks that take a zone together, until there is no space. Returns each with its zone.
+async fn fill(store: &ChunkStore) -> Vec<(ChunkId, ZoneId)> {
+    let mut ids = Vec::new();
+    let mut before = store.zones();
+    for number in 0..1000 {
+        let id = ChunkId::from_u64(number);
+        store.create(id, Stream::Data).await.unwrap();
+        match append(store, id, 0, 100_000).await {
+            Ok(_) => {
+                store.seal(id).await.unwrap();
+                let now = store.zones();
+                let (grown, _) =
+                    now.iter().zip(&before).find(|(now, then)| now.live_blocks > then.live_blocks).unwrap();
+                ids.push((id, grown.zone));
+                before = now;
+            }
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::NoSpace);
+                store.delete(id).await.unwrap();
+                return ids;
+            }
+        }
+    }
+    unreachable!("the drive never fills");
+}
+
+/// GC has lost its destination, no zone is free, and all that lived in its victim is deleted: the only garbage then is the
+/// victim, which GC itself keeps from being reset.
+#[test]
+fn gc_does_not_wait_for_its_own_victim() {
+    let mut waited = 0;
+    for delay in 0..12 {
+        let medium = formatted(Geometry::hm_smr(Blocks(64), 16, 0, 12));
+        waited += Sim::new(delay).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, quiet()).await;
+            let ids = fill(&store).await;
+            // One chunk is left in each, and to the only free zone nothing can be moved.
+            for (id, _) in ids.iter().step_by(2) {
+                store.delete(*id).await.unwrap();
+            }
+            let free = store.zones().into_iter().find(|zone| zone.status == ZoneStatus::Free).unwrap().zone;
+            let rule = FaultRule { trigger: Trigger::Zone(CommandKind::Write, free), fault: Fault::ZoneReadOnly };
+            device.set_faults(Faults::new([rule]));
+            let collector = store.clone();
+            let collecting = rt.spawn(async move { collector.gc(1, |_| {}).await });
+            while store.gc_status().victim.is_none() {
+                rt.sleep(Duration::from_micros(1)).await;
+            }
+            let victim = store.gc_status().victim.unwrap();
+            rt.sleep(Duration::from_micros(40 * delay)).await;
+            let (left, _) = ids.iter().skip(1).step_by(2).find(|(_, zone)| *zone == victim).unwrap();
+            store.delete(*left).await.unwrap();
+            let waiting = store.zones().iter().any(|zone| zone.zone == victim && zone.status == ZoneStatus::Garbage);
+            let timeout = Box::pin(rt.sleep(Duration::from_secs(10)));
+            let ended = futures_util::future::select(Box::pin(collecting), timeout).await;
+            assert!(matches!(ended, futures_util::future::Either::Left(_)), "delay {delay}: GC waits for ever");
+            u32::from(waiting)
+        });
+    }
+    assert!(waited > 0, "the victim never became garbage while it was emptied");
+}
+
+/// CS-GC-6, as the fault model has it.
+#[test]
+fn what_lives_in_a_zone_that_turned_read_only_is_moved_away() {
+    for background in [false, true] {
+        let medium = formatted(Geometry::hm_smr(Blocks(64), 24, 0, 12));
+        Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, Options { background, ..quiet() }).await;
+            let id = ChunkId::from_u64(1);
+            store.create(id, Stream::Data).await.unwrap();
+            append(&store, id, 0, 50_000).await.unwrap();
+            let zone = store.zones().into_iter().find(|zone| zone.live_blocks > 0).unwrap().zone;
+            let rule = FaultRule { trigger: Trigger::Zone(CommandKind::Write, zone), fault: Fault::ZoneReadOnly };
+            device.set_faults(Faults::new([rule]));
+            append(&store, id, 50_000, 20_000).await.unwrap();
+            let lost = |store: &ChunkStore| store.zones().into_iter().find(|found| found.zone == zone).unwrap();
+            assert_eq!(lost(&store).status, ZoneStatus::ReadOnly);
+            if background {
+                rt.sleep(Duration::from_secs(1)).await;
+            } else {
+                assert!(lost(&store).live_blocks > 0);
+                assert_eq!(store.gc(1, |_| {}).await.unwrap().zones, 1);
+            }
+            let now = lost(&store);
+            assert_eq!((now.live_blocks, now.status), (0, ZoneStatus::ReadOnly), "CS-GC-6");
+            store.close().await.unwrap();
+            // The zone dies: nothing was in it any more.
+            let medium = device.image();
+            medium.set_state(zone, ZoneState::Offline);
+            let device = SimDevice::new(&rt, &medium);
+            let (store, report) = open(&rt, &device, quiet()).await;
+            assert_eq!(report.damage, [], "CS-ZONE-5");
+            let expected = [content(50_000, 0, 50_000), content(70_000, 50_000, 20_000)].concat();
+            assert!(store.read(id, 0, 70_000).await.unwrap() == expected);
+        });
+    }
+}
+
+/// Expected contents of the store near the limit: chunks with their bytes.
+struct Full {
+    rt: Runtime,
+    store: ChunkStore,
+    chunks: RefCell<VecDeque<(ChunkId, u64)>>,
+    random: RefCell<Random>,
+    /// Blocks that are to live.
+    most: u64,
+}
+
+impl Full {
+    fn below(&self, limit: u64) -> u64 {
+        self.random.borrow_mut().below(limit)
+    }
+
+    /// Writes chunk after chunk, each after so much was deleted that it has space.
+    async fn run(&self, first: u64, steps: u64, context: &str) {
+        for number in first..first + steps {
+            let id = ChunkId::from_u64(number);
+            let stream = Stream::ALL[self.below(3) as usize];
+            let mut size = 0;
+            self.make_room().await;
+            self.store.create(id, stream).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            for _ in 0..1 + self.below(4) {
+                let length = 1 + self.below(16_000);
+                let end = append(&self.store, id, size, length).await;
+                size = end.unwrap_or_else(|error| panic!("{context}, chunk {number}: {error}: CS-CHUNK-4"));
+            }
+            self.store.seal(id).await.unwrap();
+            self.chunks.borrow_mut().push_back((id, size));
+            self.rt.sleep(Duration::from_micros(self.below(2000))).await;
+        }
+    }
+
+    /// Deletes chunks, anywhere, until there is room for one more.
+    async fn make_room(&self) {
+        while self.store.store_stat().live_bytes / 4096 + 60 > self.most {
+            let doomed = {
+                let mut chunks = self.chunks.borrow_mut();
+                let at = self.below(chunks.len() as u64) as usize;
+                chunks.swap_remove_back(at)
+            };
+            self.store.delete(doomed.unwrap().0).await.unwrap();
+        }
+    }
+}
+
+/// CS-CHUNK-4 with little to spare: garbage lies all over, appends wait for what GC wins, and the drive allows few open
+/// zones.
+#[test]
+fn no_append_fails_for_space_while_a_zone_can_be_won() {
+    let mut emptied = 0;
+    for seed in seeds(24) {
+        let mut random = Random::new(seed);
+        let limit = 7 + random.below(10) as u32;
+        let geometry = match random.below(3) {
+            0 => Geometry::hm_smr(Blocks(64), 97, 0, limit),
+            1 => Geometry::zns(Blocks(64), Blocks(64), 97, limit, limit),
+            _ => Geometry { open_zones_max: None, ..Geometry::hm_smr(Blocks(64), 97, 0, limit) },
+        };
+        let medium = formatted(geometry);
+        emptied += Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let mut options = Options {
+                background: true,
+                gc_start: 0.1,
+                checkpoint_every: Duration::from_millis(50),
+                gc_idle_after: random.chance(0.5).then_some(Duration::from_millis(1)),
+                ..quiet()
+            };
+            match random.below(3) {
+                0 => options.victims = Rc::new(Greedy),
+                1 => options.victims = Rc::new(CostBenefit),
+                _ => {}
+            }
+            options.landing = random.chance(0.4).then(|| Landing {
+                append_max: 8000,
+                budget: 40_000,
+                zones: 2,
+                idle: Duration::from_millis(5),
+                everywhere: true,
+            });
+            let (store, _) = open(&rt, &device, options).await;
+            let zones = store.layout().data_zones.len() as u64;
+            // Free: GC's reserve, a zone for each pool and for each destination, what records leave at ends of zones.
+            let most = (zones - 7) * (63 - 4);
+            let full = Full {
+                rt: rt.clone(),
+                store: store.clone(),
+                chunks: RefCell::default(),
+                random: RefCell::new(random),
+                most,
+            };
+            let context = format!("seed {seed}");
+            full.run(0, 900, &context).await;
+            for (id, size) in full.chunks.borrow().iter() {
+                assert_eq!(store.stat(*id).unwrap().size, *size, "{context}");
+            }
+            store.counters().gc_zones
+        });
+    }
+    assert!(emptied > 500, "GC emptied only {emptied} zones");
+}
+
+/// CS-VICTIM-4: a store that kept streams apart is opened by one that does not, so that GC has one destination for all of them.
+#[test]
+fn gc_of_streams_that_share_a_destination_comes_to_an_end() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        // Zones of both streams by turns, a third of which lives.
+        for number in 0..8 {
+            let stream = [Stream::Data, Stream::Meta][number as usize % 2];
+            for (id, records) in [(number, 7), (100 + number, 14)] {
+                store.create(ChunkId::from_u64(id), stream).await.unwrap();
+                for at in 0..records {
+                    append(&store, ChunkId::from_u64(id), at * 10_000, 10_000).await.unwrap();
+                }
+            }
+        }
+        for number in 0..8 {
+            store.delete(ChunkId::from_u64(100 + number)).await.unwrap();
+        }
+        store.close().await.unwrap();
+        let placement = Placement { separate_streams: false, ..Placement::default() };
+        let options = Options { placement, victims: Rc::new(Greedy), ..quiet() };
+        let (store, _) = open(&rt, &SimDevice::new(&rt, &device.image()), options).await;
+        let emptied = store.gc(100, |_| {}).await.unwrap().zones;
+        assert!((4..=12).contains(&emptied), "{emptied} zones were emptied: CS-VICTIM-4");
+        for number in 0..8 {
+            assert_eq!(store.stat(ChunkId::from_u64(number)).unwrap().size, 70_000);
+        }
+    });
+}
