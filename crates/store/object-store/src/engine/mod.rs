@@ -1,7 +1,8 @@
 //! The engine: state shared by the tasks of one owner thread, and the ways they get at index and drives.
 //!
+//! No borrow of a cell is held across an `await`: clippy's `await_holding_refcell_ref` holds that.
+//!
 //! # Invariants
-//! - OS-ENG-1: no borrow of a cell is held across an `await`.
 //! - OS-ENG-2: a change is acknowledged only when its entries are durable and the index has them.
 
 pub(crate) mod append;

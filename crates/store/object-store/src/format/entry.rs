@@ -5,8 +5,8 @@
 //!
 //! # Invariants
 //! - OS-ENT-1: an entry read from a place was written for that place: its header names the set, file, chunk and offset.
-//! - OS-ENT-2: header and head are checked here. Data is checked by the chunk store, slice by slice, on every read; a
-//!   second checksum would cost a pass over all payload and catch nothing the slices miss.
+//! - OS-ENT-2: a changed byte of header or head is noticed here. Data is checked by the chunk store, slice by slice, on every
+//!   read; a second checksum would cost a pass over all payload and catch nothing the slices miss.
 
 use bytes::Bytes;
 use shingle_base::crc32c;

@@ -56,6 +56,7 @@ fn every_kind_of_entry_is_read_as_it_was_written() {
     }
 }
 
+/// OS-ENT-2.
 #[test]
 fn a_changed_byte_in_header_or_head_is_noticed() {
     for body in bodies() {
@@ -72,6 +73,7 @@ fn a_changed_byte_in_header_or_head_is_noticed() {
     }
 }
 
+/// OS-ENT-1.
 #[test]
 fn an_entry_of_another_place_is_recognised() {
     let bytes = written(&bodies()[0]);

@@ -84,6 +84,7 @@ fn the_directory_index_holds_the_contract_and_survives_reopening() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
+/// OS-IDX-1, for the index of simulations.
 #[test]
 fn a_crash_takes_back_whole_batches_in_order_and_none_that_was_persisted() {
     let index = MemoryIndex::new();
@@ -142,4 +143,71 @@ fn only_what_is_stored_wrongly_is_damage() {
     std::fs::write(path.join("version"), "nonsense").unwrap();
     assert_eq!(kind(&path), Some(IndexErrorKind::Damaged));
     std::fs::remove_dir_all(&path).unwrap();
+}
+
+/// OS-IDX-1, for the directory: a power cut leaves its journal at any length from the last persist on. A prefix of the batches
+/// is found, each whole, and all that were persisted.
+#[test]
+fn of_a_journal_that_ends_anywhere_a_prefix_of_whole_batches_is_found() {
+    let directory = std::env::temp_dir().join(format!("shingle-index-cut-{}", std::process::id()));
+    let copy = directory.with_extension("copy");
+    let _ = (std::fs::remove_dir_all(&directory), std::fs::remove_dir_all(&copy));
+    let journal = || {
+        let files = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        let mut journals: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "jnl")).collect();
+        assert_eq!(journals.len(), 1, "{journals:?}");
+        journals.pop().unwrap()
+    };
+    // It is allocated ahead: its end is its last byte that is not zero.
+    let written = || std::fs::read(journal()).unwrap().iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let batch = |number: u32| {
+        let value = number.to_string();
+        Batch { changes: vec![put(Space::Objects, "a", &value), put(Space::Files, "b", &value)] }
+    };
+    let mut persisted = 0;
+    {
+        let index = FjallIndex::open(&directory, 1 << 20).unwrap();
+        for number in 1..=6 {
+            index.apply(batch(number)).unwrap();
+            if number == 3 {
+                index.persist().unwrap();
+                persisted = written();
+            }
+        }
+        index.persist().unwrap();
+    }
+    let whole = written();
+    assert!(persisted > 0 && whole > persisted, "{persisted} of {whole}");
+    let mut seen = std::collections::BTreeSet::new();
+    for length in (persisted..=whole).step_by(7) {
+        let _ = std::fs::remove_dir_all(&copy);
+        copy_directory(&directory, &copy, &journal(), length);
+        let index = FjallIndex::open(&copy, 1 << 20).unwrap();
+        let read = |space, key: &str| index.get(space, key.as_bytes()).unwrap().map(|value| value.to_vec());
+        let (one, other) = (read(Space::Objects, "a"), read(Space::Files, "b"));
+        assert_eq!(one, other, "half a batch, of a journal of {length} bytes");
+        let number: u32 = String::from_utf8(one.unwrap()).unwrap().parse().unwrap();
+        assert!(number >= 3, "batch {number} is the last, of a journal of {length} bytes");
+        seen.insert(number);
+    }
+    assert!(seen.len() > 2, "{seen:?}");
+    std::fs::remove_dir_all(&directory).unwrap();
+    std::fs::remove_dir_all(&copy).unwrap();
+}
+
+/// Copies a directory; of the file `cut` so many bytes.
+fn copy_directory(from: &std::path::Path, to: &std::path::Path, cut: &std::path::Path, length: usize) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_directory(&path, &target, cut, length);
+        } else if path == cut {
+            let bytes = std::fs::read(&path).unwrap();
+            std::fs::write(&target, &bytes[..length]).unwrap();
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
 }

@@ -178,6 +178,7 @@ fn contents(index: &MemoryIndex) -> Vec<(Space, Vec<u8>, Bytes)> {
     all
 }
 
+/// OS-INX-1, OS-OBJ-3.
 #[test]
 fn entries_in_any_order_and_twice_give_the_same_index() {
     for seed in 0..150 {
@@ -205,6 +206,7 @@ fn entries_in_any_order_and_twice_give_the_same_index() {
     }
 }
 
+/// OS-INX-3.
 #[test]
 fn live_bytes_are_the_lengths_of_what_records_point_to() {
     for seed in 0..100 {
@@ -240,6 +242,7 @@ fn at(version: u64, file: u64) -> Location {
     Location { file, ordinal: 0, offset: version * 100, head: 60, data: 0 }
 }
 
+/// OS-INX-4.
 #[test]
 fn a_grave_stays_until_no_file_holds_what_it_buries() {
     let (_, mut indexer) = indexer();
@@ -329,4 +332,27 @@ fn a_file_with_live_entries_is_not_dropped() {
     run(&mut indexer, Command::Move { version: 1, body: put, from: at(1, 1), to: at(1, 2) });
     assert_eq!(run(&mut indexer, Command::Dropping { file: 1 }), Effect::Done);
     assert!(indexer.files()[&1].dropping);
+}
+
+/// OS-INX-2: a power cut takes the index back by any number of batches. All that lies before a file's watermark is in it.
+#[test]
+fn a_watermark_comes_in_one_batch_with_what_is_before_it() {
+    let (index, mut indexer) = indexer();
+    let put = |key: u64| Body::Put { bucket: "b".to_owned(), key: key.to_string(), attributes: Attributes::default() };
+    index.persist().unwrap();
+    for version in 1..=9 {
+        let indexed = vec![(1, Position { ordinal: 0, offset: at(version, 1).end() })];
+        let commands = vec![entry(version, &put(version), 1)];
+        indexer.apply(Group { commands, indexed, ..Group::default() }).unwrap();
+    }
+    let batches = index.unpersisted();
+    for lost in 0..=batches {
+        let left = index.fork();
+        left.crash(lost);
+        let indexed = Indexer::load(Arc::new(left.clone())).unwrap().files()[&1].indexed;
+        for version in (1..=9).filter(|version| at(*version, 1).offset < indexed.offset) {
+            let key = keys::Identity::Object("b".to_owned(), version.to_string()).key();
+            assert!(left.get(Space::Objects, &key).unwrap().is_some(), "{version} is before {indexed:?}");
+        }
+    }
 }

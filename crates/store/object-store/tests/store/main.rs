@@ -12,6 +12,7 @@ mod host_full;
 mod hung;
 mod lives;
 mod parts;
+mod promises;
 mod reading;
 mod recovery;
 mod short_ways;

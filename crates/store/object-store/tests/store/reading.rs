@@ -12,6 +12,7 @@ use crate::world::{World, bytes_of, commit, get, put};
 
 const BUCKET: &str = "bucket";
 
+/// OS-FIL-2.
 #[test]
 fn a_reader_keeps_its_version_through_overwrite_delete_and_gc() {
     for seed in seeds(10) {

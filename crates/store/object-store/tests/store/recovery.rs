@@ -102,6 +102,7 @@ fn with_a_backup_only_what_came_after_it_is_read() {
     assert!(report.entries < 70, "{} entries were read", report.entries);
 }
 
+/// OS-BAK-1, OS-BAK-2.
 #[test]
 fn of_two_backups_the_older_serves_if_the_newer_is_damaged_and_the_log_if_both_are() {
     let world = filled(1, 30);
@@ -131,7 +132,7 @@ fn of_two_backups_the_older_serves_if_the_newer_is_damaged_and_the_log_if_both_a
 }
 
 /// Runs `main` with an open store until the power fails at the request of number `cut`; whether it did.
-fn cut_short<F: Future<Output = ()> + 'static>(
+pub(crate) fn cut_short<F: Future<Output = ()> + 'static>(
     world: &World,
     cut: u64,
     main: impl FnOnce(ObjectStoreClient) -> F + 'static,

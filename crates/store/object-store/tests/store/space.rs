@@ -45,6 +45,7 @@ fn after_everything_is_deleted_all_space_is_back() {
     }
 }
 
+/// OS-OBJ-4: without GC the drive is full after a tenth of it.
 #[test]
 fn a_drive_takes_many_times_its_size_in_overwrites() {
     for seed in seeds(4) {
