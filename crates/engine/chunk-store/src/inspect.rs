@@ -8,10 +8,10 @@ use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
 
 use crate::config::Options;
+use crate::drive::Layout;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::Layout;
 use crate::recovery::{Damage, RecoveryReport, log_config, read_identity, recover};
-use crate::store::Inner;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
 
@@ -41,7 +41,7 @@ pub struct CheckReport {
 /// # Errors
 /// As [`ChunkStore::open`](crate::ChunkStore::open), but for `Corrupt`: then nothing could be checked.
 pub async fn check(rt: &Runtime, dev: Rc<dyn ZonedDevice>, mut progress: impl FnMut(u64, u64)) -> Result<CheckReport> {
-    let (inner, recovery) = match recover(rt, dev, Options::default()).await {
+    let (engine, recovery) = match recover(rt, dev, Options::default()).await {
         Err(error) if error.kind == ErrorKind::Corrupt => {
             let damage = vec![Damage { chunk: None, zone: None, what: error.to_string() }];
             return Ok(CheckReport { damage, ..CheckReport::default() });
@@ -50,16 +50,16 @@ pub async fn check(rt: &Runtime, dev: Rc<dyn ZonedDevice>, mut progress: impl Fn
     };
     let mut report = CheckReport { damage: recovery.damage.clone(), recovery, ..CheckReport::default() };
     let chunks: Vec<(ChunkId, u32)> =
-        inner.state.borrow().chunks.after(None).map(|(_, chunk)| (chunk.id, chunk.size)).collect();
+        engine.state.borrow().chunks.after(None).map(|(_, chunk)| (chunk.id, chunk.size)).collect();
     for &(id, size) in &chunks {
         let mut at = 0;
         while at < size {
             let length = READ_BYTES.min(size - at);
-            match inner.read(id, u64::from(at), u64::from(length)).await {
+            match engine.read(id, u64::from(at), u64::from(length)).await {
                 Ok(bytes) => report.verified_bytes += bytes.len() as u64,
                 Err(error) if error.kind == ErrorKind::Stopped => return Err(error),
                 Err(error) => {
-                    let zone = error.at.and_then(|at| inner.geometry.zone_of(at));
+                    let zone = error.at.and_then(|at| engine.drive.geometry.zone_of(at));
                     let what = format!("bytes {at} to {}: {}", at + length, error.message);
                     report.damage.push(Damage { chunk: Some(id), zone, what });
                 }
@@ -145,8 +145,8 @@ pub struct Dump {
 /// # Errors
 /// As [`ChunkStore::open`](crate::ChunkStore::open).
 pub async fn identify(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<(StoreId, u64)> {
-    let (inner, report) = recover(rt, dev, Options::default()).await?;
-    Ok((inner.store, report.chunks))
+    let (engine, report) = recover(rt, dev, Options::default()).await?;
+    Ok((engine.store, report.chunks))
 }
 
 /// The identity of the store on a drive, from its superblock alone.
@@ -174,12 +174,12 @@ pub struct ZonesDump {
 /// As [`ChunkStore::open`](crate::ChunkStore::open).
 pub async fn zones(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<ZonesDump> {
     let (store, layout) = read_identity(&dev).await?;
-    let (inner, _) = recover(rt, dev, Options::default()).await?;
-    Ok(ZonesDump { store, layout, zones: zone_dumps(&inner) })
+    let (engine, _) = recover(rt, dev, Options::default()).await?;
+    Ok(ZonesDump { store, layout, zones: zone_dumps(&engine) })
 }
 
-fn zone_dumps(inner: &Inner) -> Vec<ZoneDump> {
-    let state = inner.state.borrow();
+fn zone_dumps(engine: &Engine) -> Vec<ZoneDump> {
+    let state = engine.state.borrow();
     let bytes = |blocks: u32| u64::from(blocks) * BLOCK_SIZE as u64;
     let used = state.zones.iter().filter(|(_, zone)| zone.epoch != 0 || zone.status != ZoneStatus::Free);
     used.map(|(id, zone)| ZoneDump {
@@ -204,15 +204,15 @@ pub async fn dump(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Result<Dump> {
         shingle_record::dump(&dev, &log_config(store, &layout, Options::default().recovery_depth)).await.map_err(
             |error| Error::new(ErrorKind::Device, format!("the metazones could not be read: {error}")).caused_by(error),
         )?;
-    let (inner, _) = match recover(rt, dev, Options::default()).await {
+    let (engine, _) = match recover(rt, dev, Options::default()).await {
         Err(error) if error.kind == ErrorKind::Corrupt => {
             let damage = Some(error.to_string());
             return Ok(Dump { store, layout, log, zones: Vec::new(), chunks: Vec::new(), damage });
         }
         other => other?,
     };
-    let zones = zone_dumps(&inner);
-    let state = inner.state.borrow();
+    let zones = zone_dumps(&engine);
+    let state = engine.state.borrow();
     let chunks = state
         .chunks
         .after(None)

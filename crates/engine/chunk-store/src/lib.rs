@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //! Each module states its own: `index` (IDX, TAB), `zones` (ZONE, CENSUS, LEASE), `append` (APP, TURN), `landing` (LAND, TAIL), `read` (READ,
-//! FETCH), `journal` (CKPT, MARK, RESUME, ROOM), `recovery` (REC), `gc` (GC, VICTIM), `flush` (FLUSH), `host_room` (HOST). Together they give:
+//! FETCH), `journal` (CKPT, MARK, RESUME, ROOM), `recovery` (REC), `gc` (GC, VICTIM), `drive` (FLUSH, HOST). Together they give:
 //! - CS-CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
 //! - CS-CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent. One that was torn, and could not be
 //!   read by the opening that found it, is neither: reads of it fail.
@@ -19,16 +19,15 @@
 mod append;
 mod client;
 mod config;
+mod drive;
+mod engine;
 mod error;
-mod flush;
 mod format;
 mod gc;
-mod host_room;
 mod index;
 mod inspect;
 mod journal;
 mod landing;
-mod layout;
 pub mod parse;
 mod read;
 mod recovery;
@@ -36,10 +35,12 @@ mod state;
 mod stats;
 mod store;
 mod types;
+mod wakes;
 mod zones;
 
 pub use client::{ChunkClient, Reply, Request};
 pub use config::{Allocation, FormatOptions, Landing, Options, Placement, PoolSizes};
+pub use drive::{DATA_ZONES_MIN, Layout, METAZONES_MIN};
 pub use error::{Error, ErrorKind, Result};
 pub use format::{ENGINE, JournalEntry, Mark};
 pub use gc::{Candidate, CostBenefit, ExpectedDeath, GcReport, GcStatus, Greedy, VictimPolicy};
@@ -47,7 +48,6 @@ pub use index::{IndexMemory, StreamMemory};
 pub use inspect::{
     CheckReport, ChunkDump, Dump, RecordDump, ZoneDump, ZonesDump, check, dump, identify, store_id, zones,
 };
-pub use layout::{DATA_ZONES_MIN, Layout, METAZONES_MIN};
 pub use read::Fetched;
 pub use recovery::{Damage, RecoveryReport, StepReport};
 pub use shingle_base::ChunkId;

@@ -1,13 +1,14 @@
 //! One device write: records framed side by side in a zone.
 
 use bytes::Bytes;
-use shingle_base::{BLOCK_SIZE, Blocks, ChunkId, Lba, ZoneId};
+use shingle_base::{BLOCK_SIZE, ChunkId, Lba, ZoneId};
 use shingle_record::Place;
 
 use crate::append::Pending;
+use crate::drive::payload::Home;
+use crate::engine::Engine;
 use crate::index::Located;
 use crate::stats::Counters;
-use crate::store::Inner;
 use crate::zones::Zone;
 
 /// A record on its way to the drive.
@@ -39,7 +40,7 @@ impl Batch {
     }
 }
 
-impl Inner {
+impl Engine {
     /// Frames a chunk's record behind those of the batch.
     pub(crate) fn add_record(
         &self,
@@ -53,7 +54,8 @@ impl Inner {
         let located = Located { zone: batch.zone, block: batch.next, offset, length };
         let place = Place { store: self.store, epoch: slot.epoch, zone: batch.zone, block: batch.next };
         let sequence = self.sequence.next();
-        batch.pieces.extend(self.frame_data(&place, sequence, id, offset, &pending.data, batch.start));
+        let home = Home { place, sequence, id, offset, durable: batch.start };
+        batch.pieces.extend(self.verifier.payload.frame(&home, &pending.data));
         batch.next += located.blocks().0 as u32;
         batch.records.push(Framed { located, pending });
         slot.last_write = sequence;
@@ -63,6 +65,6 @@ impl Inner {
 
     /// First block of the batch on the device.
     pub(crate) fn start_of(&self, batch: &Batch) -> Lba {
-        self.geometry.start_of(batch.zone) + Blocks(u64::from(batch.start))
+        self.drive.block(batch.zone, batch.start)
     }
 }

@@ -1,8 +1,8 @@
 //! Appends: from a call to a durable record in a zone. (SMRstore, sections 5.1, 5.3 and 5.4.)
 
 mod batch;
+mod fail;
 mod open;
-mod payload;
 mod placing;
 pub(crate) mod pools;
 mod resume;

@@ -10,11 +10,11 @@ use crate::append::pools::{Company, Offer, PoolId};
 use crate::append::{Pending, Resumption, Waiter};
 use crate::client::Reply;
 use crate::config::Allocation;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::format::{GROUP_BYTES, RECORD_BYTES};
 use crate::index::Handle;
 use crate::state::State;
-use crate::store::Inner;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
 
@@ -27,7 +27,7 @@ enum Placed {
     Starved,
 }
 
-impl Inner {
+impl Engine {
     /// Begins an append; its answer goes to `reply`. Takes its place among the chunk's appends at once.
     pub(crate) fn start_append(self: &Rc<Self>, id: ChunkId, offset: u64, data: Vec<Bytes>, reply: Reply<u64>) {
         let mut state = self.state.borrow_mut();
@@ -76,8 +76,8 @@ impl Inner {
             self.has_host_room().map_err(|error| error.of(id))?;
         }
         let length: u64 = data.iter().map(|piece| piece.len() as u64).sum();
-        if length == 0 || length > self.append_max {
-            let text = format!("an append takes 1 to {} bytes, not {length}", self.append_max);
+        if length == 0 || length > self.drive.append_max {
+            let text = format!("an append takes 1 to {} bytes, not {length}", self.drive.append_max);
             return error(ErrorKind::Invalid, text);
         }
         let blocks = sliced_record_blocks(length).0 as u32;
@@ -108,7 +108,7 @@ impl Inner {
     /// there is none.
     pub(crate) fn place(self: &Rc<Self>, state: &mut State, handle: Handle) {
         if self.try_place(state, handle) == Placed::Starved {
-            self.keeper.notify_one();
+            self.wakes.keeper.notify_one();
         }
     }
 
@@ -242,12 +242,12 @@ impl Inner {
     pub(crate) fn close_zone(&self, state: &mut State, zone: ZoneId) {
         state.retire(zone, ZoneStatus::Closed);
         state.release(zone);
-        self.keeper.notify_one();
+        self.wakes.keeper.notify_one();
     }
 
     /// The blocks that a chunk of `stream` may take. (SMRstore, section 5.4, strategy 2.)
     pub(crate) fn chunk_limit(&self, stream: Stream) -> u32 {
-        let zone = self.zone_room;
+        let zone = self.drive.zone_room;
         if self.options.placement.zone_sized_chunks && stream != Stream::Meta {
             zone
         } else {

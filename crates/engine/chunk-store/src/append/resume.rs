@@ -10,12 +10,12 @@ use std::future::Future;
 use std::rc::Rc;
 
 use crate::append::Resumption;
+use crate::engine::Engine;
 use crate::format::JournalEntry;
 use crate::index::Handle;
 use crate::state::State;
-use crate::store::Inner;
 
-impl Inner {
+impl Engine {
     /// Journals where a chunk goes on (CS-APP-5), then lets its appends go their way.
     async fn resume(self: Rc<Self>, handle: Handle, birth: u64) {
         let journaled = match self.journal_room().await {

@@ -21,13 +21,13 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
 use tokio::sync::oneshot;
 
 use crate::append::{Batch, Framed, OpenChunk, Pending, Waiter};
-use crate::error::{Error, ErrorKind};
+use crate::engine::Engine;
+use crate::error::ErrorKind;
 use crate::index::Handle;
 use crate::state::State;
-use crate::store::Inner;
 use crate::types::ZoneStatus;
 
-impl Inner {
+impl Engine {
     /// Lets as many zones be written as may be at once.
     pub(super) fn take_turns(self: &Rc<Self>, state: &mut State) {
         let State { turns, writers, .. } = state;
@@ -44,7 +44,7 @@ impl Inner {
             landing.note_other_command();
         }
         if let Some(batch) = self.next_batch(zone) {
-            match self.flush.write(self.start_of(&batch), batch.pieces).await {
+            match self.drive.flush.write(self.start_of(&batch), batch.pieces).await {
                 Ok(()) => self.commit(zone, batch.records),
                 Err(error) if self.left_untouched(zone, batch.start, &error).await => {
                     self.take_back(zone, batch.start, batch.records);
@@ -71,7 +71,7 @@ impl Inner {
         }
         if state.starved.iter().any(|waiting| !waiting.is_empty()) {
             // An idle zone can be closed to make place for another.
-            self.keeper.notify_one();
+            self.wakes.keeper.notify_one();
         }
     }
 
@@ -105,7 +105,7 @@ impl Inner {
         }
         writer.next = batch.next;
         if writer.capacity - writer.next < writer.capacity / 16 && pools.note_ending(zone) {
-            self.keeper.notify_one();
+            self.wakes.keeper.notify_one();
         }
         counters.writes += 1;
         Some(batch)
@@ -145,7 +145,7 @@ impl Inner {
     pub(crate) fn answer_waiters(&self, state: &mut State, waiters: Vec<Waiter>, length: u32, now: Instant) {
         for waiter in waiters {
             state.counters.appends += 1;
-            self.throttle.observe(now.since(waiter.began), length);
+            self.collector.throttle.observe(now.since(waiter.began), length);
             let _ = waiter.reply.send(Ok(u64::from(waiter.end)));
         }
     }
@@ -180,7 +180,7 @@ impl Inner {
     async fn write_failed(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>, error: &Arc<DeviceError>) {
         tracing::warn!(zone = zone.0, %error, "a write failed; its zone is closed and the data goes elsewhere");
         let gone = matches!(error.kind, DeviceErrorKind::Gone);
-        let found = if gone { None } else { self.dev.report(zone, 1).await.ok() };
+        let found = if gone { None } else { self.drive.dev.report(zone, 1).await.ok() };
         let status = match found.as_deref().and_then(|zones| zones.first()).map(|info| info.state) {
             Some(ZoneState::ReadOnly) => ZoneStatus::ReadOnly,
             Some(ZoneState::Offline) => ZoneStatus::Offline,
@@ -198,7 +198,7 @@ impl Inner {
         } else {
             state.retire(zone, status);
             state.release(zone);
-            self.keeper.notify_one();
+            self.wakes.keeper.notify_one();
         }
         let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
         retries.iter_mut().for_each(|pending| pending.tries += 1);
@@ -220,38 +220,6 @@ impl Inner {
         if gone {
             self.fail_all(&error.to_string());
         }
-    }
-
-    /// Fails all of a chunk's appends that have no zone. If any of them may have reached the drive, the chunk is
-    /// sealed at its last durable byte, so that what it left there can never be taken for later data.
-    pub(crate) fn fail_appends(self: &Rc<Self>, state: &mut State, handle: Handle, kind: ErrorKind, why: &str) {
-        let Some((id, birth)) = state.chunks.get(handle).map(|chunk| (chunk.id, chunk.birth)) else { return };
-        if state.open.get(&handle).is_none_or(|open| open.queue.is_empty()) {
-            return;
-        }
-        // Records that were to move stay in their landing zone, for good unless they go anyway.
-        let kept = state.open.get(&handle).is_some_and(|open| !open.deleting) && state.stopped.is_none();
-        if kept {
-            self.adopt(state, handle);
-        } else {
-            self.cancel_moves(state, handle);
-        }
-        let Some(open) = state.open.get_mut(&handle) else { return };
-        let failed = std::mem::take(&mut open.queue);
-        let Some(first) = failed.front() else { return self.note_drained(state, handle) };
-        open.end = first.offset;
-        let mut tried = false;
-        for pending in failed {
-            tried |= pending.tries > 0;
-            open.footprint = open.footprint.saturating_sub(pending.blocks);
-            for waiter in pending.waiters {
-                let _ = waiter.reply.send(Err(Error::new(kind, why).of(id)));
-            }
-        }
-        if tried && !std::mem::replace(&mut open.sealing.needed, true) {
-            self.rt.spawn(self.clone().seal_at_last(handle, birth));
-        }
-        self.note_drained(state, handle);
     }
 
     /// Waits until no append of the chunk is outstanding.

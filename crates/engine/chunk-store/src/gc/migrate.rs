@@ -8,13 +8,14 @@ use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_record::{Place, SlicePlan};
 
+use crate::drive::payload::Home;
+use crate::drive::{HOST_FULL, host_full};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::Destination;
-use crate::host_room::{HOST_FULL, host_full};
 use crate::index::Handle;
 use crate::index::Located;
 use crate::journal::groups_bytes;
-use crate::store::Inner;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
 use crate::zones::leases::Holder;
@@ -59,23 +60,19 @@ struct Framed {
     next: u32,
 }
 
-impl Inner {
+impl Engine {
     /// Empties a zone that takes no more records; what cannot be read stays, and keeps the zone from being a victim again.
     pub(crate) async fn empty_zone(self: &Rc<Self>, victim: ZoneId) -> Result<()> {
-        if self.gc.borrow().victim.is_some() {
+        if !self.collector.begin(victim) {
             return Err(Error::new(ErrorKind::Invalid, "another zone is being emptied"));
         }
         let (stream, live) = self.live_records(victim);
         let pin = self.pin(victim);
-        {
-            let mut gc = self.gc.borrow_mut();
-            gc.victim = Some(victim);
-            gc.moved = (0, live.iter().map(|live| u64::from(live.record.length)).sum());
-        }
+        self.collector.expect(live.iter().map(|live| u64::from(live.record.length)).sum());
         let mut copies = Vec::with_capacity(live.len());
         let result = self.copy_all(victim, stream, &live, &mut copies).await;
         // Copied records count, even if the rest failed.
-        let swapped = match self.flush.flush().await {
+        let swapped = match self.drive.flush.flush().await {
             Ok(()) => {
                 self.swap(victim, &copies);
                 Ok(())
@@ -83,7 +80,7 @@ impl Inner {
             Err(error) => Err(self.write_error(&error)),
         };
         self.release_index_room();
-        self.gc.borrow_mut().victim = None;
+        self.collector.end();
         drop(pin);
         let mut state = self.state.borrow_mut();
         for copied in &copies {
@@ -139,12 +136,7 @@ impl Inner {
             let moving = self.read_run(victim, run, &mut failed).await;
             self.write_run(victim, stream, moving, copies).await?;
             rest = later;
-            let share = {
-                let mut gc = self.gc.borrow_mut();
-                let bytes: u64 = run.iter().map(|live| u64::from(live.record.length)).sum();
-                gc.moved.0 += bytes;
-                bytes as f64 / gc.moved.1.max(1) as f64
-            };
+            let share = self.collector.advance(run.iter().map(|live| u64::from(live.record.length)).sum());
             self.gc_pause(victim, self.rt.now().since(began), share).await;
             self.state.borrow().running()?;
         }
@@ -157,8 +149,8 @@ impl Inner {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
         let start = first.record.block;
         let length = Blocks(u64::from(last.record.block - start)) + last.record.blocks();
-        let at = self.geometry.start_of(victim) + Blocks(u64::from(start));
-        let raw = self.dev.read(at, length).await.ok();
+        let at = self.drive.block(victim, start);
+        let raw = self.drive.dev.read(at, length).await.ok();
         *failed += u32::from(raw.is_none());
         let mut moving = Vec::with_capacity(run.len());
         for &live in run {
@@ -168,7 +160,7 @@ impl Inner {
                     let from = Blocks(u64::from(live.record.block - start)).bytes() as usize;
                     let plan = SlicePlan::new(live.record.length, 0, live.record.length);
                     raw.get(from..).and_then(|record| {
-                        self.verifier.extract(&plan, record, live.id, live.record.offset, &mut data).ok()
+                        self.verifier.payload.extract(&plan, record, live.id, live.record.offset, &mut data).ok()
                     })
                 }
                 None => None,
@@ -210,12 +202,12 @@ impl Inner {
                 continue;
             }
             let bytes: u64 = pieces.iter().map(|piece: &Bytes| piece.len() as u64).sum();
-            let at = self.geometry.start_of(destination.zone) + Blocks(u64::from(destination.next));
-            match self.dev.write(at, pieces).await {
+            let at = self.drive.block(destination.zone, destination.next);
+            match self.drive.dev.write(at, pieces).await {
                 Ok(()) => {
                     rest = rest.get(taken..).unwrap_or_default();
                     copies.extend(copied);
-                    self.gc.borrow_mut().destinations[stream.slot()] = Some(Destination { next, ..destination });
+                    self.collector.redirect(stream, Some(Destination { next, ..destination }));
                     let mut state = self.state.borrow_mut();
                     let slot = state.zones.get_mut(destination.zone);
                     (slot.written, slot.filling) = (next, true);
@@ -254,13 +246,13 @@ impl Inner {
                 continue;
             }
             let blocks = live.record.blocks().0 as u32;
-            if next + blocks > self.zone_room + 1 {
+            if next + blocks > self.drive.zone_room + 1 {
                 break;
             }
             let place = Place { store: self.store, epoch, zone, block: next };
-            let sequence = self.sequence.next();
-            let data = std::slice::from_ref(data);
-            pieces.extend(self.frame_data(&place, sequence, live.id, live.record.offset, data, durable));
+            let (sequence, offset) = (self.sequence.next(), live.record.offset);
+            let home = Home { place, sequence, id: live.id, offset, durable };
+            pieces.extend(self.verifier.payload.frame(&home, std::slice::from_ref(data)));
             copied.push(Copied { live: *live, copy: Located { zone, block: next, ..live.record } });
             next += blocks;
             taken += 1;
@@ -271,8 +263,8 @@ impl Inner {
     /// The zone that takes the stream's moved records, with room for `need` blocks. `None` if nothing lives in the victim
     /// any more: it may be the only garbage then, and cannot be reset before GC lets go of it.
     async fn destination(self: &Rc<Self>, victim: ZoneId, stream: Stream, need: u32) -> Result<Option<Destination>> {
-        if let Some(destination) = self.gc.borrow().destinations[stream.slot()]
-            && destination.next + need <= self.zone_room + 1
+        if let Some(destination) = self.collector.destination(stream)
+            && destination.next + need <= self.drive.zone_room + 1
         {
             return Ok(Some(destination));
         }
@@ -294,7 +286,7 @@ impl Inner {
             let Some(lease) = lease else {
                 // The keeper turns garbage into a free zone, where no reader holds it up, and has the drive give up zones
                 // that are done with.
-                self.keeper.notify_one();
+                self.wakes.keeper.notify_one();
                 self.rt.sleep(Duration::from_millis(1)).await;
                 continue;
             };
@@ -310,7 +302,7 @@ impl Inner {
             if opened.is_ok() {
                 self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);
                 let destination = Destination { zone, next: 1 };
-                self.gc.borrow_mut().destinations[stream.slot()] = Some(destination);
+                self.collector.redirect(stream, Some(destination));
                 return Ok(Some(destination));
             }
         }
@@ -318,23 +310,23 @@ impl Inner {
 
     /// Makes place for one more destination: streams that have no pool of their own share what leases allow.
     fn end_surplus_destination(&self) {
-        let open: Vec<Stream> = {
-            let gc = self.gc.borrow();
-            Stream::ALL.into_iter().filter(|&stream| gc.destinations[stream.slot()].is_some()).collect()
-        };
         let most = self.state.borrow().leases.gc().saturating_sub(1) as usize;
-        open.into_iter().skip(most).for_each(|stream| self.end_destination(stream, ZoneStatus::Closed));
+        self.collector
+            .streams()
+            .into_iter()
+            .skip(most)
+            .for_each(|stream| self.end_destination(stream, ZoneStatus::Closed));
     }
 
     /// Ends the stream's destination: nothing more is moved there.
     fn end_destination(&self, stream: Stream, status: ZoneStatus) {
-        let Some(destination) = self.gc.borrow_mut().destinations[stream.slot()].take() else { return };
+        let Some(destination) = self.collector.redirect(stream, None) else { return };
         let mut state = self.state.borrow_mut();
         state.zones.set_status(destination.zone, status);
         // Copies that are not swapped in yet will be (CS-GC-5).
         state.zones.note_garbage(destination.zone);
         state.release(destination.zone);
-        self.keeper.notify_one();
+        self.wakes.keeper.notify_one();
     }
 
     /// Lets the index point at the copies (CS-GC-1) and the destinations count as indexed (CS-GC-3). A chunk whose groups would take more

@@ -12,10 +12,10 @@
 //! - CS-GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps
 //!   no other from being emptied for long. Records copied by then count. `gc_gives_up_a_zone_that_cannot_be_read`.
 
+mod collector;
 mod lifetime;
 mod migrate;
 mod policy;
-mod state;
 mod throttle;
 mod victims;
 
@@ -24,18 +24,17 @@ use std::time::Duration;
 
 use shingle_base::ZoneId;
 
+pub(crate) use collector::{Collector, Destination, Destinations};
 pub(crate) use lifetime::Lifetimes;
 pub use policy::{Candidate, CostBenefit, ExpectedDeath, Greedy, VictimPolicy};
-pub(crate) use state::{Destination, GcState};
-pub(crate) use throttle::Throttle;
 use victims::Choice;
 
+use crate::drive::HOST_PAUSE;
+use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::host_room::HOST_PAUSE;
 use crate::state::State;
 use crate::stats::Forecast;
-use crate::store::{ChunkStore, Inner};
-use crate::types::Stream;
+use crate::store::ChunkStore;
 use crate::types::ZoneStatus;
 
 /// Progress and forecast of GC.
@@ -65,7 +64,7 @@ pub struct GcReport {
 /// The share of zones that idle time is used to have free.
 const IDLE_FREE: f64 = 0.2;
 
-impl Inner {
+impl Engine {
     /// True if free zones are few enough to begin.
     pub(crate) fn gc_wanted(&self) -> bool {
         let state = self.state.borrow();
@@ -89,15 +88,14 @@ impl Inner {
             policy: &*self.options.victims,
             now: self.sequence.last(),
             horizon: self.horizon(state),
-            zone_room: self.zone_room,
+            zone_room: self.drive.zone_room,
             room: self.destination_room(state),
             full: state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage) == 0,
-            least: if urgent { 1 } else { self.zone_room.div_ceil(16) },
+            least: if urgent { 1 } else { self.drive.zone_room.div_ceil(16) },
             lifetimes: &state.lifetimes,
         };
         // CS-VICTIM-4.
-        let open = self.gc.borrow().destinations;
-        let open: Vec<Stream> = Stream::ALL.into_iter().filter(|&stream| open[stream.slot()].is_some()).collect();
+        let open = self.collector.streams();
         let none_free = open.len() >= state.leases.gc() as usize;
         let first = if none_free { choice.among(&mut state.zones, &open) } else { None };
         first.or_else(|| choice.of(&mut state.zones))
@@ -123,9 +121,9 @@ impl Inner {
     /// The records that can be written before free zones run out.
     fn horizon(&self, state: &State) -> u64 {
         let usable = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage);
-        let room = u64::from(usable) * u64::from(self.zone_room);
+        let room = u64::from(usable) * u64::from(self.drive.zone_room);
         let written = state.counters.written_bytes / shingle_base::BLOCK_SIZE as u64;
-        let records = self.sequence.last().saturating_sub(self.first_sequence);
+        let records = self.sequence.last().saturating_sub(self.collector.first_sequence);
         (u128::from(room) * u128::from(records) / u128::from(written.max(1))).try_into().unwrap_or(u64::MAX)
     }
 
@@ -152,8 +150,8 @@ impl Inner {
     /// be in vain delays the next caller.
     fn idle_victim(&self) -> Option<ZoneId> {
         let victim = self.victim(false)?;
-        let garbage = self.zone_room.saturating_sub(self.state.borrow().zones.get(victim).live);
-        (garbage >= self.zone_room / 2).then_some(victim)
+        let garbage = self.drive.zone_room.saturating_sub(self.state.borrow().zones.get(victim).live);
+        (garbage >= self.drive.zone_room / 2).then_some(victim)
     }
 
     /// Number of calls so far.
@@ -164,9 +162,9 @@ impl Inner {
 
     /// Blocks left in the zones that take moved records, by stream.
     fn destination_room(&self, state: &State) -> [u64; 3] {
-        self.gc.borrow().destinations.map(|destination| {
+        self.collector.destinations().map(|destination| {
             let open = destination.filter(|at| state.zones.get(at.zone).status == ZoneStatus::Activated);
-            open.map_or(0, |at| u64::from(self.zone_room + 1 - at.next))
+            open.map_or(0, |at| u64::from(self.drive.zone_room + 1 - at.next))
         })
     }
 
@@ -205,30 +203,31 @@ impl Inner {
                 self.log_changes().await;
             }
             idle = idle && self.activity() == before;
-            self.keeper.notify_one();
+            self.wakes.keeper.notify_one();
         }
     }
 
     /// Returns when GC may be wanted; `true` if that is because time has passed.
     async fn wait_for_gc_time(&self) -> bool {
         let Some(idle_after) = self.options.gc_idle_after else {
-            self.gc_wake.notified().await;
+            self.wakes.gc.notified().await;
             return false;
         };
         let timer = Box::pin(self.rt.sleep(idle_after));
-        let woken = Box::pin(self.gc_wake.notified());
+        let woken = Box::pin(self.wakes.gc.notified());
         matches!(futures_util::future::select(timer, woken).await, futures_util::future::Either::Left(_))
     }
 
     /// Pauses after a step of GC that took `step` and was `share` of its victim, as long as appends need and free zones
     /// last.
     pub(crate) async fn gc_pause(&self, victim: ZoneId, step: Duration, share: f64) {
-        let garbage = self.zone_room.saturating_sub(self.state.borrow().zones.get(victim).live).max(1);
+        let garbage = self.drive.zone_room.saturating_sub(self.state.borrow().zones.get(victim).live).max(1);
         // Time for a whole zone, of victims that win a part of one each.
-        let zone = step.as_secs_f64() / share.max(f64::MIN_POSITIVE) * f64::from(self.zone_room) / f64::from(garbage);
+        let zone =
+            step.as_secs_f64() / share.max(f64::MIN_POSITIVE) * f64::from(self.drive.zone_room) / f64::from(garbage);
         let zone = Duration::try_from_secs_f64(zone).unwrap_or(Duration::MAX);
-        let least = throttle::least_speed(self.trend.borrow().forecast(), zone);
-        let pause = self.throttle.pause(step, self.gc_urgent(), least);
+        let least = throttle::least_speed(self.collector.trend.borrow().forecast(), zone);
+        let pause = self.collector.throttle.pause(step, self.gc_urgent(), least);
         if pause > Duration::ZERO {
             self.rt.sleep(pause).await;
         }
@@ -244,7 +243,7 @@ impl ChunkStore {
     pub async fn gc(&self, zones_max: u64, progress: impl FnMut(GcReport)) -> Result<GcReport> {
         let collected = self.collect(zones_max, progress).await;
         // Even where it failed, zones may have been won.
-        self.inner.keeper.notify_one();
+        self.engine.wakes.keeper.notify_one();
         collected
     }
 
@@ -252,12 +251,12 @@ impl ChunkStore {
         let before = self.counters();
         let mut report = GcReport::default();
         while report.zones < zones_max {
-            let Some(victim) = self.inner.retreat().or_else(|| self.inner.victim(true)) else { break };
-            self.inner.empty_zone(victim).await?;
+            let Some(victim) = self.engine.retreat().or_else(|| self.engine.victim(true)) else { break };
+            self.engine.empty_zone(victim).await?;
             let now = self.counters();
             report.zones = now.gc_zones - before.gc_zones;
             report.moved_bytes = now.gc_written_bytes - before.gc_written_bytes;
-            report.damaged += u64::from(self.inner.state.borrow().zones.get(victim).damaged);
+            report.damaged += u64::from(self.engine.state.borrow().zones.get(victim).damaged);
             progress(report);
         }
         Ok(report)
@@ -265,9 +264,8 @@ impl ChunkStore {
 
     /// Present state of GC.
     pub fn gc_status(&self) -> GcStatus {
-        let gc = self.inner.gc.borrow();
-        let (moved, all) = gc.moved;
-        let progress = if gc.victim.is_none() || all == 0 { 0.0 } else { moved as f64 / all as f64 };
-        GcStatus { victim: gc.victim, progress, speed: self.inner.throttle.speed(), forecast: self.forecast() }
+        let collector = &self.engine.collector;
+        let (victim, progress, speed) = (collector.victim(), collector.progress(), collector.throttle.speed());
+        GcStatus { victim, progress, speed, forecast: self.forecast() }
     }
 }

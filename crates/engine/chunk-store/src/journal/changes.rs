@@ -9,24 +9,24 @@ use shingle_base::ChunkId;
 use tokio::sync::oneshot;
 
 use crate::append::OpenChunk;
+use crate::drive::{HOST_PAUSE, host_full};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry};
-use crate::host_room::{HOST_PAUSE, host_full};
 use crate::index::{Chunk, Handle};
 use crate::state::State;
-use crate::store::Inner;
 use crate::types::Stream;
 
 /// A caller of a seal: until it goes away, or has its answer, the chunk takes no appends.
 struct Sealer {
-    inner: Rc<Inner>,
+    engine: Rc<Engine>,
     handle: Handle,
     birth: u64,
 }
 
 impl Drop for Sealer {
     fn drop(&mut self) {
-        let state = &mut *self.inner.state.borrow_mut();
+        let state = &mut *self.engine.state.borrow_mut();
         if state.chunks.get(self.handle).is_some_and(|chunk| chunk.birth == self.birth)
             && let Some(open) = state.open.get_mut(&self.handle)
         {
@@ -35,7 +35,7 @@ impl Drop for Sealer {
     }
 }
 
-impl Inner {
+impl Engine {
     pub(crate) async fn create(self: &Rc<Self>, id: ChunkId, stream: Stream) -> Result<()> {
         self.has_host_room().map_err(|error| error.of(id))?;
         self.journal_room().await?;
@@ -54,10 +54,10 @@ impl Inner {
         match self.unless_stalled(Box::pin(journaled)).await {
             Ok(done) => done?,
             Err(journaled) => {
-                let inner = self.clone();
+                let engine = self.clone();
                 self.rt.spawn_detached(async move {
                     if journaled.await.is_ok() {
-                        inner.undo_create(id).await;
+                        engine.undo_create(id).await;
                     }
                 });
                 return Err(host_full().of(id));
@@ -101,7 +101,7 @@ impl Inner {
             if let Some(open) = state.open.get_mut(&handle) {
                 open.sealing.callers += 1;
             }
-            Sealer { inner: self.clone(), handle, birth }
+            Sealer { engine: self.clone(), handle, birth }
         };
         self.finish_seal(caller.handle, caller.birth).await.map_err(|error| error.of(id))
     }
@@ -235,7 +235,7 @@ impl Inner {
             }
         }
         let journaled = self.journal(JournalEntry::Delete { id }, self.sequence.next()).await;
-        self.keeper.notify_one();
+        self.wakes.keeper.notify_one();
         journaled
     }
 }

@@ -16,19 +16,19 @@ use futures_util::future::join_all;
 use shingle_base::ChunkId;
 use shingle_record::MetaLogError;
 
+use crate::drive::host_full;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{ChunkPage, JournalEntry, encode_zones};
-use crate::host_room::host_full;
-use crate::store::Inner;
 use crate::types::ZoneStatus;
 
 /// Bytes of a part, about: small enough not to hold up appends while it is put together.
 const PAGE_BYTES: usize = 256 << 10;
 
-impl Inner {
+impl Engine {
     /// Makes a checkpoint; one at a time.
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<()> {
-        let _one_at_a_time = self.checkpoint_lock.lock().await;
+        let _one_at_a_time = self.checkpointing.lock().await;
         self.state.borrow().running()?;
         if !self.has_checkpoint_room() {
             return Err(self.note_no_checkpoint());
@@ -75,8 +75,8 @@ impl Inner {
 
     /// The checkpoint of a store that closes. It does not wait for room on the host.
     pub(crate) async fn last_checkpoint(self: &Rc<Self>) -> Result<()> {
-        let inner = self.clone();
-        let checkpoint = Box::pin(async move { inner.checkpoint().await });
+        let engine = self.clone();
+        let checkpoint = Box::pin(async move { engine.checkpoint().await });
         self.unless_stalled(checkpoint).await.unwrap_or_else(|_| Err(host_full()))
     }
 
@@ -121,7 +121,7 @@ impl Inner {
     /// Returns when the interval is over or the journal asks for a checkpoint.
     async fn wait_for_checkpoint_time(&self) {
         let timer = Box::pin(self.rt.sleep(self.options.checkpoint_every));
-        let asked = Box::pin(self.checkpoint_wake.notified());
+        let asked = Box::pin(self.wakes.checkpoint.notified());
         futures_util::future::select(timer, asked).await;
     }
 }

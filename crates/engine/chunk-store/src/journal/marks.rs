@@ -29,11 +29,11 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use shingle_base::{ChunkId, ZoneId};
 
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::{JournalEntry, MARK_HEAD_BYTES, Mark};
 use crate::index::Located;
 use crate::state::State;
-use crate::store::Inner;
 use crate::types::ZoneStatus;
 
 /// The longest mark: small beside a device write of the journal.
@@ -120,18 +120,18 @@ impl State {
     }
 }
 
-impl Inner {
+impl Engine {
     /// Takes note of what entered the index, or of a closed zone (with no blocks).
     pub(crate) fn note_unmarked(&self, state: &mut State, zone: ZoneId, blocks: u64) {
         if state.unmarked.note(zone, blocks) {
-            self.mark_wake.notify_one();
+            self.wakes.marks.notify_one();
         }
     }
 
     /// Makes marks whenever they are due, until the store stops.
     pub(crate) async fn mark_task(self: Rc<Self>) {
         loop {
-            self.mark_wake.notified().await;
+            self.wakes.marks.notified().await;
             if self.state.borrow().stopped.is_some() || self.write_marks().await.is_err() {
                 return;
             }
@@ -145,7 +145,7 @@ impl Inner {
             state.running()?;
             state.unmarked.blocks = 0;
             if self.log.needs_checkpoint() {
-                self.checkpoint_wake.notify_one();
+                self.wakes.checkpoint.notify_one();
                 return Ok(());
             }
             let zones = std::mem::take(&mut state.unmarked.zones);

@@ -3,6 +3,7 @@
 
 mod changes;
 mod checkpoint;
+mod entry;
 mod log_room;
 mod marks;
 mod resumed;

@@ -20,13 +20,13 @@ use std::rc::Rc;
 
 use shingle_base::ChunkId;
 
+use crate::drive::host_full;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, PLACE_BYTES, RECORD_BYTES, zone_table_bytes};
-use crate::host_room::host_full;
 use crate::index::{Groups, IndexGroup};
 use crate::journal::log_room::{Counted, Measured};
 use crate::state::State;
-use crate::store::Inner;
 
 /// Message for callers.
 const LOG_FULL: &str = "too few metazones are usable: the journal takes no entry; replace the drive";
@@ -73,7 +73,7 @@ pub(crate) fn groups_bytes(groups: &Groups) -> u64 {
     groups.len() as u64 * GROUP_BYTES + runs_bytes(groups)
 }
 
-impl Inner {
+impl Engine {
     /// True if `fits` holds for the size of the index with `more` bytes, with what will be in it, and what GC has
     /// reserved. Equal records that follow each other take far less than the most that they could, so where that is too
     /// much they are measured, now and then; and what is not in it yet is counted.
@@ -216,11 +216,11 @@ impl Inner {
             if self.is_log_full() {
                 return Err(Error::new(ErrorKind::Device, LOG_FULL));
             }
-            let inner = self.clone();
+            let engine = self.clone();
             // A checkpoint that was begun goes on, whoever waits.
             let checkpoint = self
                 .rt
-                .spawn(async move { if inner.log.has_journal_room() { Ok(()) } else { inner.checkpoint().await } });
+                .spawn(async move { if engine.log.has_journal_room() { Ok(()) } else { engine.checkpoint().await } });
             match self.unless_stalled(checkpoint).await {
                 Ok(done) => done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Stopped, "the store is gone")))?,
                 Err(_) => return Err(host_full()),

@@ -6,19 +6,18 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
 use shingle_base::ZoneId;
 use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, DeviceErrorKind};
 
 use crate::append::{Batch, Framed, Pending};
+use crate::engine::Engine;
 use crate::error::ErrorKind;
 use crate::index::Handle;
 use crate::landing::LandingLog;
 use crate::landing::phases::{Choice, Origin};
 use crate::landing::tail::Piece;
 use crate::state::State;
-use crate::store::Inner;
 use crate::types::ZoneStatus;
 
 /// Turns of other tasks before a write is put together.
@@ -31,7 +30,7 @@ struct LandingBatch {
     batch: Batch,
 }
 
-impl Inner {
+impl Engine {
     /// Lets the first append in a chunk's queue land, if it may (CS-LAND-1). Returns whether it does.
     pub(crate) fn try_land(self: &Rc<Self>, state: &mut State, handle: Handle) -> bool {
         let State { open, chunks, landing: Some(landing), stopped: None, .. } = state else { return false };
@@ -45,7 +44,7 @@ impl Inner {
         }
         if !landing.zones.fits(front.blocks) {
             if !std::mem::replace(&mut landing.wanted, true) {
-                self.keeper.notify_one();
+                self.wakes.keeper.notify_one();
             }
             return false;
         }
@@ -73,7 +72,7 @@ impl Inner {
                 self.rt.yield_now().await;
             }
             let Some(LandingBatch { zone, choice, batch }) = self.landing_batch() else { return };
-            match self.flush.write(self.start_of(&batch), batch.pieces).await {
+            match self.drive.flush.write(self.start_of(&batch), batch.pieces).await {
                 Ok(()) => self.landed(zone, choice, batch.records),
                 Err(error) if self.left_untouched(zone, batch.start, &error).await => {
                     self.take_back_landing(zone, batch.start, batch.records);
@@ -91,10 +90,10 @@ impl Inner {
             let landing = state.landing.as_mut()?;
             if !landing.may_write() {
                 landing.writing = false;
-                self.mover.notify_one();
+                self.wakes.mover.notify_one();
                 if state.starved.iter().any(|waiting| !waiting.is_empty()) {
                     // Landing zones can be given up now.
-                    self.keeper.notify_one();
+                    self.wakes.keeper.notify_one();
                 }
                 return None;
             }
@@ -161,7 +160,7 @@ impl Inner {
             landing.bytes += u64::from(located.length);
             let slot = zones.get_mut(zone);
             (slot.landed, slot.live) = (slot.landed + 1, slot.live + blocks);
-            open.tail.push(Piece { located, footprint: blocks, data: self.keep(data) });
+            open.tail.push(Piece { located, footprint: blocks, data: self.verifier.payload.keep(data) });
             self.answer_waiters(&mut state, waiters, located.length, now);
             if touched.last() != Some(&handle) {
                 touched.push(handle);
@@ -174,7 +173,7 @@ impl Inner {
                 open.last = Some(now);
             }
             if landing.over_budget() {
-                self.mover.notify_one();
+                self.wakes.mover.notify_one();
             }
         }
         self.close_if_spent(&mut state, zone);
@@ -184,21 +183,11 @@ impl Inner {
         }
     }
 
-    /// An append's bytes for keeping: its own copy, for what a caller passes may be a small part of a large buffer.
-    fn keep(&self, data: Vec<Bytes>) -> Vec<Bytes> {
-        if self.hollow() {
-            return data;
-        }
-        let mut kept = BytesMut::with_capacity(data.iter().map(Bytes::len).sum());
-        data.iter().for_each(|piece| kept.extend_from_slice(piece));
-        vec![kept.freeze()]
-    }
-
     /// Takes a landing zone out of service that has no room for the longest of what lands.
     fn close_if_spent(&self, state: &mut State, zone: ZoneId) {
         let spent = state.landing.as_ref().is_some_and(|landing| {
             let longest = shingle_record::sliced_record_blocks(u64::from(landing.config.append_max)).0;
-            let least = longest.min(u64::from(self.zone_room / 16)) as u32;
+            let least = longest.min(u64::from(self.drive.zone_room / 16)) as u32;
             landing.zones.open.iter().any(|open| open.zone == zone && open.room() < least.max(2))
         });
         if spent {
@@ -214,7 +203,7 @@ impl Inner {
         state.zones.set_status(zone, status);
         state.zones.note_garbage(zone);
         state.release(zone);
-        self.keeper.notify_one();
+        self.wakes.keeper.notify_one();
     }
 
     /// Nothing of a write landed, for want of room on the host: the zone goes on at `block`, and who waits is refused

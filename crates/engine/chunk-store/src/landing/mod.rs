@@ -6,7 +6,7 @@
 //! never written twice, and is garbage once all its records are dead.
 //!
 //! A landed record is an ordinary data record. If its bytes cannot be moved, for want of space, after errors, or
-//! because memory was lost with the power, the index takes it in its landing zone ([`Inner::adopt`]).
+//! because memory was lost with the power, the index takes it in its landing zone ([`Engine::adopt`]).
 //!
 //! # Invariants
 //! - CS-LAND-1: what a chunk has in landing zones is a run of whole appends behind its indexed bytes (CS-TAIL-1), each durable

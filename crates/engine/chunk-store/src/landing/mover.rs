@@ -10,17 +10,17 @@ use std::rc::Rc;
 use shingle_base::ZoneId;
 
 use crate::append::{OpenChunk, Pending};
+use crate::engine::Engine;
 use crate::index::Handle;
 use crate::index::Located;
 use crate::landing::tail::{Move, Piece};
 use crate::state::State;
-use crate::store::Inner;
 use crate::types::ZoneStatus;
 
 /// Zones visited together: the drive takes the nearest first.
 const VISITS: usize = 4;
 
-impl Inner {
+impl Engine {
     /// Runs until the store stops.
     pub(crate) async fn move_tails(self: Rc<Self>) {
         loop {
@@ -46,7 +46,7 @@ impl Inner {
                 }
             }
             while self.moves_go_on() {
-                self.mover.notified().await;
+                self.wakes.mover.notified().await;
             }
             let mut state = self.state.borrow_mut();
             if let Some(landing) = &mut state.landing {
@@ -59,7 +59,7 @@ impl Inner {
     /// Waits until there may be something to move: when the budget is used up, or nothing lands any more.
     async fn mover_wakes(&self) {
         let idle = self.state.borrow().landing.as_ref().map(|landing| (landing.bytes > 0, landing.config.idle));
-        let asked = Box::pin(self.mover.notified());
+        let asked = Box::pin(self.wakes.mover.notified());
         match idle {
             Some((true, idle)) if self.options.background => {
                 futures_util::future::select(asked, Box::pin(self.rt.sleep(idle))).await;
@@ -70,7 +70,7 @@ impl Inner {
 
     /// Keeps the head of a disk for moves, once the write under way is done.
     async fn pause_landing(&self) {
-        if self.geometry.revolution.is_none() {
+        if self.drive.geometry.revolution.is_none() {
             return;
         }
         loop {
@@ -82,7 +82,7 @@ impl Inner {
                     return;
                 }
             }
-            self.mover.notified().await;
+            self.wakes.mover.notified().await;
         }
     }
 
@@ -167,7 +167,7 @@ impl Inner {
     pub(crate) fn note_moved(&self, state: &mut State) {
         if let Some(landing) = &mut state.landing {
             landing.moves -= 1;
-            self.mover.notify_one();
+            self.wakes.mover.notify_one();
         }
     }
 
@@ -192,7 +192,7 @@ impl Inner {
             }
             zones.note_garbage(located.zone);
             if zones.get(located.zone).status == ZoneStatus::Garbage {
-                self.keeper.notify_one();
+                self.wakes.keeper.notify_one();
             }
         }
         if !pieces.is_empty() {

@@ -11,36 +11,36 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_base::{Blocks, ChunkId, ZoneId};
+use shingle_base::{ChunkId, ZoneId};
 use shingle_record::SlicePlan;
 
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result, read_error};
 use crate::index::Located;
 use crate::read::{Fetched, Raw};
-use crate::store::Inner;
 
 /// Keeps a zone from being reset until dropped.
 pub(crate) struct Pin {
-    inner: Rc<Inner>,
+    engine: Rc<Engine>,
     zone: ZoneId,
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        let mut state = self.inner.state.borrow_mut();
+        let mut state = self.engine.state.borrow_mut();
         let zone = state.zones.get_mut(self.zone);
         zone.pins -= 1;
         if zone.pins == 0 && zone.groups.is_empty() {
-            self.inner.keeper.notify_one();
+            self.engine.wakes.keeper.notify_one();
         }
     }
 }
 
-impl Inner {
+impl Engine {
     /// Pins a zone.
     pub(crate) fn pin(self: &Rc<Self>, zone: ZoneId) -> Pin {
         self.state.borrow_mut().zones.get_mut(zone).pins += 1;
-        Pin { inner: self.clone(), zone }
+        Pin { engine: self.clone(), zone }
     }
 
     /// See [`ChunkClient::read`](crate::ChunkClient::read).
@@ -116,9 +116,9 @@ impl Inner {
 
     async fn read_raw(&self, id: ChunkId, record: Located, from: u32, length: u32) -> Result<Raw> {
         let plan = SlicePlan::new(record.length, from, length);
-        let start = self.geometry.start_of(record.zone) + Blocks(u64::from(record.block));
+        let start = self.drive.block(record.zone, record.block);
         let at = start + plan.first_block();
-        let blocks = self.dev.read(at, plan.blocks()).await.map_err(|error| read_error(error).of(id))?;
+        let blocks = self.drive.dev.read(at, plan.blocks()).await.map_err(|error| read_error(error).of(id))?;
         Ok(Raw { plan, blocks, record_offset: record.offset, at })
     }
 }

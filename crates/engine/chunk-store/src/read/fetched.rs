@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use shingle_base::{BufferPool, ChunkId, Lba};
-use shingle_record::{SliceError, SlicePlan, extract};
+use shingle_base::{ChunkId, Lba};
+use shingle_record::SlicePlan;
 
+use crate::drive::payload::Payload;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A part of a record as the drive gave it.
@@ -25,32 +26,18 @@ pub(crate) struct Raw {
 /// Verification of blocks, and the count of bad ones.
 #[derive(Clone)]
 pub(crate) struct Verifier {
-    pub(crate) buffers: BufferPool,
-    /// Payload is hollow: nothing is kept, and zeros are read.
-    pub(crate) hollow: bool,
+    pub(crate) payload: Arc<dyn Payload>,
     pub(crate) corrupt_reads: Arc<AtomicU64>,
 }
 
 impl Verifier {
-    /// Appends the verified bytes that a plan asks for to `out`; zeros where payload is hollow.
-    pub(crate) fn extract(
-        &self,
-        plan: &SlicePlan,
-        blocks: &[u8],
-        id: ChunkId,
-        record_offset: u32,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), SliceError> {
-        if !self.hollow {
-            return extract(plan, blocks, id, record_offset, out);
-        }
-        out.resize(out.len() + plan.length() as usize, 0);
-        Ok(())
+    pub(crate) fn new(payload: Arc<dyn Payload>) -> Self {
+        Self { payload, corrupt_reads: Arc::default() }
     }
 
-    /// As [`Verifier::extract`], for a read: damage is counted.
+    /// Appends the verified bytes of a record that was read to `out`. Damage is counted.
     pub(crate) fn append(&self, id: ChunkId, raw: &Raw, out: &mut Vec<u8>) -> Result<()> {
-        self.extract(&raw.plan, &raw.blocks, id, raw.record_offset, out).map_err(|error| {
+        self.payload.extract(&raw.plan, &raw.blocks, id, raw.record_offset, out).map_err(|error| {
             self.corrupt_reads.fetch_add(1, Ordering::Relaxed);
             Error::new(ErrorKind::Corrupt, error.to_string()).of(id).at(raw.at)
         })
@@ -79,11 +66,11 @@ impl Fetched {
         match self.0 {
             Inner::Verified(bytes) => Ok(bytes),
             Inner::Raw { id, records, landed, length, verifier } => {
-                let mut out = verifier.buffers.take(length);
+                let mut out = verifier.payload.buffer(length);
                 records.iter().try_for_each(|raw| verifier.append(id, raw, &mut out))?;
                 landed.iter().for_each(|piece| out.extend_from_slice(piece));
                 debug_assert_eq!(out.len(), length, "CS-READ-3: fewer bytes than were asked for");
-                Ok(verifier.buffers.share(out))
+                Ok(verifier.payload.share(out))
             }
         }
     }
@@ -99,7 +86,8 @@ impl From<Bytes> for Fetched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shingle_base::{StoreId, ZoneId};
+    use crate::drive::payload::Sliced;
+    use shingle_base::{BufferPool, StoreId, ZoneId};
     use shingle_record::{Place, RecordType, frame_sliced};
 
     /// CS-FETCH-1.
@@ -109,7 +97,7 @@ mod tests {
         let data = Bytes::from((0..9000u32).map(|at| at as u8).collect::<Vec<_>>());
         let place = Place { store: StoreId(1), epoch: 2, zone: ZoneId(3), block: 4 };
         let record = frame_sliced(RecordType(9), &place, 1, id, 500, std::slice::from_ref(&data), &buffers);
-        let verifier = Verifier { buffers, hollow: false, corrupt_reads: Arc::default() };
+        let verifier = Verifier::new(Arc::new(Sliced { buffers }));
         let fetched = |of: ChunkId, record: &[u8]| {
             let plan = SlicePlan::new(9000, 100, 8000);
             let (from, blocks) = (plan.first_block().bytes() as usize, plan.blocks().bytes() as usize);

@@ -9,10 +9,10 @@ use crate::append::pools::Pools;
 use crate::append::turns::Turns;
 use crate::append::{OpenChunk, Resumption, ZoneWriter};
 use crate::config::Options;
-use crate::gc::{Destination, GcState, Lifetimes};
+use crate::drive::Layout;
+use crate::gc::{Destination, Destinations, Lifetimes};
 use crate::journal::Unmarked;
 use crate::landing::LandingLog;
-use crate::layout::Layout;
 use crate::recovery::chunks::Chunks;
 use crate::recovery::report::Damage;
 use crate::recovery::scan::FoundZone;
@@ -29,7 +29,7 @@ use crate::zones::leases::{Holder, Leases};
 /// GC comes first where it has no free zone: it could not go on anywhere else, and appends wait for what it wins.
 ///
 /// Each needs a lease (CS-LEASE-1). All others that the drive has open are to be given up.
-fn reuse(found: &[FoundZone], pools: &mut Pools, leases: &mut Leases) -> (BTreeSet<ZoneId>, [Option<Destination>; 3]) {
+fn reuse(found: &[FoundZone], pools: &mut Pools, leases: &mut Leases) -> (BTreeSet<ZoneId>, Destinations) {
     let mut open: Vec<&FoundZone> = found.iter().filter(|zone| zone.reusable && !zone.landing).collect();
     open.sort_by_key(|zone| zone.written);
     let mut destinations = [None; 3];
@@ -72,7 +72,7 @@ pub(super) fn state(
     options: &Options,
     now: u64,
     damage: &mut Vec<Damage>,
-) -> (State, GcState) {
+) -> (State, Destinations) {
     let capacity = geometry.zone_capacity;
     let mut zones = ZoneTable::new(layout.data_zones.start, layout.data_zones.len() as u32, (capacity.0 - 1) as u32);
     let landing_zones = options.landing.map_or(0, |landing| landing.zones);
@@ -162,5 +162,5 @@ pub(super) fn state(
         unmarked,
         resumed,
     };
-    (state, GcState { destinations, ..GcState::default() })
+    (state, destinations)
 }

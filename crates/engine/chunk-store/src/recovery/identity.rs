@@ -6,10 +6,10 @@ use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId};
 use shingle_record::{MetaLogConfig, SuperblockError, read_superblock_copies, room_for_checkpoint};
 use shingle_zoned::{Geometry, ZonedDevice};
 
+use crate::drive::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{ENGINE, Superblock, VERSION, zone_table_bytes};
 use crate::index::ZONE_BLOCKS_MAX;
-use crate::layout::Layout;
 
 /// The kind that heads of metazones carry.
 const META_ZONE_KIND: u16 = 0x0001;

@@ -61,12 +61,13 @@ pub(crate) use identity::{log_config, read_identity};
 use identity::{Identity, check_limits, check_table_fits, identity};
 
 use crate::config::{FormatOptions, Options};
+use crate::drive::Layout;
+use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result, read_error};
 use crate::format::{CheckpointPart, ENGINE, JournalEntry, Mark, Superblock, VERSION, ZoneEntry};
-use crate::layout::Layout;
 use crate::recovery::chunks::Loading;
 use crate::recovery::scan::{FoundZone, ScanContext};
-use crate::store::{ChunkStore, Inner, Parts};
+use crate::store::ChunkStore;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
 
@@ -154,9 +155,9 @@ impl ChunkStore {
     /// `Format` if the drive holds no store, another engine's, or one of another version; `Corrupt` if superblock or
     /// metadata log are damaged; `Device`.
     pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> Result<(Self, RecoveryReport)> {
-        let (inner, report) = recover(rt, dev, options).await?;
-        inner.start().await?;
-        Ok((Self { inner }, report))
+        let (engine, report) = recover(rt, dev, options).await?;
+        engine.start().await?;
+        Ok((Self { engine }, report))
     }
 }
 
@@ -165,7 +166,7 @@ pub(crate) async fn recover(
     rt: &Runtime,
     dev: Rc<dyn ZonedDevice>,
     options: Options,
-) -> Result<(Rc<Inner>, RecoveryReport)> {
+) -> Result<(Rc<Engine>, RecoveryReport)> {
     check_limits(dev.geometry())?;
     let Identity { store, layout, bad_copies } = identity(&dev).await?;
     let sequence = SequenceSource::default();
@@ -196,18 +197,22 @@ pub(crate) async fn recover(
         sequence.raise(sequence.last() + HIDDEN_MAX);
     }
     report.chunks = chunks.table.len() as u64;
-    let (state, gc) =
+    let (state, destinations) =
         build::state(chunks, zones, dev.geometry(), &layout, &options, sequence.last(), &mut report.damage);
     report.scan.time = rt.now().since(began);
-    let inner = Inner::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state, gc });
-    Ok((inner, report))
+    let engine = Engine::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state, destinations });
+    Ok((engine, report))
 }
 
-impl Inner {
+impl Engine {
     /// Makes durable what recovery found, and starts the background tasks.
     async fn start(self: &Rc<Self>) -> Result<()> {
         // After a kill, not of the power, it may still be in a cache, and was acknowledged to nobody (CS-REC-6).
-        self.flush.flush().await.map_err(|error| Error::new(ErrorKind::Device, error.to_string()).caused_by(error))?;
+        self.drive
+            .flush
+            .flush()
+            .await
+            .map_err(|error| Error::new(ErrorKind::Device, error.to_string()).caused_by(error))?;
         self.release_left_open().await.map_err(read_error)?;
         self.rt.spawn(self.clone().keep_zones());
         self.rt.spawn(self.clone().refuse_while_stalled());

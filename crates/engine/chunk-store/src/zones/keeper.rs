@@ -13,12 +13,12 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState};
 
 use crate::append::ZoneWriter;
 use crate::append::pools::PoolId;
+use crate::drive::HOST_PAUSE;
+use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::format::{JournalEntry, LANDING_KIND, LANDING_STREAM, zone_kind};
-use crate::host_room::HOST_PAUSE;
 use crate::landing::LandingLog;
 use crate::state::State;
-use crate::store::Inner;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
 use crate::zones::GC_RESERVE;
@@ -51,7 +51,7 @@ enum Step {
     Wait,
 }
 
-impl Inner {
+impl Engine {
     /// Runs until the store stops.
     pub(crate) async fn keep_zones(self: Rc<Self>) {
         while self.state.borrow().stopped.is_none() {
@@ -72,15 +72,15 @@ impl Inner {
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
                 Step::Close(zone) => self.close_zone(&mut self.state.borrow_mut(), zone),
                 Step::Collect => {
-                    self.gc_wake.notify_one();
-                    self.keeper.notified().await;
+                    self.wakes.gc.notify_one();
+                    self.wakes.keeper.notified().await;
                 }
                 Step::Refuse(pool) => self.refuse(pool),
                 Step::Wait => {
                     if self.gc_wanted() || self.retreat().is_some() {
-                        self.gc_wake.notify_one();
+                        self.wakes.gc.notify_one();
                     }
-                    self.keeper.notified().await;
+                    self.wakes.keeper.notified().await;
                 }
             }
         }
@@ -132,7 +132,7 @@ impl Inner {
             return Step::Again;
         }
         let busy = state.landing.as_ref().is_some_and(LandingLog::is_writing)
-            || self.gc.borrow().victim.is_some()
+            || self.collector.victim().is_some()
             || state.zones.count(ZoneStatus::Garbage) > 0
             || state.writers.values().any(|writer| !writer.is_idle());
         let garbage = idle_garbage(&state, pool);
@@ -186,17 +186,17 @@ impl Inner {
         }
         if let Err(error) = self.give_up(zone).await {
             tracing::warn!(zone = zone.0, %error, "a closed zone stays open on the drive; it is tried again");
-            let inner = self.clone();
+            let engine = self.clone();
             self.rt.spawn_detached(async move {
-                inner.rt.sleep(RELEASE_AGAIN).await;
+                engine.rt.sleep(RELEASE_AGAIN).await;
                 {
-                    let state = &mut *inner.state.borrow_mut();
+                    let state = &mut *engine.state.borrow_mut();
                     // Unless it was reset meanwhile, and may be open for somebody else.
                     if state.leases.is_ending(zone) {
                         state.releasing.push(zone);
                     }
                 }
-                inner.keeper.notify_one();
+                engine.wakes.keeper.notify_one();
             });
             return;
         }
@@ -205,18 +205,18 @@ impl Inner {
 
     /// Sees to it that the drive does not hold `zone`: not open, and not active where it limits those.
     async fn give_up(&self, zone: ZoneId) -> std::result::Result<(), DeviceError> {
-        let limited = self.geometry.open_zones_max.is_some() || self.geometry.active_zones_max.is_some();
+        let limited = self.drive.geometry.open_zones_max.is_some() || self.drive.geometry.active_zones_max.is_some();
         if !limited && !self.options.close_always {
             return Ok(());
         }
-        let op = if self.geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
+        let op = if self.drive.geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
         let held = |state: ZoneState| match op {
             ZoneOp::Finish => state.is_active(),
             _ => state.is_open(),
         };
-        let report = self.dev.report(zone, 1).await?;
+        let report = self.drive.dev.report(zone, 1).await?;
         if report.first().is_some_and(|info| held(info.state)) {
-            self.dev.manage(zone, op).await?;
+            self.drive.dev.manage(zone, op).await?;
         }
         Ok(())
     }
@@ -224,10 +224,10 @@ impl Inner {
     /// Has the drive give up what an earlier life of the store left open and nobody goes on with, before anything is
     /// written: of superzone and metazones all but the one that the log writes, and data zones beyond what leases allow.
     pub(crate) async fn release_left_open(self: &Rc<Self>) -> std::result::Result<(), DeviceError> {
-        if self.geometry.active_zones_max.is_some() {
+        if self.drive.geometry.active_zones_max.is_some() {
             let written = self.log.writes_to();
             let count = 1 + self.layout.metazones.len() as u32;
-            let active = self.dev.report(self.layout.superzone, count).await?;
+            let active = self.drive.dev.report(self.layout.superzone, count).await?;
             let active = active.iter().filter(|info| info.state.is_active() && Some(info.zone) != written);
             for info in active {
                 let mut tries = 1;
@@ -260,14 +260,14 @@ impl Inner {
             return;
         }
         let mut state = self.state.borrow_mut();
-        state.writers.insert(zone, ZoneWriter::new(1, self.zone_room + 1));
+        state.writers.insert(zone, ZoneWriter::new(1, self.drive.zone_room + 1));
         state.pools.add(pool, zone);
     }
 
     /// Without entries in the journal no zone can be opened or reset: there is nothing to do but for who asks.
     async fn rest_while_log_is_full(&self) {
         if self.is_log_full() {
-            select(Box::pin(self.log_changes()), Box::pin(self.keeper.notified())).await;
+            select(Box::pin(self.log_changes()), Box::pin(self.wakes.keeper.notified())).await;
         }
     }
 
@@ -288,7 +288,7 @@ impl Inner {
             return self.rest_while_log_is_full().await;
         }
         if let Some(landing) = &mut self.state.borrow_mut().landing {
-            landing.add_zone(zone, self.rt.now(), self.zone_room + 1);
+            landing.add_zone(zone, self.rt.now(), self.drive.zone_room + 1);
         }
     }
 
@@ -321,7 +321,7 @@ impl Inner {
         }
         // So that recovery knows whose the zone is, and in which generation, even if its head is lost. Durable when this
         // returns, and so before anything in the zone is.
-        let stopped = |_| DeviceError::new(DeviceErrorKind::Gone, self.geometry.start_of(zone), Some(zone));
+        let stopped = |_| DeviceError::new(DeviceErrorKind::Gone, self.drive.geometry.start_of(zone), Some(zone));
         if let Err(error) = self.has_host_room().and(self.journal_room().await) {
             self.leave_free(zone);
             if error.kind == ErrorKind::HostFull {
@@ -335,15 +335,15 @@ impl Inner {
         let journaled = self.journal(entry, epoch);
         let head = frame_zone_head(self.store, epoch, zone, kind, self.rt.unix_time());
         let opened = async {
-            self.dev.manage(zone, ZoneOp::Open).await?;
-            self.dev.write(self.geometry.start_of(zone), vec![head]).await
+            self.drive.dev.manage(zone, ZoneOp::Open).await?;
+            self.drive.dev.write(self.drive.geometry.start_of(zone), vec![head]).await
         };
         // Side by side.
         let (opened, journaled) = match select(Box::pin(opened), Box::pin(journaled)).await {
             Either::Left((opened, journaled)) => {
                 if let Err(error) = &opened
                     && self.left_untouched(zone, 0, error).await
-                    && self.dev.manage(zone, ZoneOp::Close).await.is_ok()
+                    && self.drive.dev.manage(zone, ZoneOp::Close).await.is_ok()
                 {
                     // It is as free as it was. The entry of a generation that has not begun says nothing, and may wait
                     // for room itself.
@@ -368,7 +368,7 @@ impl Inner {
             }
             state.release(zone);
         }
-        self.keeper.notify_one();
+        self.wakes.keeper.notify_one();
         self.rt.sleep(Duration::from_millis(10)).await;
         Err(error)
     }
@@ -391,7 +391,7 @@ impl Inner {
 
     /// Status of a zone after a command in it failed.
     pub(crate) async fn status_after_error(&self, zone: ZoneId) -> ZoneStatus {
-        let report = self.dev.report(zone, 1).await.ok();
+        let report = self.drive.dev.report(zone, 1).await.ok();
         match report.as_deref().and_then(|zones| zones.first()).map(|info| info.state) {
             Some(ZoneState::ReadOnly) => ZoneStatus::ReadOnly,
             Some(ZoneState::Offline) => ZoneStatus::Offline,
@@ -411,7 +411,7 @@ impl Inner {
         };
         join_all(marked).await.into_iter().collect::<Result<()>>()?;
         journaled.await?;
-        let reset = self.dev.manage(zone, ZoneOp::Reset).await;
+        let reset = self.drive.dev.manage(zone, ZoneOp::Reset).await;
         let status = match reset {
             Ok(()) => ZoneStatus::Free,
             Err(_) => match self.status_after_error(zone).await {
@@ -440,10 +440,10 @@ impl Inner {
     fn note_trend(&self) {
         let state = self.state.borrow();
         let whole = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage);
-        let room = f64::from(self.zone_room);
+        let room = f64::from(self.drive.zone_room);
         let partly: f64 =
             state.writers.keys().map(|zone| 1.0 - f64::from(state.zones.get(*zone).written) / (room + 1.0)).sum();
-        self.trend.borrow_mut().observe(self.rt.now(), f64::from(whole) + partly);
+        self.collector.trend.borrow_mut().observe(self.rt.now(), f64::from(whole) + partly);
     }
 }
 

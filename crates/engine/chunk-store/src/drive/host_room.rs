@@ -17,10 +17,10 @@ use futures_util::future::{Either, select};
 use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
 
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::Handle;
 use crate::state::State;
-use crate::store::Inner;
 
 /// Pause before a command that failed for want of room is tried again.
 pub(crate) const HOST_PAUSE: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ pub(crate) fn host_full() -> Error {
     Error::new(ErrorKind::HostFull, HOST_FULL)
 }
 
-impl Inner {
+impl Engine {
     /// Fails if a change would have to wait for the metadata log (CS-HOST-2).
     pub(crate) fn has_host_room(&self) -> Result<()> {
         if self.log.is_stalled() { Err(host_full()) } else { Ok(()) }
@@ -49,15 +49,14 @@ impl Inner {
 
     /// Takes note that a command failed for want of room; told once.
     pub(crate) fn note_host_full(&self, zone: ZoneId, error: &DeviceError) {
-        if !self.host_full.replace(true) {
+        if self.host.note_full() {
             tracing::warn!(zone = zone.0, %error, "{HOST_FULL}; until then writes are refused");
         }
     }
 
     /// Takes note that a write succeeded.
     pub(crate) fn note_host_room(&self) {
-        if self.host_full.get() && !self.log.is_stalled() {
-            self.host_full.set(false);
+        if !self.log.is_stalled() && self.host.note_room() {
             tracing::info!("the file system that holds the drive has room again");
         }
     }
@@ -68,7 +67,7 @@ impl Inner {
             return false;
         }
         self.note_host_full(zone, error);
-        let report = self.dev.report(zone, 1).await.ok();
+        let report = self.drive.dev.report(zone, 1).await.ok();
         let info = report.as_deref().and_then(|zones| zones.first());
         info.is_some_and(|info| {
             let writable = !matches!(info.state, ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline);
@@ -89,11 +88,11 @@ impl Inner {
     /// Refuses whoever waits for the metadata log while that waits for room (CS-HOST-2), until the store stops.
     pub(crate) async fn refuse_while_stalled(self: Rc<Self>) {
         loop {
-            select(Box::pin(self.log.stalled()), Box::pin(self.host_wake.notified())).await;
+            select(Box::pin(self.log.stalled()), Box::pin(self.wakes.host.notified())).await;
             if self.state.borrow().stopped.is_some() {
                 return;
             }
-            self.host_full.set(true);
+            self.host.note_full();
             self.refuse_waiting();
             self.rt.sleep(HOST_PAUSE).await;
         }
@@ -109,7 +108,7 @@ impl Inner {
     /// The error of a zone that could not be opened for want of room.
     pub(crate) fn host_full_at(&self, zone: ZoneId) -> DeviceError {
         let full = DeviceErrorKind::System(std::io::ErrorKind::StorageFull.into());
-        DeviceError::new(full, self.geometry.start_of(zone), Some(zone))
+        DeviceError::new(full, self.drive.geometry.start_of(zone), Some(zone))
     }
 
     /// An error of a write, for the caller of a maintenance call.

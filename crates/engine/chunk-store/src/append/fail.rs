@@ -1,0 +1,54 @@
+//! Appends that fail: those of a chunk that finds no zone, and all of them where the store stops.
+
+use std::rc::Rc;
+
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind};
+use crate::index::Handle;
+use crate::state::State;
+
+impl Engine {
+    /// Fails every append that waits; used when the store stops.
+    pub(crate) fn fail_all(self: &Rc<Self>, why: &str) {
+        let mut state = self.state.borrow_mut();
+        self.unland_all(&mut state);
+        let handles: Vec<Handle> = state.open.keys().copied().collect();
+        for handle in handles {
+            self.fail_appends(&mut state, handle, ErrorKind::Stopped, why);
+        }
+        self.wakes.all();
+        self.wake_for_log();
+    }
+
+    /// Fails all of a chunk's appends that have no zone. If any of them may have reached the drive, the chunk is
+    /// sealed at its last durable byte, so that what it left there can never be taken for later data.
+    pub(crate) fn fail_appends(self: &Rc<Self>, state: &mut State, handle: Handle, kind: ErrorKind, why: &str) {
+        let Some((id, birth)) = state.chunks.get(handle).map(|chunk| (chunk.id, chunk.birth)) else { return };
+        if state.open.get(&handle).is_none_or(|open| open.queue.is_empty()) {
+            return;
+        }
+        // Records that were to move stay in their landing zone, for good unless they go anyway.
+        let kept = state.open.get(&handle).is_some_and(|open| !open.deleting) && state.stopped.is_none();
+        if kept {
+            self.adopt(state, handle);
+        } else {
+            self.cancel_moves(state, handle);
+        }
+        let Some(open) = state.open.get_mut(&handle) else { return };
+        let failed = std::mem::take(&mut open.queue);
+        let Some(first) = failed.front() else { return self.note_drained(state, handle) };
+        open.end = first.offset;
+        let mut tried = false;
+        for pending in failed {
+            tried |= pending.tries > 0;
+            open.footprint = open.footprint.saturating_sub(pending.blocks);
+            for waiter in pending.waiters {
+                let _ = waiter.reply.send(Err(Error::new(kind, why).of(id)));
+            }
+        }
+        if tried && !std::mem::replace(&mut open.sealing.needed, true) {
+            self.rt.spawn(self.clone().seal_at_last(handle, birth));
+        }
+        self.note_drained(state, handle);
+    }
+}
