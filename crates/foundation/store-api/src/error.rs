@@ -4,7 +4,7 @@ use std::fmt;
 
 use shingle_base::printable;
 
-use crate::types::UploadId;
+use crate::upload_id::UploadId;
 
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;

@@ -11,10 +11,12 @@ mod error;
 mod forward;
 mod object;
 mod types;
+mod upload_id;
 
 pub use error::{StoreError, StoreErrorKind, StoreResult};
 pub use object::{ObjectReader, ObjectStore, ObjectWriter, StoreFuture};
 pub use types::{
     BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place,
-    StoreUsage, UploadId, UploadInfo, UploadListing, common_prefix,
+    StoreUsage, UploadInfo, UploadListing, common_prefix,
 };
+pub use upload_id::UploadId;

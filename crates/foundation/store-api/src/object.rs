@@ -8,8 +8,9 @@ use futures_util::future::BoxFuture;
 use crate::error::StoreResult;
 use crate::types::{
     BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place,
-    StoreUsage, UploadId, UploadInfo, UploadListing,
+    StoreUsage, UploadInfo, UploadListing,
 };
+use crate::upload_id::UploadId;
 
 /// The result of a store call, some time later, on any thread.
 pub type StoreFuture<'a, T> = BoxFuture<'a, StoreResult<T>>;

@@ -1,10 +1,9 @@
 //! Arguments and results of store calls.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
+use crate::upload_id::UploadId;
 
 /// A bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,23 +128,6 @@ pub struct Listing {
     pub common_prefixes: Vec<String>,
     /// `ListRequest::after` of the next page, if there is more.
     pub next: Option<String>,
-}
-
-/// An upload's identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UploadId(pub u64);
-
-impl fmt::Display for UploadId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-impl FromStr for UploadId {
-    type Err = std::num::ParseIntError;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        u64::from_str_radix(text, 16).map(Self)
-    }
 }
 
 /// An upload in progress.

@@ -14,13 +14,12 @@
 //! - OS-OBJ-3: the newest version of a key wins, in whatever order entries are found. [`indexer`](self) OS-INX-1.
 //! - OS-OBJ-4: space of what was deleted or replaced comes back without stopping anyone. `gc.rs`.
 //!
-//! Map: `format` has the bytes on drives; `indexer` the meaning of entries; `engine` the calls; `recovery` opening;
-//! `gc` and `backup` the background work.
+//! Map: `format` has the bytes on drives; `index` rows by key, `indexer` the meaning of entries; `files` and `drives` the state that
+//! choices are made from; `engine` the calls; `client` the callers' threads; `recovery` opening; `gc` and `backup` the background work.
 
 mod backup;
 mod check;
 mod client;
-mod direct;
 mod drives;
 mod engine;
 mod errors;
@@ -30,18 +29,11 @@ mod gc;
 pub mod index;
 mod indexer;
 mod keys;
-mod lateness;
-mod load;
 mod options;
-mod pins;
-mod placement;
-mod reader;
 mod records;
 mod recovery;
 mod scan;
 mod stats;
-mod victims;
-mod writer;
 
 use shingle_base::wire;
 

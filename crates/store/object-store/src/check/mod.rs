@@ -7,10 +7,11 @@
 //! - OS-CHECK-2: a check may be dropped anywhere: it holds a file at a time, and lets go of it. `a_check_that_nobody_waits_for_ends`.
 
 mod dump;
+mod hurt;
 mod named;
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,84 +22,23 @@ use shingle_store_api::StoreResult;
 
 use crate::engine::Core;
 use crate::errors::{from_chunk, from_record, unavailable};
+use crate::files::pins::Pinnable;
+use crate::files::pins::Release;
 use crate::format::Manifest;
 use crate::index::{Space, Step};
 use crate::indexer::{Command, Effect};
 use crate::keys;
-use crate::pins::Pinnable;
-use crate::pins::Release;
 use crate::records::{Item, Location, ObjectRecord, PartRecord};
 use crate::scan::{Next, Scanned, Scanner};
 use crate::wire::{Input, Malformed};
+use hurt::Hurt;
+
+pub use report::{CheckProgress, CheckReport, DAMAGE_MAX, Depth, ObjectName};
 
 /// Records read from the index at a time.
 const PAGE: usize = 1000;
 /// Bytes after which it is told how far a check is.
 const TOLD_BYTES: u64 = 4 << 20;
-
-/// Depth of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// The index against the chunk lists.
-    Quick,
-    /// Also every byte of every file.
-    Full,
-}
-
-/// Findings of a check.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckReport {
-    /// Objects looked at.
-    pub objects: u64,
-    /// Entries read, in a full check.
-    pub entries: u64,
-    /// Bytes read and verified, in a full check.
-    pub bytes: u64,
-    /// Problems, each in a sentence that names the place: the first [`DAMAGE_MAX`].
-    pub damage: Vec<String>,
-    /// Number of further problems.
-    pub damage_more: u64,
-    /// The objects of which something is damaged: at most [`DAMAGE_MAX`].
-    pub damaged_objects: BTreeSet<ObjectName>,
-    /// The uploads under way of which something is: at most as many.
-    pub damaged_uploads: BTreeSet<ObjectName>,
-    /// There are more of them than are named.
-    pub unnamed: bool,
-}
-
-/// Sentences, and names, of a report: a lost drive damages millions of objects, and the first show it.
-pub const DAMAGE_MAX: usize = 10_000;
-
-/// A bucket and a key. Shown so that a terminal can take it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectName {
-    /// The bucket.
-    pub bucket: String,
-    /// The key.
-    pub key: String,
-}
-
-impl fmt::Display for ObjectName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", printable(self.bucket.as_bytes()), printable(self.key.as_bytes()))
-    }
-}
-
-/// Progress of a full check.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckProgress {
-    /// Bytes of files that were read, or passed over.
-    pub done: u64,
-    /// Bytes of all files.
-    pub all: u64,
-}
-
-impl CheckReport {
-    /// True if there are no problems.
-    pub fn is_clean(&self) -> bool {
-        self.damage.is_empty()
-    }
-}
 
 /// A check under way.
 struct Check {
@@ -108,7 +48,7 @@ struct Check {
     live: BTreeMap<u64, u64>,
     /// Changes of each file when the check began.
     changes: BTreeMap<u64, u64>,
-    hurt: named::Hurt,
+    hurt: Hurt,
     rests: Rests,
 }
 
@@ -151,7 +91,7 @@ impl Core {
             report: CheckReport::default(),
             live: BTreeMap::new(),
             changes,
-            hurt: named::Hurt::default(),
+            hurt: Hurt::default(),
             rests: Rests::new(&self.runtime, gently),
         };
         check.records().await?;

@@ -3,45 +3,18 @@
 //! Records say where an entry lies, and nothing says whose entry lies somewhere. So the records are read once more, and only
 //! where there is damage.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use shingle_store_api::StoreResult;
 
-use super::{Check, ObjectName};
+use super::Check;
+use super::report::ObjectName;
 use crate::errors::from_record;
 use crate::format::Manifest;
 use crate::index::Space;
 use crate::keys;
 use crate::records::{Item, Location, ObjectRecord, PartRecord, UploadRecord};
 use crate::wire::Input;
-
-/// Bytes that cannot be read.
-#[derive(Default)]
-pub(super) struct Hurt {
-    /// Stretches of chunks, by file and ordinal.
-    places: BTreeMap<(u64, u32), Vec<(u64, u64)>>,
-    /// Blobs of which something is missing.
-    blobs: BTreeSet<u64>,
-}
-
-impl Hurt {
-    pub(super) fn place(&mut self, file: u64, ordinal: u32, from: u64, to: u64) {
-        self.places.entry((file, ordinal)).or_default().push((from, to));
-    }
-
-    pub(super) fn blob(&mut self, blob: u64) {
-        self.blobs.insert(blob);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.places.is_empty() && self.blobs.is_empty()
-    }
-
-    fn hits(&self, location: &Location) -> bool {
-        let stretches = self.places.get(&(location.file, location.ordinal));
-        stretches.is_some_and(|all| all.iter().any(|(from, to)| *from < location.end() && location.offset < *to))
-    }
-}
 
 impl Check {
     /// Names the objects and uploads that the damage is of.
@@ -79,7 +52,7 @@ impl Check {
     }
 
     async fn has_damaged_blob(&self, version: u64) -> StoreResult<bool> {
-        if self.hurt.blobs.is_empty() {
+        if !self.hurt.has_blobs() {
             return Ok(false);
         }
         let version = keys::number(version);
@@ -87,14 +60,14 @@ impl Check {
         // One that was lost was named before; one that was there then went with its object.
         let Some(bytes) = bytes else { return Ok(false) };
         let manifest = Manifest::read(&mut Input::new(&bytes)).map_err(from_record)?;
-        Ok(manifest.blobs.iter().any(|blob| self.hurt.blobs.contains(&blob.blob)))
+        Ok(manifest.blobs.iter().any(|blob| self.hurt.has_blob(blob.blob)))
     }
 
     async fn name_uploads(&mut self) -> StoreResult<()> {
         let mut uploads = BTreeSet::new();
         self.each(Space::Parts, |check, key, value| {
             if let (Some((upload, _)), Ok(part)) = (keys::split_part(key), PartRecord::decode(value))
-                && (check.hurt.hits(&part.location) || check.hurt.blobs.contains(&part.part.blob))
+                && (check.hurt.hits(&part.location) || check.hurt.has_blob(part.part.blob))
             {
                 uploads.insert(upload);
             }

@@ -17,13 +17,13 @@ use shingle_runtime::Instant;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
 use crate::drives::Class;
+use crate::drives::lateness;
 use crate::engine::Core;
 use crate::engine::reserve::Slot;
 use crate::errors::for_client;
 use crate::files::{End, Log, LogFile, Tail};
 use crate::format::{ChunkName, Place, Sealed};
 use crate::indexer::Command;
-use crate::lateness;
 use crate::records::{FileRecord, Location, Position};
 
 /// Tries of an append before its error is passed on.

@@ -8,6 +8,8 @@ use shingle_store_api::{
 };
 
 use crate::client::Link;
+use crate::client::reader::Reader;
+use crate::client::writer::Gathering;
 use crate::drives::Class;
 use crate::engine::Core;
 use crate::engine::listing::list;
@@ -17,9 +19,7 @@ use crate::errors::from_record;
 use crate::format::{BlobRef, Body};
 use crate::index::{Space, scan_prefix};
 use crate::keys;
-use crate::reader::Reader;
 use crate::records::Item;
-use crate::writer::Gathering;
 
 impl Blobs for Core {
     type Door = shingle_buckets::Entrance<Self>;

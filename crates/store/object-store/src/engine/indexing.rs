@@ -15,6 +15,7 @@ use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::Core;
+use crate::engine::submission::{Reply, Submission};
 use crate::errors::unavailable;
 use crate::index::{Index, IndexError, IndexErrorKind};
 use crate::indexer::{Command, Effect, Group, Indexer, Outcome};
@@ -25,22 +26,12 @@ const GROUP_MAX: usize = 256;
 /// Pause before an index that takes no changes is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-type Reply = oneshot::Sender<StoreResult<Vec<Effect>>>;
-
 /// Callers that wait for a group, with the number of their commands, and the places whose entries it brings into the
 /// index.
 #[derive(Default)]
 struct Audience {
     replies: Vec<(Reply, usize)>,
     arriving: BTreeMap<u64, BTreeSet<Position>>,
-}
-
-/// Commands that go into one group, after all that were submitted before.
-pub(crate) struct Submission {
-    commands: Vec<Command>,
-    /// Reserved places whose entries these commands bring into the index.
-    settles: Vec<(u64, Position)>,
-    reply: Reply,
 }
 
 impl Core {

@@ -16,7 +16,9 @@ pub(crate) mod purge;
 pub(crate) mod reading;
 mod reserve;
 pub(crate) mod run;
+mod submission;
 mod uploads;
+pub(crate) mod writers;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,10 +33,14 @@ use shingle_runtime::owner::Closing;
 use shingle_store_api::{StoreError, StoreResult, StoreUsage};
 use tokio::sync::{Notify, mpsc};
 
-use crate::direct::Direct;
+use crate::backup::BackupState;
+use crate::client::direct::Direct;
 use crate::drives::DriveState;
+use crate::engine::submission::Submission;
+use crate::engine::writers::Writers;
 use crate::errors::{from_index, lost, unavailable};
 use crate::files::Files;
+use crate::gc::GcState;
 use crate::index::{Index, IndexResult, Recent};
 use crate::indexer::Totals;
 use crate::options::Options;
@@ -59,17 +65,17 @@ pub(crate) struct Core {
     /// The next version, file, blob or upload.
     sequence: Cell<u64>,
     pub(crate) names: Names,
-    pub(crate) indexing: mpsc::UnboundedSender<indexing::Submission>,
+    pub(crate) indexing: mpsc::UnboundedSender<Submission>,
     /// Blobs that readers have open.
     pub(crate) blob_pins: RefCell<BTreeMap<u64, u32>>,
     /// Blobs being written.
-    pub(crate) writers: RefCell<BTreeMap<u64, purge::WriterState>>,
+    pub(crate) writers: RefCell<Writers>,
     pub(crate) dead_blobs: RefCell<BTreeSet<u64>>,
     pub(crate) purge_wanted: Notify,
     /// A pin was released, a chunk closed, or space came free: whoever waits for one looks again.
     pub(crate) changed: Notify,
-    pub(crate) gc: crate::gc::GcState,
-    pub(crate) backup: RefCell<crate::backup::BackupState>,
+    pub(crate) gc: GcState,
+    pub(crate) backup: RefCell<BackupState>,
     /// The log may hold entries that the index does not know (OS-APP-3).
     pub(crate) unsure: Cell<bool>,
     /// Uploads whose completion may have happened: their parts stay as they are until it is tried again, or the store
@@ -91,7 +97,7 @@ pub(crate) struct Recovered {
     pub(crate) sequence: u64,
     pub(crate) buckets: BTreeMap<String, u64>,
     pub(crate) dead_blobs: BTreeSet<u64>,
-    pub(crate) backup: crate::backup::BackupState,
+    pub(crate) backup: BackupState,
     /// Something that is on the drives may not have been seen (OS-REC-4).
     pub(crate) incomplete: bool,
 }
@@ -102,7 +108,7 @@ impl Core {
         options: Options,
         index: Arc<Recent>,
         recovered: Recovered,
-        indexing: mpsc::UnboundedSender<indexing::Submission>,
+        indexing: mpsc::UnboundedSender<Submission>,
         direct: Arc<Direct>,
     ) -> Rc<Self> {
         Rc::new(Self {
@@ -123,7 +129,7 @@ impl Core {
             dead_blobs: RefCell::new(recovered.dead_blobs),
             purge_wanted: Notify::new(),
             changed: Notify::new(),
-            gc: crate::gc::GcState::default(),
+            gc: GcState::default(),
             backup: RefCell::new(recovered.backup),
             unsure: Cell::new(recovered.incomplete),
             half_ended: RefCell::default(),

@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::drives::Class;
 use crate::engine::Core;
-use crate::engine::purge::BlobHold;
+use crate::engine::writers::BlobHold;
 use crate::errors::{from_record, invalid};
 use crate::files::Log;
 use crate::format::{BlobRef, Body, Entry, HEADER_SIZE, Manifest, Sealed};

@@ -2,51 +2,12 @@
 
 use std::rc::Rc;
 
-use tokio::sync::mpsc;
-
 use crate::engine::Core;
+use crate::files::pins::Release;
 use crate::indexer::{Command, Effect};
-use crate::pins::Release;
 
 /// Segments forgotten in one step.
 const STEP: usize = 1000;
-
-/// A blob that is being written.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WriterState {
-    /// Segments that have arrived, or failed to.
-    ended: u32,
-    /// The writer has given it up, having sent so many.
-    given_up: Option<u32>,
-}
-
-/// A writer's hold on its blob. Dropped, it gives the blob up; a commit that succeeds, or may have, keeps it.
-#[derive(Debug)]
-pub(crate) struct BlobHold {
-    blob: u64,
-    pub(crate) sent: u32,
-    releases: Option<mpsc::UnboundedSender<Release>>,
-}
-
-impl BlobHold {
-    pub(crate) fn new(blob: u64, releases: mpsc::UnboundedSender<Release>) -> Self {
-        Self { blob, sent: 0, releases: Some(releases) }
-    }
-
-    /// The blob is not this writer's to give up any more.
-    pub(crate) fn keep(mut self) {
-        self.releases = None;
-    }
-}
-
-impl Drop for BlobHold {
-    fn drop(&mut self) {
-        if let Some(releases) = self.releases.take() {
-            // The engine may have stopped; the blob is then given up at the next start.
-            let _ = releases.send(Release::Writer { blob: self.blob, sent: self.sent });
-        }
-    }
-}
 
 impl Core {
     /// Takes note of what was let go.
@@ -64,29 +25,26 @@ impl Core {
                 self.purge_wanted.notify_one();
             }
             Release::Writer { blob, sent } => {
-                self.writers.borrow_mut().entry(blob).or_default().given_up = Some(sent);
-                self.settle_writer(blob);
+                let over = self.writers.borrow_mut().given_up(blob, sent);
+                self.abandon_if(over, blob);
             }
         }
     }
 
     /// A segment of a blob has arrived, or failed to.
     pub(crate) fn segment_ended(&self, blob: u64) {
-        self.writers.borrow_mut().entry(blob).or_default().ended += 1;
-        self.settle_writer(blob);
+        let over = self.writers.borrow_mut().segment_ended(blob);
+        self.abandon_if(over, blob);
     }
 
     /// The blob was committed: its writer cannot give it up any more.
     pub(crate) fn writer_done(&self, blob: u64) {
-        self.writers.borrow_mut().remove(&blob);
+        self.writers.borrow_mut().committed(blob);
     }
 
-    /// A blob that was given up is garbage once none of its segments can still arrive.
-    fn settle_writer(&self, blob: u64) {
-        let mut writers = self.writers.borrow_mut();
-        let over = writers.get(&blob).is_some_and(|writer| writer.given_up.is_some_and(|sent| writer.ended >= sent));
+    /// A blob that was given up is garbage once its writing is over.
+    fn abandon_if(&self, over: bool, blob: u64) {
         if over {
-            writers.remove(&blob);
             self.submit_ahead(vec![Command::Abandon { blob }]);
         }
     }

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use shingle_chunk_store::{ChunkClient, ChunkId};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
-use crate::direct::{Opened, Source};
+use crate::client::direct::{Opened, Source};
 use crate::engine::Core;
 use crate::engine::objects::sizes_of;
 use crate::errors::{for_client, from_record};
+use crate::files::pins::{Pin, Release};
 use crate::format::BlobRef;
 use crate::index::{Index, Space};
 use crate::keys;
-use crate::pins::{Pin, Release};
 use crate::records::Location;
 use tokio::sync::mpsc;
 

@@ -7,13 +7,13 @@ use std::rc::Rc;
 use shingle_chunk_store::ChunkClient;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
+use crate::drives::lateness;
+use crate::drives::placement::{self, Ahead, Choice, Offer, View};
 use crate::drives::{Class, DriveState};
 use crate::engine::Core;
 use crate::errors::for_client;
 use crate::files::Log;
 use crate::format::ChunkName;
-use crate::lateness;
-use crate::placement::{self, Ahead, Choice, Offer, View};
 use crate::records::Position;
 
 /// A file with more than this on its way is busy: another is opened beside it. It is what a drive writes at once: up to there one zone takes all that

@@ -10,14 +10,14 @@ use shingle_runtime::{Runtime, Task};
 use shingle_store_api::StoreResult;
 use tokio::sync::mpsc;
 
+use crate::client::direct::Direct;
 use crate::client::{Link, ObjectStoreClient};
-use crate::direct::Direct;
 use crate::drives::Class;
 use crate::engine::Core;
+use crate::files::pins::Release;
 use crate::format::Body;
 use crate::index::{Index, Recent};
 use crate::options::{Drive, Options};
-use crate::pins::Release;
 use crate::recovery::{self, OpenReport, ProgressFn, Rebuild};
 
 /// A running object store: the owner's side. It lives on one thread; front ends use [`ObjectEngine::client`].

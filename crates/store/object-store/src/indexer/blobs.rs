@@ -1,6 +1,6 @@
 //! Blobs, their segments, and the parts of uploads.
 
-use super::spoilt;
+use super::about::spoilt;
 use super::transaction::Transaction;
 use crate::index::{IndexResult, Space};
 use crate::keys::{self, Identity};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::Indexer;
+use super::about::spoilt;
 use super::transaction::Transaction;
-use super::{Indexer, spoilt};
 use crate::index::{IndexResult, Space, Step};
 use crate::keys::{self, Identity};
 use crate::records::{BlobState, BucketRecord, Ghosts, Item, Location, ObjectRecord, PartRecord};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::spoilt;
+use super::about::spoilt;
 use super::transaction::Transaction;
 use crate::format::{BlobRef, Body, Manifest};
 use crate::index::{IndexResult, Space};

@@ -15,6 +15,7 @@
 //!   nothing to read knows of it from there alone.
 //! - OS-INX-4: a grave stays while a file may hold an older entry of its key ([`Ghosts`](crate::records::Ghosts)).
 
+mod about;
 mod blobs;
 mod finish;
 mod items;
@@ -23,15 +24,14 @@ mod transaction;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::BufMut;
-
 use crate::format::Body;
-use crate::index::{Index, IndexError, IndexErrorKind, IndexResult, Space};
+use crate::index::{Index, IndexResult, Space};
 use crate::keys;
 use crate::records::{FileRecord, Location, Position};
-use crate::wire::{Input, Malformed};
+use crate::wire::Malformed;
 use transaction::Transaction;
 
+pub(crate) use about::{Owner, Totals, spoilt};
 pub(crate) use finish::Extent;
 
 /// One change, or one question that must see all changes before it.
@@ -97,82 +97,6 @@ pub(crate) struct Outcome {
     /// Blobs that nobody needs any more.
     pub(crate) dead: Vec<u64>,
     pub(crate) totals: Totals,
-}
-
-/// Counters the index keeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    /// Live objects.
-    pub(crate) objects: u64,
-    /// Their bytes.
-    pub(crate) object_bytes: u64,
-    /// Above all versions, files, blobs and uploads so far.
-    pub(crate) sequence: u64,
-}
-
-impl Totals {
-    fn encode(self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(24);
-        out.put_u64_le(self.objects);
-        out.put_u64_le(self.object_bytes);
-        out.put_u64_le(self.sequence);
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut input = Input::new(bytes);
-        let totals =
-            Self { objects: input.u64("totals")?, object_bytes: input.u64("totals")?, sequence: input.u64("totals")? };
-        input.end("totals")?;
-        Ok(totals)
-    }
-}
-
-/// Owner of this index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owner {
-    /// The store set, as chunk ids name it.
-    pub(crate) set: u32,
-    /// The drives' stores.
-    pub(crate) stores: Vec<u64>,
-}
-
-impl Owner {
-    /// Version of everything in the index. Another one is rebuilt.
-    const FORMAT: u32 = 1;
-
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.put_u32_le(Self::FORMAT);
-        out.put_u32_le(self.set);
-        self.stores.iter().for_each(|store| out.put_u64_le(*store));
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut input = Input::new(bytes);
-        if input.u32("index format")? != Self::FORMAT {
-            return Err(Malformed("index: a format version this program does not know"));
-        }
-        let set = input.u32("store set")?;
-        let (stores, []) = input.rest().as_chunks::<8>() else { return Err(Malformed("stores")) };
-        Ok(Self { set, stores: stores.iter().map(|store| u64::from_le_bytes(*store)).collect() })
-    }
-
-    /// Owner of `index`; `None` if it is empty.
-    ///
-    /// # Errors
-    /// If the index cannot be read, or is of another format version.
-    pub(crate) fn of(index: &dyn Index) -> IndexResult<Option<Self>> {
-        let found = index.get(Space::About, keys::ABOUT_OWNER)?;
-        found.map(|bytes| Self::decode(&bytes).map_err(spoilt)).transpose()
-    }
-}
-
-/// An index whose records are not what they should be.
-pub(crate) fn spoilt(malformed: Malformed) -> IndexError {
-    IndexError::caused("a record of the index is damaged; rebuild the index", malformed)
-        .of_kind(IndexErrorKind::Damaged)
 }
 
 /// Applies entries to the index.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::Totals;
+use super::about::Totals;
 use crate::index::{Batch, Index, IndexResult, Space, scan_prefix};
 use crate::keys;
 use crate::records::{FileRecord, Ghosts, Location, Position};

@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use shingle_chunk_store::{ChunkStat, Stream};
 use shingle_store_api::StoreResult;
 
-use super::{Damage, FileRecords};
+use super::report::Damage;
 use crate::backup::BackupFile;
 use crate::errors::from_chunk;
 use crate::files::{End, Files, LogFile, Tail};
 use crate::format::ChunkName;
 use crate::options::{Drive, Options};
 use crate::records::{FileRecord, Position};
+
+/// The index's records of the files, for comparison.
+pub(super) type FileRecords = BTreeMap<u64, FileRecord>;
 
 /// Chunks asked for at a time.
 const PAGE: usize = 1024;

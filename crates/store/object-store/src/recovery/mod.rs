@@ -10,12 +10,13 @@
 //!   and no key for free: blobs, parts and graves stay, and chunks that may be longer are neither appended to nor sealed.
 //!   `what_one_opening_cannot_see_is_there_when_the_next_can`.
 
+mod blocking;
 mod inventory;
+mod report;
 mod scan;
 mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use shingle_base::StoreId;
@@ -25,107 +26,21 @@ use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use crate::backup::{BackupFile, BackupState};
 use crate::drives::DriveState;
 use crate::engine::Recovered;
-use crate::errors::{from_index, invalid, lost};
+use crate::errors::{from_index, invalid};
 use crate::index::{Batch, Index, IndexResult, Space, Step};
 use crate::indexer::{Command, Extent, Group, Indexer, Owner, spoilt};
 use crate::options::{Drive, Options};
-use crate::records::{BucketRecord, FileRecord, Item};
+use crate::records::{BucketRecord, Item};
+use blocking::{with_index, with_indexer};
 use inventory::Inventory;
 use trust::Trust;
+
+pub use report::{Damage, IndexOrigin, OpenReport, Progress, ProgressFn};
 
 /// Above all numbers found, by so much does a store go on: what was handed out and never written stays unused.
 const JUMP: u64 = 1 << 20;
 /// As [`JUMP`], where something that knew more is lost.
 const JUMP_FAR: u64 = 1 << 32;
-
-/// Origin of the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IndexOrigin {
-    /// The store is empty.
-    New,
-    /// It was there, and only what was written last had to be added.
-    Kept,
-    /// It was lost; a backup was loaded, and what was written since was added.
-    Backup,
-    /// It was lost; everything was read from the drives.
-    Scan,
-}
-
-/// A place that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The drive's store.
-    pub store: StoreId,
-    /// The file.
-    pub file: u64,
-    /// The chunk in the file.
-    pub ordinal: u32,
-    /// First byte, in the chunk.
-    pub from: u64,
-    /// First byte after it.
-    pub to: u64,
-    /// Description of the problem.
-    pub why: String,
-    /// The drive did not give it, and may another time: every opening looks there again. Else it is told once.
-    pub again: bool,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, file, ordinal, from, to, why, again } = self;
-        let later = if *again { "; it may be readable another time" } else { "" };
-        write!(f, "store {store}: file {file}: chunk {ordinal}: bytes {from} to {to}: {why}{later}")
-    }
-}
-
-/// Report of opening a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenReport {
-    /// The store set, as chunk ids name it.
-    pub set: u32,
-    /// Origin of the index.
-    pub index: IndexOrigin,
-    /// Reason why an existing index was not kept.
-    pub index_refused: Option<String>,
-    /// Files on the drives.
-    pub files: u64,
-    /// Chunks on the drives, and how many of them are not this store's.
-    pub chunks: u64,
-    /// Chunks that no object store made.
-    pub foreign_chunks: u64,
-    /// Entries read and added to the index.
-    pub entries: u64,
-    /// Bytes read for them.
-    pub bytes: u64,
-    /// Drives the index knows that are not there.
-    pub missing_drives: Vec<StoreId>,
-    /// Places that could not be read.
-    pub damage: Vec<Damage>,
-    /// Something that is on the drives may not have been seen: graves and what seems left over stay (OS-REC-4).
-    pub incomplete: bool,
-    /// Large objects that were being written when the store stopped, and whose segments are now garbage.
-    pub abandoned_writes: u64,
-    /// Buckets whose own entries are lost and that were made again because they hold objects.
-    pub implied_buckets: Vec<String>,
-}
-
-/// Progress of a scan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Files to scan.
-    pub files: u64,
-    /// Files scanned.
-    pub files_done: u64,
-    /// Bytes those files have beyond what the index knew.
-    pub bytes: u64,
-    /// Bytes of them passed.
-    pub bytes_done: u64,
-    /// Entries found.
-    pub entries: u64,
-}
-
-/// Hears of progress.
-pub type ProgressFn = Box<dyn FnMut(Progress)>;
 
 /// Results of recovery for the engine.
 pub(crate) struct Opened {
@@ -134,33 +49,6 @@ pub(crate) struct Opened {
     pub(crate) report: OpenReport,
     /// Chunks that were open and are not to be appended to any more.
     pub(crate) to_close: Vec<(u64, u32)>,
-}
-
-/// Runs `work` on the indexer, where it may block.
-async fn with_indexer<T: Send + 'static>(
-    runtime: &Runtime,
-    index: &Arc<dyn Index>,
-    mut indexer: Indexer,
-    work: impl FnOnce(&mut Indexer) -> IndexResult<T> + Send + 'static,
-) -> StoreResult<(Indexer, T)> {
-    let run = move || {
-        let result = work(&mut indexer);
-        (indexer, result)
-    };
-    let (indexer, result) = if index.blocks() { runtime.blocking(run).await.map_err(lost)? } else { run() };
-    Ok((indexer, result.map_err(from_index)?))
-}
-
-async fn with_index<T: Send + 'static>(
-    runtime: &Runtime,
-    index: &Arc<dyn Index>,
-    work: impl FnOnce(&Arc<dyn Index>) -> IndexResult<T> + Send + 'static,
-) -> StoreResult<T> {
-    if !index.blocks() {
-        return work(index).map_err(from_index);
-    }
-    let index = index.clone();
-    runtime.blocking(move || work(&index)).await.map_err(lost)?.map_err(from_index)
 }
 
 /// Brings the index up to what is on the drives. With `rebuild`, from nothing, or from a backup if `use_backup`.
@@ -345,6 +233,3 @@ fn buckets(index: &dyn Index) -> IndexResult<BTreeMap<String, u64>> {
     })?;
     bad.map_or(Ok(found), |error| Err(spoilt(error)))
 }
-
-/// The index's records of the files, for comparison.
-pub(crate) type FileRecords = BTreeMap<u64, FileRecord>;

@@ -7,8 +7,9 @@ use shingle_runtime::Runtime;
 use shingle_store_api::{StoreErrorKind, StoreResult};
 use tokio::sync::mpsc;
 
+use super::blocking::with_indexer;
 use super::inventory::{FoundFile, Inventory};
-use super::{Damage, Progress, ProgressFn, with_indexer};
+use super::report::{Damage, Progress, ProgressFn};
 use crate::errors::from_chunk;
 use crate::format::ChunkName;
 use crate::index::Index;

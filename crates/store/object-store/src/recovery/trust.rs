@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use shingle_store_api::StoreResult;
 
-use super::FileRecords;
-use super::inventory::Inventory;
+use super::inventory::{FileRecords, Inventory};
 use crate::errors::{invalid, unavailable};
 use crate::index::{IndexErrorKind, IndexResult};
 use crate::indexer::Owner;

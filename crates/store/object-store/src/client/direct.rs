@@ -15,10 +15,10 @@ use shingle_chunk_store::{ChunkClient, ChunkId};
 use shingle_store_api::ObjectInfo;
 use tokio::sync::mpsc;
 
+use crate::files::pins::{Pin, Pinnables, Release};
 use crate::format::BlobRef;
 use crate::index::Recent;
 use crate::keys;
-use crate::pins::{Pin, Pinnables, Release};
 use crate::records::{Item, ObjectRecord};
 
 /// An object opened for reading.

@@ -15,12 +15,12 @@ use bytes::{Bytes, BytesMut};
 use shingle_buckets::Client;
 use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture, StoreResult};
 
-use crate::direct::{Opened, Source};
+use crate::client::direct::{Opened, Source};
 use crate::engine::Core;
 use crate::engine::reading::{Located, SegmentRange, ranges};
 use crate::errors::{for_client, invalid, unavailable};
+use crate::files::pins::Release;
 use crate::format::BlobRef;
-use crate::pins::Release;
 
 /// Segments that are looked for at once.
 const AHEAD: usize = 4;

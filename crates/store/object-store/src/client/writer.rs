@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::client::{Link, stopped};
 use crate::engine::Core;
 use crate::engine::objects::{Begun, Written};
-use crate::engine::purge::BlobHold;
+use crate::engine::writers::BlobHold;
 
 /// Bytes of an object or part being written. At most one segment is held beside the one on its way, and no file: a client that
 /// stalls costs memory only. If memory is short, segments are small.

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::files::LogFile;
+use crate::files::file::LogFile;
 
 /// A part of a file, from none to all or more, in an order: bits of floats that are not negative are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,5 +1,9 @@
 //! The store as front ends see it: calls from any thread, over bounded queues to the engine's.
 
+pub(crate) mod direct;
+pub(crate) mod reader;
+pub(crate) mod writer;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,11 +14,11 @@ use shingle_store_api::{ObjectStore, StoreError, StoreResult, forward};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::check::{CheckProgress, CheckReport, Depth};
-use crate::direct::Direct;
+use crate::client::direct::Direct;
 use crate::engine::Core;
 use crate::errors::unavailable;
+use crate::files::pins::Release;
 use crate::options::Options;
-use crate::pins::Release;
 use crate::stats::ObjectStats;
 
 /// Callers of a store whose thread has ended are told this.

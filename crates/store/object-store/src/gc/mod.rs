@@ -14,7 +14,8 @@
 //!   wrote one could append an object that it judged before the grave came, behind the other's copy of that grave.
 //!   `collectors_do_not_share_a_file`.
 
-use std::cell::{Cell, RefCell};
+mod state;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,7 +24,6 @@ use bytes::Bytes;
 use futures_util::future::select;
 use shingle_chunk_store::ErrorKind;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
-use tokio::sync::Notify;
 
 use crate::drives::{Class, DriveState};
 use crate::engine::Core;
@@ -34,28 +34,14 @@ use crate::indexer::{Command, Effect};
 use crate::records::Location;
 use crate::scan::{Next, Scanned, Scanner};
 
+pub(crate) use state::GcState;
+
 /// Entries judged at a time.
 const JUDGE_MAX: usize = 128;
 /// Bytes copied in one append, unless an entry alone is longer.
 const COPY_BYTES: u64 = 1 << 20;
 /// The garbage fraction worth a rewrite when space is short.
 const FRACTION_LEAST: f64 = 0.05;
-
-/// State of GC beside the files.
-#[derive(Default)]
-pub(crate) struct GcState {
-    /// Passes over each drive that have ended.
-    rounds: RefCell<BTreeMap<usize, u64>>,
-    /// Bytes of files deleted.
-    freed: Cell<u64>,
-    /// Files deleted: graves may have become needless each time it rises.
-    dropped: Cell<u64>,
-    /// Writers wait for space.
-    waiting: Cell<u32>,
-    wanted: Notify,
-    /// Collectors beside those of the drives, so far.
-    collectors: Cell<u64>,
-}
 
 /// Effort of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ pub(crate) struct Load {
     /// Bytes that arrived, and the time in which there was something to do.
     bytes: u64,
     busy: Duration,
-    /// Bytes that it was given beyond its part ([`crate::placement`]).
+    /// Bytes that it was given beyond its part ([`crate::drives::placement`]).
     pub(crate) lead: f64,
 }
 

@@ -1,13 +1,17 @@
 //! The drives: how full each is. `load.rs` says how busy it is, `lateness.rs` how slow, `placement.rs` which one takes what comes next.
 
+pub(crate) mod lateness;
+mod load;
+pub(crate) mod placement;
+
 use std::time::Duration;
 
 use shingle_base::StoreId;
 use shingle_chunk_store::{ChunkClient, StoreStat, Stream};
 use shingle_runtime::Instant;
 
-use crate::lateness::Lateness;
-use crate::load::Load;
+use lateness::Lateness;
+use load::Load;
 
 /// Time that a drive gets no new files after it failed a command.
 const COOL_DOWN: Duration = Duration::from_secs(10);

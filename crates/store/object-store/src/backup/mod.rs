@@ -5,6 +5,8 @@
 //! - OS-BAK-2: the newest two are kept, so that one stays while the next is written.
 //! - OS-BAK-3: a backup knows of nothing that the index did not, durably, know when it was finished.
 
+mod state;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,31 +21,12 @@ use crate::format::{ChunkName, PIECE_HEADER_SIZE, Piece, decode_piece_header, de
 use crate::index::{Batch, Index, IndexResult, Space, Step, View};
 use crate::wire::Malformed;
 
+pub(crate) use state::{BackupFile, BackupState};
+
 /// Bytes of records in a piece, where chunks take as much.
 const PIECE_BYTES_MAX: u64 = 256 << 10;
 /// Complete backups that are kept.
 const KEPT: usize = 2;
-
-/// A backup on a drive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BackupFile {
-    pub(crate) number: u64,
-    pub(crate) drive: usize,
-    /// Its chunks, by ordinal.
-    pub(crate) chunks: Vec<u32>,
-}
-
-/// State of backups.
-#[derive(Debug, Default)]
-pub(crate) struct BackupState {
-    /// Complete backups, oldest first.
-    pub(crate) complete: Vec<BackupFile>,
-    /// Remains of others.
-    pub(crate) broken: Vec<BackupFile>,
-    /// Log bytes when the last backup was taken.
-    taken_at_bytes: u64,
-    running: bool,
-}
 
 /// A place in an index being copied.
 type Cursor = (usize, Vec<u8>);
