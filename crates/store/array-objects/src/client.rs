@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use shingle_array_store::{self as array, CheckReport, Condition as ArrayCondition, Inspection, ScrubReport};
 
 use crate::engine::Core;
-use crate::engine::run::Notice;
 use crate::errors::{STOPPED, from_array, gone};
+use crate::notices::Notice;
 use crate::options::{ArrayFigures, Options};
 use crate::places::Places;
 

@@ -21,6 +21,7 @@ mod errors;
 mod format;
 mod names;
 mod naming;
+mod notices;
 mod options;
 pub mod parse;
 mod places;

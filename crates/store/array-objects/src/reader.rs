@@ -5,8 +5,8 @@ use shingle_buckets::Client;
 use shingle_store_api::{ObjectInfo, ObjectReader, StoreFuture};
 
 use crate::engine::Core;
-use crate::engine::run::Notice;
 use crate::errors::invalid;
+use crate::notices::Notice;
 
 /// An object open for reading, by the number that its owner knows it by.
 pub(crate) struct Reader {

@@ -7,11 +7,10 @@ use bytes::Bytes;
 use shingle_buckets::{Body, Client, Door};
 use shingle_runtime::memory::Hold;
 use shingle_store_api::{StoreResult, UploadId};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::engine::Core;
 use crate::engine::objects::Written;
-use crate::engine::run::Notice;
+use crate::notices::{Notice, Open};
 
 /// Bytes of an object or part being written.
 pub(crate) struct Gathering {
@@ -25,22 +24,6 @@ pub(crate) struct Gathering {
     /// Memory for `gathered`, once there is something.
     memory: Option<Hold>,
     blob: Option<Open>,
-}
-
-/// A blob that the owner writes for us, until this is dropped.
-pub(crate) struct Open {
-    pub(crate) number: u64,
-    /// Calls that brought bytes.
-    calls: u64,
-    notices: mpsc::UnboundedSender<Notice>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        // The owner may be gone; then nothing is being written.
-        let _ = self.notices.send(Notice::WriterGone(self.number));
-    }
 }
 
 impl Gathering {
@@ -58,7 +41,7 @@ impl Gathering {
                 let begin = move |core: Rc<Core>| async move {
                     let number = core.begin_blob(part, length)?;
                     // Made here, so that it is let go even if the caller has gone away.
-                    Ok(Open { number, calls: 0, notices, _place: place })
+                    Ok(Open::new(number, notices, place))
                 };
                 self.blob.insert(client.door.write(begin).await?)
             }

@@ -5,16 +5,20 @@
 
 mod catalog;
 mod counting;
+mod counts;
+mod doomed;
 mod listing;
 pub(crate) mod objects;
 mod orphans;
-pub(crate) mod purge;
-pub(crate) mod reading;
+mod purge;
+mod readers;
+mod reading;
 pub(crate) mod run;
 pub(crate) mod salvage;
 pub(crate) mod survey;
 mod uploads;
-pub(crate) mod writing;
+mod writers;
+mod writing;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +31,10 @@ use shingle_runtime::Runtime;
 use shingle_runtime::owner::Closing;
 use shingle_store_api::{ObjectInfo, StoreResult, StoreUsage};
 
+use self::counts::Counts;
+use self::doomed::Purge;
+use self::readers::Readers;
+use self::writers::Writers;
 use crate::errors::{from_array, malformed};
 use crate::format::ObjectRecord;
 use crate::names;
@@ -40,12 +48,12 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     names: Names,
     pub(crate) places: Arc<Places>,
-    pub(crate) writers: writing::Writers,
-    pub(crate) readers: reading::Readers,
-    pub(crate) purge: purge::Purge,
+    pub(crate) writers: Writers,
+    pub(crate) readers: Readers,
+    pub(crate) purge: Purge,
     /// Names of objects that were deleted while records are restored: none of them is. (AO-ORPHAN-3)
     deleted: RefCell<Option<BTreeSet<Vec<u8>>>>,
-    counts: counting::Counts,
+    counts: Counts,
     /// Blobs of this version and later ones were begun by calls that are remembered; older ones may be orphans.
     opened: Version,
     next: Cell<u64>,
@@ -67,11 +75,11 @@ impl Core {
             options,
             names: Names::new(buckets),
             places,
-            writers: writing::Writers::default(),
-            readers: reading::Readers::default(),
-            purge: purge::Purge::default(),
+            writers: Writers::default(),
+            readers: Readers::default(),
+            purge: Purge::default(),
             deleted: RefCell::new(Some(BTreeSet::new())),
-            counts: counting::Counts::default(),
+            counts: Counts::default(),
             opened,
             next: Cell::new(1),
             closing: Closing::default(),

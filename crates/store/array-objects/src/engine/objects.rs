@@ -12,7 +12,7 @@ use super::{Core, object_info, size_of};
 use crate::errors::from_array;
 use crate::format::{BlobRecord, Manifest, ObjectRecord};
 use crate::names;
-use crate::writer::Open;
+use crate::notices::Open;
 
 /// Bytes that a writer has written when it commits.
 pub(crate) enum Written {

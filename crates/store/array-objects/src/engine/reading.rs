@@ -1,41 +1,19 @@
 //! Reading objects: what a reader has open stays, whatever happens to the object meanwhile.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use shingle_array_store::{ErrorKind, Reader};
 use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreResult};
 
+use super::readers::Source;
 use super::{Core, object_info};
 use crate::errors::{from_array, gone};
-use crate::format::Manifest;
 use crate::names::{self, Blob};
 
 /// Blobs of one reader that are kept open: the one being read, and the one before it, whose end may still be asked for.
 const KEPT: usize = 2;
-
-/// An object open for reading.
-pub(crate) struct Open {
-    source: Source,
-}
-
-enum Source {
-    /// One object of the array, held open.
-    Whole(Reader),
-    /// Blobs, which are pinned, and opened as they are read.
-    Blobs {
-        manifest: Manifest,
-        /// End of each of them in the object.
-        ends: Vec<u64>,
-        open: RefCell<VecDeque<(usize, Rc<Reader>)>>,
-    },
-}
-
-/// Objects open for reading, by number.
-#[derive(Default)]
-pub(crate) struct Readers(RefCell<BTreeMap<u64, Rc<Open>>>);
 
 impl Core {
     /// Opens the present version of an object: a number for it, and what is known of it.
@@ -55,13 +33,13 @@ impl Core {
             }
         };
         let number = self.next_number();
-        self.readers.0.borrow_mut().insert(number, Rc::new(Open { source }));
+        self.readers.insert(number, source);
         Ok((number, object_info(key, &object, record)))
     }
 
     /// Reads `length` bytes from `offset`, which are in the object.
     pub(crate) async fn read(&self, number: u64, mut offset: u64, length: u64) -> StoreResult<Bytes> {
-        let open = self.readers.0.borrow().get(&number).cloned();
+        let open = self.readers.get(number);
         let open = open.ok_or_else(|| gone(shingle_runtime::owner::Gone))?;
         let mut pieces = Vec::new();
         let mut left = length;
@@ -126,14 +104,13 @@ impl Core {
 
     /// Lets go of what a reader has open.
     pub(crate) fn close_reader(&self, number: u64) {
-        let open = self.readers.0.borrow_mut().remove(&number);
+        let open = self.readers.remove(number);
         if let Some(Source::Blobs { manifest, .. }) = open.as_deref().map(|open| &open.source) {
-            self.unpin(manifest.blobs());
+            self.purge.unpin(manifest.blobs());
         }
     }
 
     pub(super) fn close_readers(&self) {
-        let all: Vec<u64> = self.readers.0.borrow().keys().copied().collect();
-        all.into_iter().for_each(|number| self.close_reader(number));
+        self.readers.all().into_iter().for_each(|number| self.close_reader(number));
     }
 }

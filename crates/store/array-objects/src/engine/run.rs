@@ -16,25 +16,13 @@ use crate::client::ArrayClient;
 use crate::errors::{from_array, malformed};
 use crate::format::BucketRecord;
 use crate::names;
+use crate::notices::Notice;
 use crate::options::Options;
 use crate::places::Places;
 
 /// Calls that only read and are under way. Many: each drive's queue bounds what reads do, and one that waits for a drive
 /// must hold up none that do not.
 const READS_UNDER_WAY: usize = 1 << 16;
-
-/// Notices of readers and writers, sent without waiting, by their numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Notice {
-    /// It was dropped.
-    ReaderGone(u64),
-    WriterGone(u64),
-    /// Bytes for the writer's call of that number have come; the call itself may have to wait for its turn.
-    BytesCame {
-        writer: u64,
-        call: u64,
-    },
-}
 
 /// A store on an array: the owner's side. It lives on one thread; front ends use [`ArrayEngine::client`].
 ///

@@ -1,51 +1,17 @@
 //! Blobs being written: the array's side of a writer that is somewhere else.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use shingle_array_store::{Put, PutHints};
-use shingle_runtime::Instant;
+use shingle_array_store::PutHints;
 use shingle_store_api::{StoreResult, UploadId};
 use tokio::sync::Mutex;
 
 use super::Core;
+use super::writers::Slot;
 use crate::errors::{from_array, gone, invalid};
 use crate::names::Blob;
-
-/// A blob that is being written. It is taken out to be finished.
-struct Slot {
-    blob: Blob,
-    put: Mutex<Option<Put>>,
-    /// Bytes that came, in how many calls, and how long they were waited for.
-    bytes: Cell<u64>,
-    calls: Cell<u64>,
-    idle: Cell<Duration>,
-    /// Since when the next are.
-    since: Cell<Instant>,
-    /// When they came, where their call waits still.
-    came: Cell<Option<Instant>>,
-}
-
-/// Blobs being written, by the number of their writer.
-#[derive(Default)]
-pub(crate) struct Writers(RefCell<BTreeMap<u64, Rc<Slot>>>);
-
-impl Writers {
-    /// The writer has gone away: its bytes belong to no object.
-    pub(crate) fn drop(&self, number: u64) {
-        // Outside the borrow: dropping a put works on the index.
-        let slot = self.0.borrow_mut().remove(&number);
-        drop(slot);
-    }
-
-    pub(super) fn clear(&self) {
-        let slots = self.0.take();
-        drop(slots);
-    }
-}
 
 impl Core {
     /// Begins a blob: `part` of an upload, or the bytes of an object; of `length` bytes, where that is known.
@@ -70,12 +36,12 @@ impl Core {
             since: Cell::new(self.rt.now()),
             came: Cell::default(),
         };
-        self.writers.0.borrow_mut().insert(writer, Rc::new(slot));
+        self.writers.insert(writer, slot);
         Ok(writer)
     }
 
     fn slot(&self, writer: u64) -> StoreResult<Rc<Slot>> {
-        self.writers.0.borrow().get(&writer).cloned().ok_or_else(|| gone(shingle_runtime::owner::Gone))
+        self.writers.get(writer).ok_or_else(|| gone(shingle_runtime::owner::Gone))
     }
 
     /// Bytes for a writer's call have come: from here on they are not waited for.

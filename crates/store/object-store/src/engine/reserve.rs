@@ -1,6 +1,6 @@
 //! A place for what is appended: which drive and file, and files that are opened and closed for it.
 //!
-//! `placement.rs` chooses among drives; here is what it chooses from.
+//! `drives/placement.rs` chooses among drives; here is what it chooses from.
 
 use std::rc::Rc;
 
