@@ -19,7 +19,6 @@ use shingle_store_api::ObjectStore;
 use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::admin::PATIENCE;
 use crate::arrays::{self, Array, Given};
 use crate::bucket_notes::BucketNotes;
 use crate::config::{ArrayConfig, Config};
@@ -28,7 +27,7 @@ use crate::data_dir::DataDir;
 use crate::drive::{Drive, DriveView};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gate::Gate;
-use crate::health::{Health, State};
+use crate::health::{Health, PATIENCE, State};
 use crate::objects::{self, Objects};
 use crate::opening::{self, Purpose};
 

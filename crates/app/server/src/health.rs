@@ -9,6 +9,9 @@ use tokio::sync::watch;
 
 use crate::error::{Error, ErrorKind};
 
+/// Longest time for an engine to answer, and for a client to send a request's head.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
 /// State of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {

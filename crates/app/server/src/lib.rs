@@ -14,6 +14,7 @@
 
 mod access_log;
 mod admin;
+mod answers;
 mod arrays;
 mod asking;
 mod bucket_notes;
@@ -44,7 +45,7 @@ mod status;
 mod thread;
 mod waiting;
 
-pub use asking::{ArrayStanding, Running};
+pub use asking::{ArrayStanding, Running, Served};
 pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape, read_toml};
 pub use device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};

@@ -12,7 +12,7 @@ use shingle_runtime::memory::Memory;
 use shingle_s3_gateway::{GatewayMetrics, LATENCY_BOUNDS_S};
 use shingle_store_api::StoreUsage;
 
-use crate::admin::{Answer, Answers, Figures};
+use crate::answers::{Answer, Answers, Figures};
 use crate::damage::Damage;
 use crate::drive::{DriveView, Sample};
 use crate::gauges::{BOUNDS_S, Commands};

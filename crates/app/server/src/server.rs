@@ -20,7 +20,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::access_log::AccessWriter;
-use crate::admin::{self, Answers, Watched};
+use crate::admin;
+use crate::answers::{Answers, Watched};
 use crate::asking;
 use crate::config::Config;
 use crate::credentials;
@@ -116,6 +117,7 @@ impl Server {
             Gateway::new(store.clone(), options).map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
         let watched = Arc::new(Watched {
             gateway: gateway.metrics(),
+            store: store.clone(),
             engines: engines.all(),
             listen: endpoint,
             admin,

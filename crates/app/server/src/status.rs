@@ -14,7 +14,7 @@ use std::time::Duration;
 use shingle_array_store::Condition;
 use tokio::net::UnixListener;
 
-use crate::admin::{Answer, Answers, Figures, Watched};
+use crate::answers::{Answer, Answers, Figures, Watched};
 use crate::error::{Error, Result};
 use crate::health::{Missing, State, utc};
 

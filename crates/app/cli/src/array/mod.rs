@@ -28,7 +28,7 @@ Objects are stored with parity, so that one or more of the drives can be lost. T
 
 Commands take the file from --array or from SHINGLE_ARRAY; or they take the drives, with --drive for each.
 
-While a server has the array open, `ls`, `stat` and `check` ask it: name its --config or --data. The others need it stopped.
+While a server has the array open, `ls`, `stat` and `check` ask it: name its --config or --data. The others need it stopped; `shingle object` gets, puts and deletes objects meanwhile.
 
 An array that was closed in order has nothing in its buffer: only then may `buffer` be taken out of the file, or be given two other files. One of the two may be replaced at any time; it gets what the other holds."#;
 

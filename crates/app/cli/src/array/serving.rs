@@ -1,9 +1,9 @@
-//! A server that has the array open: commands that only read ask it.
+//! A server that has the array open: commands that look at the array ask it; those for objects name commands that do.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use shingle_server::{Error, Running};
+use shingle_server::{Config, Error, Running};
 
 use super::place::{ArrayArgs, Named};
 use crate::device;
@@ -46,12 +46,17 @@ impl Serving {
         Ok(ask(running, nodes)?)
     }
 
-    fn running(&self) -> Outcome<Option<Running>> {
+    /// The configuration of a server, and true if it was named explicitly.
+    fn configured(&self) -> (Outcome<Config>, bool) {
         let told = self.config.is_some() || self.data.is_some();
         let service = !told && !Path::new("shingle-data").exists();
         let file = self.config.clone().or_else(|| (service && Path::new(PACKAGED).exists()).then(|| PACKAGED.into()));
-        let running = crate::serve::config(file.as_deref(), self.data.clone())
-            .and_then(|config| Running::of(&config.data).map_err(Into::into));
+        (crate::serve::config(file.as_deref(), self.data.clone()), told)
+    }
+
+    fn running(&self) -> Outcome<Option<Running>> {
+        let (config, told) = self.configured();
+        let running = config.and_then(|config| Running::of(&config.data).map_err(Into::into));
         // A server that was not named explicitly may lack the array without an error.
         if told { running } else { Ok(running.unwrap_or_default()) }
     }
@@ -67,6 +72,22 @@ impl Serving {
                 ..failure
             },
             false => failure,
+        })
+    }
+
+    /// Adds commands that do the same through a server, if drives are in use: the server keeps buckets and keys in the array,
+    /// and must see each change.
+    pub(crate) fn instead<T>(&self, outcome: Outcome<T>, object: &str, s3: &str) -> Outcome<T> {
+        outcome.map_err(|failure| {
+            if !failure.message.contains("in use") {
+                return failure;
+            }
+            let server = self.configured().0.map_or("ADDRESS".to_owned(), |config| config.listen.to_string());
+            let advice = format!(
+                "If a server has the array open, its objects are named by bucket and key: use `shingle object {object}`, or an \
+                 S3 client, such as `aws --endpoint-url http://{server} s3 {s3}`"
+            );
+            Failure { message: format!("{}\n{advice}", failure.message), ..failure }
         })
     }
 }

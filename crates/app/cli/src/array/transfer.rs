@@ -9,6 +9,7 @@ use shingle_array_store::PutHints;
 use shingle_base::ByteSize;
 
 use super::place::{ArrayArgs, Missing, with_array};
+use super::serving::Serving;
 use super::shown;
 use crate::failure::Outcome;
 use crate::output::Progress;
@@ -25,6 +26,8 @@ pub(crate) struct Put {
     file: Option<PathBuf>,
     #[command(flatten)]
     place: ArrayArgs,
+    #[command(flatten)]
+    serving: Serving,
     /// Go on without missing drives, from now on.
     #[arg(long)]
     degraded: bool,
@@ -51,13 +54,15 @@ pub(crate) struct Get {
     force: bool,
     #[command(flatten)]
     place: ArrayArgs,
+    #[command(flatten)]
+    serving: Serving,
 }
 
 impl Put {
     pub(crate) fn run(self) -> Outcome {
         let mut input = Input::open(self.file)?;
         let name = self.name;
-        with_array(&self.place, Missing::told(self.degraded), true, |opened| async move {
+        let stored = with_array(&self.place, Missing::told(self.degraded), true, |opened| async move {
             let hints = PutHints { length: input.size(), group: None };
             let mut put = opened.store.begin_put_with(name.clone(), hints)?;
             let mut progress = Progress::new();
@@ -78,20 +83,22 @@ impl Put {
                 say!("stored `{label}`: {} ({} bytes)", ByteSize(stored.size), stored.size);
             }
             Ok(())
-        })
+        });
+        self.serving.instead(stored, "put BUCKET/KEY FILE", "cp FILE s3://BUCKET/KEY")
     }
 }
 
 impl Get {
     pub(crate) fn run(self) -> Outcome {
         let (name, range) = (self.name, self.range);
-        with_array(&self.place, Missing::Read, false, |opened| async move {
+        let read = with_array(&self.place, Missing::Read, false, |opened| async move {
             let reader = opened.store.open_object(name.clone())?;
             let (label, size) = (shown(name.as_bytes()), reader.object().size);
             let (begin, end) = Range::of(range, &label, size)?;
             // Only now: a wrong name costs no file.
             let output = Output::begin(self.output, &label, self.force)?;
             output.copy((begin, end), async |at, length| reader.read(at, length).await).await
-        })
+        });
+        self.serving.instead(read, "get BUCKET/KEY -o FILE", "cp s3://BUCKET/KEY FILE")
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 use shingle_base::ByteSize;
 
+use super::serving::Serving;
 use super::telling::Change;
 use super::{counted, shown, zone_sets};
 use crate::failure::{Failure, Outcome};
@@ -22,6 +23,8 @@ pub(crate) struct Rm {
     names: Vec<String>,
     #[command(flatten)]
     change: Change,
+    #[command(flatten)]
+    serving: Serving,
 }
 
 /// Wins back space.
@@ -43,13 +46,14 @@ pub(crate) struct Snapshot {
 
 impl Rm {
     pub(crate) fn run(self) -> Outcome {
-        self.change.run(|opened| async move {
+        let json = self.change.json;
+        let removed = self.change.run(|opened| async move {
             let (mut deleted, mut absent) = (Vec::new(), Vec::new());
             for name in self.names {
                 let found = opened.store.delete(name.clone()).await?;
                 if found { deleted.push(name) } else { absent.push(name) }
             }
-            if self.change.json {
+            if json {
                 say!("{}", json!({ "deleted": deleted, "absent": absent }));
             } else {
                 deleted.iter().for_each(|name: &String| say!("deleted `{}`", shown(name.as_bytes())));
@@ -60,7 +64,8 @@ impl Rm {
             let words: Vec<_> =
                 absent.iter().map(|name| format!("there is no object `{}`", shown(name.as_bytes()))).collect();
             Err(Failure::new(words.join("\n")))
-        })
+        });
+        self.serving.instead(removed, "rm BUCKET/KEY", "rm s3://BUCKET/KEY")
     }
 }
 

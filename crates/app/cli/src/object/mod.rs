@@ -1,4 +1,4 @@
-//! `shingle object`: the objects of a server. Commands that only read ask a running server; the others need it stopped.
+//! `shingle object`: the objects of a server. Commands ask a running server; `rebuild-index` and `gc` need it stopped.
 
 mod single;
 
@@ -28,13 +28,13 @@ pub(crate) enum Object {
     Check(Check),
     /// List all objects, also while the server runs.
     Ls(List),
-    /// Write an object to a file, or to standard output: `shingle object get photos/one.jpg -o one.jpg`
+    /// Write an object to a file, or to standard output, also while the server runs: `shingle object get photos/one.jpg -o one.jpg`
     Get(single::Get),
-    /// Store a file, or standard input, in an existing bucket: `shingle object put photos/one.jpg one.jpg`
+    /// Store a file, or standard input, in an existing bucket, also while the server runs: `shingle object put photos/one.jpg one.jpg`
     Put(single::Put),
-    /// Delete objects.
+    /// Delete objects, also while the server runs.
     Rm(single::Rm),
-    /// Show an object; or the number of objects and their space, also while the server runs.
+    /// Show an object, or the number of objects and their space; also while the server runs.
     Stat(Stat),
     /// Reclaim the space of deleted and replaced objects now.
     Gc(Directory),

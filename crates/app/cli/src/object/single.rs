@@ -1,4 +1,4 @@
-//! `shingle object get|put|rm|stat` of single objects, without the server.
+//! `shingle object get|put|rm|stat` of single objects: a server that runs is asked.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use shingle_base::{ByteSize, printable};
 use shingle_runtime::Runtime;
 use shingle_s3_gateway::EntityTag;
-use shingle_server::{Access, Config, Offline};
-use shingle_store_api::{Commit, Metadata, ObjectInfo, ObjectStore, StoreError, StoreErrorKind};
+use shingle_server::{Access, Config, Offline, Served};
+use shingle_store_api::{
+    Commit, Metadata, ObjectInfo, ObjectReader, ObjectStore, ObjectWriter, StoreError, StoreErrorKind, StoreResult,
+};
 
 use super::{Directory, not_run};
 use crate::failure::{Failure, Outcome};
@@ -105,20 +107,67 @@ pub(crate) struct StoreArgs {
     data: Option<PathBuf>,
 }
 
-/// Runs `work` with all objects of a directory as one store, and closes them, even if it failed.
-fn with_store<T>(
+/// The objects of a directory.
+enum Objects<'a> {
+    /// Of a server that runs.
+    Served(Served),
+    /// Opened by this command.
+    Open(&'a dyn ObjectStore),
+}
+
+impl Objects<'_> {
+    async fn head(&self, Name { bucket, key }: &Name) -> StoreResult<ObjectInfo> {
+        match self {
+            Self::Served(server) => server.head(bucket, key),
+            Self::Open(store) => store.head(bucket, key).await,
+        }
+    }
+
+    async fn open(&self, Name { bucket, key }: &Name) -> StoreResult<Box<dyn ObjectReader>> {
+        match self {
+            Self::Served(server) => server.open(bucket, key),
+            Self::Open(store) => store.open(bucket, key).await,
+        }
+    }
+
+    async fn delete(&self, Name { bucket, key }: &Name) -> StoreResult<bool> {
+        match self {
+            Self::Served(server) => server.delete(bucket, key),
+            Self::Open(store) => store.delete(bucket, key).await,
+        }
+    }
+
+    async fn begin_put(&self, Name { bucket, key }: &Name, size: Option<u64>) -> StoreResult<Box<dyn ObjectWriter>> {
+        match self {
+            Self::Served(server) => server.begin_put(bucket, key, size),
+            Self::Open(store) => {
+                let mut writer = store.begin_put(bucket, key).await?;
+                size.into_iter().for_each(|size| writer.expect(size));
+                Ok(writer)
+            }
+        }
+    }
+}
+
+/// Runs `work` with all objects of a directory: those of the server that runs there; else it opens them, and closes them
+/// even if the work failed.
+fn with_objects<T>(
     directory: &Directory,
     access: Access,
-    work: impl AsyncFnOnce(&Runtime, &dyn ObjectStore, &Config) -> Outcome<T>,
+    work: impl AsyncFnOnce(&Runtime, &Objects<'_>, &Config) -> Outcome<T>,
 ) -> Outcome<T> {
     let config = directory.configured()?;
+    let served = Served::of(&config.data).map_err(|error| not_run(error.into()))?;
     let run = |rt: Runtime| async move {
+        if let Some(server) = served {
+            return work(&rt, &Objects::Served(server), &config).await;
+        }
         let offline = Offline::open(&rt, &config, None).await.map_err(|error| not_run(error.into()))?;
         let result = match offline.store(access).await {
             Err(error) => Err(not_run(error.into())),
             Ok(store) => {
                 store.absent().iter().for_each(|error| note!("shingle: {error}"));
-                let result = work(&rt, store.store(), &config).await;
+                let result = work(&rt, &Objects::Open(store.store()), &config).await;
                 store.close().await;
                 result
             }
@@ -146,8 +195,8 @@ impl Get {
         let StoreArgs { config, data } = self.directory;
         let directory = Directory { config, data, json: false };
         let (name, range) = (self.name, self.range);
-        with_store(&directory, Access::Read, async |_, store, config| {
-            let reader = store.open(&name.bucket, &name.key).await.map_err(|error| told(error, config))?;
+        with_objects(&directory, Access::Read, async |_, objects, config| {
+            let reader = objects.open(&name).await.map_err(|error| told(error, config))?;
             let (label, size) = (name.shown(), reader.info().size);
             let (begin, end) = Range::of(range, &label, size)?;
             // Only now: a wrong name costs no file.
@@ -163,11 +212,9 @@ impl Put {
         let mut input = Input::open(self.file)?;
         let content_type = self.content_type.map(|content_type| ("content-type".to_owned(), content_type));
         let metadata: Metadata = content_type.into_iter().collect();
-        let info = with_store(&directory, Access::Write, async |rt, store, config| {
-            let mut writer = store.begin_put(&name.bucket, &name.key).await.map_err(|error| told(error, config))?;
-            if let Some(size) = input.size() {
-                writer.expect(size);
-            }
+        let info = with_objects(&directory, Access::Write, async |rt, objects, config| {
+            let begun = objects.begin_put(&name, input.size()).await;
+            let mut writer = begun.map_err(|error| told(error, config))?;
             let (mut etag, mut progress) = (EntityTag::default(), Progress::new());
             loop {
                 let piece = input.next(rt).await?;
@@ -194,9 +241,9 @@ impl Rm {
     pub(super) fn run(self) -> Outcome {
         let (names, directory) = (self.names, self.directory);
         let (mut deleted, mut absent) = (Vec::new(), Vec::new());
-        let result = with_store(&directory, Access::Write, async |_, store, config| {
+        let result = with_objects(&directory, Access::Write, async |_, objects, config| {
             for name in &names {
-                let found = store.delete(&name.bucket, &name.key).await.map_err(|error| told(error, config))?;
+                let found = objects.delete(name).await.map_err(|error| told(error, config))?;
                 if found { deleted.push(name) } else { absent.push(name) }
             }
             Ok(())
@@ -225,8 +272,8 @@ fn object_json(name: &Name, info: &ObjectInfo) -> Value {
 
 /// Shows one object.
 pub(super) fn stat(name: &Name, directory: &Directory) -> Outcome {
-    let info = with_store(directory, Access::Read, async |_, store, config| {
-        store.head(&name.bucket, &name.key).await.map_err(|error| told(error, config))
+    let info = with_objects(directory, Access::Read, async |_, objects, config| {
+        objects.head(name).await.map_err(|error| told(error, config))
     })?;
     if directory.json {
         say!("{}", object_json(name, &info));

@@ -5,7 +5,6 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -16,10 +15,8 @@ use super::lines::{Gone, Lines};
 use super::verbs::{Refused, answer};
 use super::wire::{Line, Question, Refusal};
 use super::{QUESTION_BYTES_MAX, SEATS};
-use crate::admin::{PATIENCE, Watched};
-
-/// Longest time that an answer may stay unread: a person may look at it a page at a time.
-pub(crate) const STALL: Duration = Duration::from_secs(30 * 60);
+use crate::answers::Watched;
+use crate::health::PATIENCE;
 
 /// Begins to answer a question: its lines; or a status and words, if it cannot be understood.
 pub(crate) async fn respond(

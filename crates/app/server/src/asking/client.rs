@@ -3,23 +3,18 @@
 use std::io::{BufRead, BufReader, ErrorKind as Io, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_array_store::{CheckReport as ArrayReport, Object, ScrubReport, Stats, Version};
 use shingle_base::ByteSize;
 use shingle_object_store::{CheckReport, ObjectName, ObjectStats};
 
+use super::head::{Head, PATIENCE};
 use super::wire::{ArrayStanding, Found, Line, Question, Refusal, unhex};
 use super::{LINE_BYTES_MAX, PATH};
 use crate::error::{Error, ErrorKind, Result};
 use crate::offline::{Checked, Counted, Progress};
 use crate::status;
-
-/// Silence after which the server counts as hung: it writes twice a second while it works.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of a refusal that are shown.
-const REFUSAL_BYTES_MAX: u64 = 4096;
 
 /// A server that runs.
 pub struct Running {
@@ -198,27 +193,15 @@ impl Running {
         self.socket.write_all(head.as_bytes()).map_err(io)?;
         self.socket.write_all(text.as_bytes()).map_err(io)?;
         let mut answer = BufReader::new(self.socket);
+        let head = Head::read(&mut answer).map_err(io)?;
+        if head.status != "200" {
+            return Err(failed(&head.refusal(&mut answer).map_err(io)?.trim_end()));
+        }
         let mut next = || -> Result<Option<String>> {
             let mut line = String::new();
             answer.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).map_err(io)?;
             Ok(line.ends_with('\n').then_some(line))
         };
-        let first = next()?.unwrap_or_default();
-        let status = first.split(' ').nth(1).unwrap_or_default().to_owned();
-        while next()?.is_some_and(|line| line != "\r\n") {}
-        match status.as_str() {
-            "200" => {}
-            "404" | "405" => {
-                return Err(failed(
-                    &"it is of another version, which cannot answer this: stop it, or start it anew with this one",
-                ));
-            }
-            _ => {
-                let mut words = String::new();
-                answer.take(REFUSAL_BYTES_MAX).read_to_string(&mut words).map_err(io)?;
-                return Err(failed(&words.trim_end()));
-            }
-        }
         loop {
             let Some(line) = next()? else {
                 return Err(failed(&"it ended before its answer did: try again once it runs, or without it"));

@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::answer::STALL;
 use super::wire::Line;
 
+/// Longest time that an answer may stay unread: a person may look at it a page at a time.
+pub(crate) const STALL: Duration = Duration::from_secs(30 * 60);
 /// Bytes of lines that go together.
 const TOGETHER_BYTES: usize = 64 << 10;
 /// Time after which a line says that work goes on.

@@ -4,17 +4,20 @@
 //!
 //! # Invariants
 //! - SV-ASK-1: an answer takes bounded memory, on any subject: the server goes on when earlier lines were read.
-//! - SV-ASK-2: a client that goes away, or reads nothing for [`answer::STALL`], ends the work. (`test_running.py`)
-//! - SV-ASK-3: at most [`SEATS`] questions are answered at a time, and each engine has at most one check.
+//! - SV-ASK-2: a client that goes away, or reads nothing for [`lines::STALL`], ends the work. (`test_running.py`)
+//! - SV-ASK-3: at most [`SEATS`] questions and sessions are answered at a time, and each engine has at most one check.
 
 mod answer;
 mod client;
+mod head;
 mod lines;
+pub(crate) mod session;
 mod verbs;
 mod wire;
 
 pub(crate) use answer::respond;
 pub use client::Running;
+pub use session::Served;
 pub use wire::ArrayStanding;
 
 /// Questions that are answered at a time.

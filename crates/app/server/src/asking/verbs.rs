@@ -13,7 +13,7 @@ use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::lines::{Gone, Lines};
 use super::wire::{ArrayStanding, Found, Line, Question, Refusal, hex};
-use crate::admin::Watched;
+use crate::answers::Watched;
 use crate::arrays::Array;
 use crate::engines::{self, Engine};
 use crate::health::State;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use shingle_zoned_linux::Drive;
 
-use crate::inventory::Found;
+use crate::inventory::found::Found;
 use crate::inventory::name::bare_wwn;
 
 /// A possible block device of this machine.
