@@ -1,6 +1,6 @@
 """Records what real file systems and our own engine ask of a zoned drive under the lab's multi-stream load: `make peers`.
 
-Owns the recording: devices, mkfs, the kernel's trace, and its conversion to the format of crates/app/lab/src/trace.rs. The load
+Owns the recording: devices, mkfs, the kernel's trace, and its conversion to the format of crates/app/lab/src/trace/recording.rs. The load
 is crates/app/lab/examples/peers-load. Played by `shingle lab run peers-replay --traces DIR`.
 """
 
@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from guest import Disk, Guest, Zns, missing  # noqa: E402
 from programs import built  # noqa: E402
 
-#: The drive, in MiB: crates/app/lab/src/experiments/peers_replay.rs runs ours on the same.
+#: The drive, in MiB: crates/app/lab/src/experiments/peers/replay.rs runs ours on the same.
 ZONE, ZONES, CONVENTIONAL = 8, 384, 8
 #: The load: what is stored when deletion begins, 75 % of the sequential zones, and what is written from then on.
 FULL, CHURN, SEED = 2304, 1536, 1

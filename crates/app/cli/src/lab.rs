@@ -6,9 +6,15 @@ use std::rc::Rc;
 
 use clap::{Args, Subcommand};
 use shingle_chunk_store::Options;
-use shingle_lab::engine::Setup;
-use shingle_lab::experiment::{Better, Context, Experiment, LabError, Outcome as Found, Row, Scale, Verdict};
-use shingle_lab::{drives, experiments, output, report};
+use shingle_lab::context::{Context, Scale};
+use shingle_lab::error::LabError;
+use shingle_lab::experiment::{Experiment, Outcome as Found};
+use shingle_lab::experiments;
+use shingle_lab::report::number::number;
+use shingle_lab::report::row::{Better, Row, Verdict};
+use shingle_lab::report::{files, page};
+use shingle_lab::rig::drives;
+use shingle_lab::rig::engine::Setup;
 
 use crate::bench::append;
 use crate::failure::{Failure, Outcome};
@@ -96,7 +102,7 @@ impl Run {
         let mut context = context(&self.how)?;
         let found = perform(&experiment, &self.how, &mut context)?;
         if self.how.json {
-            say!("{}", output::json(&experiment, &context, &found));
+            say!("{}", files::json(&experiment, &context, &found));
         } else {
             print(&experiment, &found);
             say!("\nfigures and data are in {}", self.how.out.display());
@@ -126,10 +132,10 @@ impl Report {
             }
             all.push((experiment, found));
         }
-        let page = report::write(&self.how.out, &context, &all)?;
+        let page = page::write(&self.how.out, &context, &all)?;
         if self.how.json {
             let runs: Vec<String> =
-                all.iter().map(|(experiment, found)| output::json(experiment, &context, found)).collect();
+                all.iter().map(|(experiment, found)| files::json(experiment, &context, found)).collect();
             say!("[{}]", runs.join(","));
         } else {
             say!("\nthe report is {}", Path::new(&page).display());
@@ -154,13 +160,13 @@ fn context(how: &How) -> Outcome<Context> {
 fn perform(experiment: &Experiment, how: &How, context: &mut Context) -> Outcome<Found> {
     (context.progress)(experiment.name, None);
     let found = experiment.perform(context)?;
-    output::write(&how.out, experiment, context, &found)?;
+    files::write(&how.out, experiment, context, &found)?;
     Ok(found)
 }
 
 fn print(experiment: &Experiment, found: &Found) {
     say!("\n{}: {}\n", experiment.name, experiment.question);
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), output::number);
+    let cell = |value: Option<f64>| value.map_or("-".to_owned(), number);
     let width = found.rows.iter().map(|row| row.id.len()).max().unwrap_or(0).max(6);
     say!(
         "{:<width$} {:>10} {:>12} {:>10} {:>10} {:<7} verdict",
@@ -180,10 +186,10 @@ fn print(experiment: &Experiment, found: &Found) {
         };
         say!(
             "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {}",
-            number(*paper),
-            number(*paper_config),
-            number(*ours),
-            number(*goal),
+            cell(*paper),
+            cell(*paper_config),
+            cell(*ours),
+            cell(*goal),
             [verdict, margin.as_str(), note.as_str()]
                 .into_iter()
                 .filter(|part| !part.is_empty())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use shingle_lab::scaling::{CLIENTS_EACH, Taken, puts};
+use shingle_lab::rig::scaling::{CLIENTS_EACH, Taken, puts};
 
 use crate::bench::round;
 use crate::failure::{Failure, Outcome};

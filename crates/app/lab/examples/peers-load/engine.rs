@@ -4,9 +4,9 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
-use shingle_lab::engine::{EngineTarget, Setup};
 use shingle_lab::load::lanes::{self, Moment};
 use shingle_lab::load::script::Streams;
+use shingle_lab::rig::engine::{EngineTarget, Setup};
 use shingle_runtime::{Runtime, real};
 use shingle_zoned_linux::{OpenOptions, open_drive};
 

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use shingle_base::{AlignedBuf, Blocks, Lba, ZoneId};
 use shingle_zoned::{DeviceResult, Geometry, ZoneOp, ZonedDevice};
 
-use crate::target::TargetError;
+use crate::rig::target::TargetError;
 
 /// Blocks that one bio reads.
 const BIO_MAX: u64 = 256;

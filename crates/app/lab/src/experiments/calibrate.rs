@@ -9,9 +9,12 @@ use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice};
 use shingle_zoned::{Geometry, ZoneOp, ZonedDevice};
 
-use crate::drives::LabDrive;
-use crate::experiment::{Better, CALIBRATION, Context, Experiment, LabError, Outcome, Row};
-use crate::figure::{Axis, Figure, Mark, Series};
+use crate::context::Context;
+use crate::error::LabError;
+use crate::experiment::{CALIBRATION, Experiment, Outcome};
+use crate::report::figure::{Axis, Figure, Mark, Series};
+use crate::report::row::{Better, Row};
+use crate::rig::drives::LabDrive;
 
 /// Tolerance of a modelled figure against a published one.
 const TOLERANCE: f64 = 0.05;

@@ -1,25 +1,9 @@
-//! The experiments, one module each.
+//! The experiments, one module each, in a folder for each paper or comparison.
 
-mod access_pattern;
 mod calibrate;
-mod memory;
-mod micro_read;
-mod micro_write;
-mod multistream;
-mod peers_replay;
-mod placement;
-mod recovery;
-mod slow_drive;
-mod slow_put;
-mod slow_put_drives;
-mod smore_ingest;
-mod smore_read;
-mod smore_rebuild;
-mod smore_recovery;
-mod smore_snapshot;
-mod smore_wa;
-mod space;
-mod zone_utilisation;
+mod peers;
+mod smore;
+mod smrstore;
 
 use crate::experiment::Experiment;
 
@@ -27,23 +11,23 @@ use crate::experiment::Experiment;
 pub fn all() -> Vec<Experiment> {
     vec![
         calibrate::experiment(),
-        micro_write::experiment(),
-        micro_read::experiment(),
-        access_pattern::experiment(),
-        multistream::experiment(),
-        zone_utilisation::experiment(),
-        placement::experiment(),
-        peers_replay::experiment(),
-        recovery::experiment(),
-        memory::experiment(),
-        space::experiment(),
-        smore_ingest::experiment(),
-        smore_read::experiment(),
-        smore_wa::experiment(),
-        smore_snapshot::experiment(),
-        smore_recovery::experiment(),
-        smore_rebuild::experiment(),
-        slow_drive::experiment(),
+        smrstore::micro_write::experiment(),
+        smrstore::micro_read::experiment(),
+        smrstore::access_pattern::experiment(),
+        smrstore::multistream::experiment(),
+        smrstore::zone_utilisation::experiment(),
+        smrstore::placement::experiment(),
+        peers::replay::experiment(),
+        smrstore::recovery::experiment(),
+        smrstore::memory::experiment(),
+        smrstore::space::experiment(),
+        smore::ingest::experiment(),
+        smore::read::experiment(),
+        smore::wa::experiment(),
+        smore::snapshot::experiment(),
+        smore::recovery::experiment(),
+        smore::rebuild::experiment(),
+        smore::slow_drive::experiment(),
     ]
 }
 

@@ -9,8 +9,8 @@ use shingle_drive_model::{Command, Drive, Op};
 use shingle_sim::{Random, Sim, SimDevice};
 use shingle_zoned::{Geometry, ZoneOp, ZonedDevice};
 
-use crate::drives::LabDrive;
-use crate::experiment::LabError;
+use crate::error::LabError;
+use crate::rig::drives::LabDrive;
 
 /// Kind of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use shingle_runtime::{Runtime, Task};
 use tokio::sync::mpsc;
 
 use super::script::{Script, Step, Streams};
-use crate::experiment::LabError;
-use crate::target::{ChunkTarget, TargetError};
+use crate::error::LabError;
+use crate::rig::target::{ChunkTarget, TargetError};
 
 /// Steps that wait for a lane: lanes do not run far apart.
 const LANE_QUEUE: usize = 4;

@@ -10,8 +10,8 @@ use shingle_runtime::{Instant, Runtime};
 use shingle_sim::Random;
 use tokio::sync::Mutex;
 
-use crate::experiment::LabError;
-use crate::target::ChunkTarget;
+use crate::error::LabError;
+use crate::rig::target::ChunkTarget;
 
 /// Jobs, requests and files of a run.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +128,7 @@ impl Run {
     /// One request: an append to the file.
     async fn append(&self, file: &File) -> Result<(), LabError> {
         let bytes = u64::from(self.load.io_bytes);
-        let failed = |error: crate::target::TargetError| LabError(error.to_string());
+        let failed = |error: crate::rig::target::TargetError| LabError(error.to_string());
         let _turn = file.turn.lock().await;
         if file.length.get() + bytes > self.load.chunk_bytes {
             self.target.seal(file.id.get()).await.map_err(failed)?;

@@ -11,7 +11,7 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ChunkId};
 use shingle_chunk_store::{ChunkStore, Error, ErrorKind, Stream};
 use shingle_sim::Random;
 
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::load::table3;
 
 /// Appends outstanding: `numjobs` times `iodepth` of all streams come to 10 a drive.

@@ -1,4 +1,4 @@
-//! Workloads: the paper's, as streams of calls on a [`ChunkTarget`](crate::target::ChunkTarget).
+//! Workloads: the paper's, as streams of calls on a [`ChunkTarget`](crate::rig::target::ChunkTarget).
 
 pub mod commands;
 pub mod fit;

@@ -15,9 +15,9 @@ use shingle_runtime::{Instant, Runtime, Task};
 use shingle_sim::Random;
 use tokio::sync::{Mutex, Notify};
 
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::load::table3::{DRIVES, ROWS, Row};
-use crate::target::{ChunkTarget, TargetError, TargetState};
+use crate::rig::target::{ChunkTarget, TargetError, TargetState};
 
 /// Bytes of a request to the drive.
 const IO_BYTES: u32 = 1 << 20;

@@ -13,8 +13,8 @@ use shingle_array_store::{ArrayStore, ErrorKind, PutHints};
 use shingle_runtime::{Instant, Runtime};
 use shingle_sim::Random;
 
-use crate::array::lab_error;
-use crate::experiment::LabError;
+use crate::error::LabError;
+use crate::rig::array::lab_error;
 
 /// Sizes of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::alloc::{Allocator, Run};
 use crate::baseline::disk::{Disk, runs};
-use crate::target::TargetError;
+use crate::rig::target::TargetError;
 
 /// Interval of commits without a waiting caller.
 const COMMIT_EVERY: Duration = Duration::from_secs(5);

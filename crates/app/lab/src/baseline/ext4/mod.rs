@@ -27,7 +27,7 @@ use self::journal::Journal;
 use self::layout::{GROUP, Layout};
 use super::disk::Disk;
 use super::frame::{Frame, PIECE};
-use crate::target::{ChunkTarget, TargetError, TargetFuture, TargetState};
+use crate::rig::target::{ChunkTarget, TargetError, TargetFuture, TargetState};
 
 /// Durability of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@ use std::rc::Rc;
 use shingle_sim::{Random, Sim, seeds};
 
 use super::*;
-use crate::drives::LabDrive;
-use crate::host::{Host, HostDevice};
+use crate::rig::drives::LabDrive;
+use crate::rig::host::{Host, HostDevice};
 
 impl Ext4Target {
     /// LAB-EX-1 and LAB-EX-2: blocks of files, set aside and free make up the drive, and none is two of these.

@@ -11,9 +11,10 @@ use shingle_base::ZoneId;
 use shingle_runtime::Runtime;
 
 use super::file::INDIRECT;
-use super::{Shared, Temperature};
+use super::shared::Shared;
+use super::temperature::Temperature;
 use crate::baseline::disk::runs;
-use crate::target::TargetError;
+use crate::rig::target::TargetError;
 
 /// Interval of checkpoints if nothing else calls for one (`CP_TIME`).
 const EVERY: Duration = Duration::from_secs(60);

@@ -18,8 +18,9 @@ use super::file::node_of;
 use super::layout::SEGMENT;
 use super::log::Written;
 use super::sections::{Entry, Owner, Piece, Policy};
-use super::{IDLE, LOGS, Shared, Temperature, settled};
-use crate::target::TargetError;
+use super::shared::{IDLE, Shared, settled};
+use super::temperature::{LOGS, Temperature};
+use crate::rig::target::TargetError;
 
 /// Pauses of the background thread: with much to clean, with little, and with nothing.
 const PAUSES: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(300)];

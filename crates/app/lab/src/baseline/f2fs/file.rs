@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::Temperature;
 use super::sections::Piece;
+use super::temperature::Temperature;
 use crate::baseline::frame::Frame;
 
 /// Addresses in an inode.
@@ -33,7 +33,7 @@ pub(crate) struct File {
     /// Tells it from another that had its slot.
     pub(crate) serial: u64,
     /// The log that its data goes to.
-    pub(super) temperature: Temperature,
+    pub(crate) temperature: Temperature,
     pub(crate) frame: Frame,
     /// Blocks that are written, by the first of each run.
     extents: Vec<(u32, Piece)>,

@@ -92,7 +92,7 @@ fn shares(sections: u32) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drives::LabDrive;
+    use crate::rig::drives::LabDrive;
 
     #[test]
     fn shares_of_a_drive_are_as_mkfs_takes_them() {

@@ -16,7 +16,7 @@ use shingle_runtime::Runtime;
 use tokio::sync::oneshot;
 
 use crate::baseline::disk::Disk;
-use crate::target::TargetError;
+use crate::rig::target::TargetError;
 
 /// Pages of a bio, and of a command that bios merged into.
 const COMMAND_MAX: u64 = 256;

@@ -18,98 +18,33 @@ mod layout;
 mod log;
 mod options;
 mod sections;
+mod shared;
+mod temperature;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use shingle_base::{Blocks, ChunkId};
 use shingle_chunk_store::Stream;
-use shingle_runtime::{Instant, Runtime};
+use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
 use tokio::sync::{Mutex, RwLock};
 
 use self::file::{File, Node, node_of, parent_of};
 use self::layout::Layout;
-use self::log::{Log, Written};
+use self::log::Log;
 pub use self::options::F2fsOptions;
-use self::sections::{Owner, Piece, SectionState, Sections};
+use self::sections::{Owner, SectionState, Sections};
+use self::shared::{Shared, failed, settled};
+use self::temperature::{LOGS, Temperature};
 use super::disk::Disk;
-use crate::target::{ChunkTarget, TargetError, TargetFuture, TargetState};
-
-/// The six logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Temperature {
-    #[expect(dead_code, reason = "it takes nodes of directories, which are left out")]
-    HotNode,
-    WarmNode,
-    ColdNode,
-    HotData,
-    ColdData,
-    WarmData,
-}
-
-const LOGS: usize = 6;
-
-#[derive(Default)]
-struct Files {
-    by_id: BTreeMap<ChunkId, u32>,
-    slots: Vec<Option<File>>,
-    free_slots: Vec<u32>,
-    next_serial: u64,
-    next_nid: u32,
-    next_write: u64,
-}
-
-impl Files {
-    fn get(&mut self, slot: u32, serial: u64) -> Option<&mut File> {
-        self.slots.get_mut(slot as usize)?.as_mut().filter(|file| file.serial == serial)
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Counters {
-    appended: u64,
-    moved_blocks: u64,
-    cleaned: u64,
-    foreground: u64,
-    checkpoints: u64,
-    live_blocks: u64,
-    /// Blocks of appends that are under way.
-    promised: u64,
-}
-
-struct Shared {
-    rt: Runtime,
-    disk: Rc<Disk>,
-    layout: Layout,
-    options: F2fsOptions,
-    files: RefCell<Files>,
-    sections: RefCell<Sections>,
-    /// Nodes whose addresses changed since the last checkpoint.
-    changed_nids: RefCell<BTreeSet<u32>>,
-    /// Nodes that changed and were not written: their file's slot, and which.
-    dirty_nodes: RefCell<BTreeSet<(u32, u32)>>,
-    logs: [Rc<Log>; LOGS],
-    /// Held for reading while blocks are given out, for writing by a checkpoint.
-    operations: RwLock<()>,
-    /// Held by the task that cleans.
-    cleaning: Mutex<()>,
-    counters: Cell<Counters>,
-    last_request: Cell<Instant>,
-    failed: RefCell<Option<TargetError>>,
-}
+use crate::rig::target::{ChunkTarget, TargetError, TargetFuture, TargetState};
 
 /// A chunkserver on F2FS.
 pub struct F2fsTarget {
     shared: Rc<Shared>,
-}
-
-fn failed<T>(why: &str) -> Result<T, TargetError> {
-    Err(TargetError::Failed(why.to_owned()))
 }
 
 impl F2fsTarget {
@@ -174,44 +109,6 @@ struct Begun {
 }
 
 impl Shared {
-    fn count(&self, change: impl FnOnce(&mut Counters)) {
-        let mut counters = self.counters.get();
-        change(&mut counters);
-        self.counters.set(counters);
-    }
-
-    fn now(&self) -> u64 {
-        self.rt.now().nanos
-    }
-
-    fn check(&self) -> Result<(), TargetError> {
-        self.failed.borrow().clone().map_or(Ok(()), Err)
-    }
-
-    fn address(&self, piece: Piece) -> u64 {
-        let zone = u64::from(self.layout.first_zone + piece.section);
-        zone * u64::from(self.layout.section) + u64::from(piece.offset)
-    }
-
-    /// Takes `blocks` blocks of a log, and sends them on their way. (`f2fs_allocate_data_block`.)
-    fn write(&self, temperature: Temperature, mut blocks: u32) -> Result<Vec<(Piece, Written)>, TargetError> {
-        let log = &self.logs[temperature as usize];
-        let mut written = Vec::with_capacity(1);
-        while blocks > 0 {
-            let piece = {
-                let mut sections = self.sections.borrow_mut();
-                if sections.all[log.section.get() as usize].state != SectionState::Open {
-                    let next = sections.open_next(log.section.get() + 1).ok_or(TargetError::NoSpace)?;
-                    log.section.set(next);
-                }
-                sections.take(log.section.get(), blocks, self.now())
-            };
-            blocks -= piece.blocks;
-            written.push((piece, log.write(self.address(piece), u64::from(piece.blocks))));
-        }
-        Ok(written)
-    }
-
     fn create(&self, id: ChunkId, stream: Stream) -> Result<(), TargetError> {
         let temperature = match stream {
             Stream::Data if self.options.hints => Temperature::HotData,
@@ -331,48 +228,6 @@ impl Shared {
         self.settle_nodes(writes).await
     }
 
-    /// Writes nodes of files to a log.
-    fn write_nodes(&self, nodes: &[(u32, u32)], temperature: Temperature) -> Result<Vec<NodeWrite>, TargetError> {
-        let files = &mut *self.files.borrow_mut();
-        files.next_write += 1;
-        let number = files.next_write;
-        let alive = nodes.iter().filter_map(|&(slot, node)| {
-            let file = files.slots.get(slot as usize)?.as_ref()?;
-            file.nodes.contains_key(&node).then_some((slot, node, file.serial))
-        });
-        let mut alive: Vec<_> = alive.collect();
-        let written = self.write(temperature, alive.len() as u32)?;
-        let mut writes = Vec::with_capacity(written.len());
-        for (piece, written) in written {
-            let rest = alive.split_off(piece.blocks as usize);
-            writes.push(NodeWrite { piece, written, nodes: std::mem::replace(&mut alive, rest), number });
-        }
-        Ok(writes)
-    }
-
-    async fn settle_nodes(&self, writes: Vec<NodeWrite>) -> Result<(), TargetError> {
-        for NodeWrite { piece, written, nodes, number } in writes {
-            let result = settled(written).await;
-            for (at, (slot, node, serial)) in nodes.into_iter().enumerate() {
-                let piece = Piece { offset: piece.offset + at as u32, blocks: 1, ..piece };
-                let mut files = self.files.borrow_mut();
-                let known = files.get(slot, serial).and_then(|file| file.nodes.get_mut(&node));
-                let newest = known.filter(|known| known.write < number && result.is_ok());
-                let owner = newest.map(|newest| {
-                    newest.write = number;
-                    self.changed_nids.borrow_mut().insert(newest.nid);
-                    if let Some(old) = newest.at.replace(piece) {
-                        self.sections.borrow_mut().invalidate(old, self.now());
-                    }
-                    Owner::Node { slot, node }
-                });
-                self.sections.borrow_mut().written(piece, owner);
-            }
-            result?;
-        }
-        Ok(())
-    }
-
     async fn read(&self, id: ChunkId, offset: u64, length: u32) -> Result<(), TargetError> {
         self.last_request.set(self.rt.now());
         let pieces = {
@@ -413,19 +268,6 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// Nodes on their way: each with its file's slot, its number and the file's serial number.
-struct NodeWrite {
-    piece: Piece,
-    written: Written,
-    nodes: Vec<(u32, u32, u64)>,
-    number: u64,
-}
-
-/// The end of a write; one that is lost failed with its simulation.
-async fn settled(written: Written) -> Result<(), TargetError> {
-    written.await.unwrap_or_else(|_| failed("a write was lost"))
 }
 
 impl ChunkTarget for F2fsTarget {
@@ -474,9 +316,6 @@ impl ChunkTarget for F2fsTarget {
         state
     }
 }
-
-/// Time without a request after which the drive counts as idle (`REQ_TIME`).
-const IDLE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

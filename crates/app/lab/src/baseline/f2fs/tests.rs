@@ -1,8 +1,10 @@
+use std::time::Duration;
+
 use shingle_sim::{Random, Sim, seeds};
 
 use super::*;
-use crate::drives::LabDrive;
-use crate::host::{Host, HostDevice};
+use crate::rig::drives::LabDrive;
+use crate::rig::host::{Host, HostDevice};
 
 impl F2fsTarget {
     /// LAB-FF-1 and LAB-FS-3: owners name disjoint blocks, and sections count just these as valid.

@@ -1,0 +1,91 @@
+//! Inputs of an experiment: seed, size of the run, and parts of the user's own.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use serde::Serialize;
+use shingle_drive_model::Profile;
+
+use crate::load::multistream::MultiStreamResult;
+
+/// Size of a run. A smaller scale has fewer zones and less virtual time, never another load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Seconds: for the tests.
+    Quick,
+    /// Minutes: for the report by default.
+    Standard,
+    /// The paper's own size.
+    Full,
+}
+
+impl Scale {
+    /// One of three values, by scale.
+    pub fn pick<T>(self, quick: T, standard: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Standard => standard,
+            Self::Full => full,
+        }
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.pick("quick", "standard", "full"))
+    }
+}
+
+impl FromStr for Scale {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Quick, Self::Standard, Self::Full]
+            .into_iter()
+            .find(|scale| scale.to_string() == text)
+            .ok_or_else(|| format!("`{text}` is no scale: quick, standard or full"))
+    }
+}
+
+/// Gets the present step, and the share of it that is done if known.
+pub type Told = Rc<dyn Fn(&str, Option<f64>)>;
+
+/// Inputs of an experiment.
+pub struct Context {
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// Size of the run.
+    pub scale: Scale,
+    /// Gets the present step, and the share of it that is done if known.
+    pub progress: Told,
+    /// A drive of the user's own: `calibrate` measures it too, other experiments run on it in place of the paper's
+    /// shingled one.
+    pub drive: Option<Profile>,
+    /// A folder with recordings of file systems, instead of those that are built in (`peers-replay`).
+    pub traces: Option<PathBuf>,
+    /// Multi-stream runs that were done already: several experiments use the same ones.
+    pub(crate) runs: RefCell<BTreeMap<String, Rc<MultiStreamResult>>>,
+}
+
+impl Context {
+    /// A context in which nothing has been run, on the papers' drives.
+    pub fn new(seed: u64, scale: Scale, progress: Told) -> Self {
+        Self { seed, scale, progress, drive: None, traces: None, runs: RefCell::default() }
+    }
+
+    /// The same on a drive of the user's own.
+    #[must_use]
+    pub fn on_drive(self, drive: Option<Profile>) -> Self {
+        Self { drive, ..self }
+    }
+
+    /// The same with recordings of the user's own.
+    #[must_use]
+    pub fn with_traces(self, traces: Option<PathBuf>) -> Self {
+        Self { traces, ..self }
+    }
+}

@@ -1,0 +1,3 @@
+//! Comparisons with file systems for zoned drives.
+
+pub(super) mod replay;

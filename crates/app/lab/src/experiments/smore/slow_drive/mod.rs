@@ -1,0 +1,203 @@
+//! One drive of an array at a hundredth of its speed: effect on its readers, and on another array. (Effect on writers:
+//! [`put`], [`put_drives`].)
+
+mod put;
+mod put_drives;
+mod waits;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use shingle_array_store::{ArrayStore, Options};
+use shingle_drive_model::Drive;
+use shingle_erasure::Code;
+use shingle_runtime::Runtime;
+use shingle_sim::{Random, Sim};
+
+use self::waits::{SLOWER, WARM_UP, percentile};
+use super::read::filled;
+use crate::context::Context;
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome};
+use crate::load::objects::{Sizes, name};
+use crate::report::row::{Better, Row};
+use crate::rig::array::{LabArray, Rig, lab_error};
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: "slow-drive",
+        question: "What does one drive of twelve at a hundredth of its speed cost those who read or write, and those who read elsewhere?",
+        expectation: "GET at most 1.5 times its 99th percentile with all drives well, and an array beside it nothing; extra \
+                      reads, with all drives well, at most a twentieth. PUT at most 1.5 times, where the array has drives for \
+                      another set; where it has not, the drive is given up within three minutes.",
+        setup: "Two arrays of twelve Ha10, 10+2, one zone in 960, filled to 40 % with objects of 256 MB. GETs of ranges at \
+                random come at random times, whatever became of those before: at a fifth of what the drives could do. They \
+                are counted from a minute on, by when the slow drive has been found out; the arrays share one thread. PUTs come \
+                in the same way, to fresh arrays of twelve and of 24 drives, and to an object store on four drives.",
+        run,
+    }
+}
+
+/// Drives of each array.
+const DRIVES: usize = 12;
+/// Name of a load, bytes of a GET, and GETs a second.
+const LOADS: [(&str, u64, u64); 2] = [("64 KiB", 64 << 10, 160), ("1 MiB", 1 << 20, 80)];
+const OBJECT: u64 = 256 << 20;
+const FULL: f64 = 0.4;
+
+/// Times of GETs, from the shortest, and bytes that a second array read beside.
+struct Found {
+    took: Vec<Duration>,
+    longest_before: Duration,
+    hedged: u64,
+    reads: u64,
+}
+
+impl Found {
+    fn percentile(&self, percent: usize) -> f64 {
+        percentile(&self.took, percent)
+    }
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let code = Code::new(10, 2).map_err(|error| LabError(error.to_string()))?;
+    let array = LabArray { drives: DRIVES, code, ..LabArray::new(context, 960)? };
+    let time = Duration::from_secs(context.scale.pick(60, 300, 1200));
+    let mut rows = Vec::new();
+    for (number, (size, bytes, rate)) in LOADS.into_iter().enumerate() {
+        let measure = |slower: u32, share: f64| {
+            let what = if slower == 1 { "all drives well" } else { "one drive slow" };
+            (context.progress)(&format!("{size}, {what}"), Some((number as f64 + share) / LOADS.len() as f64));
+            measure(&array, Load { slower, bytes, rate, time, seed: context.seed })
+        };
+        let [well, beside_well] = measure(1, 0.0)?;
+        let [slow, beside_slow] = measure(SLOWER, 0.5)?;
+        let ms = |seconds: f64| seconds * 1e3;
+        let times = |id: String, ours: f64| Row::new(id, "x", Better::Lower).ours(ours);
+        let (p99, p99_well) = (slow.percentile(99), well.percentile(99));
+        rows.push(
+            times(format!("GET {size}, 99th percentile, one drive slow over none"), p99 / p99_well)
+                .goal(1.5)
+                .note(format!(
+                    "{:.1} ms over {:.1} ms; medians {:.1} and {:.1} ms; the longest {:.0} and {:.0} ms, and {:.0} ms before the \
+                     drive was found out",
+                    ms(p99),
+                    ms(p99_well),
+                    ms(slow.percentile(50)),
+                    ms(well.percentile(50)),
+                    ms(slow.percentile(100)),
+                    ms(well.percentile(100)),
+                    ms(slow.longest_before.as_secs_f64())
+                ))
+                .judged(),
+        );
+        let (p99, p99_well) = (beside_slow.percentile(99), beside_well.percentile(99));
+        rows.push(
+            times(format!("GET {size} from the array beside it, 99th percentile"), p99 / p99_well)
+                .goal(1.0)
+                .note(format!("{:.1} ms over {:.1} ms", ms(p99), ms(p99_well)))
+                .judged(),
+        );
+        let share = well.hedged as f64 / well.reads.max(1) as f64;
+        rows.push(
+            Row::new(format!("GET {size}, extra reads, all drives well"), "share", Better::Lower)
+                .ours(share)
+                .goal(0.05)
+                .note(format!("{} of {} reads", well.hedged, well.reads))
+                .judged(),
+        );
+    }
+    rows.extend(put::rows(context, code)?);
+    rows.push(put_drives::row(context)?);
+    Ok(Outcome { rows, figures: Vec::new(), remarks: Vec::new() })
+}
+
+#[derive(Clone, Copy)]
+struct Load {
+    slower: u32,
+    bytes: u64,
+    rate: u64,
+    time: Duration,
+    seed: u64,
+}
+
+/// Both arrays under the same load; the first one has a drive that is slower.
+fn measure(array: &LabArray, load: Load) -> Result<[Found; 2], LabError> {
+    let array = array.clone();
+    Sim::new(load.seed).run(move |rt| async move {
+        let mut rigs = Vec::new();
+        for number in 0..2 {
+            let options = Options { background: false, ..Options::default() };
+            let (rig, objects) = filled(&rt, &array, options, Sizes::Equal(OBJECT), FULL, load.seed + number).await?;
+            rig.keep_time();
+            rigs.push((rig, objects.count() as u64));
+        }
+        if load.slower > 1 {
+            let LabArray { drive, .. } = &array;
+            rigs[0].0.devices[5].set_slow_drive(Drive::new(&drive.profile, drive.every), load.slower);
+        }
+        let both = rigs.iter().enumerate().map(|(number, (rig, objects))| {
+            let random = Random::new(load.seed * 2 + number as u64);
+            rt.spawn(gets(rt.clone(), rig.store.clone(), *objects, load, random))
+        });
+        let mut found = Vec::new();
+        for (task, (rig, _)) in both.collect::<Vec<_>>().into_iter().zip(&rigs) {
+            let (took, longest_before) = task.await.map_err(|_| LabError("a load was lost".to_owned()))??;
+            let hedged = rig.store.stats().map_err(lab_error)?.hedged;
+            found.push(Found { took, longest_before, hedged, reads: reads(rig) });
+        }
+        let found: Result<[Found; 2], _> = found.try_into();
+        found.map_err(|_| LabError("two arrays were measured".to_owned()))
+    })
+}
+
+fn reads(rig: &Rig) -> u64 {
+    rig.devices.iter().map(|device| device.counts().reads.0).sum()
+}
+
+/// GETs that come at random times; the time of each, sorted, and the longest before they are counted.
+async fn gets(
+    rt: Runtime,
+    store: ArrayStore,
+    objects: u64,
+    load: Load,
+    mut random: Random,
+) -> Result<(Vec<Duration>, Duration), LabError> {
+    let from = rt.now() + WARM_UP;
+    let to = from + load.time;
+    let found = Rc::new(RefCell::new((Vec::new(), Duration::ZERO, None)));
+    let mut under_way = Vec::new();
+    while rt.now() < to {
+        rt.sleep(Duration::from_nanos(random.below(2_000_000_000 / load.rate.max(1)))).await;
+        let (number, at) = (random.below(objects.max(1)), random.below(OBJECT - load.bytes) / 4096 * 4096);
+        let (rt, store, found) = (rt.clone(), store.clone(), found.clone());
+        under_way.push(rt.clone().spawn(async move {
+            let began = rt.now();
+            let ended = get(&store, number, at, load.bytes).await;
+            let took = rt.now().since(began);
+            let mut found = found.borrow_mut();
+            match ended {
+                Err(error) => found.2 = Some(error),
+                Ok(()) if began < from => found.1 = found.1.max(took),
+                Ok(()) => found.0.push(took),
+            }
+        }));
+    }
+    for get in under_way {
+        get.await.map_err(|_| LabError("a reader was lost".to_owned()))?;
+    }
+    let (mut took, longest_before, error) = found.take();
+    took.sort_unstable();
+    error.map_or(Ok((took, longest_before)), Err)
+}
+
+async fn get(store: &ArrayStore, number: u64, mut at: u64, mut left: u64) -> Result<(), LabError> {
+    let reader = store.open_object(name(number)).map_err(lab_error)?;
+    while left > 0 {
+        let bytes = reader.read(at, left).await.map_err(lab_error)?.len() as u64;
+        at += bytes;
+        left = left.saturating_sub(bytes);
+    }
+    Ok(())
+}

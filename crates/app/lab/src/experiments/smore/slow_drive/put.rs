@@ -1,0 +1,162 @@
+//! One drive of an array at a hundredth of its speed: waiting times of puts. (Rows of `slow-drive`.)
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shingle_array_store::{ArrayStore, Options, PutHints};
+use shingle_drive_model::Drive;
+use shingle_erasure::Code;
+use shingle_runtime::{Instant, Runtime};
+use shingle_sim::{Random, Sim};
+
+use super::waits::{GOAL, Puts, SLOWER, WARM_UP, compared, percentile, ratio};
+use crate::context::Context;
+use crate::error::LabError;
+use crate::load::objects::name;
+use crate::report::row::{Better, Row};
+use crate::rig::array::{LabArray, lab_error};
+
+/// Bytes of an object, and of a piece of it.
+const OBJECT: u64 = 64 << 20;
+const PIECE: u64 = 16 << 20;
+/// Objects that are written again and again.
+const NAMES: u64 = 192;
+/// Puts in ten seconds, for each twelve drives: a fifth of what those can write.
+const PUTS: u64 = 16;
+/// A slow drive that all puts wait for is to be given up by then: it is waited for as long as a rebuild is worth, and
+/// no client longer.
+const GIVEN_UP_BY: f64 = 180.0;
+/// From then on puts are counted again: those that waited have been written.
+const AFTER: Duration = Duration::from_secs(180);
+
+#[derive(Clone, Copy)]
+struct Load {
+    slower: u32,
+    time: Duration,
+    seed: u64,
+}
+
+pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> {
+    let time = WARM_UP + Duration::from_secs(context.scale.pick(120, 600, 1200));
+    let of = |groups: usize| -> Result<LabArray, LabError> {
+        Ok(LabArray { drives: groups * code.width(), code, ..LabArray::new(context, 960)? })
+    };
+    let measure = |groups: usize, slower: u32, time: Duration| {
+        let what = if slower == 1 { "all drives well" } else { "one drive slow" };
+        (context.progress)(&format!("PUT, {} drives, {what}", groups * code.width()), None);
+        measure(&of(groups)?, groups as u64, Load { slower, time, seed: context.seed })
+    };
+    let row = |id: String, unit, ours: f64, goal: f64| Row::new(id, unit, Better::Lower).ours(ours).goal(goal);
+
+    let (well, slow) = (measure(2, 1, time)?, measure(2, SLOWER, time)?);
+    let [took, took_well] = [&slow, &well].map(|found| found.between(WARM_UP, time));
+    let before = slow.between(Duration::ZERO, WARM_UP);
+    let elsewhere = row(
+        format!("PUT 64 MiB, {} drives, 99th percentile, one drive slow over none", 2 * code.width()),
+        "x",
+        ratio(&took, &took_well),
+        GOAL,
+    )
+    .note(format!(
+        "{}; the longest {:.1} s before the drive was found out",
+        compared(&took, &took_well),
+        percentile(&before, 100)
+    ))
+    .judged();
+
+    let time = WARM_UP + AFTER + Duration::from_secs(context.scale.pick(180, 300, 600));
+    let (well, slow) = (measure(1, 1, WARM_UP * 2)?, measure(1, SLOWER, time)?);
+    let took_well = well.between(WARM_UP, WARM_UP * 2);
+    let given_up = slow.given_up.ok_or_else(|| LabError("the slow drive was not given up".to_owned()))?;
+    let (waited, took) = (slow.between(Duration::ZERO, given_up), slow.between(given_up + AFTER, time));
+    let id = |what: &str| format!("PUT 64 MiB, {} drives, {what}", code.width());
+    let ours = row(id("time until the slow drive is given up"), "s", given_up.as_secs_f64(), GIVEN_UP_BY)
+        .note(format!(
+            "all puts wait for it: half of those that came by then took {:.0} s, the longest {:.0} s",
+            percentile(&waited, 50),
+            percentile(&waited, 100)
+        ))
+        .judged();
+    let after = row(id("99th percentile without the slow drive over all well"), "x", ratio(&took, &took_well), GOAL)
+        .note(compared(&took, &took_well))
+        .judged();
+    Ok(vec![elsewhere, ours, after])
+}
+
+/// Puts that come at random times, also while earlier ones are under way.
+fn measure(array: &LabArray, groups: u64, load: Load) -> Result<Puts, LabError> {
+    let array = array.clone();
+    Sim::new(load.seed).run(move |rt| async move {
+        let rig = array.format(&rt, Options::default()).await?;
+        rig.keep_time();
+        let began = rt.now();
+        if load.slower > 1 {
+            let LabArray { drive, .. } = &array;
+            rig.devices[5].set_slow_drive(Drive::new(&drive.profile, drive.every), load.slower);
+        }
+        let given_up = rt.spawn(given_up(rt.clone(), rig.store.clone(), began, load.time));
+        let took = puts(&rt, &rig.store, groups * PUTS, load).await?;
+        Ok(Puts { took, given_up: given_up.await.map_err(|_| LabError("a watch was lost".to_owned()))?? })
+    })
+}
+
+/// The time at which a drive was given up for being slow.
+async fn given_up(
+    rt: Runtime,
+    store: ArrayStore,
+    began: Instant,
+    time: Duration,
+) -> Result<Option<Duration>, LabError> {
+    while rt.now().since(began) < time {
+        if store.stats().map_err(lab_error)?.slow_given_up > 0 {
+            return Ok(Some(rt.now().since(began)));
+        }
+        rt.sleep(Duration::from_secs(1)).await;
+    }
+    Ok(None)
+}
+
+async fn puts(
+    rt: &Runtime,
+    store: &ArrayStore,
+    in_ten: u64,
+    load: Load,
+) -> Result<Vec<(Duration, Duration)>, LabError> {
+    let (from, zeros) = (rt.now(), Bytes::from(vec![0; PIECE as usize]));
+    let mut random = Random::new(load.seed * 3);
+    let found = Rc::new(RefCell::new((Vec::new(), None)));
+    let mut under_way = Vec::new();
+    for number in 0.. {
+        rt.sleep(Duration::from_nanos(random.below(20_000_000_000 / in_ten.max(1)))).await;
+        if rt.now().since(from) >= load.time {
+            break;
+        }
+        let (rt, store, zeros, found) = (rt.clone(), store.clone(), zeros.clone(), found.clone());
+        under_way.push(rt.clone().spawn(async move {
+            let came = rt.now();
+            let ended = put(&store, number % NAMES, &zeros).await;
+            let took = (came.since(from), rt.now().since(came));
+            let mut found = found.borrow_mut();
+            match ended {
+                Err(error) => found.1 = Some(error),
+                Ok(()) => found.0.push(took),
+            }
+        }));
+    }
+    for put in under_way {
+        put.await.map_err(|_| LabError("a writer was lost".to_owned()))?;
+    }
+    let (took, error) = found.take();
+    error.map_or(Ok(took), Err)
+}
+
+async fn put(store: &ArrayStore, number: u64, zeros: &Bytes) -> Result<(), LabError> {
+    let hints = PutHints { length: Some(OBJECT), group: None };
+    let mut put = store.begin_put_with(name(number), hints).map_err(lab_error)?;
+    for _ in 0..OBJECT / PIECE {
+        put.write(zeros.clone()).await.map_err(lab_error)?;
+    }
+    put.finish(Bytes::new()).await.map(drop).map_err(lab_error)
+}

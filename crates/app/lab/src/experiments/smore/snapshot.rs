@@ -1,0 +1,160 @@
+//! Snapshots of an array's index. (SMORE, section V-F.1, Figure 7.)
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use shingle_sim::Sim;
+
+use super::ingest::{SIZES, SMALL, ours};
+use super::read::{FULL, filled};
+use crate::context::{Context, Scale};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome};
+use crate::load::fit::Line;
+use crate::load::objects::Sizes;
+use crate::report::figure::{Axis, Figure, Mark, Series};
+use crate::report::row::{Better, Row};
+use crate::rig::array::{LabArray, lab_error};
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: "smore-snapshot",
+        question: "How long does a snapshot of the index take, and how long do writers wait for it?",
+        expectation: "Less than 0.15 s, in which nothing changes, for all but 1 MB objects; 1.5 to 1.6 s for 50 TB of mixed \
+                      sizes (SMORE, section V-F, Figure 7). The project's own is to hold no writer up for more than 10 ms.",
+        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 240 in a standard one, 960 below 16 MB), 80 % full. The \
+                time is the drives', from the call to a durable superblock, while nobody writes, the median of 31. Then one writer puts a small \
+                object every 50 ms, for 10 s without a snapshot and again during some, one after the other: what waits longer \
+                waits for drives that write the snapshot. For the index itself nobody waits: a snapshot is a read view of \
+                it. The processor's work takes no time here, which `shingle bench` measures.",
+        run,
+    }
+}
+
+/// The paper's value in seconds, an upper bound, and its extrapolation.
+const PAPER: f64 = 0.15;
+const PAPER_50_TB: f64 = 1.55;
+
+/// Results of one array.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// Seconds until a snapshot is durable: the median.
+    taken: f64,
+    /// The longest that a writer waited, in seconds: without, and with snapshots.
+    waits: [f64; 2],
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let mut all: Vec<Sizes> = SIZES.iter().copied().map(Sizes::Equal).collect();
+    if context.scale == Scale::Quick {
+        all = vec![Sizes::Equal(16 << 20)];
+    }
+    let mixes: &[u32] = context.scale.pick(&[960, 480], &[240, 120, 60], &[240, 120, 60]);
+    let runs = (all.len() + mixes.len()) as f64;
+    let (mut rows, mut curve) = (Vec::new(), Vec::new());
+    for (at, &sizes) in all.iter().enumerate() {
+        (context.progress)(&sizes.name(), Some(at as f64 / runs));
+        let Sizes::Equal(size) = sizes else { continue };
+        let every = context.scale.pick(960, if size < SMALL { 960 } else { 240 }, 60);
+        let array = LabArray::new(context, every)?;
+        let found = measure(&array, sizes, context.seed)?;
+        curve.push(((size >> 20) as f64, found.taken));
+        rows.push(
+            Row::new(format!("snapshot, {}", sizes.name()), "s", Better::Lower)
+                .paper_shown(PAPER)
+                .ours(found.taken)
+                .note(format!("one zone in {every}; the paper: less, but for 1 MB objects, of one zone in 60"))
+                .judged(),
+        );
+    }
+    let mut by_sets = Vec::new();
+    let mut last = None;
+    for (at, &every) in mixes.iter().enumerate() {
+        (context.progress)(&format!("mixed sizes, one zone in {every}"), Some((all.len() + at) as f64 / runs));
+        let array = LabArray::new(context, every)?;
+        let found = measure(&array, Sizes::Mix, context.seed)?;
+        by_sets.push((f64::from(array.sets()), found.taken));
+        last = Some((found, array));
+    }
+    let Some((mix, array)) = last else { return Err(LabError("nothing was measured".to_owned())) };
+    // A snapshot of a larger array takes no less.
+    let whole = Line::through(&by_sets).at(f64::from(array.sets_of_whole())).max(mix.taken);
+    rows.push(Row::new("snapshot, mixed sizes", "s", Better::Lower).paper_shown(PAPER).ours(mix.taken).judged());
+    rows.push(
+        Row::new("snapshot, mixed sizes, 50 TB, extrapolated", "s", Better::Lower)
+            .paper_shown(PAPER_50_TB)
+            .ours(whole)
+            .note("by the line through arrays of several sizes; in the paper nothing changes in that time, here everything")
+            .judged(),
+    );
+    let wait = |id: &str, seconds: f64| Row::new(id, "ms", Better::Lower).ours(seconds * 1e3);
+    rows.push(wait("longest wait of a writer of small objects, no snapshot", mix.waits[0]).judged());
+    rows.push(
+        wait("longest wait of a writer of small objects, during snapshots", mix.waits[1])
+            .note("of drives that write the snapshot; no change of the index waits")
+            .judged(),
+    );
+    Ok(Outcome { rows, figures: vec![figure(curve, mix.taken)], remarks: Vec::new() })
+}
+
+fn figure(curve: Vec<(f64, f64)>, mix: f64) -> Figure {
+    let span: Vec<f64> = curve.iter().map(|point| point.0).collect();
+    let series = vec![
+        Series::new("Shingle, until it is on the drives", Mark::LineAndPoints, curve),
+        Series::new("Shingle, mixed sizes", Mark::Points, vec![(128.0, mix)]),
+        Series::new("paper: less, but for 1 MB", Mark::Reference, span.iter().map(|&x| (x, PAPER)).collect()),
+    ];
+    Figure {
+        name: "smore-snapshot".to_owned(),
+        title: "Time to take a snapshot, array 80 % full (SMORE, Figure 7)".to_owned(),
+        x: Axis::logarithmic("object size (MB)"),
+        y: Axis::linear("time (s)"),
+        series,
+    }
+}
+
+/// Snapshots of an array: where the drives' arms are makes some take a tenth longer than others.
+const SNAPSHOTS: usize = 31;
+
+/// Time between two small objects of the writer whose waits are measured.
+const PACE: Duration = Duration::from_millis(50);
+
+/// Time that it is watched.
+const WATCHED: Duration = Duration::from_secs(10);
+
+fn measure(array: &LabArray, sizes: Sizes, seed: u64) -> Result<Found, LabError> {
+    let array = array.clone();
+    Sim::new(seed).run(move |rt| async move {
+        let (rig, load) = filled(&rt, &array, ours(), sizes, FULL, seed).await?;
+        rig.keep_time();
+        let mut all = Vec::new();
+        for _ in 0..SNAPSHOTS {
+            let began = rt.now();
+            rig.store.snapshot().await.map_err(lab_error)?;
+            all.push(rt.now().since(began).as_secs_f64());
+            // Something changes, and the drives are elsewhere.
+            load.pace(PACE, PACE).await?;
+        }
+        all.sort_by(f64::total_cmp);
+        let taken = all[SNAPSHOTS / 2];
+        load.take_longest_wait();
+        load.pace(PACE, WATCHED).await?;
+        let without = load.take_longest_wait().as_secs_f64();
+        let over = Rc::new(Cell::new(false));
+        let snapshots = rt.spawn({
+            let (store, over, rt) = (rig.store.clone(), over.clone(), rt.clone());
+            async move {
+                while !over.get() {
+                    store.snapshot().await.map_err(lab_error)?;
+                    rt.sleep(PACE).await;
+                }
+                Ok::<(), LabError>(())
+            }
+        });
+        load.pace(PACE, WATCHED).await?;
+        over.set(true);
+        snapshots.await.map_err(|_| LabError("a task was lost".to_owned()))??;
+        Ok(Found { taken, waits: [without, load.take_longest_wait().as_secs_f64()] })
+    })
+}

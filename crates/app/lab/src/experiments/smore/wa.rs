@@ -1,0 +1,164 @@
+//! Write amplification of cleaning under random deletion. (SMORE, section V-E, Figure 6.)
+
+use shingle_array_store::Options;
+use shingle_sim::Sim;
+
+use super::ingest::{SIZES, SMALL, ours, paper};
+use super::read::{WRITERS, filled};
+use crate::context::{Context, Scale};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome};
+use crate::load::objects::Sizes;
+use crate::report::figure::{Axis, Figure, Mark, Series};
+use crate::report::row::{Better, Row};
+use crate::rig::array::{DATA, DRIVES, LabArray};
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: "smore-wa",
+        question: "How much is written for each byte that clients write, when objects are deleted at random as fast as new ones \
+                   come?",
+        expectation: "1.2 at best, by parity; good at 70 %, and at 80 % for large objects; below 2.0 without parity at 80 % \
+                      for mixed sizes; high for small objects in a full array, whose dead bytes are spread evenly (SMORE, \
+                      section V-E, Figure 6). The project's own is to stay at 1.5 at 80 % and 2.5 at 90 %, mixed sizes.",
+        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; in a standard one 60 for mixed sizes, 120 for equal ones, 240 \
+                below 16 MB), filled to 70, 80 and 90 % by twelve writers; then objects drawn at random are deleted as fast \
+                as new ones come, until clients have written two and a half times the array's capacity, of which the last \
+                once is measured (five times at full scale; one and a half times below 16 MB in a standard run, of which the \
+                last half; a quick run: 1.2 and 0.5, mixed sizes only). Everything that went to the drives counts, markers, \
+                digests, snapshots and superblocks too; what is called without parity is five sixths of it. Writers say how \
+                long an object will be, as clients of S3 do; one row is of those that do not. Drives take no time here: it \
+                would change nothing.",
+        run,
+    }
+}
+
+/// Shares of the array that live.
+const FULL: [f64; 3] = [0.7, 0.8, 0.9];
+
+/// Capacities that are written before it is measured, and while it is.
+type Churn = (f64, f64);
+
+/// One run.
+struct Case {
+    options: Options,
+    sizes: Sizes,
+    full: f64,
+    churn: Churn,
+    /// Writers announce the length of an object.
+    told: bool,
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let sizes: &[u64] = context.scale.pick(&[], &SIZES, &SIZES);
+    let sizes: Vec<Sizes> = sizes.iter().copied().map(Sizes::Equal).collect();
+    let full: &[f64] = context.scale.pick(&[0.7, 0.8], &FULL, &FULL);
+    let mut rows = Vec::new();
+    let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let (mut mixes, mut papers) = (Vec::new(), Vec::new());
+    let runs = full.len() * (sizes.len() + 2) + 1;
+    let mut done = 0;
+    for &full in full {
+        let mut measure = |options: Options, sizes: Sizes, told: bool| {
+            let what = format!("{}, {:.0} % full", sizes.name(), full * 100.0);
+            (context.progress)(&what, Some(f64::from(done) / runs as f64));
+            done += 1;
+            let (every, churn) = scale(context.scale, sizes);
+            let array = LabArray::new(context, every)?;
+            write_amplification(&array, Case { options, sizes, full, churn, told }, context.seed)
+        };
+        let mut curve = Vec::new();
+        for &sizes in &sizes {
+            let found = measure(ours(), sizes, true)?;
+            let Sizes::Equal(size) = sizes else { continue };
+            curve.push(((size >> 20) as f64, found));
+            rows.push(row(sizes, full).ours(found * DATA_SHARE).note(parity_note(found)).judged());
+        }
+        curves.push((format!("Shingle, {:.0} % full", full * 100.0), curve));
+        let ours = measure(ours(), Sizes::Mix, true)?;
+        mixes.push((MIX_AT, ours));
+        let mut row = row(Sizes::Mix, full).ours(ours * DATA_SHARE);
+        if context.scale != Scale::Quick {
+            let paper = measure(paper(), Sizes::Mix, true)?;
+            papers.push((MIX_AT, paper));
+            row = row.paper_config(paper * DATA_SHARE);
+        }
+        rows.push(match full {
+            0.8 => {
+                row.paper_shown(2.0).goal(1.5).note(format!("the paper: less than 2.0; {}", parity_note(ours))).judged()
+            }
+            0.9 => row.goal(2.5).note(parity_note(ours)).judged(),
+            _ => row.note(parity_note(ours)).judged(),
+        });
+        if full == 0.8 && context.scale != Scale::Quick {
+            let found = measure(super::ingest::ours(), Sizes::Mix, false)?;
+            let id = "write amplification without parity, mixed sizes, lengths not told, 80 % full";
+            rows.push(Row::new(id, "x", Better::Lower).ours(found * DATA_SHARE).note(parity_note(found)).judged());
+        }
+    }
+    let figure = figure(curves, mixes, papers);
+    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+}
+
+/// Divisor of the number of zones, and the capacities written.
+fn scale(scale: Scale, sizes: Sizes) -> (u32, Churn) {
+    match sizes {
+        _ if scale == Scale::Quick => (960, (0.7, 0.5)),
+        _ if scale == Scale::Full => (60, (4.0, 1.0)),
+        // Small objects are many.
+        Sizes::Equal(size) if size < SMALL => (240, (1.0, 0.5)),
+        Sizes::Equal(_) => (120, (1.5, 1.0)),
+        Sizes::Mix => (60, (1.5, 1.0)),
+    }
+}
+
+/// Data fragments of all fragments.
+const DATA_SHARE: f64 = DATA as f64 / DRIVES as f64;
+
+/// Size at which mixed sizes are drawn: their peak.
+const MIX_AT: f64 = 128.0;
+
+fn row(sizes: Sizes, full: f64) -> Row {
+    let id = format!("write amplification without parity, {}, {:.0} % full", sizes.name(), full * 100.0);
+    Row::new(id, "x", Better::Lower)
+}
+
+fn parity_note(found: f64) -> String {
+    format!("{found:.2} with parity")
+}
+
+fn figure(curves: Vec<(String, Vec<(f64, f64)>)>, mixes: Vec<(f64, f64)>, papers: Vec<(f64, f64)>) -> Figure {
+    let span: Vec<f64> =
+        curves.first().map(|(_, curve)| curve.iter().map(|point| point.0).collect()).unwrap_or_default();
+    let mut series: Vec<Series> =
+        curves.into_iter().map(|(name, curve)| Series::new(name, Mark::LineAndPoints, curve)).collect();
+    series.push(Series::new("Shingle, mixed sizes, as full", Mark::Points, mixes));
+    series.push(Series::new("paper's configuration, mixed sizes, as full", Mark::Points, papers));
+    series.push(Series::new("paper: the best, by parity", Mark::Reference, span.iter().map(|&x| (x, 1.2)).collect()));
+    // 2.0 without parity.
+    series.push(Series::new("paper: mixed sizes at 80 %, less than", Mark::Paper, vec![(MIX_AT, 2.4)]));
+    Figure {
+        name: "smore-wa".to_owned(),
+        title: "Bytes written, parity included, for each byte of clients (SMORE, Figure 6)".to_owned(),
+        x: Axis::logarithmic("object size (MB)"),
+        y: Axis::linear("write amplification"),
+        series,
+    }
+}
+
+/// Bytes written to all drives for each byte that clients wrote.
+fn write_amplification(array: &LabArray, case: Case, seed: u64) -> Result<f64, LabError> {
+    let array = array.clone();
+    Sim::new(seed).run(move |rt| async move {
+        let (rig, load) = filled(&rt, &array, case.options, case.sizes, case.full, seed).await?;
+        if !case.told {
+            load.keep_lengths_back();
+        }
+        let capacity = rig.capacity()? as f64;
+        let live = (capacity * case.full) as u64;
+        load.churn(WRITERS, live, (capacity * case.churn.0) as u64).await?;
+        let (put, written) = (load.put_bytes(), rig.written_bytes());
+        load.churn(WRITERS, live, (capacity * case.churn.1) as u64).await?;
+        Ok((rig.written_bytes() - written) as f64 / (load.put_bytes() - put) as f64)
+    })
+}

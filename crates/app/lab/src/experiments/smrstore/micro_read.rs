@@ -1,0 +1,98 @@
+//! High-concurrency random reads. (SMRstore, Figure 16.)
+
+use std::time::Duration;
+
+use shingle_chunk_store::Stream;
+use shingle_sim::Sim;
+
+use super::micro_write::SIZES;
+use crate::baseline::ext4::Ext4Options;
+use crate::baseline::f2fs::F2fsOptions;
+use crate::context::Context;
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome};
+use crate::load::micro::{self, Micro};
+use crate::report::figure::{Axis, Figure, Mark, Series};
+use crate::report::row::{Better, Row};
+use crate::rig::engine::Setup;
+use crate::rig::store::Store;
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: "micro-read",
+        question: "How fast does one drive serve random reads of filled chunks, by I/O size?",
+        expectation: "SMRstore is comparable to ext4 on a conventional drive (SMRstore, section 6.1, Figure 16); the \
+                      project's own is to be no slower at any size.",
+        setup: "512 chunks of 252 MiB (64 in a quick run), written sixteen at a time in 1 MiB appends, on the outermost zones of each drive; \
+                then four fio jobs, four requests outstanding each, that read anywhere in them. Both drives at their own \
+                speeds: at queue depth 1 they differ by 121 to 113 reads a second (Table 2).",
+        run,
+    }
+}
+
+/// Tolerance of "comparable".
+const COMPARABLE: f64 = 0.15;
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let sizes: &'static [u32] = context.scale.pick(&[4 << 10, 128 << 10, 1 << 20], &SIZES, &SIZES);
+    let stores = [
+        Store::Ext4(Ext4Options::default()),
+        Store::F2fs(F2fsOptions::default()),
+        Store::Engine(Setup::Paper),
+        Store::Engine(Setup::Ours),
+    ];
+    let mut curves = Vec::new();
+    for (number, &store) in stores.iter().enumerate() {
+        (context.progress)(store.name(), Some(number as f64 / stores.len() as f64));
+        curves.push(measure(store, sizes, context)?);
+    }
+    let (ext4, paper, ours) = (&curves[0], &curves[2], &curves[3]);
+    let mut rows: Vec<Row> = (0..sizes.len())
+        .map(|at| {
+            Row::new(format!("HC-RR, {} KiB", sizes[at] >> 10), "MB/s", Better::Higher)
+                .paper_config(paper[at].1)
+                .ours(ours[at].1)
+                .goal(ext4[at].1)
+                .note("the goal is CS-Ext4 on its own drive")
+                .judged()
+        })
+        .collect();
+    let ratios = paper.iter().zip(ext4).map(|(paper, ext4)| paper.1 / ext4.1);
+    let mean = ratios.sum::<f64>() / sizes.len() as f64;
+    rows.push(
+        Row::new("HC-RR, / CS-Ext4, mean of all sizes", "x", Better::Higher)
+            .paper(1.0, COMPARABLE)
+            .paper_config(mean)
+            .note("the paper says comparable; 1 within 15 % is taken for that")
+            .judged(),
+    );
+    let series =
+        stores.iter().zip(curves).map(|(store, curve)| Series::new(store.name(), Mark::LineAndPoints, curve)).collect();
+    let figure = Figure {
+        name: "micro-read".to_owned(),
+        title: "High-concurrency random reads, one drive (SMRstore, Figure 16)".to_owned(),
+        x: Axis::logarithmic("I/O size (KiB)"),
+        y: Axis::linear("throughput (MB/s)"),
+        series,
+    };
+    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+}
+
+/// One store: MB/s by size in KiB. It is filled once.
+fn measure(store: Store, sizes: &'static [u32], context: &Context) -> Result<Vec<(f64, f64)>, LabError> {
+    const LENGTH: u64 = 252 << 20;
+    let chunks = context.scale.pick(64, 512, 512);
+    let seconds = context.scale.pick((1, 8), (5, 60), (10, 600));
+    let drive = store.drive(context)?;
+    Sim::new(context.seed).run(move |rt| async move {
+        let (target, _) = store.format(&rt, &drive).await?;
+        let chunks = micro::fill(&rt, &target, chunks, LENGTH, Stream::Gc).await?;
+        let mut curve = Vec::new();
+        for &size in sizes {
+            let load = Micro::paper(size, Duration::from_secs(seconds.0), Duration::from_secs(seconds.1));
+            let found = micro::read(&rt, target.clone(), load, chunks.clone(), LENGTH).await?;
+            curve.push((f64::from(size) / 1024.0, found.bytes_s / 1e6));
+        }
+        Ok(curve)
+    })
+}

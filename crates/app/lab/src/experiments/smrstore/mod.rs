@@ -1,0 +1,11 @@
+//! SMRstore's experiments: the chunk store beside file systems on one drive.
+
+pub(super) mod access_pattern;
+pub(super) mod memory;
+pub(super) mod micro_read;
+pub(super) mod micro_write;
+pub(super) mod multistream;
+pub(super) mod placement;
+pub(super) mod recovery;
+pub(super) mod space;
+pub(super) mod zone_utilisation;

@@ -1,0 +1,206 @@
+//! The object service's streams, deletion and GC. (SMRstore, Figures 6, 7 and 17.)
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use shingle_sim::Sim;
+
+use crate::baseline::ext4::Ext4Options;
+use crate::baseline::f2fs::F2fsOptions;
+use crate::context::Context;
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome};
+use crate::load::multistream::{self, MultiStream, MultiStreamResult, Sample};
+use crate::report::figure::{Axis, Figure, Mark, Series};
+use crate::report::row::{Better, Row};
+use crate::rig::engine::Setup;
+use crate::rig::store::Store;
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: "multistream",
+        question: "Does throughput hold once the drive is full to 80 or 90 % and chunks are deleted at random?",
+        expectation: "A steady 4 GB/s on sixty drives, 67 MB/s on one, for SMRstore and for ext4; F2FS loses 61.5 to 69.7 % \
+                      of it when deletion begins, since each of its sections mixes chunks of all streams (SMRstore, \
+                      sections 3.2 and 6.2, Figures 6, 7 and 17).",
+        setup: "Table 3, a sixtieth of it on one drive formatted to 6 TB; data and metadata chunks pass through cache SSDs \
+                and come to the drive sealed. Filled to 80 % (or 90 %) at the streams' rates, then twelve hours in which \
+                chunks drawn at random are deleted to hold that share. What is compared is the last third \
+                of that time, when what was free at first is used up. At smaller scale every n-th zone is there \
+                and time is shorter in proportion, so that as many chunks of each zone are written and deleted; but the \
+                55 zones that are open then weigh more than they should.",
+        run,
+    }
+}
+
+/// Parameters of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) store: Store,
+    /// The share of the capacity that is in use.
+    pub(crate) full: f64,
+    /// Bytes of data in the longest chunk.
+    pub(crate) chunk_max: u64,
+}
+
+impl Case {
+    pub(crate) fn new(store: Store, full: f64) -> Self {
+        Self { store, full, chunk_max: u64::MAX }
+    }
+}
+
+/// Zones of 256 MiB in 6 TB.
+const ZONES: u32 = 22_352;
+
+/// Divisor of the number of zones.
+fn every(context: &Context) -> u32 {
+    context.scale.pick(32, 8, 1)
+}
+
+/// F2FS as it behaves on the whole drive.
+pub(crate) fn f2fs(context: &Context) -> Store {
+    Store::F2fs(F2fsOptions { like_sections: (every(context) > 1).then_some(ZONES), ..F2fsOptions::default() })
+}
+
+/// Runs one case, unless it was run before. `name` is shown meanwhile.
+pub(crate) fn measure(case: Case, context: &Context, name: &str) -> Result<Rc<MultiStreamResult>, LabError> {
+    let key = format!("{case:?}");
+    if let Some(known) = context.runs.borrow().get(&key) {
+        return Ok(known.clone());
+    }
+    let every = every(context);
+    let drive = case.store.drive(context)?.every(every).first_zones(ZONES / every);
+    let load = MultiStream {
+        classes: multistream::classes(case.chunk_max, 1.0 / f64::from(every)),
+        full: case.full,
+        deletion: Duration::from_secs(12 * 3600) / every,
+        sample: Duration::from_secs(600) / every,
+    };
+    let (progress, name) = (context.progress.clone(), format!("{name}, {:.0} % full", case.full * 100.0));
+    let found = Sim::new(context.seed).run(move |rt| async move {
+        let (target, _device) = case.store.format(&rt, &drive).await?;
+        multistream::run(&rt, target, load, |share| progress(&name, Some(share))).await
+    })?;
+    let found = Rc::new(found);
+    context.runs.borrow_mut().insert(key, found.clone());
+    Ok(found)
+}
+
+/// The load of Table 3 on one drive, in MB/s: the paper's 4 GB/s on sixty.
+const RATE: f64 = 4040.0 / 60.0;
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let stores =
+        [Store::Engine(Setup::Paper), Store::Engine(Setup::Ours), f2fs(context), Store::Ext4(Ext4Options::default())];
+    let mut runs = Vec::new();
+    for store in stores {
+        runs.push((store.name(), measure(Case::new(store, 0.8), context, store.name())?));
+    }
+    let [paper, ours, f2fs, ext4] = [0, 1, 2, 3].map(|at: usize| runs[at].1.clone());
+    let fuller = |setup: Setup| measure(Case::new(Store::Engine(setup), 0.9), context, setup.name());
+    let (paper_90, ours_90) = (fuller(Setup::Paper)?, fuller(Setup::Ours)?);
+    let mb = |run: &MultiStreamResult| run.settled_bytes_s / 1e6;
+    let percent = |run: &MultiStreamResult| run.loss() * 100.0;
+    let rows = vec![
+        Row::new("multi-stream, 80 % full: throughput", "MB/s", Better::Higher)
+            .paper(RATE, 0.1)
+            .paper_config(mb(&paper))
+            .ours(mb(&ours))
+            .goal(RATE * 0.98)
+            .judged(),
+        Row::new("multi-stream, 80 % full: lost to deletion", "%", Better::Lower)
+            .paper_shown(0.0)
+            .paper_config(percent(&paper))
+            .ours(percent(&ours))
+            .goal(2.0)
+            .judged(),
+        Row::new("multi-stream, 90 % full: lost to deletion", "%", Better::Lower)
+            .paper_config(percent(&paper_90))
+            .ours(percent(&ours_90))
+            .goal(10.0)
+            .judged(),
+        Row::new("multi-stream, 80 % full: write amplification of GC", "x", Better::Lower)
+            .paper_config(paper.write_amplification)
+            .ours(ours.write_amplification)
+            .goal(1.05)
+            .judged(),
+        Row::new("multi-stream, 90 % full: write amplification of GC", "x", Better::Lower)
+            .paper_config(paper_90.write_amplification)
+            .ours(ours_90.write_amplification)
+            .note("no goal: shown beside the loss"),
+        Row::new("multi-stream, CS-F2FS: lost to deletion", "%", Better::Lower)
+            .paper(65.6, 4.1 / 65.6)
+            .paper_config(percent(&f2fs))
+            .note("`paper config` is the F2FS-like baseline")
+            .judged(),
+        Row::new("multi-stream, CS-Ext4: lost to deletion", "%", Better::Lower)
+            .paper_shown(0.0)
+            .paper_config(percent(&ext4))
+            .note("`paper config` is the ext4-like baseline"),
+        Row::new("multi-stream, over CS-F2FS", "x", Better::Higher)
+            .paper_shown(2.16)
+            .paper_config(mb(&paper) / mb(&f2fs))
+            .ours(mb(&ours) / mb(&f2fs))
+            .goal(2.16)
+            .judged(),
+    ];
+    let remarks = runs
+        .iter()
+        .map(|(name, run)| {
+            format!(
+                "{name}: {:.1} MB/s while it was filled in {:.1} h, {:.1} MB/s once deletion had settled; {:.2} deletions a second; a \
+                 request of the GC streams took {:.0} ms, then {:.0} ms",
+                run.fill_bytes_s / 1e6,
+                run.full_at.as_secs_f64() / 3600.0,
+                run.settled_bytes_s / 1e6,
+                run.deletions_s,
+                run.latency[0].as_secs_f64() * 1e3,
+                run.latency[1].as_secs_f64() * 1e3,
+            )
+        })
+        .collect();
+    let course = |name: &str, title: &str, axis: &str, value: &dyn Fn(&Sample) -> f64| Figure {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        x: Axis::linear("time (h)"),
+        y: Axis::linear(axis),
+        series: runs.iter().map(|(name, run)| Series::new(*name, Mark::Line, points(run, value))).collect(),
+    };
+    let mut figures = vec![
+        course(
+            "multistream",
+            "Multi-stream load, deletion from 80 % full (SMRstore, Figure 17)",
+            "throughput (MB/s)",
+            &|sample| sample.bytes_s / 1e6,
+        ),
+        course("multistream-gc", "Zones or sections cleaned (SMRstore, Figure 7)", "cleaned so far", &|sample| {
+            sample.state.gc_runs as f64
+        }),
+        course(
+            "multistream-dirty",
+            "Zones or sections with live data and garbage (SMRstore, Figure 7)",
+            "dirty",
+            &|sample| f64::from(sample.state.dirty_zones),
+        ),
+    ];
+    figures[0].series.extend(paper_levels(&paper, &f2fs));
+    Ok(Outcome { rows, figures, remarks })
+}
+
+/// The paper's words on the throughput: steady, and of F2FS the share left once deletion begins.
+fn paper_levels(steady: &MultiStreamResult, f2fs: &MultiStreamResult) -> Vec<Series> {
+    let hours = |run: &MultiStreamResult| run.samples.last().map_or(0.0, |last| last.at.as_secs_f64() / 3600.0);
+    let begins = f2fs.full_at.as_secs_f64() / 3600.0;
+    let level = |from: f64, to: f64, height: f64| vec![(from, height), (to, height)];
+    let mut left = level(begins, hours(f2fs), RATE * (1.0 - 0.615));
+    // There and back: the most and the least that it keeps.
+    left.extend(level(hours(f2fs), begins, RATE * (1.0 - 0.697)));
+    vec![
+        Series::new("paper: SMRstore and CS-Ext4", Mark::Reference, level(0.0, hours(steady), RATE)),
+        Series::new("paper: what CS-F2FS keeps", Mark::Reference, left),
+    ]
+}
+
+fn points(run: &MultiStreamResult, value: &dyn Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
+    run.samples.iter().map(|sample| (sample.at.as_secs_f64() / 3600.0, value(sample))).collect()
+}

@@ -1,0 +1,75 @@
+//! Utilisation of zones. (SMRstore, Figures 18 and 20.)
+
+use crate::context::Context;
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome};
+use crate::experiments::smrstore::multistream::{Case, measure};
+use crate::experiments::smrstore::placement::{COMBINATIONS, combination};
+use crate::load::multistream::MultiStreamResult;
+use crate::report::figure::{Axis, Figure, Mark, Series};
+use crate::report::row::{Better, Row};
+use crate::rig::engine::Setup;
+use crate::rig::store::Store;
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: "zone-utilisation",
+        question: "Are zones wholly alive or wholly dead, so that GC has nothing to move?",
+        expectation: "With all three strategies most zones are 100 % live, and few are shared by small chunks; with fewer \
+                      strategies zones are in between (SMRstore, sections 6.2 and 6.3, Figures 18 and 20).",
+        setup: "Every closed zone, garbage included, at the end of the multi-stream load's deletion at 80 %.",
+        run,
+    }
+}
+
+/// The share of closed zones that are at least 99 % or at most 1 % live.
+fn decided(run: &MultiStreamResult) -> f64 {
+    let Some(last) = run.samples.last() else { return 0.0 };
+    let all = &last.state.utilisation;
+    let decided = all.iter().filter(|&&live| !(0.01..0.99).contains(&live)).count();
+    decided as f64 / all.len().max(1) as f64
+}
+
+/// The share of zones with at most that many percent live, for every percent.
+fn distribution(run: &MultiStreamResult) -> Vec<(f64, f64)> {
+    let mut all = run.samples.last().map(|last| last.state.utilisation.clone()).unwrap_or_default();
+    all.sort_by(f32::total_cmp);
+    let share = |percent: u32| {
+        let below = all.partition_point(|&live| f64::from(live) * 100.0 <= f64::from(percent) + 1e-6);
+        (f64::from(percent), below as f64 / all.len().max(1) as f64)
+    };
+    (0..=100).map(share).collect()
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let mut series = Vec::new();
+    let mut remarks = Vec::new();
+    let mut paper = 0.0;
+    for (name, placement) in COMBINATIONS {
+        let found = combination(context, name, placement)?;
+        paper = decided(&found);
+        remarks.push(format!("{name}: {:.1} % of closed zones are wholly live or dead", paper * 100.0));
+        series.push(Series::new(name, Mark::Line, distribution(&found)));
+    }
+    let ours = measure(Case::new(Store::Engine(Setup::Ours), 0.8), context, Setup::Ours.name())?;
+    series.push(Series::new(Setup::Ours.name(), Mark::Line, distribution(&ours)));
+    let rows = vec![
+        Row::new("closed zones >= 99 % or <= 1 % live, 80 % full", "%", Better::Higher)
+            .paper_config(paper * 100.0)
+            .ours(decided(&ours) * 100.0)
+            .goal(95.0)
+            .note(
+                "several chunks of OSS GC Wr 2 and of metadata, 6 % of the bytes, share a zone and die one by one; a chunk \
+                 that finds no empty zone lies in two",
+            )
+            .judged(),
+    ];
+    let figure = Figure {
+        name: "zone-utilisation".to_owned(),
+        title: "Live share of closed zones (SMRstore, Figures 18 and 20)".to_owned(),
+        x: Axis::linear("live (%)"),
+        y: Axis::linear("share of zones (CDF)"),
+        series,
+    };
+    Ok(Outcome { rows, figures: vec![figure], remarks })
+}

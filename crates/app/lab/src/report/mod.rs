@@ -1,0 +1,10 @@
+//! Reports: rows with verdicts, figures, their files, and the page of all.
+
+mod draw;
+pub mod figure;
+pub mod files;
+pub mod number;
+pub mod page;
+mod picture;
+pub mod row;
+mod span;

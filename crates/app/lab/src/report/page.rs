@@ -1,0 +1,197 @@
+//! The report: one HTML page with every experiment's question, rows and pictures.
+//!
+//! The page needs nothing beside itself: its style and pictures are in it. On a narrow screen a row of a table becomes a
+//! list of its figures, and pictures scroll.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use crate::context::Context;
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome};
+use crate::report::files::VERSION;
+use crate::report::number::number;
+use crate::report::row::{Row, Verdict};
+
+const STYLE: &str = include_str!("page.css");
+
+/// A run, and its findings.
+pub type Run = (Experiment, Outcome);
+
+/// Writes `index.html` into `folder`, beside the files that the runs wrote, and returns its path.
+///
+/// # Errors
+/// The file that could not be written.
+pub fn write(folder: &Path, context: &Context, runs: &[Run]) -> Result<PathBuf, LabError> {
+    let path = folder.join("index.html");
+    std::fs::write(&path, page(context, runs)?)
+        .map_err(|error| LabError(format!("{} could not be written: {error}", path.display())))?;
+    Ok(path)
+}
+
+// Writing to a string cannot fail, here and below.
+fn page(context: &Context, runs: &[Run]) -> Result<String, LabError> {
+    let mut out = String::new();
+    let all = || runs.iter().flat_map(|(_, outcome)| &outcome.rows);
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\
+         <meta name=viewport content='width=device-width,initial-scale=1'><title>Shingle: lab report</title>\
+         <style>{STYLE}</style></head><body><h1>Lab report</h1>\
+         <p class=run>Shingle {VERSION}, seed {}, scale {}{}</p>\
+         <p>The papers' experiments on modelled drives, in virtual time: the same seed gives the same figures on any \
+         machine. A row is <b class=beaten>beaten</b> where Shingle meets a goal beyond the paper's result, <b \
+         class=reproduced>reproduced</b> where the paper's configuration comes to the paper's value within a tolerance, \
+         <b class=short>fallen short</b> where either fails; a row without a verdict is only shown.</p>\
+         <p>{}</p><nav><h2>Contents</h2><ol>",
+        context.seed,
+        context.scale,
+        context.drive.as_ref().map_or_else(String::new, |drive| format!(", on the drive {}", escaped(&drive.name))),
+        counts(all()),
+    );
+    for (experiment, outcome) in runs {
+        let _ = write!(
+            out,
+            "<li><a href='#{0}'>{0}</a> <span>{1}</span> <small>{2}</small></li>",
+            experiment.name,
+            escaped(experiment.question),
+            counts(outcome.rows.iter()),
+        );
+    }
+    out.push_str("</ol></nav>");
+    for (experiment, outcome) in runs {
+        section(&mut out, experiment, outcome)?;
+    }
+    out.push_str("</body></html>\n");
+    Ok(out)
+}
+
+fn section(out: &mut String, experiment: &Experiment, outcome: &Outcome) -> Result<(), LabError> {
+    let _ = write!(
+        out,
+        "<section id='{0}'><h2>{0}</h2><p class=question>{1}</p><dl><dt>Expected</dt><dd>{2}</dd><dt>Set-up</dt>\
+         <dd>{3}</dd></dl>",
+        experiment.name,
+        escaped(experiment.question),
+        escaped(experiment.expectation),
+        escaped(experiment.setup),
+    );
+    table(out, &outcome.rows);
+    for figure in &outcome.figures {
+        let _ = write!(
+            out,
+            "<figure role=img aria-label='{1}'><div>{2}</div><figcaption>{1}. <a href='{0}.png'>PNG</a>, <a \
+             href='{0}.svg'>SVG</a>, <a href='{0}.csv'>data</a></figcaption></figure>",
+            figure.name,
+            escaped(&figure.title),
+            figure.svg()?,
+        );
+    }
+    if !outcome.remarks.is_empty() {
+        out.push_str("<h3>Remarks</h3><ul>");
+        for remark in &outcome.remarks {
+            let _ = write!(out, "<li>{}</li>", escaped(remark));
+        }
+        out.push_str("</ul>");
+    }
+    out.push_str("<p><a href='#'>Contents</a></p></section>");
+    Ok(())
+}
+
+fn table(out: &mut String, rows: &[Row]) {
+    out.push_str(
+        "<table><thead><tr><th>figure<th>paper<th>paper's configuration<th>Shingle<th>goal<th>verdict</tr></thead><tbody>",
+    );
+    for row in rows {
+        let (class, word) = verdict(row.verdict);
+        let _ = write!(out, "<tr><td class=id>{}", escaped(&row.id));
+        let cells = [
+            ("paper", row.paper),
+            ("paper's configuration", row.paper_config),
+            ("Shingle", row.ours),
+            ("goal", row.goal),
+        ];
+        for (label, value) in cells {
+            let text = value.map_or_else(String::new, |value| format!("{} <i>{}</i>", number(value), row.unit));
+            let _ = write!(out, "<td class=number data-label=\"{label}\">{text}");
+        }
+        let _ = write!(
+            out,
+            "<td class=verdict><b class={class}>{word}</b> <span>{}</span> <small>{}</small></tr>",
+            escaped(&row.margin),
+            escaped(&row.note)
+        );
+    }
+    out.push_str("</tbody></table>");
+}
+
+/// The class and the word of a verdict.
+fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Beaten => ("beaten", "beaten"),
+        Verdict::Reproduced => ("reproduced", "reproduced"),
+        Verdict::Short => ("short", "fallen short"),
+        Verdict::Shown => ("shown", ""),
+    }
+}
+
+/// Number of rows by verdict.
+fn counts<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
+    let verdicts = [Verdict::Beaten, Verdict::Reproduced, Verdict::Short].into_iter();
+    let all = verdicts.filter_map(|kind| {
+        let (class, word) = verdict(kind);
+        let count = rows.clone().filter(|row| row.verdict == kind).count();
+        (count > 0).then(|| format!("<b class={class}>{count} {word}</b>"))
+    });
+    all.collect::<Vec<_>>().join(", ")
+}
+
+fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    // A line does not begin with the unit of a share.
+    text.replace('\'', "&#39;").replace('"', "&quot;").replace(" %", "&nbsp;%")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::context::Scale;
+    use crate::report::figure::{Axis, Figure, Mark, Series};
+    use crate::report::row::Better;
+
+    #[test]
+    fn a_page_needs_no_network_and_says_all_there_is() {
+        let context = Context::new(7, Scale::Quick, Rc::new(|_, _| {}));
+        let experiment = || crate::experiments::named("space").unwrap();
+        let shown = Row::new("only <shown>", "s", Better::Lower).paper_config(12.345_678).judged();
+        let short = Row::new("late", "s", Better::Lower).ours(20.0).goal(10.0).note("why").judged();
+        let figure = Figure {
+            name: "space".to_owned(),
+            title: "A picture".to_owned(),
+            x: Axis::linear("x"),
+            y: Axis::linear("y"),
+            series: vec![Series::new("s", Mark::Line, vec![(0.0, 1.0), (1.0, 2.0)])],
+        };
+        let outcome = Outcome { rows: vec![shown, short], figures: vec![figure], remarks: vec!["a remark".to_owned()] };
+        let page = page(&context, &[(experiment(), outcome)]).unwrap();
+        for part in [
+            "<a href='#space'>",
+            "seed 7, scale quick",
+            VERSION,
+            "only &lt;shown&gt;",
+            "12.35",
+            "fallen short",
+            "missed by 100.0&nbsp;%",
+            "why",
+            "<svg",
+            "a remark",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        let loads = ["<script", "<link", "<img", "url(", "@import"];
+        assert!(loads.iter().all(|tag| !page.contains(tag)), "the page loads something");
+        assert_eq!(page.matches("http").count(), page.matches("http://www.w3.org/2000/svg").count());
+    }
+}

@@ -1,0 +1,171 @@
+//! Rows: figures beside the paper's value and a goal, and their verdicts.
+
+use serde::Serialize;
+
+/// Direction of a goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// At least the goal.
+    Higher,
+    /// At most the goal.
+    Lower,
+}
+
+/// Result of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The project's own configuration meets a goal beyond the paper's result.
+    Beaten,
+    /// The paper's result came out, within the row's tolerance.
+    Reproduced,
+    /// Neither.
+    Short,
+    /// Shown only, without a goal.
+    Shown,
+}
+
+/// One figure of an experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name, stable between versions.
+    pub id: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The paper's value.
+    pub paper: Option<f64>,
+    /// Value of this code, set up as the paper describes.
+    pub paper_config: Option<f64>,
+    /// Value of this code with its own defaults.
+    pub ours: Option<f64>,
+    /// Goal for `ours`.
+    pub goal: Option<f64>,
+    /// Direction of the goal.
+    pub better: Better,
+    /// Largest difference between `paper_config` and `paper`, as a share of `paper`.
+    pub tolerance: Option<f64>,
+    /// The outcome.
+    pub verdict: Verdict,
+    /// Distance from the paper's value and from the goal, in words.
+    pub margin: String,
+    /// The known reason for a difference, or another remark.
+    pub note: String,
+}
+
+impl Row {
+    /// A row without values.
+    pub fn new(id: impl Into<String>, unit: &'static str, better: Better) -> Self {
+        Self {
+            id: id.into(),
+            unit,
+            paper: None,
+            paper_config: None,
+            ours: None,
+            goal: None,
+            better,
+            tolerance: None,
+            verdict: Verdict::Shown,
+            margin: String::new(),
+            note: String::new(),
+        }
+    }
+
+    /// Sets the paper's value, and the tolerance of the paper's configuration.
+    #[must_use]
+    pub fn paper(self, value: f64, tolerance: f64) -> Self {
+        Self { paper: Some(value), tolerance: Some(tolerance), ..self }
+    }
+
+    /// Sets the paper's value, to be shown only.
+    #[must_use]
+    pub fn paper_shown(self, value: f64) -> Self {
+        Self { paper: Some(value), ..self }
+    }
+
+    /// Sets the value of the paper's configuration.
+    #[must_use]
+    pub fn paper_config(self, value: f64) -> Self {
+        Self { paper_config: Some(value), ..self }
+    }
+
+    /// Sets the value of the project's own configuration.
+    #[must_use]
+    pub fn ours(self, value: f64) -> Self {
+        Self { ours: Some(value), ..self }
+    }
+
+    /// Sets the goal of the project's own configuration.
+    #[must_use]
+    pub fn goal(self, value: f64) -> Self {
+        Self { goal: Some(value), ..self }
+    }
+
+    /// Sets a remark that is shown with the row.
+    #[must_use]
+    pub fn note(self, text: impl Into<String>) -> Self {
+        Self { note: text.into(), ..self }
+    }
+
+    /// Decides the verdict from the figures. A row without a goal or tolerance is only shown.
+    #[must_use]
+    pub fn judged(mut self) -> Self {
+        let (mut margins, mut asked, mut short, mut met) = (Vec::new(), false, false, false);
+        if let (Some(paper), Some(found), Some(tolerance)) = (self.paper, self.paper_config, self.tolerance) {
+            let off = (found - paper) / paper;
+            (asked, short) = (true, off.abs() > tolerance);
+            margins.push(format!("paper's configuration {:+.1} % from the paper", off * 100.0));
+        }
+        if let (Some(goal), Some(ours)) = (self.goal, self.ours) {
+            met = match self.better {
+                Better::Higher => ours >= goal,
+                Better::Lower => ours <= goal,
+            };
+            (asked, short) = (true, short || !met);
+            margins.push(margin(self.better, goal, ours, met));
+        }
+        self.verdict = match (asked, short, met) {
+            (false, ..) => Verdict::Shown,
+            (_, true, _) => Verdict::Short,
+            (_, false, true) => Verdict::Beaten,
+            (_, false, false) => Verdict::Reproduced,
+        };
+        self.margin = margins.join("; ");
+        self
+    }
+}
+
+/// The margin to a goal, in words.
+fn margin(better: Better, goal: f64, ours: f64, met: bool) -> String {
+    let times = match better {
+        Better::Higher => ours / goal,
+        Better::Lower => goal / ours,
+    };
+    match met {
+        _ if goal == 0.0 || ours == 0.0 => format!("goal {}", if met { "met" } else { "missed" }),
+        true if times >= 2.0 => format!("goal met {times:.1} times over"),
+        true => format!("goal met with {:.1} % to spare", (ours / goal - 1.0).abs() * 100.0),
+        false => format!("goal missed by {:.1} %", (ours / goal - 1.0).abs() * 100.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_judged_by_its_goal_and_its_tolerance() {
+        let row = || Row::new("r", "MB/s", Better::Higher).paper(110.0, 0.1);
+        assert_eq!(row().paper_config(105.0).judged().verdict, Verdict::Reproduced);
+        assert_eq!(row().paper_config(90.0).judged().verdict, Verdict::Short);
+        assert_eq!(row().paper_config(105.0).goal(176.0).ours(180.0).judged().verdict, Verdict::Beaten);
+        let short = row().paper_config(105.0).goal(176.0).ours(150.0).judged();
+        assert_eq!(short.verdict, Verdict::Short);
+        assert!(short.margin.contains("missed by 14.8 %"), "{}", short.margin);
+        assert!(short.margin.contains("-4.5 % from the paper"), "{}", short.margin);
+        assert_eq!(row().judged().verdict, Verdict::Shown, "nothing was found that could be compared");
+        let lower = Row::new("r", "s", Better::Lower).goal(10.0);
+        assert_eq!(lower.clone().ours(9.0).judged().verdict, Verdict::Beaten);
+        assert_eq!(lower.ours(11.0).judged().verdict, Verdict::Short);
+    }
+}

@@ -1,0 +1,11 @@
+//! Rigs: stores on modelled drives behind a kernel, ready for a load.
+
+pub mod array;
+pub mod drives;
+pub mod engine;
+pub mod host;
+pub mod opening;
+pub mod scaling;
+pub mod ssd;
+pub mod store;
+pub mod target;

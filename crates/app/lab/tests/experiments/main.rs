@@ -1,0 +1,6 @@
+//! Experiments at quick scale: their orders, and the same figures for a seed.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod orderings;
+mod same_seed;
