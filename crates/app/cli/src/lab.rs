@@ -16,7 +16,7 @@ use shingle_lab::report::{files, page};
 use shingle_lab::rig::drives;
 use shingle_lab::rig::engine::Setup;
 
-use crate::bench::append;
+use crate::bench::chunk::append;
 use crate::failure::{Failure, Outcome};
 use crate::output::Progress;
 

@@ -95,6 +95,12 @@ pub(crate) fn counted(count: impl Into<u64>, thing: &str) -> String {
     }
 }
 
+/// A size for people, with its exact bytes if they are not what is shown: `3 B`, `1.5 MiB (1572864 bytes)`.
+pub(crate) fn size(bytes: u64) -> String {
+    let shown = ByteSize(bytes);
+    if bytes < 1024 { shown.to_string() } else { format!("{shown} ({bytes} bytes)") }
+}
+
 /// Refuses to print the bytes of an object on a terminal, which takes some of them for commands.
 ///
 /// # Errors
@@ -179,5 +185,13 @@ mod tests {
     #[test]
     fn one_thing_is_not_many() {
         assert_eq!([0u64, 1, 2].map(|count| counted(count, "zone set")), ["0 zone sets", "1 zone set", "2 zone sets"]);
+    }
+
+    #[test]
+    fn a_size_is_said_once() {
+        let sizes = [0, 3, 1023, 1024, 1_572_864, 1_572_865];
+        let shown =
+            ["0 B", "3 B", "1023 B", "1 KiB (1024 bytes)", "1.5 MiB (1572864 bytes)", "1.5 MiB (1572865 bytes)"];
+        assert_eq!(sizes.map(size), shown);
     }
 }

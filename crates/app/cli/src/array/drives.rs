@@ -9,10 +9,10 @@ use shingle_array_store::{
 };
 use shingle_base::ByteSize;
 
-use super::counted;
 use super::place::{ArrayArgs, ArrayFile, Missing, is_same, look_past, with_array};
 use super::taking::{Consent, take_drives};
 use super::telling::Change;
+use super::words::counted;
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 

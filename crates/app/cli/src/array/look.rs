@@ -8,8 +8,9 @@ use shingle_server::{ArrayStanding, Running};
 
 use super::place::{ArrayArgs, Missing, look, with_array};
 use super::serving::Serving;
-use super::{counted, shown, zone_sets};
+use super::words::{counted, shown, zone_sets};
 use crate::failure::{Failure, Outcome, status};
+use crate::output::size;
 
 /// Objects of a page.
 const PAGE: usize = 1000;
@@ -139,7 +140,7 @@ impl Stat {
             say!("{}", object_json(&object));
         } else {
             say!("name     {}", shown(&object.name));
-            say!("size     {} ({} bytes)", ByteSize(object.size), object.size);
+            say!("size     {}", size(object.size));
             say!("version  {}", object.version.0);
         }
         Ok(())

@@ -11,6 +11,7 @@ mod telling;
 mod transfer;
 mod upkeep;
 mod verify;
+mod words;
 
 use clap::Subcommand;
 
@@ -92,22 +93,4 @@ impl Array {
             Self::Dump(dump) => dump.run(),
         }
     }
-}
-
-/// A name for a terminal.
-fn shown(name: &[u8]) -> String {
-    shingle_base::printable(name)
-}
-
-/// Words for a count: `one`, or `many` of them.
-fn counted(count: usize, one: &str, many: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {many}"),
-    }
-}
-
-/// Words for a count of zone sets.
-fn zone_sets(count: usize) -> String {
-    counted(count, "zone set", "zone sets")
 }

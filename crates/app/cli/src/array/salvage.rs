@@ -6,8 +6,8 @@ use shingle_array_objects::{Salvage as Salvaged, salvage};
 use shingle_base::ByteSize;
 
 use super::place::{Missing, Opened, with_array};
-use super::shown;
 use super::telling::Change;
+use super::words::shown;
 use crate::failure::Outcome;
 use crate::output::Progress;
 

@@ -6,13 +6,12 @@ use bytes::Bytes;
 use clap::Args;
 use serde_json::json;
 use shingle_array_store::PutHints;
-use shingle_base::ByteSize;
 
 use super::place::{ArrayArgs, Missing, with_array};
 use super::serving::Serving;
-use super::shown;
+use super::words::shown;
 use crate::failure::Outcome;
-use crate::output::Progress;
+use crate::output::{Progress, size};
 use crate::transfer::{Input, Output, Range};
 
 /// Stores an object.
@@ -80,7 +79,7 @@ impl Put {
             if self.json {
                 say!("{}", json!({ "name": name, "size_bytes": stored.size, "version": stored.version.0 }));
             } else {
-                say!("stored `{label}`: {} ({} bytes)", ByteSize(stored.size), stored.size);
+                say!("stored `{label}`: {}", size(stored.size));
             }
             Ok(())
         });

@@ -8,7 +8,7 @@ use shingle_base::ByteSize;
 
 use super::serving::Serving;
 use super::telling::Change;
-use super::{counted, shown, zone_sets};
+use super::words::{counted, shown, zone_sets};
 use crate::failure::{Failure, Outcome};
 use crate::output::Progress;
 

@@ -11,7 +11,7 @@ use shingle_zoned_linux::OpenOptions;
 use super::place::{ArrayArgs, open_drives};
 use super::serving::Serving;
 use super::telling::Change;
-use super::{counted, zone_sets};
+use super::words::{counted, zone_sets};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::Progress;
 

@@ -1,21 +1,18 @@
 //! `shingle bench`: figures of this machine, each beside its limit, measured in the same process.
 
-pub(crate) mod append;
 mod array;
-mod array_limit;
-mod chunk_gc;
+pub(crate) mod chunk;
 mod device;
-mod fio;
+mod figure;
 mod limit;
-mod read;
 mod s3;
-mod s3_drives;
 mod scratch;
 mod simulator;
 
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use self::figure::{Figure, round};
 use crate::failure::{Failure, Outcome};
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,36 +56,6 @@ pub(crate) struct Bench {
     place: device::Where,
 }
 
-/// One figure: larger is better unless it is a time.
-pub(crate) struct Figure {
-    pub(crate) id: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) value: f64,
-    pub(crate) limit: f64,
-}
-
-impl Figure {
-    fn json(&self) -> Value {
-        json!({ "id": self.id, "unit": self.unit, "value": round(self.value), "limit": round(self.limit),
-                "ratio": round(self.value / self.limit) })
-    }
-}
-
-/// Rounds to four digits, the precision of a measurement.
-fn round(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return 0.0;
-    }
-    let scale = 10f64.powf(4.0 - value.abs().log10().ceil());
-    (value * scale).round() / scale
-}
-
-/// The median of at least one sample.
-pub(crate) fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples.get(samples.len() / 2).copied().unwrap_or(0.0)
-}
-
 impl Bench {
     pub(crate) fn run(self) -> Outcome {
         if self.place.is_given() && !matches!(self.name, Name::Device) {
@@ -99,12 +66,12 @@ impl Bench {
         }
         let (name, figures) = match self.name {
             Name::S3Drives => {
-                let drives = if self.drives.is_empty() { &s3_drives::DRIVES[..] } else { &self.drives };
-                return s3_drives::run(drives, self.json);
+                let drives = if self.drives.is_empty() { &s3::drives::DRIVES[..] } else { &self.drives };
+                return s3::drives::run(drives, self.json);
             }
-            Name::ChunkAppend => ("chunk-append", append::run()?),
-            Name::ChunkRead => ("chunk-read", read::run()?),
-            Name::ChunkGc => ("chunk-gc", chunk_gc::run()?),
+            Name::ChunkAppend => ("chunk-append", chunk::append::run()?),
+            Name::ChunkRead => ("chunk-read", chunk::read::run()?),
+            Name::ChunkGc => ("chunk-gc", chunk::gc::run()?),
             Name::ArrayPut => ("array-put", array::put()?),
             Name::ArrayGet => ("array-get", array::get()?),
             Name::ArrayRebuild => ("array-rebuild", array::rebuild()?),

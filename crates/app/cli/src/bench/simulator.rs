@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use shingle_lab::load::commands::{Commands, Ready};
 
-use crate::bench::{Figure, limit, median};
+use crate::bench::figure::{Figure, median};
+use crate::bench::limit;
 use crate::failure::Outcome;
 
 const COMMANDS: u64 = 2_000_000;

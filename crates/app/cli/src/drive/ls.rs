@@ -9,7 +9,7 @@ use shingle_runtime::Runtime;
 use shingle_server::inventory::{self, Found};
 use shingle_zoned_linux::{Drive, System, ZonedModel};
 
-use crate::drive::print_columns;
+use crate::drive::words::print_columns;
 use crate::failure::Outcome;
 
 const LONG: &str = "\

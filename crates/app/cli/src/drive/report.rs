@@ -9,7 +9,7 @@ use shingle_base::{Blocks, ByteSize, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, ZoneInfo, ZoneState, ZonedDevice};
 
-use crate::drive::{abbreviation, zone_type};
+use crate::drive::words::{abbreviation, zone_type};
 use crate::failure::{Failure, Outcome};
 use crate::{device, output};
 

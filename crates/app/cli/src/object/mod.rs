@@ -1,10 +1,10 @@
 //! `shingle object`: the objects of a server. Commands ask a running server; `rebuild-index` and `gc` need it stopped.
 
+mod directory;
 mod single;
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, Subcommand};
@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use shingle_array_store::CheckReport as ArrayReport;
 use shingle_base::ByteSize;
 use shingle_object_store::{CheckReport, ObjectName};
-use shingle_server::{Checked, Config, Counted, Error, Offline, Progress, Running};
+use shingle_server::{Checked, Counted, Error, Offline, Progress, Running};
 use shingle_store_api::ObjectInfo;
 
+use self::directory::{Directory, not_run};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::{self, counted};
 
@@ -38,19 +39,6 @@ pub(crate) enum Object {
     Stat(Stat),
     /// Reclaim the space of deleted and replaced objects now.
     Gc(Directory),
-}
-
-#[derive(Args)]
-pub(crate) struct Directory {
-    /// The server's configuration [default: none; default settings].
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// The data directory [default: the configuration's, or ./shingle-data].
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Args)]
@@ -87,27 +75,6 @@ pub(crate) struct Stat {
     name: Option<single::Name>,
     #[command(flatten)]
     directory: Directory,
-}
-
-fn not_run(failure: Failure) -> Failure {
-    failure.with_status(status::NOT_RUN)
-}
-
-impl Directory {
-    fn configured(&self) -> Outcome<Config> {
-        let config = crate::serve::config(self.config.as_deref(), self.data.clone()).map_err(not_run)?;
-        if !config.data.is_dir() {
-            return Err(not_run(Failure::new(format!("there is no data directory {}", config.data.display()))));
-        }
-        Ok(config)
-    }
-
-    /// The answer to `ask` of the server that runs on the directory; `None` if none runs.
-    fn asked<T>(&self, ask: impl FnOnce(Running) -> Result<T, Error>) -> Outcome<Option<T>> {
-        let failed = |error: Error| not_run(error.into());
-        let running = Running::of(&self.configured()?.data).map_err(failed)?;
-        running.map(ask).transpose().map_err(failed)
-    }
 }
 
 /// Runs `work` with the objects of a directory open, and closes them.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use serde_json::{Value, json};
-use shingle_base::{ByteSize, printable};
+use shingle_base::printable;
 use shingle_runtime::Runtime;
 use shingle_s3_gateway::EntityTag;
 use shingle_server::{Access, Config, Offline, Served};
@@ -13,9 +13,9 @@ use shingle_store_api::{
     Commit, Metadata, ObjectInfo, ObjectReader, ObjectStore, ObjectWriter, StoreError, StoreErrorKind, StoreResult,
 };
 
-use super::{Directory, not_run};
+use super::directory::{Directory, not_run};
 use crate::failure::{Failure, Outcome};
-use crate::output::Progress;
+use crate::output::{Progress, size};
 use crate::transfer::{Input, Output, Range};
 
 /// An object, as listings name it.
@@ -231,7 +231,7 @@ impl Put {
         if directory.json {
             say!("{}", object_json(&name, &info));
         } else {
-            say!("stored `{}`: {} ({} bytes)", name.shown(), ByteSize(info.size), info.size);
+            say!("stored `{}`: {}", name.shown(), size(info.size));
         }
         Ok(())
     }
@@ -280,7 +280,7 @@ pub(super) fn stat(name: &Name, directory: &Directory) -> Outcome {
         return Ok(());
     }
     say!("object    {}", name.shown());
-    say!("size      {} ({} bytes)", ByteSize(info.size), info.size);
+    say!("size      {}", size(info.size));
     say!("etag      {}", printable(info.etag.as_bytes()));
     say!("modified  {}", shingle_server::utc(info.modified_unix_ns / 1_000_000_000));
     if let Some(class) = &info.class {

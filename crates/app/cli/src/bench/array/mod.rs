@@ -1,23 +1,23 @@
 //! Objects into an array of 10+2 and out of it, and a lost drive of it rebuilt; fragments of 1 MiB, on one core, over
 //! memory devices.
 
+mod least;
+mod shape;
+
 use std::hint::black_box;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_array_store::{ArrayDrive, ArrayStore, FormatOptions, IndexPlace, Options, RebuildOptions, format};
 use shingle_base::{Blocks, Lba, ZoneId};
-use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_zoned::{DeviceFuture, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZonedDevice};
 
-use crate::bench::{Figure, array_limit, limit, median};
+use self::shape::{DATA, FRAGMENT, PARITY, SEGMENT, code, segment};
+use crate::bench::figure::{Figure, median};
+use crate::bench::limit;
 use crate::failure::{Failure, Outcome};
 
-pub(super) const DATA: u8 = 10;
-pub(super) const PARITY: u8 = 2;
-pub(super) const FRAGMENT: usize = 1 << 20;
-pub(super) const SEGMENT: usize = DATA as usize * FRAGMENT;
 /// Segments written in a round, and read or rebuilt.
 const PUT_SEGMENTS: u64 = 300;
 const GET_SEGMENTS: u64 = 60;
@@ -26,14 +26,14 @@ const ROUNDS: usize = 5;
 pub(crate) fn put() -> Outcome<Vec<Figure>> {
     let (mut rates, mut limits) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        limits.push(array_limit::put(GET_SEGMENTS as usize)?);
+        limits.push(least::put(GET_SEGMENTS as usize)?);
         rates.push(shingle_runtime::real::run(put_round)??);
     }
     Ok(vec![Figure {
         id: "put_10+2_1mib",
         unit: "bytes/s",
         value: median(rates),
-        limit: array_limit::best(&limits) * SEGMENT as f64,
+        limit: least::best(&limits) * SEGMENT as f64,
     }])
 }
 
@@ -46,10 +46,6 @@ pub(crate) fn get() -> Outcome<Vec<Figure>> {
 pub(crate) fn rebuild() -> Outcome<Vec<Figure>> {
     let (value, limit) = shingle_runtime::real::run(rebuild_rounds)??;
     Ok(vec![Figure { id: "rebuild_10+2_1mib", unit: "bytes/s", value, limit }])
-}
-
-pub(super) fn code() -> Outcome<Code> {
-    Code::new(DATA, PARITY).map_err(|error| Failure::new(error.to_string()))
 }
 
 fn drives(geometry: &Geometry, device: impl Fn(Geometry) -> Rc<dyn ZonedDevice>) -> Vec<ArrayDrive> {
@@ -103,10 +99,6 @@ async fn open(rt: &Runtime, drives: &[ArrayDrive]) -> Outcome<ArrayStore> {
     Ok(ArrayStore::open(rt, drives, &IndexPlace::Memory, options).await?.0)
 }
 
-pub(super) fn segment() -> Bytes {
-    (0..SEGMENT as u32).map(|at| (at.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect::<Vec<u8>>().into()
-}
-
 /// Bytes a second of one object, written segment by segment.
 async fn put_round(rt: Runtime) -> Outcome<f64> {
     let drives = drives(&large_zones(), |geometry| {
@@ -156,7 +148,7 @@ async fn fill(store: &ArrayStore) -> Outcome<()> {
 async fn read_rounds(store: &ArrayStore, stored: &[Vec<u8>], degraded: bool) -> Outcome<(f64, f64)> {
     let (mut rates, mut limits) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        limits.push(array_limit::get(stored, degraded)?);
+        limits.push(least::get(stored, degraded)?);
         let reader = store.open_object("object")?;
         let began = limit::now();
         let mut at = 0;
@@ -165,7 +157,7 @@ async fn read_rounds(store: &ArrayStore, stored: &[Vec<u8>], degraded: bool) -> 
         }
         rates.push(at as f64 / began.elapsed().as_secs_f64());
     }
-    Ok((median(rates), array_limit::best(&limits) * SEGMENT as f64))
+    Ok((median(rates), least::best(&limits) * SEGMENT as f64))
 }
 
 /// Segments as they lie on drives: each in memory of its own.
@@ -186,7 +178,7 @@ async fn rebuild_rounds(rt: Runtime) -> Outcome<(f64, f64)> {
     let stored = stored();
     let (mut rates, mut limits) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        limits.push(array_limit::rebuild(&stored)?);
+        limits.push(least::rebuild(&stored)?);
         drives.remove(0);
         let store = open(&rt, &drives).await?;
         let new = ArrayDrive { name: format!("new memory {round}"), dev: device(geometry.clone()) };
@@ -200,5 +192,5 @@ async fn rebuild_rounds(rt: Runtime) -> Outcome<(f64, f64)> {
         }
         store.close().await?;
     }
-    Ok((median(rates), array_limit::best(&limits) * FRAGMENT as f64))
+    Ok((median(rates), least::best(&limits) * FRAGMENT as f64))
 }

@@ -7,6 +7,8 @@
 //! Server and clients share the process and the machine, in all measurements alike. The processor time of a request is the
 //! server's alone: less noisy than the rate, where others use the machine too.
 
+pub(super) mod drives;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
@@ -25,8 +27,9 @@ use shingle_s3_gateway::{Credentials, Gateway, Options as GatewayOptions};
 use shingle_store_api::ObjectStore;
 use shingle_zoned::{Geometry, MemoryDevice};
 
+use crate::bench::figure::{Figure, median};
+use crate::bench::limit;
 use crate::bench::scratch::Scratch;
-use crate::bench::{Figure, limit, median};
 use crate::failure::{Failure, Outcome};
 
 const CLIENTS: usize = 8;

@@ -9,7 +9,8 @@ use shingle_chunk_store::{ChunkStore, ErrorKind, FormatOptions, Options, Stream}
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, MemoryDevice};
 
-use crate::bench::{Figure, limit, median};
+use crate::bench::figure::{Figure, median};
+use crate::bench::limit;
 use crate::failure::{Failure, Outcome};
 
 const CHUNKS: u64 = 128;

@@ -8,7 +8,8 @@ use shingle_chunk_store::{ChunkStore, FormatOptions, Options, Stream};
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, MemoryDevice};
 
-use crate::bench::{Figure, limit, median};
+use crate::bench::figure::{Figure, median};
+use crate::bench::limit;
 use crate::failure::Outcome;
 
 const CHUNKS: u64 = 16;

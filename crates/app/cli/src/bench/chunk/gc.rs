@@ -11,7 +11,7 @@ use shingle_chunk_store::{ChunkStore, ErrorKind, FormatOptions, Options, Stream}
 use shingle_runtime::Runtime;
 use shingle_zoned::{Geometry, MemoryDevice};
 
-use crate::bench::{Figure, median};
+use crate::bench::figure::{Figure, median};
 use crate::failure::{Failure, Outcome};
 
 /// Zones of the drive, and of the smaller one beside it.

@@ -6,8 +6,9 @@ use std::hint::black_box;
 use shingle_base::crc32c;
 use shingle_erasure::Coder;
 
-use super::array::{DATA, FRAGMENT, PARITY, SEGMENT, code, segment};
-use super::{limit, median};
+use super::shape::{DATA, FRAGMENT, PARITY, SEGMENT, code, segment};
+use crate::bench::figure::median;
+use crate::bench::limit;
 use crate::failure::{Failure, Outcome};
 
 /// Bytes of each fragment worked on at a time.

@@ -5,18 +5,18 @@ use std::time::Duration;
 use serde_json::json;
 use shingle_lab::rig::scaling::{CLIENTS_EACH, Taken, puts};
 
-use crate::bench::round;
+use crate::bench::figure::round;
 use crate::failure::{Failure, Outcome};
 
 /// Numbers of drives by default.
-pub(super) const DRIVES: [usize; 6] = [1, 2, 4, 8, 16, 60];
+pub(crate) const DRIVES: [usize; 6] = [1, 2, 4, 8, 16, 60];
 /// Largest number of drives: a rack of shelves.
 const DRIVES_MAX: usize = 256;
 /// Virtual time that is measured.
 const TIME: Duration = Duration::from_secs(10);
 const SEED: u64 = 1;
 
-pub(super) fn run(drives: &[usize], as_json: bool) -> Outcome {
+pub(crate) fn run(drives: &[usize], as_json: bool) -> Outcome {
     if let Some(wrong) = drives.iter().find(|count| !(1..=DRIVES_MAX).contains(*count)) {
         return Err(Failure::new(format!("--drives: {wrong} is not between 1 and {DRIVES_MAX}")));
     }

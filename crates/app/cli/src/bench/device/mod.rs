@@ -1,6 +1,8 @@
 //! The device layer beside fio: sequential writes of 1 MiB and random reads of 4 KiB, on an emulated drive in a file, or on
 //! a drive that is named. Both sides do the same commands, and each round measures both, one behind the other.
 
+mod fio;
+
 use std::cell::Cell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,9 +15,10 @@ use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, Geometry, GeometrySpec, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
 use shingle_zoned_linux::{ZonedModel, describe, is_node};
 
-use crate::bench::fio::{self, Job};
+use self::fio::Job;
+use crate::bench::figure::{Figure, median};
+use crate::bench::limit;
 use crate::bench::scratch::Scratch;
-use crate::bench::{Figure, limit, median};
 use crate::confirm::confirm;
 use crate::failure::{Failure, Outcome};
 use crate::{device, output};

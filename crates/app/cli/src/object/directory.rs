@@ -1,0 +1,43 @@
+//! The data directory of a server that commands on objects name, and the server that may run on it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use shingle_server::{Config, Error, Running};
+
+use crate::failure::{Failure, Outcome, status};
+
+/// Data directory of a server, and the form of output.
+#[derive(Args)]
+pub(crate) struct Directory {
+    /// The server's configuration [default: none; default settings].
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// The data directory [default: the configuration's, or ./shingle-data].
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) fn not_run(failure: Failure) -> Failure {
+    failure.with_status(status::NOT_RUN)
+}
+
+impl Directory {
+    pub(super) fn configured(&self) -> Outcome<Config> {
+        let config = crate::serve::config(self.config.as_deref(), self.data.clone()).map_err(not_run)?;
+        if !config.data.is_dir() {
+            return Err(not_run(Failure::new(format!("there is no data directory {}", config.data.display()))));
+        }
+        Ok(config)
+    }
+
+    /// The answer to `ask` of the server that runs on the directory; `None` if none runs.
+    pub(super) fn asked<T>(&self, ask: impl FnOnce(Running) -> Result<T, Error>) -> Outcome<Option<T>> {
+        let failed = |error: Error| not_run(error.into());
+        let running = Running::of(&self.configured()?.data).map_err(failed)?;
+        running.map(ask).transpose().map_err(failed)
+    }
+}
