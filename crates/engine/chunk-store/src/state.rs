@@ -1,16 +1,16 @@
 //! Everything a store holds in memory, changed only between two awaits (RT-1).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use shingle_base::{ChunkId, ZoneId};
 
 use crate::append::pools::Pools;
 use crate::append::turns::Turns;
-use crate::append::{OpenChunk, Resumption, ZoneWriter};
+use crate::append::{OpenChunk, Resumption, Starved, ZoneWriter};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::Lifetimes;
 use crate::index::ChunkTable;
-use crate::index::{Added, Located};
+use crate::index::{Added, Located, Tally};
 use crate::index::{Chunk, Handle};
 use crate::journal::Resumed;
 use crate::journal::Unmarked;
@@ -34,25 +34,16 @@ pub(crate) struct State {
     pub(crate) landing: Option<LandingLog>,
     /// Zones in a pool.
     pub(crate) writers: BTreeMap<ZoneId, ZoneWriter>,
-    /// Chunks with appends that wait for a zone, by pool, in the order they began to wait.
-    pub(crate) starved: Vec<VecDeque<Handle>>,
+    /// Chunks with appends that wait for a zone.
+    pub(crate) starved: Starved,
     /// Leases of open zones.
     pub(crate) leases: Leases,
-    /// Zones that the drive is to give up next; their leases end then.
-    pub(crate) releasing: Vec<ZoneId>,
-    /// Zone at which the search for a free one goes on, so that wear and head movement are even.
-    pub(crate) free_cursor: ZoneId,
     /// Reason why the store has stopped, if it has.
     pub(crate) stopped: Option<String>,
     pub(crate) counters: Counters,
     /// Lifetimes of records.
     pub(crate) lifetimes: Lifetimes,
-    /// Records in the index.
-    pub(crate) records: u64,
-    /// Records that entered it since the opening.
-    pub(crate) indexed: u64,
-    /// Appends that were taken since then.
-    pub(crate) taken: u64,
+    pub(crate) tally: Tally,
     pub(crate) unmarked: Unmarked,
     pub(crate) resumed: Resumed,
 }
@@ -85,8 +76,7 @@ impl State {
         chunk.size = chunk.size.max(record.end());
         self.zones.add_live(record.zone, record.blocks());
         self.zones.note_length(record.zone, record.blocks());
-        self.records += 1;
-        self.indexed += 1;
+        self.tally.entered();
     }
 
     /// Takes a chunk among those that are being written.
@@ -113,7 +103,7 @@ impl State {
         let Some(chunk) = self.chunks.remove(handle) else { return };
         self.resumed.remove(handle);
         for group in chunk.groups.iter() {
-            self.records -= group.len() as u64;
+            self.tally.left(group.len() as u64);
             let zone = self.zones.get(group.zone);
             self.lifetimes.died(zone.stream, now.saturating_sub(zone.last_write), group.blocks().0);
             self.zones.remove_group(group.zone, handle, group.blocks());
@@ -121,18 +111,6 @@ impl State {
         for group in chunk.groups.iter() {
             self.zones.note_garbage(group.zone);
         }
-    }
-
-    /// Nothing more is written to a zone: the keeper has the drive give it up.
-    pub(crate) fn release(&mut self, zone: ZoneId) {
-        if self.leases.end(zone) {
-            self.releasing.push(zone);
-        }
-    }
-
-    /// A zone that is to be given up at once, for more are open than may be.
-    pub(crate) fn release_excess(&mut self) -> Option<ZoneId> {
-        if self.leases.exceed() { self.releasing.pop() } else { None }
     }
 
     /// Takes a zone out of its pool: it gets no more records.
@@ -166,7 +144,7 @@ impl State {
 
     /// Chunks with appends that wait for a zone, to land, or for the entry that lets them go on.
     pub(crate) fn waiting(&self) -> Vec<Handle> {
-        let mut handles: Vec<Handle> = self.starved.iter().flatten().copied().collect();
+        let mut handles: Vec<Handle> = self.starved.iter().collect();
         let resuming = self.open.iter().filter(|(_, open)| open.resumption != Resumption::Done);
         handles.extend(resuming.map(|(&handle, _)| handle));
         handles.sort_unstable();

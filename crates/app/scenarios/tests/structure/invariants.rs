@@ -42,7 +42,7 @@ const UNNAMED: [(&str, usize); 13] = [
     ("crates/device/sim", 1),
     ("crates/device/zoned-linux", 6),
     ("crates/engine/array-store", 4),
-    ("crates/engine/chunk-store", 29),
+    ("crates/engine/chunk-store", 26),
     ("crates/engine/record", 10),
     ("crates/foundation/runtime", 4),
     ("crates/foundation/store-api", 3),

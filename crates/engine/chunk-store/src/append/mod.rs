@@ -6,10 +6,12 @@ mod open;
 mod placing;
 pub(crate) mod pools;
 mod resume;
+mod starved;
 pub(crate) mod turns;
 mod write;
 mod zone_writer;
 
 pub(crate) use batch::{Batch, Framed};
 pub(crate) use open::{OpenChunk, Pending, Resumption, Waiter};
+pub(crate) use starved::Starved;
 pub(crate) use zone_writer::ZoneWriter;

@@ -90,7 +90,7 @@ impl Engine {
         };
         open.end += length as u32;
         open.footprint += blocks;
-        state.taken += 1;
+        state.tally.took();
         let pending = Pending {
             handle,
             offset: offset as u32,
@@ -184,7 +184,7 @@ impl Engine {
                 None => {
                     if !open.starved {
                         open.starved = true;
-                        starved[pool].push_back(handle);
+                        starved.push(pool, handle);
                     }
                     return Placed::Starved;
                 }
@@ -196,7 +196,7 @@ impl Engine {
     pub(crate) fn place_starved(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         for pool in state.pools.ids() {
-            for handle in std::mem::take(&mut state.starved[pool]) {
+            for handle in state.starved.take(pool) {
                 if let Some(open) = state.open.get_mut(&handle) {
                     open.starved = false;
                     self.try_place(&mut state, handle);
@@ -241,7 +241,7 @@ impl Engine {
     /// Takes an idle zone out of service for good (CS-ZONE-1) and gives its open resource back to the drive.
     pub(crate) fn close_zone(&self, state: &mut State, zone: ZoneId) {
         state.retire(zone, ZoneStatus::Closed);
-        state.release(zone);
+        state.leases.end(zone);
         self.wakes.keeper.notify_one();
     }
 

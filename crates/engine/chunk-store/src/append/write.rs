@@ -69,7 +69,7 @@ impl Engine {
         if writer.room() == 0 {
             self.close_zone(state, zone);
         }
-        if state.starved.iter().any(|waiting| !waiting.is_empty()) {
+        if state.starved.any() {
             // An idle zone can be closed to make place for another.
             self.wakes.keeper.notify_one();
         }
@@ -197,7 +197,7 @@ impl Engine {
             self.close_zone(&mut state, zone);
         } else {
             state.retire(zone, status);
-            state.release(zone);
+            state.leases.end(zone);
             self.wakes.keeper.notify_one();
         }
         let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();

@@ -277,7 +277,7 @@ impl Engine {
                 if state.zones.get(victim).groups.is_empty() {
                     return Ok(None);
                 }
-                let free = state.zones.next_of(ZoneStatus::Free, state.free_cursor);
+                let free = state.zones.next_free();
                 if free.is_none() && state.zones.count(ZoneStatus::Garbage) == 0 {
                     return Err(Error::new(ErrorKind::NoSpace, "GC has no free zone to move to"));
                 }
@@ -325,7 +325,7 @@ impl Engine {
         state.zones.set_status(destination.zone, status);
         // Copies that are not swapped in yet will be (CS-GC-5).
         state.zones.note_garbage(destination.zone);
-        state.release(destination.zone);
+        state.leases.end(destination.zone);
         self.wakes.keeper.notify_one();
     }
 

@@ -75,7 +75,7 @@ impl Engine {
 
     /// True if appends wait for space from GC.
     fn gc_urgent(&self) -> bool {
-        self.state.borrow().starved.iter().any(|waiting| !waiting.is_empty())
+        self.state.borrow().starved.any()
     }
 
     /// The best zone to empty to win space. Without urgency, zones that would win little are left until they win more.

@@ -6,6 +6,7 @@ mod id_order;
 mod memory;
 mod runs;
 mod table;
+mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -14,3 +15,4 @@ pub(crate) use groups::{Added, Groups};
 pub use memory::{IndexMemory, StreamMemory};
 pub(crate) use runs::{IndexGroup, Located, Run, ZONE_BLOCKS_MAX};
 pub(crate) use table::ChunkTable;
+pub(crate) use tally::Tally;

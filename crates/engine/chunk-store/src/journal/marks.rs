@@ -57,7 +57,7 @@ impl State {
         if let Some(last) = marks.last_mut() {
             last.closed = closed;
         }
-        for &(from, to) in self.unmarked.behind.get(&zone).into_iter().flatten() {
+        for &(from, to) in self.unmarked.behind(zone) {
             marks.extend(self.marks_between(zone, from, to, bytes_max));
         }
         marks
@@ -105,8 +105,8 @@ impl State {
 
     /// Indexed end of every zone with records: a checkpoint that begins here covers this.
     pub(crate) fn indexed_zones(&self) -> Vec<(ZoneId, u64, u32)> {
-        let entry = |&zone: &ZoneId| (zone, self.zones.get(zone).epoch, self.zones.get(zone).indexed_to);
-        self.unmarked.zones.union(&self.unmarked.moved).map(entry).collect()
+        let entry = |zone: ZoneId| (zone, self.zones.get(zone).epoch, self.zones.get(zone).indexed_to);
+        self.unmarked.zones().map(entry).collect()
     }
 
     /// A checkpoint covers zones as far as this: later marks need not say it again.
@@ -143,12 +143,12 @@ impl Engine {
         let journaled = {
             let mut state = self.state.borrow_mut();
             state.running()?;
-            state.unmarked.blocks = 0;
+            state.unmarked.restart();
             if self.log.needs_checkpoint() {
                 self.wakes.checkpoint.notify_one();
                 return Ok(());
             }
-            let zones = std::mem::take(&mut state.unmarked.zones);
+            let zones = state.unmarked.take_due();
             self.journal_marks(&mut state, zones)
         };
         join_all(journaled).await.into_iter().collect()
@@ -156,7 +156,7 @@ impl Engine {
 
     /// Journals marks for all that was moved, in front of the entry of a reset (CS-MARK-5): they become durable with it.
     pub(crate) fn mark_moved(self: &Rc<Self>, state: &mut State) -> Vec<impl Future<Output = Result<()>> + use<>> {
-        let zones = std::mem::take(&mut state.unmarked.moved);
+        let zones = state.unmarked.take_moved();
         self.journal_marks(state, zones)
     }
 
@@ -172,7 +172,7 @@ impl Engine {
             if !marks.is_empty() {
                 let slot = state.zones.get_mut(zone);
                 slot.marked_to = slot.marked_to.max(slot.indexed_to);
-                state.unmarked.behind.remove(&zone);
+                state.unmarked.forget_behind(zone);
             }
             state.counters.marks += marks.len() as u64;
             journaled

@@ -25,18 +25,11 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, PLACE_BYTES, RECORD_BYTES, zone_table_bytes};
 use crate::index::{Groups, IndexGroup};
-use crate::journal::log_room::{Counted, Measured};
+use crate::journal::log_room::IndexSize;
 use crate::state::State;
 
 /// Message for callers.
 const LOG_FULL: &str = "too few metazones are usable: the journal takes no entry; replace the drive";
-
-/// Checkpoints in a row that may make no room: entries that were on their way when one began are still needed behind
-/// it.
-const FUTILE_MAX: u32 = 3;
-
-/// Runs are measured again once one record in so many came or went.
-const MEASURE_AGAIN: u64 = 64;
 
 /// The most that GC adds to the index with each zone that it empties, where it puts records of a chunk together: a
 /// chunk is split where one zone that takes records is full, and a few times more where writes fail.
@@ -46,19 +39,18 @@ const SPLITS_BYTES: u64 = 4 * (GROUP_BYTES + 2 * RECORD_BYTES);
 const GC_SHARE: u64 = 32;
 
 impl State {
-    /// The most bytes that the index takes in a checkpoint of a drive with so many data zones.
-    fn index_bytes_max(&self) -> u64 {
-        zone_table_bytes(self.zones.len() as usize)
+    /// The index, of a drive with so many data zones.
+    fn index_size(&self) -> IndexSize {
+        let beside = zone_table_bytes(self.zones.len() as usize)
             + self.chunks.len() as u64 * CHUNK_BYTES
             + self.zones.groups() * GROUP_BYTES
-            + self.records * RECORD_BYTES
-            + self.resumed.count() * PLACE_BYTES
+            + self.resumed.count() * PLACE_BYTES;
+        IndexSize { beside, tally: self.tally }
     }
 
-    /// The bytes that runs of records take of these. Looks at every chunk.
-    fn measure(&self) -> Measured {
-        let runs = self.chunks.after(None).map(|(_, chunk)| runs_bytes(&chunk.groups)).sum();
-        Measured { runs, records: self.records, indexed: self.indexed }
+    /// The bytes that runs of records take in a checkpoint. Looks at every chunk.
+    fn runs_bytes(&self) -> u64 {
+        self.chunks.after(None).map(|(_, chunk)| runs_bytes(&chunk.groups)).sum()
     }
 }
 
@@ -74,41 +66,9 @@ pub(crate) fn groups_bytes(groups: &Groups) -> u64 {
 }
 
 impl Engine {
-    /// True if `fits` holds for the size of the index with `more` bytes, with what will be in it, and what GC has
-    /// reserved. Equal records that follow each other take far less than the most that they could, so where that is too
-    /// much they are measured, now and then; and what is not in it yet is counted.
+    /// True if `fits` holds for the size of the index with `more` bytes, and with all that will be in it.
     fn index_fits(&self, state: &State, more: u64, fits: impl Fn(u64) -> bool) -> bool {
-        let room = &self.log_room;
-        if self.fits_as_counted(state, more, &fits) {
-            return true;
-        }
-        if room.unindexed.get().taken < state.taken {
-            room.unindexed.set(Counted { appends: state.unindexed(), taken: state.taken });
-            if self.fits_as_counted(state, more, &fits) {
-                return true;
-            }
-        }
-        if let Some(measured) = room.measured.get() {
-            let came = state.indexed - measured.indexed;
-            let went = (measured.records + came).saturating_sub(state.records);
-            if came + went <= measured.records / MEASURE_AGAIN {
-                return false;
-            }
-        }
-        room.measured.set(Some(state.measure()));
-        self.fits_as_counted(state, more, &fits)
-    }
-
-    /// The same by what was counted and measured last, and the most that may have come since.
-    fn fits_as_counted(&self, state: &State, more: u64, fits: &impl Fn(u64) -> bool) -> bool {
-        let room = &self.log_room;
-        let unindexed = room.unindexed.get().most(state.taken) * (GROUP_BYTES + RECORD_BYTES);
-        let most = state.index_bytes_max() + unindexed + more + room.reserved.get();
-        let with_runs = |measured: Measured| {
-            let came = (state.indexed - measured.indexed) * RECORD_BYTES;
-            fits(most - state.records * RECORD_BYTES + measured.runs + came)
-        };
-        fits(most) || room.measured.get().is_some_and(with_runs)
+        self.log_room.holds(state.index_size(), more, || state.unindexed(), || state.runs_bytes(), fits)
     }
 
     /// True if GC has room in the index to empty a zone (CS-ROOM-4).
@@ -121,26 +81,23 @@ impl Engine {
     pub(crate) fn reserve_index_room(&self, state: &State, records: u64) -> bool {
         let most = records * (GROUP_BYTES + RECORD_BYTES);
         let apart = self.index_fits(state, most, |bytes| self.log.room_for_checkpoint(2 * bytes));
-        self.log_room.reserved.set(if apart { most } else { SPLITS_BYTES });
+        self.log_room.reserve(if apart { most } else { SPLITS_BYTES });
         apart
     }
 
     /// The rest of GC's reservation, in bytes.
     pub(crate) fn reserved_index_room(&self) -> u64 {
-        self.log_room.reserved.get()
+        self.log_room.reserved()
     }
 
     /// GC ends, or gives back the rest of its reservation.
     pub(crate) fn release_index_room(&self) {
-        self.log_room.reserved.set(0);
+        self.log_room.reserve(0);
     }
 
     /// GC replaced groups of `before` bytes by others of `after` (CS-ROOM-4).
     pub(crate) fn note_replaced(&self, before: &Groups, after: &Groups) {
-        if let Some(mut measured) = self.log_room.measured.get() {
-            measured.runs = (measured.runs + runs_bytes(after)).saturating_sub(runs_bytes(before));
-            self.log_room.measured.set(Some(measured));
-        }
+        self.log_room.note_replaced(runs_bytes(before), runs_bytes(after));
     }
 
     /// Fails if a chunk with `more` bytes in the index cannot be taken (CS-ROOM-1).
@@ -163,22 +120,19 @@ impl Engine {
     pub(crate) fn note_no_checkpoint(&self) -> Error {
         if !self.log.has_journal_room() {
             // While the journal takes entries, deletions may make the index fit.
-            self.log_room.futile.set(self.log_room.futile.get() + 1);
+            self.log_room.note_futile();
         }
         Error::new(ErrorKind::Device, "too few metazones are usable for a checkpoint; replace the drive")
     }
 
     /// A checkpoint has ended.
     pub(crate) fn note_checkpoint(&self) {
-        self.log_room.measured.set(None);
-        let futile = if self.log.has_journal_room() { 0 } else { self.log_room.futile.get() + 1 };
-        self.log_room.futile.set(futile);
-        self.log_room.changed.notify_waiters();
+        self.log_room.note_checkpoint(self.log.has_journal_room());
     }
 
     /// True if the journal takes no entry, and no checkpoint helps (CS-ROOM-3).
     pub(crate) fn is_log_full(&self) -> bool {
-        !self.log.has_journal_room() && self.log_room.futile.get() >= FUTILE_MAX
+        !self.log.has_journal_room() && self.log_room.is_futile()
     }
 
     /// Returns when the journal may take entries, or the store has stopped: at once unless the log is full (CS-ROOM-3).

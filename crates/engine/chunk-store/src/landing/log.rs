@@ -91,7 +91,7 @@ impl Engine {
             if !landing.may_write() {
                 landing.writing = false;
                 self.wakes.mover.notify_one();
-                if state.starved.iter().any(|waiting| !waiting.is_empty()) {
+                if state.starved.any() {
                     // Landing zones can be given up now.
                     self.wakes.keeper.notify_one();
                 }
@@ -202,7 +202,7 @@ impl Engine {
         }
         state.zones.set_status(zone, status);
         state.zones.note_garbage(zone);
-        state.release(zone);
+        state.leases.end(zone);
         self.wakes.keeper.notify_one();
     }
 

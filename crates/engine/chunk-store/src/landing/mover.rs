@@ -89,7 +89,7 @@ impl Engine {
     /// True if moves are under way that do not wait for space.
     fn moves_go_on(&self) -> bool {
         let state = self.state.borrow();
-        let starved = state.starved.iter().any(|waiting| !waiting.is_empty());
+        let starved = state.starved.any();
         state.stopped.is_none() && !starved && state.landing.as_ref().is_some_and(|landing| landing.moves > 0)
     }
 

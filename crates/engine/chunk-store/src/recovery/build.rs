@@ -1,16 +1,17 @@
 //! The last step: the state that the store begins with, from the chunks and zones that were found.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::Geometry;
 
 use crate::append::pools::Pools;
 use crate::append::turns::Turns;
-use crate::append::{OpenChunk, Resumption, ZoneWriter};
+use crate::append::{OpenChunk, Resumption, Starved, ZoneWriter};
 use crate::config::Options;
 use crate::drive::Layout;
 use crate::gc::{Destination, Destinations, Lifetimes};
+use crate::index::Tally;
 use crate::journal::Unmarked;
 use crate::landing::LandingLog;
 use crate::recovery::chunks::Chunks;
@@ -99,7 +100,6 @@ pub(super) fn state(
         }
     }
     let mut writers = BTreeMap::new();
-    let mut releasing = Vec::new();
     let mut unmarked = Unmarked::new(options.mark_every);
     let (pooled, destinations) = reuse(&found, &mut pools, &mut leases);
     for zone in found {
@@ -136,11 +136,10 @@ pub(super) fn state(
         let goes_on = matches!(status, ZoneStatus::Opened | ZoneStatus::Activated);
         if zone.active && !goes_on {
             leases.found(zone.zone);
-            releasing.push(zone.zone);
         }
         zones.note_garbage(zone.zone);
     }
-    let starved = pools.ids().map(|_| VecDeque::new()).collect();
+    let starved = Starved::new(pools.ids().len());
     let state = State {
         chunks,
         zones,
@@ -151,14 +150,10 @@ pub(super) fn state(
         writers,
         starved,
         leases,
-        releasing,
-        free_cursor: ZoneId(layout.data_zones.start),
         stopped: None,
         counters: Counters::default(),
         lifetimes: Lifetimes::new(now),
-        records,
-        indexed: 0,
-        taken: 0,
+        tally: Tally::of(records),
         unmarked,
         resumed,
     };

@@ -88,16 +88,16 @@ impl Engine {
 
     fn next_step(self: &Rc<Self>) -> Step {
         let mut state = self.state.borrow_mut();
-        if let Some(zone) = state.releasing.pop() {
+        if let Some(zone) = state.leases.next_ending() {
             return Step::Release(zone);
         }
         let free = state.zones.count(ZoneStatus::Free);
-        let starving = state.pools.ids().find(|&pool| !state.starved[pool].is_empty());
+        let starving = state.starved.first();
         let lacking = |pool: &PoolId| state.pools.missing(*pool) > 0;
         let needy = starving.filter(lacking).or_else(|| state.pools.ids().find(lacking));
         if let Some(pool) = needy
             && free > GC_RESERVE
-            && let Some(zone) = state.zones.next_of(ZoneStatus::Free, state.free_cursor)
+            && let Some(zone) = state.zones.next_free()
         {
             if let Some(lease) = state.leases.take(zone, Holder::Caller) {
                 return Step::Open(lease, pool);
@@ -160,7 +160,7 @@ impl Engine {
         state.retire(spare, ZoneStatus::Closed);
         let resets = state.zones.get(spare).pins == 0;
         if !resets {
-            state.release(spare);
+            state.leases.end(spare);
         }
         resets.then_some(spare)
     }
@@ -168,7 +168,7 @@ impl Engine {
     /// Answers all who wait for a zone of the pool that there is no space.
     fn refuse(self: &Rc<Self>, pool: PoolId) {
         let mut state = self.state.borrow_mut();
-        for handle in std::mem::take(&mut state.starved[pool]) {
+        for handle in state.starved.take(pool) {
             if let Some(open) = state.open.get_mut(&handle) {
                 open.starved = false;
             }
@@ -193,7 +193,7 @@ impl Engine {
                     let state = &mut *engine.state.borrow_mut();
                     // Unless it was reset meanwhile, and may be open for somebody else.
                     if state.leases.is_ending(zone) {
-                        state.releasing.push(zone);
+                        state.leases.end(zone);
                     }
                 }
                 engine.wakes.keeper.notify_one();
@@ -242,7 +242,7 @@ impl Engine {
         }
         // The keeper sees to the rest.
         loop {
-            let Some(zone) = self.state.borrow_mut().release_excess() else { return Ok(()) };
+            let Some(zone) = self.state.borrow_mut().leases.next_excess() else { return Ok(()) };
             self.release(zone).await;
         }
     }
@@ -278,7 +278,7 @@ impl Engine {
             landing.resume();
         }
         let wanted = landing.zones_missing() > 0 && free > low + 1;
-        let zone = wanted.then(|| state.zones.next_of(ZoneStatus::Free, state.free_cursor)).flatten()?;
+        let zone = wanted.then(|| state.zones.next_free()).flatten()?;
         state.leases.take(zone, Holder::Caller)
     }
 
@@ -311,8 +311,7 @@ impl Engine {
         let epoch = self.sequence.next();
         {
             let mut state = self.state.borrow_mut();
-            state.zones.set_status(zone, ZoneStatus::Opened);
-            state.free_cursor = zone;
+            state.zones.note_opened(zone);
             let slot = state.zones.get_mut(zone);
             (slot.epoch, slot.stream, slot.written, slot.live) = (epoch, stream, 1, 0);
             (slot.indexed_to, slot.marked_to) = (1, 1);
@@ -366,7 +365,7 @@ impl Engine {
                 // Reset and tried again, once nothing else is left: the error may have been a passing one.
                 state.zones.note_garbage(zone);
             }
-            state.release(zone);
+            state.leases.end(zone);
         }
         self.wakes.keeper.notify_one();
         self.rt.sleep(Duration::from_millis(10)).await;
@@ -424,7 +423,7 @@ impl Engine {
         if reset.is_ok() {
             state.leases.ended(zone);
         } else {
-            state.release(zone);
+            state.leases.end(zone);
         }
         state.zones.set_status(zone, status);
         if reset.is_ok() {

@@ -57,6 +57,8 @@ pub(crate) struct Leases {
     callers: u32,
     gc: u32,
     held: BTreeMap<ZoneId, Held>,
+    /// Zones that the drive is to give up next, the last first.
+    ending: Vec<ZoneId>,
 }
 
 impl Leases {
@@ -65,7 +67,7 @@ impl Leases {
         let limits = [geometry.open_zones_max, geometry.active_zones_max];
         let limit = limits.into_iter().flatten().min();
         let most = limit.map_or(u32::MAX, |limit| limit.saturating_sub(LOG_ZONES));
-        Self { most, callers: most.saturating_sub(gc), gc, held: BTreeMap::new() }
+        Self { most, callers: most.saturating_sub(gc), gc, held: BTreeMap::new(), ending: Vec::new() }
     }
 
     /// Zones that callers may have open.
@@ -97,19 +99,31 @@ impl Leases {
     /// The drive has `zone` open from before this store was opened, and nobody goes on with it.
     pub(crate) fn found(&mut self, zone: ZoneId) {
         self.held.insert(zone, Held { holder: Holder::Caller, ending: true });
+        self.ending.push(zone);
     }
 
     /// True if the drive has more zones open than the log and all leases together.
-    pub(crate) fn exceed(&self) -> bool {
+    fn exceed(&self) -> bool {
         self.held.len() as u32 > self.most
     }
 
-    /// Nothing more is written to `zone`: the drive is to give it up. Returns whether it counts.
-    pub(crate) fn end(&mut self, zone: ZoneId) -> bool {
-        self.held.get_mut(&zone).is_some_and(|held| {
+    /// Nothing more is written to `zone`: the drive is to give it up, if it counts. Also to be called again after a try
+    /// that failed.
+    pub(crate) fn end(&mut self, zone: ZoneId) {
+        if let Some(held) = self.held.get_mut(&zone) {
             held.ending = true;
-            true
-        })
+            self.ending.push(zone);
+        }
+    }
+
+    /// The zone that the drive is to give up next.
+    pub(crate) fn next_ending(&mut self) -> Option<ZoneId> {
+        self.ending.pop()
+    }
+
+    /// A zone that is to be given up at once, for more are open than may be.
+    pub(crate) fn next_excess(&mut self) -> Option<ZoneId> {
+        if self.exceed() { self.ending.pop() } else { None }
     }
 
     /// True if the drive is to close `zone`.
@@ -140,17 +154,22 @@ mod tests {
             assert!(leases.take(ZoneId(zone), Holder::Gc).is_some());
         }
         assert_eq!(leases.take(ZoneId(6), Holder::Gc), None, "CS-LEASE-1: the log has one");
-        assert!(leases.end(ZoneId(4)) && leases.is_ending(ZoneId(4)));
+        leases.end(ZoneId(4));
+        assert!(leases.is_ending(ZoneId(4)) && leases.next_ending() == Some(ZoneId(4)));
         assert_eq!(leases.take(ZoneId(6), Holder::Gc), None, "CS-LEASE-2");
         leases.ended(ZoneId(4));
-        assert!(!leases.end(ZoneId(4)) && leases.take(ZoneId(6), Holder::Gc).is_some());
+        leases.end(ZoneId(4));
+        assert_eq!(leases.next_ending(), None, "the drive does not hold it");
+        assert!(leases.take(ZoneId(6), Holder::Gc).is_some());
     }
 
     #[test]
     fn zones_that_are_open_from_before_keep_others_from_being_opened() {
         let mut leases = Leases::new(&Geometry::hm_smr(Blocks(64), 40, 0, 7), 3);
         (0..8).for_each(|zone| leases.found(ZoneId(zone)));
+        assert_eq!(leases.next_excess(), Some(ZoneId(7)));
         (0..2).for_each(|zone| leases.ended(ZoneId(zone)));
+        assert_eq!(leases.next_excess(), None);
         assert_eq!((leases.take(ZoneId(0), Holder::Gc), leases.exceed()), (None, false));
         leases.ended(ZoneId(2));
         assert!(leases.take(ZoneId(0), Holder::Gc).is_some());

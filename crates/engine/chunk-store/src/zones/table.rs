@@ -40,6 +40,8 @@ pub(crate) struct ZoneTable {
     changed: Vec<u32>,
     is_changed: ZoneSet,
     groups: u64,
+    /// Zone at which the search for a free one goes on, so that wear and head movement are even.
+    cursor: ZoneId,
 }
 
 impl ZoneTable {
@@ -53,7 +55,7 @@ impl ZoneTable {
         });
         let zones = (0..count).map(|_| Zone::new()).collect();
         let (census, is_changed) = (Census::new(count, room), ZoneSet::new(count));
-        Self { first, zones, counts, sets, census, changed: Vec::new(), is_changed, groups: 0 }
+        Self { first, zones, counts, sets, census, changed: Vec::new(), is_changed, groups: 0, cursor: ZoneId(first) }
     }
 
     /// Number of data zones.
@@ -124,6 +126,17 @@ impl ZoneTable {
         set.next(start).or_else(|| set.next(0)).map(|at| self.number(at))
     }
 
+    /// The free zone that is to be opened next.
+    pub(crate) fn next_free(&self) -> Option<ZoneId> {
+        self.next_of(ZoneStatus::Free, self.cursor)
+    }
+
+    /// A free zone is being opened.
+    pub(crate) fn note_opened(&mut self, zone: ZoneId) {
+        self.set_status(zone, ZoneStatus::Opened);
+        self.cursor = zone;
+    }
+
     /// All zones of a status, in order.
     pub(crate) fn of(&self, status: ZoneStatus) -> impl Iterator<Item = ZoneId> + '_ {
         self.sets[status as usize].iter().map(|at| self.number(at))
@@ -187,5 +200,51 @@ impl ZoneTable {
             self.set_status(zone, ZoneStatus::Garbage);
             self.get_mut(zone).damaged = false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_zones_are_opened_one_after_the_other_around_the_drive() {
+        let mut zones = ZoneTable::new(10, 4, 60);
+        let opened: Vec<u32> = (0..6)
+            .map(|_| {
+                let zone = zones.next_free().unwrap();
+                zones.note_opened(zone);
+                zones.set_status(zone, ZoneStatus::Free);
+                zone.0
+            })
+            .collect();
+        assert_eq!(opened, [11, 12, 13, 10, 11, 12]);
+        (10..14).for_each(|zone| zones.note_opened(ZoneId(zone)));
+        assert_eq!((zones.next_free(), zones.count(ZoneStatus::Opened)), (None, 4));
+    }
+
+    #[test]
+    fn a_zone_is_garbage_once_nothing_in_it_is_needed() {
+        let mut zones = ZoneTable::new(0, 1, 60);
+        let zone = ZoneId(0);
+        zones.add_group(zone, 7);
+        zones.set_status(zone, ZoneStatus::Closed);
+        let needs: [fn(&mut Zone); 3] =
+            [|zone| zone.landed = 1, |zone| zone.filling = true, |zone| zone.suspect = true];
+        for need in needs {
+            need(zones.get_mut(zone));
+            zones.note_garbage(zone);
+            assert_eq!(zones.get(zone).status, ZoneStatus::Closed, "CS-ZONE-2, CS-ZONE-4, CS-GC-5");
+            let slot = zones.get_mut(zone);
+            (slot.landed, slot.filling, slot.suspect) = (0, false, false);
+        }
+        zones.note_garbage(zone);
+        assert_eq!(zones.get(zone).status, ZoneStatus::Closed, "a chunk has records in it");
+        zones.remove_group(zone, 7, Blocks(3));
+        zones.note_garbage(zone);
+        assert_eq!(zones.get(zone).status, ZoneStatus::Garbage);
+        zones.set_status(zone, ZoneStatus::Offline);
+        zones.set_status(zone, ZoneStatus::Free);
+        assert_eq!(zones.get(zone).status, ZoneStatus::Offline, "for good");
     }
 }
