@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 
-use shingle_buckets::{Client, Door, Entrance};
+use shingle_buckets::{Buckets, Client, Door, Entrance};
 use shingle_runtime::memory::Memory;
 use shingle_runtime::owner::{Desk, Gone};
 use shingle_store_api::{ObjectStore, StoreResult, forward};
@@ -25,6 +25,7 @@ use crate::places::Places;
 pub(crate) struct Link {
     /// Never waits, so that dropping a reader or writer never does.
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
+    pub(crate) buckets: Buckets,
     /// Large objects that may be written at a time.
     pub(crate) places: Arc<Places>,
     pub(crate) whole_bytes_max: usize,
@@ -40,11 +41,12 @@ impl ArrayClient {
         reads: Desk<Core>,
         writes: Desk<Core>,
         notices: mpsc::UnboundedSender<Notice>,
+        buckets: Buckets,
         places: Arc<Places>,
         options: &Options,
     ) -> Self {
         let (whole_bytes_max, memory) = (options.whole_bytes_max, options.memory.clone());
-        let link = Link { notices, places, whole_bytes_max, memory };
+        let link = Link { notices, buckets, places, whole_bytes_max, memory };
         Self(Client { door: Entrance::new(reads, writes, STOPPED), link })
     }
 

@@ -3,6 +3,8 @@
 //! # Invariants
 //! - BK-COND-1: a condition holds of the version that a change replaces: nobody changes the key between the look and the change.
 //! - BK-PART-1: of the parts that were sent for one number the last that is acknowledged is the part: one is committed at a time.
+//! - BK-BEGIN-1: a put begins on its caller's thread only under names that the store takes, in a bucket that is there at some moment of the
+//!   call; the commit looks for the bucket again, behind its gate. `a_put_begins_without_the_owner_only_where_it_may`.
 //! - BK-GONE-1: a bucket whose deletion may have happened takes no more writes.
 
 use std::rc::Rc;
@@ -13,7 +15,7 @@ use shingle_store_api::{
 };
 
 use crate::attributes::Attributes;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Client};
 use crate::names::bucket_info;
 use crate::parts::{check_number, choose};
 
@@ -89,6 +91,12 @@ pub(crate) async fn begin_put<C: Catalog>(core: Rc<C>, bucket: String, key: Stri
     C::LIMITS.check(&bucket, &key)?;
     core.names().require(&bucket)?;
     core.begin().await
+}
+
+/// The same on the caller's thread, where nothing is in the way; else the owner has the error. (BK-BEGIN-1)
+pub(crate) fn begin_put_here<C: Catalog>(client: &Client<C>, bucket: &str, key: &str) -> Option<C::Begun> {
+    let sure = C::buckets_here(client)?.has(bucket) && C::LIMITS.check(bucket, key).is_ok();
+    sure.then(|| C::begin_here(client))?
 }
 
 /// Makes what a writer has written what it was begun as.

@@ -9,6 +9,7 @@ use shingle_store_api::{
 
 use crate::attributes::Attributes;
 use crate::entrance::Door;
+use crate::known::Buckets;
 use crate::limits::Limits;
 use crate::names::Names;
 use crate::parts::{Chosen, Part};
@@ -33,6 +34,18 @@ pub trait Blobs: Sized + 'static {
 
     /// The writer's side of what was begun: a `part` of an upload, or an object.
     fn body(client: &Client<Self>, part: Option<(UploadId, u32)>, begun: Self::Begun) -> Self::Body;
+
+    /// The buckets that there are, where the caller's thread can tell; else the owner is asked.
+    fn buckets_here(client: &Client<Self>) -> Option<&Buckets> {
+        let _ = client;
+        None
+    }
+
+    /// All that a writer of an object begins with, where the caller's thread can tell; else the owner is asked.
+    fn begin_here(client: &Client<Self>) -> Option<Self::Begun> {
+        let _ = client;
+        None
+    }
 
     /// The object without its bytes, where the caller's thread can tell; else the owner is asked.
     fn head_here(client: &Client<Self>, bucket: &str, key: &str) -> Option<ObjectInfo> {

@@ -42,8 +42,11 @@ impl<C: Catalog> ObjectStore for Client<C> {
     }
 
     fn begin_put(&self, bucket: &str, key: &str) -> StoreFuture<'_, Box<dyn ObjectWriter>> {
+        let target = Target { bucket: bucket.to_owned(), key: key.to_owned(), part: None };
+        if let Some(begun) = calls::begin_put_here(self, bucket, key) {
+            return Box::pin(ready(Ok(Writer::boxed(self.clone(), target, begun))));
+        }
         let (bucket, key) = names(bucket, key);
-        let target = Target { bucket: bucket.clone(), key: key.clone(), part: None };
         let beginning = self.door.read(|core| calls::begin_put(core, bucket, key));
         Box::pin(async move { Ok(Writer::boxed(self.clone(), target, beginning.await?)) })
     }

@@ -4,20 +4,21 @@
 //! - BK-LOCK-1: locks are taken in the order bucket, key, upload, part, so that no two calls wait for each other.
 //! - BK-LOCK-2: a bucket that was found under its gate stays until the gate is let go.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use shingle_runtime::locks::{Guard, Locks};
 use shingle_store_api::{BucketInfo, StoreError, StoreErrorKind, StoreResult, UploadId};
 
+use crate::known::Buckets;
+
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Buckets and when they were created: few, and needed in every call. Locks of buckets, keys and uploads.
+/// Buckets, and locks of buckets, keys and uploads.
 #[derive(Default)]
 pub struct Names {
-    buckets: RefCell<BTreeMap<String, u64>>,
+    buckets: Buckets,
     /// Held shared by those who write to a bucket, exclusively by those who create or delete it.
     gates: Rc<Locks>,
     /// Held by those who change a key.
@@ -33,7 +34,12 @@ pub(crate) fn bucket_info(name: &str, created_unix_ns: u64) -> BucketInfo {
 impl Names {
     /// With the buckets that were found at opening, and when each was created.
     pub fn new(buckets: BTreeMap<String, u64>) -> Self {
-        Self { buckets: RefCell::new(buckets), ..Self::default() }
+        Self { buckets: Buckets::new(buckets), ..Self::default() }
+    }
+
+    /// The buckets, for callers on other threads.
+    pub fn buckets(&self) -> Buckets {
+        self.buckets.clone()
     }
 
     /// When the bucket was created, in nanoseconds since 1970. It stays until its gate is let go. (BK-LOCK-2)
@@ -41,7 +47,7 @@ impl Names {
     /// # Errors
     /// `NoSuchBucket`.
     pub fn require(&self, bucket: &str) -> StoreResult<u64> {
-        self.buckets.borrow().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))
+        self.buckets.look().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))
     }
 
     /// Fails if there is such a bucket.
@@ -49,7 +55,7 @@ impl Names {
     /// # Errors
     /// `BucketExists`.
     pub(crate) fn require_none(&self, bucket: &str) -> StoreResult<()> {
-        if self.buckets.borrow().contains_key(bucket) {
+        if self.buckets.has(bucket) {
             return Err(StoreError::new(StoreErrorKind::BucketExists, format!("there is a bucket `{bucket}`")));
         }
         Ok(())
@@ -57,21 +63,21 @@ impl Names {
 
     /// All buckets, by name.
     pub fn all(&self) -> Vec<BucketInfo> {
-        self.buckets.borrow().iter().map(|(name, created)| bucket_info(name, *created)).collect()
+        self.buckets.look().iter().map(|(name, created)| bucket_info(name, *created)).collect()
     }
 
     /// All buckets and when they were created, for one who takes them over.
     pub fn into_buckets(self) -> BTreeMap<String, u64> {
-        self.buckets.into_inner()
+        self.buckets.take()
     }
 
     /// The bucket is there from now on.
     pub fn add(&self, bucket: &str, created_unix_ns: u64) {
-        self.buckets.borrow_mut().insert(bucket.to_owned(), created_unix_ns);
+        self.buckets.change().insert(bucket.to_owned(), created_unix_ns);
     }
 
     pub(crate) fn remove(&self, bucket: &str) {
-        self.buckets.borrow_mut().remove(bucket);
+        self.buckets.change().remove(bucket);
     }
 
     /// The gate of a bucket that is made or deleted.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_buckets::{Attributes, Blobs, Catalog, Chosen, Client, Entrance, Limits, Names, Part};
+use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Limits, Names, Part};
 use shingle_store_api::{
     ListRequest, Listing, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
 };
@@ -25,6 +25,14 @@ impl Blobs for Core {
     type Body = Gathering;
     type Written = Written;
     type Reader = Reader;
+
+    fn buckets_here(client: &Client<Self>) -> Option<&Buckets> {
+        Some(&client.link.buckets)
+    }
+
+    fn begin_here(client: &Client<Self>) -> Option<()> {
+        client.door.is_open().then_some(())
+    }
 
     async fn begin(self: &Rc<Self>) -> StoreResult<()> {
         Ok(())

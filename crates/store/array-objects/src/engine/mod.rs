@@ -21,7 +21,7 @@ mod writers;
 mod writing;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Core {
         rt: Runtime,
         store: ArrayStore,
         options: Options,
-        buckets: BTreeMap<String, u64>,
+        names: Names,
         opened: Version,
         places: Arc<Places>,
     ) -> Rc<Self> {
@@ -73,7 +73,7 @@ impl Core {
             rt,
             store,
             options,
-            names: Names::new(buckets),
+            names,
             places,
             writers: Writers::default(),
             readers: Readers::default(),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_array_store::{ArrayStore, Version};
+use shingle_buckets::Names;
 use shingle_runtime::owner::{Calls, Desk};
 use shingle_runtime::{Runtime, Task};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
@@ -97,13 +98,13 @@ struct Begun {
 
 impl Begun {
     async fn begin(rt: &Runtime, store: ArrayStore, options: Options, opened: Version) -> StoreResult<Self> {
-        let buckets = load_buckets(rt, &store).await?;
+        let names = Names::new(load_buckets(rt, &store).await?);
         let (reads, read_calls) = Desk::with_places(options.queue_depth, READS_UNDER_WAY);
         let (writes, write_calls) = Desk::new(options.queue_depth);
         let (notices, noticed) = mpsc::unbounded_channel();
         let places = Places::new(&options);
-        let client = ArrayClient::new(reads, writes, notices, places.clone(), &options);
-        let core = Core::new(rt.clone(), store, options, buckets, opened, places);
+        let client = ArrayClient::new(reads, writes, notices, names.buckets(), places.clone(), &options);
+        let core = Core::new(rt.clone(), store, options, names, opened, places);
         Ok(Self { core, client, calls: [read_calls, write_calls], noticed })
     }
 

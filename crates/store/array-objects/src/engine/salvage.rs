@@ -4,6 +4,7 @@
 //! come back, which may be something that was being deleted when the records were lost.
 
 use shingle_array_store::{ArrayStore, Version};
+use shingle_buckets::Names;
 use shingle_runtime::Runtime;
 use shingle_store_api::StoreResult;
 
@@ -55,7 +56,7 @@ pub async fn salvage(
     let opened = if restored { fresh_version(&store)? } else { Version(u64::MAX) };
     let options = Options::default();
     let places = Places::new(&options);
-    let core = Core::new(rt.clone(), store, options, buckets, opened, places);
+    let core = Core::new(rt.clone(), store, options, Names::new(buckets), opened, places);
     let (mut lost, mut report) = (Lost::new(), Salvage::default());
     let look = core.look_for_orphans(&mut lost, |seen| match seen {
         Seen::Leftover(_) => report.leftovers += 1,

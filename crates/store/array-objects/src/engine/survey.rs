@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use shingle_array_store::{ArrayStore, Version};
+use shingle_buckets::Names;
 use shingle_runtime::Runtime;
 use shingle_store_api::{ListRequest, ObjectInfo, StoreResult};
 
@@ -29,7 +30,7 @@ pub async fn survey(
     let names: Vec<String> = buckets.keys().cloned().collect();
     let options = Options::default();
     let places = Places::new(&options);
-    let core: Rc<Core> = Core::new(rt.clone(), store, options, buckets, Version(u64::MAX), places);
+    let core: Rc<Core> = Core::new(rt.clone(), store, options, Names::new(buckets), Version(u64::MAX), places);
     for bucket in names {
         let mut after = None;
         loop {

@@ -1,5 +1,6 @@
 //! Single calls: what readers keep, conditions, listings, what is refused.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -273,4 +274,36 @@ fn who_completes_an_upload_waits_for_a_hung_drive_until_that_is_given_up() {
         });
     }
     assert!(waited > 1, "the case is not met: {waited} waited");
+}
+
+/// BK-BEGIN-1: an array's owner hears of a put when its bytes come.
+#[test]
+fn a_put_begins_without_the_owner_only_where_it_may() {
+    with_store(|rt, store| async move {
+        let at_once = async |bucket: &str, key: &str| {
+            let mut begin = store.begin_put(bucket, key);
+            match futures_util::poll!(&mut begin) {
+                Poll::Ready(begun) => (true, begun.map_err(|error| error.kind)),
+                Poll::Pending => (false, begin.await.map_err(|error| error.kind)),
+            }
+        };
+        store.create_bucket("b").await.unwrap();
+        for size in [100, 40_000] {
+            let (here, writer) = at_once("b", "k").await;
+            assert!(here);
+            let mut writer = writer.unwrap();
+            writer.write(bytes_of(1, size)).await.unwrap();
+            writer.commit(commit("e")).await.unwrap();
+            assert!(get(&store, "b", "k").await.unwrap() == bytes_of(1, size));
+        }
+        for (bucket, key, kind) in [("none", "k", StoreErrorKind::NoSuchBucket), ("b", "k\0", StoreErrorKind::Invalid)]
+        {
+            let (here, begun) = at_once(bucket, key).await;
+            assert_eq!((here, begun.err()), (false, Some(kind)));
+        }
+        store.close().await;
+        // The owner ends in its own time.
+        rt.sleep(Duration::from_millis(1)).await;
+        assert_eq!(at_once("b", "k").await.1.err(), Some(StoreErrorKind::Unavailable));
+    });
 }

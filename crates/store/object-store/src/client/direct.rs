@@ -7,10 +7,13 @@
 //! - OS-DIRECT-1: an answer is one that the engine could give at some moment of the call: a row in memory is never older than a change
 //!   that was acknowledged before (OS-ROW-1), and the file is pinned, or the row does not count (OS-PIN-1).
 //!   `an_open_that_meets_an_overwrite_reads_one_version_or_the_other`.
+//! - OS-DIRECT-2: a put begins here only with segments that the chunks of each drive take; until each has shown its chunks, the
+//!   engine is asked. `a_put_begins_without_the_owner_only_where_it_may`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use shingle_buckets::Buckets;
 use shingle_chunk_store::{ChunkClient, ChunkId};
 use shingle_store_api::ObjectInfo;
 use tokio::sync::mpsc;
@@ -35,6 +38,15 @@ pub(crate) enum Source {
     Blobs(Arc<[BlobRef]>),
 }
 
+/// Inputs of a writer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    /// Names the segments, should there be any.
+    pub(crate) blob: u64,
+    /// Bytes in a segment.
+    pub(crate) segment_bytes: u32,
+}
+
 /// State shared by callers and the engine.
 pub(crate) struct Direct {
     pub(crate) rows: Arc<Recent>,
@@ -43,6 +55,11 @@ pub(crate) struct Direct {
     pub(crate) drives: Vec<ChunkClient>,
     /// The store set, as chunk ids name it.
     pub(crate) set: u32,
+    pub(crate) buckets: Buckets,
+    /// The next version, file, blob or upload.
+    pub(crate) sequence: AtomicU64,
+    /// Bytes in a segment; 0 until each drive has shown what its chunks take.
+    pub(crate) segment_bytes: AtomicU32,
     /// The engine works no more: it has the error.
     pub(crate) failed: AtomicBool,
     /// Objects opened here.
@@ -52,6 +69,18 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
+    /// A number no version, file, blob or upload has had.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Inputs of a writer, if the engine works and knows how long segments are. (OS-DIRECT-2)
+    pub(crate) fn begin(&self) -> Option<Begun> {
+        let segment_bytes = self.segment_bytes.load(Ordering::Acquire);
+        let sure = segment_bytes > 0 && !self.failed.load(Ordering::Acquire);
+        sure.then(|| Begun { blob: self.next_number(), segment_bytes })
+    }
+
     /// An object's row, if it is in memory; none of a large object, whose manifest is not.
     fn find(&self, bucket: &str, key: &str) -> Option<(Item, ObjectRecord)> {
         if self.failed.load(Ordering::Acquire) {

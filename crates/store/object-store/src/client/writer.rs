@@ -9,9 +9,10 @@ use shingle_runtime::memory::Hold;
 use shingle_store_api::StoreResult;
 use tokio::sync::oneshot;
 
+use crate::client::direct::Begun;
 use crate::client::{Link, stopped};
 use crate::engine::Core;
-use crate::engine::objects::{Begun, Written};
+use crate::engine::objects::Written;
 use crate::engine::writers::BlobHold;
 
 /// Bytes of an object or part being written. At most one segment is held beside the one on its way, and no file: a client that

@@ -186,7 +186,11 @@ impl Core {
         match &made {
             // Metadata chunks have a limit of their own, and hold no entries.
             Ok(_) if name.stream == Stream::Meta => {}
-            Ok(room) => drives[drive].room = Some(drives[drive].room.unwrap_or(0).max(*room)),
+            Ok(room) => {
+                drives[drive].room = Some(drives[drive].room.unwrap_or(0).max(*room));
+                drop(drives);
+                self.tell_segment_bytes();
+            }
             Err(error) => {
                 tracing::warn!(%error, store = %drives[drive].store, "a chunk could not be created");
                 drives[drive].failed(self.runtime.now());

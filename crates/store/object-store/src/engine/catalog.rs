@@ -2,18 +2,19 @@
 
 use std::rc::Rc;
 
-use shingle_buckets::{Attributes, Blobs, Catalog, Chosen, Client, Limits, Names, Part};
+use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Limits, Names, Part};
 use shingle_store_api::{
     ListRequest, Listing, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
 };
 
 use crate::client::Link;
+use crate::client::direct::Begun;
 use crate::client::reader::Reader;
 use crate::client::writer::Gathering;
 use crate::drives::Class;
 use crate::engine::Core;
 use crate::engine::listing::list;
-use crate::engine::objects::{Begun, Written, sizes_of};
+use crate::engine::objects::{Written, sizes_of};
 use crate::engine::uploads::{find_upload, list_uploads, parts};
 use crate::errors::from_record;
 use crate::format::{BlobRef, Body};
@@ -28,6 +29,14 @@ impl Blobs for Core {
     type Body = Gathering;
     type Written = Written;
     type Reader = Reader;
+
+    fn buckets_here(client: &Client<Self>) -> Option<&Buckets> {
+        Some(&client.link.direct.buckets)
+    }
+
+    fn begin_here(client: &Client<Self>) -> Option<Begun> {
+        client.door.is_open().then(|| client.link.direct.begin())?
+    }
 
     fn head_here(client: &Client<Self>, bucket: &str, key: &str) -> Option<ObjectInfo> {
         client.door.is_open().then(|| client.link.direct.head(bucket, key))?

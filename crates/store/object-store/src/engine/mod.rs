@@ -62,8 +62,6 @@ pub(crate) struct Core {
     pub(crate) files: RefCell<Files>,
     pub(crate) totals: Cell<Totals>,
     pub(crate) stats: RefCell<ObjectStats>,
-    /// The next version, file, blob or upload.
-    sequence: Cell<u64>,
     pub(crate) names: Names,
     pub(crate) indexing: mpsc::UnboundedSender<Submission>,
     /// Blobs that readers have open.
@@ -95,7 +93,7 @@ pub(crate) struct Recovered {
     pub(crate) files: Files,
     pub(crate) totals: Totals,
     pub(crate) sequence: u64,
-    pub(crate) buckets: BTreeMap<String, u64>,
+    pub(crate) names: Names,
     pub(crate) dead_blobs: BTreeSet<u64>,
     pub(crate) backup: BackupState,
     /// Something that is on the drives may not have been seen (OS-REC-4).
@@ -121,8 +119,7 @@ impl Core {
             files: RefCell::new(recovered.files),
             totals: Cell::new(recovered.totals),
             stats: RefCell::default(),
-            sequence: Cell::new(recovered.sequence),
-            names: Names::new(recovered.buckets),
+            names: recovered.names,
             indexing,
             blob_pins: RefCell::default(),
             writers: RefCell::default(),
@@ -141,14 +138,12 @@ impl Core {
 
     /// A number no version, file, blob or upload has had.
     pub(crate) fn next_number(&self) -> u64 {
-        let number = self.sequence.get();
-        self.sequence.set(number + 1);
-        number
+        self.direct.next_number()
     }
 
     /// A number above all handed out so far.
     pub(crate) fn sequence(&self) -> u64 {
-        self.sequence.get()
+        self.direct.sequence.load(Ordering::Acquire)
     }
 
     /// The engine can go on no more: every later call gets this.

@@ -1,6 +1,7 @@
 //! Putting and finding objects.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use shingle_buckets::Attributes;
@@ -9,6 +10,7 @@ use shingle_runtime::memory::Hold;
 use shingle_store_api::{ObjectInfo, StoreErrorKind, StoreResult};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::client::direct::Begun;
 use crate::drives::Class;
 use crate::engine::Core;
 use crate::engine::writers::BlobHold;
@@ -19,15 +21,6 @@ use crate::index::Space;
 use crate::keys;
 use crate::records::{Item, ObjectRecord};
 use crate::wire::Input;
-
-/// Inputs of a writer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun {
-    /// Names the segments, should there be any.
-    pub(crate) blob: u64,
-    /// Bytes in a segment.
-    pub(crate) segment_bytes: u32,
-}
 
 /// Bytes that a writer has written when it commits, and all that it holds for them.
 pub(crate) struct Written {
@@ -78,12 +71,21 @@ impl Core {
     /// Inputs of a writer for a blob.
     pub(crate) async fn begin_blob(self: &Rc<Self>) -> Begun {
         self.learn_room().await;
+        Begun { blob: self.next_number(), segment_bytes: self.tell_segment_bytes() }
+    }
+
+    /// The length of segments; callers are told once each drive has shown what its chunks take. (OS-DIRECT-2)
+    pub(crate) fn tell_segment_bytes(&self) -> u32 {
         // A segment must fit the chunks of every drive, with the entry's header and head before it and, at the end of
         // an object, the commit behind it: GC may carry it to any of them.
-        let room = self.drives.borrow().iter().filter_map(|drive| drive.room).min().unwrap_or(u64::MAX);
+        let drives = self.drives.borrow();
+        let room = drives.iter().filter_map(|drive| drive.room).min().unwrap_or(u64::MAX);
         let most = room.saturating_sub((HEADER_SIZE + 16) as u64).max(1);
-        let segment_bytes = u64::from(self.options.segment_bytes).min(most) as u32;
-        Begun { blob: self.next_number(), segment_bytes: segment_bytes.max(1) }
+        let segment_bytes = (u64::from(self.options.segment_bytes).min(most) as u32).max(1);
+        if drives.iter().all(|drive| drive.room.is_some()) {
+            self.direct.segment_bytes.store(segment_bytes, Ordering::Release);
+        }
+        segment_bytes
     }
 
     /// Appends a whole segment.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use shingle_chunk_store::ChunkClient;
 use shingle_runtime::owner::Desk;
@@ -85,6 +85,9 @@ impl ObjectEngine {
             files: opened.recovered.files.pinnables.clone(),
             drives: clients,
             set: opened.recovered.set,
+            buckets: opened.recovered.names.buckets(),
+            sequence: AtomicU64::new(opened.recovered.sequence),
+            segment_bytes: AtomicU32::new(0),
             failed: AtomicBool::new(false),
             opens: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),

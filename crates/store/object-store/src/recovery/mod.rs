@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shingle_base::StoreId;
+use shingle_buckets::Names;
 use shingle_runtime::Runtime;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
@@ -161,7 +162,7 @@ pub(crate) async fn open(
         files,
         totals: indexer.totals(),
         sequence: highest + 1 + jump,
-        buckets,
+        names: Names::new(buckets),
         dead_blobs: dead.into_iter().collect(),
         backup,
         incomplete,

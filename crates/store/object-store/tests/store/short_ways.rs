@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use bytes::Bytes;
 use shingle_object_store::index::{Batch, IndexResult, Space, Step, View};
-use shingle_object_store::{Index, MemoryIndex, ObjectEngine};
+use shingle_object_store::{Depth, Index, MemoryIndex, ObjectEngine};
 use shingle_sim::Sim;
-use shingle_store_api::{ObjectStore, StoreErrorKind};
+use shingle_store_api::{ObjectStore, ObjectWriter, StoreErrorKind};
 
-use crate::world::{World, bytes_of, commit, put};
+use crate::world::{World, bytes_of, commit, get, put};
 
 const BUCKET: &str = "bucket";
 
@@ -146,5 +147,56 @@ fn whoever_reads_on_asks_once_for_several_segments() {
         store.collect_garbage().await.unwrap();
         assert!(store.stats().await.unwrap().file_bytes < 1000, "a file is held");
         engine.close().await;
+    });
+}
+
+/// BK-BEGIN-1, OS-DIRECT-2: once each drive has shown what its chunks take, a put begins in the step in which it is asked for; all that
+/// cannot begin hears of it from the engine.
+#[test]
+fn a_put_begins_without_the_owner_only_where_it_may() {
+    let world = World::new(5, 2, 4 << 20, 40 << 10);
+    Sim::new(5).run(move |rt| async move {
+        let (engine, store, _) = world.open(&rt).await;
+        let at_once = async |bucket: &str, key: &str| -> (bool, Result<Box<dyn ObjectWriter>, StoreErrorKind>) {
+            let mut begin = store.begin_put(bucket, key);
+            match futures_util::poll!(&mut begin) {
+                Poll::Ready(begun) => (true, begun.map_err(|error| error.kind)),
+                Poll::Pending => (false, begin.await.map_err(|error| error.kind)),
+            }
+        };
+        assert_eq!(at_once(BUCKET, "key").await.1.err(), Some(StoreErrorKind::NoSuchBucket));
+        store.create_bucket(BUCKET).await.unwrap();
+        assert!(!at_once(BUCKET, "key").await.0, "one drive has not shown what its chunks take");
+        let (here, first) = at_once(BUCKET, "key").await;
+        let (also, second) = at_once(BUCKET, "other").await;
+        assert!(here && also);
+        // Each has a blob of its own: their segments are not mixed up.
+        let (mut first, mut second) = (first.unwrap(), second.unwrap());
+        for at in 0..3 {
+            first.write(bytes_of(at, 10_000)).await.unwrap();
+            second.write(bytes_of(9 + at, 10_000)).await.unwrap();
+        }
+        first.commit(commit("first")).await.unwrap();
+        second.commit(commit("second")).await.unwrap();
+        for (key, from) in [("key", 0), ("other", 9)] {
+            let all = [0, 1, 2].map(|at| bytes_of(from + at, 10_000)).concat();
+            assert_eq!(get(&store, BUCKET, key).await.unwrap(), all);
+            assert!(store.delete(BUCKET, key).await.unwrap());
+        }
+        let long = "k".repeat(1025);
+        for (bucket, key, kind) in
+            [("none", "key", StoreErrorKind::NoSuchBucket), (BUCKET, long.as_str(), StoreErrorKind::Invalid)]
+        {
+            let (here, begun) = at_once(bucket, key).await;
+            assert_eq!((here, begun.err()), (false, Some(kind)));
+        }
+        let late = at_once(BUCKET, "key").await.1.unwrap();
+        store.delete_bucket(BUCKET).await.unwrap();
+        assert_eq!(at_once(BUCKET, "key").await.1.err(), Some(StoreErrorKind::NoSuchBucket));
+        assert_eq!(late.commit(commit("late")).await.unwrap_err().kind, StoreErrorKind::NoSuchBucket);
+        assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new());
+        store.create_bucket(BUCKET).await.unwrap();
+        engine.close().await;
+        assert_eq!(at_once(BUCKET, "key").await.1.err(), Some(StoreErrorKind::Unavailable));
     });
 }

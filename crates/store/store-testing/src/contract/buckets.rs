@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use shingle_sim::clients::{bytes_of, commit, put};
+use futures_util::future::{join, join_all};
+use shingle_sim::clients::{bytes_of, commit, get, put};
 use shingle_store_api::{BucketInfo, ListRequest, Metadata, ObjectStore, StoreErrorKind};
 
 use super::refused;
@@ -81,5 +82,54 @@ pub async fn a_put_into_a_bucket_that_was_deleted_meanwhile_is_refused(store: Ar
         assert_eq!(refused(writer.commit(commit("e")).await), StoreErrorKind::NoSuchBucket);
         store.create_bucket("b").await.unwrap();
         assert_eq!(refused(store.head("b", "k").await), StoreErrorKind::NoSuchKey);
+    }
+}
+
+/// BK-LOCK-2, BK-BEGIN-1: a put that is acknowledged is in a bucket that stays, also where it began while the bucket was being deleted.
+pub async fn a_bucket_that_is_deleted_while_puts_come_stays_or_takes_none_of_them(store: Arc<dyn ObjectStore>) {
+    for round in 0..12 {
+        store.create_bucket("b").await.unwrap();
+        let put = async |number: u64| {
+            let size = if number.is_multiple_of(2) { 10 } else { 20_000 };
+            let mut writer = store.begin_put("b", &number.to_string()).await?;
+            writer.write(bytes_of(number, size)).await?;
+            writer.commit(commit("e")).await
+        };
+        // The deletion begins among them, each time at another place.
+        let (before, after) = (join_all((0..round % 4).map(put)), join_all((round % 4..4).map(put)));
+        let (before, (deleted, after)) = join(before, join(store.delete_bucket("b"), after)).await;
+        let puts: Vec<_> = before.into_iter().chain(after).collect();
+        let done = puts.iter().flatten().count();
+        let none = |kind| kind == StoreErrorKind::NoSuchBucket;
+        assert!(puts.iter().filter_map(|put| put.as_ref().err()).all(|error| none(error.kind)));
+        match deleted {
+            Ok(()) => assert_eq!(done, 0, "round {round}: a put was acknowledged and its bucket went"),
+            Err(error) => assert_eq!((error.kind, done), (StoreErrorKind::BucketNotEmpty, 4), "round {round}"),
+        }
+        if done > 0 {
+            let request = ListRequest { limit: 9, ..ListRequest::default() };
+            for object in store.list("b", request).await.unwrap().objects {
+                assert!(store.delete("b", &object.key).await.unwrap());
+            }
+            store.delete_bucket("b").await.unwrap();
+        }
+    }
+}
+
+/// The order of commits counts, and not in which bucket of that name a writer began.
+pub async fn a_put_that_began_in_an_earlier_bucket_of_that_name_counts_from_its_commit(store: Arc<dyn ObjectStore>) {
+    for size in [10, 20_000] {
+        store.create_bucket("b").await.unwrap();
+        let mut early = store.begin_put("b", "k").await.unwrap();
+        early.write(bytes_of(1, size)).await.unwrap();
+        store.delete_bucket("b").await.unwrap();
+        assert_eq!(refused(store.begin_put("b", "k").await), StoreErrorKind::NoSuchBucket);
+        store.create_bucket("b").await.unwrap();
+        put(&*store, "b", "k", &bytes_of(2, size), commit("second")).await.unwrap();
+        early.commit(commit("early")).await.unwrap();
+        assert_eq!(store.head("b", "k").await.unwrap().etag, "early");
+        assert!(get(&*store, "b", "k").await.unwrap() == bytes_of(1, size));
+        assert!(store.delete("b", "k").await.unwrap());
+        store.delete_bucket("b").await.unwrap();
     }
 }

@@ -28,6 +28,8 @@ macro_rules! contract_tests {
             a_bucket_that_holds_something_is_not_deleted
             names_and_metadata_that_are_too_long_are_refused
             a_put_into_a_bucket_that_was_deleted_meanwhile_is_refused
+            a_bucket_that_is_deleted_while_puts_come_stays_or_takes_none_of_them
+            a_put_that_began_in_an_earlier_bucket_of_that_name_counts_from_its_commit
             an_object_is_what_was_put_last
             a_reader_reads_its_version_whatever_becomes_of_the_object
             reads_outside_an_object_are_refused
