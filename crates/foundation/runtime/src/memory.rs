@@ -34,7 +34,7 @@ pub struct Memory {
 /// Figures for metrics.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Bytes that are held, shares among them.
+    /// Reserved bytes, shares among them.
     used: AtomicU64,
     /// Callers waiting in [`Memory::take_all`].
     waiting: AtomicU64,
@@ -42,13 +42,13 @@ struct Counts {
 
 /// A part of the budget, until it is dropped.
 #[derive(Debug)]
-pub struct Hold {
+pub struct Reservation {
     bytes: usize,
     _common: Option<OwnedSemaphorePermit>,
     counts: Arc<Counts>,
 }
 
-impl Drop for Hold {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.counts.used.fetch_sub(self.bytes as u64, Relaxed);
     }
@@ -96,7 +96,7 @@ impl Memory {
         self.limit
     }
 
-    /// Bytes that are held at present, shares among them.
+    /// Reserved bytes at present, shares among them.
     pub fn used(&self) -> u64 {
         self.counts.used.load(Relaxed)
     }
@@ -106,9 +106,9 @@ impl Memory {
         self.counts.waiting.load(Relaxed)
     }
 
-    fn hold(&self, bytes: usize, common: Option<OwnedSemaphorePermit>) -> Hold {
+    fn reserve(&self, bytes: usize, common: Option<OwnedSemaphorePermit>) -> Reservation {
         self.counts.used.fetch_add(bytes as u64, Relaxed);
-        Hold { bytes, _common: common, counts: self.counts.clone() }
+        Reservation { bytes, _common: common, counts: self.counts.clone() }
     }
 
     /// Bytes in use of the common half.
@@ -117,27 +117,27 @@ impl Memory {
     }
 
     /// `want` bytes, or a share's bytes if the common half has fewer at present. (RT-MEM-2)
-    pub fn take(&self, want: usize) -> Hold {
+    pub fn take(&self, want: usize) -> Reservation {
         if want <= self.share {
-            return self.hold(want, None);
+            return self.reserve(want, None);
         }
         match self.common.clone().try_acquire_many_owned(self.units_of(want)) {
-            Ok(common) => self.hold(want, Some(common)),
-            Err(_) => self.hold(self.share, None),
+            Ok(common) => self.reserve(want, Some(common)),
+            Err(_) => self.reserve(self.share, None),
         }
     }
 
     /// `want` bytes, at most all of the common half, once there are as many.
-    pub async fn take_all(&self, want: usize) -> Hold {
+    pub async fn take_all(&self, want: usize) -> Reservation {
         if want <= self.share {
-            return self.hold(want, None);
+            return self.reserve(want, None);
         }
         let units = self.units_of(want).min(self.units as u32);
         // It is never closed.
         let waiting = Waiting::begin(&self.counts);
         let common = self.common.clone().acquire_many_owned(units).await.ok();
         drop(waiting);
-        self.hold(want, common)
+        self.reserve(want, common)
     }
 
     fn units_of(&self, bytes: usize) -> u32 {
@@ -145,7 +145,7 @@ impl Memory {
     }
 }
 
-impl Hold {
+impl Reservation {
     /// The bytes that may wait.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -164,13 +164,13 @@ mod tests {
     fn without_the_common_half_there_is_a_share() {
         let memory = Memory::new(96 * MIB as u64, 16);
         assert_eq!(memory.share(), MIB);
-        let mut held: Vec<_> = (0..24).map(|_| memory.take(2 * MIB)).collect();
-        assert!(held.iter().all(|hold| hold.bytes() == 2 * MIB));
+        let mut reserved: Vec<_> = (0..24).map(|_| memory.take(2 * MIB)).collect();
+        assert!(reserved.iter().all(|one| one.bytes() == 2 * MIB));
         assert_eq!(memory.common_used(), 48 * MIB as u64);
         let short = memory.take(2 * MIB);
         assert_eq!(short.bytes(), MIB);
         assert_eq!(memory.take(100).bytes(), 100);
-        held.pop();
+        reserved.pop();
         assert_eq!(memory.take(2 * MIB).bytes(), 2 * MIB);
         let all = 16 * SHARES * memory.share() + 48 * MIB;
         assert!(all <= 96 * MIB, "{all} bytes of 96 MiB");
@@ -185,9 +185,9 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none());
         assert_eq!((memory.limit(), memory.used(), memory.waiting()), (16 * MIB as u64, 8 * MIB as u64, 1));
         drop(first);
-        let held = second.now_or_never().unwrap();
-        assert_eq!((held.bytes(), memory.used(), memory.waiting()), (100 * MIB, 100 * MIB as u64, 0));
-        drop(held);
+        let reserved = second.now_or_never().unwrap();
+        assert_eq!((reserved.bytes(), memory.used(), memory.waiting()), (100 * MIB, 100 * MIB as u64, 0));
+        drop(reserved);
         let share = memory.take(100);
         assert_eq!((memory.common_used(), memory.used()), (0, 100));
         drop(share);

@@ -6,7 +6,7 @@ use s3s::crypto::{Checksum as _, Md5};
 use s3s::{S3Result, s3_error};
 
 use crate::checksums::{Hasher, Stated};
-use crate::ingest::hex;
+use crate::hex::hex;
 
 /// The ETag of an object that comes whole, for those who put it without a request.
 #[derive(Default)]

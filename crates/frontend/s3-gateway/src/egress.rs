@@ -19,7 +19,7 @@ use futures_util::FutureExt;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use s3s::dto::StreamingBlob;
 use s3s::{Body, S3Result, StdError, s3_error};
-use shingle_runtime::memory::{Hold, Memory, SHARES};
+use shingle_runtime::memory::{Memory, Reservation, SHARES};
 use shingle_store_api::{ObjectReader, StoreError, StoreFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -98,7 +98,7 @@ struct ReadBody {
 /// A piece, and the memory that it takes until it is dropped.
 struct Piece {
     bytes: Bytes,
-    _memory: Hold,
+    _memory: Reservation,
     _place: Option<OwnedSemaphorePermit>,
 }
 

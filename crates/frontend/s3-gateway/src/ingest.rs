@@ -8,11 +8,12 @@ use hyper::HeaderMap;
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::StreamingBlob;
 use s3s::{S3Result, TrailingHeaders, s3_error};
-use shingle_runtime::memory::{Hold, Memory};
+use shingle_runtime::memory::{Memory, Reservation};
 use shingle_store_api::{Metadata, ObjectWriter};
 
 use crate::checksums::{self, Algorithm, Hasher, Stated};
 use crate::digests::{same_md5, stated_md5};
+use crate::hex::hex;
 use crate::options::PIECE_BYTES;
 use crate::{errors, guard};
 
@@ -143,7 +144,7 @@ pub(crate) struct Sink<'a> {
     memory: &'a Memory,
     pending: BytesMut,
     /// Memory of `pending`.
-    hold: Option<Hold>,
+    reserved: Option<Reservation>,
     /// Bytes that there will be at most.
     expected: u64,
     md5: Md5,
@@ -160,7 +161,7 @@ impl<'a> Sink<'a> {
     ) -> Self {
         let checksum = checksum.map(|algorithm| (algorithm, algorithm.hasher()));
         let (pending, md5) = (BytesMut::new(), Md5::new());
-        Self { writer, memory, pending, hold: None, expected, md5, checksum, length: 0 }
+        Self { writer, memory, pending, reserved: None, expected, md5, checksum, length: 0 }
     }
 
     pub(crate) async fn push(&mut self, frame: Bytes) -> S3Result<()> {
@@ -174,9 +175,10 @@ impl<'a> Sink<'a> {
             return self.writer.write(frame).await.map_err(errors::of_store);
         }
         let memory = self.memory;
-        let hold =
-            self.hold.get_or_insert_with(|| memory.take(PIECE_BYTES.min(usize::try_from(left).unwrap_or(PIECE_BYTES))));
-        let most = hold.bytes();
+        let reserved = self
+            .reserved
+            .get_or_insert_with(|| memory.take(PIECE_BYTES.min(usize::try_from(left).unwrap_or(PIECE_BYTES))));
+        let most = reserved.bytes();
         if self.pending.capacity() == 0 {
             self.pending.reserve(most);
         }
@@ -187,7 +189,7 @@ impl<'a> Sink<'a> {
     async fn flush(&mut self) -> S3Result<()> {
         let piece = std::mem::take(&mut self.pending);
         // The writer accounts for the piece from here on.
-        self.hold = None;
+        self.reserved = None;
         if piece.is_empty() { Ok(()) } else { self.writer.write(piece.freeze()).await.map_err(errors::of_store) }
     }
 
@@ -197,14 +199,4 @@ impl<'a> Sink<'a> {
         let checksum = self.checksum.map(|(algorithm, hasher)| (algorithm, hasher.finish()));
         Ok((self.md5.finalize(), checksum))
     }
-}
-
-/// Bytes in lower-case hex, as ETags write them.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to memory cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -15,6 +15,7 @@
 //! [`ObjectStore`]: shingle_store_api::ObjectStore
 
 mod access;
+mod access_log;
 mod checksums;
 mod conditions;
 mod digests;
@@ -23,6 +24,7 @@ mod errors;
 mod framing;
 mod guard;
 mod headers;
+mod hex;
 mod host;
 mod ingest;
 mod keys;
@@ -44,7 +46,7 @@ mod whole;
 mod xml;
 mod xml_body;
 
-pub use access::{Access, AccessLog};
+pub use access_log::{Access, AccessLog};
 pub use digests::EntityTag;
 pub use metrics::{GatewayMetrics, LATENCY_BOUNDS_S, MethodMetrics};
 pub use options::{Credentials, Limits, Options};

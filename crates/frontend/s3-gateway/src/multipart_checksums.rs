@@ -9,7 +9,7 @@ use s3s::{S3Result, s3_error};
 use shingle_store_api::{CompletedPart, Metadata, PartInfo};
 
 use crate::checksums::{self, Algorithm};
-use crate::ingest::hex;
+use crate::hex::hex;
 
 /// The name in an object's metadata of the checksums of its parts, one behind the other.
 const PARTS_NAME: &str = "x-amz-checksum-parts";

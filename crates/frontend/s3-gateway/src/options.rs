@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shingle_runtime::memory::Memory;
 
-use crate::access::AccessLog;
+use crate::access_log::AccessLog;
 
 /// A pair of keys that may do everything.
 #[derive(Clone)]

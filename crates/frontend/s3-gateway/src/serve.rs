@@ -23,7 +23,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::access::{AccessLog, Draft};
+use crate::access::Draft;
+use crate::access_log::AccessLog;
 use crate::guard;
 use crate::host::Domain;
 use crate::keys::Keys;

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use shingle_runtime::memory::{Hold, Memory};
+use shingle_runtime::memory::{Memory, Reservation};
 
 /// Longest wait for memory: shorter than clients' timeouts.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 pub(crate) struct Whole {
     memory: Arc<Memory>,
-    held: Option<Hold>,
-    awaited: Option<Pin<Box<dyn Future<Output = Option<Hold>> + Send>>>,
+    reserved: Option<Reservation>,
+    awaited: Option<Pin<Box<dyn Future<Output = Option<Reservation>> + Send>>>,
 }
 
 impl Whole {
     pub(crate) fn new(memory: Arc<Memory>) -> Self {
-        Self { memory, held: None, awaited: None }
+        Self { memory, reserved: None, awaited: None }
     }
 
     /// Ready once there is memory for a part of `bytes`, in place of the part before; `false` if there is none in time.
@@ -30,18 +30,18 @@ impl Whole {
         let awaited = match &mut self.awaited {
             Some(awaited) => awaited,
             None => {
-                if self.held.as_ref().is_some_and(|held| held.bytes() == bytes) {
+                if self.reserved.as_ref().is_some_and(|reserved| reserved.bytes() == bytes) {
                     return Poll::Ready(true);
                 }
-                self.held = None;
+                self.reserved = None;
                 let memory = self.memory.clone();
                 let taking = async move { tokio::time::timeout(PATIENCE, memory.take_all(bytes)).await.ok() };
                 self.awaited.insert(Box::pin(taking))
             }
         };
-        self.held = ready!(awaited.as_mut().poll(context));
+        self.reserved = ready!(awaited.as_mut().poll(context));
         self.awaited = None;
-        Poll::Ready(self.held.is_some())
+        Poll::Ready(self.reserved.is_some())
     }
 }
 

@@ -12,7 +12,7 @@ use s3s::{S3Result, s3_error};
 
 use crate::digests::Digests;
 use crate::errors::with_status;
-use crate::ingest::hex;
+use crate::hex::hex;
 use crate::options::XML_BYTES_MAX;
 use hyper::{HeaderMap, StatusCode};
 

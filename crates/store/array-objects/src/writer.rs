@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_buckets::{Body, Client, Door};
-use shingle_runtime::memory::Hold;
+use shingle_runtime::memory::Reservation;
 use shingle_store_api::{StoreResult, UploadId};
 
 use crate::engine::Core;
@@ -22,7 +22,7 @@ pub(crate) struct Gathering {
     gathered: Vec<Bytes>,
     gathered_bytes: usize,
     /// Memory for `gathered`, once there is something.
-    memory: Option<Hold>,
+    memory: Option<Reservation>,
     blob: Option<Open>,
 }
 

@@ -19,7 +19,8 @@ use crate::checksums::{self, Algorithm, fill_checksums};
 use crate::conditions::{Conditions, Verdict};
 use crate::errors;
 use crate::headers::{given, timestamp};
-use crate::ingest::{Ingested, Sink, hex};
+use crate::hex::hex;
+use crate::ingest::{Ingested, Sink};
 use crate::multipart_checksums::Scheme;
 use crate::options::PIECE_BYTES;
 

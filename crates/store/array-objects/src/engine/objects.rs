@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::{Bytes, BytesMut};
 use shingle_array_store::Object;
 use shingle_buckets::Attributes;
-use shingle_runtime::memory::Hold;
+use shingle_runtime::memory::Reservation;
 use shingle_store_api::{ObjectInfo, StoreErrorKind, StoreResult};
 
 use super::{Core, object_info, size_of};
@@ -17,7 +17,7 @@ use crate::notices::Open;
 /// Bytes that a writer has written when it commits.
 pub(crate) enum Written {
     /// All of it, in memory that was taken for it.
-    Whole(Vec<Bytes>, Option<Hold>),
+    Whole(Vec<Bytes>, Option<Reservation>),
     /// A blob.
     Blob(Open),
 }

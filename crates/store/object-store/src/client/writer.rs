@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_buckets::{Body, Client};
-use shingle_runtime::memory::Hold;
+use shingle_runtime::memory::Reservation;
 use shingle_store_api::StoreResult;
 use tokio::sync::oneshot;
 
@@ -27,7 +27,7 @@ pub(crate) struct Gathering {
     /// Bytes in `rest`.
     gathered: u64,
     /// Memory for `rest`, once bytes are expected.
-    memory: Option<Hold>,
+    memory: Option<Reservation>,
     under_way: Option<oneshot::Receiver<StoreResult<()>>>,
     hold: BlobHold,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use shingle_buckets::Attributes;
 use shingle_chunk_store::Stream;
-use shingle_runtime::memory::Hold;
+use shingle_runtime::memory::Reservation;
 use shingle_store_api::{ObjectInfo, StoreErrorKind, StoreResult};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -34,7 +34,7 @@ pub(crate) struct Written {
     /// The right to the blob.
     pub(crate) hold: BlobHold,
     /// Memory, and a share of the bytes on their way to the drives, for `rest`.
-    pub(crate) _budget: (Option<Hold>, OwnedSemaphorePermit),
+    pub(crate) _budget: (Option<Reservation>, OwnedSemaphorePermit),
 }
 
 impl Written {

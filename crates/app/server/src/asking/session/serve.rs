@@ -187,11 +187,11 @@ impl Talk {
             return Err(Error::new(ErrorKind::InvalidData, "a piece that is too long"));
         }
         let (peer, memory) = (&mut self.peer, &self.memory);
-        let held = peer.during(memory.take_all(length as usize)).await?;
+        let reserved = peer.during(memory.take_all(length as usize)).await?;
         let piece = peer.piece(length).await?;
         let Some((writer, _)) = &mut self.writer else { return Ok(Err(nonsense("a piece without a put"))) };
         let written = peer.during(writer.write(piece)).await?;
-        drop(held);
+        drop(reserved);
         if written.is_err() {
             self.writer = None;
         }
@@ -200,7 +200,7 @@ impl Talk {
 
     async fn read(&mut self, at: u64, length: u64) -> Result<()> {
         let length = length.min(PIECE_BYTES_MAX);
-        let held = self.peer.during(self.memory.take_all(length as usize)).await?;
+        let reserved = self.peer.during(self.memory.take_all(length as usize)).await?;
         let read = match &self.reader {
             Some(reader) if at.checked_add(length).is_some_and(|end| end <= reader.info().size) => {
                 self.peer.during(reader.read(at, length)).await?
@@ -212,7 +212,7 @@ impl Talk {
             Ok(bytes) => self.peer.reply(&Reply::Piece { length: bytes.len() as u64 }, &bytes).await?,
             Err(error) => self.peer.reply(&error.into(), &[]).await?,
         }
-        drop(held);
+        drop(reserved);
         Ok(())
     }
 }
