@@ -126,6 +126,25 @@ impl DeviceError {
         Self { kind, at, zone }
     }
 
+    /// The same failure, for another caller who waits for the command. Of the operating system's error it keeps the number, or
+    /// kind and text.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        let kind = match &self.kind {
+            DeviceErrorKind::Rule(violation) => DeviceErrorKind::Rule(*violation),
+            DeviceErrorKind::ReadFailed => DeviceErrorKind::ReadFailed,
+            DeviceErrorKind::WriteFailed => DeviceErrorKind::WriteFailed,
+            DeviceErrorKind::ZoneReadOnly => DeviceErrorKind::ZoneReadOnly,
+            DeviceErrorKind::ZoneOffline => DeviceErrorKind::ZoneOffline,
+            DeviceErrorKind::Gone => DeviceErrorKind::Gone,
+            DeviceErrorKind::System(error) => DeviceErrorKind::System(match error.raw_os_error() {
+                Some(number) => std::io::Error::from_raw_os_error(number),
+                None => std::io::Error::new(error.kind(), error.to_string()),
+            }),
+        };
+        Self { kind, ..*self }
+    }
+
     /// The broken rule, if the error is one.
     pub fn violation(&self) -> Option<Violation> {
         match self.kind {
@@ -185,6 +204,23 @@ impl std::error::Error for DeviceError {
         match &self.kind {
             DeviceErrorKind::System(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duplicate_says_the_same() {
+        let system = |error| DeviceError::new(DeviceErrorKind::System(error), Lba(7), Some(ZoneId(1)));
+        let full = system(std::io::Error::new(std::io::ErrorKind::StorageFull, "the host is full"));
+        assert!(full.kind.is_host_full() && full.duplicate().kind.is_host_full());
+        let numbered = system(std::io::Error::from_raw_os_error(16));
+        for error in [full, numbered, DeviceError::new(DeviceErrorKind::Gone, Lba(0), None)] {
+            let other = error.duplicate();
+            assert_eq!((other.to_string(), other.at, other.zone), (error.to_string(), error.at, error.zone));
         }
     }
 }

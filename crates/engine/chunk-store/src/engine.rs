@@ -55,7 +55,7 @@ pub(crate) struct Parts {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Rc<Self> {
         let Parts { rt, dev, options, store, layout, sequence, log, state, destinations } = parts;
-        let drive = Drive::new(&rt, dev);
+        let drive = Drive::new(dev);
         Rc::new(Self {
             verifier: Verifier::new(payload::of(&options, &drive.geometry)),
             collector: Collector::new(options.gc_latency_factor, sequence.last(), destinations),

@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //! Each module states its own: `index` (IDX, TAB), `zones` (ZONE, CENSUS, LEASE), `append` (APP, TURN), `landing` (LAND, TAIL), `read` (READ,
-//! FETCH), `journal` (CKPT, MARK, RESUME, ROOM), `recovery` (REC), `gc` (GC, VICTIM), `drive` (FLUSH, HOST). Together they give:
+//! FETCH), `journal` (CKPT, MARK, RESUME, ROOM), `recovery` (REC), `gc` (GC, VICTIM), `drive` (HOST). Together they give:
 //! - CS-CHUNK-1: an acknowledged create, append, seal or delete survives a power cut at any command.
 //! - CS-CHUNK-2: an append that was not acknowledged is afterwards wholly there or wholly absent. One that was torn, and could not be
 //!   read by the opening that found it, is neither: reads of it fail.

@@ -22,9 +22,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, join_all};
-use shingle_base::{BLOCK_SIZE, Lba};
+use shingle_base::BLOCK_SIZE;
 use shingle_record::{Place, frame};
-use shingle_zoned::{DeviceError, ZonedDevice};
+use shingle_zoned::DeviceError;
 
 use crate::allocator::Pass;
 use crate::append::item::{Placed, Started};
@@ -125,15 +125,18 @@ impl Engine {
         let there: Vec<_> = members
             .iter()
             .zip(frames)
-            .filter_map(|(&member, pieces)| Some((member, self.drives.usable(member.drive)?, pieces)))
+            .filter_map(|(&member, pieces)| {
+                let start = at(&self.drives.usable(member.drive)?, member.zone, block);
+                Some((member, start, self.drives.flusher(member.drive)?, pieces))
+            })
             .collect();
         let race = self.paces.race(there.iter().map(|(member, ..)| member.drive).collect());
         let writes: Vec<_> = there
             .into_iter()
-            .map(|(member, dev, pieces)| {
+            .map(|(member, start, flusher, pieces)| {
                 let race = race.clone();
                 async move {
-                    let result = write_durably(&*dev, at(&dev, member.zone, block), pieces).await;
+                    let result = flusher.write(start, pieces).await;
                     race.ended(member.drive, result.is_ok());
                     (member, result)
                 }
@@ -216,11 +219,6 @@ impl Engine {
             None => Ok(whole),
         }
     }
-}
-
-async fn write_durably(dev: &dyn ZonedDevice, at: Lba, pieces: Vec<Bytes>) -> std::result::Result<(), DeviceError> {
-    dev.write(at, pieces).await?;
-    if dev.geometry().volatile_cache { dev.flush().await } else { Ok(()) }
 }
 
 /// Polls a future once, so that the commands in it have started, in the order of such calls.

@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use shingle_base::ZoneId;
+use shingle_zone_kit::Flusher;
 use shingle_zoned::{DeviceError, ZonedDevice};
 
 pub(crate) use crate::drives::asking::is_lost;
@@ -27,6 +28,8 @@ pub(crate) struct Drive {
     pub(crate) entry: DriveEntry,
     /// The device, if it is there.
     dev: Option<Rc<dyn ZonedDevice>>,
+    /// Its flushes, which writers of all its zones share.
+    flusher: Option<Flusher>,
     watch: Option<Rc<Watch>>,
     failed: Cell<bool>,
     /// The next superblock says that it failed: from then on writes that miss it count. (AS-EVICT-1)
@@ -50,6 +53,7 @@ impl Drive {
             failed: Cell::new(dev.is_none() || entry.state != DriveState::Present),
             removed: Cell::new(entry.state == DriveState::Removed),
             entry,
+            flusher: dev.clone().map(Flusher::new),
             dev,
             watch,
             evicted: Cell::new(false),
@@ -132,6 +136,12 @@ impl Drives {
     pub(crate) fn usable(&self, id: DriveId) -> Option<Rc<dyn ZonedDevice>> {
         let drive = self.drive(id)?;
         if drive.failed.get() { None } else { drive.dev.clone() }
+    }
+
+    /// Writes and flushes of a drive that is there and did not fail.
+    pub(crate) fn flusher(&self, id: DriveId) -> Option<Flusher> {
+        let drive = self.drive(id)?;
+        if drive.failed.get() { None } else { drive.flusher.clone() }
     }
 
     /// A drive that was given up, and is there, goes on under another number, with its id; the old number has neither
@@ -293,12 +303,8 @@ impl Drives {
 
     /// Makes completed writes of these drives durable, if they have a volatile cache. Returns the failures, by drive.
     pub(crate) async fn flush(&self, ids: impl IntoIterator<Item = DriveId>) -> Vec<(DriveId, DeviceError)> {
-        let devs: Vec<_> = ids
-            .into_iter()
-            .filter_map(|id| Some((id, self.usable(id)?)))
-            .filter(|(_, dev)| dev.geometry().volatile_cache)
-            .collect();
-        let results = join_all(devs.iter().map(|(_, dev)| dev.flush())).await;
-        devs.iter().zip(results).filter_map(|((id, _), result)| Some((*id, result.err()?))).collect()
+        let drives: Vec<_> = ids.into_iter().filter_map(|id| Some((id, self.flusher(id)?))).collect();
+        let results = join_all(drives.iter().map(|(_, flusher)| flusher.flush())).await;
+        drives.iter().zip(results).filter_map(|((id, _), result)| Some((*id, result.err()?))).collect()
     }
 }

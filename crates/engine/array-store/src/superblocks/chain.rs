@@ -283,9 +283,8 @@ impl Superblocks {
         let gone = DeviceError { kind: shingle_zoned::DeviceErrorKind::Gone, at: shingle_base::Lba(0), zone: None };
         let Some(dev) = source.drives().usable(drive) else { return Err(gone) };
         self.put(source, fields.array, drive, &dev, |place| frames(place, fields, drive, payload)).await?;
-        if dev.geometry().volatile_cache {
-            dev.flush().await?;
-        }
+        // Superblocks are written one at a time: nobody would share the flush.
+        shingle_zone_kit::flush(&*dev).await?;
         if let Some(next) = self.next.borrow_mut().get_mut(&drive) {
             next.newest = Some(next.zone);
         }

@@ -385,9 +385,8 @@ impl Superblocks {
         let newest = if written.is_ok() { Some(next.zone) } else { next.newest };
         self.next.borrow_mut().insert(id, Next { block, newest, ..next });
         written?;
-        if dev.geometry().volatile_cache {
-            dev.flush().await?;
-        }
+        // Superblocks are written one at a time: nobody would share the flush.
+        shingle_zone_kit::flush(&**dev).await?;
         Ok(())
     }
 }

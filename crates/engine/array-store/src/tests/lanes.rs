@@ -193,3 +193,23 @@ fn lanes_have_drives_again_after_the_array_was_full() {
         assert!(again < 2 * fresh, "fresh {fresh:?}, after it was full {again:?}");
     });
 }
+
+/// ZK-FLUSH-1, in an array: items that are on their way to a drive together share flushes of its cache.
+#[test]
+fn items_on_their_way_together_share_flushes() {
+    Sim::new(3).run(|rt| async move {
+        let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(60), 40, 0, 20) };
+        let devices: Vec<SimDevice> =
+            (0..3).map(|_| SimDevice::new(&rt, &MemoryDevice::new(geometry.clone()))).collect();
+        let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+        format(&rt, &named(&devices), &options).await.unwrap();
+        let store = open_on(&rt, &devices).await;
+        let counts = || devices.iter().map(SimDevice::counts).map(|counts| (counts.writes.0, counts.flushes));
+        let before: Vec<_> = counts().collect();
+        write(&rt, &store, 6).await;
+        for ((writes, flushes), before) in counts().zip(before) {
+            let (writes, flushes) = (writes - before.0, flushes - before.1);
+            assert!(flushes * 4 < writes * 3, "{flushes} flushes for {writes} writes");
+        }
+    });
+}

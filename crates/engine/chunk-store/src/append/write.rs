@@ -44,7 +44,7 @@ impl Engine {
             landing.note_other_command();
         }
         if let Some(batch) = self.next_batch(zone) {
-            match self.drive.flush.write(self.start_of(&batch), batch.pieces).await {
+            match self.drive.flush.write(self.start_of(&batch), batch.pieces).await.map_err(Arc::new) {
                 Ok(()) => self.commit(zone, batch.records),
                 Err(error) if self.left_untouched(zone, batch.start, &error).await => {
                     self.take_back(zone, batch.start, batch.records);

@@ -1,6 +1,5 @@
 //! The drive of a store, and its division.
 
-mod flush;
 mod host_room;
 mod layout;
 pub(crate) mod payload;
@@ -9,10 +8,9 @@ mod room;
 use std::rc::Rc;
 
 use shingle_base::{Blocks, Lba, ZoneId};
-use shingle_runtime::Runtime;
+use shingle_zone_kit::Flusher;
 use shingle_zoned::{Geometry, ZonedDevice};
 
-pub(crate) use flush::Flusher;
 pub(crate) use host_room::{HOST_FULL, HOST_PAUSE, host_full};
 pub use layout::{DATA_ZONES_MIN, Layout, METAZONES_MIN};
 pub(crate) use room::HostRoom;
@@ -24,7 +22,7 @@ const APPEND_MAX: u64 = 16 << 20;
 pub(crate) struct Drive {
     pub(crate) dev: Rc<dyn ZonedDevice>,
     pub(crate) geometry: Geometry,
-    pub(crate) flush: Rc<Flusher>,
+    pub(crate) flush: Flusher,
     /// Blocks of records that a zone holds beside its head.
     pub(crate) zone_room: u32,
     /// The longest append in bytes.
@@ -32,11 +30,11 @@ pub(crate) struct Drive {
 }
 
 impl Drive {
-    pub(crate) fn new(rt: &Runtime, dev: Rc<dyn ZonedDevice>) -> Self {
+    pub(crate) fn new(dev: Rc<dyn ZonedDevice>) -> Self {
         let geometry = dev.geometry().clone();
         let zone_room = (geometry.zone_capacity.0 - 1).min(u64::from(u32::MAX)) as u32;
         let append_max = shingle_record::sliced_capacity(Blocks(u64::from(zone_room))).min(APPEND_MAX);
-        Self { flush: Flusher::new(rt.clone(), dev.clone()), dev, geometry, zone_room, append_max }
+        Self { flush: Flusher::new(dev.clone()), dev, geometry, zone_room, append_max }
     }
 
     /// Address of a zone's block.

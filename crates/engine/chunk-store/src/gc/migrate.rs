@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -72,7 +73,7 @@ impl Engine {
         let mut copies = Vec::with_capacity(live.len());
         let result = self.copy_all(victim, stream, &live, &mut copies).await;
         // Copied records count, even if the rest failed.
-        let swapped = match self.drive.flush.flush().await {
+        let swapped = match self.drive.flush.flush().await.map_err(Arc::new) {
             Ok(()) => {
                 self.swap(victim, &copies);
                 Ok(())

@@ -72,7 +72,7 @@ impl Engine {
                 self.rt.yield_now().await;
             }
             let Some(LandingBatch { zone, choice, batch }) = self.landing_batch() else { return };
-            match self.drive.flush.write(self.start_of(&batch), batch.pieces).await {
+            match self.drive.flush.write(self.start_of(&batch), batch.pieces).await.map_err(Arc::new) {
                 Ok(()) => self.landed(zone, choice, batch.records),
                 Err(error) if self.left_untouched(zone, batch.start, &error).await => {
                     self.take_back_landing(zone, batch.start, batch.records);
