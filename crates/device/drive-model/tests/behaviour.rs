@@ -117,6 +117,7 @@ fn a_longer_queue_of_random_reads_is_served_faster() {
     assert!(four > one * 1.2 && all > four * 1.4, "{one} {four} {all}");
 }
 
+/// DM-DISK-2.
 #[test]
 fn no_read_waits_much_longer_than_the_starvation_bound() {
     // A stream of near reads, and one far away that is always farther than the next near one.
@@ -144,6 +145,7 @@ fn read_ahead_spares_a_synchronous_sequential_reader_the_turns() {
     assert!(times[2] - times[1] < MS, "{times:?}");
 }
 
+/// DM-DISK-1.
 #[test]
 fn writes_to_one_zone_keep_their_order_whatever_the_head_would_like() {
     let start = 1 << 24;

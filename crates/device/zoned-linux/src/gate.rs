@@ -231,6 +231,7 @@ mod tests {
         assert!(Gate::new(&geometry, std::iter::empty()).is_none());
     }
 
+    /// ZL-GT-1.
     #[test]
     fn a_write_waits_for_the_place_of_a_zone_being_finished() {
         let mut gate = gate(2, 2);

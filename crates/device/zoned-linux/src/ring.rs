@@ -410,6 +410,7 @@ mod tests {
         gather(data, done, limit).iter().map(offset).map(|(found, from, length)| (found * 10 + from, length)).collect()
     }
 
+    /// ZL-RG-2.
     #[test]
     fn what_is_left_of_a_write_is_gathered() {
         let data = [Bytes::from(vec![1; 8]), Bytes::from(vec![2; 4]), Bytes::from(vec![3; 8])];

@@ -182,6 +182,7 @@ async fn foreign_marks_are_refused(kernel: &Kernel) {
     drop(KernelDevice::open(&kernel.path, &kernel.runtime, OpenOptions::default()).unwrap());
 }
 
+/// ZL-KD-3.
 async fn what_has_started_outlives_its_future_and_its_device(kernel: &Kernel) {
     let device = kernel.fresh().await;
     let zone = ZoneId(kernel.shape.conventional_zones);
@@ -242,6 +243,7 @@ async fn long_and_scattered_writes_are_whole(kernel: &Kernel) {
     }
 }
 
+/// ZL-KD-2.
 async fn a_zone_changed_behind_our_back_is_an_error_and_then_right(kernel: &Kernel) {
     let device = kernel.fresh().await;
     let zone = ZoneId(kernel.shape.conventional_zones + 1);

@@ -101,6 +101,7 @@ mod tests {
         assert!(record[HEADER_SIZE + 7..].iter().all(|&byte| byte == 0));
     }
 
+    /// RC-FRAME-2.
     #[test]
     fn a_header_comes_back_and_every_expectation_is_checked() {
         let record = sample();
@@ -117,6 +118,7 @@ mod tests {
         assert_eq!(Header::decode(&newer, &Expect::default()), Err(FrameError::NewerVersion(*b"02")));
     }
 
+    /// RC-FRAME-1.
     #[test]
     fn every_flipped_bit_of_header_and_payload_is_noticed() {
         let record = sample();

@@ -430,6 +430,7 @@ mod tests {
         }
     }
 
+    /// RC-SLICE-2: a footer is vouched for by the header, and a slice by its footer.
     #[test]
     fn every_flipped_bit_of_the_payload_is_noticed() {
         let record = record(5000, 0);
@@ -443,6 +444,7 @@ mod tests {
         }
     }
 
+    /// RC-SLICE-1.
     #[test]
     fn data_of_another_chunk_or_place_is_not_taken() {
         let record = record(4096, 8192);

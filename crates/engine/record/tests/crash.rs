@@ -31,6 +31,8 @@ fn cut(seed: u64) -> usize {
     cuts
 }
 
+/// RC-LOG-1 to RC-LOG-4: RC-LOG-2, for each image holds the newest complete checkpoint and the entries behind it, and RC-LOG-3, for none
+/// of them has lost a zone that this takes.
 #[test]
 fn cut_at_every_command() {
     let cuts: usize = seeds(40).map(cut).sum();

@@ -4,9 +4,9 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use shingle_base::{Blocks, StoreId, ZoneId};
+use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId, crc32c};
 use shingle_record::{INFO_SIZE, Place, RecordType, Scanned, ZoneScanner, frame};
-use shingle_sim::{Sim, SimDevice};
+use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(1);
@@ -55,7 +55,7 @@ async fn scanned(device: SimDevice, window: u32) -> (Vec<u32>, Vec<Range<u32>>, 
     (whole, lost, device.counts().reads.0)
 }
 
-/// Scans the zone with the ranges unreadable: only records that have unreadable blocks are missing.
+/// Scans the zone with the ranges unreadable: only records that have unreadable blocks are missing (RC-SCAN-1).
 fn only_what_is_unreadable_is_lost(unreadable: &[(u32, u32)], commands: u64) {
     for window in [256, 1024] {
         let unreadable: Vec<Range<u32>> = unreadable.iter().map(|&(from, to)| from..to).collect();
@@ -82,6 +82,7 @@ fn a_zone_that_can_be_read_takes_a_read_for_each_window() {
     only_what_is_unreadable_is_lost(&[], 0);
 }
 
+/// RC-BAD-2.
 #[test]
 fn a_zone_of_which_nothing_can_be_read_takes_few_commands() {
     only_what_is_unreadable_is_lost(&[(0, BLOCKS)], 2500);
@@ -95,6 +96,7 @@ fn what_lies_before_and_behind_the_unreadable_part_is_found() {
     only_what_is_unreadable_is_lost(&[(100, 5000), (6000, 6001), (9001, 15_001)], 2500);
 }
 
+/// RC-BAD-1: no block beside one that cannot be read is called unreadable.
 #[test]
 fn single_blocks_cost_their_records_alone() {
     let blocks: Vec<(u32, u32)> = (7..BLOCKS).step_by(500).map(|block| (block, block + 1)).collect();
@@ -113,4 +115,57 @@ fn passing_errors_cost_nothing() {
         let (whole, lost, _) = scanned(SimDevice::new(&rt, &medium), 256).await;
         assert_eq!((whole.len() as u32, lost), (BLOCKS / RECORD, vec![]));
     });
+}
+
+/// RC-SCAN-2: records that were changed anywhere, in zones of noise and of zeros, with and without blocks that cannot be read.
+#[test]
+fn a_scan_of_any_bytes_comes_to_its_end() {
+    for seed in seeds(40) {
+        Sim::new(seed).run(move |rt| async move {
+            let mut random = Random::new(seed);
+            let medium = MemoryDevice::new(Geometry::hm_smr(Blocks(256), 4, 0, 4));
+            let start = medium.geometry().start_of(ZONE);
+            let mut block = 0;
+            while block < 240 {
+                let payload = random.bytes(random_length(seed, block));
+                let place = Place { store: STORE, epoch: 9, zone: ZONE, block: block as u32 };
+                let record = frame(RecordType(0x77), &place, block, [0; INFO_SIZE], &[&payload]);
+                let blocks = (record.len() / BLOCK_SIZE) as u64;
+                medium.write_now(start + Blocks(block), vec![record]).unwrap();
+                for at in block..block + blocks {
+                    let (kind, byte, other) = (random.below(8), random.below(96) as usize, random.number());
+                    medium.corrupt(start + Blocks(at), |bytes| match kind {
+                        0 => bytes[byte] ^= 1 << (other % 8),
+                        // A header that passes its check, with any numbers in it.
+                        1 => {
+                            bytes[8..92].fill(other as u8);
+                            let sum = crc32c(&bytes[..92]).to_le_bytes();
+                            bytes[92..96].copy_from_slice(&sum);
+                        }
+                        2 => bytes.fill(other as u8),
+                        _ => {}
+                    });
+                    if random.chance(0.05) {
+                        medium.fail_reads(start + Blocks(at), Blocks(1), None);
+                    }
+                }
+                block += blocks;
+            }
+            let dev: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &medium));
+            let mut scanner = ZoneScanner::new(dev, STORE, 9, ZONE, 0, block as u32);
+            for step in 0.. {
+                assert!(step < 2 * block, "seed {seed}: the scan goes on for ever");
+                match scanner.next().await {
+                    Ok(Scanned::Clean | Scanned::Torn { .. }) => break,
+                    Ok(_) => {}
+                    Err(error) => panic!("seed {seed}: {error}"),
+                }
+            }
+        });
+    }
+}
+
+/// Up to three blocks.
+fn random_length(seed: u64, block: u64) -> usize {
+    (seed.wrapping_mul(7919).wrapping_add(block.wrapping_mul(104_729)) % 12_000) as usize
 }

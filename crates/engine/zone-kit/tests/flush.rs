@@ -23,7 +23,7 @@ fn block(fill: u8) -> Vec<Bytes> {
     vec![block.freeze()]
 }
 
-/// ZK-FLUSH-1: what a caller was answered survives a power cut at any later command, though flushes are shared.
+/// ZK-FLUSH-1: a write that was answered survives a power cut at any later command, though flushes are shared.
 #[test]
 fn an_answered_write_survives_every_power_cut() {
     for seed in seeds(20) {
