@@ -11,7 +11,6 @@ use s3s::{S3Result, s3_error};
 use crate::errors::with_status;
 use crate::framing::Framing;
 use crate::options::{HEAD_BYTES_MAX, TARGET_BYTES_MAX};
-use crate::percent;
 
 /// Seconds that a presigned URL lives at most: a week.
 const PRESIGNED_SECONDS_MAX: u32 = 604_800;
@@ -82,13 +81,10 @@ fn sizes(head: &Parts) -> S3Result<()> {
     Ok(())
 }
 
-/// The parameters of a query, decoded.
+/// The parameters of a query, decoded: a `+` is a space, an escape that is none stays as it is, and bytes that are no UTF-8 become
+/// U+FFFD.
 pub(crate) fn query_of(query: Option<&str>) -> impl Iterator<Item = (String, String)> {
-    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-    pairs.map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (percent::decode(name), percent::decode(value))
-    })
+    form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned()
 }
 
 fn starts_with(headers: &HeaderMap, name: HeaderName, prefix: &str) -> bool {
