@@ -34,6 +34,8 @@ mod records;
 mod recovery;
 mod scan;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 use shingle_base::wire;
 

@@ -10,7 +10,7 @@ use shingle_sim::clients::{bytes_of, commit, get, put};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger};
 use shingle_store_api::{CompletedPart, Metadata, ObjectReader, ObjectStore, StoreErrorKind, UploadId};
 
-use crate::scene::{assert_no_leftovers, formatted, open, open_array, options, powered, with_store};
+use crate::scene::{assert_no_leftovers, formatted, objects, open, open_array, options, powered, with_store};
 
 pub(crate) async fn multipart(store: &dyn ObjectStore, key: &str, parts: &[Bytes]) -> UploadId {
     let upload = store.begin_upload("b", key, Metadata::new()).await.unwrap();
@@ -305,5 +305,46 @@ fn a_put_begins_without_the_owner_only_where_it_may() {
         // The owner ends in its own time.
         rt.sleep(Duration::from_millis(1)).await;
         assert_eq!(at_once("b", "k").await.1.err(), Some(StoreErrorKind::Unavailable));
+    });
+}
+
+/// BK-GONE-1, AO-OBJ-4: drives take no writes while the blobs of a bucket's objects are purged and the bucket is deleted. Nothing is written to
+/// the bucket then, since it may be gone. Once drives write again it can be made anew, and the purge goes on to its end.
+#[test]
+fn a_bucket_whose_deletion_failed_takes_no_writes_and_its_purge_goes_on() {
+    let media = formatted(1);
+    Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let (engine, store) = open(&rt, &devices, &mut Random::new(1)).await;
+        store.create_bucket("b").await.unwrap();
+        for number in 0..6 {
+            put(&store, "b", &number.to_string(), &bytes_of(number, 20_000), commit("e")).await.unwrap();
+        }
+        let late = store.begin_put("b", "late").await.unwrap();
+        // Readers keep half of the blobs until the drives fail.
+        let readers = [store.open("b", "0").await.unwrap(), store.open("b", "1").await.unwrap()];
+        for number in 0..6 {
+            assert!(store.delete("b", &number.to_string()).await.unwrap());
+        }
+        let failing = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::CommandError };
+        devices.iter().for_each(|device| device.set_faults(Faults::new([failing])));
+        drop(readers);
+        let failed = store.delete_bucket("b").await.unwrap_err();
+        assert_eq!(failed.kind, StoreErrorKind::Device, "{failed}");
+        assert!(store.figures().await.unwrap().purging > 0, "the case is not met: nothing is left to purge");
+        let none = StoreErrorKind::NoSuchBucket;
+        assert_eq!(store.begin_put("b", "k").await.err().unwrap().kind, none);
+        assert_eq!(late.commit(commit("late")).await.unwrap_err().kind, none);
+        assert_eq!(store.bucket("b").await.unwrap_err().kind, none);
+        devices.iter().for_each(|device| device.set_faults(Faults::default()));
+        store.create_bucket("b").await.unwrap();
+        put(&store, "b", "new", &bytes_of(9, 20_000), commit("e")).await.unwrap();
+        assert_no_leftovers(&rt, &store, "after a deletion that failed").await;
+        engine.close().await.unwrap();
+        let (engine, store) = open(&rt, &devices, &mut Random::new(2)).await;
+        assert_eq!(objects(&store).await, [("b".to_owned(), "new".to_owned())]);
+        assert!(get(&store, "b", "new").await.unwrap() == bytes_of(9, 20_000));
+        assert_no_leftovers(&rt, &store, "after a start").await;
+        engine.close().await.unwrap();
     });
 }
