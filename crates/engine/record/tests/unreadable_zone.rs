@@ -96,11 +96,25 @@ fn what_lies_before_and_behind_the_unreadable_part_is_found() {
     only_what_is_unreadable_is_lost(&[(100, 5000), (6000, 6001), (9001, 15_001)], 2500);
 }
 
-/// RC-BAD-1: no block beside one that cannot be read is called unreadable.
 #[test]
 fn single_blocks_cost_their_records_alone() {
     let blocks: Vec<(u32, u32)> = (7..BLOCKS).step_by(500).map(|block| (block, block + 1)).collect();
     only_what_is_unreadable_is_lost(&blocks, 33 * 26);
+}
+
+/// RC-BAD-1: no block beside one that cannot be read is called unreadable.
+#[test]
+fn blocks_beside_an_unreadable_one_are_not_called_so() {
+    Sim::new(1).run(|rt| async move {
+        let medium = full_zone();
+        let start = medium.geometry().start_of(ZONE);
+        let bad: Vec<u32> = (7..BLOCKS).step_by(500).collect();
+        bad.iter().for_each(|&block| medium.fail_reads(start + Blocks(u64::from(block)), Blocks(1), None));
+        let mut scanner = ZoneScanner::new(Rc::new(SimDevice::new(&rt, &medium)), STORE, 9, ZONE, 0, BLOCKS);
+        while !matches!(scanner.next().await.unwrap(), Scanned::Clean | Scanned::Torn { .. }) {}
+        let found: Vec<u32> = (0..BLOCKS).filter(|&block| scanner.is_unreadable(block, block + 1)).collect();
+        assert_eq!(found, bad);
+    });
 }
 
 /// A read that fails once or twice is no loss, in the midst of those that fail for good either.
@@ -136,9 +150,9 @@ fn a_scan_of_any_bytes_comes_to_its_end() {
                     let (kind, byte, other) = (random.below(8), random.below(96) as usize, random.number());
                     medium.corrupt(start + Blocks(at), |bytes| match kind {
                         0 => bytes[byte] ^= 1 << (other % 8),
-                        // A header that passes its check, with any numbers in it.
+                        // A header of this place that passes its check, with any flags and length in it.
                         1 => {
-                            bytes[8..92].fill(other as u8);
+                            bytes[10..16].copy_from_slice(&other.to_le_bytes()[..6]);
                             let sum = crc32c(&bytes[..92]).to_le_bytes();
                             bytes[92..96].copy_from_slice(&sum);
                         }
@@ -157,7 +171,11 @@ fn a_scan_of_any_bytes_comes_to_its_end() {
                 assert!(step < 2 * block, "seed {seed}: the scan goes on for ever");
                 match scanner.next().await {
                     Ok(Scanned::Clean | Scanned::Torn { .. }) => break,
-                    Ok(_) => {}
+                    Ok(Scanned::Record { header, .. }) => {
+                        let end = u64::from(header.place.block) + header.blocks().0;
+                        assert!(end <= block, "seed {seed}: a record ends at block {end} of {block}");
+                    }
+                    Ok(Scanned::Gap { .. }) => {}
                     Err(error) => panic!("seed {seed}: {error}"),
                 }
             }
