@@ -78,7 +78,7 @@ impl ArrayStore {
         let engine = self.engine();
         engine.writable()?;
         let empty: Vec<_> = engine.sets.of(List::Empty).take(load.covered + load.tail).collect();
-        if !engine.framing.hollow || empty.len() < load.covered + load.tail {
+        if !engine.framing.drops_payload() || empty.len() < load.covered + load.tail {
             let message = "only on modelled drives that keep no payload, and in sets that are empty";
             return Err(Error::new(ErrorKind::Invalid, message));
         }

@@ -64,7 +64,7 @@ impl Engine {
                     block,
                     members: &members,
                     pool: &self.framing.pool,
-                    hollow: self.framing.hollow && open.set.state() != SetState::Index,
+                    payload: self.framing.payload(open.set.state()),
                 };
                 let frames = fragment_frames(&context, &mut self.framing.coder.borrow_mut(), marker, data);
                 let frames = self.framing.rotation.by_member(frames, fragments);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tombstones, part_bytes};
 use crate::index::{Change, PartKey};
-use crate::segment::{Shape, zeros};
+use crate::segment::Shape;
 use crate::stats::add;
 use crate::types::{Part, PartPlace, SetId};
 
@@ -165,22 +165,13 @@ impl Engine {
             return Ok(());
         }
         let _moving = cleaner.moves(self.stamps.next());
-        let mut data = BytesMut::new();
         let mut parts = Vec::with_capacity(batch.len());
         let mut length = 0;
-        let single = batch.len() == 1;
         for (live, bytes) in &batch {
             parts.push(Part { at: length as u32, ..live.part.clone() });
             length += bytes.len();
-            if !single && !self.framing.hollow {
-                data.extend_from_slice(bytes);
-            }
         }
-        let data = match batch.first() {
-            Some((_, bytes)) if single => bytes.clone(),
-            _ if self.framing.hollow => zeros(length),
-            _ => data.freeze(),
-        };
+        let data = self.framing.join(&batch.iter().map(|(_, bytes)| bytes.clone()).collect::<Vec<Bytes>>());
         // A set was chosen for cleaning with this low number of segments in mind.
         let item = Item::Shared { parts, data, together: true };
         let placed = match self.append(stream, &item).await {

@@ -9,13 +9,10 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::naming::quoted;
 use crate::object::put::check_name;
-use crate::segment::{Fault, Shape, Source, read_hollow, read_part};
+use crate::segment::{Fault, Shape, Source};
 use crate::stats::add;
-use crate::types::{PartPlace, SetState, Version};
+use crate::types::{PartPlace, Version};
 use crate::zone_set::Pin;
-
-/// Reads up to this are as on other drives also where drives drop payload: it costs little to lay zeros out.
-const SHORT: u32 = 1 << 20;
 
 /// An object, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,12 +116,7 @@ impl Engine {
         let shape = Shape::new(self.code, place.segment_length);
         let source = Source { drives: &self.drives, paces: &self.paces, members: &members, place, shape };
         let mut faults = Vec::new();
-        // A snapshot of the index is kept whole everywhere.
-        let found = if self.framing.hollow && set.state() != SetState::Index && length > SHORT {
-            read_hollow(&source, from, length, &mut faults).await
-        } else {
-            read_part(&source, &self.framing.coder, &self.framing.pool, from, length, &mut faults).await
-        };
+        let found = self.framing.payload(set.state()).part(&self.framing, &source, from, length, &mut faults).await;
         self.note_faults(place, &faults);
         match found {
             Some(bytes) => {

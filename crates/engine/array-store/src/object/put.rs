@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::allocator::{PutHints, Want, Who};
@@ -19,7 +19,6 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Change, PartKey};
 use crate::object::progress::{InFlight, Progress};
-use crate::segment::zeros;
 use crate::stats::add;
 use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Part, PartPlace, Version};
 
@@ -187,21 +186,18 @@ impl Put {
             Some(first) if first.len() >= length => return first.split_to(length),
             Some(_) => {}
         }
-        let hollow = self.engine.framing.hollow;
-        let mut whole = BytesMut::with_capacity(if hollow { 0 } else { length });
+        let mut pieces = Vec::new();
         let mut missing = length;
         while missing > 0 {
             let Some(mut piece) = self.queue.pop_front() else { break };
             let part = piece.split_to(piece.len().min(missing));
             missing -= part.len();
-            if !hollow {
-                whole.extend_from_slice(&part);
-            }
+            pieces.push(part);
             if !piece.is_empty() {
                 self.queue.push_front(piece);
             }
         }
-        if hollow { zeros(length) } else { whole.freeze() }
+        self.engine.framing.join(&pieces)
     }
 
     /// Starts the next segment, or what of it fits where it goes.

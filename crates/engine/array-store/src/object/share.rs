@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::allocator::SeatId;
 use crate::append::item::{Item, Placed};
@@ -11,7 +11,6 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::progress::Progress;
 use crate::object::sharing::Small;
-use crate::segment::zeros;
 use crate::stats::add;
 use crate::types::{Completion, Part};
 
@@ -73,7 +72,6 @@ impl Engine {
 
     /// Writes as many of them as go into one segment, where a set ends not all.
     async fn append_batch(self: &Rc<Self>, seat: SeatId, batch: &[Small]) -> Result<Placed> {
-        let mut data = BytesMut::new();
         let mut length = 0;
         let mut parts = Vec::with_capacity(batch.len());
         for small in batch {
@@ -86,11 +84,8 @@ impl Engine {
                 completion: Some(small.completion.clone()),
             });
             length += small.data.len();
-            if !self.framing.hollow {
-                data.extend_from_slice(&small.data);
-            }
         }
-        let data = if self.framing.hollow { zeros(length) } else { data.freeze() };
+        let data = self.framing.join(&batch.iter().map(|small| small.data.clone()).collect::<Vec<Bytes>>());
         Ok(self.append_from(seat, &Item::Shared { parts, data, together: false }).await?.0)
     }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{self, StreamExt};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
-use shingle_record::{INFO_SIZE, Place, frame, frame_hollow, frame_sliced, record_blocks, sliced_record_blocks};
+use shingle_record::{INFO_SIZE, Place, frame, record_blocks, sliced_record_blocks};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
 use crate::append::writer::start_now;
@@ -22,12 +22,11 @@ use crate::drives::asking::at;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
-    Digest, DigestItem, FRAGMENT, FragmentId, ItemBody, MARKER, Member, SET_HEAD, SetHead, TOMBSTONES,
-    encode_tombstones,
+    Digest, DigestItem, FragmentId, ItemBody, MARKER, Member, SET_HEAD, SetHead, TOMBSTONES, encode_tombstones,
 };
 use crate::recovery::examine::{Examined, Holds};
-use crate::segment::{Shape, Source, fragment_hollow};
-use crate::types::{PartPlace, SetId, SetState};
+use crate::segment::{Payload, Shape, Source};
+use crate::types::{PartPlace, SetId};
 use crate::zone_set::ZoneSet;
 
 /// Items that are read ahead of the one that is written.
@@ -174,7 +173,7 @@ impl Copy<'_> {
         self.write(0, vec![head]).await?;
         // The reader is made of copies of what it needs, since the writer goes on beside it.
         let (engine, members) = (self.engine.clone(), self.members.clone());
-        let reader = Reader { engine, id: self.id, members, number: self.number, hollow: self.is_hollow() };
+        let reader = Reader { engine, id: self.id, members, number: self.number, payload: self.payload() };
         let reads = digest.items.iter().map(|item| reader.item(item));
         let mut reads = stream::iter(reads).buffered(AHEAD);
         let mut items = digest.items.iter();
@@ -186,9 +185,8 @@ impl Copy<'_> {
         self.digest(digest).await
     }
 
-    /// True if the drives drop the set's payload: not a snapshot's.
-    fn is_hollow(&self) -> bool {
-        self.engine.framing.hollow && self.set.state() != SetState::Index
+    fn payload(&self) -> Payload {
+        self.engine.framing.payload(self.set.state())
     }
 
     fn place(&self, block: u32) -> Place {
@@ -214,12 +212,9 @@ impl Copy<'_> {
                         let blocks = sliced_record_blocks(u64::from(length));
                         frames.push(AlignedBuf::zeroed(blocks).freeze());
                     }
-                    Fragment::Whole(bytes) if self.is_hollow() => {
-                        frames.extend(frame_hollow(FRAGMENT, &place, marker.stamp, id, 0, bytes.len() as u32));
-                    }
                     Fragment::Whole(bytes) => {
                         let pool = &self.engine.framing.pool;
-                        frames.push(frame_sliced(FRAGMENT, &place, marker.stamp, id, 0, &[bytes], pool));
+                        frames.extend(self.payload().frame(&place, marker.stamp, id, bytes, pool));
                     }
                 }
                 frames
@@ -287,7 +282,7 @@ struct Reader {
     id: SetId,
     members: Vec<Member>,
     number: usize,
-    hollow: bool,
+    payload: Payload,
 }
 
 impl Reader {
@@ -314,17 +309,8 @@ impl Reader {
         let source =
             Source { drives: &self.engine.drives, paces: &self.engine.paces, members: &members, place: &place, shape };
         let mut faults = Vec::new();
-        if self.hollow
-            && let Some(bytes) = fragment_hollow(&source, number, &mut faults).await
-        {
+        if let Some(bytes) = self.payload.fragment(&self.engine.framing, &source, number, &mut faults).await {
             return Ok(Fragment::Whole(bytes));
-        }
-        let pool = &self.engine.framing.pool;
-        if let Ok(bytes) = source.fragment(pool, number).await {
-            return Ok(Fragment::Whole(pool.share(bytes)));
-        }
-        if let Some(bytes) = source.fragment_anew(&self.engine.framing.coder, pool, number, &mut faults).await {
-            return Ok(Fragment::Whole(pool.share(bytes)));
         }
         let error = self.engine.unreadable(&place, &faults);
         if self.may_come_back(item).await {

@@ -5,6 +5,7 @@ use shingle_base::{BufferPool, StoreId};
 use shingle_erasure::Coder;
 use shingle_record::{Place, SLICE_SIZE, SlicedFramer, frame, frame_hollow, record_blocks};
 
+use super::payload::Payload;
 use crate::format::{FRAGMENT, FragmentId, MARKER, Marker, Member};
 use crate::types::SetId;
 
@@ -18,8 +19,7 @@ pub(crate) struct FrameContext<'a> {
     /// The members, in the order of fragments.
     pub(crate) members: &'a [Member],
     pub(crate) pool: &'a BufferPool,
-    /// Drives that drop payload: nothing is encoded for them.
-    pub(crate) hollow: bool,
+    pub(crate) payload: Payload,
 }
 
 /// For each fragment, what its member writes: the layout marker and the fragment. `data` is the segment's, and is filled
@@ -47,7 +47,7 @@ pub(crate) fn fragment_frames(
     }
     let id = |number: usize| FragmentId { stamp: marker.stamp, set: context.set, fragment: number as u8 }.chunk();
     let block = context.block + record_blocks(payload.len() as u64).0 as u32;
-    if context.hollow {
+    if context.payload == Payload::Hollow {
         for (number, frames) in frames.iter_mut().enumerate() {
             let place = place(number, block);
             frames.extend(frame_hollow(FRAGMENT, &place, marker.stamp, id(number), 0, length as u32));

@@ -16,7 +16,7 @@ pub(crate) struct Framing {
     pub(crate) pool: BufferPool,
     pub(crate) rotation: Rotation,
     /// Some drive drops payload: segments of objects are neither encoded nor copied. The index's snapshots are.
-    pub(crate) hollow: bool,
+    pub(super) hollow: bool,
 }
 
 impl Framing {

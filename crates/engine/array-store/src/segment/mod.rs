@@ -4,13 +4,13 @@ mod frames;
 mod framing;
 mod hedge;
 mod hollow;
+mod payload;
 mod read;
 mod rotation;
 mod shape;
 
 pub(crate) use frames::{FrameContext, fragment_frames};
 pub(crate) use framing::Framing;
-pub(crate) use hedge::read_part;
-pub(crate) use hollow::{fragment_hollow, read_hollow, zeros};
+pub(crate) use payload::Payload;
 pub(crate) use read::{Fault, FaultKind, Source};
 pub(crate) use shape::Shape;
