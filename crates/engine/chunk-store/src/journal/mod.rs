@@ -11,6 +11,6 @@ mod room;
 mod unmarked;
 
 pub(crate) use log_room::LogRoom;
-pub(crate) use resumed::{Place, Resumed};
+pub(crate) use resumed::{Continuation, Resumed};
 pub(crate) use room::groups_bytes;
 pub(crate) use unmarked::Unmarked;

@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 use crate::index::Handle;
 
 /// The number of the entry, and where the chunk went on.
-pub(crate) type Place = (u64, u32);
+pub(crate) type Continuation = (u64, u32);
 
 /// Places by chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Resumed {
-    places: BTreeMap<Handle, Vec<Place>>,
+    places: BTreeMap<Handle, Vec<Continuation>>,
     count: u64,
 }
 
 impl Resumed {
     /// A chunk goes on.
-    pub(crate) fn note(&mut self, chunk: Handle, place: Place) {
+    pub(crate) fn note(&mut self, chunk: Handle, place: Continuation) {
         self.places.entry(chunk).or_default().push(place);
         self.count += 1;
     }
@@ -35,7 +35,7 @@ impl Resumed {
     }
 
     /// Forgets the places that are older than what any zone holds, whose oldest generation is `oldest`: records in a
-    /// life have higher numbers than it, and none is left for these places to say anything of.
+    /// generation have higher numbers than it, and none is left for these places to say anything of.
     pub(crate) fn forget_before(&mut self, oldest: u64) {
         self.places.retain(|_, places| {
             let before = places.len();
@@ -51,7 +51,7 @@ impl Resumed {
     }
 
     /// All places.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, Place)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, Continuation)> + '_ {
         self.places.iter().flat_map(|(&chunk, places)| places.iter().map(move |&place| (chunk, place)))
     }
 }

@@ -8,7 +8,7 @@ use crate::format::{ChunkEntry, JournalEntry, Mark};
 use crate::index::ChunkTable;
 use crate::index::{Chunk, Handle};
 use crate::index::{Groups, Located, Run};
-use crate::journal::{Place, Resumed};
+use crate::journal::{Continuation, Resumed};
 use crate::recovery::complete::{Bad, choose_again, complete};
 use crate::recovery::found::{Found, Trust};
 use crate::recovery::report::Damage;
@@ -24,7 +24,7 @@ pub(crate) struct Loading {
     /// Records from the scan.
     scanned: BTreeMap<Handle, Vec<Found>>,
     /// When and where chunks were gone on with: older records past that are dead (CS-APP-5).
-    resumed: BTreeMap<Handle, Vec<Place>>,
+    resumed: BTreeMap<Handle, Vec<Continuation>>,
     /// Blocks could not be read in which a later opening may find records. A zone that is away does not count: it may
     /// stay away for ever.
     pub(crate) unread: bool,

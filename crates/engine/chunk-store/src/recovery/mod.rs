@@ -309,9 +309,9 @@ struct Loaded {
     loading: Loading,
     /// The checkpoint's zone table, brought up to date by marks.
     entries: BTreeMap<ZoneId, ZoneEntry>,
-    /// Lives that are over.
+    /// Generations that are over.
     ended: BTreeMap<ZoneId, u64>,
-    /// Lives that a mark calls closed.
+    /// Generations that a mark calls closed.
     closed: BTreeMap<ZoneId, u64>,
 }
 

@@ -76,9 +76,9 @@ pub(crate) struct ScanContext<'a> {
     pub(crate) store: StoreId,
     /// The checkpoint's zone table, brought up to date by marks.
     pub(crate) entries: &'a BTreeMap<ZoneId, ZoneEntry>,
-    /// Lives that are over, from the journal.
+    /// Generations that are over, from the journal.
     pub(crate) ended: &'a BTreeMap<ZoneId, u64>,
-    /// Lives that marks call closed.
+    /// Generations that marks call closed.
     pub(crate) closed: &'a BTreeMap<ZoneId, u64>,
     /// Scans begin at the heads of zones.
     pub(crate) whole: bool,

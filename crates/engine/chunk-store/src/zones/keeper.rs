@@ -46,7 +46,7 @@ enum Step {
     CloseFullest(PoolId),
     Close(ZoneId),
     /// GC has to win a zone; its end wakes the keeper.
-    Collect,
+    Gc,
     Refuse(PoolId),
     Wait,
 }
@@ -71,7 +71,7 @@ impl Engine {
                 }
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
                 Step::Close(zone) => self.close_zone(&mut self.state.borrow_mut(), zone),
-                Step::Collect => {
+                Step::Gc => {
                     self.wakes.gc.notify_one();
                     self.wakes.keeper.notified().await;
                 }
@@ -138,7 +138,7 @@ impl Engine {
         let garbage = idle_garbage(&state, pool);
         drop(state);
         if self.victim(true).is_some() {
-            Step::Collect
+            Step::Gc
         } else if let Some(zone) = garbage {
             Step::Close(zone)
         } else if busy {
@@ -221,7 +221,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the drive give up what an earlier life of the store left open and nobody goes on with, before anything is
+    /// Has the drive give up what an earlier opening of the store left open and nobody goes on with, before anything is
     /// written: of superzone and metazones all but the one that the log writes, and data zones beyond what leases allow.
     pub(crate) async fn release_left_open(self: &Rc<Self>) -> std::result::Result<(), DeviceError> {
         if self.drive.geometry.active_zones_max.is_some() {
