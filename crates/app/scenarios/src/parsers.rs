@@ -6,7 +6,7 @@ use bytes::Bytes;
 use shingle_array_store::parse as array_parse;
 use shingle_base::{ChunkId, StoreId, ZoneId};
 use shingle_chunk_store::parse;
-use shingle_object_store::format::{ChunkName, Header as EntryHeader, Place as EntryPlace, read_backup_piece};
+use shingle_object_store::format::{ChunkName, EntryPlace, Header as EntryHeader, read_backup_piece};
 use shingle_record::{DataInfo, Expect, Header, SlicePlan, Superblock, extract, parse_journal, read_zone_head};
 use shingle_zoned::parse_file_device;
 

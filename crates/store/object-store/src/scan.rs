@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shingle_chunk_store::{ChunkClient, ErrorKind, Result as ChunkResult};
 
-use crate::format::{Body, ChunkName, HEADER_SIZE, Header, MAGIC, Place};
+use crate::format::{Body, ChunkName, EntryPlace, HEADER_SIZE, Header, MAGIC};
 use crate::records::Location;
 use crate::wire::Malformed;
 
@@ -97,7 +97,7 @@ impl Scanner {
     }
 
     async fn entry_at(&mut self, offset: u64) -> ChunkResult<Result<Scanned, String>> {
-        let place = Place { set: self.name.set, file: self.name.file, ordinal: self.name.ordinal, offset };
+        let place = EntryPlace { set: self.name.set, file: self.name.file, ordinal: self.name.ordinal, offset };
         let front = match self.bytes(offset, HEADER_SIZE as u64).await? {
             Ok(front) => front,
             Err(why) => return Ok(Err(why)),
@@ -143,7 +143,7 @@ impl Scanner {
             };
             for (skip, window) in bytes.windows(MAGIC.len()).enumerate().take(step as usize) {
                 let offset = at + skip as u64;
-                let place = Place { set: self.name.set, file: self.name.file, ordinal: self.name.ordinal, offset };
+                let place = EntryPlace { set: self.name.set, file: self.name.file, ordinal: self.name.ordinal, offset };
                 if window == MAGIC && bytes.get(skip..).is_some_and(|rest| Header::decode(rest, place).is_ok()) {
                     return Ok(offset);
                 }

@@ -22,7 +22,7 @@ use crate::engine::Core;
 use crate::engine::reserve::Slot;
 use crate::errors::for_client;
 use crate::files::{End, Log, LogFile, Tail};
-use crate::format::{ChunkName, Place, Sealed};
+use crate::format::{ChunkName, EntryPlace, Sealed};
 use crate::indexer::Command;
 use crate::records::{FileRecord, Location, Position};
 
@@ -134,7 +134,7 @@ impl Core {
         let mut offset = slot.offset;
         let mut pieces = Vec::new();
         let locations = entries.iter().map(|entry| {
-            let place = Place { set: self.set, file: slot.name.file, ordinal: slot.name.ordinal, offset };
+            let place = EntryPlace { set: self.set, file: slot.name.file, ordinal: slot.name.ordinal, offset };
             entry.pieces(place, &mut pieces);
             offset += entry.length();
             entry.location(place)

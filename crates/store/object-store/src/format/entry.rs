@@ -76,7 +76,7 @@ const _: () = {
 
 /// Place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EntryPlace {
     /// The store set.
     pub set: u32,
     /// The file.
@@ -111,7 +111,7 @@ impl Header {
     ///
     /// # Errors
     /// `Malformed` if it is no header of this version, fails its checksum, or was written for another place (OS-ENT-1).
-    pub fn decode(bytes: &[u8], place: Place) -> Result<Self, Malformed> {
+    pub fn decode(bytes: &[u8], place: EntryPlace) -> Result<Self, Malformed> {
         let (raw, _) = EntryHeader::ref_from_prefix(bytes).map_err(|_| Malformed("entry header: cut short"))?;
         if raw.magic != MAGIC {
             return Err(Malformed("entry header: magic"));
@@ -122,8 +122,12 @@ impl Header {
         if raw.format != VERSION {
             return Err(Malformed("entry header: a format version this program does not know"));
         }
-        let written =
-            Place { set: raw.set.get(), file: raw.file.get(), ordinal: raw.ordinal.get(), offset: raw.offset.get() };
+        let written = EntryPlace {
+            set: raw.set.get(),
+            file: raw.file.get(),
+            ordinal: raw.ordinal.get(),
+            offset: raw.offset.get(),
+        };
         if written != place {
             return Err(Malformed("entry header: written for another place"));
         }
@@ -193,7 +197,7 @@ impl Sealed {
     }
 
     /// Location of the entry once written at `place`.
-    pub(crate) fn location(&self, place: Place) -> Location {
+    pub(crate) fn location(&self, place: EntryPlace) -> Location {
         Location {
             file: place.file,
             ordinal: place.ordinal,
@@ -204,7 +208,7 @@ impl Sealed {
     }
 
     /// The entry's bytes for `place`, in pieces.
-    pub(crate) fn pieces(&self, place: Place, out: &mut Vec<Bytes>) {
+    pub(crate) fn pieces(&self, place: EntryPlace, out: &mut Vec<Bytes>) {
         let mut header = EntryHeader {
             magic: MAGIC,
             format: VERSION,

@@ -2,7 +2,7 @@ use super::*;
 use crate::format::{Attributes, BlobRef, Manifest};
 use std::collections::BTreeMap;
 
-const PLACE: Place = Place { set: 0x5e7, file: 0xf11e, ordinal: 3, offset: 4096 };
+const PLACE: EntryPlace = EntryPlace { set: 0x5e7, file: 0xf11e, ordinal: 3, offset: 4096 };
 
 fn attributes() -> Attributes {
     let metadata = BTreeMap::from([("content-type".to_owned(), "text/plain".to_owned())]);
@@ -41,7 +41,7 @@ fn written(body: &Body) -> Vec<u8> {
     bytes
 }
 
-fn read(bytes: &[u8], place: Place) -> Result<(Header, Body), Malformed> {
+fn read(bytes: &[u8], place: EntryPlace) -> Result<(Header, Body), Malformed> {
     let header = Header::decode(bytes, place)?;
     let head = bytes.get(HEADER_SIZE..HEADER_SIZE + header.head as usize).ok_or(Malformed("cut"))?;
     Ok((header, header.decode_head(head)?))
@@ -78,10 +78,10 @@ fn a_changed_byte_in_header_or_head_is_noticed() {
 fn an_entry_of_another_place_is_recognised() {
     let bytes = written(&bodies()[0]);
     let others = [
-        Place { set: 1, ..PLACE },
-        Place { file: 1, ..PLACE },
-        Place { ordinal: 0, ..PLACE },
-        Place { offset: 0, ..PLACE },
+        EntryPlace { set: 1, ..PLACE },
+        EntryPlace { file: 1, ..PLACE },
+        EntryPlace { ordinal: 0, ..PLACE },
+        EntryPlace { offset: 0, ..PLACE },
     ];
     for place in others {
         assert_eq!(read(&bytes, place), Err(Malformed("entry header: written for another place")));

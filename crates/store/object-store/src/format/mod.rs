@@ -9,6 +9,6 @@ pub use backup::read_backup_piece;
 pub(crate) use backup::{PIECE_HEADER_SIZE, Piece, decode_piece_header, decode_records, put_record};
 pub use body::{BlobRef, Body, Manifest};
 pub use chunk_name::ChunkName;
-pub use entry::{Entry, EntryHeader, HEAD_SIZE_MAX, HEADER_SIZE, Header, Place};
+pub use entry::{Entry, EntryHeader, EntryPlace, HEAD_SIZE_MAX, HEADER_SIZE, Header};
 pub(crate) use entry::{MAGIC, Sealed};
 pub use shingle_buckets::Attributes;

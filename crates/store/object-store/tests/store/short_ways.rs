@@ -6,7 +6,8 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use shingle_object_store::index::{Batch, IndexResult, Space, Step, View};
-use shingle_object_store::{Depth, Index, MemoryIndex, ObjectEngine};
+use shingle_object_store::{Depth, Index, MemoryIndex, ObjectEngine, ObjectStoreClient};
+use shingle_runtime::Runtime;
 use shingle_sim::Sim;
 use shingle_store_api::{ObjectStore, ObjectWriter, StoreErrorKind};
 
@@ -83,16 +84,30 @@ impl Index for Counting {
     }
 }
 
+/// A store with a bucket, and the number of looks for segments so far.
+async fn counting(world: &World, rt: &Runtime) -> (ObjectEngine, ObjectStoreClient, Arc<AtomicU64>) {
+    let (looks, drives) = (Arc::<AtomicU64>::default(), world.served(rt));
+    let index = Arc::new(Counting(world.index.clone(), looks.clone()));
+    let (engine, _) = ObjectEngine::open(rt.clone(), drives, index, world.options.clone(), None).await.unwrap();
+    let store = engine.client();
+    store.create_bucket(BUCKET).await.unwrap();
+    (engine, store, looks)
+}
+
+/// Deletes the object that was read, and closes the store: nothing holds its files.
+async fn end(engine: ObjectEngine, store: &ObjectStoreClient) {
+    store.delete(BUCKET, "k").await.unwrap();
+    store.collect_garbage().await.unwrap();
+    assert!(store.stats().await.unwrap().file_bytes < 1000, "a file is held");
+    engine.close().await;
+}
+
 /// OS-READER-1: 40 KiB in pieces of 1 KiB are ten segments, each looked up once, and let go when the next is read.
 #[test]
 fn a_segment_is_looked_up_once() {
     let world = World::new(1, 2, 4 << 20, 40 << 10);
     Sim::new(1).run(move |rt| async move {
-        let (looks, drives) = (Arc::<AtomicU64>::default(), world.served(&rt));
-        let index = Arc::new(Counting(world.index.clone(), looks.clone()));
-        let (engine, _) = ObjectEngine::open(rt.clone(), drives, index, world.options.clone(), None).await.unwrap();
-        let store = engine.client();
-        store.create_bucket(BUCKET).await.unwrap();
+        let (engine, store, looks) = counting(&world, &rt).await;
         let data = bytes_of(1, 40 << 10);
         put(&store, BUCKET, "k", &data, commit("e")).await.unwrap();
         let reader = store.open(BUCKET, "k").await.unwrap();
@@ -103,10 +118,7 @@ fn a_segment_is_looked_up_once() {
         assert_eq!(looks.load(Ordering::Relaxed) - before, 10);
         assert_eq!(store.stats().await.unwrap().read_bytes, 40 << 10);
         drop(reader);
-        store.delete(BUCKET, "k").await.unwrap();
-        store.collect_garbage().await.unwrap();
-        assert!(store.stats().await.unwrap().file_bytes < 1000, "a file is held");
-        engine.close().await;
+        end(engine, &store).await;
     });
 }
 
@@ -115,11 +127,7 @@ fn a_segment_is_looked_up_once() {
 fn whoever_reads_on_asks_once_for_several_segments() {
     let world = World::new(1, 2, 4 << 20, 40 << 10);
     Sim::new(1).run(move |rt| async move {
-        let (looks, drives) = (Arc::<AtomicU64>::default(), world.served(&rt));
-        let index = Arc::new(Counting(world.index.clone(), looks.clone()));
-        let (engine, _) = ObjectEngine::open(rt.clone(), drives, index, world.options.clone(), None).await.unwrap();
-        let store = engine.client();
-        store.create_bucket(BUCKET).await.unwrap();
+        let (engine, store, looks) = counting(&world, &rt).await;
         let data = bytes_of(1, 40 << 10);
         put(&store, BUCKET, "k", &data, commit("e")).await.unwrap();
         let reader = store.open(BUCKET, "k").await.unwrap();
@@ -143,10 +151,7 @@ fn whoever_reads_on_asks_once_for_several_segments() {
         store.collect_garbage().await.unwrap();
         assert_eq!(reader.read(33 << 10, 7 << 10).await.unwrap(), data.slice(33 << 10..40 << 10));
         drop(reader);
-        store.delete(BUCKET, "k").await.unwrap();
-        store.collect_garbage().await.unwrap();
-        assert!(store.stats().await.unwrap().file_bytes < 1000, "a file is held");
-        engine.close().await;
+        end(engine, &store).await;
     });
 }
 
