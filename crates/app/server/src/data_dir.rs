@@ -70,7 +70,7 @@ impl DataDir {
     /// `Config` if no server has used it; `InUse`, `NewerVersion`, `System`.
     pub(crate) fn existing(path: &Path) -> Result<Self> {
         let is_there = |name: &str| path.join(name).symlink_metadata().is_ok();
-        if !is_there(DRIVES) && !is_there(crate::arrays::FOLDER) {
+        if !is_there(DRIVES) && !is_there(crate::engines::arrays::FOLDER) {
             let message = format!(
                 "{} is no data directory of a server: it has no {DRIVES}. Name the right one with --data or --config; if it \
                  should be mounted there, mount it",

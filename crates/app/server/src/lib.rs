@@ -12,46 +12,24 @@
 //! - SV-SRV-3: the secret key is in one file that only its owner reads, and never in a log or on a terminal.
 //! - SV-SRV-4: acknowledged writes do not depend on an orderly end: stopping only saves the next start some work.
 
-mod access_log;
-mod admin;
-mod answers;
-mod arrays;
 mod asking;
-mod bucket_notes;
 mod config;
 mod credentials;
-mod damage;
 mod data_dir;
-mod device;
-mod drive;
 mod engines;
 mod error;
-mod gate;
-mod gauges;
-mod health;
 pub mod inventory;
-mod metrics;
-mod notify;
-mod objects;
 mod offline;
-mod offline_store;
-mod opening;
-mod precheck;
-mod ready;
-mod room;
-mod scrub;
+mod reports;
 mod server;
-mod status;
-mod thread;
-mod waiting;
 
 pub use asking::{ArrayStanding, Running, Served};
 pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape, read_toml};
-pub use device::{look_at_drive, open_drive};
+pub use engines::device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
-pub use health::utc;
-pub use offline::{Checked, Counted, Offline, Progress};
-pub use offline_store::{Access, OfflineStore};
-pub use precheck::{Findings, look as precheck};
+pub use offline::opened::{Checked, Counted, Offline, Progress};
+pub use offline::precheck::{Findings, look as precheck};
+pub use offline::store::{Access, OfflineStore};
+pub use reports::health::utc;
+pub use reports::status::ask as ask_status;
 pub use server::{Server, run};
-pub use status::ask as ask_status;

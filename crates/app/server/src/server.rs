@@ -19,20 +19,20 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::access_log::AccessWriter;
-use crate::admin;
-use crate::answers::{Answers, Watched};
 use crate::asking;
 use crate::config::Config;
 use crate::credentials;
 use crate::data_dir::DataDir;
-use crate::engines::Engines;
+use crate::engines::keeper::Engines;
+use crate::engines::opening;
 use crate::error::{Error, ErrorKind, Result};
-use crate::health::unix_time_s;
-use crate::notify::Manager;
-use crate::opening;
-use crate::ready;
-use crate::status;
+use crate::reports::access_log::AccessWriter;
+use crate::reports::admin;
+use crate::reports::answers::{Answers, Watched};
+use crate::reports::health::unix_time_s;
+use crate::reports::notify::Manager;
+use crate::reports::ready;
+use crate::reports::status;
 
 /// Time between two lines to the service manager.
 const STATUS_PAUSE: Duration = Duration::from_secs(30);

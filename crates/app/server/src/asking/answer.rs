@@ -15,8 +15,8 @@ use super::lines::{Gone, Lines};
 use super::verbs::{Refused, answer};
 use super::wire::{Line, Question, Refusal};
 use super::{QUESTION_BYTES_MAX, SEATS};
-use crate::answers::Watched;
-use crate::health::PATIENCE;
+use crate::reports::answers::Watched;
+use crate::reports::health::PATIENCE;
 
 /// Begins to answer a question: its lines; or a status and words, if it cannot be understood.
 pub(crate) async fn respond(

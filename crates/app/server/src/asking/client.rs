@@ -13,8 +13,8 @@ use super::head::{Head, PATIENCE};
 use super::wire::{ArrayStanding, Found, Line, Question, Refusal, unhex};
 use super::{LINE_BYTES_MAX, PATH};
 use crate::error::{Error, ErrorKind, Result};
-use crate::offline::{Checked, Counted, Progress};
-use crate::status;
+use crate::offline::opened::{Checked, Counted, Progress};
+use crate::reports::status;
 
 /// A server that runs.
 pub struct Running {

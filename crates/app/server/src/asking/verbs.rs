@@ -13,10 +13,10 @@ use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::lines::{Gone, Lines};
 use super::wire::{ArrayStanding, Found, Line, Question, Refusal, hex};
-use crate::answers::Watched;
-use crate::arrays::Array;
-use crate::engines::{self, Engine};
-use crate::health::State;
+use crate::engines::arrays::Array;
+use crate::engines::keeper::{self, Engine};
+use crate::reports::answers::Watched;
+use crate::reports::health::State;
 
 /// Objects of a page.
 const PAGE: usize = 1000;
@@ -67,7 +67,7 @@ fn refused(error: StoreError) -> Refused {
 }
 
 /// The open parts of an engine; a refusal if it does not serve.
-fn open(engine: &Engine) -> Answer<engines::Watched> {
+fn open(engine: &Engine) -> Answer<keeper::Watched> {
     engine.watched().ok_or_else(|| {
         let (name, advice) = (engine.health.name(), "wait until it does, or stop the server and try again");
         let why = match engine.health.state() {
@@ -81,8 +81,8 @@ fn open(engine: &Engine) -> Answer<engines::Watched> {
 
 fn store_of(engine: &Engine) -> Answer<Arc<dyn ObjectStore>> {
     Ok(match open(engine)? {
-        engines::Watched::Objects(client, _) => Arc::new(client),
-        engines::Watched::Array(array) => Arc::new(array.client.clone()),
+        keeper::Watched::Objects(client, _) => Arc::new(client),
+        keeper::Watched::Array(array) => Arc::new(array.client.clone()),
     })
 }
 
@@ -102,8 +102,8 @@ fn array(watched: &Watched, drives: &[PathBuf]) -> Answer<(Arc<Engine>, Arc<Arra
     let mut closed = None;
     for engine in watched.engines.iter().filter(|engine| engine.is_array) {
         let array = match open(engine) {
-            Ok(engines::Watched::Array(array)) => array,
-            Ok(engines::Watched::Objects(..)) => continue,
+            Ok(keeper::Watched::Array(array)) => array,
+            Ok(keeper::Watched::Objects(..)) => continue,
             Err(why) => {
                 closed = Some(why);
                 continue;
@@ -154,12 +154,12 @@ async fn list(store: &dyn ObjectStore, prefix: &str, lines: &mut Lines) -> Answe
 
 async fn stored(engine: &Engine, lines: &mut Lines) -> Answer {
     let line = match open(engine)? {
-        engines::Watched::Objects(client, _) => {
+        keeper::Watched::Objects(client, _) => {
             let stats = lines.during(client.stats(), || Line::Alive).await?.map_err(refused)?;
             let (live_bytes, file_bytes) = (stats.live_bytes, stats.file_bytes);
             Line::Stored { objects: stats.objects, live_bytes, files: stats.files, file_bytes }
         }
-        engines::Watched::Array(array) => {
+        keeper::Watched::Array(array) => {
             let stats = lines.during(array.client.figures(), || Line::Alive).await?.map_err(refused)?.array;
             let (live_bytes, capacity_bytes) = (stats.live, stats.capacity);
             let array = engine.health.name().to_owned();
@@ -171,11 +171,11 @@ async fn stored(engine: &Engine, lines: &mut Lines) -> Answer {
 
 async fn check(engine: &Engine, quick: bool, lines: &mut Lines) -> Answer {
     let outcome = match open(engine) {
-        Ok(engines::Watched::Objects(client, _)) => {
+        Ok(keeper::Watched::Objects(client, _)) => {
             let _one = begin_check(engine)?;
             return check_objects(engine, &client, quick, lines).await;
         }
-        Ok(engines::Watched::Array(array)) => match begin_check(engine) {
+        Ok(keeper::Watched::Array(array)) => match begin_check(engine) {
             Ok(_one) => check_array(engine, &array.client, quick, lines).await?.map_err(refused),
             Err(why) => Err(why),
         },

@@ -15,9 +15,9 @@ use shingle_base::{BLOCK_SIZE, Blocks};
 use shingle_runtime::memory::Memory;
 use shingle_zoned::Geometry;
 
-use crate::access_log::Destination;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
+use crate::reports::access_log::Destination;
 use reading::Read;
 pub use reading::read_toml;
 use values::{interval, maybe_size, size};

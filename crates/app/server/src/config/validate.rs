@@ -3,7 +3,7 @@
 use shingle_base::ByteSize;
 
 use super::{ArrayConfig, Config, Shape};
-use crate::engines::CHUNKS;
+use crate::engines::keeper::CHUNKS;
 use crate::inventory::DriveName;
 use crate::server::log_levels;
 

@@ -15,7 +15,7 @@ use super::{PATH, PIECE_BYTES_MAX, PROTOCOL};
 use crate::asking::LINE_BYTES_MAX;
 use crate::asking::head::{Head, PATIENCE};
 use crate::error::Result;
-use crate::status;
+use crate::reports::status;
 
 /// The objects of a server that runs: it reads, stores and deletes them for a command.
 pub struct Served {

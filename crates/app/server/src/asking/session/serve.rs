@@ -20,9 +20,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::wire::{Call, Reply};
 use super::{PIECE_BYTES_MAX, PROTOCOL};
-use crate::answers::Watched;
 use crate::asking::lines::STALL;
 use crate::asking::{LINE_BYTES_MAX, SEATS};
+use crate::reports::answers::Watched;
 
 /// Time after which a line says that work goes on.
 const TELL: Duration = Duration::from_millis(500);

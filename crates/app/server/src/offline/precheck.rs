@@ -13,9 +13,10 @@ use shingle_zoned_linux::System;
 use crate::config::{ArrayConfig, Config, DriveConfig};
 use crate::credentials;
 use crate::data_dir::{self, KnownDrive};
+use crate::engines::{device, room};
 use crate::error::{ErrorKind, Result};
 use crate::inventory::{self, Content, DriveName};
-use crate::{device, room, status};
+use crate::reports::status;
 
 /// Findings about a configuration, its data directory and its drives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -15,15 +15,15 @@ use shingle_runtime::memory::Memory;
 use shingle_store_api::{ListRequest, ObjectInfo, ObjectStore};
 use tokio::sync::watch;
 
-use crate::arrays::{self, Given};
 use crate::config::{ArrayConfig, Config};
 use crate::data_dir::DataDir;
-use crate::drive::Drive;
-use crate::engines::CHUNKS;
+use crate::engines::arrays::{self, Given};
+use crate::engines::drive::Drive;
+use crate::engines::keeper::CHUNKS;
+use crate::engines::objects::Objects;
+use crate::engines::opening::{self, Purpose};
 use crate::error::{Error, ErrorKind, Result};
-use crate::health::Health;
-use crate::objects::Objects;
-use crate::opening::{self, Purpose};
+use crate::reports::health::Health;
 
 /// The objects of a data directory and of the arrays that its configuration names, without a front end. The directory is locked
 /// while this exists.

@@ -13,13 +13,13 @@ use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
 use shingle_zoned_linux::OpenOptions;
 use tokio::sync::oneshot;
 
+use super::{thread, waiting};
 use crate::config::DriveConfig;
-use crate::device;
+use crate::engines::device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::gauges::Gauges;
-use crate::health::Health;
 use crate::inventory::{self, Content, DriveName};
-use crate::{thread, waiting};
+use crate::reports::gauges::Gauges;
+use crate::reports::health::Health;
 
 /// Requests that wait between the object store and a drive.
 const QUEUE_DEPTH: usize = 256;

@@ -12,8 +12,8 @@ use shingle_store_api::{
     StoreFuture, StoreResult, UploadId, forward,
 };
 
-use crate::damage::{Damage, NotedReader, NotedWriter};
-use crate::health::Health;
+use crate::reports::damage::{Damage, NotedReader, NotedWriter};
+use crate::reports::health::Health;
 
 /// A store that may be open.
 pub(crate) struct Gate {

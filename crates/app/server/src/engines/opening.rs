@@ -11,12 +11,12 @@ use shingle_runtime::memory::Memory;
 
 use crate::config::Config;
 use crate::data_dir::{DataDir, KnownDrive};
-use crate::drive::{self, Blank, Drive, Manner};
+use crate::engines::drive::{self, Blank, Drive, Manner};
+use crate::engines::objects::{self, Objects, Setup};
+use crate::engines::room;
 use crate::error::{Error, ErrorKind, Result};
-use crate::health::Health;
 use crate::inventory::DriveName;
-use crate::objects::{self, Objects, Setup};
-use crate::room;
+use crate::reports::health::Health;
 
 /// Time that an engine with `objects` objects, then each drive, has to close in order. After it the process ends all
 /// the same, which is as safe as a power cut. An index of 35 million objects took more than 20 seconds.

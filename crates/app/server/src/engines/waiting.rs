@@ -10,8 +10,8 @@ use shingle_runtime::Runtime;
 use shingle_zoned_linux::System;
 
 use crate::error::Result;
-use crate::health::Health;
 use crate::inventory::{self, DriveName};
+use crate::reports::health::Health;
 
 /// Time between two looks for a drive that is waited for.
 const LOOK: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use shingle_placement::{Noted, Notes};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 
-use crate::health::unix_time_s;
+use crate::reports::health::unix_time_s;
 
 const HEAD: &str = "# Which buckets each engine has, version 1. A cache, written by the server.";
 const FILE: &str = "buckets";

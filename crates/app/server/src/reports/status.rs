@@ -14,9 +14,9 @@ use std::time::Duration;
 use shingle_array_store::Condition;
 use tokio::net::UnixListener;
 
-use crate::answers::{Answer, Answers, Figures, Watched};
 use crate::error::{Error, Result};
-use crate::health::{Missing, State, utc};
+use crate::reports::answers::{Answer, Answers, Figures, Watched};
+use crate::reports::health::{Missing, State, utc};
 
 /// The socket in the data directory.
 const SOCKET: &str = "status.sock";

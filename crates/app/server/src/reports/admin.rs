@@ -20,10 +20,11 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::answers::{Answers, Watched};
+use super::{metrics, status};
+use crate::asking;
 use crate::asking::session::{self, Session};
-use crate::health::PATIENCE;
-use crate::{asking, metrics, status};
+use crate::reports::answers::{Answers, Watched};
+use crate::reports::health::PATIENCE;
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 16;

@@ -16,13 +16,13 @@ use shingle_runtime::memory::Memory;
 use shingle_zoned_linux::OpenOptions;
 use tokio::sync::oneshot;
 
+use super::{room, scrub, thread, waiting};
 use crate::config::ArrayConfig;
-use crate::device;
+use crate::engines::device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::gauges::Gauges;
-use crate::health::Health;
 use crate::inventory::DriveName;
-use crate::{room, scrub, thread, waiting};
+use crate::reports::gauges::Gauges;
+use crate::reports::health::Health;
 
 /// Folder of arrays' indexes in the data directory.
 pub(crate) const FOLDER: &str = "arrays";

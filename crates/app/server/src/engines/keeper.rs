@@ -19,17 +19,17 @@ use shingle_store_api::ObjectStore;
 use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::arrays::{self, Array, Given};
-use crate::bucket_notes::BucketNotes;
 use crate::config::{ArrayConfig, Config};
-use crate::damage::Damage;
 use crate::data_dir::DataDir;
-use crate::drive::{Drive, DriveView};
+use crate::engines::arrays::{self, Array, Given};
+use crate::engines::bucket_notes::BucketNotes;
+use crate::engines::drive::{Drive, DriveView};
+use crate::engines::gate::Gate;
+use crate::engines::objects::{self, Objects};
+use crate::engines::opening::{self, Purpose};
 use crate::error::{Error, ErrorKind, Result};
-use crate::gate::Gate;
-use crate::health::{Health, PATIENCE, State};
-use crate::objects::{self, Objects};
-use crate::opening::{self, Purpose};
+use crate::reports::damage::Damage;
+use crate::reports::health::{Health, PATIENCE, State};
 
 /// Name of the store on the drives, if there are arrays, too.
 pub(crate) const CHUNKS: &str = "drives";

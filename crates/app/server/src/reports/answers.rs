@@ -16,12 +16,12 @@ use shingle_s3_gateway::GatewayMetrics;
 use shingle_store_api::{ObjectStore, StoreUsage};
 use tokio::sync::Semaphore;
 
-use crate::damage::Damage;
-use crate::drive::DriveView;
-use crate::engines::{self, Engine};
-use crate::gauges::Gauges;
-use crate::health::{Missing, PATIENCE, State};
-use crate::scrub;
+use crate::engines::drive::DriveView;
+use crate::engines::keeper::{self, Engine};
+use crate::engines::scrub;
+use crate::reports::damage::Damage;
+use crate::reports::gauges::Gauges;
+use crate::reports::health::{Missing, PATIENCE, State};
 
 /// Parts of the server that reports are about.
 pub(crate) struct Watched {
@@ -110,12 +110,12 @@ impl Answer {
     async fn of(engine: &Engine) -> Self {
         let watched = engine.watched();
         let scrub = match &watched {
-            Some(engines::Watched::Array(array)) => Some(*array.scrub.lock().unwrap_or_else(PoisonError::into_inner)),
+            Some(keeper::Watched::Array(array)) => Some(*array.scrub.lock().unwrap_or_else(PoisonError::into_inner)),
             _ => None,
         };
         let gauges = match &watched {
-            Some(engines::Watched::Array(array)) => array.gauges.clone(),
-            Some(engines::Watched::Objects(_, drives)) => {
+            Some(keeper::Watched::Array(array)) => array.gauges.clone(),
+            Some(keeper::Watched::Objects(_, drives)) => {
                 drives.iter().map(|drive| (drive.path.display().to_string(), drive.gauges.clone())).collect()
             }
             None => Vec::new(),
@@ -181,13 +181,13 @@ fn degraded(name: &str, figures: &ArrayFigures) -> String {
 }
 
 impl Figures {
-    async fn of(watched: engines::Watched) -> Option<Self> {
+    async fn of(watched: keeper::Watched) -> Option<Self> {
         match watched {
-            engines::Watched::Objects(client, drives) => {
+            keeper::Watched::Objects(client, drives) => {
                 let (stats, usage) = tokio::try_join!(client.stats(), client.usage()).ok()?;
                 Some(Self::Objects(Box::new((stats, usage)), drives))
             }
-            engines::Watched::Array(array) => Some(Self::Array(Box::new(array.client.figures().await.ok()?))),
+            keeper::Watched::Array(array) => Some(Self::Array(Box::new(array.client.figures().await.ok()?))),
         }
     }
 }

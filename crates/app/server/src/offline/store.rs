@@ -8,14 +8,14 @@ use shingle_placement::{Placement, Site};
 use shingle_store_api::ObjectStore;
 use tokio::sync::{oneshot, watch};
 
-use crate::arrays;
-use crate::bucket_notes::BucketNotes;
 use crate::config::ArrayConfig;
-use crate::engines::CHUNKS;
+use crate::engines::arrays;
+use crate::engines::bucket_notes::BucketNotes;
+use crate::engines::gate::Gate;
+use crate::engines::keeper::CHUNKS;
 use crate::error::{Error, ErrorKind, Result};
-use crate::gate::Gate;
-use crate::health::Health;
-use crate::offline::Offline;
+use crate::offline::opened::Offline;
+use crate::reports::health::Health;
 
 /// Purpose of opening the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

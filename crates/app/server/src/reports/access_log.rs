@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use shingle_s3_gateway::{Access, AccessLog};
 
 use crate::error::{Error, Result};
-use crate::health::utc_ms;
+use crate::reports::health::utc_ms;
 
 /// Lines that wait to be written.
 const LINES_MAX: usize = 16 << 10;

@@ -9,10 +9,10 @@ use shingle_object_store::{
 use shingle_runtime::Runtime;
 use tokio::sync::oneshot;
 
+use super::{thread, waiting};
 use crate::error::{Error, ErrorKind, Result};
-use crate::health::Health;
 use crate::inventory::DriveName;
-use crate::{thread, waiting};
+use crate::reports::health::Health;
 
 /// An object store whose owner runs.
 pub(crate) struct Objects {

@@ -12,11 +12,11 @@ use shingle_runtime::memory::Memory;
 use shingle_s3_gateway::{GatewayMetrics, LATENCY_BOUNDS_S};
 use shingle_store_api::StoreUsage;
 
-use crate::answers::{Answer, Answers, Figures};
-use crate::damage::Damage;
-use crate::drive::{DriveView, Sample};
-use crate::gauges::{BOUNDS_S, Commands};
-use crate::scrub;
+use crate::engines::drive::{DriveView, Sample};
+use crate::engines::scrub;
+use crate::reports::answers::{Answer, Answers, Figures};
+use crate::reports::damage::Damage;
+use crate::reports::gauges::{BOUNDS_S, Commands};
 
 /// The text being written.
 #[derive(Default)]
