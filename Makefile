@@ -7,7 +7,7 @@ help: ## this list
 
 serve: ## an S3 server on emulated shingled drives under ./shingle-data
 	@scripts/setup rust
-	@cargo build --release --quiet --bin shingle
+	@cargo build --release --quiet --bin shingle --bin shingle-lab
 	@exec target/release/shingle serve
 
 test: ## all unit, simulation and end-to-end tests
@@ -28,7 +28,7 @@ test-zoned: ## at most 20 minutes: engines on the Linux kernel's zoned devices, 
 peers: ## records real F2FS and btrfs, and our engine, under the lab's load in a virtual machine, and plays their commands on a modelled drive
 	@scripts/setup zoned
 	@python3 tests/zoned/peers.py target/peers
-	@cargo build --release --quiet --bin shingle
+	@cargo build --release --quiet --bin shingle --bin shingle-lab
 	@target/release/shingle lab run peers-replay --traces target/peers
 
 bench: ## all benchmarks, one JSON object each

@@ -19,7 +19,7 @@ def pytest_configure(config):
     if os.environ.get("SHINGLE_ENDPOINT") or config.option.collectonly:
         return
     if not BINARY.exists():
-        raise pytest.UsageError(f"there is no {BINARY}: run `cargo build --bin shingle` first")
+        raise pytest.UsageError(f"there is no {BINARY}: run `cargo build --bin shingle --bin shingle-lab` first")
     _shared["folder"] = tempfile.TemporaryDirectory(prefix="shingle-e2e-")
     server = _shared["server"] = Server(os.path.join(_shared["folder"].name, "data")).start()
     access, secret = server.keys

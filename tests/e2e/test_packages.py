@@ -107,6 +107,7 @@ def test_the_package_holds_what_an_owner_needs(tree, commands):
     files = {str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file()}
     wanted = {
         "usr/bin/shingle",
+        "usr/libexec/shingle/shingle-lab",
         "etc/shingle/config.toml",
         "usr/lib/systemd/system/shingle.service",
         "usr/lib/udev/rules.d/65-shingle.rules",
@@ -130,6 +131,7 @@ def test_the_package_holds_what_an_owner_needs(tree, commands):
         run("sh", "-n", tree / "DEBIAN" / script)
     run("md5sum", "--quiet", "--check", "DEBIAN/md5sums", cwd=tree)
     assert run(tree / "usr/bin/shingle", "--version").startswith("shingle ")
+    assert "calibrate" in run(tree / "usr/bin/shingle", "lab", "list")
 
 
 def test_the_packaged_configuration_is_one(tree, tmp_path):

@@ -1,4 +1,7 @@
 //! The `shingle` command: arguments in, words and exit statuses out. Other crates do the work.
+//!
+//! Two programs are made of it. `shingle` is the command; `shingle-lab` does what is asked of `shingle lab`, so that a server's program
+//! has no library for plots, no fonts and no recordings in it.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -26,11 +29,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::failure::Failure;
-
-/// It returns memory to the operating system after a peak: 600 slow readers once made a server large for good.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use crate::failure::{Failure, Outcome};
 
 /// Storage on shingled drives: chunks, objects and S3, straight on zones.
 #[derive(Parser)]
@@ -68,20 +67,35 @@ enum Command {
     Generate(generate::Generate),
 }
 
-fn main() -> ExitCode {
+fn parsed() -> Command {
     let matches = examples::add(Cli::command()).get_matches();
-    let Cli { command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let result = match command {
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command
+}
+
+/// The program `shingle`.
+pub fn shingle() -> ExitCode {
+    ended(match parsed() {
         Command::Serve(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Drive(command) => command.run(),
         Command::Chunk(command) => command.run(),
         Command::Array(command) => command.run(),
         Command::Object(command) => command.run(),
-        Command::Lab(command) => command.run(),
+        Command::Lab(_) => lab::program::hand_over(),
         Command::Bench(command) => command.run(),
         Command::Generate(command) => command.run(Cli::command()),
-    };
+    })
+}
+
+/// The program `shingle-lab`: `shingle lab`, called as that, and nothing else.
+pub fn shingle_lab() -> ExitCode {
+    ended(match parsed() {
+        Command::Lab(command) => command.run(),
+        _ => Err(Failure::new("this program is a part of `shingle`: call `shingle lab`")),
+    })
+}
+
+fn ended(result: Outcome) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { message, status }) => {

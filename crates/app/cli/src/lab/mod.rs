@@ -1,5 +1,7 @@
 //! `shingle lab`: the papers' experiments, on modelled drives in virtual time.
 
+pub(crate) mod program;
+
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -243,7 +245,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("shingle-lab-report-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         // Every 60th zone of a drive of 600 zones is too few for an array.
-        let profile = include_str!("../../../device/drive-model/profiles/ha10.toml");
+        let profile = include_str!("../../../../device/drive-model/profiles/ha10.toml");
         let (before, zones) = profile.split_once("zones = ").unwrap();
         let (_, behind) = zones.split_once('\n').unwrap();
         let drive = folder.join("small.toml");

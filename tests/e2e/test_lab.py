@@ -1,0 +1,41 @@
+"""`shingle lab` is a program of its own, beside the command: a server's program draws no figures."""
+
+import shutil
+import subprocess
+
+from shingle import BINARY, shingle
+
+LAB = BINARY.with_name("shingle-lab")
+# The name of the figures' font, in its table of names; places in the library that draws; the head of a recording.
+DRAWING = ["Ubuntu".encode("utf-16-be"), b"plotters-0.", b"shingle-trace 1"]
+
+
+def test_the_command_hands_over_to_the_lab(tmp_path):
+    listed = shingle("lab", "list")
+    assert listed.returncode == 0 and "calibrate" in listed.stdout and listed.stderr == "", listed
+    wrong = shingle("lab", "run", "no-such", "--out", tmp_path)
+    assert wrong.returncode == 1 and "there is no experiment `no-such`" in wrong.stderr, wrong
+    unknown = shingle("lab", "run", "--no-such")
+    assert unknown.returncode == 2 and "--no-such" in unknown.stderr, unknown
+    assert "shingle lab run" in shingle("lab", "run", "--help").stdout
+
+
+def test_a_command_without_the_lab_says_where_it_looked(tmp_path):
+    alone = tmp_path / "bin" / "shingle"
+    alone.parent.mkdir()
+    shutil.copy(BINARY, alone)
+    done = subprocess.run([alone, "lab", "list"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout == "", done
+    for part in (tmp_path / "bin/shingle-lab", tmp_path / "libexec/shingle/shingle-lab", "cargo build"):
+        assert str(part) in done.stderr, done.stderr
+
+
+def test_only_the_lab_can_draw():
+    command, lab = BINARY.read_bytes(), LAB.read_bytes()
+    for part in DRAWING:
+        assert part in lab and part not in command, part
+
+
+def test_the_lab_does_nothing_else():
+    done = subprocess.run([LAB, "status"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "call `shingle lab`" in done.stderr, done
